@@ -16,15 +16,19 @@ from setuptools.command.build_ext import build_ext
 
 
 def missing_tool() -> str | None:
-    """What the native build needs and this machine lacks, in one line; None when all is there."""
+    """Return in one line what the native build needs and this machine lacks; None if nothing."""
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if not any(shutil.which(name) for name in (compiler, "cc", "gcc")):
-        return f"fairlead: no C compiler ({compiler}) on PATH: install one (Debian: apt-get install gcc; Fedora: dnf install gcc)"
+        return (
+            f"fairlead: no C compiler ({compiler}) on PATH: install one "
+            "(Debian: apt-get install gcc; Fedora: dnf install gcc)"
+        )
     include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").exists():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return (
-            f"fairlead: the headers of Python {version} are missing ({include}/Python.h): install them "
+            f"fairlead: the headers of Python {version} are missing ({include}/Python.h): install "
+            "them "
             f"(Debian: apt-get install python{version}-dev; Fedora: dnf install python3-devel)"
         )
     return None
@@ -38,10 +42,10 @@ ADAPTERS = {
 
 
 class BuildNative(build_ext):
-    """Builds what is no Python module, `lib…`, under a name that does not depend on the Python that built it, and the adapters.
+    """Builds shared libraries that are no Python modules, `lib…`, and the adapters.
 
-    An adapter that stays in the tree is told where this Python is. One that goes into a wheel is not: it finds the one that it
-    is installed in.
+    Their names do not depend on the Python that built them. An adapter in the tree knows the path
+    of this Python. One in a wheel does not: it finds the Python that it is installed in.
     """
 
     def run(self) -> None:

@@ -1,7 +1,9 @@
-"""Runs the measures: `python -m bench [--only NAME …] [--quick] [--output bench/results/NAME.json]`.
+"""Runs the measures: `python -m bench [--only NAME …] [--quick] [--output
+bench/results/NAME.json]`.
 
-Every measure is a module with `measure(quick) -> list[Row]`. Those of `MEASURES` run once for every driver, in a process of its own that is
-given this driver alone, so that the drivers' threads do not disturb each other. All caches are the run's own.
+Every measure is a module with `measure(quick) -> list[Row]`. Those of `MEASURES` run once for every
+driver. Each runs in a process of its own that has only this driver, so that the drivers' threads do
+not disturb each other. All caches are the run's own.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ MEASURES = (
     "replay",
     "arrays",
     "command_buffer",
+    "direct",
     "capture_cost",
     "imports",
     "table_call",
@@ -37,7 +40,10 @@ _LIMIT = 1800.0  # seconds for one measure on one driver
 
 
 def list_drivers() -> list[dict[str, str]]:
-    """Every driver that has a device: its file, and what to call it. For a child process: it opens all of them."""
+    """Return every driver that has a device: its file and its name.
+
+    This is for a child process, because it opens all of them.
+    """
     from fairlead.icd.drivers import drivers
 
     found = []
@@ -57,7 +63,8 @@ def list_drivers() -> list[dict[str, str]]:
 
 
 def child(name: str, result: Path, quick: bool) -> None:
-    """What a child process does: take one measure, or list the drivers, and write the answer as JSON."""
+    """Run in a child process: take one measure, or list the drivers, and write the answer as
+    JSON."""
     if name == "drivers":
         answer = list_drivers()
     else:
@@ -70,7 +77,8 @@ def child(name: str, result: Path, quick: bool) -> None:
 
 
 def check_driver() -> None:
-    """Raise SystemExit if this process, which is to measure one driver, would measure another one."""
+    """Raise SystemExit if this process would measure another driver than the one it was started
+    for."""
     from fairlead.icd.drivers import drivers
 
     wanted = os.environ.get("OCL_ICD_VENDORS", "")
@@ -82,7 +90,7 @@ def check_driver() -> None:
 
 
 def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
-    """What the child answers, and why it does not, if so."""
+    """Run a child process. Returns its answer, and why it has none."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "rows.json")
         command = [
@@ -111,7 +119,7 @@ def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict
 
 
 def private_caches(folder: str) -> dict[str, str]:
-    """The environment with caches of its own. The user's choice of drivers holds: it is for `run` to narrow it."""
+    """Return the environment with caches of its own. `run` narrows the choice of drivers."""
     environ = {
         name: value for name, value in os.environ.items() if not name.startswith("PYOPENCL_")
     }
@@ -125,7 +133,10 @@ def private_caches(folder: str) -> dict[str, str]:
 
 
 def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
-    """Take the measures and return the results as plain data. A measure that fails is a row that says so."""
+    """Take the measures and return the results as plain data.
+
+    A measure that fails is a row that says so.
+    """
     data: dict[str, Any] = {
         "machine": machine.facts(),
         "quick": quick,
@@ -165,12 +176,12 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
                 data["rows"] += [{"measure": name, "driver": driver["name"], **row} for row in rows]
     data["machine"]["load_after"] = machine.load()
     for driver in data["drivers"]:
-        del driver["path"]  # of no use elsewhere
+        del driver["path"]  # no reader needs it
     return data
 
 
 def main() -> None:
-    """Parse the command line, run, print the table, and write both files if asked to."""
+    """Parse the command line, run, print the table, and write both files if requested."""
     parser = argparse.ArgumentParser(description="Measure fairlead against its targets.")
     parser.add_argument(
         "--only",

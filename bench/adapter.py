@@ -1,8 +1,9 @@
-"""The reference adapter, called from C through its ABI: how long it takes to start, what enqueueing and updating its command-buffers cost.
+"""The reference adapter, called from C through its ABI: its start, enqueues and updates.
 
-A C loop does what the command-buffer does, by the driver's own functions: 1,000 launches, and before each the arguments that change. An
-enqueue of a command-buffer has an event of its end, which costs something on queues without an order; so there is a loop that has one,
-too. Where the driver has cl_khr_command_buffer, the same launches are a command-buffer of the driver's as well.
+A C loop does what the command-buffer does, with the driver's own functions: 1,000 launches, and
+before each the arguments that change. An enqueue of a command-buffer has an event of its end, which
+costs something on out-of-order queues. So there is also a loop with such an event. If the driver
+has cl_khr_command_buffer, the same launches are a command-buffer of the driver's, too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MARKED = "C loop with an event of its end"
 
 
 def measure(quick: bool) -> list[Row]:
-    """All of them."""
+    """Take all measures of the adapter."""
     return [
         _start(quick),
         *_enqueues(quick, in_order=True),
@@ -42,7 +43,10 @@ def measure(quick: bool) -> list[Row]:
 
 
 def _start(quick: bool) -> Row:
-    """Fresh processes; the first one remembers the verdict on the driver and fills the disk's cache."""
+    """Measure starts in fresh processes.
+
+    The first one remembers the driver's verdict and warms the disk.
+    """
     with TemporaryDirectory() as folder:
         program = build(Path(folder, "adapter"))
         samples = []
@@ -66,10 +70,10 @@ def _start(quick: bool) -> Row:
 
 
 def _enqueues(quick: bool, *, in_order: bool) -> list[Row]:
-    """Replayed, native, and as it is by itself; each against the C loop of its kind."""
+    """Measure enqueues with each engine, and with the default, against the C loop of their kind."""
     count = 100 if quick else 1000
     where = "in order" if in_order else "out of order"
-    # In order, launches that follow each other; out of order, launches of which none writes where another does.
+    # In-order launches depend on each other. Out-of-order launches write to different places.
     launches = Launches(
         make_queue(out_of_order=not in_order), count, **({} if in_order else {"targets": count})
     )
@@ -126,7 +130,8 @@ def _compared(samples: Samples, where: str, reason: str) -> list[Row]:
 
 
 def _small(quick: bool) -> list[Row]:
-    """What an enqueue costs beyond its launches: 10 of them, enqueued over and over, against as many launches of a C loop."""
+    """Measure what an enqueue costs beyond its launches: 10 of them, against a C loop of as
+    many."""
     each, times = 10, 10 if quick else 100
     queue = make_queue()
     few, many = Launches(queue, each), Launches(queue, each * times)
@@ -141,7 +146,8 @@ def _small(quick: bool) -> list[Row]:
 
 
 def _updates(quick: bool) -> list[Row]:
-    """One argument of one command after the other, in a command-buffer that was enqueued, and so is laid out."""
+    """Measure updates of one argument, command by command, in a command-buffer that was
+    enqueued."""
     launches = Launches(make_queue(), 100 if quick else 1000)
     objects, rows = Objects(launches), []
     for mode in ("auto", *([] if why_none() else ["native"])):
@@ -164,7 +170,8 @@ def _updates(quick: bool) -> list[Row]:
 
 
 def _numbers(buffer: Buffer, launches: Launches) -> Any:
-    """Two updates of every command, the number of the last one first: none leaves what is there."""
+    """Return two updates of every command that change each value, with the number of the last one
+    first."""
     numbers = [ctypes.c_float(row[2] + step) for step in (1, 0) for row in launches.arguments]
     kind = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC"]
     lists = [ValueUpdate(kind, None, 2, 4, None, ctypes.addressof(number)) for number in numbers]
@@ -181,7 +188,7 @@ def _memory(buffer: Buffer, launches: Launches, objects: Objects) -> Any:
 
 
 def _updates_of(buffer: Buffer, which: str, lists: list[Any], *kept: Any) -> Any:
-    """One update for each list of one new argument; the commands in turn."""
+    """Return one update for each list of one new argument. The commands follow in turn."""
     updates = (Update * len(lists))()
     updates.kept = lists, kept
     for index, (update, new) in enumerate(zip(updates, lists, strict=True)):

@@ -1,7 +1,7 @@
-"""What the measures of the reference adapter work with: its functions through the C ABI, the objects of a PyOpenCL program as its own, and
-command-buffers of launches.
+"""What the measures of the reference adapter need: its C functions, objects and command-buffers.
 
-The adapter is the drop-in library, in this process, with the one driver that the process is given.
+The adapter is the drop-in library, in this process, with the process's one driver. The objects are
+those of a PyOpenCL program.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MemoryUpdate: Final = UR.struct("ur_exp_command_buffer_update_memobj_arg_desc_t"
 
 
 def _abi() -> Iterator[str]:
-    """The text of adapter_abi.h."""
+    """Return the text of adapter_abi.h."""
     declarations = runpy.run_path(str(_HERE.parent / "loader/base/native/build.py"))["declarations"]
     apis: tuple[Api, ...] = (UR, OPENCL)
     for api in apis:
@@ -88,29 +88,29 @@ def build(output: Path, *flags: str) -> Path:
 
 @cache
 def c_functions() -> ctypes.CDLL:
-    """adapter.c as a library."""
+    """Return adapter.c as a library."""
     with TemporaryDirectory() as folder:
         return ctypes.CDLL(str(build(Path(folder, "adapter.so"), "-shared", "-fPIC")))
 
 
-# the adapter
+# The adapter
 
 
 @cache
 def adapter() -> Plugin:
-    """The reference adapter. A process that measures is given one driver, so that it has one device."""
+    """Return the reference adapter. It has one device, because the process has one driver."""
     return load(PluginCandidate(reference_adapter(), "bench", backend="opencl"))
 
 
 def function(name: str) -> ctypes.c_void_p:
-    """A function of the adapter's, for C to call."""
+    """Return a function of the adapter, for C to call."""
     slot = UR.functions[name].slot
     assert slot is not None
     return ctypes.c_void_p(adapter().table.pointer(slot))
 
 
 def ok(routine: str, *arguments: Any) -> None:
-    """Call what has to succeed."""
+    """Call a function that must succeed."""
     check(getattr(adapter().table, routine)(*arguments), routine)
 
 
@@ -121,7 +121,7 @@ def check(code: int, what: str = "C's calls") -> None:
 
 
 def made(routine: str, *arguments: Any) -> int:
-    """What a function gives through its last parameter."""
+    """Call a function and return what it writes to its last parameter."""
     handle = ctypes.c_void_p()
     ok(routine, *arguments, ctypes.byref(handle))
     return handle.value or 0
@@ -149,7 +149,7 @@ class Objects:
         self.memory: dict[int, int] = {}
 
     def buffer(self, native: int) -> int:
-        """A memory object."""
+        """Return a memory object."""
         if native not in self.memory:
             self.memory[native] = made(
                 "urMemBufferCreateWithNativeHandle", native, self.context, None
@@ -157,7 +157,7 @@ class Objects:
         return self.memory[native]
 
     def arguments(self, values: Sequence[Any]) -> Any:
-        """What a launch takes: PyOpenCL's buffers, and numbers."""
+        """Return the arguments of a launch, from PyOpenCL's buffers and numbers."""
         rows = (Argument * len(values))()
         rows.kept = []
         for index, (row, value) in enumerate(zip(rows, values, strict=True)):
@@ -176,7 +176,7 @@ class Objects:
 
 
 def command_buffer(context: int, device: int, *, in_order: bool, updatable: bool = False) -> int:
-    """A command-buffer that is not finalized."""
+    """Make a command-buffer that is not finalized."""
     stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
     desc = UR.struct("ur_exp_command_buffer_desc_t")(stype, None, updatable, in_order, False)
     return made("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
@@ -191,7 +191,10 @@ def append(
     offset: int | None = None,
     updatable: bool = False,
 ) -> int:
-    """Append a launch in one dimension and return the command's handle, 0 if it is not `updatable`."""
+    """Append a launch in one dimension.
+
+    Returns the command's handle, 0 if it is not `updatable`.
+    """
     command = ctypes.c_void_p()
     numbers = [
         None if number is None else ctypes.byref(ctypes.c_size_t(number))
@@ -219,7 +222,7 @@ def append(
 
 
 class Buffer:
-    """Launches as a finalized command-buffer: in order, or without any order among them; run as `mode` says."""
+    """Launches as a finalized command-buffer, in order or unordered. `mode` is its engine."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""`pyopencl.array` arithmetic on 1,024 floats, temporaries and all: called, against captured and replayed."""
+"""`pyopencl.array` arithmetic on 1,024 floats with temporaries: called, against captured and
+replayed."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .work import make_queue
 
 
 def measure(quick: bool) -> list[Row]:
-    """The same function, called and replayed in turns."""
+    """Measure the same function, called and replayed in turns."""
     queue = make_queue()
     random = np.random.default_rng(1).random((3, 1024), np.float32)
     x, y, z = (cl_array.to_device(queue, row) for row in random)

@@ -1,4 +1,4 @@
-"""What capturing costs: a block of PyOpenCL calls, from its entry to its exit, for each node; and what dropping costs."""
+"""What a capture costs for each node: the block, from entry to exit, and dropping the graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .work import Launches, make_queue
 
 
 def _capture(launches: Launches) -> tuple[float, float]:
-    """Microseconds for each node: to capture it, and to drop it with its graph."""
+    """Return microseconds for each node: to capture it, and to drop it with its graph."""
     start = time.perf_counter_ns()
     with fairlead.capture(launches.queue) as graph:
         launches.call()
@@ -26,7 +26,10 @@ def _capture(launches: Launches) -> tuple[float, float]:
 
 
 def _enqueue(launches: Launches) -> float:
-    """Microseconds for each PyOpenCL call outside a block: enqueuing alone; the commands are waited for afterwards."""
+    """Return microseconds for each PyOpenCL call outside a block.
+
+    Only enqueuing counts; the commands are waited for afterwards.
+    """
     start = time.perf_counter_ns()
     launches.call()
     taken = (time.perf_counter_ns() - start) / 1000 / launches.count
@@ -35,7 +38,7 @@ def _enqueue(launches: Launches) -> float:
 
 
 def measure(quick: bool) -> list[Row]:
-    """Graphs of several sizes in turns, each beside the same number of direct calls."""
+    """Measure graphs of several sizes in turns, each beside the same number of direct calls."""
     queue = make_queue()
     rounds_of = {100: 3, 1000: 3} if quick else {1_000: 21, 10_000: 11, 100_000: 5}
     blocks = {count: Launches(queue, count) for count in rounds_of}

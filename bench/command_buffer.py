@@ -1,7 +1,9 @@
-"""The engines `replay` and `auto` on 1,000 tiny kernels, against the driver's own cl_khr_command_buffer, where it has one.
+"""The engines `replay` and `auto` on 1,000 tiny kernels, against the driver's
+cl_khr_command_buffer.
 
-clCommandNDRangeKernelKHR has the same parameters in every version of the extension; the functions whose parameters changed with
-0.9.5 (copies, fills, barriers) are not used. And in every version a command-buffer may be enqueued again once it has finished.
+Only functions are used whose parameters are the same in every version of the extension. Copies,
+fills and barriers changed with 0.9.5. In every version a command-buffer may be enqueued again once
+it has finished.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _ENGINES = "FAIRLEAD_COMMAND_BUFFER"
 _TRIAL = 20  # replays after which `auto` has chosen
 _Pointer, _Count, _Code = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int32
 
-#: The extension's functions: what they return and take (cl_khr_command_buffer, "New Commands").
+#: The extension's functions: their results and parameters (cl_khr_command_buffer, "New Commands").
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "clCreateCommandBufferKHR": (_Pointer, _Count, _Pointer, _Pointer, _Pointer),
     "clCommandNDRangeKernelKHR": (
@@ -40,7 +42,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def why_none() -> str:
-    """Why there is no such command-buffer; "" if there is."""
+    """Return why there is no such command-buffer; "" if there is."""
     return "" if _EXTENSION in device().extensions else f"the driver has no {_EXTENSION}"
 
 
@@ -63,15 +65,18 @@ class DriverCommandBuffer:
 
     @staticmethod
     def address(name: str) -> int:
-        """A function of the extension."""
+        """Return the address of a function of the extension."""
         found = device().platform.extension_function(name)
         if not found:
             raise SystemExit(f"the driver lists {_EXTENSION} and has no {name}")
         return found
 
     def _record(self, launches: Launches) -> None:
-        """Append every launch, each with a kernel of its own: there is a driver whose commands all take the arguments that one
-        kernel was given last, though the extension says that they take those of the moment (PoCL 3.1)."""
+        """Append every launch, each with a kernel of its own.
+
+        PoCL 3.1 gives all commands the arguments that one kernel was given last, though the
+        extension says that each command takes those of the moment.
+        """
         size = (ctypes.c_size_t * 1)(WORK_ITEMS)
         self._clones = launches.clones()
         for kernel in self._clones:
@@ -121,7 +126,8 @@ def _finalized(graph: Any, engines: str) -> Any:
 
 
 def measure(quick: bool) -> list[Row]:
-    """The driver's own command-buffer, the replay, and what `auto` has chosen after its trial, in turns."""
+    """Measure the driver's command-buffer, the replay, and the choice of `auto` after its trial, in
+    turns."""
     what = "command-buffer of the driver ÷ replay"
     chosen = "auto ÷ the better of command-buffer and replay"
     if reason := why_none():

@@ -1,9 +1,8 @@
-"""Adapters written in Python, in a program without Python: what a call of an entry point costs, and how long the program waits
-at its start.
+"""Adapters written in Python, in a program without Python: the cost of a call, and of the start.
 
-Once for the machine. The calls are those of examples/toy_adapter.py, which does next to nothing in them; the start is that of
-the toy and of the reference adapter, each in a fresh process, from dlopen to the first answer. The drivers that the reference
-adapter opens later are not in it.
+It is measured once for the machine. The calls are those of examples/toy_adapter.py, which do almost
+nothing. The starts are those of the toy and of the reference adapter, in fresh processes, from
+dlopen to the first answer. They do not include the drivers that the reference adapter opens later.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _CALLS = {
 
 
 def measure(quick: bool) -> list[Row]:
-    """All five."""
+    """Take all five measures."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "entry_call")
         command = [
@@ -67,7 +66,10 @@ def _calls(program: Path, toy: Path, quick: bool) -> list[Row]:
 
 
 def _start(program: Path, name: str, library: str, quick: bool) -> Row:
-    """The first start is not counted: it reads files that later ones find in memory, and compiles the modules."""
+    """Measure starts.
+
+    The first is not counted: it fills the disk's cache and compiles the modules.
+    """
     samples = [_run(program, library, 0, 0)["start"] / 1e6 for _ in range(2 if quick else 16)][1:]
     series = {"start": summary(samples)}
     return Row(

@@ -1,7 +1,8 @@
 """Command graphs: what building, finalizing, submitting and updating them costs.
 
-Everything here is the work of the calling thread, and is measured as its CPU time: what drivers' threads and other programs do at the same
-time does not count. A node is a launch of a small kernel. A *chain* is a path; in a *branching* graph all nodes come after the first one.
+Only the calling thread works here, and its CPU time is measured. Drivers' threads and other
+programs do not count. A node is a launch of a small kernel. A *chain* is a path. In a *branching*
+graph all nodes come after the first one.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ class _Work:
         self.queue.memset(self.memory, 0).wait()
 
     def launch(self, number: Any = _ONE) -> Callable[[Any], None]:
-        """The command-group function of a node."""
+        """Return the command-group function of a node."""
         return lambda handler: handler.parallel_for(_ITEMS, self.kernel, self.memory, number)
 
     def chain(self, size: int, number: Any = _ONE) -> CommandGraph:
-        """A path of nodes that are added."""
+        """Make a path of nodes by adding them."""
         graph, before, launch = CommandGraph(self.queue), (), self.launch(number)
         for _ in range(size):
             before = graph.add(launch, depends_on=before)
         return graph
 
     def branching(self, size: int) -> CommandGraph:
-        """One node, and all others after it."""
+        """Make one node, and all others after it."""
         graph, launch = CommandGraph(self.queue), self.launch()
         first = graph.add(launch)
         for _ in range(size - 1):
@@ -57,7 +58,7 @@ class _Work:
         return graph
 
     def recording(self, size: int) -> CommandGraph:
-        """A path that is recorded from an in-order queue."""
+        """Record a path from an in-order queue."""
         graph, queue = CommandGraph(self.queue), self.recorded
         with graph.recording(queue):
             for _ in range(size):
@@ -65,7 +66,7 @@ class _Work:
         return graph
 
     def alternating(self, tasks: int) -> ExecutableGraph:
-        """So many kernels, and a host task after each: twice as many partitions."""
+        """Make so many kernels, and a host task after each: twice as many partitions."""
         graph, before = CommandGraph(self.queue), ()
         for _ in range(tasks):
             before = graph.add(
@@ -80,7 +81,7 @@ def _nothing() -> None:
 
 
 def measure(quick: bool) -> list[Row]:
-    """All of it, on the first device."""
+    """Measure everything on the first device."""
     work = _Work()
     sizes = _SIZES[:1] if quick else _SIZES
     rounds = 3 if quick else 9
@@ -99,8 +100,11 @@ def _turns(
     rounds: int,
     after: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:
-    """Microseconds of this thread's CPU time of every action, once a round, in an order by lot; once beforehand. `after` is not measured,
-    nor is dropping what an action has made."""
+    """Return microseconds of this thread's CPU time of every action.
+
+    Each action runs once beforehand, and once a round, in a random order. `after` is not measured,
+    and neither is dropping what an action made.
+    """
     names, lot = list(actions), Random(1)
     samples: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds + 1):
@@ -172,8 +176,11 @@ def _submissions(work: _Work, times: int, rounds: int) -> list[Row]:
 
 
 def _submission(work: _Work, times: int, rounds: int, in_order: bool) -> Row:
-    """What `queue.graph` adds to the adapter's function, which is told the same: on an out-of-order queue to wait for the one before,
-    since adapters may run a command-buffer twice at a time. Both release their events."""
+    """Measure what `queue.graph` adds to the same submission by the adapter's function.
+
+    On an out-of-order queue both wait for the submission before, since adapters may run a
+    command-buffer twice at a time. Both release their events.
+    """
     queue, executable = work.recorded if in_order else work.queue, work.chain(1).finalize()
     ur, handle = queue.adapter.ur, _command_buffer(executable)
 
@@ -214,7 +221,10 @@ def _submission(work: _Work, times: int, rounds: int, in_order: bool) -> Row:
 
 
 def _python_of_submission(work: _Work, times: int, rounds: int, in_order: bool) -> Row:
-    """What `queue.graph` costs if the adapter's functions do nothing: with a driver at work in the same caches it is more."""
+    """Measure what `queue.graph` costs if the adapter's functions do nothing.
+
+    With a driver that works in the same caches it costs more.
+    """
     queue, executable = work.recorded if in_order else work.queue, work.chain(1).finalize()
     queue.wait()
     ur = queue.adapter.ur
@@ -238,11 +248,12 @@ def _python_of_submission(work: _Work, times: int, rounds: int, in_order: bool) 
             )
         }
     finally:
-        executable._last = None  # its event and the queue's are none of the adapter's
+        executable._last = None  # its event and the queue's do not belong to the adapter
         queue._order = QueueOrder()
         for name, function in zip(names, real, strict=True):
             setattr(ur, name, function)
-    what = f"submission of one partition, {'in order' if in_order else 'out of order'}: queue.graph on an adapter that does nothing"
+    order = "in order" if in_order else "out of order"
+    what = f"submission of one partition, {order}: queue.graph on an adapter that does nothing"
     return Row(what, series["queue.graph"]["median"], "µs", Target("≤", 10), series, "µs")
 
 

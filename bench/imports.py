@@ -1,8 +1,10 @@
-"""From nothing to the list of platforms: `import fairlead` and `platforms()` against `import pyopencl` and `get_platforms()`.
+"""From nothing to the list of platforms: fairlead's `platforms()` against PyOpenCL's
+`get_platforms()`.
 
-Each runs in a fresh Python, on the same driver: OCL_ICD_VENDORS is a folder with one manifest. Only for the driver in the PoCL
-wheel: PyOpenCL's own loader opens that one whatever OCL_ICD_VENDORS says, and so would have more to do than fairlead. What is
-timed is inside the process: Python's own start, equal for both, is left out.
+Each runs in a fresh Python, on the same driver: OCL_ICD_VENDORS is a folder with one manifest. It
+is measured for the driver in the PoCL wheel only. PyOpenCL's own loader opens that one in any case,
+so with another driver it would have more to do than fairlead. The time is taken inside the process,
+without Python's own start.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def _milliseconds(code: str, environ: Mapping[str, str], folder: str) -> float:
 
 
 def measure(quick: bool) -> list[Row]:
-    """Fresh processes in turns; first those of a user who runs fairlead for the first time."""
+    """Measure fresh processes in turns, first those of a user who runs fairlead for the first
+    time."""
     what = "import fairlead, platforms() ÷ the same in PyOpenCL"
     driver = device().platform.driver
     if Path(driver.path).parent.parent.name != "pyopencl":
@@ -56,7 +59,7 @@ def measure(quick: bool) -> list[Row]:
     runs = 3 if quick else 25
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "driver.icd").write_text(driver.path + "\n", encoding="utf-8")
-        # Unsorted: PyOpenCL's loader would otherwise start the devices, to count them.
+        # Unsorted, because PyOpenCL's loader would otherwise start the devices to count them.
         environ = {**os.environ, "OCL_ICD_VENDORS": folder, "OCL_ICD_PLATFORM_SORT": "none"}
         samples: dict[str, list[float]] = {
             "fairlead": [],

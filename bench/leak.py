@@ -18,7 +18,7 @@ _MIB = 1 << 20
 
 
 def measure(quick: bool) -> list[Row]:
-    """The resident memory after a tenth of the rounds, and after all of them."""
+    """Measure the resident memory after a tenth of the rounds, and after all of them."""
     rounds = 200 if quick else 10_000
     queue = make_queue()
     launches = Launches(queue, 3)
@@ -42,7 +42,7 @@ def measure(quick: bool) -> list[Row]:
     what = f"memory after {rounds:,} rounds ÷ after {rounds // 10:,}"
     target = (
         None if quick else Target("≤", 1.01)
-    )  # the first rounds of a short run are not yet at rest
+    )  # memory still grows in the first rounds of a short run
     return [
         Row(what, value, "×", target, series, "MiB", note=f"{memory[0]:.1f} → {memory[-1]:.1f} MiB")
     ]

@@ -1,4 +1,4 @@
-"""Where a run took place: what one has to know to compare its figures with others."""
+"""The facts about a machine that a reader needs to compare its figures with others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def _cpu_model() -> str:
 
 
 def _git(*arguments: str) -> str:
-    """What git says about the source tree; "" where there is none. It takes no locks: others may work in the tree."""
+    """Return git's answer about the source tree, "" without one.
+
+    It takes no locks, because others may work in the tree.
+    """
     command = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -37,12 +40,12 @@ def _installed(package: str) -> str:
 
 
 def load() -> list[float]:
-    """The load averages over 1, 5 and 15 minutes."""
+    """Return the load averages over 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
 
 
 def facts() -> dict[str, Any]:
-    """The machine and the versions of everything, taken when the run begins."""
+    """Return the machine and the versions of everything, when the run begins."""
     revision = _git("rev-parse", "--short=12", "HEAD")
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -1,9 +1,11 @@
-"""How everything here is measured: actions taken in turns, medians, quartiles, and a `Row` that says whether a target is met.
+"""How everything here is measured: actions in turns, medians, quartiles, and rows with targets.
 
-Things are compared by doing them in turns in one process, so that whatever else the machine does meets all of them, and each round
-in another order, by lot: what one leaves in the caches is met by every other as often.
-The ratio of the two medians is what is judged. The median of the ratios within each round stands beside it: where the two
-differ much the machine was not quiet.
+Actions are compared in turns in one process, so that other load on the machine meets all of them.
+Each round has a random order, so that each action meets the caches of every other one equally
+often.
+
+The ratio of the two medians is judged. The row also has the median of the ratios within each round.
+If the two differ much, the machine was busy.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from random import Random
 from statistics import median, quantiles
 from typing import Any
 
-#: Seconds, microseconds and so on, taken once a round, by the name of what was measured.
+#: Seconds, microseconds and so on, one a round, by the name of what was measured.
 Samples = Mapping[str, Sequence[float]]
 
 
@@ -27,17 +29,22 @@ class Target:
     bound: float
 
     def met(self, value: float) -> bool:
-        """Whether a value keeps to the target. The value is judged as measured, not as rounded for print."""
+        """Return whether a value meets the target.
+
+        It is judged as measured, not as rounded for print.
+        """
         return value <= self.bound if self.relation == "≤" else value >= self.bound
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the results.
+    """One line of the results. Without a target a row only informs.
 
-    `value` is what is judged; `unit` is "×" for a ratio. `series` summarizes what was measured for it, in `series_unit`.
-    `ratio_of_rounds` is the median of the ratios taken round by round, None where there are no rounds. Without a target a row
-    only informs. A row without a value says in `note` why it could not be measured.
+    Attributes:
+        value: what is judged; None if it could not be measured, then `note` says why.
+        unit: "×" for a ratio.
+        series: a summary of the samples, in `series_unit`.
+        ratio_of_rounds: the median of the ratios of the rounds; None without rounds.
     """
 
     what: str
@@ -50,7 +57,8 @@ class Row:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain data, with `met`: True, False, or None where nothing is judged."""
+        """Return the row as plain data, with `met`: True, False, or None where nothing is
+        judged."""
         judged = self.target and self.value is not None
         data = asdict(self)
         data["target"] = f"{self.target.relation} {self.target.bound:g}" if self.target else None
@@ -68,10 +76,13 @@ def in_turns(
     commands: int = 1,
     after: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:
-    """Take every action once a round, in an order by lot; microseconds, divided by `commands`.
+    """Take every action once a round, in a random order.
 
-    Every action is taken twice beforehand, so that what a driver prepares at first use is not measured. `after` is called after each,
-    and not measured.
+    Every action is taken twice beforehand, so that a driver's preparations at first use do not
+    count. `after` is called after each, and not measured.
+
+    Returns:
+        Microseconds, divided by `commands`.
     """
     for action in [*actions.values()] * 2:
         action()
@@ -90,7 +101,7 @@ def in_turns(
 
 
 def summary(samples: Sequence[float]) -> dict[str, float]:
-    """Median, quartiles and number of samples."""
+    """Return median, quartiles and number of samples."""
     low, _, high = (
         quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else (samples[0],) * 3
     )
@@ -106,7 +117,7 @@ def ratio(
     unit: str = "µs per command",
     note: str = "",
 ) -> Row:
-    """The row that compares two of the samples: median of `over` divided by the median of `under`."""
+    """Return the row that compares two of the samples: median of `over` by median of `under`."""
     rounds = median(a / b for a, b in zip(samples[over], samples[under], strict=True))
     series = {name: summary(samples[name]) for name in (over, under)}
     value = series[over]["median"] / series[under]["median"]

@@ -1,7 +1,7 @@
-"""Partitions of command graphs: microseconds for each node, by the shape of the graph and its size. Once for the machine.
+"""Partitions of command graphs: microseconds for each node, by the graph's shape and size.
 
-Every node of a random graph comes after two of the 100 that were added before it, and one in five is a host task: "seed" is wrong there,
-so that both policies are paid for.
+It is measured once for the machine. Every node of a random graph comes after two of the 100 nodes
+before it, and one in five is a host task. There "seed" is invalid, so both policies are paid for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _HOST_EVERY = {
 
 
 def measure(quick: bool) -> list[Row]:
-    """A row for each shape: what a node of the largest graph costs, beside those of the smaller ones."""
+    """Return a row for each shape: microseconds a node of the largest graph, beside the smaller
+    ones."""
     samples = {size: _of_size(size, quick) for size in (_SIZES[:1] if quick else _SIZES)}
     rows = []
     for shape in _SHAPES:

@@ -1,7 +1,7 @@
-"""Draws a result as a picture: microseconds a command, called by PyOpenCL and replayed, for each driver.
+"""Draws a result as a picture: microseconds a command, called by PyOpenCL and replayed.
 
-`python -m bench.picture bench/results/NAME.json docs/images/replay.svg` writes the README's picture. It fits light and
-dark pages.
+`python -m bench.picture bench/results/NAME.json docs/images/replay.svg` writes the README's
+picture. It fits light and dark pages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: The measures that are drawn: the row's name, the series that is called, and the label.
+#: The measures that are drawn: the row's name, the series of calls, and the label.
 MEASURES = (
     ("PyOpenCL ÷ replay, 1,000 tiny kernels", "PyOpenCL", "1,000 tiny kernels"),
     ("pyopencl.array ÷ replay, 1,024 floats", "arrays", "pyopencl.array"),
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 def pairs(data: Mapping[str, Any]) -> Iterator[Pair]:
-    """The bars of a result, in the order of its rows."""
+    """Return the bars of a result, in the order of its rows."""
     for what, series, label in MEASURES:
         for row in data["rows"]:
             if row["what"] == what and row["series"]:
@@ -45,7 +45,7 @@ def pairs(data: Mapping[str, Any]) -> Iterator[Pair]:
 
 
 def svg(data: Mapping[str, Any]) -> str:
-    """The picture of a result, as the text of an SVG file."""
+    """Return the picture of a result, as the text of an SVG file."""
     found = list(pairs(data))
     scale = (WIDTH - LABELS - 70) / max(pair.called for pair in found)
     lines = []

@@ -1,7 +1,7 @@
-"""Adapters and plugins: calls through their tables, tracing, finding and binding them, selecting devices. Once for the machine.
+"""Adapters and plugins: calls, tracing, discovery and binding, selection of devices.
 
-The plugins are the ones that `make` fetches for the tests (UR_PLUGINS names their folder): four UR adapters and a PI plugin, all of
-them built by others.
+It is measured once for the machine. The plugins are the four UR adapters and the PI plugin of
+others that `make` fetches for the tests. UR_PLUGINS names their folder.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from fairlead.loader.ur.selector import parse
 
 from .measuring import Row, Target, in_turns, ratio, summary
 
-#: Timed in a fresh process: everything up to five bound tables, with the libraries opened beforehand.
+#: Timed in a fresh process: everything up to five bound tables. The libraries are opened
+#: beforehand.
 _BIND = """
 import json, sys, time
 from pathlib import Path
-from fairlead.loader.ur import adapters, discovery, plugins; from fairlead.loader.base import library, verdicts
+from fairlead.loader.base import library, verdicts
 from fairlead.loader.base.search import python_libraries
+from fairlead.loader.ur import adapters, discovery, plugins
 
 def probe(candidates):
     from fairlead.loader.ur.plugin_probe import probe_all
@@ -42,7 +44,8 @@ def everything():
     for interface, find in (("ur", discovery.find_adapters), ("pi", discovery.find_plugins)):
         found = find().candidates
         unsound = verdicts.judge(found, probe, interface)
-        bound += [adapters.open_and_bind(candidate, previewed=True) for candidate in found if candidate not in unsound]
+        sound = [candidate for candidate in found if candidate not in unsound]
+        bound += [adapters.open_and_bind(candidate, previewed=True) for candidate in sound]
     return bound
 
 start = time.perf_counter()
@@ -55,7 +58,7 @@ print(json.dumps([(opened - start) * 1000, (time.perf_counter() - opened) * 1000
 
 
 def measure(quick: bool) -> list[Row]:
-    """All four."""
+    """Take all four measures."""
     with tempfile.TemporaryDirectory() as folder:
         paths = _beside_each_other(Path(folder))
         os.environ["UR_ADAPTERS_FORCE_LOAD"] = ",".join(str(path) for path in paths[:-1])
@@ -71,7 +74,7 @@ def measure(quick: bool) -> list[Row]:
 
 
 def _beside_each_other(folder: Path) -> list[Path]:
-    """Links to four adapters and a plugin, and to the library that one of them needs."""
+    """Make links to four adapters and a plugin, and to the library that one of them needs."""
     source = Path(os.environ["UR_PLUGINS"])
     names = [
         "ur-now/libur_adapter_level_zero.so.0",
@@ -105,7 +108,8 @@ _ANSWER, _SIZE = ctypes.c_uint32(), ctypes.c_size_t()
 
 
 def _arguments(plugin: Plugin) -> tuple[Any, ...]:
-    """The arguments of a call that an adapter answers at once, and that leads to memory in two places."""
+    """Return the arguments of a call that an adapter answers at once, with pointers to two
+    places."""
     name = UR["UR_ADAPTER_INFO_VERSION"]
     return (
         plugin.handles[0],

@@ -1,4 +1,5 @@
-"""A replay of 1,000 tiny kernels against the same calls in a C loop, and against the PyOpenCL calls that it was made from."""
+"""A replay of 1,000 tiny kernels against the same calls in a C loop, and against PyOpenCL's
+calls."""
 
 from __future__ import annotations
 
@@ -14,13 +15,16 @@ from .work import WORK_ITEMS, Launches, c_loop, check_same, driver_function, mak
 _CALLS: Final = 20
 
 
-class _Arguments(ctypes.Structure):
+class Arguments(ctypes.Structure):
     _fields_ = [("a", ctypes.c_void_p), ("b", ctypes.c_void_p), ("s", ctypes.c_float)]
 
 
 class Loops:
-    """The launches in C: `launch` with a kernel for each, `set_and_launch` with one whose arguments are set each time,
-    `set_launch_and_mark` the same with an event of the end."""
+    """The launches in C.
+
+    `launch` has a kernel for each, `set_and_launch` one kernel whose arguments are set each time.
+    `set_launch_and_mark` adds an event of the end.
+    """
 
     def __init__(self, launches: Launches) -> None:
         self._enqueue, self._set, self._finish = map(
@@ -43,7 +47,7 @@ class Loops:
         self._kernels = (ctypes.c_void_p * launches.count)(
             *(kernel.int_ptr for kernel in self._clones)
         )
-        self._values = (_Arguments * launches.count)(
+        self._values = (Arguments * launches.count)(
             *((a.int_ptr, b.int_ptr, s) for a, b, s in launches.arguments)
         )
 
@@ -70,7 +74,8 @@ class Loops:
 
 
 def _one_kernel(quick: bool) -> Row:
-    """What a call takes until it returns: a replay of a graph of one kernel, and PyOpenCL's call of that kernel, types declared."""
+    """Measure how long calls take to return: a replay of one kernel, and PyOpenCL's call, types
+    declared."""
     launches = Launches(make_queue(), 1)
     with fairlead.capture(launches.queue) as graph:
         launches.call()
@@ -101,7 +106,7 @@ def _one_kernel(quick: bool) -> Row:
 
 
 def measure(quick: bool) -> list[Row]:
-    """Replay, the C loops and the PyOpenCL calls, in turns."""
+    """Measure replay, C loops and PyOpenCL calls, in turns."""
     launches = Launches(make_queue(), 100 if quick else 1000)
     with fairlead.capture(launches.queue) as graph:
         launches.call()

@@ -1,4 +1,7 @@
-"""The results as a Markdown table. `python -m bench.report bench/results/NAME.json` prints it, `--summary` the README's."""
+"""The results as a Markdown table. `python -m bench.report bench/results/NAME.json` prints it.
+
+With `--summary` it prints the README's table.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,17 @@ _MET = {True: "yes", False: "**no**", None: ""}
 
 
 def _number(value: float) -> str:
-    """Three significant digits, and no exponent."""
+    """Return a number with three significant digits and no exponent."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _series(row: Mapping[str, Any]) -> str:
-    """Each median, with the quartiles where there are some."""
+    """Return each median, with the quartiles where there are some."""
     parts = []
     for name, values in row["series"].items():
         spread = f" ({_number(values['q1'])}–{_number(values['q3'])})" if "q1" in values else ""
         parts.append(f"{name} {_number(values['median'])}{spread}")
-    if len(parts) > 3:  # a course of time: its ends tell enough
+    if len(parts) > 3:  # the ends of a course of time are enough
         parts = [parts[0], parts[-1]]
     return "; ".join(parts) + (f" {row['series_unit']}" if parts else "")
 
@@ -30,7 +33,7 @@ def _series(row: Mapping[str, Any]) -> str:
 def _measured(row: Mapping[str, Any]) -> str:
     if row["value"] is None:
         return "–"
-    # A ratio close to 1 is told apart from its target by the third decimal.
+    # The third decimal shows whether a ratio close to 1 meets its target.
     value = (
         f"{row['value']:.3f}" if row["unit"] == "×" and row["value"] < 10 else _number(row["value"])
     )
@@ -41,7 +44,10 @@ def _measured(row: Mapping[str, Any]) -> str:
 
 
 def summary(data: Mapping[str, Any]) -> str:
-    """A line for each measure and a column for each driver: the README's table. Missed targets are bold."""
+    """Return the README's table: a line for each measure and a column for each driver.
+
+    Missed targets are bold.
+    """
     drivers = list(dict.fromkeys(row["driver"] for row in data["rows"]))
     lines: dict[str, dict[str, str]] = {}
     targets: dict[str, str] = {}
@@ -53,20 +59,20 @@ def summary(data: Mapping[str, Any]) -> str:
         targets[row["what"]] = row["target"] or targets.get(row["what"], "")
     table = [f"| measure | target | {' | '.join(drivers)} |", "|---" * (len(drivers) + 2) + "|"]
     for what, values in lines.items():
-        table.append(
-            f"| {what} | {targets[what]} | {' | '.join(values.get(driver, '') for driver in drivers)} |"
-        )
+        cells = " | ".join(values.get(driver, "") for driver in drivers)
+        table.append(f"| {what} | {targets[what]} | {cells} |")
     return "\n".join(table) + "\n"
 
 
 def markdown(data: Mapping[str, Any]) -> str:
-    """The facts of the run in a sentence each, and a line for every row."""
+    """Return the facts of the run in a sentence each, and a line for every row."""
     machine = data["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
     lines = [
-        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, Python {machine['python']}; {packages}; "
-        f"fairlead at {machine['revision'] or 'no revision'}.",
-        f"{machine['date']}, load average {machine['load_before'][0]} before and {machine['load_after'][0]} after.",
+        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, Python "
+        f"{machine['python']}; {packages}; fairlead at {machine['revision'] or 'no revision'}.",
+        f"{machine['date']}, load average {machine['load_before'][0]} before and "
+        f"{machine['load_after'][0]} after.",
         "Shortened for a smoke test: these figures mean nothing." if data["quick"] else "",
         "",
         "| measure | driver | measured | target | met | medians (quartiles) |",

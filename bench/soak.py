@@ -1,7 +1,9 @@
-"""Eight threads that update and enqueue command-buffers, each its own, through the reference adapter, and look at every result.
+"""Eight threads that update and enqueue command-buffers of the reference adapter, and check
+results.
 
-A thread gives some launches other values, in one update or one by one, enqueues the command-buffer, does that again without waiting,
-and reads what all of it came to: an update that is lost, or that reaches an enqueue before it, leaves another number.
+A thread gives some launches new values, in one update or one by one. It enqueues the
+command-buffer, does both again without waiting, and reads the numbers. An update that is lost, or
+that changes an earlier enqueue, gives other numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ from .measuring import Row, Target
 _MIB: Final = 1 << 20
 _THREADS: Final = 8
 _LAUNCHES: Final = 16
-_SOURCE: Final = b"kernel void fold(global uint *cells, uint value) { size_t i = get_global_id(0); cells[i] = 3 * cells[i] + value; }"
+_SOURCE: Final = b"""
+kernel void fold(global uint *cells, uint value) {
+    size_t i = get_global_id(0);
+    cells[i] = 3 * cells[i] + value;
+}
+"""
 
 
 class _Functions(ctypes.Structure):
@@ -81,7 +88,7 @@ def _queue(context: int, device: int, out_of_order: bool) -> int:
 def _prepare(
     worker: _Worker, number: int, context: int, device: int, kernel: int, out_of_order: bool
 ) -> list[Any]:
-    """What a thread works with. The answer is what it needs to live."""
+    """Make what a thread works with. Returns the objects to keep alive."""
     zeros = (ctypes.c_uint32 * _LAUNCHES)()
     desc = UR.struct("ur_buffer_properties_t")(
         UR["UR_STRUCTURE_TYPE_BUFFER_PROPERTIES"], None, ctypes.addressof(zeros)
@@ -127,7 +134,10 @@ def _prepare(
 
 
 def measure(quick: bool) -> list[Row]:
-    """A minute, in ten parts; the memory after the first and after the last. Every other thread has an out-of-order queue."""
+    """Measure a minute, in ten parts: the memory after the first and after the last.
+
+    Every other thread has an out-of-order queue.
+    """
     device = adapter().devices[0].handle
     context = made("urContextCreate", 1, (ctypes.c_void_p * 1)(device), None)
     names = (
@@ -163,7 +173,7 @@ def _rows(workers: Any, memory: list[float], quick: bool) -> list[Row]:
         f"after {part + 1} of {len(memory)} parts": {"median": size}
         for part, size in enumerate(memory)
     }
-    flat = None if quick else Target("≤", 1.01)  # a short run is not yet at rest
+    flat = None if quick else Target("≤", 1.01)  # memory still grows in a short run
     return [
         Row(
             "threads that update and enqueue: calls that failed",

@@ -1,4 +1,4 @@
-"""A call through a fairlead dispatch table against a bare ctypes function on the same function pointer."""
+"""A call through a fairlead dispatch table against a bare ctypes function on the same pointer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .work import device, driver_function, make_queue
 
 
 def measure(quick: bool) -> list[Row]:
-    """clGetCommandQueueInfo, which a driver answers at once."""
+    """Measure clGetCommandQueueInfo, which a driver answers at once."""
     queue, table = make_queue(), device().table
     handle, name, answer = queue.int_ptr, OPENCL["CL_QUEUE_PROPERTIES"], ctypes.c_uint64()
     address, size = ctypes.addressof(answer), ctypes.sizeof(answer)

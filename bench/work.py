@@ -1,4 +1,4 @@
-"""What the measures work with: the one driver of this process, and many tiny kernel launches with ever other arguments."""
+"""What measures work with: this process's one driver, and many tiny launches with new arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairlead.icd.abi import OPENCL
 
 warnings.filterwarnings(
     "ignore", category=cl.CompilerWarning
-)  # some drivers have something to say about every program
+)  # some drivers print a line for every program
 
 WORK_ITEMS = 64
 _BUFFERS = 8
@@ -31,18 +31,21 @@ kernel void add(global float *a, global const float *b, float s) {
 
 
 def device() -> Any:
-    """The first device of the process's first platform: a measure's process is given one driver only."""
+    """Return the first device of the process's first platform. The process has one driver only."""
     return fairlead.devices()[0]
 
 
 @cache
 def _context() -> Any:
-    """Kept for as long as the process lives: there are drivers that call a context invalid which only a queue refers to."""
+    """Return the context, which lives as long as the process.
+
+    Some drivers call a context invalid that only a queue refers to.
+    """
     return cl.Context([device().to_pyopencl()])
 
 
 def make_queue(out_of_order: bool = False) -> Any:
-    """A pyopencl.CommandQueue on `device()`."""
+    """Make a pyopencl.CommandQueue on `device()`."""
     properties: Any = (
         cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if out_of_order else 0
     )
@@ -50,16 +53,17 @@ def make_queue(out_of_order: bool = False) -> Any:
 
 
 class Launches:
-    """`count` launches of `a[i] += s * b[i]` over 64 work-items; no two that follow each other have the same arguments.
+    """`count` launches of `a[i] += s * b[i]` over 64 work-items.
 
-    They write to `targets` buffers in turn. With as many as launches none writes where another does, so that they need no order.
+    No two consecutive ones have the same arguments. They write to `targets` buffers in turn. With
+    as many buffers as launches no two write to the same one, so they need no order.
     """
 
     def __init__(self, queue: Any, count: int, targets: int = _BUFFERS) -> None:
         self.queue, self.count = queue, count
         self._program = cl.Program(
             queue.context, _SOURCE
-        ).build()  # kept: some drivers call one invalid that only its kernels refer to
+        ).build()  # kept: some drivers call a program invalid that only its kernels refer to
         self.kernel, self.typed_kernel = (
             cl.Kernel(self._program, "add"),
             cl.Kernel(self._program, "add"),
@@ -80,25 +84,31 @@ class Launches:
         ]
 
     def call(self) -> None:
-        """The launches, as a PyOpenCL program writes them. They are not waited for."""
+        """Enqueue the launches, as a PyOpenCL program writes them, without a wait."""
         kernel, queue = self.kernel, self.queue
         for a, b, s in self.arguments:
             kernel(queue, (WORK_ITEMS,), (WORK_ITEMS,), a, b, s)
 
     def call_and_finish(self) -> None:
-        """The launches, and the end of the last."""
+        """Enqueue the launches and wait for the last."""
         self.call()
         self.queue.finish()
 
     def call_typed(self) -> None:
-        """The same from a program that told PyOpenCL the types of its arguments: then a number is set much faster."""
+        """Enqueue the launches of a program that told PyOpenCL its argument types.
+
+        PyOpenCL then sets a number much faster.
+        """
         kernel, queue = self.typed_kernel, self.queue
         for a, b, s in self.arguments:
             kernel(queue, (WORK_ITEMS,), (WORK_ITEMS,), a, b, s)
         queue.finish()
 
     def result_of(self, action: Any) -> bytes:
-        """What the buffers hold after `action` on buffers of zeros: every way to launch has to give the same bytes."""
+        """Return the bytes of the buffers after `action` on zeros.
+
+        All actions must give the same bytes.
+        """
         for buffer in self._targets:
             cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.float32), 0, self._first)
         self.queue.finish()
@@ -109,7 +119,8 @@ class Launches:
         return rows.tobytes()
 
     def clones(self) -> list[Any]:
-        """A kernel for each launch, its arguments set: by clCloneKernel, where the driver has it."""
+        """Make a kernel for each launch and set its arguments, by clCloneKernel where the driver
+        has it."""
         made = []
         for arguments in self.arguments:
             self.kernel.set_args(*arguments)
@@ -132,7 +143,7 @@ def check_same(launches: Launches, **actions: Any) -> None:
 
 @cache
 def c_loop() -> ctypes.CDLL:
-    """c_loop.c, compiled."""
+    """Return c_loop.c, compiled."""
     with TemporaryDirectory() as folder:
         library = Path(folder, "c_loop.so")
         subprocess.run(
@@ -143,7 +154,7 @@ def c_loop() -> ctypes.CDLL:
 
 
 def driver_function(name: str) -> ctypes.c_void_p:
-    """A pointer to the driver's own function, from its dispatch table."""
+    """Return a pointer to the driver's own function, from its dispatch table."""
     slot = OPENCL.functions[name].slot
     assert slot is not None
     return ctypes.c_void_p(device().table.pointer(slot))

@@ -1,4 +1,5 @@
-"""The conformance suite, installed as `fairlead.conformance`: what the public specifications demand of a library, as pytest cases.
+"""The conformance suite, installed as `fairlead.conformance`.
 
-`fairlead conformance LIBRARY` runs it. See README.md beside this file for how it is made and how a case is written.
+Its pytest cases test what the public specifications demand of a library. `fairlead conformance
+LIBRARY` runs them. README.md beside this file says how the suite is made and how a case is written.
 """

@@ -1,7 +1,8 @@
-"""What the cases of the suite call: the marks that name a case's rule, and the ways in which a case ends.
+"""The marks that name a case's rule, and the functions that end a case.
 
-A case passes when it returns. It fails by raising `Mismatch`, which carries what the specification demands and what the library did,
-or by raising anything else. `unsupported` ends it as neither.
+A case passes when it returns. It fails when it raises `Mismatch`, which says what the specification
+demands and what the library did. Any other exception fails it, too. `unsupported` ends a case that
+is neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -23,25 +24,37 @@ class Mismatch(Exception):
 
 
 class Unsupported(Exception):
-    """The library says that it does not support what the case is about, and the specification lets it."""
+    """The library does not support what the case tests, and the specification allows that."""
 
 
 _SHORT: Final = 12
 
-#: The specification leaves undefined what happens (a garbage handle, say); such a case is counted apart from all others.
+#: The specification leaves undefined what happens, for a garbage handle for example. Such cases are
+#: counted separately.
 beyond_specification: Final = pytest.mark.beyond_specification
 
-#: Run in a forked copy of the process: for calls that are answered at once or crash. See README.md.
+#: The case runs in a forked process. It is for calls that return at once or crash. See README.md.
 forked: Final = pytest.mark.forked
 
 
 def rule(entry_point: str, text: str) -> pytest.MarkDecorator:
-    """The mark that every case has: which function it is about, and what that has to do, in a few words."""
+    """Return the mark that every case has.
+
+    Args:
+        entry_point: the function that the case tests.
+        text: what the function has to do, in a few words.
+    """
     return pytest.mark.rule(entry_point, text)
 
 
 def each(values: Iterable[Any], entry_point: str, text: str) -> list[Any]:
-    """What `pytest.mark.parametrize` takes: a case for each value, whose rule is the text with the value in the place of `{}`."""
+    """Return one case for each value, as `pytest.mark.parametrize` takes them.
+
+    Args:
+        values: the values.
+        entry_point: the function that is tested; `{}` stands for the value.
+        text: the rule; `{}` stands for the value.
+    """
     return [
         pytest.param(value, marks=rule(entry_point.format(value), text.format(value)))
         for value in values
@@ -49,12 +62,25 @@ def each(values: Iterable[Any], entry_point: str, text: str) -> list[Any]:
 
 
 def name_of(api: Api, code: int) -> str:
-    """The symbolic name of a code of an API; its number if the API has none for it."""
+    """Return the symbolic name of an API's code, or its number if the API has no such code."""
     return api.errors[code][0] if code in api.errors else f"{code} (no code of this API)"
 
 
 def expect(api: Api, code: int, *names: str, what: str = "") -> str:
-    """The answer of a call must be one of these codes; returns which. `what` is put before it in the report."""
+    """Check that a call's code is one of the expected ones.
+
+    Args:
+        api: the API of the code.
+        code: what the call returned.
+        names: the symbolic names of the expected codes.
+        what: the report puts it before the code.
+
+    Returns:
+        The symbolic name of the code.
+
+    Raises:
+        Mismatch: it is another code.
+    """
     got = name_of(api, code)
     if got not in names:
         prefix = f"{what}: " if what else ""
@@ -63,7 +89,16 @@ def expect(api: Api, code: int, *names: str, what: str = "") -> str:
 
 
 def equal(got: object, expected: object, what: str = "") -> None:
-    """Two values must be equal. `what` says in the report what they are. Of long lists the first difference is reported."""
+    """Check that two values are equal. Of long lists the report has the first difference.
+
+    Args:
+        got: what the library gave.
+        expected: what the specification demands.
+        what: says in the report what the values are.
+
+    Raises:
+        Mismatch: they differ.
+    """
     if got == expected:
         return
     prefix = f"{what}: " if what else ""
@@ -80,10 +115,10 @@ def equal(got: object, expected: object, what: str = "") -> None:
 
 
 def failed(expected: object, got: object) -> NoReturn:
-    """The case has failed."""
+    """End the case as failed."""
     raise Mismatch(expected, got)
 
 
 def unsupported(reason: str) -> NoReturn:
-    """The case has nothing to test: the library does not support it, as the specification allows."""
+    """End the case as unsupported: there is nothing to test, and the specification allows that."""
     raise Unsupported(reason)

@@ -1,9 +1,12 @@
-"""What a child process of the suite does: runs the cases of one interface by pytest, and writes what becomes of them as lines of JSON.
+"""The child process of the suite. It runs the cases of one interface with pytest.
 
-`harness` starts it with a `Request`. The lines are: `{"collected": N, "beyond": M}` with the number of cases to run
-and of all cases that are beyond the specification, `{"begin": …}` before and `{"end": …}` after each case, `{"facts": …}` when
-the library has said something about itself, `{"trouble": …}` if the suite itself does not work, `{"usage": …}` if there is no
-such device.
+`harness` starts it with a `Request`. The child writes lines of JSON:
+
+- `{"collected": N, "beyond": M}`: how many cases it runs, and how many are beyond the specification
+- `{"begin": …}` and `{"end": …}`: before and after each case
+- `{"facts": …}`: the library said something about itself
+- `{"trouble": …}`: the suite itself failed
+- `{"usage": …}`: there is no such device
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _MARKS: Final = (
     "beyond_specification: counted apart",
     "forked: run in a fork",
 )
-#: What happens before the first and after the last case is a case, too.
+#: Opening and closing the library are cases, too: the first and the last one.
 OPENING: Final = Case("library::opening", "library", "the library", "can be opened and bound")
 ENDING: Final = Case(
     "library::ending", "library", "the library", "is closed, and the process ends, without a crash"
@@ -42,7 +45,10 @@ ENDING: Final = Case(
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What a child shall run: the cases of `interface` (of one `area`, "" for all) except those in `done`."""
+    """What a child has to run: the cases of `interface`, except those in `done`.
+
+    `area` limits them to one area, unless it is "".
+    """
 
     library: str
     interface: str
@@ -55,7 +61,10 @@ class Request:
 
 @dataclasses.dataclass
 class Target:
-    """The library under test, as the fixture `target` gives it; `opened` is what the interface's `open_library` has made of it."""
+    """The library under test, as the fixture `target` gives it.
+
+    `opened` is what the interface's `open_library` returned.
+    """
 
     library: str
     interface: str
@@ -63,20 +72,24 @@ class Target:
     timeout: float
     tell: Callable[..., None]
     opened: Any = None
-    answers: Callable[[], bool] = lambda: True  # asks the library something harmless: see forks.py
+    answers: Callable[[], bool] = lambda: True  # a harmless question to the library: see forks.py
     endings: list[Callable[[], object]] = dataclasses.field(default_factory=list)
 
     def at_end(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called after the last case, the last one first: to close the library."""
+        """Register a callback that closes something after the last case.
+
+        The last one is called first.
+        """
         self.endings.append(callback)
 
     def about(self, **facts: str) -> None:
-        """Say in the report what the library is: `about(device="…")`."""
+        """Report facts about the library: `about(device="…")`."""
         self.tell(facts=facts)
 
 
 class Reporter:
-    """The pytest plugin: selects the cases, gives `target`, streams the outcomes."""
+    """The pytest plugin that selects the cases, has the fixture `target` and writes the
+    outcomes."""
 
     def __init__(self, request: Request, tell: Callable[..., None]) -> None:
         self.request, self.tell = request, tell
@@ -93,7 +106,7 @@ class Reporter:
     def pytest_configure(self, config: pytest.Config) -> None:
         for mark in _MARKS:
             config.addinivalue_line("markers", mark)
-        config.option.tbstyle = "line"  # nobody reads what pytest makes of an exception
+        config.option.tbstyle = "line"  # nobody reads pytest's tracebacks
 
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
@@ -106,7 +119,8 @@ class Reporter:
         ]
         if doubled := [name for name in twice if not hasattr(sys.modules[name], "__path__")]:
             self._give_up(
-                f"import fairlead.{doubled[0]} by its full name: a case has another package in the tree"
+                f"import fairlead.{doubled[0]} by its full name: a case has another package in "
+                "the tree"
             )
         for item in items:
             if not item.get_closest_marker("rule"):
@@ -133,11 +147,12 @@ class Reporter:
         report: Any = yield
         if report.failed:
             error = report.call.excinfo.value
-            error = (
-                error.__cause__ or error
-            )  # what pytest makes of an ImportError begins with advice
+            error = error.__cause__ or error  # pytest puts advice before an ImportError
             self.tell(
-                trouble=f"{collector.nodeid} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}"
+                trouble=(
+                    f"{collector.nodeid} cannot be imported: {type(error).__name__}: "
+                    f"{' '.join(str(error).split())}"
+                )
             )
         return report
 
@@ -169,7 +184,10 @@ class Reporter:
 
 
 def case_of(item: pytest.Item) -> Case:
-    """The name of a case and what its marks say: test_context.py::test_retain[x] is "context::retain[x]"."""
+    """Return a case's name and what its marks say.
+
+    test_context.py::test_retain[x] is called "context::retain[x]".
+    """
     area = area_of(item.path)
     mark = item.get_closest_marker("rule")
     assert mark is not None
@@ -179,17 +197,17 @@ def case_of(item: pytest.Item) -> Case:
 
 
 def area_of(path: Path) -> str:
-    """The area of a file's cases: "command-buffer" for test_command_buffer.py."""
+    """Return the area of a file's cases: "command-buffer" for test_command_buffer.py."""
     return path.stem.removeprefix("test_").replace("_", "-")
 
 
 def cases_of(folder: Path, area: str) -> Path:
-    """Where the cases of an area are, or all cases if it is ""."""
+    """Return the path of an area's cases, or of all cases if the area is ""."""
     return folder / f"test_{area.replace('-', '_')}.py" if area else folder
 
 
 def outcome_of(failure: BaseException | None) -> dict[str, str]:
-    """The outcome that an exception stands for."""
+    """Return the outcome that an exception means, as fields of a `Case`."""
     if failure is None:
         return {"outcome": "passed"}
     if isinstance(failure, Unsupported):
@@ -206,7 +224,7 @@ def outcome_of(failure: BaseException | None) -> dict[str, str]:
 
 
 def main(descriptor: str) -> None:
-    """Run what the request on standard input asks for, and write lines to a descriptor."""
+    """Run the request on standard input, and write lines to a file descriptor."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     pipe = int(descriptor)
     os.set_inheritable(pipe, False)
@@ -233,7 +251,7 @@ def main(descriptor: str) -> None:
 
 
 def _open(target: Target, tell: Callable[..., None]) -> bool:
-    """Open the library by the `open_library` of its interface's fixtures; whether that went well."""
+    """Open the library with its interface's `open_library`. Returns whether it opened."""
     fixtures = importlib.import_module(f"fairlead.conformance.{target.interface}.fixtures")
     tell(begin=dataclasses.asdict(OPENING))
     failure = None
@@ -249,7 +267,7 @@ def _open(target: Target, tell: Callable[..., None]) -> bool:
 
 
 def _pytest(request: Request, reporter: Reporter) -> int:
-    # what else is installed for pytest would be imported in each child, and change what the cases do
+    # Other installed pytest plugins would be imported in each child and change the cases.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     package = importlib.import_module(f"fairlead.conformance.{request.interface}")
     folder = Path(next(iter(package.__path__)))

@@ -1,4 +1,4 @@
-"""Which device of a library is tested: `choose` understands `--device` alike for every interface."""
+"""Chooses the device under test. `--device` means the same for every interface."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ D = TypeVar("D", bound=Selectable)
 
 
 class UsageError(FairleadError):
-    """The command line asks for what is not there: nothing can be tested. `exit_code` is that of the command."""
+    """The command line asks for something that does not exist. `exit_code` is the command's."""
 
     exit_code = 2
 
 
 def choose(devices: Sequence[D], text: str) -> D:
-    """The device that `text` names: by its number, by a device selector's term ("opencl:1", "*:gpu"); the first if it is "".
+    """Return the device that a text names.
 
-    Raises UsageError, which lists the devices, if it names none of them; FairleadError if there is none to begin with.
+    Args:
+        devices: the library's devices.
+        text: a number, or a device selector's term ("opencl:1", "*:gpu"). "" is the first device.
+
+    Raises:
+        UsageError: the text names no device. The message lists the devices.
+        FairleadError: the library has no devices.
     """
     if not devices:
         raise FairleadError("the library has no device", remedy="look with `fairlead doctor` why")
@@ -38,7 +44,10 @@ def choose(devices: Sequence[D], text: str) -> D:
         there = "; ".join(_line(number, device) for number, device in enumerate(devices))
         raise UsageError(
             f"the library has no device {text}",
-            remedy=f"give --device a number or a selector, such as {devices[0].backend}:{devices[0].type}; there are: {there}",
+            remedy=(
+                "give --device a number or a selector, such as "
+                f"{devices[0].backend}:{devices[0].type}; there are: {there}"
+            ),
         )
     return found[0]
 

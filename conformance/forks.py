@@ -1,7 +1,7 @@
-"""Runs a case in a forked copy of the process, so that a crash in it costs nothing but that copy.
+"""Runs a case in a forked process, so that a crash ends only the fork.
 
-Not every library works in a copy: NVIDIA's driver answers INVALID_DEVICE there, or crashes. A case that fails is counted as unsupported if
-the library does not answer a harmless question either.
+Not every library works in a fork: NVIDIA's driver answers INVALID_DEVICE there, or crashes. If a
+case fails and the library does not answer a harmless question either, the case is unsupported.
 """
 
 from __future__ import annotations
@@ -14,16 +14,24 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from fairlead.loader.base.children import ending
+
 from .checks import Mismatch, Unsupported
 
-#: A forked case asks for an answer that comes at once; seconds until it counts as hung.
+#: Seconds until a forked case counts as hung. Such a case asks for an answer that comes at once.
 _LONGEST: Final = 5.0
 
 
 def in_fork(
     function: Callable[..., object], timeout: float, answers: Callable[[], bool]
 ) -> Callable[..., None]:
-    """The same case, but what it does happens in a forked copy; how it ends is raised here. `answers` asks the library a question."""
+    """Return the same case, run in a fork. The caller gets what the case raised.
+
+    Args:
+        function: the case.
+        timeout: seconds that the fork may take.
+        answers: asks the library a harmless question.
+    """
 
     def ask() -> None:
         if not answers():
@@ -46,7 +54,7 @@ def in_fork(
 
 
 def _fork(function: Callable[..., object], arguments: dict[str, Any], timeout: float) -> None:
-    """Call a function in a copy. Raises Mismatch, Unsupported."""
+    """Call a function in a fork. Raises Mismatch or Unsupported."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -59,7 +67,7 @@ def _fork(function: Callable[..., object], arguments: dict[str, Any], timeout: f
 
 
 def _answer(writer: int, function: Callable[..., object], arguments: dict[str, Any]) -> NoReturn:
-    """In the child: run the case, write how it ended, and leave without a word to anyone."""
+    """In the fork: run the case, write how it ended, and exit without any clean-up."""
     answer: list[str] = ["passed"]
     try:
         function(**arguments)
@@ -75,7 +83,7 @@ def _answer(writer: int, function: Callable[..., object], arguments: dict[str, A
 
 
 def _read(pipe: int, child: int, timeout: float) -> bytes:
-    """What the child writes; b"hung" once its time is over, when it is killed."""
+    """Return what the fork writes. If its time is over, kill it and return b"hung"."""
     ready, _, _ = select.select([pipe], [], [], timeout)
     if not ready:
         os.kill(child, signal.SIGKILL)
@@ -96,13 +104,3 @@ def _raise(text: bytes, status: int) -> None:
         raise Unsupported(*rest)
     if outcome == "failed":
         raise Mismatch(*rest)
-
-
-def ending(code: int) -> str:
-    """How a process ended, from its exit code as `subprocess` gives it."""
-    if code >= 0:
-        return f"it ended the process with exit code {code}"
-    try:
-        return f"it crashed with {signal.Signals(-code).name}"
-    except ValueError:
-        return f"it crashed with signal {-code}"

@@ -1,11 +1,11 @@
-"""Runs the cases of a library's interface in child processes, and survives what the library does to them.
+"""Runs the cases for a library in child processes, and survives what the library does to them.
 
-    >>> report = run("/usr/lib/libur_adapter_opencl.so.0", environment=nested_environment())
-    >>> print(render(report))
+>>> report = run("/usr/lib/libur_adapter_opencl.so.0", environment=nested_environment())
+>>> print(render(report))
 
-A child writes a line before and after each case. When it crashes, or is silent for longer than a case may take, the case that was running
-has failed, and a fresh child goes on with the remaining ones. The cases that are beyond the specification come last, in children of
-their own: what they leave behind spoils nobody's memory but their own.
+A child writes a line before and after each case. If it crashes, or is silent for longer than a case
+may take, the running case has failed. A new child continues with the remaining cases. Cases that
+are beyond the specification come last, in children of their own, because they may corrupt memory.
 """
 
 from __future__ import annotations
@@ -26,26 +26,38 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final
 
+from fairlead.loader.base.children import ending
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.ur.preview import preview
 
 from .child import ENDING, OPENING, Request, area_of
 from .device import UsageError
-from .forks import ending
 from .report import Case, Report
 
-#: Children that may crash or hang before the rest is given up.
+#: After so many children that crashed or hung, the remaining cases are not run.
 _MOST_CRASHES: Final = 60
-#: A child has this many seconds to start: Python, the suite, a driver's compiler.
+#: Seconds that a child may take to start: Python, the suite, a driver's compiler.
 _START: Final = 60.0
-_CHILD: Final = "import sys; sys.path[:] = sys.argv[2:]; from fairlead.conformance.child import main; main(sys.argv[1])"
+_CHILD: Final = """
+import sys
+sys.path[:] = sys.argv[2:]
+from fairlead.conformance.child import main
+main(sys.argv[1])
+"""
 
-#: Is told of each case when it is over.
+#: Called with each case when it is over.
 Progress = Callable[[Case], None]
 
 
 def interface_of(library: str) -> str:
-    """What a file is, from its symbols: "ur", "pi" or "opencl". Raises FairleadError if it is nothing that the suite has cases for."""
+    """Return the interface of a file, from its symbols.
+
+    Returns:
+        "ur", "pi" or "opencl".
+
+    Raises:
+        FairleadError: the suite has no cases for this file.
+    """
     seen = preview(library)
     if seen.interface and not seen.reason:
         return seen.interface.lower()
@@ -57,12 +69,15 @@ def interface_of(library: str) -> str:
         return "opencl"
     raise FairleadError(
         f"{library}: {seen.reason}",
-        remedy="name a Unified Runtime adapter, a PI plugin, or an OpenCL driver: its library, which `fairlead doctor` tells, no .icd",
+        remedy=(
+            "name a Unified Runtime adapter, a PI plugin, or an OpenCL driver: the "
+            "library itself, which `fairlead doctor` lists, and no .icd file"
+        ),
     )
 
 
 def areas_of(interface: str) -> list[str]:
-    """The areas that an interface has cases for."""
+    """Return the areas that an interface has cases for."""
     package = import_module(f"fairlead.conformance.{interface}")
     folders = (Path(folder) for folder in package.__path__)
     return sorted(area_of(path) for folder in folders for path in folder.glob("test_*.py"))
@@ -77,15 +92,18 @@ def run(
     environment: Mapping[str, str] | None = None,
     progress: Progress = lambda case: None,
 ) -> Report:
-    """Run the cases on a library, in child processes. Raises UsageError for an area or a device that there is not.
+    """Run the cases on a library, in child processes.
 
     Args:
         library: the path of the library.
         area: run the cases of one area only.
-        device: which device to test: its number among the library's devices, or a device selector's term; "" for the first.
+        device: the device to test: its number, or a device selector's term. "" is the first one.
         timeout: seconds that a case may take.
-        environment: variables for the children, besides this process's.
-        progress: is told of each case.
+        environment: variables for the children, in addition to this process's.
+        progress: called with each case when it is over.
+
+    Raises:
+        UsageError: there is no such area or device.
     """
     path = os.path.abspath(library)
     report = Report(path, interface_of(path))
@@ -107,12 +125,15 @@ def run(
 def _run_all(
     report: Report, request: Request, environ: Mapping[str, str], progress: Progress
 ) -> int:
-    """Run children until no case of the request is left. Returns how many cases are beyond the specification."""
+    """Run children until no case of the request remains.
+
+    Returns how many cases are beyond the specification.
+    """
     for _ in range(_MOST_CRASHES):
         done = tuple(case.name for case in report.cases)
         child = _Child(dataclasses.replace(request, done=done), environ)
         for case in child.cases():
-            if case.name not in done:  # the library is opened again in every child
+            if case.name not in done:  # every child opens the library
                 report.cases.append(case)
                 progress(case)
         report.facts.update(child.facts)
@@ -125,7 +146,10 @@ def _run_all(
 
 @dataclass
 class _Child:
-    """A child process: `cases` yields what becomes of its cases; when that is over, the rest is known."""
+    """A child process.
+
+    `cases` yields its finished cases; the other attributes are known after that.
+    """
 
     request: Request
     environ: Mapping[str, str]
@@ -159,7 +183,7 @@ class _Child:
             yield from self._last(got, printed)
 
     def _take(self, line: Mapping[str, Any]) -> Iterator[Case]:
-        """Understand one line; the case that is over by it."""
+        """Read one line. Yields the case that it ends."""
         if "usage" in line:
             raise UsageError(**line["usage"])
         self.left = line.get("collected", self.left)
@@ -179,7 +203,7 @@ class _Child:
             yield case
 
     def _last(self, got: str, printed: IO[bytes]) -> Iterator[Case]:
-        """What the end of the process means for the case that was running, or for the run as a whole."""
+        """Interpret the end of the process, for the case that was running or for the whole run."""
         if self.running is None:
             if not self.finished and not self.trouble:
                 self.trouble = (
@@ -208,7 +232,7 @@ class _Child:
 def _process(
     request: Request, environ: Mapping[str, str], printed: IO[bytes]
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A running child and the pipe that its lines come through; at the end nothing of it is left."""
+    """Start a child. Yields it and the pipe of its lines; at the end the child is dead."""
     reader, writer = os.pipe()
     process = None
     try:
@@ -235,7 +259,7 @@ def _process(
 
 
 def _lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:
-    """The lines that come through a pipe. Raises TimeoutError when none comes for `limit()` seconds."""
+    """Yield the lines of a pipe. Raises TimeoutError if none comes for `limit()` seconds."""
     rest = b""
     while True:
         ready, _, _ = select.select([pipe], [], [], limit())
@@ -249,7 +273,7 @@ def _lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:
 
 
 def _printed(file: IO[bytes]) -> str:
-    """The last line that a child has printed, for a message."""
+    """Return the last line that a child printed, for a message."""
     file.seek(0)
     lines = [
         line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()

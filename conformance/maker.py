@@ -1,22 +1,27 @@
-"""What makes the objects of a case for OpenCL and PI, whose functions have no such thing in common as those of adapters
-(ur/objects.py): one call each, checked, and a release when the case is over."""
+"""Makes the objects of a case for OpenCL and PI: one checked call each, and a release at the end.
+
+Adapters have an `Objects` of their own (ur/objects.py), because their functions follow one pattern.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fairlead.conformance.checks import expect
 from fairlead.loader.base.abi import Api
 from fairlead.loader.base.query import query
 from fairlead.loader.base.table import DispatchTable
 
+M = TypeVar("M", bound="Maker")
+
 
 class Maker:
-    """Makes objects in one context on one device, and releases them in reverse order: `close`.
+    """Makes objects in one context on one device. `close` releases them in reverse order.
 
-    `api` is the interface, `success` its code for what has succeeded, `releases` the functions that release, by type of handle.
+    `api` is the interface, and `success` its code for success. `releases` has the function that
+    releases a handle, by the handle's type.
     """
 
     api: ClassVar[Api]
@@ -33,31 +38,35 @@ class Maker:
         self._releases: list[Callable[[], object]] = []
 
     def close(self) -> None:
-        """Release everything, the last one first."""
+        """Release everything, the last object first."""
         while self._releases:
             self._releases.pop()()
 
+    def another(self: M) -> M:
+        """Return a maker for the same context and program."""
+        return type(self)(self.table, self.device, self.context, self.program)
+
     def later(self, release: Callable[[], object]) -> None:
-        """Have something done by `close`."""
+        """Register a callback for `close`."""
         self._releases.append(release)
 
     def owned(self, handle: int, kind: str) -> int:
-        """Have `close` release a handle of a type, such as "cl_event"."""
+        """Register a handle of a type, such as "cl_event", to be released by `close`."""
         release = getattr(self.table, self.releases[kind])
         self.later(lambda: release(handle))
         return handle
 
     @classmethod
     def check(cls, code: int, routine: str, detail: str = "") -> None:
-        """A call that a case only prepares with must succeed."""
+        """Check that a call succeeded which only prepares a case."""
         expect(cls.api, code, cls.success, what=f"{routine}{detail}")
 
     def call(self, routine: str, *arguments: Any) -> None:
-        """Call a function that returns its code; it must succeed."""
+        """Call a function that returns its code. The call must succeed."""
         self.check(getattr(self.table, routine)(*arguments), routine)
 
     def info(self, routine: str, *handles_and_name: Any) -> bytes:
-        """The answer of a query: `info("clGetMemObjectInfo", buffer, "CL_MEM_SIZE")`."""
+        """Return the answer to a query: `info("clGetMemObjectInfo", buffer, "CL_MEM_SIZE")`."""
         *arguments, name = handles_and_name
         return query(
             getattr(self.table, routine),
@@ -69,13 +78,13 @@ class Maker:
         )
 
     def number(self, routine: str, *handles_and_name: Any, signed: bool = False) -> int:
-        """The answer as a number."""
+        """Return the answer to a query as a number."""
         return int.from_bytes(self.info(routine, *handles_and_name), sys.byteorder, signed=signed)
 
     def new_context(self) -> int:
-        """Another context on the device."""
+        """Make another context on the device."""
         raise NotImplementedError
 
     def queue(self) -> int:
-        """A queue in order."""
+        """Make an in-order queue."""
         raise NotImplementedError

@@ -1,4 +1,5 @@
-"""The results of a run: what became of each case, the table per area, and the lines of the failures."""
+"""The results of a run: the outcome of each case, a table of the areas, and a line for each
+failure."""
 
 from __future__ import annotations
 
@@ -8,13 +9,16 @@ from typing import Any, Final
 
 OUTCOMES: Final = ("passed", "failed", "unsupported")
 
-#: The row of the cases that the specification leaves undefined.
+#: The row of the cases whose outcome the specification leaves undefined.
 BEYOND: Final = "beyond the specification"
 
 
 @dataclass(frozen=True)
 class Case:
-    """What became of one case. `expected` and `got` say why it failed; `got` also why it is unsupported."""
+    """The outcome of a case.
+
+    `expected` and `got` say why it failed; `got` also why it is unsupported.
+    """
 
     name: str
     area: str
@@ -28,14 +32,18 @@ class Case:
 
     @property
     def line(self) -> str:
-        """The failure in a line: entry point, rule, expected, got."""
+        """Return the failure in a line: entry point, rule, expected, got."""
         expected = f"expected {self.expected}, " if self.expected else ""
         return f"{self.entry_point}: {self.rule}: {expected}got {self.got}"
 
 
 @dataclass
 class Report:
-    """A run. `facts` is what the library says about itself, `left` the number of cases that were not run, and `trouble` why."""
+    """The results of a run.
+
+    `facts` is what the library says about itself. `left` counts the cases that were not run, and
+    `trouble` says why.
+    """
 
     library: str
     interface: str
@@ -55,7 +63,10 @@ class Report:
         )
 
     def rows(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Area and the numbers of its cases by outcome: the areas in the order of their names, then the row `BEYOND`."""
+        """Yield each area with the numbers of its cases by outcome.
+
+        The areas come in the order of their names. The row `BEYOND` is the last one.
+        """
         for area in sorted({case.area for case in self.cases if not case.beyond}):
             yield (
                 area,
@@ -65,20 +76,20 @@ class Report:
             yield BEYOND, _counts(beyond)
 
     def failures(self) -> list[Case]:
-        """The failed cases, those beyond the specification last."""
+        """The failed cases; those beyond the specification come last."""
         return sorted(
             (case for case in self.cases if case.outcome == "failed"),
             key=lambda case: (case.beyond, case.area),
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return everything, for JSON."""
         areas = {area: dict(zip(OUTCOMES, counts, strict=True)) for area, counts in self.rows()}
         return {**asdict(self), "areas": areas, "ok": self.ok}
 
 
 def render(report: Report) -> str:
-    """The table, and a line for each failure."""
+    """Return the table, and a line for each failure."""
     head = [
         f"{report.library} ({report.interface})",
         *(f"{name}: {text}" for name, text in report.facts.items()),

@@ -1,8 +1,11 @@
-"""The fixtures that cases for OpenCL drivers and PI plugins have in common. Handles are ints.
+"""The fixtures that cases for OpenCL drivers and PI plugins share. Handles are ints.
 
-The context is the session's, and so is the program, since building takes time; queues, memory and kernels are a case's own, made with
-`objects`. An interface's fixtures.py names this module in `pytest_plugins`, and has `chosen`, the device under test, `make_objects`, which
-makes a `Maker` of a context, and `program`.
+Building takes time, so the context and the program belong to the session. Queues, memory and
+kernels belong to a case, which makes them with `objects`.
+
+An interface's fixtures.py names this module in `pytest_plugins`. It has three fixtures of its own:
+`chosen` is the device under test, `make_objects` makes a `Maker` of a context, and `program` builds
+the program.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ def device(chosen: Any) -> int:
 
 @pytest.fixture(scope="session")
 def shared(target: Target, make_objects: Make) -> Maker:
-    """What makes the session's objects; it has the session's context."""
+    """Makes the session's objects, and has the session's context."""
     objects = make_objects()
     target.at_end(objects.close)
     objects.context = objects.new_context()
@@ -41,7 +44,7 @@ def context(shared: Maker) -> int:
 
 @pytest.fixture
 def bare_objects(make_objects: Make, context: int) -> Iterator[Maker]:
-    """What makes a case's objects, without a program."""
+    """Makes a case's objects, without a program."""
     objects = make_objects(context)
     yield objects
     objects.close()
@@ -49,12 +52,12 @@ def bare_objects(make_objects: Make, context: int) -> Iterator[Maker]:
 
 @pytest.fixture
 def objects(bare_objects: Maker, program: int) -> Maker:
-    """What makes a case's objects, with the program."""
+    """Makes a case's objects, with the program."""
     bare_objects.program = program
     return bare_objects
 
 
 @pytest.fixture
 def queue(bare_objects: Maker) -> int:
-    """A queue in order."""
+    """An in-order queue."""
     return bare_objects.queue()

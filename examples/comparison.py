@@ -38,27 +38,29 @@ def compare(
     result: Callable[[], np.ndarray],
     expected: np.ndarray,
     tolerance: float,
+    **more: Callable[[], int],
 ) -> bool:
-    """Time two functions, compare their results, and print all of it.
+    """Time functions that compute the same, compare their results, and print all of it.
 
     Args:
         device: The device that computes.
         problem: What is computed, in one line.
         graph: What is replayed.
-        unit: What the two functions count: each returns how many units it has computed.
+        unit: What the functions count: each returns how many units it has computed.
         reset: Prepares the initial state, before each run.
         direct: Computes by direct calls.
         replayed: Computes by replays.
         result: Returns what the last run computed.
         expected: The right result.
         tolerance: The allowed error, relative to the largest expected value.
+        **more: Further functions that compute by replays, by a word for the way.
 
     Returns:
-        True if both results are the same, and within the tolerance.
+        True if all results are the same, and within the tolerance.
     """
-    variants = {"direct": direct, "replayed": replayed}
+    variants = {"direct": direct, "replayed": replayed, **more}
     results, micros = {}, {name: [] for name in variants}
-    for name in [*variants] * ROUNDS:  # alternately, so that both meet the same load of the machine
+    for name in [*variants] * ROUNDS:  # alternately, so that all meet the same load of the machine
         reset()
         start = time.perf_counter()
         count = variants[name]()
@@ -72,9 +74,12 @@ def compare(
     for name, found in results.items():
         error = np.abs(found - expected).max() / np.abs(expected).max()
         off = f"off NumPy by {error:.1e} (allowed: {tolerance:g})"
-        print(f"  {name:9}{medians[name]:9.2f} µs per {unit}; {off}")
+        print(f"  {name.replace('_', ' '):9}{medians[name]:9.2f} µs per {unit}; {off}")
         errors.append(error)
+    for name in more:
+        gained = medians["direct"] / medians[name]
+        print(f"  replaying {name.replace('_', ' ')} is {gained:.1f} times as fast")
     print(f"  replaying is {medians['direct'] / medians['replayed']:.1f} times as fast")
-    same = results["direct"].tobytes() == results["replayed"].tobytes()
+    same = len({found.tobytes() for found in results.values()}) == 1
     print("  direct and replayed results", "agree: bit for bit" if same else "DIFFER")
     return same and bool(max(errors) <= tolerance)

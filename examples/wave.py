@@ -5,6 +5,7 @@ a capture block its five commands run, inside they are recorded.
 """
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -85,6 +86,9 @@ def run(device: fairlead.Device) -> bool:
         for _ in range(BLOCK):
             wave.step(queue)
     loop, replays = graph.finalize(), STEPS // BLOCK
+    os.environ["FAIRLEAD_COMMAND_BUFFER"] = "replay"  # each command by the driver's own enqueue
+    by_driver = graph.finalize()
+    del os.environ["FAIRLEAD_COMMAND_BUFFER"]
 
     def direct() -> int:
         for _ in range(STEPS):
@@ -93,12 +97,18 @@ def run(device: fairlead.Device) -> bool:
         return len(graph) * replays
 
     def replayed() -> int:
-        loop.replay(queue, replays).wait()  # one native call
+        by_driver.replay(queue, replays).wait()  # one native call
+        return len(graph) * replays
+
+    def at_once() -> int:
+        loop.replay(queue, replays, wait=True)  # on PoCL without calling the driver
         return len(graph) * replays
 
     problem = f"{SIZE}×{SIZE} points, {STEPS} steps in {replays} replays"
     functions = wave.reset, direct, replayed, wave.now.get
-    return compare(device, problem, graph, "command", *functions, in_numpy(), TOLERANCE)
+    return compare(
+        device, problem, graph, "command", *functions, in_numpy(), TOLERANCE, at_once=at_once
+    )
 
 
 def main() -> bool:

@@ -13,9 +13,9 @@
         loop.replay(queue)  # one native call for each iteration
     queue.finish()
 
-A replay runs at the speed of a C loop. On the command line, `fairlead devices` lists the devices and
-`fairlead doctor` explains missing ones. Importing this package is cheap: a name is loaded from its
-module when it is first used, and PyOpenCL is imported only by what needs it.
+A replay runs at the speed of a C loop. On the command line, `fairlead devices` lists the devices
+and `fairlead doctor` explains missing ones. Importing this package is cheap. A name is loaded from
+its module at its first use, and PyOpenCL is imported only by code that needs it.
 """
 
 from __future__ import annotations

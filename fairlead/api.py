@@ -1,11 +1,11 @@
 """The public functions that list what this machine has: platforms, devices, adapters, plugins.
 
-Each gives everything that is usable, or an error with every reason why nothing is.
+Each returns everything that is usable, or raises an error with every reason why nothing is.
 
-An adapter for OpenCL looks for OpenCL drivers itself, through whatever libOpenCL it finds, and that
-loader misses the drivers that only fairlead finds, above all those that pip installed. So the adapter
-gets the same drivers: `nested_environment` registers every usable driver in a directory of manifests,
-and the adapter is loaded while OCL_ICD_VENDORS names that directory.
+An adapter for OpenCL looks for OpenCL drivers itself, through the libOpenCL that it finds. That
+loader misses drivers that only fairlead finds, above all those that pip installed. So
+`nested_environment` registers every usable driver in a directory of manifests. The adapter is
+loaded while OCL_ICD_VENDORS names that directory.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def usable_devices() -> tuple[tuple[CLDevice, ...], tuple[str, ...]]:
 
 
 def adapters() -> Plugins:
-    """The Unified Runtime adapters that can be used, opened once for the process.
+    """Return the Unified Runtime adapters that can be used, opened once for the process.
 
-    `adapters().select()` gives the devices that ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER or SYCL_BE
-    select.
+    `adapters().select()` returns the devices that ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER or
+    SYCL_BE select.
 
     Returns:
         The adapters. Its `reasons` say what was refused, and why.
@@ -120,7 +120,10 @@ def adapters() -> Plugins:
 
 
 def pi_plugins() -> Plugins:
-    """The DPC++ PI plugins that can be used, opened once for the process; otherwise as `adapters`."""
+    """Return the DPC++ PI plugins that can be used, opened once for the process.
+
+    It is otherwise like `adapters`.
+    """
     return _open("PI")
 
 
@@ -134,7 +137,8 @@ def _open(interface: str) -> Plugins:
 
 @cache
 def nested_environment() -> dict[str, str]:
-    """The variables by which a plugin's own OpenCL loader finds fairlead's drivers; {} without any."""
+    """Return the variables by which a plugin's own OpenCL loader finds fairlead's drivers, or
+    {}."""
     return registered([driver.path for driver in drivers().drivers])
 
 
@@ -153,11 +157,11 @@ def registered(libraries: Sequence[str]) -> dict[str, str]:
     atexit.register(_remove, directory, os.getpid())
     for number, library in enumerate(libraries):
         (directory / f"{number:03}.icd").write_bytes(os.fsencode(f"{library}\n"))
-    # every loader takes a directory here; OCL_ICD_FILENAMES would name the same drivers a second time
+    # Every loader takes a directory here. OCL_ICD_FILENAMES would name the same drivers again.
     return {"OCL_ICD_VENDORS": str(directory), "OCL_ICD_FILENAMES": ""}
 
 
 def _remove(directory: Path, owner: int) -> None:
-    """Remove a directory at the end of the process that made it, not of one that was forked from it."""
+    """Remove a directory at the end of the process that made it, but not in a forked child."""
     if os.getpid() == owner:
         shutil.rmtree(directory, ignore_errors=True)

@@ -16,28 +16,31 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from threading import RLock
 from typing import Any, Final, NoReturn
 
 from ..runtime.accessor import Accessor
-from ..runtime.buffer import MODES, Buffer
 from ..runtime.checks import as_list, check_group
+from ..runtime.coherent import CoherentMemory
 from ..runtime.commands import Barrier, Command
 from ..runtime.context import Context, default_context
-from ..runtime.errors import SYCLError, invalid, unsupported
+from ..runtime.errors import invalid, unsupported
 from ..runtime.handler import Handler
 from ..runtime.interop import queue_of
+from ..runtime.memory import MODES
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .dynamic import DynamicCommandGroup, check_dynamic
+from .edges import connect, connected, cut_edges
 from .executable import ExecutableGraph
+from .graph_devices import graph_devices
 from .node import Node
 from .nodes import Nodes
 from .partition import POLICIES
 from .picture import Drawable
-from .recording import GraphRecorder, queues_of
+from .recording import GraphRecorder, Recordable
 from .snapshot import GraphExecution, Snapshot
 
 #: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty
@@ -48,7 +51,7 @@ _ids: Final = itertools.count()
 _NODE: Final = "give nodes of this graph: what graph.add gives, Node.of_event(event)"
 
 
-class CommandGraph(Nodes, Drawable):
+class CommandGraph(Nodes, Recordable, Drawable):
     """A modifiable graph of commands for the devices of a context. Its methods can be called from
     any thread.
 
@@ -87,37 +90,13 @@ class CommandGraph(Nodes, Drawable):
         else:
             queue = of if isinstance(of, Queue) else queue_of(of, "CommandGraph")
             self.context, device = queue.context, device or queue.device
-        given = self.context.devices[:1] if device is None else device
-        wanted: tuple[Device, ...] = tuple(
-            as_list(given, Device, "CommandGraph", "CommandGraph(context, device)")
-        )
-        if not wanted:
-            raise invalid(
-                "a graph needs a device",
-                routine="CommandGraph",
-                remedy="CommandGraph(context, device)",
-            )
-        for one in wanted:
-            if one not in self.context:
-                raise invalid(
-                    f"{one.name} is not a device of the context",
-                    routine="CommandGraph",
-                    remedy="give a device of the context",
-                )
-            if not one.has("ext_oneapi_limited_graph"):
-                raise invalid(
-                    f"{one.backend} backend is not supported by SYCL Graph extension.",
-                    routine="CommandGraph",
-                    remedy="use an adapter with command-buffers: the reference adapter has "
-                    "them on every OpenCL driver",
-                )
+        self.devices = graph_devices(self.context, device)
         if enable_native_recording:
             raise unsupported(
-                f"{wanted[0].backend} backend does not record natively",
+                f"{self.device.backend} backend does not record natively",
                 routine="CommandGraph",
                 remedy="leave that property out",
             )
-        self.devices = wanted
         super().__init__()
         self.id = next(_ids)
         self.no_cycle_check = no_cycle_check
@@ -128,7 +107,7 @@ class CommandGraph(Nodes, Drawable):
         self._self: weakref.ref[CommandGraph] = weakref.ref(self)
         self.recorder = GraphRecorder(self._self)
         #: of each buffer: the node that wrote last, and those that have read since
-        self._uses: dict[Buffer, tuple[Node | None, list[Node]]] = {}
+        self._uses: dict[CoherentMemory, tuple[Node | None, list[Node]]] = {}
         self.allocations: Any = None  # allocation.Allocations, once there are any
 
     @property
@@ -182,7 +161,7 @@ class CommandGraph(Nodes, Drawable):
                 graphs.
         """
         with self.lock:
-            self._check_explicit("add")
+            self.check_explicit("add")
             if not self.context.adapter.open:  # in a forked child
                 self.context.adapter.check_open("add")
             before = as_list(depends_on, Node, "add", _NODE)
@@ -212,8 +191,7 @@ class CommandGraph(Nodes, Drawable):
             if isinstance(handler.command, Barrier):
                 raise invalid(
                     "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph "
-                    "Explicit API. "
-                    "Please use empty nodes instead.",
+                    "Explicit API. Please use empty nodes instead.",
                     routine="add",
                     remedy="graph.add(depends_on=[…])",
                 )
@@ -244,7 +222,7 @@ class CommandGraph(Nodes, Drawable):
             SYCLError: invalid, for a cycle. The graph is unchanged then.
         """
         with self.lock:
-            self._check_explicit("make_edge")
+            self.check_explicit("make_edge")
             if src is dst:
                 raise invalid(
                     "make_edge() cannot be called when Src and Dest are the same.",
@@ -258,7 +236,7 @@ class CommandGraph(Nodes, Drawable):
                         routine="make_edge",
                         remedy="give nodes of this graph",
                     )
-            if _connected(src, dst):
+            if connected(src, dst):
                 return
             if not self.no_cycle_check and dst.leads_to(src):
                 raise invalid(
@@ -266,56 +244,7 @@ class CommandGraph(Nodes, Drawable):
                     routine="make_edge",
                     remedy="turn the edge round",
                 )
-            _connect(src, dst)
-
-    # recording
-
-    def begin_recording(self, queues: Queue | Iterable[Queue]) -> bool:
-        """Let queues record to this graph. If one cannot, none does.
-        (command_graph::begin_recording)
-
-        Raises:
-            SYCLError: invalid, for no queue, and for one that records already or has another
-                context or device.
-        """
-        with self.lock:
-            self.recorder.begin(queues_of(queues, "begin_recording"), self)
-        return True
-
-    def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
-        """Let queues, by default all, execute again. Queues that do not record are ignored.
-        (command_graph::end_recording)
-
-        Raises:
-            SYCLError: invalid, for a queue that records to another graph.
-        """
-        with self.lock:
-            self.recorder.end(None if queues is None else queues_of(queues, "end_recording"))
-        return True
-
-    @contextmanager
-    def recording(self, *queues: Queue) -> Iterator[CommandGraph]:
-        """Let queues record to this graph for the length of a block.
-
-        Queues that a command of the block makes record end with it too. Those that recorded before
-        go on.
-
-        Raises:
-            SYCLError: invalid, as `begin_recording` does.
-        """
-        with self.lock:
-            before = self.recorder.queues
-            self.begin_recording(queues)
-        try:
-            yield self
-        finally:
-            with self.lock:
-                self.end_recording(queue for queue in self.recorder.queues if queue not in before)
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether a queue is recording to it."""
-        return self.recorder.is_active
+            connect(src, dst)
 
     # how nodes come in
 
@@ -374,18 +303,18 @@ class CommandGraph(Nodes, Drawable):
         buffer = accessor.buffer
         writer, readers = self._uses.get(buffer, (None, []))
         if writer is not None and writer is not node:
-            _connect(writer, node)
+            connect(writer, node)
         if MODES[accessor.mode][1]:
             for reader in readers:
                 if reader is not node:
-                    _connect(reader, node)
+                    connect(reader, node)
             self._uses[buffer] = node, []
         else:
             readers.append(node)
             self._uses[buffer] = writer, readers
         buffer.graphs.add(self)
 
-    def check_buffer(self, buffer: Buffer) -> None:
+    def check_buffer(self, buffer: CoherentMemory) -> None:
         """Raise SYCLError (invalid) for a buffer that its nodes cannot use."""
         if not self.assume_buffer_outlives_graph:
             raise invalid(
@@ -401,10 +330,6 @@ class CommandGraph(Nodes, Drawable):
                 routine="add",
                 remedy="Buffer(array, write_back=False)",
             )
-
-    def _check_explicit(self, routine: str) -> None:
-        if self.is_recording:
-            raise explicit_while_recording(routine)
 
     # the end
 
@@ -477,33 +402,3 @@ class CommandGraph(Nodes, Drawable):
 
     def __repr__(self) -> str:
         return f"<CommandGraph of {len(self)} nodes{', recording' if self.is_recording else ''}>"
-
-
-def explicit_while_recording(routine: str) -> SYCLError:
-    """Return the error for a graph that is changed while a queue records to it."""
-    return invalid(
-        f'Explicit API "{routine[0].upper()}{routine[1:]}()" function cannot be called '
-        "when a queue is currently recording commands to a graph.",
-        routine=routine,
-        remedy="end the recording first",
-    )
-
-
-def cut_edges(nodes: Iterable[Node]) -> None:
-    """Cut all edges of nodes whose graph is gone."""
-    for node in nodes:
-        node.predecessors.clear()
-        node.successors.clear()
-
-
-def _connected(src: Node, dst: Node) -> bool:
-    """Whether an edge exists. It is looked up on the side with fewer edges, because a node may have
-    very many."""
-    after, before = src.successors, dst.predecessors
-    return dst in after if len(after) < len(before) else src in before
-
-
-def _connect(src: Node, dst: Node) -> None:
-    if not _connected(src, dst):
-        src.successors.append(dst)
-        dst.predecessors.append(src)

@@ -16,11 +16,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.accessor import Accessor
-from ..runtime.buffer import lock as buffers
 from ..runtime.commands import Command, HostTask
 from ..runtime.context import Context
 from ..runtime.errors import invalid
 from ..runtime.event import Event
+from ..runtime.memory import lock as buffers
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from ..runtime.scheduler import Deferred, run_on_host, submit
@@ -29,7 +29,7 @@ from . import update
 from .node import Node
 from .partition import Partition, partition
 from .picture import Drawable
-from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, Segment
+from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, QueueSegment, Segment
 from .snapshot import GraphExecution, Snapshot, required
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class ExecutableGraph(Drawable):
         return self._segments
 
     def _places_of(self, part: Partition) -> Sequence[Device]:
-        """Return the devices of a partition's nodes, except those that are there for their "
-        "order."""
+        """Return the devices of a partition's nodes, except those that are there for their
+        order."""
         commands, devices = self.snapshot.commands, self.snapshot.devices
         return tuple(
             dict.fromkeys(
@@ -133,6 +133,8 @@ class ExecutableGraph(Drawable):
             return EmptySegment()
         if first.segment_maker is not None:
             return first.segment_maker.segment(self, part)
+        if not first.in_command_buffers:
+            return QueueSegment([commands[node] for node in part.nodes])
         return BufferSegment(
             self.context,
             places[0],

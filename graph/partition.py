@@ -220,7 +220,7 @@ def _seed(
 ) -> tuple[list[int], str]:
     """Return each node's partition by "seed", or else the reason why that policy cannot be used."""
     if devices > 1:
-        return [], f"its nodes are of {devices} devices"
+        return [], f"its nodes run in {devices} places: on devices, or outside of command-buffers"
     turns = _turns(successors, host, order)
     if turns is None:
         return [], "too many host tasks lead to host tasks that were added before them"

@@ -8,13 +8,14 @@ the other alive. (sycl_ext_oneapi_graph, "Queue Recording")
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..loader.base.forks import new_lock
 from ..runtime.checks import as_list
 from ..runtime.commands import Barrier
-from ..runtime.errors import invalid
+from ..runtime.errors import SYCLError, invalid
 from ..runtime.event import Event
 from ..runtime.handler import Handler
 from ..runtime.queue import Queue
@@ -111,7 +112,7 @@ class GraphRecorder:
         with _lock:
             return list(self._recording)
 
-    def begin(self, queues: Sequence[Queue], graph: CommandGraph) -> None:
+    def begin(self, queues: Sequence[Queue]) -> None:
         """Let queues record, all or none. Raises SYCLError (invalid)."""
         if not queues:
             raise invalid(
@@ -119,6 +120,8 @@ class GraphRecorder:
                 routine="begin_recording",
                 remedy="graph.recording(queue)",
             )
+        graph = self._graph()
+        assert graph is not None  # its method calls this
         with _lock:
             for queue in queues:
                 queue.adapter.check_open("begin_recording")
@@ -186,3 +189,75 @@ def queues_of(given: Queue | Iterable[Queue], routine: str) -> list[Queue]:
         "give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture"
     )
     return as_list(given, Queue, routine, remedy, "queue that records")
+
+
+R = TypeVar("R", bound="Recordable")
+
+
+class Recordable:
+    """The methods of a graph that queues record to."""
+
+    recorder: GraphRecorder
+    lock: AbstractContextManager[Any]
+
+    def begin_recording(self, queues: Queue | Iterable[Queue]) -> bool:
+        """Let queues record to this graph. If one cannot, none does.
+        (command_graph::begin_recording)
+
+        Raises:
+            SYCLError: invalid, for no queue, and for one that records already or has another
+                context or device.
+        """
+        with self.lock:
+            self.recorder.begin(queues_of(queues, "begin_recording"))
+        return True
+
+    def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
+        """Let queues, by default all, execute again. Queues that do not record are ignored.
+        (command_graph::end_recording)
+
+        Raises:
+            SYCLError: invalid, for a queue that records to another graph.
+        """
+        with self.lock:
+            self.recorder.end(None if queues is None else queues_of(queues, "end_recording"))
+        return True
+
+    @contextmanager
+    def recording(self: R, *queues: Queue) -> Iterator[R]:
+        """Let queues record to this graph for the length of a block.
+
+        Queues that a command of the block makes record end with it too. Those that recorded before
+        go on.
+
+        Raises:
+            SYCLError: invalid, as `begin_recording` does.
+        """
+        with self.lock:
+            before = self.recorder.queues
+            self.begin_recording(queues)
+        try:
+            yield self
+        finally:
+            with self.lock:
+                self.end_recording(queue for queue in self.recorder.queues if queue not in before)
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether a queue is recording to it."""
+        return self.recorder.is_active
+
+    def check_explicit(self, routine: str) -> None:
+        """Raise SYCLError (invalid) if a queue is recording, as `routine` changes the graph."""
+        if self.is_recording:
+            raise explicit_while_recording(routine)
+
+
+def explicit_while_recording(routine: str) -> SYCLError:
+    """Return the error for a graph that is changed while a queue records to it."""
+    return invalid(
+        f'Explicit API "{routine[0].upper()}{routine[1:]}()" function cannot be called '
+        "when a queue is currently recording commands to a graph.",
+        routine=routine,
+        remedy="end the recording first",
+    )

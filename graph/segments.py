@@ -1,8 +1,9 @@
 """Segments: the partitions of an executable graph, ready to run.
 
 A partition of host code is a `HostSegment`. One of commands for a device is a `BufferSegment`, a
-command-buffer of the adapter. One of empty nodes is an `EmptySegment`. Commands of other kinds,
-such as captured OpenCL calls, name what makes their segments (`Command.segment_maker`).
+command-buffer of the adapter. One of commands that no command-buffer has is a `QueueSegment`. One
+of empty nodes is an `EmptySegment`. Commands of other kinds, such as captured OpenCL calls, name
+what makes their segments (`Command.segment_maker`).
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..runtime.buffer import MODES, Buffer
+from ..runtime.coherent import CoherentMemory
 from ..runtime.command_buffer import AdapterCommandBuffer
 from ..runtime.commands import Barrier, Command, Empty, HostTask
 from ..runtime.context import Context
 from ..runtime.errors import SYCLError
 from ..runtime.event import Event
+from ..runtime.handles import handle_array
 from ..runtime.launch_updates import Change
 from ..runtime.launches import KernelLaunch
+from ..runtime.memory import MODES
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 
@@ -93,18 +96,35 @@ def _run(task: HostTask, context: Context) -> None:
             _transfer("Write", accessor.buffer, context)
 
 
-def _transfer(direction: str, buffer: Buffer, context: Context) -> None:
-    """Bring a buffer's contents to the host's copy or back, and wait. What comes before and after
-    in the graph waits too.
+def _transfer(direction: str, memory: CoherentMemory, context: Context) -> None:
+    """Bring contents to the host's copy or back, and wait. What comes before and after in the graph
+    waits too.
 
     It waits for an event, because some drivers return from a blocking write before it is complete.
     """
-    address = buffer.host_copy(writable=direction == "Read").ctypes.data
-    routine, memory = f"urEnqueueMemBuffer{direction}", buffer.memory(context)
-    event = context.adapter.obtain(
-        routine, context.transfer_queue(), memory, False, 0, buffer.nbytes, address, 0, None
-    )
+    address = memory.host_copy(writable=direction == "Read").ctypes.data
+    event = memory.transfer(direction, context, context.transfer_queue(), address, 0, None)
     Event(context, event).wait()
+
+
+class QueueSegment:
+    """Commands for a device that command-buffers do not have, such as copies of images. Each one is
+    enqueued by itself, after the one before it."""
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self._commands = [one for one in commands if not isinstance(one, ORDER_ONLY)]
+
+    def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
+        event = 0
+        for command in self._commands:
+            if event:
+                times.append(Event(queue.context, event))
+                count, waits = 1, handle_array([event])
+            event = command.enqueue(queue, count, waits)
+        return event
+
+    def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
+        raise AssertionError("updates leave such commands as they are")
 
 
 class BufferSegment:

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..runtime.accessor import Accessor
-from ..runtime.buffer import MODES, Buffer
+from ..runtime.coherent import CoherentMemory
 from ..runtime.commands import Command, Empty, HostTask
 from ..runtime.event import Event
+from ..runtime.memory import MODES
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .node import Node
@@ -68,19 +69,22 @@ class Snapshot:
 
     def segment_makers(self) -> list[Hashable] | None:
         """Return what the nodes of a partition must have in common, for each node: its segment
-        maker, or its device. None if all have the same.
+        maker, or its device, and for what no command-buffer has a mark besides. None if all have
+        the same.
 
         A node that is only there for its order takes a neighbour's, so that it separates nothing.
         Host tasks are separate in any case.
         """
         if len(set(self.devices)) < 2 and all(
-            command.segment_maker is None for command in self.commands
+            command.segment_maker is None and command.in_command_buffers
+            for command in self.commands
         ):
             return None
         makers: list[Hashable] = [
             None
             if isinstance(command, (HostTask, *ORDER_ONLY))
-            else command.segment_maker or device
+            else command.segment_maker
+            or (device if command.in_command_buffers else (device, "queue"))
             for command, device in zip(self.commands, self.devices, strict=True)
         ]
         for node, maker in enumerate(makers):
@@ -140,7 +144,7 @@ class GraphExecution(Command):
 def required(snapshot: Snapshot) -> Sequence[Accessor]:
     """Return one accessor for each buffer, which reads, writes or needs the old contents if one of
     the commands' does."""
-    found: dict[Buffer, tuple[bool, bool, bool]] = {}
+    found: dict[CoherentMemory, tuple[bool, bool, bool]] = {}
     for accessor in [
         accessor for command in snapshot.commands for accessor in command.requirements
     ]:

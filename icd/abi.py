@@ -1,6 +1,7 @@
-"""The OpenCL ABI: `OPENCL` is the content of opencl.abi. The facts that are no list stand here.
+"""The OpenCL ABI: `OPENCL` is the content of opencl.abi, and here are the facts that are no list.
 
-Sources: the OpenCL 3.1 headers (CL/cl_icd.h for the slots' order) and api/cl_khr_icd.asciidoc for the tag.
+Sources: the OpenCL 3.1 headers (CL/cl_icd.h has the order of the slots), and
+api/cl_khr_icd.asciidoc for the tag.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ SLOT_COUNT: Final = 150
 #: (CL/cl_ext.h).
 ICD2_TAG: Final = 0x4F50454E434C3331 if ctypes.sizeof(ctypes.c_void_p) == 8 else 0x434C3331
 
-#: The two slots that carry the tag (cl_khr_icd, "ICD 2 detection"): clGetPlatformIDs and clUnloadCompiler.
+#: The two slots with the tag: clGetPlatformIDs and clUnloadCompiler (cl_khr_icd, "ICD 2
+#: detection").
 TAG_SLOTS: Final = (0, 31)
 
 CL_SUCCESS: Final = 0
@@ -30,10 +32,10 @@ CL_INVALID_OPERATION: Final = -59
 
 
 def slots_of_version(version: tuple[int, int]) -> int:
-    """The number of slots that the table of an ICD 1 driver has at least.
+    """Return the smallest number of slots that the table of an ICD 1 driver has.
 
-    A driver's table may be shorter than ours, nothing in it says how long it is, and reading past its
-    end is a crash. `since` of a slot is the version whose `cl_icd.h` first had it.
+    A driver's table may be shorter than ours, and nothing in it says how long it is. Reading past
+    its end is a crash. A slot's `since` is the version whose `cl_icd.h` first had it.
 
     Args:
         version: the OpenCL version of the driver's platform (major, minor).

@@ -1,4 +1,5 @@
-"""Calls of OpenCL functions through an object's own dispatch table, and small questions about queues and devices.
+"""Calls of OpenCL functions through an object's own dispatch table, and queries of queues and
+devices.
 
 Handles are numbers here. Classes for platforms and devices are in objects.py.
 """
@@ -19,7 +20,7 @@ _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
 
 def address(pointer: Any) -> int:
-    """A C pointer as a number."""
+    """Return a C pointer as a number."""
     return int(ffi.cast("uintptr_t", pointer))
 
 
@@ -29,7 +30,7 @@ def call(handle: int, name: str, *arguments: Any) -> Any:
 
 
 def function_of(handle: int, name: str) -> Any:
-    """An OpenCL function of the driver that an object belongs to, as a ctypes function."""
+    """Return an OpenCL function of the driver of an object, as a ctypes function."""
     table = lib.fl_table_of(ffi.cast("void *", handle))
     return _function(name, address(table[OPENCL.functions[name].slot]))
 
@@ -39,7 +40,7 @@ def _function(name: str, pointer: int) -> Any:
     return OPENCL.functions[name].prototype(pointer)
 
 
-#: Of the C types that questions are answered with: what makes room for one, and its size in bytes.
+#: The C types of answers: an object that makes room for one, and its size in bytes.
 _ANSWERS: Final = {
     name: (ffi.typeof(f"{name} *"), ffi.sizeof(name))
     for name in ("int32_t", "uint32_t", "uint64_t", "uintptr_t")
@@ -57,7 +58,7 @@ def _number(handle: int, routine: str, name: str, kind: str) -> int:
 
 
 def new_queue(context: int, device: int, properties: int = 0) -> int:
-    """A queue of our own, in order unless `properties` says otherwise. Raises OpenCLError."""
+    """Make an in-order queue, unless `properties` says otherwise. Raises OpenCLError."""
     code = ffi.new("int32_t *")
     queue = call(context, "clCreateCommandQueue", device, properties, address(code))
     check(code[0], "clCreateCommandQueue")
@@ -65,17 +66,17 @@ def new_queue(context: int, device: int, properties: int = 0) -> int:
 
 
 def properties_of(queue: int) -> int:
-    """CL_QUEUE_PROPERTIES of a queue. Raises OpenCLError."""
+    """Return CL_QUEUE_PROPERTIES of a queue. Raises OpenCLError."""
     return _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES", "uint64_t")
 
 
 def device_of(queue: int) -> int:
-    """CL_QUEUE_DEVICE of a queue, a handle. Raises OpenCLError."""
+    """Return CL_QUEUE_DEVICE of a queue, a handle. Raises OpenCLError."""
     return _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_DEVICE", "uintptr_t")
 
 
 def is_in_order(properties: int) -> bool:
-    """Whether a queue with these CL_QUEUE_PROPERTIES is in order."""
+    """Return whether a queue with these CL_QUEUE_PROPERTIES is in order."""
     return not properties & _OUT_OF_ORDER
 
 
@@ -97,7 +98,11 @@ def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
 
 
 def status_of(event: int) -> int:
-    """CL_EVENT_COMMAND_EXECUTION_STATUS of an event: 0 is complete, a negative number a failure. Raises OpenCLError."""
+    """Return CL_EVENT_COMMAND_EXECUTION_STATUS of an event: 0 is complete, below 0 is a failure.
+
+    Raises:
+        OpenCLError: the query failed.
+    """
     return _number(event, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS", "int32_t")
 
 
@@ -105,17 +110,17 @@ def status_of(event: int) -> int:
 
 
 def compute_units(device: int) -> int:
-    """CL_DEVICE_MAX_COMPUTE_UNITS of a device. Raises OpenCLError."""
+    """Return CL_DEVICE_MAX_COMPUTE_UNITS of a device. Raises OpenCLError."""
     return _number(device, "clGetDeviceInfo", "CL_DEVICE_MAX_COMPUTE_UNITS", "uint32_t")
 
 
 def platform_of(device: int) -> int:
-    """CL_DEVICE_PLATFORM of a device, a handle. Raises OpenCLError."""
+    """Return CL_DEVICE_PLATFORM of a device, a handle. Raises OpenCLError."""
     return _number(device, "clGetDeviceInfo", "CL_DEVICE_PLATFORM", "uintptr_t")
 
 
 def profile_of_device(device: int) -> DriverProfile:
-    """The profile of the driver of a device (a handle). Raises OpenCLError."""
+    """Return the profile of the driver of a device (a handle). Raises OpenCLError."""
     platform, names = platform_of(device), ("NAME", "VENDOR", "VERSION")
     return profile_for(
         *(_text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in names)
@@ -123,7 +128,10 @@ def profile_of_device(device: int) -> DriverProfile:
 
 
 def device_identity(device: int) -> tuple[str, ...]:
-    """What tells a device from others in any context and in any process: platform, its version, device, driver version."""
+    """Return what identifies a device in any context and process.
+
+    It is the platform and its version, the device, and the driver's version.
+    """
     platform = platform_of(device)
     of_platform = (
         _text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in ("NAME", "VERSION")
@@ -134,7 +142,7 @@ def device_identity(device: int) -> tuple[str, ...]:
 
 
 def kernel_name(kernel: int) -> str:
-    """The function name of a kernel (a handle), "kernel" if the driver does not tell."""
+    """Return the function name of a kernel (a handle), "kernel" if the driver does not answer."""
     text = ffi.new("char[512]")
     code = call(
         kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, address(text), None

@@ -1,9 +1,11 @@
 """Searches for OpenCL drivers: the steps of the search, and what each environment variable does.
 
 `find()` takes the steps of `STEPS` in order. A step is a small function that yields candidates,
-places that it searched, and refusals. It is skipped when a variable is set that replaces it. No
-library is opened here. `VARIABLES` has every variable that the Khronos loader, ocl-icd or the loader
-inside PyOpenCL's wheels knows; `explain_variables()` says what the variables that are set did.
+places that it searched, and refusals. It is skipped if a set variable replaces it. No library is
+opened here.
+
+`VARIABLES` has every variable that the Khronos loader, ocl-icd or PyOpenCL's own loader knows.
+`explain_variables()` says what the set variables did.
 """
 
 from __future__ import annotations
@@ -310,7 +312,7 @@ def _system(request: DriverSearch, name: str) -> Iterator[Finding]:
 
 
 def _python_prefix(request: DriverSearch, name: str) -> Iterator[Finding]:
-    """Drivers in the Python environment, and in the one that a virtual environment was made from."""
+    """Yield drivers of the Python environment, and of the base environment of a virtual one."""
     directories = [
         Path(root) / "etc/OpenCL/vendors"
         for root in (request.prefix or sys.prefix, sys.base_prefix)
@@ -321,10 +323,10 @@ def _python_prefix(request: DriverSearch, name: str) -> Iterator[Finding]:
 
 
 def _pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
-    """The manifest that the wheel of PoCL (pocl-binary-distribution) puts into PyOpenCL's package.
+    """Yield the manifest that PoCL's wheel (pocl-binary-distribution) puts into PyOpenCL's package.
 
-    It is there for the loader inside PyOpenCL's wheel. Without PyOpenCL the directory exists all the
-    same, and Python takes it for a namespace package.
+    It is meant for the loader inside PyOpenCL's wheel. Without PyOpenCL the directory exists
+    nevertheless, and Python takes it for a namespace package.
     """
     try:
         spec = importlib.util.find_spec("pyopencl")

@@ -1,14 +1,14 @@
 """What fairlead knows of particular drivers: repairs of broken ones, and habits to work around.
 
 `ROWS` is the table. A row is a *repair*, which changes how a driver is opened, or a *habit*, which
-sets capabilities of a `DriverProfile`. The rest of fairlead asks for capabilities and never compares
-names: `profile_of(platform).waits_one_at_a_time`. A driver that no row applies to has the default of
-every capability, the plain path.
+sets capabilities of a `DriverProfile`. All other code asks for capabilities and never compares
+names: `profile_of(platform).waits_one_at_a_time`. If no row applies to a driver, every capability
+has its default, the plain path.
 
 `fairlead doctor` lists the rows that apply to each driver. FAIRLEAD_QUIRKS switches rows off: see
 `switched_off`.
 
-To add a row: append it to `ROWS`, name a test in it, and print docs/driver_profiles.md anew by
+To add a row, append it to `ROWS` and name a test in it. Then print docs/driver_profiles.md with
 `python tests/helpers/profile_document.py`.
 """
 
@@ -32,7 +32,10 @@ _VARIABLE: Final = "FAIRLEAD_QUIRKS"
 
 @dataclass(frozen=True)
 class DriverProfile:
-    """The capabilities of a driver that fairlead treats specially; the defaults are the plain path."""
+    """The capabilities of a driver that fairlead treats specially.
+
+    The defaults are the plain path.
+    """
 
     #: At most one thread may be in the driver's own wait; icd/command_buffer/waiting.py.
     waits_one_at_a_time: bool = False
@@ -52,6 +55,8 @@ class DriverProfile:
     blocking_write_returns_early: bool = False
     #: clEnqueueCopyBufferRect crashes on sub-buffers; it copies between their parents instead.
     copies_rects_of_parents: bool = False
+    #: Image transfers crash on queues to sub-devices; they run on a queue to the whole device.
+    transfers_images_on_whole_devices: bool = False
     #: A marker that waits for events has no times, or those of another command.
     waiting_markers_have_no_times: bool = False
     #: clGetKernelSuggestedLocalWorkSizeKHR may be called.
@@ -139,13 +144,13 @@ class ProfileRow:
 
 
 def switched_off(value: str | None = None) -> tuple[frozenset[str], tuple[str, ...]]:
-    """What FAIRLEAD_QUIRKS says: the ids of the rows that are off, and the items without a meaning.
+    """Return the ids that FAIRLEAD_QUIRKS switches off, and the items without a meaning.
 
-    The value is a comma-separated list. `-ID` switches one row off, `0` every repair. Habits stay on
-    unless they are named, because a program may hang or crash without them.
+    The value is a comma-separated list. `-ID` switches one row off, `0` every repair. Habits stay
+    on unless they are named, because a program may hang or crash without them.
 
     Args:
-        value: the variable's value; None reads the environment, unless the process is set-uid.
+        value: the variable's value. None reads the environment, unless the process is set-uid.
     """
     given = secure_environ().get(_VARIABLE, "") if value is None else value
     ids = {row.id for row in ROWS}
@@ -233,7 +238,8 @@ ROWS: Final = (
         id="pip-icd-prefix",
         applies="manifests in a Python environment that name an absolute path that does not exist",
         does="opens the library of that name in the lib directory of the same environment",
-        evidence="Intel's intel-opencl-rt wheel installs .icd files that name the prefix it was built in",
+        evidence="Intel's intel-opencl-rt wheel installs .icd files that name the prefix it was "
+        "built in",
         test="icd/test_driver_profiles.py::test_a_manifest_that_names_a_build_prefix",
         locate=path_inside_prefix,
     ),
@@ -241,18 +247,19 @@ ROWS: Final = (
         id="sibling-libraries",
         applies="drivers that need a library which dlopen does not find and which lies beside them",
         does="opens the libraries beside the driver first, by their paths",
-        evidence="Intel's CPU driver from PyPI needs libsvml.so, libimf.so and others of its directory",
+        evidence="Intel's CPU driver from PyPI needs libsvml.so, libimf.so and others of its "
+        "directory",
         test="icd/test_driver_profiles.py::test_libraries_that_lie_beside_the_driver",
         repair_open=open_with_siblings,
     ),
     ProfileRow(
         id="pocl-generic-cpu",
-        applies=f"platforms whose version says {_GENERIC_CPU!r} and whose devices name the LLVM CPU "
-        "'generic' and an x86-64 Linux triple",
+        applies=f"platforms whose version says {_GENERIC_CPU!r} and whose devices name the LLVM "
+        "CPU 'generic' and an x86-64 Linux triple",
         does="gives the device an LLVM CPU name that its compiler knows: x86-64, x86-64-v2, -v3 or "
         "-v4, as the CPU's flags allow",
-        evidence="PyPI's pocl-binary-distribution 3.0 fails every build on CPUs newer than its LLVM: "
-        "unknown target CPU 'generic'",
+        evidence="PyPI's pocl-binary-distribution 3.0 fails every build on CPUs newer than its "
+        "LLVM: unknown target CPU 'generic'",
         test="icd/test_driver_profiles.py::test_with_the_repair_it_builds_and_runs",
         repair_platform=_name_the_cpu,
     ),
@@ -270,8 +277,9 @@ ROWS: Final = (
         id="deferred-final-release",
         applies=_INTEL,
         does="releases an out-of-order queue one second after its last command has ended",
-        evidence="2026.22.10: the last command destroys the queue in the driver's own thread, which "
-        "then waits for itself. A C program of two writes and a blocking read hung in its fourth round",
+        evidence="2026.22.10: the last command destroys the queue in the driver's own thread, "
+        "which then waits for itself. A C program of two writes and a blocking read hung in its "
+        "fourth round",
         test="icd/test_habits.py::test_deferred_final_release",
         sets={"final_release_delay": 1.0},
     ),
@@ -321,8 +329,10 @@ ROWS: Final = (
     ProfileRow(
         id="svm-arguments-stick",
         applies=_NVIDIA,
-        does="makes a kernel anew before an argument that was an SVM pointer becomes something else",
-        evidence="580.159: such a launch fails with CL_INVALID_KERNEL_ARGS, in clones of the kernel too",
+        does="makes a kernel anew before an argument that was an SVM pointer becomes something "
+        "else",
+        evidence="580.159: such a launch fails with CL_INVALID_KERNEL_ARGS, in clones of the "
+        "kernel too",
         test="icd/test_habits.py::test_svm_arguments_stick",
         sets={"svm_arguments_stick": True},
     ),
@@ -338,8 +348,8 @@ ROWS: Final = (
         id="blocking-write-returns-early",
         applies=_INTEL,
         does="waits for the event of a blocking write",
-        evidence="2026.22.10: the call returns when the host's memory was read, and the event, and a "
-        "read on another queue, see the write later",
+        evidence="2026.22.10: the call returns when the host's memory was read, and the event, "
+        "and a read on another queue, see the write later",
         test="icd/test_habits.py::test_blocking_write_returns_early",
         sets={"blocking_write_returns_early": True},
     ),
@@ -347,17 +357,28 @@ ROWS: Final = (
         id="rect-copies-of-sub-buffers",
         applies=Applies(name=_POCL, product="PoCL", before=(7, 1)),
         does="copies rectangles between the parents of sub-buffers, at shifted origins",
-        evidence="3.0 crashes in clEnqueueCopyBufferRect if a buffer is a sub-buffer; 7.1 does not, "
-        "and no version before it is proven",
+        evidence="3.0 crashes in clEnqueueCopyBufferRect if a buffer is a sub-buffer; 7.1 does "
+        "not, and no version before it is proven",
         test="icd/test_habits.py::test_rect_copies_of_sub_buffers",
         sets={"copies_rects_of_parents": True},
+    ),
+    ProfileRow(
+        id="image-transfers-of-sub-devices",
+        applies=Applies(name=_POCL, product="PoCL"),
+        does="moves images on a queue to the whole device if the program's queue is to a "
+        "sub-device",
+        evidence="3.0 crashes in clEnqueueReadImage and its like on such a queue; no version is "
+        "proven",
+        test="plugins/opencl/test_images_of_sub_devices.py::test_every_transfer",
+        sets={"transfers_images_on_whole_devices": True},
     ),
     ProfileRow(
         id="local-size-suggestion-crashes",
         applies=Applies(name=_POCL, product="PoCL", since=(8, 0)),
         does="computes suggested local sizes itself and does not ask the driver",
         evidence="8.0-pre crashed in urKernelGetSuggestedLocalWorkSize, whose only call that other "
-        "drivers do not get is clGetKernelSuggestedLocalWorkSizeKHR; 7.1 does not have that function",
+        "drivers do not get is clGetKernelSuggestedLocalWorkSizeKHR; 7.1 does not have that "
+        "function",
         test="icd/test_habits.py::test_local_size_suggestion_crashes",
         sets={"suggests_local_sizes": False},
     ),
@@ -366,8 +387,8 @@ ROWS: Final = (
         applies=Applies(vendor="Intel"),
         does="selects binaries compiled ahead of time by device type, knows the option for fast "
         "compilation, and reports ESIMD on GPUs",
-        evidence="ur_api.h names the targets (UR_DEVICE_BINARY_TARGET_SPIRV64_…); DPC++'s own adapter "
-        "gives Intel's compiler for GPUs the same option",
+        evidence="ur_api.h names the targets (UR_DEVICE_BINARY_TARGET_SPIRV64_…); DPC++'s own "
+        "adapter gives Intel's compiler for GPUs the same option",
         test="icd/test_habits.py::test_intel_device_code",
         sets={
             "binary_targets": {

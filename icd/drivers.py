@@ -165,7 +165,9 @@ def default_platform() -> CLPlatform:
             "no OpenCL platform was found",
             found.reasons,
             code="CL_PLATFORM_NOT_FOUND_KHR",
-            remedy="install a driver, such as `pip install fairlead[pocl]`, or run `fairlead doctor`",
+            remedy=(
+                "install a driver, such as `pip install fairlead[pocl]`, or run `fairlead doctor`"
+            ),
         )
     index = secure_environ().get("OCL_ICD_DEFAULT_PLATFORM", "0") or "0"
     if not index.isdecimal() or int(index) >= len(found.platforms):
@@ -285,7 +287,7 @@ def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
 
 
 def excluding_pattern(candidate: Candidate) -> str:
-    """The pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name; "" if none does."""
+    """Return the pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, or ""."""
     return search.excluding_pattern(candidate.library, driver_profiles.locate(candidate)[0])
 
 

@@ -1,4 +1,7 @@
-"""OpenCL's error codes as exceptions; their names and sentences come from the ABI data."""
+"""OpenCL's error codes as exceptions.
+
+The names and sentences of the codes are in the section [errors] of opencl.abi.
+"""
 
 from __future__ import annotations
 

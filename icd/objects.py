@@ -1,9 +1,9 @@
 """Platforms and devices: a driver's handles, the table to call them by, and their properties.
 
-`info("CL_DEVICE_NAME")` gives any property by its OpenCL name as a Python value. The ABI data says of
-which type an answer is, and `_WITHOUT_A_TYPE` says it for the rest. An answer that cannot be of its
-type raises FairleadError: drivers give empty answers, and half ones. (OpenCL specification, tables of
-clGetPlatformInfo and clGetDeviceInfo.)
+`info("CL_DEVICE_NAME")` gives any property by its OpenCL name, as a Python value. The ABI data has
+the types of most answers, and `_WITHOUT_A_TYPE` has the others. Some drivers give empty or
+truncated answers. An answer that cannot be of its type raises FairleadError. (OpenCL specification,
+tables of clGetPlatformInfo and clGetDeviceInfo.)
 """
 
 from __future__ import annotations
@@ -255,7 +255,8 @@ class CLPlatform:
         return self.driver.extension_function(name)
 
     def to_pyopencl(self) -> Any:
-        """This platform as a `pyopencl.Platform`, also if PyOpenCL's own loader does not find it."""
+        """Return this platform as a `pyopencl.Platform`, even if PyOpenCL's own loader does not
+        find it."""
         import pyopencl
 
         return pyopencl.Platform.from_int_ptr(self.handle)
@@ -301,7 +302,8 @@ class CLDevice:
 
     @cached_property
     def type(self) -> str:
-        """ "CPU", "GPU", "ACCELERATOR" or "CUSTOM"; "|" between them if the driver names several."""
+        """ "CPU", "GPU", "ACCELERATOR" or "CUSTOM", with "|" between them if the driver names
+        several."""
         bits = self.info("CL_DEVICE_TYPE")
         return "|".join(
             name for name in _DEVICE_TYPES if bits & OPENCL[f"CL_DEVICE_TYPE_{name}"]

@@ -1,11 +1,11 @@
 """Tries drivers in child processes, so that one that crashes or hangs does not harm the caller.
 
 `probe_all` starts a child process for each candidate (loader/base/children.py). The child (`main`)
-loads the driver by `drivers.load`, lists its platforms and devices, makes a context for each device,
-and returns a `ProbeReport`. For a child that does not come so far, the parent makes the report.
+loads the driver with `drivers.load`, lists its platforms and devices, makes a context for each
+device, and returns a `ProbeReport`. If a child ends too early, the parent makes the report.
 
-Nothing is remembered here. `fairlead doctor` asks this module; `drivers()` asks loader/base/verdicts.py,
-which remembers.
+Nothing is remembered here. `fairlead doctor` calls this module. `drivers()` calls
+loader/base/verdicts.py, which remembers.
 """
 
 from __future__ import annotations

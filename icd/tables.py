@@ -2,12 +2,12 @@
 
 `bind` reads the driver's own table without trusting it (cl_khr_icd, "ICD 2 detection"):
 
-- ICD 1: our table is a copy of the driver's. It copies as many slots as a table of that OpenCL
+- ICD 1: our table is a copy of the driver's. It has as many slots as a table of that OpenCL
   version has at least. A NULL slot becomes a stub that answers CL_INVALID_OPERATION. The driver's
-  objects go on pointing to the driver's table; only fairlead calls through the copy.
-- ICD 2 (the tag is in slots 0 and 31): our table is filled by clIcdGetFunctionAddressForPlatformKHR
-  and given to the driver as `dispatch_data`. It begins with a full `cl_icd_dispatch`, as other loaders
-  expect.
+  objects still point to the driver's table; only fairlead calls through the copy.
+- ICD 2 (slots 0 and 31 have the tag): our table is filled by
+  clIcdGetFunctionAddressForPlatformKHR and given to the driver as `dispatch_data`. It begins with
+  a full `cl_icd_dispatch`, as other loaders expect.
 
 The process has one table for each platform. Tables are never freed, because a driver or another
 loader may keep them.

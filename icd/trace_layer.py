@@ -1,13 +1,13 @@
-"""Traces programs that do not know fairlead, by an OpenCL layer that writes calls to files.
+"""Traces programs that do not know fairlead, with an OpenCL layer that writes calls to files.
 
-`environment` gives the variables by which an OpenCL loader loads `libfairlead_trace.so`
-(native/trace_layer.c) into a program. Each process writes a file `<pid>.cllog` when it ends: a head,
-then the records of its log (loader/base/native/log.c). `processes` reads those files.
+`environment` returns the variables by which an OpenCL loader loads `libfairlead_trace.so`
+(native/trace_layer.c) into a program. Each process writes a file `<pid>.cllog` when it ends: a
+head, then the records of its log (loader/base/native/log.c). `processes` reads those files.
 
 The layer sees the program's own calls through a loader that has layers: Khronos' loader, or ocl-icd
 2.3 and later. It sees no calls inside a driver, and none of extension functions. Times are of
-CLOCK_MONOTONIC, which all processes of a machine share. A process that is killed, that crashes, or
-that ends by _exit or exec leaves no file.
+CLOCK_MONOTONIC, which all processes of a machine share. A process that is killed, crashes, or ends
+by _exit or exec leaves no file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Process:
 
     Attributes:
         name: the name of its program, up to 31 bytes.
-        begin: when it loaded the layer, in ns of the monotonic clock, as the times of the calls are.
+        begin: when it loaded the layer, in ns of the monotonic clock, as the calls' times.
         time: the same moment in ns since 1970.
         lost: the number of calls for which there was no room in memory.
         calls: in the order in which they began.
@@ -90,10 +90,10 @@ def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 def processes(folder: Path) -> list[Process]:
-    """The processes that wrote files into a folder, in the order in which they began.
+    """Return the processes that wrote files into a folder, in the order in which they began.
 
-    A file that is incomplete, or not of this layer, is left out with a warning on stderr. Lost calls
-    get a warning, too.
+    Incomplete and foreign files are left out, with a warning on stderr. Lost calls cause a warning,
+    too.
     """
     found = []
     for file in sorted(folder.glob(f"*{_SUFFIX}")):

@@ -1,12 +1,12 @@
-"""Adapters written in Python and built as drop-in shared libraries; `opencl` is the reference adapter, for any OpenCL driver.
+"""Adapters written in Python and built as drop-in shared libraries.
 
-What an adapter is made of, whatever it drives (docs/write_an_adapter.md):
+`opencl` is the reference adapter, for any OpenCL driver. Adapters are made of these
+(docs/write_an_adapter.md):
 
-- `Adapter`, `Object`, `failure`: entry points, what they hand out, and how they fail;
+- `Adapter`, `Object`, `failure`: entry points, their objects, and their errors;
 - `UR`: the constants of Unified Runtime by their names, `UR["UR_DEVICE_TYPE_CPU"]`;
-- `build_adapter`: the shared library that any Unified Runtime loader takes; `build_plugin`: one that DPC++ up to 2024.2 takes.
-
-`reference_adapter()` and `reference_plugin()` are the paths of ours.
+- `build_adapter`: the shared library that any Unified Runtime loader takes;
+- `build_plugin`: the shared library that DPC++ up to 2024.2 takes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from ..loader.ur.abi import UR
 from .sdk.adapter import Adapter
 from .sdk.build import build_adapter, build_plugin
+from .sdk.conversions import failure
 from .sdk.objects import Object
-from .sdk.wrap import failure
 
 __all__ = [
     "UR",
@@ -32,10 +32,13 @@ __all__ = [
 
 
 def reference_adapter() -> str:
-    """The path of the reference adapter, for UR_ADAPTERS_FORCE_LOAD."""
+    """Return the path of the reference adapter, for UR_ADAPTERS_FORCE_LOAD."""
     return str(Path(__file__).with_name("libur_adapter_fairlead.so.0"))
 
 
 def reference_plugin() -> str:
-    """The path of the reference adapter as a PI plugin, which DPC++ up to 2024.2 loads under the name libpi_opencl.so."""
+    """Return the path of the reference adapter as a PI plugin.
+
+    DPC++ up to 2024.2 loads it under the name libpi_opencl.so.
+    """
     return str(Path(__file__).with_name("libpi_fairlead.so"))

@@ -1,5 +1,5 @@
 """SYCL-like objects on Unified Runtime: platform, device, context, queue, event, USM, buffer,
-program, kernel, handler.
+image, sampler, program, kernel, handler.
 
     from fairlead.runtime import Program, Queue, malloc_shared
 
@@ -23,10 +23,12 @@ from .context import Context
 from .errors import Errc, SYCLError
 from .event import Event
 from .handler import Handler
+from .image import Image
 from .launches import NDRange
 from .platform import Device, Platform, devices, platforms
 from .program import Kernel, Program
 from .queue import Queue
+from .sampler import Sampler
 from .usm import USM, malloc_device, malloc_host, malloc_shared
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "Errc",
     "Event",
     "Handler",
+    "Image",
     "InteropHandle",
     "Kernel",
     "LocalMemory",
@@ -47,6 +50,7 @@ __all__ = [
     "Queue",
     "RawArgument",
     "SYCLError",
+    "Sampler",
     "devices",
     "malloc_device",
     "malloc_host",

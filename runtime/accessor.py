@@ -1,4 +1,4 @@
-"""Accessors: a command's access to a buffer, or to a part of it."""
+"""Accessors: a command's access to a buffer or an image, or to a part of it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from typing import Any
 import numpy
 
 from .arguments import MAKERS, MEMORY, Argument
-from .buffer import MODES, Buffer, as_shape
-from .checks import wrong_type
+from .checks import as_shape, wrong_type
+from .coherent import CoherentMemory
 from .errors import Errc, SYCLError, invalid
 from .handles import make_struct
+from .memory import MODES
 
 
 class Accessor:
-    """A command's access to a buffer, or to a part of it.
+    """A command's access to a buffer or an image, or to a part of it.
 
-    A kernel gets the buffer's memory from its beginning, whatever the part. Copies, fills and host
-    tasks use the part only.
+    A kernel gets the memory from its beginning, whatever the part. Copies, fills and host tasks use
+    the part only.
 
     Args:
-        buffer: a Buffer.
+        buffer: a Buffer, or an Image.
         mode: "read", "write", "read_write" or "discard".
-        shape: how many elements the part has in each dimension; by default all from `offset` on.
+        shape: how many elements, or pixels, the part has in each dimension; by default all from
+            `offset` on.
         offset: where the part begins in each dimension; by default at 0.
 
     Raises:
@@ -35,14 +37,18 @@ class Accessor:
     __slots__ = ("buffer", "in_host_task", "mode", "offset", "shape")
 
     def __init__(
-        self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None
+        self,
+        buffer: CoherentMemory,
+        mode: str = "read_write",
+        shape: Any = None,
+        offset: Any = None,
     ) -> None:
-        if not isinstance(buffer, Buffer):
+        if not isinstance(buffer, CoherentMemory):
             raise wrong_type(
                 buffer,
-                "Buffer",
+                "Buffer or Image",
                 "Accessor",
-                "an accessor is of a Buffer; make one of the array first",
+                "an accessor is of a Buffer or an Image; make one of the array first",
             )
         buffer.check_access(mode, "Accessor")
         self.buffer, self.mode = buffer, mode
@@ -52,14 +58,15 @@ class Accessor:
         )
         if len(self.offset) != len(buffer.shape):
             raise invalid(
-                f"the buffer has {len(buffer.shape)} dimensions, not {len(self.offset)}",
+                f"the {buffer.noun} has {len(buffer.shape)} dimensions, not {len(self.offset)}",
                 routine="Accessor",
             )
         whole = tuple(size - start for size, start in zip(buffer.shape, self.offset, strict=True))
         self.shape: Sequence[int] = whole if shape is None else as_shape(shape, "Accessor")
         if len(self.shape) != len(whole):
             raise invalid(
-                f"the buffer has {len(whole)} dimensions, not {len(self.shape)}", routine="Accessor"
+                f"the {buffer.noun} has {len(whole)} dimensions, not {len(self.shape)}",
+                routine="Accessor",
             )
         if min(self.offset) < 0 or any(
             not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)
@@ -68,7 +75,7 @@ class Accessor:
                 Errc.invalid,
                 f"the part {self.shape} from {self.offset} on is not within {buffer!r}",
                 routine="Accessor",
-                remedy="stay within the buffer's shape",
+                remedy=f"stay within the {buffer.noun}'s shape",
             )
 
     @property
@@ -98,13 +105,13 @@ class Accessor:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """How many elements, or pixels, it has."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """How many bytes it has."""
-        return self.size * self.buffer.dtype.itemsize
+        return self.size * self.buffer.itemsize
 
     def __repr__(self) -> str:
         return f"<Accessor {self.mode} of {self.buffer!r}>"
@@ -147,6 +154,7 @@ def _argument(accessor: Accessor) -> Argument:
         MODES[accessor.mode][3],
         accessor,
         accessor.buffer,
+        accessor.buffer.declared,
     )
 
 

@@ -3,8 +3,9 @@
 
 | given | argument |
 |---|---|
-| `Accessor` of a buffer | its memory object; the kernel reads or writes as the accessor says |
-| pyopencl.Buffer, pyopencl.array.Array, SVM | its memory object, or the pointer |
+| `Accessor` of a buffer or an image | its memory object; read or written as the accessor says |
+| `Sampler` | its sampler |
+| pyopencl.Buffer, pyopencl.Image, pyopencl.array.Array, SVM | its memory object, or the pointer |
 | `USM`, or anything with `__sycl_usm_array_interface__` | the pointer |
 | NumPy scalar or structured value, ctypes object, `RawArgument(bytes)` | its bytes |
 | bool | one byte, OpenCL C's `bool` as `uchar` |
@@ -31,14 +32,16 @@ from .checks import as_integer, element_type, wrong_type
 from .errors import Errc, SYCLError, invalid
 
 if TYPE_CHECKING:
-    from .buffer import Memory
     from .context import Context
     from .handler import Handler
+    from .memory import Memory
+    from .sampler import Sampler
 
 VALUE: Final = UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"]
 POINTER: Final = UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"]
 MEMORY: Final = UR["UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ"]
 LOCAL: Final = UR["UR_EXP_KERNEL_ARG_TYPE_LOCAL"]
+SAMPLER: Final = UR["UR_EXP_KERNEL_ARG_TYPE_SAMPLER"]
 
 _STYPE: Final = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"]
 #: stype, pNext, type, index, size, then the union: a word, and the flags of a memory object.
@@ -46,7 +49,7 @@ _ROW: Final = "I4xQIIQQI4x"
 _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
-#: `Argument.dtype` of what is no value.
+#: `Argument.dtype` of memory that is no image.
 IS_MEMORY: Final = "memory"
 
 
@@ -54,13 +57,14 @@ class Argument(NamedTuple):
     """An argument that is ready to be packed.
 
     Attributes:
-        type: VALUE, POINTER, MEMORY or LOCAL.
+        type: VALUE, POINTER, MEMORY, LOCAL or SAMPLER.
         size: in bytes.
         word: a pointer, or the address of a value.
         flags: of a memory object (ur_mem_flags_t).
         keep: what must live as long as the argument is used; of a value its bytes.
-        buffer: gives the memory object in the context of the launch.
-        dtype: of a number, None for another value, IS_MEMORY for what is no value.
+        buffer: gives the memory object, or the sampler, in the context of the launch.
+        dtype: of a number, None for another value, IS_MEMORY for memory; of an image or a sampler
+            what kernels declare for it, "image2d_t".
         is_raw: whether the bytes are taken as they are, whatever the kernel declares.
     """
 
@@ -69,7 +73,7 @@ class Argument(NamedTuple):
     word: int = 0
     flags: int = 0
     keep: Any = None
-    buffer: Memory | None = None
+    buffer: Memory | Sampler | None = None
     dtype: Any = IS_MEMORY
     is_raw: bool = False
 
@@ -245,7 +249,7 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
         Errc.kernel_argument,
         f"argument {index}, of type {type(value).__name__}, can be no kernel's argument",
         routine="set_arg",
-        remedy="give an accessor, USM memory, pyopencl memory, a NumPy or ctypes value, "
+        remedy="give an accessor, USM memory, pyopencl memory, a NumPy or ctypes value, a Sampler, "
         "LocalMemory or bytes in RawArgument",
     )
 

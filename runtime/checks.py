@@ -80,6 +80,20 @@ def as_integer(value: Any, what: str, routine: str) -> int:
     return found
 
 
+def as_shape(
+    given: Any, routine: str, remedy: str = "give a number, or a tuple of numbers"
+) -> tuple[int, ...]:
+    """Return one number, or several, as a tuple. Raises SYCLError (invalid)."""
+    try:
+        return (
+            tuple(map(operator.index, given))
+            if isinstance(given, (tuple, list))
+            else (operator.index(given),)
+        )
+    except TypeError as error:
+        raise invalid(f"{given!r} is no shape", routine=routine, remedy=remedy) from error
+
+
 def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
     """Return the dtype of elements that a device can have. Raises SYCLError (invalid)."""
     try:

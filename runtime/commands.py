@@ -39,6 +39,8 @@ class Command:
         keep: what must live as long as the command.
         segment_maker: makes what runs the command in a graph, instead of the adapter's
             command-buffers (graph/segments.py). None for these.
+        in_command_buffers: whether the adapters' command-buffers have such a command. A graph
+            enqueues others by themselves.
         beyond_queue: whether some of it runs elsewhere than on its queue, so that events must say
             its order.
         host_memory: whether it uses memory that only Python keeps alive.
@@ -53,6 +55,7 @@ class Command:
     requirements: Sequence[Accessor] = ()
     keep: Any = None
     segment_maker: Any = None
+    in_command_buffers: bool = True
     beyond_queue: bool = False
     host_memory: bool = False
 
@@ -224,8 +227,8 @@ class InteropHandle:
     buffer: AdapterCommandBuffer | None = None
 
     def native_queue(self) -> int:
-        """Return the native queue (OpenCL: cl_command_queue), 0 while a command-buffer is "
-        "recorded."""
+        """Return the native queue (OpenCL: cl_command_queue), 0 while a command-buffer is
+        recorded."""
         return self.queue.native() if self.queue is not None else 0
 
     def native_command_buffer(self) -> int:

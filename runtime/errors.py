@@ -65,6 +65,8 @@ def unsupported(message: str, *, routine: str = "", remedy: str = "") -> SYCLErr
 _CLASSES: Final = {
     "UR_RESULT_ERROR_UNSUPPORTED_FEATURE": Errc.feature_not_supported,
     "UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION": Errc.feature_not_supported,
+    "UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT": Errc.feature_not_supported,
+    "UR_RESULT_ERROR_INVALID_IMAGE_SIZE": Errc.invalid,
     "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY": Errc.memory_allocation,
     "UR_RESULT_ERROR_OUT_OF_HOST_MEMORY": Errc.memory_allocation,
     "UR_RESULT_ERROR_OUT_OF_RESOURCES": Errc.memory_allocation,
@@ -99,6 +101,10 @@ _REMEDIES: Final = {
     "UR_RESULT_ERROR_INVALID_KERNEL_ARGS": _ARGUMENTS,
     "UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE": _GROUPS.format("MAX_WORK_GROUP_SIZE"),
     "UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE": _GROUPS.format("MAX_WORK_ITEM_SIZES"),
+    "UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT": "use the four channels that every device has: "
+    "Image(…, channels=4)",
+    "UR_RESULT_ERROR_INVALID_IMAGE_SIZE": 'use a smaller image: device.info("IMAGE2D_MAX_WIDTH") '
+    "and its like",
     "UR_RESULT_ERROR_INVALID_USM_SIZE": 'allocate less: device.info("MAX_MEM_ALLOC_SIZE")',
 }
 

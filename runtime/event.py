@@ -111,10 +111,11 @@ class Event:
         if self.error is not None:
             raise self.error
         if self.handle and self.context is not None:
-            self.context.adapter.call(
+            self.context.adapter.wait(
                 "urEventWait",
                 1,
                 handle_array((self.handle,)),
+                holder=self,
                 detail="A command before this point has failed.",
             )
 

@@ -1,9 +1,8 @@
-"""What every object of the runtime is made of: an adapter, and a handle that is released when the
-Python object goes.
+"""What every object of the runtime has: an adapter, and a handle that is released with the object.
 
-`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)` raises
-SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes to its
-last parameter. `adapter.ur` is the table of functions, for calls that must be quick.
+`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)`
+raises SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes
+to its last parameter. `adapter.ur` is the table of functions, for calls that must be quick.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ..loader.base.forks import in_child
+from ..loader.base.interrupts import is_stoppable, leaves_waits, run_aside
 from ..loader.base.query import query
 from ..loader.ur.abi import UR
 from ..loader.ur.devices import decode
@@ -86,11 +86,38 @@ class RuntimeAdapter:
         text = b"" if code or words.value is None else words.value
         return re.sub(r"^\[\w+\]: ", "", text.decode("utf-8", "replace"))
 
+    @leaves_waits
     def call(self, routine: str, *arguments: Any, detail: str = "") -> None:
         """Call a function. Raises SYCLError."""
         self.check_open(routine)
         self.check(getattr(self.ur, routine)(*arguments), routine, detail)
 
+    def wait(self, routine: str, *arguments: Any, holder: object, detail: str = "") -> None:
+        """Call a function that may take long. Ctrl-C ends the wait for it.
+
+        Another thread calls it, unless the adapter looks for Ctrl-C itself.
+
+        Args:
+            routine: the name of the function.
+            arguments: its arguments.
+            holder: what is to live as long as the function runs, also after Ctrl-C.
+            detail: what to say if it fails.
+
+        Raises:
+            SYCLError: It failed.
+            KeyboardInterrupt: Ctrl-C came. The function may still run.
+        """
+
+        def call() -> object:
+            self.call(routine, *arguments, detail=detail)
+            return holder
+
+        if is_stoppable(self.plugin.path):
+            call()
+        else:
+            run_aside(call)
+
+    @leaves_waits
     def obtain(self, routine: str, *arguments: Any, detail: str = "") -> int:
         """Call a function and return what it writes to its last parameter: a handle, an address.
         Raises SYCLError."""

@@ -8,17 +8,18 @@ runtime's adapters know too.
 from __future__ import annotations
 
 import ctypes
+import sys
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur.abi import UR
 from .arguments import FOREIGN, MEMORY, POINTER, Argument
-from .buffer import Memory
 from .checks import wrong_type
-from .errors import Errc, SYCLError, invalid
+from .errors import Errc, SYCLError, invalid, unsupported
 from .event import Event
 from .handles import handle_array, make_struct
+from .memory import Memory
 from .platform import Device, platforms
 
 if TYPE_CHECKING:
@@ -210,17 +211,18 @@ class PyOpenCLMemory(Memory):
         if self._made is None or self._made[0] is not context:
             if self.keep.context.int_ptr != context.native():
                 raise invalid(
-                    "the pyopencl buffer belongs to another context",
+                    "the pyopencl memory belongs to another context",
                     routine="submit",
                     remedy="use context_of(…) of it",
                 )
             self._release()
-            native = self.keep.int_ptr
-            handle = context.adapter.obtain(
-                "urMemBufferCreateWithNativeHandle", native, context.handle, _not_owned("mem")
-            )
-            self._made = context, handle
+            self._made = context, self._take(context)
         return self._made[1]
+
+    def _take(self, context: Context) -> int:
+        """Return a handle of the adapter's for it."""
+        given = self.keep.int_ptr, context.handle, _not_owned("mem")
+        return context.adapter.obtain("urMemBufferCreateWithNativeHandle", *given)
 
     def _release(self) -> None:
         made, self._made = self._made, None
@@ -232,6 +234,44 @@ class PyOpenCLMemory(Memory):
 
     def __repr__(self) -> str:
         return f"<pyopencl buffer of {self.nbytes} bytes>"
+
+
+class PyOpenCLImage(PyOpenCLMemory):
+    """A pyopencl image, as a memory object of its context."""
+
+    def __init__(self, image: Any) -> None:
+        super().__init__(image, 0, image.size)
+
+    @property
+    def kind(self) -> str:
+        """Its type in OpenCL, "IMAGE2D"."""
+        import pyopencl
+
+        return pyopencl.mem_object_type.to_string(self.keep.type)
+
+    def _take(self, context: Context) -> int:
+        import pyopencl
+
+        order = pyopencl.channel_order.to_string(self.keep.format.channel_order).upper()
+        channel = pyopencl.channel_type.to_string(self.keep.format.channel_data_type)
+        names = f"UR_IMAGE_CHANNEL_ORDER_{order}", f"UR_IMAGE_CHANNEL_TYPE_{channel}"
+        if any(name not in UR.constants for name in names):
+            raise unsupported(
+                f"Unified Runtime has no images of {order} and {channel}", routine="set_arg"
+            )
+        format = make_struct(
+            "ur_image_format_t", channelOrder=UR[names[0]], channelType=UR[names[1]]
+        )
+        kind = UR[f"UR_MEM_TYPE_{self.kind.removesuffix('_BUFFER')}"]
+        desc = make_struct("ur_image_desc_t", type=kind)
+        given = ctypes.byref(format), ctypes.byref(desc), _not_owned("mem")
+        native = self.keep.int_ptr
+        return context.adapter.obtain(
+            "urMemImageCreateWithNativeHandle", native, context.handle, *given
+        )
+
+    def __repr__(self) -> str:
+        return f"<pyopencl image of {self.nbytes} bytes>"
 
 
 def memory_of(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
@@ -262,11 +302,15 @@ def _maker(kind: type) -> Callable[[Any], Argument] | None:
 
 
 def _argument(value: Any) -> Argument:
+    if _is(value, "Image"):
+        image = PyOpenCLImage(value)
+        flags, declared = UR["UR_MEM_FLAG_READ_WRITE"], sys.intern(f"{image.kind.lower()}_t")
+        return Argument(MEMORY, 8, 0, flags, value, image, declared)
     found = memory_of(value)
     if found is None or (isinstance(found[0], PyOpenCLMemory) and found[0].offset):
         raise SYCLError(
             Errc.kernel_argument,
-            f"this {type(value).__name__} is an image, or does not begin where its buffer does",
+            f"this {type(value).__name__} does not begin where its buffer does",
             routine="set_arg",
             remedy="copy it first",
         )

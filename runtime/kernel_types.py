@@ -10,6 +10,7 @@ type.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -19,9 +20,20 @@ from ..loader.base.memory import read_words
 from .arguments import IS_MEMORY, VALUE, Argument, number_argument
 from .errors import Errc, SYCLError
 
-#: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, None for another type, or
-#: where the driver does not tell.
+#: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, the name of the type for
+#: an image or a sampler, None for another type, or where the driver does not tell.
 Declared: TypeAlias = Any
+
+#: The types that have no values, and what can be given for each.
+_OBJECTS: Final = {
+    "sampler_t": "a Sampler",
+    "image1d_t": "an accessor of an Image of one dimension",
+    "image2d_t": "an accessor of an Image of two dimensions",
+    "image3d_t": "an accessor of an Image of three dimensions",
+    "image1d_array_t": "an accessor of an Image of two dimensions with image_array=True",
+    "image1d_buffer_t": "an Image of PyOpenCL's",
+    "image2d_array_t": "an accessor of an Image of three dimensions with image_array=True",
+}
 
 #: OpenCL C's names of numbers (SPEC OpenCL C, section 6.3.1).
 _NUMBERS: Final = {
@@ -82,7 +94,9 @@ def _declared(function: Any, kernel: int, index: int) -> Declared:
     if function is None or function(kernel, index, TYPE_NAME, _LONGEST, text, None):
         return None
     name = text.value.decode("utf-8", "replace")
-    return IS_MEMORY if name.endswith("*") else _NUMBERS.get(name)
+    if name.endswith("*"):
+        return IS_MEMORY
+    return sys.intern(name) if name in _OBJECTS else _NUMBERS.get(name)
 
 
 def fitted(
@@ -108,13 +122,15 @@ def fit(one: Argument, wanted: Declared, index: int, kernel: str, routine: str) 
     """One argument as `wanted`. See `fitted`."""
     if wanted is None or one.dtype is wanted or one.is_raw:
         return one
+    what = _what(one)
     if wanted is IS_MEMORY:
-        if one.type != VALUE:
-            return one
-        raise _misfit(index, kernel, "a pointer", "a value", "USM memory or an accessor", routine)
+        raise _misfit(index, kernel, "a pointer", what, "USM memory or an accessor", routine)
+    if wanted in _OBJECTS:
+        remedy = f"{_OBJECTS[wanted]}, or PyOpenCL's object of that type"
+        raise _misfit(index, kernel, wanted, what, remedy, routine)
     name = _NAMES[wanted]
     if one.type != VALUE:
-        raise _misfit(index, kernel, name, "memory", f"numpy.{wanted}(…)", routine)
+        raise _misfit(index, kernel, name, what, f"numpy.{wanted}(…)", routine)
     if one.dtype is None:  # a structure or a vector: the driver looks at its size
         return one
     value = numpy.frombuffer(one.keep, one.dtype)[0]
@@ -123,6 +139,13 @@ def fit(one: Argument, wanted: Declared, index: int, kernel: str, routine: str) 
     if made is None or (made.item() != value.item() and value == value):
         raise _misfit(index, kernel, name, f"{one.dtype} {value}", f"numpy.{wanted}(…)", routine)
     return number_argument(made)
+
+
+def _what(one: Argument) -> str:
+    """What an argument is called in messages."""
+    if one.type == VALUE:
+        return "a value"
+    return f"an object of the type {one.dtype}" if one.dtype in _OBJECTS else "memory"
 
 
 def _misfit(

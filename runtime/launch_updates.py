@@ -14,7 +14,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur.abi import UR
-from .arguments import LOCAL, MEMORY, VALUE, Argument
+from .arguments import LOCAL, MEMORY, SAMPLER, VALUE, Argument
+from .errors import unsupported
 
 if TYPE_CHECKING:
     from .context import Context
@@ -169,6 +170,12 @@ def _put_references(
 ) -> tuple[int, int, int, int]:
     """Describe memory objects and pointers. Returns how many there are of each, and where they are
     described."""
+    if any(one.type == SAMPLER for _, one in arguments):
+        raise unsupported(
+            "Unified Runtime cannot exchange the sampler of a launch in a command-buffer",
+            routine="update",
+            remedy="declare samplers in the kernels, or finalize the graph again",
+        )
     memories = [one for one in arguments if one[1].type == MEMORY]
     pointers = [
         (index, block.put(_WORD, one.word)) for index, one in arguments if one.type != MEMORY

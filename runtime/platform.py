@@ -44,6 +44,7 @@ _ATOMIC: Final = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCE
 #: Aspects that a query tells: its name, and the bits of the answer of which one has to be set.
 _ASPECTS: Final = {
     "atomic64": ("ATOMIC_64", 1),
+    "image": ("IMAGE_SUPPORT", 1),
     "online_compiler": ("COMPILER_AVAILABLE", 1),
     "online_linker": ("LINKER_AVAILABLE", 1),
     "queue_profiling": ("QUEUE_PROPERTIES", UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]),

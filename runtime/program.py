@@ -145,7 +145,10 @@ class Program(URObject):
     def _build(self, options: str) -> None:
         devices = self.context.devices
         try:
-            self.adapter.call("urProgramBuild", self.context.handle, self.handle, options.encode())
+            build = options.encode()
+            self.adapter.wait(
+                "urProgramBuild", self.context.handle, self.handle, build, holder=self
+            )
         except SYCLError as error:
             logs = "\n".join(filter(None, (self._log(device.handle) for device in devices)))
             raise SYCLError(

@@ -15,11 +15,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..loader.base.forks import in_child
 from ..loader.ur.abi import UR
-from .buffer import lock as buffers
 from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
 from .context import Context, contexts, default_context, is_empty
@@ -28,8 +27,10 @@ from .event import Event, Unfinished
 from .handler import Handler
 from .handles import URObject, make_struct
 from .launches import NDRange
+from .memory import lock as buffers
 from .platform import Device, devices
 from .queue_order import QueueOrder
+from .recorder import Recorder, recorder_to_join
 from .scheduler import check_no_deadlock
 
 if TYPE_CHECKING:
@@ -37,15 +38,6 @@ if TYPE_CHECKING:
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
-
-
-class Recorder(Protocol):
-    """Takes the commands of a queue that is being recorded (graph/recording.py)."""
-
-    graph: Any
-
-    def handler(self, queue: Queue) -> Handler: ...
-    def record(self, queue: Queue, handler: Handler) -> Event: ...
 
 
 class Queue(URObject):
@@ -138,7 +130,7 @@ class Queue(URObject):
             except TypeError as error:
                 check_group(error, function, "submit")
                 raise
-            if recorder is None and (recorder := _recorder_to_join(self, handler)) is None:
+            if recorder is None and (recorder := recorder_to_join(self, handler)) is None:
                 return self.run(handler.take_command(), handler.dependencies)
             return recorder.record(self, handler)
 
@@ -346,7 +338,7 @@ class Queue(URObject):
             except BaseException as error:  # what a host task raised, SystemExit too
                 failed = failed or error
         try:
-            self.adapter.call("urQueueFinish", self.handle)
+            self.adapter.wait("urQueueFinish", self.handle, holder=self)
         except KeyboardInterrupt:
             self._busy = True
             raise
@@ -380,23 +372,6 @@ class Queue(URObject):
     def __repr__(self) -> str:
         order = ", in order" if self.in_order else ""
         return f"<Queue to {self.device.name}{order}{', recording' if self.recorder else ''}>"
-
-
-def _recorder_to_join(queue: Queue, handler: Handler) -> Recorder | None:
-    """Return the recorder of an event that the command depends on, which begins to record the queue
-    too. (SYCL-Graph, transitive queue recording)"""
-    for event in handler.dependencies:
-        if event.node is not None:
-            recorder = event.node.recorder
-            if recorder is not None:
-                recorder.join(queue)
-                return queue.recorder
-            raise invalid(
-                "an event of a graph cannot be depended on outside of the graph",
-                routine="submit",
-                remedy="depend on the event of the submission of the executable graph",
-            )
-    return None
 
 
 class _Forked:

@@ -14,8 +14,8 @@ _T = TypeVar("_T")
 
 
 class QueueOrder(Generic[_T]):
-    """The last command of a queue that every later one comes after: an event, a node or a "
-    "stand-in."""
+    """The last command of a queue that every later one comes after: an event, a node or a
+    stand-in."""
 
     __slots__ = ("last",)
 
@@ -24,7 +24,7 @@ class QueueOrder(Generic[_T]):
         self.last: _T | None = None
 
     def follow(self, made: _T, in_order: bool, is_barrier: bool) -> None:
-        """Record a command. Later ones come after it if the queue is in order, or it is a "
-        "barrier."""
+        """Record a command. Later ones come after it if the queue is in order, or it is a
+        barrier."""
         if in_order or is_barrier:
             self.last = made

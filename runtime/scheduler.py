@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.forks import in_child, new_lock
-from .errors import invalid
+from .errors import SYCLError, invalid
 from .event import Event
 from .handles import handle_array
 from .workers import adapter_call, has_ended, run_in_worker
@@ -106,7 +106,10 @@ class Deferred:
         if error is not None:
             self.resolve(error=error)
         else:
-            self.action(self)
+            try:
+                self.action(self)
+            except SYCLError as failure:  # no thread could be started for it
+                self.resolve(error=failure)
 
     def resolve(self, handle: int = 0, error: BaseException | None = None) -> None:
         """Record that the adapter has the command, that it has run, or that it failed. Those that

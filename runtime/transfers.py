@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 
 from ..loader.ur.abi import UR
-from .buffer import Memory
 from .checks import as_integer
 from .commands import Command
 from .errors import invalid
+from .memory import Memory
 
 if TYPE_CHECKING:
     from .accessor import Accessor
@@ -27,7 +27,7 @@ _byref = ctypes.byref
 @dataclass(frozen=True)
 class Row:
     """How a transfer is given to adapters: its two functions, and how its fields become their
-    arguments."""
+    arguments. `append` is "" if command-buffers have no such command."""
 
     node_type: str
     title: str
@@ -138,6 +138,29 @@ TRANSFERS: Final = {
         "urCommandBufferAppendMemBufferFillExp",
         ("dst", "pattern", "pattern_size", "offset", "size"),
     ),
+    "image_copy": Row(
+        "memcpy",
+        "image copy",
+        "urEnqueueMemImageCopy",
+        "",
+        ("src", "dst", "src_origin", "dst_origin", "region"),
+    ),
+    "image_read": Row(
+        "memcpy",
+        "image read",
+        "urEnqueueMemImageRead",
+        "",
+        ("src", "origin", "region", "row", "slice", "dst"),
+        lambda src, *rest: (src, False, *rest),
+    ),
+    "image_write": Row(
+        "memcpy",
+        "image write",
+        "urEnqueueMemImageWrite",
+        "",
+        ("dst", "origin", "region", "row", "slice", "src"),
+        lambda dst, *rest: (dst, False, *rest),
+    ),
     "prefetch": Row(
         "prefetch",
         "prefetch",
@@ -162,6 +185,7 @@ class Transfer(Command):
         "__weakref__",
         "fields",
         "host_memory",
+        "in_command_buffers",
         "keep",
         "node_type",
         "requirements",
@@ -172,6 +196,7 @@ class Transfer(Command):
     def __init__(self, row: str, fields: tuple[Any, ...], keep: Any = None) -> None:
         self.row = TRANSFERS[row]
         self.node_type, self.title = self.row.node_type, self.row.title
+        self.in_command_buffers = bool(self.row.append)
         self.fields = fields
         self.requirements: Sequence[Accessor] = ()
         self.keep = keep

@@ -21,8 +21,8 @@ import numpy
 
 from .accessor import Accessor
 from .arguments import MAKERS, POINTER, Argument
-from .buffer import Buffer
 from .checks import MOST, as_integer, element_type, wrong_type
+from .coherent import CoherentMemory
 from .context import Context, default_context
 from .errors import SYCLError, invalid, unsupported
 from .interop import memory_of
@@ -270,6 +270,6 @@ def pointer_of(
     if found is not None and (objects or isinstance(found[0], int)):
         return *found, value
     remedy = "give USM memory, a NumPy array or an address"
-    if isinstance(value, (Accessor, Buffer)):
+    if isinstance(value, (Accessor, CoherentMemory)):
         remedy = "of a buffer: queue.submit(lambda h: h.copy(h.access(buffer), memory)), or h.fill"
     raise wrong_type(value, "memory for this", routine, remedy)

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from ..loader.base.forks import in_child, new_lock
+from .errors import Errc, SYCLError
 
 #: More host tasks at a time share these threads. More threads are started if none of them goes on.
 _USUAL_WORKERS: Final = 64
@@ -27,6 +28,8 @@ class _Workers:
         self._watched = False
 
     def add(self, work: Callable[[], object]) -> None:
+        """Call `work` in a thread. Raises SYCLError (runtime) if there is none and none can be
+        started."""
         with self._lock:
             self._work.put(work)
             if self._idle:
@@ -34,7 +37,12 @@ class _Workers:
             elif self._count < _USUAL_WORKERS:
                 self._count += self._begin(self._run, self._count + 1)
                 if not self._count:
-                    raise RuntimeError("no thread can be started for host tasks")
+                    self._work.get()
+                    raise SYCLError(
+                        Errc.runtime,
+                        "no thread can be started for host tasks and waits",
+                        remedy="end other threads, or raise the limit on them (ulimit -u)",
+                    )
             elif not self._watched:
                 self._watched = self._begin(self._watch, 0)
 
@@ -126,5 +134,6 @@ def has_ended() -> bool:
 
 
 def run_in_worker(work: Callable[[], object]) -> None:
-    """Call `work`, which raises nothing, in a thread of the scheduler."""
+    """Call `work`, which raises nothing, in a thread of the scheduler. Raises SYCLError (runtime)
+    if no thread can be started."""
     _workers.add(work)

@@ -1,9 +1,9 @@
 """The environment of all tests, set before any driver is loaded.
 
-The caches of fairlead and PoCL are in a directory of the run: no test reads what another run has left,
-and none writes into the user's home. Variables of OpenCL, SYCL and fairlead are removed. The drivers
-that the system registers are those that it had when the run began, and those of OCL_ICD_FILENAMES.
-The fixtures are in helpers/fixtures.py and helpers/drivers.py.
+The caches of fairlead and PoCL are in a directory of the run. So no test reads what another run
+left, and none writes into the user's home. Variables of OpenCL, SYCL and fairlead are removed. The
+system's registered drivers are those that it had when the run began, and those of
+OCL_ICD_FILENAMES. The fixtures are in helpers/fixtures.py and helpers/drivers.py.
 """
 
 from __future__ import annotations

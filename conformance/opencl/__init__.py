@@ -1,1 +1,1 @@
-"""What the OpenCL specification demands of a driver: the ICD protocol, the core that fairlead needs, and command-buffers."""
+"""What the OpenCL specification demands of a driver: ICD protocol, core, command-buffers."""

@@ -1,6 +1,7 @@
-"""cl_khr_command_buffer for cases: the functions with the prototypes of the version that a device has, and legal arguments for each.
+"""cl_khr_command_buffer for cases: prototypes of the device's version, and legal arguments.
 
-The ABI changed at 0.9.5: before it, all functions that record but clCommandNDRangeKernelKHR lacked the parameter `properties`.
+The ABI changed at 0.9.5. Before it, only clCommandNDRangeKernelKHR had the parameter `properties`;
+since then every function that records has it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MULTI_DEVICE: Final = "cl_khr_command_buffer_multi_device"
 
 #: The functions that record a command.
 RECORDING: Final = tuple(name for name in OPENCL.functions if name.startswith("clCommand"))
-#: The functions of the extension besides.
+#: The other functions of the extension.
 OTHERS: Final = (
     *(
         f"cl{name}CommandBufferKHR"
@@ -37,17 +38,21 @@ _PROPERTIES_SINCE: Final = (0, 9, 5)
 
 FLAGS: Final = OPENCL["CL_COMMAND_BUFFER_FLAGS_KHR"]
 SIMULTANEOUS: Final = OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"]
-#: cl_command_buffer_state_khr up to 0.9.7; the value has another meaning since.
+#: A value of cl_command_buffer_state_khr up to 0.9.7. It has another meaning since.
 PENDING: Final = 2
 
 
 def properties(*pairs: int) -> Any:
-    """A list of properties, ended by 0."""
+    """Return a list of properties, terminated by 0."""
     return (ctypes.c_uint64 * (len(pairs) + 1))(*pairs, 0)
 
 
 class CommandBuffers:
-    """The extension on a device. `version` and `mutable_version` are of CL_DEVICE_EXTENSIONS_WITH_VERSION; (0, 0, 0): there is none."""
+    """The extension on a device.
+
+    `version` and `mutable_version` come from CL_DEVICE_EXTENSIONS_WITH_VERSION. They are (0, 0, 0)
+    if the device lacks the extension.
+    """
 
     def __init__(self, device: CLDevice) -> None:
         self.device = device
@@ -62,7 +67,7 @@ class CommandBuffers:
         self._functions: dict[str, Any] = {}
 
     def has(self, name: str) -> bool:
-        """Whether this version has the function, on a device of this OpenCL version."""
+        """Return whether this version has the function, on a device of this OpenCL version."""
         function = OPENCL.functions[name]
         return (
             self.version >= _SINCE.get(name, (0, 9, 0))
@@ -70,12 +75,12 @@ class CommandBuffers:
         )
 
     def missing(self) -> list[str]:
-        """The functions that the version has and the driver does not give."""
+        """Return the functions that the version has and the driver lacks."""
         names = (name for name in (*OTHERS, *RECORDING) if self.has(name))
         return [name for name in names if not self.device.platform.extension_function(name)]
 
     def function(self, name: str) -> Function:
-        """The function as this version declares it."""
+        """Return the function with the prototype of this version."""
         function = OPENCL.functions[name]
         if (
             name in RECORDING
@@ -92,7 +97,8 @@ class CommandBuffers:
         if name not in self._functions:
             if not self.has(name) and name in RECORDING:
                 unsupported(
-                    f"{name} is not part of {EXTENSION} {'.'.join(map(str, self.version))} on this device"
+                    f"{name} is not part of {EXTENSION} {'.'.join(map(str, self.version))} on "
+                    "this device"
                 )
             address = self.device.platform.extension_function(name)
             if not address:
@@ -106,29 +112,35 @@ class CommandBuffers:
         return self.device.info("CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR")
 
     def can(self, capability: str) -> bool:
-        """Whether CL_COMMAND_BUFFER_CAPABILITY_…_KHR is among the capabilities."""
+        """Return whether CL_COMMAND_BUFFER_CAPABILITY_…_KHR is among the capabilities."""
         return bool(self.capabilities & OPENCL[f"CL_COMMAND_BUFFER_CAPABILITY_{capability}_KHR"])
 
     @property
     def can_be_pipelined(self) -> bool:
-        """Whether a command-buffer may be enqueued again before it has ended, if its submissions are ordered otherwise: since 0.9.8."""
+        """Whether a command-buffer may be enqueued again before it has ended.
+
+        The version 0.9.8 allows it if something else orders the submissions.
+        """
         return self.version >= (0, 9, 8)
 
-    def create(self, objects: Objects, *queues: int, flags: int = 0) -> int:
-        """A command-buffer on queues, which `objects` releases."""
+    def try_create(self, count: int, queues: Any, what: Any = None) -> tuple[int | None, int]:
+        """Call clCreateCommandBufferKHR. Returns the handle and the code."""
         code = ctypes.c_int32(1)
+        handle = self.clCreateCommandBufferKHR(count, queues, what, ctypes.byref(code))
+        return handle, code.value
+
+    def create(self, objects: Objects, *queues: int, flags: int = 0) -> int:
+        """Make a command-buffer on queues. `objects` releases it."""
         what = properties(FLAGS, flags) if flags else None
-        handle = self.clCreateCommandBufferKHR(
-            len(queues), handles(*queues), what, ctypes.byref(code)
-        )
-        check(code.value, "clCreateCommandBufferKHR")
+        handle, code = self.try_create(len(queues), handles(*queues), what)
+        check(code, "clCreateCommandBufferKHR")
         if not handle:
             failed("clCreateCommandBufferKHR gives an object", "NULL, and CL_SUCCESS")
         objects.later(lambda: self.clReleaseCommandBufferKHR(handle))
         return handle
 
     def info(self, buffer: int, name: str) -> bytes:
-        """The answer of clGetCommandBufferInfoKHR."""
+        """Return the answer of clGetCommandBufferInfoKHR."""
         routine = "clGetCommandBufferInfoKHR"
         return query(
             self.clGetCommandBufferInfoKHR,
@@ -140,15 +152,16 @@ class CommandBuffers:
         )
 
     def number(self, buffer: int, name: str) -> int:
-        """The answer as an unsigned number."""
+        """Return the answer as an unsigned number."""
         return int.from_bytes(self.info(buffer, name), "little")
 
 
 class Recorder:
-    """A command-buffer that is being recorded, with legal arguments for every function that records.
+    """A command-buffer that is being recorded, with legal arguments for every function that
+    records.
 
-    >>> recorder.record("clCommandFillBufferKHR", buffer=mine, size=64)     # a sync-point
-    >>> recorder.answer("clCommandFillBufferKHR", pattern=None)             # the code of a call that may fail
+    >>> recorder.record("clCommandFillBufferKHR", buffer=mine, size=64)  # returns a sync-point
+    >>> recorder.answer("clCommandFillBufferKHR", pattern=None)  # returns the code of the call
     """
 
     def __init__(
@@ -159,13 +172,13 @@ class Recorder:
         self._arguments: dict[str, Any] = {}
 
     def argument(self, name: str) -> Any:
-        """The legal value of a parameter, made when it is first asked for."""
+        """Return a legal value for a parameter. It is made at the first request."""
         if name not in self._arguments:
             self._arguments[name] = self._legal(name)
         return self._arguments[name]
 
     def answer(self, name: str, waits: Sequence[int] = (), **changes: Any) -> int:
-        """The code of a call with legal arguments, except for the `changes`."""
+        """Call a function with legal arguments, except for the `changes`. Returns its code."""
         function = self.commands.function(name)
         if waits:
             changes["num_sync_points_in_wait_list"] = len(waits)
@@ -178,13 +191,13 @@ class Recorder:
         return call(*arguments)
 
     def record(self, name: str, waits: Sequence[int] = (), **changes: Any) -> int:
-        """Record a command; its sync-point."""
+        """Record a command. Returns its sync-point."""
         point = ctypes.c_uint32()
         check(self.answer(name, waits, sync_point=ctypes.byref(point), **changes), name)
         return point.value
 
     def launch(self, kernel: int, size: int, waits: Sequence[int] = (), **changes: Any) -> int:
-        """Record a kernel in one dimension; its sync-point."""
+        """Record a kernel in one dimension. Returns its sync-point."""
         return self.record(
             "clCommandNDRangeKernelKHR",
             waits,
@@ -192,13 +205,13 @@ class Recorder:
         )
 
     def copy(self, source: int, target: int, size: int, waits: Sequence[int] = ()) -> int:
-        """Record a copy from the beginning of a buffer to that of another; its sync-point."""
+        """Record a copy of the beginning of a buffer to another. Returns its sync-point."""
         return self.record(
             "clCommandCopyBufferKHR", waits, src_buffer=source, dst_buffer=target, size=size
         )
 
     def fill(self, buffer: int, value: int, size: int, waits: Sequence[int] = ()) -> int:
-        """Record that the beginning of a buffer is filled with an integer; its sync-point."""
+        """Record a fill of the beginning of a buffer with an integer. Returns its sync-point."""
         return self.record(
             "clCommandFillBufferKHR",
             waits,
@@ -208,11 +221,11 @@ class Recorder:
         )
 
     def finalize(self) -> None:
-        """clFinalizeCommandBufferKHR."""
+        """Finalize the command-buffer."""
         check(self.commands.clFinalizeCommandBufferKHR(self.handle), "clFinalizeCommandBufferKHR")
 
     def enqueue(self, queue: int = 0, waits: Sequence[int] = ()) -> None:
-        """Enqueue it on its own queue, or on another."""
+        """Enqueue the command-buffer on its own queue, or on another."""
         queues = (1, handles(queue)) if queue else (0, None)
         wait_list = (len(waits), handles(*waits) if waits else None)
         check(
@@ -221,7 +234,7 @@ class Recorder:
         )
 
     def enqueue_with_event(self, queue: int = 0, waits: Sequence[int] = ()) -> int:
-        """The same with the command's event."""
+        """Enqueue the command-buffer. Returns the command's event."""
         event = ctypes.c_void_p()
         queues = (1, handles(queue)) if queue else (0, None)
         wait_list = (len(waits), handles(*waits) if waits else None)
@@ -234,7 +247,7 @@ class Recorder:
         return self.objects.owned(event.value or 0, "cl_event")
 
     def run(self, times: int = 1) -> None:
-        """Finalize, and enqueue and wait so many times."""
+        """Finalize the command-buffer, then enqueue it and wait, so many times."""
         self.finalize()
         for _ in range(times):
             self.enqueue()
@@ -260,7 +273,8 @@ class Recorder:
         raise KeyError(name)
 
 
-#: Legal values that are the same everywhere. A region of 4 × 1 × 1 is one of bytes in a buffer and of pixels in an image.
+#: Legal values that are the same for every function. A region of 4 × 1 × 1 counts bytes in a buffer
+#: and pixels in an image.
 _CONSTANT: Final[dict[str, Any]] = {
     **dict.fromkeys(
         ("command_queue", "properties", "sync_point_wait_list", "sync_point", "mutable_handle")
@@ -280,7 +294,10 @@ _CONSTANT: Final[dict[str, Any]] = {
 
 
 def chain(recorder: Recorder, buffer: int, ordered: bool) -> None:
-    """Record kernels on 1024 numbers that only give CHAINED one after another; with sync-points, unless the queue sees to it."""
+    """Record kernels on 1024 numbers that give CHAINED only if they run one after another.
+
+    Sync-points order them, unless `ordered` says that the queue does.
+    """
     waits: list[int] = []
     for value in (7, 3, 7, 5):
         kernel = recorder.objects.kernel("twice_plus", buffer, ctypes.c_int32(value))
@@ -291,5 +308,5 @@ CHAINED: Final = [((7 * 2 + 3) * 2 + 7) * 2 + 5] * 1024
 
 
 def expect_code(code: int, *names: str) -> None:
-    """The answer of an OpenCL call must be one of these codes."""
+    """Check that an OpenCL call's code is one of the expected ones."""
     expect(OPENCL, code, *names)

@@ -1,7 +1,7 @@
-"""The objects that cases for OpenCL drivers work on. Handles are ints.
+"""The objects that cases for OpenCL drivers use. Handles are ints.
 
-The context and the program are the session's, since building takes time; queues, buffers and kernels are a case's own, made with
-`objects`.
+Building takes time, so the context and the program belong to the session. Queues, buffers and
+kernels belong to a case, which makes them with `objects`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ pytest_plugins = ["fairlead.conformance.shared"]
 
 
 def open_library(target: Target) -> Protocol:
-    """Open the library; it is bound when a case first needs that, or at once if a device is asked for.
+    """Open the library. A case binds it at first use, or this function if a device is asked for.
 
-    Raises FairleadError for a loader that its symbols did not give away: every case would fail on it.
+    Raises:
+        FairleadError: the library is a loader that its symbols did not reveal. Every case would
+            fail.
     """
     protocol = Protocol.open(target.library)
     if protocol.library.own_symbol("clGetExtensionFunctionAddress") and protocol.extension_function(
@@ -61,16 +63,16 @@ class Listed:
 
     @property
     def type(self) -> str:
-        """ "cpu", "gpu", "acc", or what no selector names."""
+        """ "cpu", "gpu", "acc", or another name, which no selector matches."""
         return {"accelerator": "acc"}.get(self.device.type.lower(), self.device.type.lower())
 
     def sub_devices(self) -> Sequence[Listed]:
-        """None: the suite does not divide a device to test its parts."""
+        """Always empty: the suite does not divide a device to test its parts."""
         return ()
 
 
 def choose_of(driver: Driver, text: str) -> CLDevice:
-    """The device that `--device` names, of the devices of all platforms."""
+    """Return the device that `--device` names, of the devices of all platforms."""
     return choose(
         [Listed(device) for platform in driver.platforms for device in platform.devices], text
     ).device
@@ -114,7 +116,7 @@ def cl(chosen: CLDevice) -> DispatchTable:
 
 @pytest.fixture(scope="session")
 def make_objects(cl: DispatchTable, device: int) -> Callable[..., Objects]:
-    """Gives a maker of objects: `make_objects(context)`."""
+    """Returns a maker of objects: `make_objects(context)`."""
     return partial(Objects, cl, device)
 
 
@@ -135,7 +137,7 @@ def commands(chosen: CLDevice) -> CommandBuffers:
 
 @pytest.fixture
 def out_of_order(chosen: CLDevice, bare_objects: Objects) -> int:
-    """A queue out of order."""
+    """An out-of-order queue."""
     if not chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES") & OUT_OF_ORDER:
         unsupported("the device has no queues out of order (CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)")
     return bare_objects.queue(OUT_OF_ORDER)
@@ -143,7 +145,7 @@ def out_of_order(chosen: CLDevice, bare_objects: Objects) -> int:
 
 @pytest.fixture
 def recorder(commands: CommandBuffers, objects: Objects, queue: int) -> Recorder:
-    """A command-buffer on the queue in order, being recorded."""
+    """A command-buffer on the in-order queue, being recorded."""
     return Recorder(commands, objects, queue)
 
 
@@ -159,5 +161,5 @@ def mutable_version(commands: CommandBuffers) -> tuple[int, int, int]:
 def mutable(
     commands: CommandBuffers, mutable_version: tuple[int, int, int], objects: Objects, queue: int
 ) -> Mutable:
-    """A command-buffer on the queue in order that can be updated, being recorded."""
+    """An updatable command-buffer on the in-order queue, being recorded."""
     return Mutable(commands, objects, queue)

@@ -1,8 +1,9 @@
-"""cl_khr_command_buffer_mutable_dispatch for cases: a command that can be changed, and its changes in the shape of the device's version.
+"""cl_khr_command_buffer_mutable_dispatch for cases, in the device's version.
 
-The ABI changed at 0.9.2. Before it, clUpdateMutableCommandsKHR took one struct that led to a list of dispatch configurations, each with
-a type and a pointer to a next struct; since then it takes arrays of types and of pointers to configurations. The old structs are in no
-header any more and stand here.
+The ABI changed at 0.9.2. Before it, clUpdateMutableCommandsKHR took one struct that led to a list
+of configurations. Each of them had a type and a pointer to a next struct. Since then the function
+takes arrays of types and of pointers to configurations. No header has the old structs any more, so
+they are defined here.
 """
 
 from __future__ import annotations
@@ -47,19 +48,24 @@ _OldUpdate = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def field(name: str) -> int:
-    """The bit of one of FIELDS."""
+    """Return the bit of one of FIELDS."""
     return OPENCL[f"CL_MUTABLE_DISPATCH_{name}_KHR"]
 
 
 def arguments(*pairs: tuple[int, Any]) -> Any:
-    """A list of arguments: (index, ctypes value), or (index, an int, which is a memory object or an SVM pointer)."""
+    """Return a list of kernel arguments.
+
+    Args:
+        pairs: an index and a value each. A value is a ctypes object, or an int for a memory object
+            or an SVM pointer.
+    """
     values = [ctypes.c_void_p(value) if isinstance(value, int) else value for _, value in pairs]
     entries = [
         Argument(index, ctypes.sizeof(value), ctypes.addressof(value))
         for (index, _), value in zip(pairs, values, strict=True)
     ]
     array = (Argument * len(entries))(*entries)
-    array.kept = values  # what the entries lead to
+    array.kept = values  # what the entries point to
     return array
 
 
@@ -78,7 +84,7 @@ class Mutable:
         return self.commands.device.info("CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR")
 
     def needs(self, *fields: str) -> None:
-        """`unsupported` unless the device can change these fields."""
+        """End the case as unsupported unless the device can change these fields."""
         for name in fields:
             if not self.capabilities & field(name):
                 unsupported(
@@ -86,7 +92,10 @@ class Mutable:
                 )
 
     def launch(self, kernel: int, size: int, *fields: str, **changes: Any) -> int:
-        """Record a kernel of which these fields can be changed, by default all that the device can change; the command's handle."""
+        """Record a kernel and return the command's handle.
+
+        These fields of it can be changed; by default all that the device can change.
+        """
         self.needs(*fields)
         handle = ctypes.c_void_p()
         what = properties(UPDATABLE, sum(map(field, fields))) if fields else None
@@ -98,12 +107,20 @@ class Mutable:
         return handle.value or 0
 
     def run(self) -> None:
-        """Enqueue and wait."""
+        """Enqueue the command-buffer and wait."""
         self.recorder.enqueue()
         self.objects.finish(self.recorder.queue)
 
+    def read(self, *buffers: int) -> list[list[int]]:
+        """Return the numbers in buffers, after everything in the queue."""
+        return [self.objects.read(self.recorder.queue, buffer) for buffer in buffers]
+
     def answer(self, *configs: dict[str, Any]) -> int:
-        """The code of an update. A config has the fields of cl_mutable_dispatch_config_khr; arrays bring their numbers with them."""
+        """Update the command-buffer and return the code.
+
+        Args:
+            configs: fields of cl_mutable_dispatch_config_khr. The lengths follow from the arrays.
+        """
         if self.commands.mutable_version < _ARRAYS_SINCE:
             filled = [_fill(_OldConfig(type=_OLD_DISPATCH), config) for config in configs]
             array = (_OldConfig * len(filled))(*filled)
@@ -121,17 +138,17 @@ class Mutable:
         return self.answer_arrays(len(filled), types, handles(*map(ctypes.addressof, filled)))
 
     def answer_arrays(self, count: int, types: Any, configs: Any) -> int:
-        """The code of an update as the version since 0.9.2 takes it."""
+        """Return the code of an update, with the parameters of version 0.9.2 and later."""
         if self.commands.mutable_version < _ARRAYS_SINCE:
             unsupported("configurations are given in arrays since 0.9.2")
         return self.commands.clUpdateMutableCommandsKHR(self.recorder.handle, count, types, configs)
 
     def update(self, *configs: dict[str, Any]) -> None:
-        """An update that must succeed."""
+        """Update the command-buffer. The call must succeed."""
         check(self.answer(*configs), UPDATE)
 
     def info(self, command: int, name: str) -> bytes:
-        """The answer of clGetMutableCommandInfoKHR."""
+        """Return the answer of clGetMutableCommandInfoKHR."""
         routine = "clGetMutableCommandInfoKHR"
         return query(
             self.commands.clGetMutableCommandInfoKHR,
@@ -143,15 +160,12 @@ class Mutable:
         )
 
     def create_with(self, *pairs: int) -> None:
-        """Put another command-buffer in place, with more properties."""
-        code = ctypes.c_int32()
+        """Replace the command-buffer by one with more properties."""
         what = properties(FLAGS, MUTABLE_FLAG, *pairs)
-        handle = self.commands.clCreateCommandBufferKHR(
-            1, handles(self.recorder.queue), what, ctypes.byref(code)
-        )
-        check(code.value, "clCreateCommandBufferKHR")
+        handle, code = self.commands.try_create(1, handles(self.recorder.queue), what)
+        check(code, "clCreateCommandBufferKHR")
         self.objects.later(lambda: self.commands.clReleaseCommandBufferKHR(handle))
-        self.recorder.handle = handle
+        self.recorder.handle = handle or 0
 
 
 def _fill(struct: Any, config: dict[str, Any]) -> Any:
@@ -172,10 +186,13 @@ def _fill(struct: Any, config: dict[str, Any]) -> Any:
 
 
 def args(command: int, *pairs: tuple[int, Any]) -> dict[str, Any]:
-    """The config that gives a command new arguments."""
+    """Return the config that gives a command new arguments."""
     return {"command": command, "arg_list": arguments(*pairs)}
 
 
 def ndrange(command: int, **values: Sequence[int]) -> dict[str, Any]:
-    """The config that gives a command another ND-range: `ndrange(command, global_work_size=[4])`."""
+    """Return the config that gives a command another ND-range.
+
+    Example: `ndrange(command, global_work_size=[4])`.
+    """
     return {"command": command, **{name: sizes(*numbers) for name, numbers in values.items()}}

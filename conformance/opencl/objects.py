@@ -1,11 +1,11 @@
-"""OpenCL objects for a case: made with one call each, checked, and released when the case is over.
+"""OpenCL objects for a case: made with one checked call each, and released when the case is over.
 
-    >>> numbers = objects.buffer([1, 2, 3])
-    >>> objects.launch(queue, objects.kernel("increment", numbers), 3)
-    >>> objects.read(queue, numbers)
-    [2, 3, 4]
+>>> numbers = objects.buffer([1, 2, 3])
+>>> objects.launch(queue, objects.kernel("increment", numbers), 3)
+>>> objects.read(queue, numbers)
+[2, 3, 4]
 
-All buffers hold 32-bit integers, so that what a case expects is a list of numbers.
+All buffers hold 32-bit integers, so that a case expects a list of numbers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ from fairlead.icd.tables import parse_version
 from fairlead.loader.base.query import text
 from fairlead.loader.base.table import DispatchTable
 
-#: The kernels of all cases. One program, since building it is what takes time.
+#: The kernels of all cases. They are one program, because building takes the time.
 SOURCE: Final = """
 kernel void increment(global int *a) { a[get_global_id(0)] += 1; }
 kernel void add(global int *a, int value) { a[get_global_id(0)] += value; }
-kernel void twice_plus(global int *a, int value) { size_t i = get_global_id(0); a[i] = 2 * a[i] + value; }
-kernel void copy(global const int *from, global int *to) { size_t i = get_global_id(0); to[i] = from[i]; }
+kernel void twice_plus(global int *a, int value) {
+    size_t i = get_global_id(0);
+    a[i] = 2 * a[i] + value;
+}
+kernel void copy(global const int *from, global int *to) {
+    size_t i = get_global_id(0);
+    to[i] = from[i];
+}
 kernel void ids(global int *a) {
     size_t i = get_global_id(0) - get_global_offset(0);
     size_t j = get_global_id(1) - get_global_offset(1);
@@ -46,7 +52,9 @@ kernel void local_sum(global int *a, local int *room, int count) {
     a[get_global_id(0)] = sum;
 }
 kernel void is_null(global int *a, global int *maybe) { a[get_global_id(0)] = maybe ? 0 : 1; }
-kernel __attribute__((reqd_work_group_size(4, 1, 1))) void groups_of_four(global int *a) { a[get_global_id(0)] = get_local_size(0); }
+kernel __attribute__((reqd_work_group_size(4, 1, 1))) void groups_of_four(global int *a) {
+    a[get_global_id(0)] = get_local_size(0);
+}
 """
 
 _RELEASE: Final = {
@@ -67,17 +75,17 @@ READ_WRITE: Final = OPENCL["CL_MEM_READ_WRITE"]
 
 
 class Objects(Maker):
-    """Makes objects in one context on one device, and releases them in reverse order: `close`."""
+    """Makes objects in one context on one device. `close` releases them in reverse order."""
 
     api, success, releases = OPENCL, "CL_SUCCESS", _RELEASE
 
     @property
     def cl(self) -> DispatchTable:
-        """The functions."""
+        """The OpenCL functions."""
         return self.table
 
     def make(self, routine: str, *arguments: Any) -> int:
-        """Call a function that creates an object and has `errcode_ret`; it must succeed."""
+        """Call a function that creates an object and has `errcode_ret`. It must succeed."""
         code = ctypes.c_int32(1)
         handle = getattr(self.cl, routine)(*arguments, ctypes.byref(code))
         check(code.value, routine)
@@ -91,17 +99,17 @@ class Objects(Maker):
         return parse_version(text(self.info("clGetDeviceInfo", self.device, "CL_DEVICE_VERSION")))
 
     def new_context(self) -> int:
-        """Another context on the device."""
+        """Make another context on the device."""
         return self.make("clCreateContext", None, 1, handles(self.device), None, None)
 
     def queue(self, properties: int = IN_ORDER, context: int = 0) -> int:
-        """A queue on the device; before it is released it is waited for."""
+        """Make a queue on the device. `close` waits for it before its release."""
         queue = self.make("clCreateCommandQueue", context or self.context, self.device, properties)
         self.later(lambda: self.cl.clFinish(queue))
         return queue
 
     def buffer(self, values: Sequence[int], flags: int = READ_WRITE, context: int = 0) -> int:
-        """A buffer that begins with these numbers."""
+        """Make a buffer that begins with these numbers."""
         data = ints(values)
         flags |= OPENCL["CL_MEM_COPY_HOST_PTR"]
         return self.make(
@@ -109,7 +117,7 @@ class Objects(Maker):
         )
 
     def image(self, width: int, height: int, value: int = 0, context: int = 0) -> int:
-        """A two-dimensional image with four 32-bit unsigned integers a pixel, all of one value."""
+        """Make a 2D image of four 32-bit unsigned integers a pixel, all of one value."""
         pixels = (ctypes.c_uint32 * (4 * width * height))(*[value] * (4 * width * height))
         form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT32"])
         shape = OPENCL.struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], width, height)
@@ -124,19 +132,22 @@ class Objects(Maker):
         )
 
     def kernel(self, name: str, *arguments: int | Any, program: int = 0) -> int:
-        """A kernel of the program with its arguments set: an int is a memory object, anything else is passed as it is."""
+        """Make a kernel of the program and set its arguments, as `set_argument` does."""
         kernel = self.make("clCreateKernel", program or self.program, name.encode())
         for index, value in enumerate(arguments):
             self.set_argument(kernel, index, value)
         return kernel
 
     def set_argument(self, kernel: int, index: int, value: int | Any) -> None:
-        """Set an argument of a kernel: an int is a memory object, a ctypes value is passed as it is."""
+        """Set an argument of a kernel.
+
+        An int is a memory object; a ctypes value is passed by its bytes.
+        """
         data = ctypes.c_void_p(value) if isinstance(value, int) else value
         self.call("clSetKernelArg", kernel, index, ctypes.sizeof(data), ctypes.byref(data))
 
     def svm(self, size: int) -> int:
-        """Shared virtual memory of at least the coarse kind, or `unsupported`."""
+        """Allocate SVM of at least the coarse-grained kind, or end the case as unsupported."""
         if self.version < (2, 0) or not self.number(
             "clGetDeviceInfo", self.device, "CL_DEVICE_SVM_CAPABILITIES"
         ):
@@ -148,13 +159,13 @@ class Objects(Maker):
         return pointer
 
     def user_event(self) -> int:
-        """A user event; if the case leaves it as it is, it is completed before anything is released."""
+        """Make a user event. `close` completes it, if the case did not."""
         event = self.make("clCreateUserEvent", self.context)
         self.later(lambda: self.cl.clSetUserEventStatus(event, OPENCL["CL_COMPLETE"]))
         return event
 
     def build(self, source: str, context: int = 0) -> int:
-        """A program from source, built for the device."""
+        """Build a program from source for the device."""
         strings = (ctypes.c_char_p * 1)(source.encode())
         program = self.make("clCreateProgramWithSource", context or self.context, 1, strings, None)
         self.call("clBuildProgram", program, 1, handles(self.device), b"", None, None)
@@ -179,7 +190,10 @@ class Objects(Maker):
         )
 
     def read(self, queue: int, buffer: int, count: int = 0) -> list[int]:
-        """The numbers in a buffer, after all that is in the queue (which must be in order, or finished)."""
+        """Return the numbers in a buffer, after everything in the queue.
+
+        The queue must be in order, or finished.
+        """
         count = count or self.number("clGetMemObjectInfo", buffer, "CL_MEM_SIZE") // 4
         into = (ctypes.c_int32 * count)()
         self.call(
@@ -188,15 +202,15 @@ class Objects(Maker):
         return list(into)
 
     def finish(self, queue: int) -> None:
-        """clFinish."""
+        """Wait for everything in a queue."""
         self.call("clFinish", queue)
 
     def status(self, event: int) -> int:
-        """CL_EVENT_COMMAND_EXECUTION_STATUS."""
+        """Return CL_EVENT_COMMAND_EXECUTION_STATUS."""
         return self.number(
             "clGetEventInfo", event, "CL_EVENT_COMMAND_EXECUTION_STATUS", signed=True
         )
 
 
-#: For calls that are made by other means.
+#: Checks calls that are made without `Objects`.
 check: Final = Objects.check

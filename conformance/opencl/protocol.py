@@ -1,4 +1,7 @@
-"""A driver's library as a loader meets it: the functions that cl_khr_icd names, platform handles, their tables. Nothing is bound."""
+"""A driver's library as a loader meets it: cl_khr_icd's functions, platform handles, tables.
+
+Nothing is bound here.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,18 @@ class Protocol:
 
     @classmethod
     def open(cls, path: str) -> Protocol:
-        """Open it; libraries that it needs may lie beside it."""
+        """Open a library. Libraries that it needs may lie beside it."""
         return cls(open_with_siblings(path) or open_library(path))
 
     def extension_function(self, name: str) -> int:
-        """What the library's clGetExtensionFunctionAddress answers, 0 for NULL."""
+        """Return the answer of the library's clGetExtensionFunctionAddress, 0 for NULL."""
         entry = self.library.own_symbol("clGetExtensionFunctionAddress")
         if not entry:
             failed("the library exports clGetExtensionFunctionAddress", "it does not")
         return _GetAddress(entry)(name.encode()) or 0
 
     def function(self, name: str) -> Any:
-        """One of the functions of the protocol, ready to be called."""
+        """Return one of the functions of the protocol, ready to be called."""
         address = self.extension_function(name)
         if not address:
             failed(f"clGetExtensionFunctionAddress gives {name}", "NULL")
@@ -49,7 +52,7 @@ class Protocol:
 
     @cached_property
     def platforms(self) -> list[int]:
-        """The platform handles that the driver gives, by the rules."""
+        """The platform handles of the driver."""
         call, count = self.function(LIST), ctypes.c_uint32()
         expect(OPENCL, call(0, None, ctypes.byref(count)), "CL_SUCCESS", what=LIST)
         if not 0 < count.value < 1024:
@@ -61,7 +64,7 @@ class Protocol:
         return [handle for handle in handles if handle]
 
     def entries(self, platform: int) -> list[int | None]:
-        """The words of the dispatch table that a platform leads to; None for each that cannot be read."""
+        """Return the slots of a platform's dispatch table; None for each that cannot be read."""
         table = read_word(platform)
         if not table:
             failed(
@@ -71,22 +74,25 @@ class Protocol:
         return read_words(table, SLOT_COUNT)
 
     def tags(self, platform: int) -> tuple[bool, bool]:
-        """Whether slots 0 and 31 hold the tag of ICD 2."""
+        """Return whether slots 0 and 31 hold the tag of ICD 2."""
         first, second = (self.entries(platform)[slot] == ICD2_TAG for slot in TAG_SLOTS)
         return first, second
 
     def is_icd2(self, platform: int) -> bool:
-        """Whether a platform says that it speaks ICD 2."""
+        """Return whether a platform says that it speaks ICD 2."""
         return all(self.tags(platform))
 
     def address(self, platform: int, function: Function) -> int:
-        """Where a platform has a function: by its table, for ICD 2 by asking for it. 0 if it has none."""
+        """Return the address of a platform's function, 0 if it has none.
+
+        It comes from the table; an ICD 2 driver is asked for it.
+        """
         if self.is_icd2(platform):
             return self.function(GET_FUNCTION)(platform, function.name.encode()) or 0
         return self.entries(platform)[function.slot or 0] or 0
 
     def get_info(self, platform: int) -> Any:
-        """The platform's clGetPlatformInfo."""
+        """Return the platform's clGetPlatformInfo."""
         function = OPENCL.functions["clGetPlatformInfo"]
         address = self.address(platform, function)
         if not address:
@@ -94,7 +100,7 @@ class Protocol:
         return function.prototype(address)
 
     def info(self, platform: int, name: str) -> bytes:
-        """What a platform answers to a query that it must know."""
+        """Return a platform's answer to a query that it must know."""
 
         def check(code: int, routine: str, detail: str) -> None:
             expect(OPENCL, code, "CL_SUCCESS", what=routine + detail)
@@ -109,16 +115,18 @@ class Protocol:
         )
 
     def text(self, platform: int, name: str) -> str:
-        """The same as text."""
+        """Return the same as text."""
         return text(self.info(platform, name))
 
     def version(self, platform: int) -> tuple[int, int]:
-        """The OpenCL version of a platform."""
+        """Return the OpenCL version of a platform."""
         return parse_version(self.text(platform, "CL_PLATFORM_VERSION"))
 
     def core_functions(self, platform: int) -> Iterator[Function]:
-        """The core functions of the platform's OpenCL version. Extensions may be missing, and clSetCommandQueueProperty is gone
-        since OpenCL 1.1."""
+        """Yield the core functions of the platform's OpenCL version.
+
+        Extensions may be missing. OpenCL 1.1 removed clSetCommandQueueProperty.
+        """
         version = self.version(platform)
         for function in OPENCL.slots:
             is_extension = function.name.endswith(("KHR", "EXT")) or "GL" in function.name

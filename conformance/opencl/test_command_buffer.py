@@ -1,4 +1,4 @@
-"""What the commands of command-buffers do: each command, what it has of its kernel, the order among them."""
+"""The commands of command-buffers: what each does, what it has of its kernel, their order."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_copy_rect(recorder: Recorder, objects: Objects, depth: int) -> None:
 
 
 def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
-    """The first value of each pixel of an 8 × 8 image."""
+    """Return the first value of each pixel of an 8 × 8 image."""
     into = (ctypes.c_uint32 * 256)()
     objects.call(
         "clEnqueueReadImage",
@@ -151,7 +151,7 @@ def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
 
 
 def _square(outside: int, inside: int) -> list[int]:
-    """Pixels of an 8 × 8 image with a square of 2 × 2 at (3, 4)."""
+    """Return the pixels of an 8 × 8 image with a square of 2 × 2 at (3, 4)."""
     return [inside if x in (3, 4) and y in (4, 5) else outside for y in range(8) for x in range(8)]
 
 
@@ -269,7 +269,7 @@ def test_arguments_of_each(recorder: Recorder, objects: Objects) -> None:
 def test_released_kernel(recorder: Recorder, objects: Objects) -> None:
     buffer, inner = (
         objects.buffer([0] * 8),
-        Objects(objects.cl, objects.device, objects.context, objects.program),
+        objects.another(),
     )
     recorder.launch(inner.kernel("increment", buffer), 8)
     inner.close()
@@ -279,7 +279,7 @@ def test_released_kernel(recorder: Recorder, objects: Objects) -> None:
 
 @rule(COPY, "the buffers of a copy can be released after recording")
 def test_released_buffer(recorder: Recorder, objects: Objects) -> None:
-    inner, target = Objects(objects.cl, objects.device, objects.context), objects.buffer([0] * 8)
+    inner, target = objects.another(), objects.buffer([0] * 8)
     recorder.copy(inner.buffer(range(8)), target, 32)
     inner.close()
     recorder.run()

@@ -1,4 +1,5 @@
-"""Events and command-buffers: what a submission waits for, who waits for it, and what its event says."""
+"""Events and command-buffers: what a submission waits for, what waits for it, what its event
+says."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from fairlead.icd.abi import OPENCL
 
 ENQUEUE, INFO = "clEnqueueCommandBufferKHR", "clGetEventInfo"
 COMPLETE = OPENCL["CL_COMPLETE"]
-#: Long enough for any callback; a case that waits so long has failed.
+#: Seconds that are enough for any callback. A case that waits so long has failed.
 PATIENCE = 10.0
 
 
 @pytest.fixture
 def buffer(objects: Objects) -> int:
-    """Numbers, at first 0."""
+    """A buffer of zeros."""
     return objects.buffer([0] * 1024)
 
 
@@ -35,7 +36,7 @@ def adder(recorder: Recorder, objects: Objects, buffer: int) -> Recorder:
 
 
 def first(objects: Objects, queue: int, buffer: int) -> int:
-    """The first number of the buffer; all must be the same."""
+    """Return the first number of the buffer. All numbers must be the same."""
     objects.finish(queue)
     numbers = objects.read(queue, buffer)
     equal(len(set(numbers)), 1, "different numbers in the buffer")
@@ -208,7 +209,8 @@ def test_context(adder: Recorder, objects: Objects) -> None:
 
 @rule(
     INFO,
-    "CL_EVENT_COMMAND_EXECUTION_STATUS is CL_QUEUED or CL_SUBMITTED while it waits, and CL_COMPLETE at the end",
+    "CL_EVENT_COMMAND_EXECUTION_STATUS is CL_QUEUED or CL_SUBMITTED while it waits, and "
+    "CL_COMPLETE at the end",
 )
 def test_status(adder: Recorder, objects: Objects) -> None:
     gate = objects.user_event()

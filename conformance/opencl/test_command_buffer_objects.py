@@ -1,8 +1,10 @@
-"""Command-buffer objects: creation, finalize, references, queries, and the errors of the functions that do not record."""
+"""Command-buffer objects: creation, finalize, references, enqueue, and their errors.
+
+The errors of the functions that record are in test_command_buffer_recording.py.
+"""
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import pytest
@@ -11,7 +13,6 @@ from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import (
     FLAGS,
-    PENDING,
     SIMULTANEOUS,
     CommandBuffers,
     Recorder,
@@ -34,20 +35,11 @@ RECORDING, EXECUTABLE = (
 )
 
 
-def create(
-    commands: CommandBuffers, count: int, queues: Any, what: Any = None
-) -> tuple[int | None, int]:
-    """The handle and the code of clCreateCommandBufferKHR."""
-    code = ctypes.c_int32(1)
-    handle = commands.clCreateCommandBufferKHR(count, queues, what, ctypes.byref(code))
-    return handle, code.value
-
-
 def refused(
     commands: CommandBuffers, codes: tuple[str, ...], count: int, queues: Any, what: Any = None
 ) -> None:
-    """Creation must fail: NULL and one of the codes."""
-    handle, code = create(commands, count, queues, what)
+    """Check that creation fails, with NULL and one of the codes."""
+    handle, code = commands.try_create(count, queues, what)
     expect_code(code, *codes)
     equal(handle, None, "the object")
 
@@ -64,7 +56,7 @@ def test_no_code(commands: CommandBuffers, objects: Objects, queue: int) -> None
 
 @rule(CREATE, "takes the flag 0")
 def test_no_flags(commands: CommandBuffers, queue: int) -> None:
-    handle, code = create(commands, 1, handles(queue), properties(FLAGS, 0))
+    handle, code = commands.try_create(1, handles(queue), properties(FLAGS, 0))
     expect_code(code, "CL_SUCCESS")
     check(commands.clReleaseCommandBufferKHR(handle), "clReleaseCommandBufferKHR")
 
@@ -78,7 +70,8 @@ def test_no_queues(commands: CommandBuffers, queue: int) -> None:
 @forked
 @rule(
     CREATE,
-    "CL_INVALID_VALUE if num_queues is not 1 and cl_khr_command_buffer_multi_device is not supported",
+    "CL_INVALID_VALUE if num_queues is not 1 and cl_khr_command_buffer_multi_device is not "
+    "supported",
 )
 def test_two_queues(commands: CommandBuffers, queue: int) -> None:
     if commands.multi_device:
@@ -142,7 +135,8 @@ def test_simultaneous_use(commands: CommandBuffers, queue: int) -> None:
 @forked
 @rule(
     CREATE,
-    "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if a queue lacks a property that the device requires, before 0.9.7",
+    "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if a queue lacks a property that the device requires, "
+    "before 0.9.7",
 )
 def test_required_properties(commands: CommandBuffers, queue: int) -> None:
     if not commands.device.info("CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR"):
@@ -168,7 +162,8 @@ def test_device_info(commands: CommandBuffers, objects: Objects, name: str) -> N
 
 @rule(
     "clGetDeviceInfo",
-    "CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR has the required properties, and no unknown ones",
+    "CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR has the required properties, and no "
+    "unknown ones",
 )
 def test_queue_properties(commands: CommandBuffers, chosen: Any) -> None:
     if commands.version < (0, 9, 6):
@@ -238,120 +233,6 @@ def test_retain(recorder: Recorder) -> None:
         check(call(recorder.handle), "retain or release")
         counts.append(commands.number(recorder.handle, name))
     equal(counts, [1, 2, 1], "the counts")
-
-
-# Queries
-
-#: What each query answers: its size, and the value from the recorder.
-QUERIES = {
-    "CL_COMMAND_BUFFER_NUM_QUEUES_KHR": (4, lambda recorder: 1),
-    "CL_COMMAND_BUFFER_QUEUES_KHR": (8, lambda recorder: recorder.queue),
-    "CL_COMMAND_BUFFER_REFERENCE_COUNT_KHR": (4, lambda recorder: 1),
-    "CL_COMMAND_BUFFER_STATE_KHR": (4, lambda recorder: RECORDING),
-    "CL_COMMAND_BUFFER_CONTEXT_KHR": (8, lambda recorder: recorder.objects.context),
-}
-
-
-def each_query(text: str) -> pytest.MarkDecorator:
-    """A case for each query; {} in the rule's text is its name."""
-    return pytest.mark.parametrize(
-        "name",
-        [pytest.param(name, id=name, marks=rule(INFO, text.format(name))) for name in QUERIES],
-    )
-
-
-def _known(commands: CommandBuffers, name: str) -> None:
-    if name == "CL_COMMAND_BUFFER_CONTEXT_KHR" and commands.version < (0, 9, 2):
-        unsupported("there is no such query before 0.9.2")
-
-
-@each_query("{} has the value and its size")
-def test_query(recorder: Recorder, name: str) -> None:
-    _known(recorder.commands, name)
-    size, value = QUERIES[name]
-    answer = recorder.commands.info(recorder.handle, name)
-    equal(
-        (len(answer), int.from_bytes(answer, "little")), (size, value(recorder)), "size and value"
-    )
-
-
-@forked
-@each_query("CL_INVALID_VALUE if param_value_size is too small for {}")
-def test_query_too_small(recorder: Recorder, name: str) -> None:
-    _known(recorder.commands, name)
-    size, _ = QUERIES[name]
-    room = ctypes.create_string_buffer(16)
-    code = recorder.commands.clGetCommandBufferInfoKHR(
-        recorder.handle, OPENCL[name], size - 1, room, None
-    )
-    expect_code(code, "CL_INVALID_VALUE")
-
-
-@forked
-@rule(INFO, "CL_INVALID_VALUE if param_name is none of the supported values")
-def test_unknown_query(recorder: Recorder) -> None:
-    expect_code(
-        recorder.commands.clGetCommandBufferInfoKHR(recorder.handle, 0x7FFFFFFF, 0, None, None),
-        "CL_INVALID_VALUE",
-    )
-
-
-@forked
-@each_query(f"{INVALID} if command_buffer is not a valid command-buffer, for {{}}")
-def test_query_of_nothing(commands: CommandBuffers, name: str) -> None:
-    _known(commands, name)
-    room = ctypes.create_string_buffer(16)
-    expect_code(commands.clGetCommandBufferInfoKHR(None, OPENCL[name], 16, room, None), INVALID)
-
-
-@rule(INFO, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR is what was given at creation")
-def test_properties(commands: CommandBuffers, objects: Objects, queue: int) -> None:
-    given = properties(FLAGS, 0)
-    handle, code = create(commands, 1, handles(queue), given)
-    expect_code(code, "CL_SUCCESS")
-    objects.later(lambda: commands.clReleaseCommandBufferKHR(handle))
-    equal(
-        commands.info(handle or 0, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR"),
-        bytes(given),
-        "the properties",
-    )
-
-
-@rule(INFO, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR is empty, or 0 alone, if none were given")
-def test_no_properties(recorder: Recorder) -> None:
-    answer = recorder.commands.info(recorder.handle, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR")
-    equal(
-        answer.strip(b"\0") == b"" and len(answer) in (0, 8), True, f"{answer!r} is an empty list"
-    )
-
-
-@rule(
-    INFO,
-    "CL_COMMAND_BUFFER_STATE_KHR is the executable state after finalize, and when all submissions have ended",
-)
-def test_state(recorder: Recorder) -> None:
-    recorder.finalize()
-    states = [recorder.commands.number(recorder.handle, "CL_COMMAND_BUFFER_STATE_KHR")]
-    recorder.enqueue()
-    recorder.objects.finish(recorder.queue)
-    states.append(recorder.commands.number(recorder.handle, "CL_COMMAND_BUFFER_STATE_KHR"))
-    equal(states, [EXECUTABLE, EXECUTABLE], "the states")
-
-
-@rule(
-    INFO, "CL_COMMAND_BUFFER_STATE_KHR is the pending state while a submission waits, before 0.9.8"
-)
-def test_pending_state(recorder: Recorder) -> None:
-    if recorder.commands.can_be_pipelined:
-        unsupported("there is no pending state since 0.9.8")
-    event = recorder.objects.user_event()
-    recorder.record("clCommandFillBufferKHR")
-    recorder.finalize()
-    recorder.enqueue(waits=[event])
-    state = recorder.commands.number(recorder.handle, "CL_COMMAND_BUFFER_STATE_KHR")
-    recorder.objects.call("clSetUserEventStatus", event, OPENCL["CL_COMPLETE"])
-    recorder.objects.finish(recorder.queue)
-    equal(state, PENDING, "the state")
 
 
 # Enqueue
@@ -455,7 +336,8 @@ def test_enqueue_unsupported_property(
 
 @rule(
     ENQUEUE,
-    "CL_INVALID_OPERATION while a submission is pending, without the flag of simultaneous use, before 0.9.8",
+    "CL_INVALID_OPERATION while a submission is pending, without the flag of simultaneous use, "
+    "before 0.9.8",
 )
 def test_enqueue_pending(recorder: Recorder, objects: Objects) -> None:
     if recorder.commands.can_be_pipelined:

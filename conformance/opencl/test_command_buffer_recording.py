@@ -1,36 +1,24 @@
-"""The errors of the functions that record: the rules that all of them share, and those of their clEnqueue… counterparts."""
+"""The rules that all functions share which record commands."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from fairlead.conformance.arrays import sizes
-from fairlead.conformance.checks import equal, forked, rule, unsupported
-from fairlead.conformance.opencl.commands import (
-    RECORDING,
-    CommandBuffers,
-    Recorder,
-    expect_code,
-    properties,
-)
+from fairlead.conformance.checks import forked, rule, unsupported
+from fairlead.conformance.opencl.commands import RECORDING, Recorder, expect_code, properties
 from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.shared_cases import WRONG_SYNC_POINTS, each_of, each_wrong_sync_points
 from fairlead.icd.abi import OPENCL
 
 KERNEL = "clCommandNDRangeKernelKHR"
 
 
 def each(text: str) -> pytest.MarkDecorator:
-    """A case for each function that records."""
-    return pytest.mark.parametrize(
-        "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING]
-    )
-
-
-# The rules that all share
+    """Return a case for each function that records."""
+    return each_of(RECORDING, text)
 
 
 @each("records a command and gives its sync-point")
@@ -64,37 +52,19 @@ def test_finalized(recorder: Recorder, name: str) -> None:
 
 @forked
 @each(
-    "CL_INVALID_COMMAND_QUEUE if command_queue is none that it may be: it must be NULL without cl_khr_command_buffer_multi_device"
+    "CL_INVALID_COMMAND_QUEUE if command_queue is none that it may be: it must be NULL without "
+    "cl_khr_command_buffer_multi_device"
 )
 def test_queue(recorder: Recorder, objects: Objects, name: str) -> None:
     other = objects.queue() if recorder.commands.multi_device else recorder.queue
     expect_code(recorder.answer(name, command_queue=other), "CL_INVALID_COMMAND_QUEUE")
 
 
-SYNC_POINTS = {
-    "the list is NULL and the number is not 0": (1, None),
-    "the number is 0 and the list is not NULL": (0, (ctypes.c_uint32 * 1)(0)),
-    "a sync-point is not valid": (1, (ctypes.c_uint32 * 1)(0xDEAD)),
-}
-
-
 @forked
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        pytest.param(
-            name,
-            kind,
-            id=f"{name}-{kind}",
-            marks=rule(name, f"CL_INVALID_SYNC_POINT_WAIT_LIST_KHR if {kind}"),
-        )
-        for name in RECORDING
-        for kind in SYNC_POINTS
-    ],
-)
+@each_wrong_sync_points(RECORDING, "CL_INVALID_SYNC_POINT_WAIT_LIST_KHR")
 def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
     recorder.record("clCommandFillBufferKHR")
-    number, points = SYNC_POINTS[kind]
+    number, points = WRONG_SYNC_POINTS[kind]
     code = recorder.answer(name, num_sync_points_in_wait_list=number, sync_point_wait_list=points)
     expect_code(code, "CL_INVALID_SYNC_POINT_WAIT_LIST_KHR")
 
@@ -124,7 +94,7 @@ def test_no_properties(recorder: Recorder, name: str) -> None:
 
 
 def _of_another_context(objects: Objects, parameter: str) -> int:
-    """A legal value for a parameter, but in a context of its own."""
+    """Return a legal value for a parameter, in another context."""
     context = objects.new_context()
     if parameter == "kernel":
         source = "kernel void alone(global int *a) { a[0] = 1; }"
@@ -151,7 +121,7 @@ CONTEXTS = [
 
 @pytest.mark.parametrize(("name", "parameter"), CONTEXTS)
 def test_context(recorder: Recorder, objects: Objects, name: str, parameter: str) -> None:
-    recorder.argument(parameter)  # says "unsupported" of images and the like
+    recorder.argument(parameter)  # ends the case as unsupported for images and the like
     changes: dict[str, Any] = {parameter: _of_another_context(objects, parameter)}
     expect_code(recorder.answer(name, **changes), "CL_INVALID_CONTEXT")
 
@@ -176,255 +146,3 @@ def test_handle(recorder: Recorder, name: str, parameter: str) -> None:
         recorder.answer(name, **changes),
         "CL_INVALID_KERNEL" if parameter == "kernel" else "CL_INVALID_MEM_OBJECT",
     )
-
-
-# The errors of their clEnqueue… counterparts. Buffers of cases are 256 bytes, images 8 × 8 pixels.
-
-Change = Callable[[Recorder], dict[str, Any]]
-
-
-def _given(**changes: Any) -> Change:
-    return lambda recorder: changes
-
-
-def _same(one: str, other: str, **changes: Any) -> Change:
-    return lambda recorder: {one: recorder.argument(other), **changes}
-
-
-BIG = 1 << 20
-COPY, RECT, FILL = "clCommandCopyBufferKHR", "clCommandCopyBufferRectKHR", "clCommandFillBufferKHR"
-TO_IMAGE, TO_BUFFER, IMAGE, FILL_IMAGE = (
-    "clCommandCopyBufferToImageKHR",
-    "clCommandCopyImageToBufferKHR",
-    "clCommandCopyImageKHR",
-    "clCommandFillImageKHR",
-)
-SVM_COPY, SVM_FILL = "clCommandSVMMemcpyKHR", "clCommandSVMMemFillKHR"
-VALUE, OVERLAP = "CL_INVALID_VALUE", "CL_MEM_COPY_OVERLAP"
-
-#: function, what is wrong, what it answers, and the arguments that make it so.
-ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
-    (COPY, "src_offset and size reach beyond src_buffer", (VALUE,), _given(src_offset=248)),
-    (COPY, "dst_offset and size reach beyond dst_buffer", (VALUE,), _given(dst_offset=248)),
-    (COPY, "src_offset is beyond src_buffer", (VALUE,), _given(src_offset=BIG)),
-    (COPY, "size is larger than the buffers", (VALUE,), _given(size=BIG)),
-    (
-        COPY,
-        "source and destination overlap in a buffer",
-        (OVERLAP,),
-        _same("dst_buffer", "src_buffer", dst_offset=8),
-    ),
-    (RECT, "a part of region is 0", (VALUE,), _given(region=sizes(0, 1, 1))),
-    (RECT, "region reaches beyond src_buffer", (VALUE,), _given(src_origin=sizes(254, 0, 0))),
-    (RECT, "region reaches beyond dst_buffer", (VALUE,), _given(dst_origin=sizes(0, 64, 0))),
-    (RECT, "src_row_pitch is not 0 and less than region[0]", (VALUE,), _given(src_row_pitch=2)),
-    (RECT, "dst_row_pitch is not 0 and less than region[0]", (VALUE,), _given(dst_row_pitch=2)),
-    (
-        RECT,
-        "src_slice_pitch is not 0 and less than region[1] rows",
-        (VALUE,),
-        _given(src_slice_pitch=1, region=sizes(4, 2, 1)),
-    ),
-    (
-        RECT,
-        "source and destination overlap in a buffer",
-        (OVERLAP,),
-        _same(
-            "dst_buffer",
-            "src_buffer",
-            dst_origin=sizes(2, 0, 0),
-            src_row_pitch=16,
-            dst_row_pitch=16,
-        ),
-    ),
-    (FILL, "pattern is NULL", (VALUE,), _given(pattern=None)),
-    (FILL, "pattern_size is 0", (VALUE,), _given(pattern_size=0)),
-    (FILL, "pattern_size is no power of two", (VALUE,), _given(pattern_size=3, size=12)),
-    (
-        FILL,
-        "pattern_size is more than 128",
-        (VALUE,),
-        _given(pattern_size=256, size=256, pattern=(ctypes.c_char * 256)()),
-    ),
-    (FILL, "offset is no multiple of pattern_size", (VALUE,), _given(offset=2)),
-    (FILL, "size is no multiple of pattern_size", (VALUE,), _given(size=18)),
-    (FILL, "offset and size reach beyond the buffer", (VALUE,), _given(offset=252)),
-    (
-        TO_IMAGE,
-        "src_offset and the region's bytes reach beyond src_buffer",
-        (VALUE,),
-        _given(src_offset=224),
-    ),
-    (
-        TO_IMAGE,
-        "dst_origin and region reach beyond dst_image",
-        (VALUE,),
-        _given(dst_origin=sizes(6, 0, 0)),
-    ),
-    (
-        TO_IMAGE,
-        "the depth of a region of a 2D image is not 1",
-        (VALUE,),
-        _given(region=sizes(4, 1, 2)),
-    ),
-    (
-        TO_IMAGE,
-        "dst_image is a buffer",
-        ("CL_INVALID_MEM_OBJECT",),
-        _same("dst_image", "dst_buffer"),
-    ),
-    (
-        TO_BUFFER,
-        "dst_offset and the region's bytes reach beyond dst_buffer",
-        (VALUE,),
-        _given(dst_offset=224),
-    ),
-    (
-        TO_BUFFER,
-        "src_origin and region reach beyond src_image",
-        (VALUE,),
-        _given(src_origin=sizes(6, 0, 0)),
-    ),
-    (
-        TO_BUFFER,
-        "src_image is a buffer",
-        ("CL_INVALID_MEM_OBJECT",),
-        _same("src_image", "src_buffer"),
-    ),
-    (
-        IMAGE,
-        "src_origin and region reach beyond src_image",
-        (VALUE,),
-        _given(src_origin=sizes(0, 8, 0)),
-    ),
-    (
-        IMAGE,
-        "dst_origin and region reach beyond dst_image",
-        (VALUE,),
-        _given(dst_origin=sizes(0, 8, 0)),
-    ),
-    (
-        IMAGE,
-        "source and destination overlap in an image",
-        (OVERLAP,),
-        _same("dst_image", "src_image", dst_origin=sizes(2, 0, 0)),
-    ),
-    (FILL_IMAGE, "fill_color is NULL", (VALUE,), _given(fill_color=None)),
-    (
-        FILL_IMAGE,
-        "origin and region reach beyond the image",
-        (VALUE,),
-        _given(origin=sizes(6, 0, 0)),
-    ),
-    (
-        FILL_IMAGE,
-        "the depth of a region of a 2D image is not 1",
-        (VALUE,),
-        _given(region=sizes(4, 1, 2)),
-    ),
-    (FILL_IMAGE, "image is a buffer", ("CL_INVALID_MEM_OBJECT",), _same("image", "buffer")),
-    (SVM_COPY, "dst_ptr is NULL", (VALUE,), _given(dst_ptr=None)),
-    (SVM_COPY, "src_ptr is NULL", (VALUE,), _given(src_ptr=None)),
-    (
-        SVM_COPY,
-        "source and destination overlap",
-        (OVERLAP,),
-        lambda r: {"dst_ptr": r.argument("src_ptr") + 8},
-    ),
-    (SVM_FILL, "svm_ptr is NULL", (VALUE,), _given(svm_ptr=None)),
-    (
-        SVM_FILL,
-        "svm_ptr is not aligned to pattern_size",
-        (VALUE,),
-        lambda r: {"svm_ptr": r.argument("svm_ptr") + 2},
-    ),
-    (SVM_FILL, "pattern is NULL", (VALUE,), _given(pattern=None)),
-    (SVM_FILL, "pattern_size is 0", (VALUE,), _given(pattern_size=0)),
-    (SVM_FILL, "pattern_size is no power of two", (VALUE,), _given(pattern_size=3, size=12)),
-    (SVM_FILL, "size is no multiple of pattern_size", (VALUE,), _given(size=18)),
-    (KERNEL, "work_dim is 0", ("CL_INVALID_WORK_DIMENSION",), _given(work_dim=0)),
-    (
-        KERNEL,
-        "work_dim is more than 3",
-        ("CL_INVALID_WORK_DIMENSION",),
-        _given(work_dim=4, global_work_size=sizes(1, 1, 1, 1)),
-    ),
-    (
-        KERNEL,
-        "local_work_size is too large",
-        ("CL_INVALID_WORK_GROUP_SIZE", "CL_INVALID_WORK_ITEM_SIZE"),
-        _given(global_work_size=sizes(BIG), local_work_size=sizes(BIG)),
-    ),
-    (
-        KERNEL,
-        "local_work_size is not that of reqd_work_group_size",
-        ("CL_INVALID_WORK_GROUP_SIZE",),
-        lambda r: {
-            "kernel": r.objects.kernel("groups_of_four", r.argument("buffer")),
-            "local_work_size": sizes(2),
-        },
-    ),
-]
-
-
-@forked
-@pytest.mark.parametrize(
-    ("name", "answers", "change"),
-    [
-        pytest.param(
-            name,
-            answers,
-            change,
-            id=f"{name}-{wrong}",
-            marks=rule(name, f"{' or '.join(answers)} if {wrong}"),
-        )
-        for name, wrong, answers, change in ERRORS
-    ],
-)
-def test_error(recorder: Recorder, name: str, answers: tuple[str, ...], change: Change) -> None:
-    expect_code(recorder.answer(name, **change(recorder)), *answers)
-
-
-@forked
-@rule(KERNEL, "CL_INVALID_KERNEL_ARGS if an argument has not been set")
-def test_arguments_not_set(recorder: Recorder, objects: Objects) -> None:
-    if recorder.commands.mutable_version >= (0, 9, 5):
-        unsupported(
-            "since 0.9.5 of cl_khr_command_buffer_mutable_dispatch arguments may be set later"
-        )
-    expect_code(
-        recorder.answer(KERNEL, kernel=objects.kernel("increment")), "CL_INVALID_KERNEL_ARGS"
-    )
-
-
-@forked
-@rule(IMAGE, "CL_IMAGE_FORMAT_MISMATCH if the images have different formats")
-def test_image_formats(recorder: Recorder, objects: Objects) -> None:
-    recorder.argument("src_image")
-    form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNORM_INT8"])
-    shape = OPENCL.struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], 8, 8)
-    flags = OPENCL["CL_MEM_READ_WRITE"]
-    other = objects.make(
-        "clCreateImage", objects.context, flags, ctypes.byref(form), ctypes.byref(shape), None
-    )
-    expect_code(recorder.answer(IMAGE, dst_image=other), "CL_IMAGE_FORMAT_MISMATCH")
-
-
-@rule(
-    KERNEL,
-    "CL_INVALID_OPERATION for a kernel with printf without CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR",
-)
-def test_printf(recorder: Recorder, objects: Objects, commands: CommandBuffers) -> None:
-    program = objects.build('kernel void say(global int *a) { a[0] = 5; printf("%d", a[0]); }')
-    buffer = objects.buffer([0])
-    kernel = objects.kernel("say", buffer, program=program)
-    if not commands.can("KERNEL_PRINTF"):
-        expect_code(
-            recorder.answer(KERNEL, kernel=kernel, global_work_size=sizes(1)),
-            "CL_INVALID_OPERATION",
-        )
-        return
-    recorder.launch(kernel, 1)
-    recorder.finalize()
-    recorder.enqueue()
-    equal(objects.read(recorder.queue, buffer), [5], "what the kernel wrote")

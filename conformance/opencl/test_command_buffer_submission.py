@@ -1,9 +1,11 @@
-"""Submissions of command-buffers: again and again, among other commands, on other queues, from threads, and what may be released when."""
+"""Submissions of command-buffers: repeated, among other commands, on other queues, from threads.
+
+It also tests what may be released when.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import threading
 
 import pytest
 
@@ -17,6 +19,7 @@ from fairlead.conformance.opencl.commands import (
     chain,
 )
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check
+from fairlead.conformance.shared_cases import in_threads
 from fairlead.icd.abi import OPENCL
 
 ENQUEUE = "clEnqueueCommandBufferKHR"
@@ -69,7 +72,7 @@ def test_flush(recorder: Recorder, objects: Objects) -> None:
 @rule(ENQUEUE, "the command-buffer can be released as soon as it has been enqueued")
 def test_enqueue_and_release(commands: CommandBuffers, objects: Objects, queue: int) -> None:
     buffer = objects.buffer([0] * 1024)
-    inner = Objects(objects.cl, objects.device, objects.context, objects.program)
+    inner = objects.another()
     recorder = Recorder(commands, inner, queue)
     chain(recorder, buffer, ordered=True)
     recorder.finalize()
@@ -80,7 +83,8 @@ def test_enqueue_and_release(commands: CommandBuffers, objects: Objects, queue: 
 
 @rule(
     ENQUEUE,
-    "submissions in order need no wait in between (since 0.9.8, or with the flag of simultaneous use)",
+    "submissions in order need no wait in between (since 0.9.8, or with the flag of simultaneous "
+    "use)",
 )
 @pytest.mark.parametrize("ordered_by", ["queue", "event", "barrier"])
 def test_pipeline(
@@ -147,7 +151,7 @@ def test_another_queue(recorder: Recorder, objects: Objects, kind: int) -> None:
 
 @rule(ENQUEUE, "the queue that it was made for can be released before it runs on another")
 def test_released_queue(commands: CommandBuffers, objects: Objects) -> None:
-    inner = Objects(objects.cl, objects.device, objects.context, objects.program)
+    inner = objects.another()
     buffer, other = objects.buffer([0] * 8), objects.queue()
     recorder = Recorder(commands, objects, inner.queue())
     recorder.launch(objects.kernel("increment", buffer), 8)
@@ -159,33 +163,19 @@ def test_released_queue(commands: CommandBuffers, objects: Objects) -> None:
 
 @rule(ENQUEUE, "8 threads, each with a command-buffer and a queue of its own")
 def test_threads(commands: CommandBuffers, objects: Objects) -> None:
-    wrong: list[object] = []
+    def work(own: Objects, number: int) -> tuple[list[int], list[int]]:
+        buffer, queue = own.buffer([0] * 64), own.queue()
+        recorder = Recorder(commands, own, queue)
+        recorder.launch(own.kernel("add", buffer, ctypes.c_int32(number)), 64)
+        recorder.run(times=20)
+        return own.read(queue, buffer), [20 * number] * 64
 
-    def work(number: int) -> None:
-        own = Objects(objects.cl, objects.device, objects.context, objects.program)
-        try:
-            buffer, queue = own.buffer([0] * 64), own.queue()
-            recorder = Recorder(commands, own, queue)
-            recorder.launch(own.kernel("add", buffer, ctypes.c_int32(number)), 64)
-            recorder.run(times=20)
-            found = own.read(queue, buffer)
-            wrong.extend([] if found == [20 * number] * 64 else [found[:4]])
-        except Exception as error:
-            wrong.append(error)
-        finally:
-            own.close()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    equal(wrong, [], "what went wrong")
+    in_threads(objects, work)
 
 
 @rule("clReleaseCommandBufferKHR", "a command-buffer that was never finalized can be released")
 def test_release_unfinalized(commands: CommandBuffers, objects: Objects, queue: int) -> None:
-    inner = Objects(objects.cl, objects.device, objects.context, objects.program)
+    inner = objects.another()
     recorder = Recorder(commands, inner, queue)
     recorder.launch(inner.kernel("increment", recorder.argument("buffer")), 8)
     check(commands.clRetainCommandBufferKHR(recorder.handle), "clRetainCommandBufferKHR")

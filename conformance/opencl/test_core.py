@@ -1,9 +1,11 @@
-"""References, queries and queues. What fairlead needs of every driver is in this area and those of memory, kernels and events."""
+"""References, queries and queues.
+
+fairlead needs what is tested here, and in memory, kernels and events, of every driver.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import threading
 
 import pytest
 
@@ -11,10 +13,11 @@ from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, Objects
+from fairlead.conformance.shared_cases import in_threads
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 
-#: Kinds of objects, how to make one, and the query for its references.
+#: Kinds of objects, how to make one, and the query for its reference count.
 COUNTED = {
     "context": (
         "Context",
@@ -78,20 +81,46 @@ def test_references(objects: Objects, kind: str) -> None:
 
 # Queries
 
-#: Queries that every object of a kind must answer, with the size of the answer in bytes.
+#: Queries that every object of a kind must answer, by the size of the answer in bytes.
 INFOS = {
-    "clGetDeviceInfo": "CL_DEVICE_TYPE 8, CL_DEVICE_VENDOR_ID 4, CL_DEVICE_MAX_COMPUTE_UNITS 4, CL_DEVICE_MAX_WORK_GROUP_SIZE 8, "
-    "CL_DEVICE_GLOBAL_MEM_SIZE 8, CL_DEVICE_LOCAL_MEM_SIZE 8, CL_DEVICE_MAX_MEM_ALLOC_SIZE 8, CL_DEVICE_PLATFORM 8, "
-    "CL_DEVICE_AVAILABLE 4, CL_DEVICE_COMPILER_AVAILABLE 4, CL_DEVICE_MEM_BASE_ADDR_ALIGN 4, "
-    "CL_DEVICE_QUEUE_ON_HOST_PROPERTIES 8, CL_DEVICE_PROFILING_TIMER_RESOLUTION 8, CL_DEVICE_IMAGE_SUPPORT 4",
-    "clGetContextInfo": "CL_CONTEXT_REFERENCE_COUNT 4, CL_CONTEXT_NUM_DEVICES 4, CL_CONTEXT_DEVICES 8",
-    "clGetCommandQueueInfo": "CL_QUEUE_CONTEXT 8, CL_QUEUE_DEVICE 8, CL_QUEUE_REFERENCE_COUNT 4, CL_QUEUE_PROPERTIES 8",
-    "clGetMemObjectInfo": "CL_MEM_TYPE 4, CL_MEM_FLAGS 8, CL_MEM_SIZE 8, CL_MEM_HOST_PTR 8, CL_MEM_MAP_COUNT 4, "
-    "CL_MEM_REFERENCE_COUNT 4, CL_MEM_CONTEXT 8, CL_MEM_ASSOCIATED_MEMOBJECT 8, CL_MEM_OFFSET 8",
-    "clGetProgramInfo": "CL_PROGRAM_REFERENCE_COUNT 4, CL_PROGRAM_CONTEXT 8, CL_PROGRAM_NUM_DEVICES 4, CL_PROGRAM_NUM_KERNELS 8",
-    "clGetKernelInfo": "CL_KERNEL_NUM_ARGS 4, CL_KERNEL_REFERENCE_COUNT 4, CL_KERNEL_CONTEXT 8, CL_KERNEL_PROGRAM 8",
-    "clGetEventInfo": "CL_EVENT_COMMAND_QUEUE 8, CL_EVENT_COMMAND_TYPE 4, CL_EVENT_COMMAND_EXECUTION_STATUS 4, "
-    "CL_EVENT_REFERENCE_COUNT 4, CL_EVENT_CONTEXT 8",
+    "clGetDeviceInfo": {
+        4: (
+            "CL_DEVICE_VENDOR_ID CL_DEVICE_MAX_COMPUTE_UNITS CL_DEVICE_AVAILABLE "
+            "CL_DEVICE_COMPILER_AVAILABLE CL_DEVICE_MEM_BASE_ADDR_ALIGN CL_DEVICE_IMAGE_SUPPORT"
+        ),
+        8: (
+            "CL_DEVICE_TYPE CL_DEVICE_MAX_WORK_GROUP_SIZE CL_DEVICE_GLOBAL_MEM_SIZE "
+            "CL_DEVICE_LOCAL_MEM_SIZE CL_DEVICE_MAX_MEM_ALLOC_SIZE CL_DEVICE_PLATFORM "
+            "CL_DEVICE_QUEUE_ON_HOST_PROPERTIES CL_DEVICE_PROFILING_TIMER_RESOLUTION"
+        ),
+    },
+    "clGetContextInfo": {
+        4: "CL_CONTEXT_REFERENCE_COUNT CL_CONTEXT_NUM_DEVICES",
+        8: "CL_CONTEXT_DEVICES",
+    },
+    "clGetCommandQueueInfo": {
+        4: "CL_QUEUE_REFERENCE_COUNT",
+        8: "CL_QUEUE_CONTEXT CL_QUEUE_DEVICE CL_QUEUE_PROPERTIES",
+    },
+    "clGetMemObjectInfo": {
+        4: "CL_MEM_TYPE CL_MEM_MAP_COUNT CL_MEM_REFERENCE_COUNT",
+        8: (
+            "CL_MEM_FLAGS CL_MEM_SIZE CL_MEM_HOST_PTR CL_MEM_CONTEXT "
+            "CL_MEM_ASSOCIATED_MEMOBJECT CL_MEM_OFFSET"
+        ),
+    },
+    "clGetProgramInfo": {
+        4: "CL_PROGRAM_REFERENCE_COUNT CL_PROGRAM_NUM_DEVICES",
+        8: "CL_PROGRAM_CONTEXT CL_PROGRAM_NUM_KERNELS",
+    },
+    "clGetKernelInfo": {
+        4: "CL_KERNEL_NUM_ARGS CL_KERNEL_REFERENCE_COUNT",
+        8: "CL_KERNEL_CONTEXT CL_KERNEL_PROGRAM",
+    },
+    "clGetEventInfo": {
+        4: "CL_EVENT_COMMAND_TYPE CL_EVENT_COMMAND_EXECUTION_STATUS CL_EVENT_REFERENCE_COUNT",
+        8: "CL_EVENT_COMMAND_QUEUE CL_EVENT_CONTEXT",
+    },
 }
 _OWNERS = {
     "clGetDeviceInfo": lambda objects: objects.device,
@@ -106,12 +135,13 @@ QUERIES = [
     pytest.param(
         routine,
         name,
-        int(size),
+        size,
         id=name,
         marks=rule(routine, f"answers {name}; CL_INVALID_VALUE if there is less room"),
     )
-    for routine, text in INFOS.items()
-    for name, size in (pair.split() for pair in text.split(", "))
+    for routine, by_size in INFOS.items()
+    for size, names in by_size.items()
+    for name in names.split()
 ]
 
 
@@ -205,7 +235,7 @@ def test_queue_with_properties(objects: Objects, chosen: CLDevice) -> None:
 @rule("clReleaseCommandQueue", "a queue that is released goes on with its commands")
 def test_released_queue(objects: Objects) -> None:
     inner, buffer, event = (
-        Objects(objects.cl, objects.device, objects.context),
+        objects.another(),
         objects.buffer([0] * 1024),
         ctypes.c_void_p(),
     )
@@ -219,25 +249,11 @@ def test_released_queue(objects: Objects) -> None:
 
 @rule("clEnqueueNDRangeKernel", "8 threads, each with a queue, a kernel and a buffer of its own")
 def test_threads(objects: Objects) -> None:
-    wrong: list[object] = []
+    def work(own: Objects, number: int) -> tuple[list[int], list[int]]:
+        buffer, queue = own.buffer([0] * 64), own.queue()
+        kernel = own.kernel("add", buffer, ctypes.c_int32(number))
+        for _ in range(20):
+            own.launch(queue, kernel, 64)
+        return own.read(queue, buffer), [20 * number] * 64
 
-    def work(number: int) -> None:
-        own = Objects(objects.cl, objects.device, objects.context, objects.program)
-        try:
-            buffer, queue = own.buffer([0] * 64), own.queue()
-            kernel = own.kernel("add", buffer, ctypes.c_int32(number))
-            for _ in range(20):
-                own.launch(queue, kernel, 64)
-            found = own.read(queue, buffer)
-            wrong.extend([] if found == [20 * number] * 64 else [found[:4]])
-        except Exception as error:
-            wrong.append(error)
-        finally:
-            own.close()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    equal(wrong, [], "what went wrong")
+    in_threads(objects, work)

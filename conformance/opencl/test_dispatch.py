@@ -1,4 +1,5 @@
-"""Objects: every one begins with its platform's dispatch table, and with ICD 2 carries the loader's data (cl_khr_icd)."""
+"""Dispatch pointers: every object begins with its platform's table; in ICD 2 it has the loader's
+data."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice, CLPlatform
 from fairlead.loader.base.memory import POINTER_SIZE, read_word
 
-#: Kinds of objects that every device has, and how one is made.
+#: The kinds of objects that every device has, and how one is made.
 MADE: dict[str, tuple[str, Callable[[Objects], int]]] = {
     "context": ("clCreateContext", lambda objects: objects.new_context()),
     "context-from-type": ("clCreateContextFromType", lambda objects: _context_from_type(objects)),
@@ -55,14 +56,15 @@ MADE: dict[str, tuple[str, Callable[[Objects], int]]] = {
 
 @rule(
     "clGetDeviceIDs",
-    "a device's first word is its platform's table; with ICD 2 the second is the platform's dispatch data",
+    "a device's first word is its platform's table; with ICD 2 the second is the platform's "
+    "dispatch data",
 )
 def test_devices(platform: CLPlatform) -> None:
     for device in platform.devices:
         _same_words(platform, device.handle)
 
 
-#: Those that need the program.
+#: The kinds that need the program.
 OF_PROGRAM = ("program", "program-from-binary", "kernel", "kernel-in-program", "cloned-kernel")
 
 
@@ -218,11 +220,16 @@ EXTENSIONS = {
     "cl_khr_create_command_queue": "clCreateCommandQueueWithPropertiesKHR",
     "cl_khr_suggested_local_work_size": "clGetKernelSuggestedLocalWorkSizeKHR",
     "cl_ext_device_fission": "clCreateSubDevicesEXT clRetainDeviceEXT clReleaseDeviceEXT",
-    "cl_khr_command_buffer_mutable_dispatch": "clUpdateMutableCommandsKHR clGetMutableCommandInfoKHR",
+    "cl_khr_command_buffer_mutable_dispatch": (
+        "clUpdateMutableCommandsKHR clGetMutableCommandInfoKHR"
+    ),
     "cl_khr_command_buffer_multi_device": "clRemapCommandBufferKHR",
-    "cl_intel_unified_shared_memory": "clHostMemAllocINTEL clDeviceMemAllocINTEL clSharedMemAllocINTEL clMemFreeINTEL "
-    "clMemBlockingFreeINTEL clGetMemAllocInfoINTEL clSetKernelArgMemPointerINTEL clEnqueueMemFillINTEL clEnqueueMemcpyINTEL "
-    "clEnqueueMigrateMemINTEL clEnqueueMemAdviseINTEL",
+    "cl_intel_unified_shared_memory": (
+        "clHostMemAllocINTEL clDeviceMemAllocINTEL clSharedMemAllocINTEL clMemFreeINTEL "
+        "clMemBlockingFreeINTEL clGetMemAllocInfoINTEL clSetKernelArgMemPointerINTEL "
+        "clEnqueueMemFillINTEL clEnqueueMemcpyINTEL "
+        "clEnqueueMigrateMemINTEL clEnqueueMemAdviseINTEL"
+    ),
 }
 ADDRESS = "clGetExtensionFunctionAddressForPlatform"
 
@@ -246,7 +253,7 @@ def test_command_buffer_functions(commands: CommandBuffers) -> None:
 
 
 @forked
-@rule(ADDRESS, "gives NULL for a function that there is not")
+@rule(ADDRESS, "gives NULL for an unknown function")
 @pytest.mark.parametrize("name", ["clNoSuchFunctionXYZ", ""])
 def test_unknown_extension_function(cl: Any, platform: CLPlatform, name: str) -> None:
     if platform.version_number < (1, 2):
@@ -269,7 +276,7 @@ def icd2(protocol: Protocol, platform: CLPlatform) -> Protocol:
     return protocol
 
 
-@rule(GET_FUNCTION, "gives NULL for a function that there is not")
+@rule(GET_FUNCTION, "gives NULL for an unknown function")
 def test_unknown_function(icd2: Protocol, platform: CLPlatform) -> None:
     equal(icd2.function(GET_FUNCTION)(platform.handle, b"clNoSuchFunction"), None, "the address")
 

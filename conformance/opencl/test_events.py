@@ -16,19 +16,19 @@ from fairlead.icd.abi import OPENCL
 
 INFO, SET, WAIT = "clGetEventInfo", "clSetUserEventStatus", "clWaitForEvents"
 COMPLETE = OPENCL["CL_COMPLETE"]
-#: Long enough for any callback; a case that waits so long has failed.
+#: Seconds that are enough for any callback. A case that waits so long has failed.
 PATIENCE = 10.0
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
 
 
 @pytest.fixture
 def buffer(objects: Objects) -> int:
-    """Numbers, at first 0."""
+    """A buffer of zeros."""
     return objects.buffer([0] * 1024)
 
 
 def launch(objects: Objects, queue: int, buffer: int, waits: list[int]) -> int:
-    """A kernel that adds 1 to the numbers; its event."""
+    """Launch a kernel that adds 1 to the numbers. Returns its event."""
     event = ctypes.c_void_p()
     objects.launch(queue, objects.kernel("increment", buffer), 1024, waits, ctypes.byref(event))
     return objects.owned(event.value or 0, "cl_event")

@@ -128,7 +128,8 @@ def test_core_functions(protocol: Protocol, version: tuple[int, int]) -> None:
     for platform in protocol.platforms:
         if protocol.version(platform) < version:
             unsupported(
-                f"the platform is of OpenCL {protocol.version(platform)[0]}.{protocol.version(platform)[1]}"
+                "the platform is of OpenCL "
+                f"{protocol.version(platform)[0]}.{protocol.version(platform)[1]}"
             )
         functions = [
             function for function in protocol.core_functions(platform) if function.since == version

@@ -11,6 +11,7 @@ from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.shared_cases import global_ids
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.table import DispatchTable
 
@@ -60,7 +61,7 @@ def test_kernel_info(objects: Objects) -> None:
     equal((name, numbers), (b"add\0", [2, objects.program, objects.context]), "the answers")
 
 
-#: index, size and value of an argument of `add(global int *, int)`, and what setting it answers.
+#: Index, size and value of an argument of `add(global int *, int)`, and the expected code.
 ARGUMENTS = {
     "index": (2, 4, ints([0]), "CL_INVALID_ARG_INDEX"),
     "size-of-a-value": (1, 8, ints([0, 0]), "CL_INVALID_ARG_SIZE"),
@@ -97,7 +98,7 @@ def test_clone_outlives(objects: Objects, queue: int) -> None:
         unsupported("there is no clCloneKernel before OpenCL 2.1")
     buffer, inner = (
         objects.buffer([0] * 8),
-        Objects(objects.cl, objects.device, objects.context, objects.program),
+        objects.another(),
     )
     clone = objects.make("clCloneKernel", inner.kernel("increment", buffer))
     inner.close()
@@ -116,11 +117,7 @@ def test_arguments_not_set(objects: Objects, queue: int) -> None:
 @rule(LAUNCH, "uses offset, sizes and dimensions")
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_range(objects: Objects, queue: int, dimensions: int) -> None:
-    size, offset = (4, 2, 3)[:dimensions], (5, 6, 7)[:dimensions]
-    spans = [range(o, o + s) for o, s in zip(offset, size, strict=True)] + [range(1)] * (
-        3 - dimensions
-    )
-    expected = [i + 100 * j + 10000 * k for k in spans[2] for j in spans[1] for i in spans[0]]
+    size, offset, expected = global_ids(dimensions)
     buffer = objects.buffer([0] * len(expected))
     arguments = (dimensions, sizes(*offset), sizes(*size), None, 0, None, None)
     objects.call(LAUNCH, queue, objects.kernel("ids", buffer), *arguments)

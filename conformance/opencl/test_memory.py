@@ -11,6 +11,7 @@ from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, failed, rule
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.shared_cases import check_rectangles
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 
@@ -41,64 +42,18 @@ def test_fill(objects: Objects, queue: int, size: int) -> None:
 
 @rule("clEnqueueCopyBufferRect", "copies a box; the host's forms write and read one")
 def test_rect(objects: Objects, queue: int) -> None:
-    buffer, target, data, out = (
-        objects.buffer([0] * 64),
-        objects.buffer([0] * 64),
-        ints(range(64)),
-        ints([0] * 64),
-    )
-    region, origin, other = sizes(8, 2, 2), sizes(4, 1, 1), sizes(8, 2, 0)
-    pitches = (16, 64, 16, 64)
-    objects.call(
-        "clEnqueueWriteBufferRect",
+    check_rectangles(
+        objects,
         queue,
-        buffer,
-        True,
-        origin,
-        other,
-        region,
-        *pitches,
-        data,
-        0,
-        None,
-        None,
+        (objects.buffer([0] * 64), objects.buffer([0] * 64)),
+        ("clEnqueueWriteBufferRect", "clEnqueueCopyBufferRect", "clEnqueueReadBufferRect"),
+        (sizes(8, 2, 2), sizes(4, 1, 1), sizes(8, 2, 0)),
     )
-    objects.call(
-        "clEnqueueCopyBufferRect",
-        queue,
-        buffer,
-        target,
-        origin,
-        other,
-        region,
-        *pitches,
-        0,
-        None,
-        None,
-    )
-    objects.call(
-        "clEnqueueReadBufferRect",
-        queue,
-        target,
-        True,
-        other,
-        origin,
-        region,
-        *pitches,
-        out,
-        0,
-        None,
-        None,
-    )
-    expected = [0] * 64
-    for z, y, x in ((z, y, x) for z in range(2) for y in range(2) for x in range(2)):
-        expected[16 * (z + 1) + 4 * (y + 1) + x + 1] = 16 * z + 4 * (y + 2) + x + 2
-    equal(list(out), expected, "what was read")
 
 
 @rule("clCreateSubBuffer", "is a part of its buffer, and counts as its reference")
 def test_sub_buffer(objects: Objects, queue: int, chosen: CLDevice) -> None:
-    align = max(chosen.info("CL_DEVICE_MEM_BASE_ADDR_ALIGN") // 32, 1)  # bits, and integers
+    align = max(chosen.info("CL_DEVICE_MEM_BASE_ADDR_ALIGN") // 32, 1)  # the query counts bits
     buffer = objects.buffer([0] * (align + 8))
     region = OPENCL.struct("cl_buffer_region")(align * 4, 16)
     kind = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
@@ -156,7 +111,7 @@ def test_destructor(bare_objects: Objects) -> None:
     called = threading.Event()
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     callback = prototype(lambda memory, data: called.set())
-    inner = Objects(bare_objects.cl, bare_objects.device, bare_objects.context)
+    inner = bare_objects.another()
     bare_objects.call("clSetMemObjectDestructorCallback", inner.buffer([0]), callback, None)
     early = called.is_set()
     inner.close()

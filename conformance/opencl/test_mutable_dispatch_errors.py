@@ -33,7 +33,10 @@ DISPATCH = (ctypes.c_uint32 * 1)(OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONF
 
 @pytest.fixture
 def command(mutable: Mutable, objects: Objects) -> int:
-    """A command whose every field that the device can change can be changed, in a finalized command-buffer: 8 work-items in groups of 4."""
+    """A command in a finalized command-buffer: 8 work-items in groups of 4.
+
+    Every field of it that the device can change is updatable.
+    """
     kernel = objects.kernel("add", objects.buffer([0] * 64), int32(1))
     handle = mutable.launch(kernel, 8, local_work_size=sizes(4))
     mutable.recorder.finalize()
@@ -276,7 +279,8 @@ def test_unsupported_field(mutable: Mutable) -> None:
 @forked
 @rule(
     KERNEL,
-    "CL_INVALID_VALUE with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR and no local_work_size",
+    "CL_INVALID_VALUE with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR and no "
+    "local_work_size",
 )
 @pytest.mark.parametrize("of", ["command-buffer", "command"])
 def test_assert_without_local_size(mutable: Mutable, of: str) -> None:
@@ -341,7 +345,7 @@ def test_stale_command(
     mutable: Mutable, commands: CommandBuffers, objects: Objects, command: int
 ) -> None:
     mutable.needs("ARGUMENTS")
-    inner = Objects(objects.cl, objects.device, objects.context, objects.program)
+    inner = objects.another()
     other = Mutable(commands, inner, mutable.recorder.queue)
     stale = other.launch(inner.kernel("add", inner.buffer([0] * 8), int32(1)), 8)
     inner.close()
@@ -355,7 +359,7 @@ def test_stale_command(
     "CL_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released",
 )
 def test_stale_command_buffer(commands: CommandBuffers, objects: Objects, queue: int) -> None:
-    inner = Objects(objects.cl, objects.device, objects.context, objects.program)
+    inner = objects.another()
     handle = commands.create(inner, queue)
     inner.close()
     expect_code(commands.clFinalizeCommandBufferKHR(handle), "CL_INVALID_COMMAND_BUFFER_KHR")

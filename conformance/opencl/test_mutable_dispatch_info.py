@@ -16,7 +16,10 @@ KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"
 
 
 def _queries(mutable: Mutable, kernel: int) -> dict[str, bytes]:
-    """What each query must answer for a command of 12 work-items in groups of 4 at offset 2 whose global size can be changed."""
+    """Return each query and its answer, for the command of `_command`.
+
+    The command has 12 work-items in groups of 4 at offset 2. Its global size is updatable.
+    """
 
     def word(value: int, size: int = 8) -> bytes:
         return value.to_bytes(size, "little")
@@ -40,7 +43,7 @@ QUERIES = list(OPENCL.groups["cl_mutable_command_info_khr"].values())
 
 
 def _command(mutable: Mutable, objects: Objects) -> tuple[int, int]:
-    """That command, and its kernel."""
+    """Record that command. Returns it and its kernel."""
     kernel = objects.kernel("increment", objects.buffer([0] * 16))
     range_ = {"local_work_size": sizes(4), "global_work_offset": sizes(2)}
     return mutable.launch(kernel, 12, "GLOBAL_SIZE", **range_), kernel

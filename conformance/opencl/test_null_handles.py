@@ -1,7 +1,8 @@
-"""Every function of the table with NULL and 0 for every argument: an error that the specification lists, and no crash.
+"""Every function of the table with NULL and 0 for every argument.
 
-The specification does not say which of several errors comes first; what follows from the zeros are the errors of the handles that
-are NULL, and CL_INVALID_VALUE and its like for the rest.
+It must answer an error that the specification lists, and not crash. The specification does not say
+which of several errors comes first. So any error for a NULL handle is right, and CL_INVALID_VALUE
+and its like for the other arguments.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ INVALID = {
     "cl_kernel": "CL_INVALID_KERNEL",
     "cl_event": "CL_INVALID_EVENT",
 }
-#: What zeros may lead to besides, by the names of parameters.
+#: Further errors that zeros may cause, by the names of parameters.
 BESIDES = {
     "size": "CL_INVALID_BUFFER_SIZE",
     "work_dim": "CL_INVALID_WORK_DIMENSION",
@@ -39,7 +40,7 @@ BESIDES = {
     "pipe_packet_size": "CL_INVALID_PIPE_SIZE",
     "spec_id": "CL_INVALID_SPEC_ID",
 }
-#: A function may say that the device has none of this.
+#: A function may answer that the device does not support it.
 OPTIONAL = (
     *("clCreatePipe", "clGetPipeInfo", "clSetDefaultDeviceCommandQueue", "clCreateProgramWithIL"),
     *(
@@ -49,7 +50,8 @@ OPTIONAL = (
         "clGetHostTimer",
     ),
 )
-#: These have nothing to refuse: NULL stands for the default platform, or there is nothing to free, or nothing to find.
+#: These functions have nothing to refuse: NULL is the default platform, or there is nothing to free
+#: or to find.
 _NOTHING = (
     *("clUnloadPlatformCompiler", "clSVMFree"),
     *("clGetExtensionFunctionAddress", "clGetExtensionFunctionAddressForPlatform"),
@@ -57,7 +59,10 @@ _NOTHING = (
 
 
 def functions() -> list[Function]:
-    """The core functions that have something to refuse. A NULL platform is up to the implementation."""
+    """Return the core functions that have something to refuse.
+
+    What a NULL platform means is up to the implementation.
+    """
     found = []
     for function in OPENCL.slots:
         is_extension = function.name.endswith(("KHR", "EXT")) or "GL" in function.name
@@ -73,7 +78,7 @@ def functions() -> list[Function]:
 
 
 def expected(function: Function) -> set[str]:
-    """The errors that zeros may lead to."""
+    """Return the errors that zeros may cause."""
     codes = {INVALID[p.type] for p in function.parameters if p.type in INVALID}
     codes |= {BESIDES[p.name] for p in function.parameters if p.name in BESIDES}
     if len(function.parameters) > 1 + (function.error_channel == "errcode_ret"):

@@ -1,6 +1,7 @@
-"""The objects that cases for PI plugins work on. Handles are ints.
+"""The objects that cases for PI plugins use. Handles are ints.
 
-The context and the program are the session's, since building takes time; queues, memory and kernels are a case's own, made with `objects`.
+Building takes time, so the context and the program belong to the session. Queues, memory and
+kernels belong to a case, which makes them with `objects`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ pytest_plugins = ["fairlead.conformance.shared"]
 
 def open_library(target: Target) -> Plugin:
     """Open and bind the plugin."""
-    drivers()  # a plugin over OpenCL finds them by itself; what fairlead repairs in them is repaired for this process
+    # A plugin over OpenCL finds the drivers itself. This call repairs them for the whole process.
+    drivers()
     plugin = load(PluginCandidate(target.library, "conformance", interface="PI"))
     target.at_end(plugin.close)
     if target.device:
@@ -72,7 +74,7 @@ def platform(chosen: PluginDevice) -> int:
 
 @pytest.fixture(scope="session")
 def make_objects(pi: DispatchTable, device: int) -> Callable[..., Objects]:
-    """Gives a maker of objects: `make_objects(context)`."""
+    """Returns a maker of objects: `make_objects(context)`."""
     return partial(Objects, pi, device)
 
 
@@ -87,7 +89,7 @@ def program(shared: Objects, chosen: PluginDevice) -> int:
 
 @pytest.fixture
 def out_of_order(bare_objects: Objects) -> int:
-    """A queue out of order."""
+    """An out-of-order queue."""
     supported = bare_objects.number(
         "piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_QUEUE_PROPERTIES"
     )

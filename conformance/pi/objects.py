@@ -1,12 +1,12 @@
-"""PI objects for a case: made with one call each, checked, and released when the case is over.
+"""PI objects for a case: made with one checked call each, and released when the case is over.
 
-    >>> memory = objects.usm("shared", [1, 2, 3])
-    >>> objects.launch(queue, objects.kernel("increment", Pointer(memory)), 3)
-    >>> objects.numbers(queue, memory, 3)
-    [2, 3, 4]
+>>> memory = objects.usm("shared", [1, 2, 3])
+>>> objects.launch(queue, objects.kernel("increment", Pointer(memory)), 3)
+>>> objects.numbers(queue, memory, 3)
+[2, 3, 4]
 
-PI itself takes SPIR-V and binaries only. The program is written in OpenCL C, made by the OpenCL driver under the plugin, and handed
-over as a native handle.
+PI itself takes SPIR-V and binaries only. So the OpenCL driver under the plugin compiles the program
+from OpenCL C, and PI gets its native handle.
 """
 
 from __future__ import annotations
@@ -41,31 +41,37 @@ ABSENT: Final = ("PI_ERROR_UNSUPPORTED_FEATURE",)
 
 
 class Pointer(int):
-    """An argument of a kernel that is a pointer (USM)."""
+    """A kernel argument that is a USM pointer."""
 
 
 def codes(code: int, *names: str) -> None:
-    """The answer of a PI call must be one of these codes; PI_ERROR_ is put before each but PI_SUCCESS."""
+    """Check that a PI call's code is one of the expected ones.
+
+    `names` are without PI_ERROR_, except PI_SUCCESS.
+    """
     expect(PI, code, *(name if name == "PI_SUCCESS" else f"PI_ERROR_{name}" for name in names))
 
 
 def waits(*events: int) -> tuple[int, Any]:
-    """The two arguments for a wait list."""
+    """Return the two arguments for a wait list."""
     return len(events), handles(*events) if events else None
 
 
 class Objects(Maker):
-    """Makes objects in one context on one device, and releases them in reverse order: `close`."""
+    """Makes objects in one context on one device. `close` releases them in reverse order."""
 
     api, success, releases = PI, "PI_SUCCESS", _RELEASE
 
     @property
     def pi(self) -> DispatchTable:
-        """The functions."""
+        """The PI functions."""
         return self.table
 
     def make(self, routine: str, *arguments: Any) -> int:
-        """Call a function that gives an object, or another value, where an argument is `...`; it must succeed."""
+        """Call a function that creates an object or another value. It must succeed.
+
+        `...` among the arguments is where the function writes the value.
+        """
         value = ctypes.c_uint64()
         self.call(
             routine,
@@ -79,24 +85,24 @@ class Objects(Maker):
         )
 
     def new_context(self) -> int:
-        """Another context on the device."""
+        """Make another context on the device."""
         return self.make("piContextCreate", None, 1, handles(self.device), None, None, ...)
 
     def queue(self, flags: int = 0, context: int = 0) -> int:
-        """A queue on the device; before it is released it is waited for."""
+        """Make a queue on the device. `close` waits for it before its release."""
         properties = (ctypes.c_uint64 * 3)(PI["PI_QUEUE_FLAGS"], flags, 0)
         queue = self.make("piextQueueCreate", context or self.context, self.device, properties, ...)
         self.later(lambda: self.pi.piQueueFinish(queue))
         return queue
 
     def finish(self, queue: int) -> None:
-        """piQueueFinish."""
+        """Wait for everything in a queue."""
         self.call("piQueueFinish", queue)
 
-    # memory
+    # Memory
 
     def buffer(self, values: Sequence[int], context: int = 0) -> int:
-        """A buffer that begins with these numbers."""
+        """Make a buffer that begins with these numbers."""
         data = ints(values)
         flags, buffer = (
             PI["PI_MEM_FLAGS_ACCESS_RW"] | PI["PI_MEM_FLAGS_HOST_PTR_COPY"],
@@ -106,12 +112,12 @@ class Objects(Maker):
             context or self.context, flags, ctypes.sizeof(data), data, ctypes.byref(buffer), None
         )
         if name_of(PI, code) in ABSENT:
-            absent("piMemBufferCreate")  # a failure of one case, in the area of memory
+            absent("piMemBufferCreate")  # the area of memory has a case for this
         check(code, "piMemBufferCreate")
         return self.owned(buffer.value or 0, "pi_mem")
 
     def read(self, queue: int, buffer: int, count: int = 0) -> list[int]:
-        """The numbers in a buffer, after all that is in the queue."""
+        """Return the numbers in a buffer, after everything in the queue."""
         count = count or self.number("piMemGetInfo", buffer, "PI_MEM_SIZE") // 4
         into = (ctypes.c_int32 * count)()
         self.finish(queue)
@@ -130,13 +136,19 @@ class Objects(Maker):
         return list(into)
 
     def usm(self, kind: str, values: Sequence[int], alignment: int = 0) -> int:
-        """USM of a kind, "host", "device" or "shared", that begins with these numbers; or `unsupported`."""
+        """Allocate USM of a kind, "host", "device" or "shared", that begins with these numbers.
+
+        The case ends as unsupported if the device has no such USM.
+        """
         pointer = self.allocate(kind, 4 * len(values), alignment)
         self._write(pointer, values)
         return pointer
 
     def allocate(self, kind: str, size: int, alignment: int = 0) -> int:
-        """USM that holds anything. Unlike `usm` it runs no command, so that a forked case may use it."""
+        """Allocate USM and leave its contents undefined.
+
+        Unlike `usm` it enqueues no command, so a forked case may use it.
+        """
         if not self.has_usm(kind):
             unsupported(f"the device has no {kind} USM")
         where = (self.context,) if kind == "host" else (self.context, self.device)
@@ -147,7 +159,10 @@ class Objects(Maker):
         return pointer
 
     def has_usm(self, kind: str) -> bool:
-        """Whether the device says that it has USM of a kind. Without any a plugin may not know the query."""
+        """Return whether the device says that it has USM of a kind.
+
+        A plugin without USM may not know the query.
+        """
         support = {"host": "HOST", "device": "DEVICE", "shared": "SINGLE_SHARED"}[kind]
         value = ctypes.c_uint64()
         code = self.pi.piDeviceGetInfo(
@@ -166,7 +181,7 @@ class Objects(Maker):
         return self.queue()
 
     def numbers(self, queue: int, pointer: int, count: int) -> list[int]:
-        """The numbers in USM, after all that is in the queue."""
+        """Return the numbers in USM, after everything in the queue."""
         into = (ctypes.c_int32 * count)()
         self.finish(queue)
         self.call(
@@ -174,10 +189,10 @@ class Objects(Maker):
         )
         return list(into)
 
-    # programs and kernels
+    # Programs and kernels
 
     def native_program(self, source: str) -> int:
-        """A cl_program in the context, of which the caller has the only reference."""
+        """Make a cl_program in the context. The caller owns its only reference."""
         native = self.make("piextContextGetNativeHandle", self.context, ...)
         cl = DispatchTable(OPENCL, read_word(native) or 0)
         code, text = ctypes.c_int32(), (ctypes.c_char_p * 1)(source.encode())
@@ -191,25 +206,28 @@ class Objects(Maker):
         return program
 
     def unbuilt(self, source: str = SOURCE) -> int:
-        """A program that is not built."""
+        """Make a program that is not built."""
         native = self.native_program(source)
         return self.make("piextProgramCreateWithNativeHandle", native, self.context, True, ...)
 
     def build(self, source: str = SOURCE) -> int:
-        """A program that is built."""
+        """Make a program and build it."""
         program = self.unbuilt(source)
         self.call("piProgramBuild", program, 1, handles(self.device), b"", None, None)
         return program
 
     def kernel(self, name: str, *arguments: int | Any) -> int:
-        """A kernel with its arguments set: an int is a memory object, a Pointer is USM, anything else is passed as it is."""
+        """Make a kernel of the program and set its arguments, as `set_argument` does."""
         kernel = self.make("piKernelCreate", self.program, name.encode(), ...)
         for index, value in enumerate(arguments):
             self.set_argument(kernel, index, value)
         return kernel
 
     def set_argument(self, kernel: int, index: int, value: int | Any) -> None:
-        """Set an argument, as for `kernel`."""
+        """Set an argument of a kernel.
+
+        An int is a memory object, a `Pointer` is USM, and a ctypes value is passed by its bytes.
+        """
         if isinstance(value, Pointer):
             self.call(
                 "piextKernelSetArgPointer", kernel, index, 8, ctypes.byref(ctypes.c_uint64(value))
@@ -236,20 +254,20 @@ class Objects(Maker):
         )
 
     def event(self, routine: str, *arguments: Any) -> int:
-        """The event of a command: `...` stands for it among the arguments."""
+        """Enqueue a command; `...` among the arguments stands for its event. Returns the event."""
         return self.make(routine, *arguments)
 
     def status(self, event: int) -> int:
-        """PI_EVENT_INFO_COMMAND_EXECUTION_STATUS."""
+        """Return PI_EVENT_INFO_COMMAND_EXECUTION_STATUS."""
         return self.number(
             "piEventGetInfo", event, "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS", signed=True
         )
 
 
-#: For calls that are made by other means.
+#: Checks calls that are made without `Objects`.
 check: Final = Objects.check
 
 
 def absent(routine: str) -> NoReturn:
-    """The plugin says that it does not support a function."""
+    """End the case as unsupported, because the plugin does not support a function."""
     unsupported(f"the plugin does not support {routine} (PI_ERROR_UNSUPPORTED_FEATURE)")

@@ -1,4 +1,4 @@
-"""What the info queries of PI are asked of, for the cases of all kinds of objects."""
+"""The objects that the info queries of PI are about, for cases of all kinds of objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _sampler(objects: Objects) -> int:
     return objects.make("piSamplerCreate", objects.context, (ctypes.c_uint64 * 7)(*pairs, 0), ...)
 
 
-#: Function → the group of its queries, and the arguments before the query.
+#: Function, the group of its queries, and the arguments before the query.
 OWNERS: Final[dict[str, tuple[str, Callable[[Objects], tuple[int, ...]]]]] = {
     "piPlatformGetInfo": (
         "pi_platform_info",
@@ -46,7 +46,7 @@ OWNERS: Final[dict[str, tuple[str, Callable[[Objects], tuple[int, ...]]]]] = {
         lambda o: (o.context, o.usm("shared", [0] * 4)),
     ),
 }
-#: Those that need the program.
+#: The functions that need the program.
 OF_PROGRAM: Final = (
     "piProgramGetInfo",
     "piProgramGetBuildInfo",

@@ -1,4 +1,5 @@
-"""A PI command-buffer that is being recorded, with legal arguments for every function that records."""
+"""A PI command-buffer that is being recorded, with legal arguments for every function that
+records."""
 
 from __future__ import annotations
 
@@ -22,20 +23,20 @@ _OFFSET, _REGION = PI.struct("pi_buff_rect_offset_struct"), PI.struct("pi_buff_r
 
 
 def offset(x: int, y: int = 0, z: int = 0) -> Any:
-    """A place in a buffer: bytes, rows, slices."""
+    """Return an offset in a buffer: bytes, rows, slices."""
     return ctypes.byref(_OFFSET(x, y, z))
 
 
 def region(width: int, height: int = 1, depth: int = 1) -> Any:
-    """A box in a buffer: bytes, rows, slices."""
+    """Return the size of a box in a buffer: bytes, rows, slices."""
     return ctypes.byref(_REGION(width, height, depth))
 
 
 class Recorder:
     """A command-buffer.
 
-    >>> recorder.record("MemcpyUSM", dst_ptr=mine, src_ptr=other, size=64)      # a sync-point
-    >>> recorder.answer("MemcpyUSM", dst_ptr=None)                              # the code of a call that may fail
+    >>> recorder.record("MemcpyUSM", dst_ptr=mine, src_ptr=other, size=64)  # returns a sync-point
+    >>> recorder.answer("MemcpyUSM", dst_ptr=None)  # returns the code of the call
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -53,7 +54,7 @@ class Recorder:
         self._arguments: dict[str, Any] = {}
 
     def answer(self, name: str, after: Sequence[int] = (), **changes: Any) -> int:
-        """The code of a call with legal arguments, except for the `changes`."""
+        """Call a function with legal arguments, except for the `changes`. Returns its code."""
         routine = name if name.startswith(PREFIX) else PREFIX + name
         if after:
             changes["num_sync_points_in_wait_list"] = len(after)
@@ -69,7 +70,7 @@ class Recorder:
         return code
 
     def record(self, name: str, after: Sequence[int] = (), **changes: Any) -> int:
-        """Record a command; its sync-point."""
+        """Record a command. Returns its sync-point."""
         point = ctypes.c_uint32()
         expect(
             PI,
@@ -80,44 +81,44 @@ class Recorder:
         return point.value
 
     def launch(self, kernel: int, size: int, after: Sequence[int] = ()) -> int:
-        """Record a kernel in one dimension; its sync-point."""
+        """Record a kernel in one dimension. Returns its sync-point."""
         return self.record("NDRangeKernel", after, kernel=kernel, global_work_size=sizes(size))
 
     def copy(self, source: int, target: int, size: int, after: Sequence[int] = ()) -> int:
-        """Record a copy between USM; its sync-point."""
+        """Record a copy between USM. Returns its sync-point."""
         return self.record("MemcpyUSM", after, src_ptr=source, dst_ptr=target, size=size)
 
     def fill(self, memory: int, value: int, size: int, after: Sequence[int] = ()) -> int:
-        """Record that USM is filled with an integer; its sync-point."""
+        """Record a fill of USM with an integer. Returns its sync-point."""
         pattern = ctypes.byref(ctypes.c_int32(value))
         return self.record("FillUSM", after, ptr=memory, pattern=pattern, pattern_size=4, size=size)
 
     def finalize(self) -> None:
-        """piextCommandBufferFinalize."""
+        """Finalize the command-buffer."""
         check(self.objects.pi.piextCommandBufferFinalize(self.handle), "piextCommandBufferFinalize")
 
     def enqueue(self, queue: int, *after: int) -> None:
-        """Enqueue it."""
+        """Enqueue the command-buffer."""
         check(
             self.objects.pi.piextEnqueueCommandBuffer(self.handle, queue, *waits(*after), None),
             "piextEnqueueCommandBuffer",
         )
 
     def enqueue_with_event(self, queue: int, *after: int) -> int:
-        """Enqueue it; the event."""
+        """Enqueue the command-buffer. Returns the event."""
         return self.objects.make(
             "piextEnqueueCommandBuffer", self.handle, queue, *waits(*after), ...
         )
 
     def run(self, queue: int, times: int = 1) -> None:
-        """Finalize, and enqueue and wait so many times."""
+        """Finalize the command-buffer, then enqueue it and wait, so many times."""
         self.finalize()
         for _ in range(times):
             self.enqueue(queue)
             self.objects.finish(queue)
 
     def argument(self, name: str, routine: str) -> Any:
-        """The legal value of a parameter, made when it is first asked for."""
+        """Return a legal value for a parameter. It is made at the first request."""
         if name in _CONSTANT:
             return _CONSTANT[name]
         key = f"{name} of USM" if "USM" in routine else name
@@ -159,7 +160,10 @@ _CONSTANT: Final[dict[str, Any]] = {
 
 
 def chain(recorder: Recorder, memory: int) -> None:
-    """Record kernels on 1024 numbers that only give CHAINED when they run one after another, which their sync-points say."""
+    """Record kernels on 1024 numbers that give CHAINED only if they run one after another.
+
+    Sync-points order them.
+    """
     after: list[int] = []
     for value in (7, 3, 7, 5):
         kernel = recorder.objects.kernel("twice_plus", Pointer(memory), ctypes.c_int32(value))

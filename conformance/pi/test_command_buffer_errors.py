@@ -1,4 +1,7 @@
-"""The errors of the command-buffer functions. pi.h lists none; these are the ones of the OpenCL and UR functions behind them."""
+"""The errors of the command-buffer functions.
+
+pi.h lists none. These are the errors of the OpenCL and UR functions that implement them.
+"""
 
 from __future__ import annotations
 
@@ -12,50 +15,30 @@ from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import beyond_specification, forked, rule
 from fairlead.conformance.pi.objects import Objects, codes
 from fairlead.conformance.pi.recorder import PREFIX, RECORDING, Recorder, region
+from fairlead.conformance.shared_cases import WRONG_SYNC_POINTS, each_of, each_wrong_sync_points
 
 CREATE, FINALIZE, ENQUEUE = PREFIX + "Create", PREFIX + "Finalize", "piextEnqueueCommandBuffer"
 WAIT_LIST = ("INVALID_SYNC_POINT_WAIT_LIST_KHR", "INVALID_VALUE")
 
 
 def each(text: str) -> pytest.MarkDecorator:
-    """A case for each function that records."""
-    return pytest.mark.parametrize(
-        "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING]
-    )
+    """Return a case for each function that records."""
+    return each_of(RECORDING, text)
 
 
 @forked
 @each("PI_ERROR_INVALID_OPERATION after finalize")
 def test_finalized(recorder: Recorder, name: str) -> None:
-    recorder.record(name)  # says "unsupported"
+    recorder.record(name)  # ends the case if the plugin lacks it
     recorder.finalize()
     codes(recorder.answer(name), "INVALID_OPERATION", "INVALID_COMMAND_BUFFER_KHR")
 
 
-POINTS = {
-    "the list is NULL and the number is not 0": (1, None),
-    "the number is 0 and the list is not NULL": (0, (ctypes.c_uint32 * 1)(0)),
-    "a sync-point is not valid": (1, (ctypes.c_uint32 * 1)(0xDEAD)),
-}
-
-
 @forked
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        pytest.param(
-            name,
-            kind,
-            id=f"{name}-{kind}",
-            marks=rule(name, f"PI_ERROR_INVALID_SYNC_POINT_WAIT_LIST_KHR if {kind}"),
-        )
-        for name in RECORDING
-        for kind in POINTS
-    ],
-)
+@each_wrong_sync_points(RECORDING, "PI_ERROR_INVALID_SYNC_POINT_WAIT_LIST_KHR")
 def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
     recorder.record(name)
-    number, points = POINTS[kind]
+    number, points = WRONG_SYNC_POINTS[kind]
     codes(
         recorder.answer(name, num_sync_points_in_wait_list=number, sync_point_wait_list=points),
         *WAIT_LIST,
@@ -71,7 +54,8 @@ def _given(**changes: Any) -> Change:
 
 
 SIZE = ("INVALID_VALUE", "INVALID_BUFFER_SIZE")
-#: function, what is wrong, what it answers, and the arguments that make it so. Buffers and USM of cases are 256 bytes.
+#: Function, what is wrong, the codes that answer it, and the arguments that make it wrong. Buffers
+#: and USM of cases have 256 bytes.
 ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
     ("MemcpyUSM", "dst_ptr is NULL", ("INVALID_VALUE",), _given(dst_ptr=None)),
     ("MemcpyUSM", "src_ptr is NULL", ("INVALID_VALUE",), _given(src_ptr=None)),
@@ -234,7 +218,7 @@ def test_no_description(objects: Objects, recorder: Recorder) -> None:
 @forked
 @rule(FINALIZE, "PI_ERROR_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released")
 def test_stale(objects: Objects) -> None:
-    inner = Objects(objects.pi, objects.device, objects.context, objects.program)
+    inner = objects.another()
     handle = Recorder(inner).handle
     inner.close()
     codes(

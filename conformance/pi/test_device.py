@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, forked, rule, unsupported
 from fairlead.conformance.pi.objects import Objects, check, codes
 from fairlead.loader.base.query import handles as listed
@@ -17,12 +19,12 @@ ALL = PI["PI_DEVICE_TYPE_ALL"]
 
 
 def platforms(pi: DispatchTable) -> list[int]:
-    """All platforms."""
+    """Return all platforms."""
     return listed(pi.piPlatformsGet, PLATFORMS, check)
 
 
 def devices(pi: DispatchTable, platform: int, kind: int = ALL) -> list[int]:
-    """The devices of a type; none if there is none."""
+    """Return the devices of a type."""
     count = ctypes.c_uint32()
     code = pi.piDevicesGet(platform, kind, 0, None, ctypes.byref(count))
     codes(code, "PI_SUCCESS", "DEVICE_NOT_FOUND")
@@ -60,7 +62,8 @@ def test_devices(pi: DispatchTable, platform: int) -> None:
 
 @rule(
     DEVICES,
-    "the devices of a type are those whose PI_DEVICE_INFO_TYPE it is; PI_ERROR_DEVICE_NOT_FOUND or 0 if there are none",
+    "the devices of a type are those whose PI_DEVICE_INFO_TYPE it is; PI_ERROR_DEVICE_NOT_FOUND "
+    "or 0 if there are none",
 )
 @pytest.mark.parametrize("kind", ["CPU", "GPU", "ACC"])
 def test_types(pi: DispatchTable, bare_objects: Objects, platform: int, kind: str) -> None:
@@ -144,9 +147,10 @@ def test_native_platform(bare_objects: Objects, platform: int) -> None:
 
 
 def _binaries(*targets: str) -> tuple[list[object], object]:
-    """Binaries for these targets: what must be kept, and the list."""
+    """Return binaries for these targets: what must be kept alive, and the list."""
     binary = PI.struct("pi_device_binary_struct")
     kept: list[object] = []
+    binaries: list[Any] = []
     for target in targets:
         one = binary(
             Version=1,
@@ -155,12 +159,13 @@ def _binaries(*targets: str) -> tuple[list[object], object]:
         )
         text = ctypes.create_string_buffer(target.encode())
         one.DeviceTargetSpec = ctypes.addressof(text)
+        binaries.append(one)
         kept += [one, text]
-    return kept, (ctypes.c_void_p * len(targets))(*[ctypes.addressof(one) for one in kept[::2]])  # type: ignore[arg-type]
+    return kept, handles(*map(ctypes.addressof, binaries))
 
 
 def _takes_il(pi: DispatchTable, device: int) -> bool:
-    """Whether a device has an intermediate language."""
+    """Return whether a device has an intermediate language."""
     version = ctypes.create_string_buffer(64)
     code = pi.piDeviceGetInfo(device, PI["PI_DEVICE_INFO_IL_VERSION"], 64, version, None)
     return not code and bool(version.value)

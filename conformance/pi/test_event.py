@@ -11,6 +11,7 @@ import pytest
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, forked, rule, unsupported
 from fairlead.conformance.pi.objects import PROFILING, Objects, codes, waits
+from fairlead.conformance.shared_cases import in_threads
 from fairlead.loader.pi.abi import PI
 
 INFO, WAIT = "piEventGetInfo", "piEventsWait"
@@ -19,7 +20,7 @@ PATIENCE = 10.0
 
 
 def fill(objects: Objects, queue: int, *after: int) -> int:
-    """A command that takes a while; its event."""
+    """Enqueue a command that takes a while. Returns its event."""
     memory = objects.usm("shared", [0] * 4096)
     return objects.make("piextUSMEnqueueMemset", queue, memory, 3, 16384, *waits(*after), ...)
 
@@ -156,25 +157,12 @@ def test_wait_list(bare_objects: Objects, queue: int, count: int, events: Any) -
 
 @rule("piextUSMEnqueueMemset", "8 threads, each with a queue and memory of its own")
 def test_threads(bare_objects: Objects) -> None:
-    wrong: list[object] = []
-    bare_objects.usm("shared", [0])  # says "unsupported"
+    bare_objects.usm("shared", [0])  # ends the case if the device has none
 
-    def work(number: int) -> None:
-        own = Objects(bare_objects.pi, bare_objects.device, bare_objects.context)
-        try:
-            queue, memory = own.queue(), own.usm("shared", [0] * 64)
-            for _ in range(20):
-                own.call("piextUSMEnqueueMemset", queue, memory, number, 256, 0, None, None)
-            found = own.numbers(queue, memory, 64)
-            wrong.extend([] if found == [number * 0x01010101] * 64 else [found[:4]])
-        except Exception as error:
-            wrong.append(error)
-        finally:
-            own.close()
+    def work(own: Objects, number: int) -> tuple[list[int], list[int]]:
+        queue, memory = own.queue(), own.usm("shared", [0] * 64)
+        for _ in range(20):
+            own.call("piextUSMEnqueueMemset", queue, memory, number, 256, 0, None, None)
+        return own.numbers(queue, memory, 64), [number * 0x01010101] * 64
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    equal(wrong, [], "what went wrong")
+    in_threads(bare_objects, work)

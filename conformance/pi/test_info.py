@@ -1,4 +1,7 @@
-"""Every info query: the size of the answer, and what is answered to a wrong query. The list of queries is that of pi.h."""
+"""Every info query: the size of its answer, and the answer to a wrong query.
+
+pi.h has the list of queries.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from fairlead.conformance.pi.owners import OF_PROGRAM, OWNERS
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
 
-#: What a plugin may say of a query that it does not know: pi.h lists no errors.
+#: The answers to a query that a plugin does not know. pi.h lists no errors.
 UNKNOWN = (
     *(
         "PI_ERROR_INVALID_VALUE",
@@ -26,17 +29,20 @@ UNKNOWN = (
 )
 
 
-#: Queries that do not follow the protocol: the answer is written where the caller's pointers lead.
+#: Queries that break the protocol: the plugin writes the answer through pointers of the caller's.
 _ODD = ("PI_PROGRAM_INFO_BINARIES",)
 
 
 def queries(group: str) -> list[str]:
-    """The names of a group, one for each value."""
+    """Return the names of a group, one for each value."""
     return [name for name in PI.groups[group].values() if name not in _ODD]
 
 
 def size_of(answer: str) -> int:
-    """How many bytes an answer of a type has; of an array, how many its number is a multiple of. 0 if the data does not say."""
+    """Return how many bytes an answer of a type has, 0 if the data does not say.
+
+    The answer's size is a multiple of it for an array.
+    """
     if not answer:
         return 0
     if answer.endswith(("*", "*[]")):
@@ -104,7 +110,7 @@ def test_unknown_query(pi: DispatchTable, owner: tuple[int, ...], routine: str) 
     expect(PI, code, *UNKNOWN)
 
 
-#: A query of four bytes or more of each function.
+#: A query of each function with an answer of at least four bytes.
 SOME = {
     "piPlatformGetInfo": "PI_PLATFORM_INFO_NAME",
     "piDeviceGetInfo": "PI_DEVICE_INFO_NAME",
@@ -142,7 +148,7 @@ def test_too_small(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> N
     )
 
 
-#: Handles that queries must answer: what is asked, and what the case knows to be the answer.
+#: Handles that queries must answer: what is asked, and the answer that the case knows.
 KNOWN: dict[str, tuple[str, str, Callable[[Objects], int]]] = {
     "PI_CONTEXT_INFO_DEVICES": ("piContextGetInfo", "context", lambda o: o.device),
     "PI_QUEUE_INFO_CONTEXT": ("piQueueGetInfo", "queue", lambda o: o.context),

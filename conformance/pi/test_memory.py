@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.arrays import ints, sizes
+from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.pi.objects import Objects, codes
+from fairlead.conformance.pi.recorder import offset, region
+from fairlead.conformance.shared_cases import check_rectangles
 from fairlead.loader.pi.abi import PI
 
 CREATE = "piMemBufferCreate"
-Offset, Region = PI.struct("pi_buff_rect_offset_struct"), PI.struct("pi_buff_rect_region_struct")
+COPY_RECT = "piEnqueueMemBufferCopyRect"
 
 
 def _given(struct: Any, *values: int) -> Any:
@@ -85,61 +87,15 @@ def test_fill(bare_objects: Objects, queue: int, size: int) -> None:
     equal(bytes(ints(bare_objects.read(queue, buffer))), expected, "the buffer")
 
 
-@rule("piEnqueueMemBufferCopyRect", "copies a box; the host's forms write and read one")
+@rule(COPY_RECT, "copies a box; the host's forms write and read one")
 def test_rect(bare_objects: Objects, queue: int) -> None:
-    objects, data, out = bare_objects, ints(range(64)), ints([0] * 64)
-    buffer, target = objects.buffer([0] * 64), objects.buffer([0] * 64)
-    region, origin, other = (
-        _given(Region, 8, 2, 2),
-        _given(Offset, 4, 1, 1),
-        _given(Offset, 8, 2, 0),
-    )
-    pitches = (16, 64, 16, 64)
-    objects.call(
-        "piEnqueueMemBufferWriteRect",
+    check_rectangles(
+        bare_objects,
         queue,
-        buffer,
-        True,
-        origin,
-        other,
-        region,
-        *pitches,
-        data,
-        0,
-        None,
-        None,
+        (bare_objects.buffer([0] * 64), bare_objects.buffer([0] * 64)),
+        ("piEnqueueMemBufferWriteRect", COPY_RECT, "piEnqueueMemBufferReadRect"),
+        (region(8, 2, 2), offset(4, 1, 1), offset(8, 2, 0)),
     )
-    objects.call(
-        "piEnqueueMemBufferCopyRect",
-        queue,
-        buffer,
-        target,
-        origin,
-        other,
-        region,
-        *pitches,
-        0,
-        None,
-        None,
-    )
-    objects.call(
-        "piEnqueueMemBufferReadRect",
-        queue,
-        target,
-        True,
-        other,
-        origin,
-        region,
-        *pitches,
-        out,
-        0,
-        None,
-        None,
-    )
-    expected = [0] * 64
-    for z, y, x in ((z, y, x) for z in range(2) for y in range(2) for x in range(2)):
-        expected[16 * (z + 1) + 4 * (y + 1) + x + 1] = 16 * z + 4 * (y + 2) + x + 2
-    equal(list(out), expected, "what was read")
 
 
 @rule("piMemBufferPartition", "a sub-buffer is a part of its buffer")
@@ -229,7 +185,7 @@ def _image(objects: Objects, value: int) -> int:
 
 
 def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
-    """The first value of each pixel."""
+    """Return the first value of each pixel."""
     into = (ctypes.c_uint32 * 256)()
     where = (_given(_ORIGIN, 0, 0, 0), _given(_WHOLE, 8, 8, 1), 0, 0)
     objects.call("piEnqueueMemImageRead", queue, image, True, *where, into, 0, None, None)
@@ -273,3 +229,48 @@ def test_fill_image(bare_objects: Objects, queue: int) -> None:
         unsupported("the plugin does not fill images")
     codes(code, "PI_SUCCESS")
     equal(_pixels(objects, queue, image), [7] * 8 + [1] * 56, "the pixels")
+
+
+_SAMPLING = """
+kernel void sample(read_only image2d_t image, sampler_t how, global int *out) {
+    out[get_global_id(0)] = read_imageui(image, how, (int2)(get_global_id(0), 0)).x;
+}
+"""
+
+
+def _sampler(objects: Objects) -> int:
+    """A sampler that gives the nearest pixel of the image."""
+    names = ("NORMALIZED_COORDS", "ADDRESSING_MODE", "FILTER_MODE")
+    values = (
+        0,
+        PI["PI_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"],
+        PI["PI_SAMPLER_FILTER_MODE_NEAREST"],
+    )
+    pairs = [
+        (PI[f"PI_SAMPLER_PROPERTIES_{name}"], value)
+        for name, value in zip(names, values, strict=True)
+    ]
+    words = [word for pair in pairs for word in pair]
+    return objects.make("piSamplerCreate", objects.context, (ctypes.c_uint64 * 7)(*words, 0), ...)
+
+
+@rule("piextKernelSetArgSampler", "a kernel samples an image")
+def test_sampled_image(bare_objects: Objects, queue: int) -> None:
+    objects, image = bare_objects, _image(bare_objects, 6)
+    sampler, out = _sampler(objects), objects.buffer([0] * 10)
+    kernel = objects.make("piKernelCreate", objects.build(_SAMPLING), b"sample", ...)
+    objects.set_argument(kernel, 0, image)
+    objects.call("piextKernelSetArgSampler", kernel, 1, handles(sampler))
+    objects.set_argument(kernel, 2, out)
+    objects.launch(queue, kernel, 10)
+    equal(objects.read(queue, out), [6] * 10, "what the kernel has read, beyond the edge too")
+
+
+@rule("piMemImageGetInfo", "the sizes that the image was made with")
+def test_image_sizes(bare_objects: Objects) -> None:
+    image = _image(bare_objects, 1)
+    names = ("WIDTH", "HEIGHT", "ELEMENT_SIZE")
+    found = [
+        bare_objects.number("piMemImageGetInfo", image, f"PI_IMAGE_INFO_{name}") for name in names
+    ]
+    equal(found, [8, 8, 16], "width, height, and bytes of a pixel")

@@ -1,6 +1,6 @@
-"""Every function with NULL and 0 for every argument, but for places to write to: an error, and no crash.
+"""Every function with NULL and 0 for every argument, except for outputs.
 
-pi.h lists no errors for its functions, so any will do.
+It must answer an error, and not crash. pi.h lists no errors, so any error is right.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HANDLES = (
     ),
     "pi_ext_command_buffer",
 )
-#: They ask nothing of a handle: about the plugin, or a handle of the driver's is what they take.
+#: Functions without a handle to refuse: they are about the plugin, or take a driver's handle.
 _NOTHING = (
     *(
         "piTearDown",
@@ -48,7 +48,7 @@ _NOTHING = (
 
 
 def functions() -> list[Function]:
-    """The functions that take a handle, or a list of them."""
+    """Return the functions that take a handle, or a list of handles."""
     return [
         f
         for f in PI.slots
@@ -58,7 +58,7 @@ def functions() -> list[Function]:
 
 
 def zero(parameter: Parameter) -> Any:
-    """NULL or 0, and a place for what is written."""
+    """Return NULL or 0, or memory for what is written."""
     if "out" in parameter.words and not parameter.length:
         return ctypes.byref((ctypes.c_uint64 * 8)())
     is_pointer = parameter.stars or PI.resolve(parameter.type) in ("handle", "callback", "void*")

@@ -1,4 +1,4 @@
-"""How a plugin is opened: piPluginInit, versions, the function table, exported names, and the functions about the plugin itself."""
+"""Opening a plugin: piPluginInit, versions, the function table, exports, queries of the plugin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ IN_TABLE_ALONE = ("piextEnqueueDeviceGlobalVariableWrite", "piextEnqueueDeviceGl
 
 
 def init(plugin: Plugin, version: str) -> tuple[int, bytes, list[int]]:
-    """Call piPluginInit as a host of a version: its code, the struct's head, and the words of the table."""
+    """Call piPluginInit as a host of a version.
+
+    Returns its code, the struct's head, and the slots of the table.
+    """
     address = plugin.library.own_symbol(INIT)
     if not address:
         failed("the library exports piPluginInit", "it does not")
@@ -33,7 +36,7 @@ def init(plugin: Plugin, version: str) -> tuple[int, bytes, list[int]]:
 
 
 def plugin_version(head: bytes) -> str:
-    """What the plugin has written as its version."""
+    """Return the version that the plugin wrote."""
     return head[VERSION_SIZE : 2 * VERSION_SIZE].split(b"\0")[0].decode("ascii", "replace")
 
 

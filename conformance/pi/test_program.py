@@ -10,6 +10,7 @@ import pytest
 from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.pi.objects import Objects, Pointer, codes
+from fairlead.conformance.shared_cases import global_ids
 from fairlead.loader.pi.abi import PI
 
 LAUNCH = "piEnqueueKernelLaunch"
@@ -181,7 +182,7 @@ def test_group_info(objects: Objects) -> None:
     equal(list((ctypes.c_size_t * 3).from_buffer_copy(answer)), [4, 1, 1], "the size")
 
 
-#: index, size and value of an argument of `add(global int *, int)`, and what setting it answers.
+#: Index, size and value of an argument of `add(global int *, int)`, and the expected code.
 ARGUMENTS = {
     "index": (2, 4, ctypes.byref(ctypes.c_int32()), ("INVALID_ARG_INDEX",)),
     "size": (1, 8, ctypes.byref(ctypes.c_int64()), ("INVALID_ARG_SIZE",)),
@@ -252,11 +253,7 @@ def test_local_size(objects: Objects, queue: int) -> None:
 @rule(LAUNCH, "uses offset, sizes and dimensions")
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_range(objects: Objects, queue: int, dimensions: int) -> None:
-    size, offset = (4, 2, 3)[:dimensions], (5, 6, 7)[:dimensions]
-    spans = [range(o, o + s) for o, s in zip(offset, size, strict=True)] + [range(1)] * (
-        3 - dimensions
-    )
-    expected = [i + 100 * j + 10000 * k for k in spans[2] for j in spans[1] for i in spans[0]]
+    size, offset, expected = global_ids(dimensions)
     memory = objects.usm("shared", [0] * len(expected))
     arguments = (dimensions, sizes(*offset), sizes(*size), None, 0, None, None)
     objects.call(LAUNCH, queue, objects.kernel("ids", Pointer(memory)), *arguments)

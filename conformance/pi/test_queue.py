@@ -147,7 +147,10 @@ def test_in_order(objects: Objects, queue: int) -> None:
 
 
 def _gated(objects: Objects, queue: int, memory: int, after: list[int]) -> list[int]:
-    """Two commands that change all of `memory`, the second after the first; the event of the second."""
+    """Enqueue two commands that change all of `memory`, one after the other.
+
+    Returns the event of the second.
+    """
     for value in (7, 3):
         event = ctypes.c_void_p()
         kernel = objects.kernel("twice_plus", Pointer(memory), ctypes.c_int32(value))

@@ -10,7 +10,7 @@ from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.pi.objects import Objects, Pointer, waits
 from fairlead.conformance.pi.owners import OWNERS
 
-#: Kinds, and the function and the query for their references.
+#: Kinds of objects, with the function and the query for their reference counts.
 COUNTED = {
     "Context": ("piContextGetInfo", "PI_CONTEXT_INFO_REFERENCE_COUNT"),
     "Queue": ("piQueueGetInfo", "PI_QUEUE_INFO_REFERENCE_COUNT"),
@@ -60,7 +60,7 @@ def test_device(bare_objects: Objects) -> None:
 @rule("piProgramRelease", "a kernel outlives its program")
 def test_kernel_outlives_program(objects: Objects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 4)
-    inner = Objects(objects.pi, objects.device, objects.context)
+    inner = objects.another()
     inner.program = inner.build()
     kernel = objects.make("piKernelCreate", inner.program, b"increment", ...)
     inner.close()
@@ -84,7 +84,7 @@ def test_context(bare_objects: Objects) -> None:
 def test_launch_outlives_kernel(objects: Objects, out_of_order: int) -> None:
     memory, inner = (
         objects.usm("shared", [0] * 1024),
-        Objects(objects.pi, objects.device, objects.context, objects.program),
+        objects.another(),
     )
     first, second = ctypes.c_void_p(), ctypes.c_void_p()
     objects.call(

@@ -1,7 +1,7 @@
 """Valid calls of every entry point, as lists of arguments that a case then changes.
 
-What a parameter is given follows from its type in the ABI data and from the tables here, which know names: sizes that fit to each other,
-objects of the `World`, structs that are right.
+A parameter's valid value follows from its type in the ABI data, and from the tables here, which
+know names: sizes that fit each other, objects of the `World`, correct structs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .spirv import SPEC_ID, store
 from .values import CALLBACK, Buffer
 from .world import World
 
-_BLOCK: Final = 1 << 12  # bytes of room behind every pointer that nothing else is known of
+_BLOCK: Final = 1 << 12  # bytes behind every pointer about which nothing else is known
 
 #: The world's object of each type of handle.
 _HANDLES: Final[dict[str, Callable[[World], int]]] = {
@@ -43,7 +43,7 @@ _HANDLES: Final[dict[str, Callable[[World], int]]] = {
 _NAMED: Final[dict[str, Callable[[World], Any]]] = {
     "hImage": lambda w: w.the_image,
     "hImageSrc": lambda w: w.the_image,
-    "hImageDst": lambda w: w.the_image,
+    "hImageDst": lambda w: w.other_image,
     "urMemImageGetInfo.hMemory": lambda w: w.the_image,
     "hBufferDst": lambda w: w.other_buffer,
     "hDstMem": lambda w: w.other_buffer,
@@ -60,7 +60,7 @@ _NAMED: Final[dict[str, Callable[[World], Any]]] = {
     "workDim": lambda w: 1,
     "numWorkDim": lambda w: 1,
     "urProgramSetSpecializationConstants.hProgram": lambda w: w.unbuilt_program,
-    # what a command-buffer's command gives is refused without support for it
+    # without support for command events an append with one is refused
     "pSyncPoint": lambda w: None,
     "phCommand": lambda w: None,
     "pGlobalWorkOffset": lambda w: sizes(0, 0, 0),
@@ -113,7 +113,7 @@ _NAMED: Final[dict[str, Callable[[World], Any]]] = {
     "hNativeMem": lambda w: _native(w, "urMemGetNativeHandle", w.the_buffer, w.device),
 }
 
-#: How the structs that functions are given must be filled, besides `stype`.
+#: How to fill the structs that functions take, besides `stype`.
 _STRUCTS: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "ur_image_format_t": lambda w: {
         "channelOrder": UR["UR_IMAGE_CHANNEL_ORDER_RGBA"],
@@ -149,7 +149,7 @@ _STRUCTS: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "ur_rect_region_t": lambda w: {"width": 16, "height": 2, "depth": 2},
 }
 
-#: The objects that errors.txt calls by a word.
+#: The objects that errors.txt names by a word.
 _WORDS: Final[dict[str, Callable[[World], Any]]] = {
     "events": lambda w: handles(w.the_event),
     "nulls": lambda w: handles(0),
@@ -175,7 +175,7 @@ class Call:
             self.arguments[parameter.name] = self._valid(parameter)
 
     def __call__(self) -> int:
-        """Call it; the answer is the code."""
+        """Call the function and return the code."""
         pairs = zip(self.function.parameters, self.arguments.values(), strict=True)
         given = (
             ctypes.byref(value) if p.stars and isinstance(value, ctypes.Structure) else value
@@ -184,7 +184,7 @@ class Call:
         return getattr(self.world.ur.table, self.function.name)(*given)
 
     def change(self, name: str, field: str, word: str) -> None:
-        """Give an argument, or a field of the struct that it leads to, another value: see errors.txt."""
+        """Change an argument, or a field of the struct that it points to: see errors.txt."""
         parameter = next(p for p in self.function.parameters if p.name == name)
         if field:
             self._change_field(parameter, field, word)
@@ -204,7 +204,7 @@ class Call:
         setattr(struct, field, value)
 
     def _value(self, parameter: Parameter, word: str) -> Any:
-        """What a word of errors.txt stands for, as an argument for a parameter or as the value of a field."""
+        """Return what a word of errors.txt means, as an argument or as the value of a field."""
         if word == "?":
             return 1 << 30 if UR.is_bitfield(parameter.type) else _INVALID_ENUMERATION
         if word == "same_kernel":
@@ -220,7 +220,7 @@ class Call:
         return int(word) if word.isdecimal() else sum(UR[name] for name in word.split("|"))
 
     def _valid(self, parameter: Parameter) -> Any:
-        """A valid argument."""
+        """Return a valid argument."""
         name, function = parameter.name, self.function.name
         named = _NAMED.get(f"{function}.{name}") or _NAMED.get(name)
         if named:
@@ -243,12 +243,13 @@ class Call:
         return self._number(parameter)
 
     def _number(self, parameter: Parameter) -> int:
-        """1 for the count of a list that must be there, else 0."""
+        """Return 1 for the count of a mandatory list, else 0."""
         counted = [p for p in self.function.parameters if p.length == parameter.name]
         return int(any("optional" not in p.words or "out" in p.words for p in counted))
 
     def _pointer(self, parameter: Parameter) -> Any:
-        """What a parameter points to: NULL if it may, else what its type says, else a block of memory."""
+        """Return what a parameter points to: NULL if allowed, else a value of its type, else a
+        block."""
         if "optional" in parameter.words:
             return None
         base = UR.resolve(parameter.type)
@@ -263,7 +264,7 @@ class Call:
         return self._block()
 
     def handle(self, kind: str) -> int:
-        """A valid object of a type."""
+        """Return a valid object of a type."""
         if kind not in _HANDLES:
             unsupported(f"the suite makes no object of type {kind}")
         return _HANDLES[kind](self.world)

@@ -26,36 +26,43 @@ _UNSUPPORTED: Final = ("UR_RESULT_ERROR_UNSUPPORTED_FEATURE", "UR_RESULT_ERROR_U
 
 
 class Calls:
-    """The functions of an adapter, by name. `device` is the one whose queries say what may be unsupported."""
+    """The functions of an adapter, by name.
+
+    `device` answers the queries about what may be unsupported.
+    """
 
     def __init__(self, plugin: Plugin, device: int) -> None:
         self.plugin, self.device = plugin, device
 
     @property
     def table(self) -> DispatchTable:
-        """The adapter's dispatch table: `ur.table.urQueueFinish(queue)` gives the code as a number."""
+        """The adapter's dispatch table. Its functions return codes as numbers."""
         return self.plugin.table
 
     def has(self, routine: str) -> bool:
-        """Whether the adapter has the function at all."""
+        """Return whether the adapter has the function at all."""
         return self.plugin.has(routine)
 
     def code(self, routine: str, *arguments: Any) -> str:
-        """The symbolic name of what a function answers."""
+        """Call a function and return the symbolic name of its code."""
         return name_of(UR, getattr(self.table, routine)(*arguments))
 
     def ok(self, routine: str, *arguments: Any) -> None:
-        """It must succeed. If it may be unsupported and says that it is, so is the case."""
+        """Call a function that must succeed.
+
+        If it answers that it is unsupported, and may be, so is the case.
+        """
         code = getattr(self.table, routine)(*arguments)
         self.check_supported(routine, code)
         self.expect_ok(routine, code)
 
     def expect_ok(self, routine: str, code: int) -> None:
-        """The code of a call must be UR_RESULT_SUCCESS."""
+        """Check that the code of a call is UR_RESULT_SUCCESS."""
         expect(UR, code, _SUCCESS, what=routine)
 
     def fails(self, routine: str, error: str, *arguments: Any) -> None:
-        """It must answer one of the errors ("INVALID_SIZE", several: "INVALID_SIZE|INVALID_VALUE")."""
+        """Check that a call answers one of the errors ("INVALID_SIZE", or
+        "INVALID_SIZE|INVALID_VALUE")."""
         code = getattr(self.table, routine)(*arguments)
         errors = [_PREFIX + name for name in error.split("|")]
         if not set(errors) & set(_UNSUPPORTED):
@@ -63,7 +70,7 @@ class Calls:
         expect(UR, code, *errors, what=routine)
 
     def new(self, routine: str, *arguments: Any) -> int:
-        """The handle, or the address, that it gives through its last parameter."""
+        """Call a function and return the handle or address that it writes to its last parameter."""
         made = ctypes.c_void_p()
         self.ok(routine, *arguments, ctypes.byref(made))
         if not made.value:
@@ -71,7 +78,7 @@ class Calls:
         return made.value
 
     def check_supported(self, routine: str, code: int) -> None:
-        """End the case as unsupported if the code says so and the specification lets this function say it."""
+        """End the case as unsupported if the code says so, and this function may answer it."""
         name = name_of(UR, code)
         if name not in _UNSUPPORTED or (name == _UNSUPPORTED[1] and self.has(routine)):
             return
@@ -79,14 +86,15 @@ class Calls:
             unsupported(f"{routine} answers {name}")
 
     def may_be_unsupported(self, routine: str) -> bool:
-        """Whether the specification lets a function answer UNSUPPORTED_FEATURE on this device."""
+        """Return whether the specification lets a function answer UNSUPPORTED_FEATURE on this
+        device."""
         listed = LISTED.get(routine)
-        if listed is None:  # a function that the newest version does not have any more
+        if listed is None:  # the newest version has no such function
             return True
         return listed.optional and not (listed.condition and self.device_says(listed.condition))
 
     def device_says(self, query: str) -> int:
-        """What the device answers to a query for a number; 0 if it has no answer."""
+        """Return the device's answer to a query for a number; 0 if it has no answer."""
         try:
             answer = self.plugin.info("urDeviceGetInfo", self.device, query)
         except FairleadError:
@@ -94,17 +102,21 @@ class Calls:
         return int(answer) if isinstance(answer, int) else 0
 
     def require(self, query: str, bits: int = 0) -> None:
-        """End the case as unsupported unless the device answers a query with something else than 0, or with these bits."""
+        """End the case as unsupported unless the device answers a query with these bits, or with
+        non-zero."""
         answer = self.device_says(query)
         if not answer or answer & bits != bits:
             unsupported(f"the device answers {query} with {answer:#x}")
 
     def info(self, routine: str, handle: int, query: str, *more: Any) -> Any:
-        """The answer to a query, as Python knows it. `more` are the arguments between the handle and the query."""
+        """Return the answer to a query as a Python value.
+
+        `more` are the arguments between the handle and the query.
+        """
         return decode(UR, UR.constants[query].answer, self.raw_info(routine, handle, query, *more))
 
     def raw_info(self, routine: str, handle: int, query: str, *more: Any) -> bytes:
-        """The bytes of the answer to a query."""
+        """Return the bytes of the answer to a query."""
         name, size = UR[query], ctypes.c_size_t()
         self.ok(routine, handle, *more, name, 0, None, ctypes.byref(size))
         value = ctypes.create_string_buffer(max(size.value, 1))
@@ -113,7 +125,7 @@ class Calls:
         return value.raw[: size.value]
 
     def struct(self, name: str, **fields: Any) -> Any:
-        """A struct with its `stype`."""
+        """Return a struct with its `stype`."""
         tag = "UR_STRUCTURE_TYPE_" + name.removeprefix("ur_").removesuffix("_t").upper()
         if tag in UR.constants and "stype" in (field.name for field in UR.structs[name].fields):
             fields = {"stype": UR[tag], **fields}
@@ -121,5 +133,5 @@ class Calls:
 
 
 def address(function: Callable[..., Any]) -> int:
-    """The address of a ctypes function, as a callback parameter takes it."""
+    """Return the address of a ctypes function, as a callback parameter takes it."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]

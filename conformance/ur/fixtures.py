@@ -1,4 +1,4 @@
-"""The objects that cases for adapters work on. Handles are ints."""
+"""The objects that cases for adapters use. Handles are ints."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ class Opened:
 
 
 def open_library(target: Target) -> Opened:
-    """Open and bind the adapter, and choose a device of it."""
+    """Open and bind the adapter, and choose one of its devices."""
     plugin = load(PluginCandidate(target.library, "conformance"))
     try:
         if plugin.idle:
             raise FairleadError(plugin.idle, remedy=plugin.remedy)
         if plugin.backend == "opencl":
-            drivers()  # the adapter has found them by itself; what fairlead repairs in them is repaired for this process
+            # The adapter found the drivers itself. This call repairs them for the whole process.
+            drivers()
         opened = Opened(plugin, choose(plugin.devices, target.device))
     except FairleadError:
         plugin.close()
@@ -65,7 +66,7 @@ def open_library(target: Target) -> Opened:
 
 @pytest.fixture(scope="session")
 def opened(target: Target) -> Opened:
-    """What `open_library` made."""
+    """What `open_library` returned."""
     return target.opened
 
 
@@ -77,13 +78,13 @@ def plugin(opened: Opened) -> Plugin:
 
 @pytest.fixture(scope="session")
 def ur(opened: Opened) -> Calls:
-    """Its functions, called with checks."""
+    """The adapter's functions, called with checks."""
     return opened.ur
 
 
 @pytest.fixture(scope="session")
 def adapter(plugin: Plugin) -> int:
-    """Its handle."""
+    """The adapter's handle."""
     return plugin.handles[0]
 
 
@@ -101,7 +102,10 @@ def device(opened: Opened) -> int:
 
 @pytest.fixture(scope="session")
 def world(opened: Opened) -> World:
-    """Objects for all cases, each made when it is first asked for. What a case changes it makes itself (`make`)."""
+    """Objects for all cases, each made at its first use.
+
+    What a case changes it makes itself, with `make`.
+    """
     return opened.world
 
 
@@ -158,18 +162,18 @@ def memory(ur: Calls, make: Objects, context: int) -> int:
 
 @pytest.fixture
 def opencl(make: Objects) -> None:
-    """The case needs an adapter over OpenCL."""
+    """Ends the case as unsupported unless the adapter is on OpenCL."""
     make.require_opencl()
 
 
 @pytest.fixture
 def images(ur: Calls) -> None:
-    """The case needs a device with images."""
+    """Ends the case as unsupported unless the device has images."""
     if not ur.device_says("UR_DEVICE_INFO_IMAGE_SUPPORT"):
         unsupported("the device answers UR_DEVICE_INFO_IMAGE_SUPPORT with 0")
 
 
 @pytest.fixture
 def opened_objects(ur: Calls, adapter: int, platform: int, device: int) -> Callable[[], Objects]:
-    """Makes makers of objects, one for each thread: `opened_objects()`; it closes them itself."""
+    """Returns a maker of objects for each thread that calls it, and closes all of them."""
     return lambda: Objects(ur, adapter, platform, device)

@@ -9,8 +9,12 @@ kernel void store(global int *out, int value) { out[get_global_id(0)] = value; }
 kernel void nothing(void) {}
 kernel void add_one(global int *a) { a[get_global_id(0)] += 1; }
 kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }
-kernel void copy(global int *out, global const int *in) { out[get_global_id(0)] = in[get_global_id(0)]; }
-kernel void axpy(global int *out, global const int *x, int a) { out[get_global_id(0)] += a * x[get_global_id(0)]; }
+kernel void copy(global int *out, global const int *in) {
+    out[get_global_id(0)] = in[get_global_id(0)];
+}
+kernel void axpy(global int *out, global const int *x, int a) {
+    out[get_global_id(0)] += a * x[get_global_id(0)];
+}
 kernel void shape(global ulong *out) {
     size_t id = get_global_id(0) - get_global_offset(0);
     if (id || get_global_id(1) != get_global_offset(1) || get_global_id(2) != get_global_offset(2))
@@ -38,6 +42,11 @@ IMAGE_SOURCE: Final = b"""
 kernel void sample(read_only image2d_t image, sampler_t sampler, global float *out) {
     int2 place = (int2)(get_global_id(0), get_global_id(1));
     out[place.y * get_global_size(0) + place.x] = read_imagef(image, sampler, place).x;
+}
+kernel void turn(read_only image2d_t from, sampler_t sampler, write_only image2d_t to) {
+    int2 place = (int2)(get_global_id(0), get_global_id(1));
+    int2 turned = (int2)(get_image_width(from) - 1 - place.x, place.y);
+    write_imagef(to, turned, read_imagef(from, sampler, place));
 }
 """
 

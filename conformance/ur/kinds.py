@@ -1,4 +1,4 @@
-"""The kinds of objects that are counted: how one is made, retained, released and asked for its count."""
+"""The kinds of objects that have reference counts, and their functions."""
 
 from __future__ import annotations
 
@@ -6,102 +6,84 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import pytest
+
+from fairlead.conformance.checks import rule
+
 from .objects import Objects
 from .world import World
+
+USM_KINDS: Final = ("Host", "Device", "Shared")
+
+
+def of_kinds(function: str, text: str) -> list:
+    """Return a case for each kind of USM; `{}` in the function's name is the kind."""
+    return [
+        pytest.param(
+            kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")
+        )
+        for kind in USM_KINDS
+    ]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of object. `make` makes one, in the world's context; `stem` is the beginning of its functions' names."""
+    """A kind of object.
+
+    `stem` and `suffix` are the beginning and the end of its functions' names, `prefix` the
+    beginning of its queries' names. `make` makes one in the world's context.
+    """
 
     name: str
     stem: str
+    prefix: str
     make: Callable[[Objects, World], int]
-    query: str
-    end: str = ""
+    suffix: str = ""
+
+    @property
+    def query(self) -> str:
+        """The query for its reference count."""
+        return f"UR_{self.prefix}_INFO_REFERENCE_COUNT"
 
     @property
     def retain(self) -> str:
         """The function that retains one."""
-        return f"{self.stem}Retain{self.end}"
+        return f"{self.stem}Retain{self.suffix}"
 
     @property
     def release(self) -> str:
         """The function that releases one."""
-        return f"{self.stem}Release{self.end}"
+        return f"{self.stem}Release{self.suffix}"
 
     @property
     def info(self) -> str:
-        """The function that tells about one."""
-        return f"{self.stem}GetInfo{self.end}"
+        """The function that answers queries about one."""
+        return f"{self.stem}GetInfo{self.suffix}"
 
 
 KINDS: Final = (
+    Kind("context", "urContext", "CONTEXT", lambda make, w: make.context()),
+    Kind("queue", "urQueue", "QUEUE", lambda make, w: make.queue(w.the_context)),
     Kind(
-        "context",
-        "urContext",
-        lambda make, world: make.context(),
-        "UR_CONTEXT_INFO_REFERENCE_COUNT",
+        "event", "urEvent", "EVENT", lambda make, w: make.finished_event(make.queue(w.the_context))
     ),
-    Kind(
-        "queue",
-        "urQueue",
-        lambda make, world: make.queue(world.the_context),
-        "UR_QUEUE_INFO_REFERENCE_COUNT",
-    ),
-    Kind(
-        "event",
-        "urEvent",
-        lambda make, world: make.finished_event(make.queue(world.the_context)),
-        "UR_EVENT_INFO_REFERENCE_COUNT",
-    ),
-    Kind(
-        "buffer",
-        "urMem",
-        lambda make, world: make.buffer(world.the_context),
-        "UR_MEM_INFO_REFERENCE_COUNT",
-    ),
-    Kind(
-        "image",
-        "urMem",
-        lambda make, world: make.image(world.the_context),
-        "UR_MEM_INFO_REFERENCE_COUNT",
-    ),
-    Kind(
-        "sampler",
-        "urSampler",
-        lambda make, world: make.sampler(world.the_context),
-        "UR_SAMPLER_INFO_REFERENCE_COUNT",
-    ),
-    Kind(
-        "program",
-        "urProgram",
-        lambda make, world: make.program(world.the_context),
-        "UR_PROGRAM_INFO_REFERENCE_COUNT",
-    ),
-    Kind(
-        "kernel",
-        "urKernel",
-        lambda make, world: make.kernel(world.the_program),
-        "UR_KERNEL_INFO_REFERENCE_COUNT",
-    ),
-    Kind(
-        "pool",
-        "urUSMPool",
-        lambda make, world: make.pool(world.the_context),
-        "UR_USM_POOL_INFO_REFERENCE_COUNT",
-    ),
+    Kind("buffer", "urMem", "MEM", lambda make, w: make.buffer(w.the_context)),
+    Kind("image", "urMem", "MEM", lambda make, w: make.image(w.the_context)),
+    Kind("sampler", "urSampler", "SAMPLER", lambda make, w: make.sampler(w.the_context)),
+    Kind("program", "urProgram", "PROGRAM", lambda make, w: make.program(w.the_context)),
+    Kind("kernel", "urKernel", "KERNEL", lambda make, w: make.kernel(w.the_program)),
+    Kind("pool", "urUSMPool", "USM_POOL", lambda make, w: make.pool(w.the_context)),
     Kind(
         "physical-memory",
         "urPhysicalMem",
-        lambda make, world: make.physical(world.the_context),
-        "UR_PHYSICAL_MEM_INFO_REFERENCE_COUNT",
+        "PHYSICAL_MEM",
+        lambda make, w: make.physical(w.the_context),
     ),
     Kind(
         "command-buffer",
         "urCommandBuffer",
-        lambda make, world: make.command_buffer(world.the_context),
-        "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT",
+        "EXP_COMMAND_BUFFER",
+        lambda make, w: make.command_buffer(w.the_context),
         "Exp",
     ),
 )

@@ -1,4 +1,6 @@
-"""What errors.txt says: the errors that the specification lists for wrong arguments, and which entry points may answer UNSUPPORTED_FEATURE.
+"""The contents of errors.txt: the errors that the specification lists for wrong arguments.
+
+The file also says which entry points may answer UNSUPPORTED_FEATURE.
 
 >>> LISTED["urQueueFinish"].errors
 (Listed error(code='UR_RESULT_ERROR_INVALID_NULL_HANDLE', change='hQueue'),)
@@ -15,7 +17,7 @@ from fairlead.loader.ur.abi import UR
 
 _PREFIX: Final = "UR_RESULT_ERROR_"
 
-#: Rules that many functions share: the lines that an `@` word stands for.
+#: Rules that many functions share: the lines that a name with `@` stands for.
 _SETS: Final = {
     "@query": (
         "INVALID_ENUMERATION: propName=?",
@@ -23,10 +25,12 @@ _SETS: Final = {
         "INVALID_NULL_POINTER: pPropValue propSize,pPropValue,pPropSizeRet",
     ),
     "@wait_list": (
-        "INVALID_EVENT_WAIT_LIST: numEventsInWaitList=1 phEventWaitList=events numEventsInWaitList=1,phEventWaitList=nulls",
+        "INVALID_EVENT_WAIT_LIST: numEventsInWaitList=1 phEventWaitList=events "
+        "numEventsInWaitList=1,phEventWaitList=nulls",
     ),
     "@sync_points": (
-        "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP: numSyncPointsInWaitList=1 pSyncPointWaitList=points",
+        "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP: numSyncPointsInWaitList=1 "
+        "pSyncPointWaitList=points",
     ),
     "@failed_event": ("IN_EVENT_LIST_EXEC_STATUS: numEventsInWaitList=1,phEventWaitList=failed",),
 }
@@ -34,20 +38,26 @@ _SETS: Final = {
 
 @dataclass(frozen=True)
 class ListedError:
-    """One way to call a function wrongly, and the code that answers it. A change reads `name=word,name.field`."""
+    """A wrong call of a function, and the code that answers it.
+
+    A change reads `name=word,name.field`.
+    """
 
     code: str
     change: str
 
     def changes(self) -> Iterator[tuple[str, str, str]]:
-        """Argument, field ("" for the argument itself) and word ("" for 0) of each part of the change."""
+        """Yield argument, field and word of each part of the change.
+
+        The field is "" for the argument itself. The word is "" for 0.
+        """
         for part in self.change.split(","):
             path, _, word = part.partition("=")
             name, _, field = path.partition(".")
             yield name, field, word
 
     def describe(self, function: str) -> str:
-        """The change in words: "hQueue is NULL"."""
+        """Return the change in words: "hQueue is NULL"."""
         parts = []
         for name, member, word in self.changes():
             parameter = next(p for p in UR.functions[function].parameters if p.name == name)
@@ -61,7 +71,8 @@ class ListedError:
                 else "0"
             )
             parts.append(
-                f"{name}{f'.{member}' if member else ''} is {_WORDS.get(word, word) if word else nothing}"
+                f"{name}{f'.{member}' if member else ''} is "
+                f"{_WORDS.get(word, word) if word else nothing}"
             )
         return " and ".join(parts)
 
@@ -83,8 +94,11 @@ _WORDS: Final = {
 
 @dataclass(frozen=True)
 class Listed:
-    """What the specification lists for an entry point. `optional` says that it may answer UNSUPPORTED_FEATURE, if `condition` is "" or a
-    query that the device answers with 0."""
+    """What the specification lists for an entry point.
+
+    `optional` says that it may answer UNSUPPORTED_FEATURE. `condition` is "", or a query; then it
+    may do so only if the device answers the query with 0.
+    """
 
     function: str
     optional: bool

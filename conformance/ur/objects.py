@@ -23,7 +23,7 @@ from . import kernels, spirv
 from .calls import Calls
 from .values import Argument
 
-#: Numbers (int32) in the buffers and allocations that cases work on, and their bytes.
+#: How many int32 numbers the buffers and allocations of cases have, and their size in bytes.
 COUNT: Final = 64
 SIZE: Final = 4 * COUNT
 
@@ -43,16 +43,16 @@ class UserEvent:
     set_status: Callable[[int], int]
 
     def complete(self) -> None:
-        """What waits for it may go on."""
+        """Complete the event, so that what waits for it continues."""
         self.set_status(_COMPLETE)
 
     def fail(self) -> None:
-        """What waits for it fails."""
+        """Set the event to failed, so that what waits for it fails."""
         self.set_status(-1)
 
 
 class Objects:
-    """Makes objects; `close` releases them, the last one first."""
+    """Makes objects. `close` releases them, the last one first."""
 
     def __init__(self, ur: Calls, adapter: int, platform: int, device: int) -> None:
         self.ur, self.adapter, self.platform, self.device = ur, adapter, platform, device
@@ -60,7 +60,7 @@ class Objects:
         self._kept: list[Any] = []
 
     def close(self) -> None:
-        """Release what was made; the first release that fails is raised when all were tried."""
+        """Release what was made. Afterwards raise the first exception of a release."""
         made, self._made = self._made, []
         problem: Exception | None = None
         for routine, arguments in reversed(made):
@@ -78,11 +78,11 @@ class Objects:
         self.ur.ok(entry[0], *entry[1])
 
     def forget(self, handle: int) -> None:
-        """The case has released it by itself."""
+        """Do not release an object: the case has done it."""
         self._made.remove(next(entry for entry in reversed(self._made) if entry[1][-1] == handle))
 
     def own(self, routine: str, *arguments: int) -> int:
-        """Release an object by `routine` in the end; the last argument is its handle."""
+        """Register a release by `routine`. The last argument is the handle."""
         self._made.append((routine, arguments))
         return arguments[-1]
 
@@ -94,14 +94,17 @@ class Objects:
     # Contexts, queues, events
 
     def context(self, *devices: int) -> int:
-        """A context of the devices, of the device under test if none are given."""
+        """Make a context of some devices; by default of the device under test."""
         chosen = devices or (self.device,)
         return self.own(
             "urContextRelease", self.ur.new("urContextCreate", len(chosen), handles(*chosen), None)
         )
 
     def queue(self, context: int, flags: str = "", *, device: int = 0) -> int:
-        """A queue; `flags` are names without their prefix, "OUT_OF_ORDER_EXEC_MODE_ENABLE PROFILING_ENABLE"."""
+        """Make a queue.
+
+        `flags` are names without their prefix: "OUT_OF_ORDER_EXEC_MODE_ENABLE PROFILING_ENABLE".
+        """
         bits = sum(UR[f"UR_QUEUE_FLAG_{name}"] for name in flags.split())
         how = ctypes.byref(self.ur.struct("ur_queue_properties_t", flags=bits)) if flags else None
         return self.own(
@@ -109,17 +112,17 @@ class Objects:
         )
 
     def event(self, queue: int) -> int:
-        """The event of a barrier; it may be complete already."""
+        """Enqueue a barrier. Returns its event, which may be complete already."""
         return self.barrier(queue)
 
     def finished_event(self, queue: int) -> int:
-        """The event of a barrier that is complete."""
+        """Enqueue a barrier and wait for it. Returns its event."""
         event = self.event(queue)
         self.ur.ok("urQueueFinish", queue)
         return event
 
     def barrier(self, queue: int, *after: int) -> int:
-        """A barrier that waits for events."""
+        """Enqueue a barrier that waits for events."""
         waits = len(after), handles(*after) if after else None
         return self.own(
             "urEventRelease", self.ur.new("urEnqueueEventsWaitWithBarrier", queue, *waits)
@@ -130,12 +133,12 @@ class Objects:
         self.ur.ok("urEventWait", len(events), handles(*events))
 
     def events(self, *made: int) -> None:
-        """Release these events in the end: functions have given them."""
+        """Register events that functions returned, to be released in the end."""
         for event in made:
             self.own("urEventRelease", event)
 
     def user_event(self, context: int) -> UserEvent:
-        """An event that the case completes. Only adapters over OpenCL can have one."""
+        """Make an event that the case completes. Only adapters on OpenCL can have one."""
         cl, native = self.cl(context), self.native("urContextGetNativeHandle", context)
         code = ctypes.c_int32()
         event = cl.clCreateUserEvent(native, ctypes.byref(code))
@@ -151,7 +154,7 @@ class Objects:
     def buffer(
         self, context: int, size: int = SIZE, flags: str = "READ_WRITE", host: Any = None
     ) -> int:
-        """A buffer."""
+        """Make a buffer."""
         bits = sum(UR[f"UR_MEM_FLAG_{name}"] for name in flags.split())
         how = None
         if host is not None:
@@ -163,14 +166,14 @@ class Objects:
     def usm(
         self, context: int, kind: str = "Device", size: int = SIZE, pool: int | None = None
     ) -> int:
-        """An allocation of a kind: "Host", "Device", "Shared"."""
+        """Allocate USM of a kind: "Host", "Device", "Shared"."""
         self.ur.require(_USM[kind])
         where = () if kind == "Host" else (self.device,)
         pointer = self.ur.new(f"urUSM{kind}Alloc", context, *where, None, pool, size)
         return self.own("urUSMFree", context, pointer)
 
     def pool(self, context: int) -> int:
-        """A pool of USM allocations."""
+        """Make a pool of USM allocations."""
         self.ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
         how = self.ur.struct("ur_usm_pool_desc_t")
         return self.own(
@@ -178,19 +181,19 @@ class Objects:
         )
 
     def image(self, context: int, width: int = 8, height: int = 8) -> int:
-        """A 2D image of a float channel."""
+        """Make a 2D image of a float channel."""
         self.ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
         form, shape = self.image_format(), self.image_shape(width, height)
         given = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(form), ctypes.byref(shape), None
         return self.own("urMemRelease", self.ur.new("urMemImageCreate", context, *given))
 
     def image_format(self) -> Any:
-        """RGBA of floats."""
+        """Return the format RGBA of floats."""
         order, kind = UR["UR_IMAGE_CHANNEL_ORDER_RGBA"], UR["UR_IMAGE_CHANNEL_TYPE_FLOAT"]
         return self.ur.struct("ur_image_format_t", channelOrder=order, channelType=kind)
 
     def image_shape(self, width: int = 8, height: int = 8) -> Any:
-        """A 2D image's description."""
+        """Return the description of a 2D image."""
         return self.ur.struct(
             "ur_image_desc_t",
             type=UR["UR_MEM_TYPE_IMAGE2D"],
@@ -201,7 +204,7 @@ class Objects:
         )
 
     def sampler(self, context: int) -> int:
-        """A sampler: nearest neighbour, clamped to the edge."""
+        """Make a sampler: nearest neighbour, clamped to the edge."""
         self.ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
         how = self.ur.struct(
             "ur_sampler_desc_t", addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"]
@@ -211,7 +214,7 @@ class Objects:
         )
 
     def physical(self, context: int, size: int = 0) -> int:
-        """Physical memory: of the smallest size that the device has, if none is given."""
+        """Make physical memory, by default of the smallest size that the device has."""
         self.ur.require("UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT")
         made = self.ur.new(
             "urPhysicalMemCreate", context, self.device, size or self.granularity(context), None
@@ -219,7 +222,7 @@ class Objects:
         return self.own("urPhysicalMemRelease", made)
 
     def granularity(self, context: int) -> int:
-        """The step of sizes of virtual memory."""
+        """Return the unit of sizes of virtual memory, in bytes."""
         self.ur.require("UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT")
         query = "UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM"
         return self.ur.info("urVirtualMemGranularityGetInfo", context, query, self.device, 1)
@@ -227,24 +230,27 @@ class Objects:
     # Programs and kernels
 
     def cl(self, context: int) -> DispatchTable:
-        """The OpenCL functions of the driver behind a context."""
+        """Return the OpenCL functions of the driver behind a context."""
         self.require_opencl()
         return DispatchTable(
             OPENCL, read_word(self.native("urContextGetNativeHandle", context)) or 0, label="driver"
         )
 
     def require_opencl(self) -> None:
-        """End the case as unsupported unless the adapter is one over OpenCL."""
+        """End the case as unsupported unless the adapter is on OpenCL."""
         backend = self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
         if backend != UR["UR_BACKEND_OPENCL"]:
             unsupported("the suite has this only for adapters over OpenCL")
 
     def native(self, routine: str, handle: int) -> int:
-        """The native handle of an object."""
+        """Return the native handle of an object."""
         return self.ur.new(routine, handle)
 
     def source_program(self, context: int, source: bytes, *, build: bool = True) -> int:
-        """A program from OpenCL C, made by the driver and handed over as a native handle."""
+        """Make a program from OpenCL C.
+
+        The driver creates it, and the adapter gets its native handle.
+        """
         cl, code = self.cl(context), ctypes.c_int32()
         native = self.native("urContextGetNativeHandle", context)
         device = handles(self.native("urDeviceGetNativeHandle", self.device))
@@ -263,7 +269,7 @@ class Objects:
         )
 
     def il_program(self, context: int, words: bytes = b"") -> int:
-        """A program from IL that is not built yet: SPIR-V with the kernel `store`."""
+        """Make a program from SPIR-V with the kernel `store`. It is not built."""
         versions = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_IL_VERSION")
         if "SPIR-V" not in versions:
             unsupported("the device takes no SPIR-V")
@@ -274,7 +280,10 @@ class Objects:
         )
 
     def program(self, context: int) -> int:
-        """A built program with the kernels of `kernels.py`; on adapters that are not over OpenCL it has `store` alone."""
+        """Make and build a program with the kernels of `kernels.py`.
+
+        On adapters that are not on OpenCL it has only `store`.
+        """
         if (
             self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
             == UR["UR_BACKEND_OPENCL"]
@@ -285,12 +294,15 @@ class Objects:
         return program
 
     def kernel(self, program: int, name: str = "store") -> int:
-        """A kernel of a program."""
+        """Make a kernel of a program."""
         return self.own("urKernelRelease", self.ur.new("urKernelCreate", program, name.encode()))
 
     def arguments(self, *values: Any) -> tuple[int, Any]:
-        """Number and array of a launch's arguments, as "WithArgs" functions take them. A value is what `Pointer`, `Buffer`, `Local` or
-        `Sampler` says it is, or a ctypes number, which is passed by its bytes."""
+        """Return number and array of a launch's arguments, as "WithArgs" functions take them.
+
+        A value is a `Pointer`, `Buffer`, `Local` or `Sampler`, or a ctypes number, which is passed
+        by its bytes.
+        """
         array = (UR.struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
         for index, value in enumerate(values):
             entry = array[index]
@@ -316,7 +328,7 @@ class Objects:
         offset: Sequence[int] = (),
         after: Sequence[int] = (),
     ) -> int:
-        """Launch a kernel; the answer is its event."""
+        """Launch a kernel. Returns its event."""
         shape = (
             len(size),
             sizes(*(offset or [0] * len(size))),
@@ -329,7 +341,7 @@ class Objects:
         return self.own("urEventRelease", event)
 
     def command_buffer(self, context: int, **fields: bool) -> int:
-        """A command-buffer: `isUpdatable`, `isInOrder`, `enableProfiling`."""
+        """Make a command-buffer. `flags` are `isUpdatable`, `isInOrder` and `enableProfiling`."""
         how = ctypes.byref(self.ur.struct("ur_exp_command_buffer_desc_t", **fields))
         made = self.ur.new("urCommandBufferCreateExp", context, self.device, how)
         return self.own("urCommandBufferReleaseExp", made)
@@ -337,7 +349,7 @@ class Objects:
     # Moving numbers
 
     def write(self, queue: int, buffer: int, numbers: Iterable[int]) -> None:
-        """Put int32 numbers into a buffer, and wait for everything in the queue."""
+        """Write int32 numbers to a buffer, and wait for everything in the queue."""
         data = ints(numbers)
         self.ur.ok(
             "urEnqueueMemBufferWrite",
@@ -354,7 +366,7 @@ class Objects:
         self.ur.ok("urQueueFinish", queue)
 
     def read(self, queue: int, buffer: int, count: int = COUNT) -> list[int]:
-        """The first int32 numbers of a buffer, after everything that was enqueued before on an in-order queue."""
+        """Return the first int32 numbers of a buffer, after everything in an in-order queue."""
         data = (ctypes.c_int32 * count)()
         self.ur.ok(
             "urEnqueueMemBufferRead",
@@ -371,7 +383,7 @@ class Objects:
         return list(data)
 
     def put(self, queue: int, pointer: int, numbers: Iterable[int]) -> None:
-        """Put int32 numbers into USM, and wait for everything in the queue."""
+        """Write int32 numbers to USM, and wait for everything in the queue."""
         data = ints(numbers)
         self.ur.ok(
             "urEnqueueUSMMemcpy", queue, True, pointer, data, ctypes.sizeof(data), 0, None, None
@@ -379,7 +391,7 @@ class Objects:
         self.ur.ok("urQueueFinish", queue)
 
     def get(self, queue: int, pointer: int, count: int = COUNT) -> list[int]:
-        """The first int32 numbers of USM."""
+        """Return the first int32 numbers of USM."""
         data = (ctypes.c_int32 * count)()
         self.ur.ok(
             "urEnqueueUSMMemcpy", queue, True, data, pointer, ctypes.sizeof(data), 0, None, None

@@ -1,4 +1,4 @@
-"""Command-buffers as cases use them: append, finalize, enqueue, update.
+"""Command-buffers for cases: append, finalize, enqueue, update.
 
 >>> recording = Recording(make, context, isUpdatable=True)
 >>> step = recording.launch(kernel, Buffer(buffer), ints([1]), command=True)
@@ -29,7 +29,8 @@ BIT: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_{}"
 
 @dataclass(frozen=True)
 class Step:
-    """A command that was appended: its sync-point, and the event and the command's handle if they were asked for."""
+    """A command that was appended: its sync-point, and its event and handle if they were
+    requested."""
 
     point: int
     event: int = 0
@@ -38,8 +39,11 @@ class Step:
 
 @dataclass
 class Update:
-    """New values for a launch: `values` by the argument's index, as `Objects.arguments` takes them. None leaves a thing as it is; the
-    number of dimensions must always be given, and is that of the sizes, else 1."""
+    """New values for a launch. None changes nothing.
+
+    `values` are by the argument's index, as `Objects.arguments` takes them. The number of
+    dimensions is mandatory; by default it is that of the sizes, or 1.
+    """
 
     command: int
     values: Mapping[int, Any] = field(default_factory=dict)
@@ -71,7 +75,10 @@ class Recording:
         event: bool = False,
         command: bool = False,
     ) -> Step:
-        """Append by a function: its arguments between the command-buffer and the sync-points."""
+        """Append a command.
+
+        The arguments are those between the command-buffer and the sync-points.
+        """
         code, step = self.try_append(
             routine, *arguments, after=after, wait=wait, event=event, command=command
         )
@@ -90,7 +97,7 @@ class Recording:
         event: bool = False,
         command: bool = False,
     ) -> tuple[int, Step]:
-        """As `append`, but gives the code."""
+        """Append a command as `append` does, but return the code."""
         point, made, handle = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_void_p()
         points = len(after), (ctypes.c_uint32 * len(after))(*after) if after else None
         waits = len(wait), handles(*wait) if wait else None
@@ -126,7 +133,7 @@ class Recording:
         offset: Sequence[int] = (),
         alternatives: Sequence[int] = (),
     ) -> tuple[Any, ...]:
-        """What a launch is appended with."""
+        """Return the arguments to append a launch with."""
         shape = (
             len(size),
             sizes(*(offset or [0] * len(size))),
@@ -151,18 +158,18 @@ class Recording:
     # Executing
 
     def finalize(self) -> None:
-        """No more can be appended."""
+        """Finalize the command-buffer."""
         self.ur.ok("urCommandBufferFinalizeExp", self.handle)
 
     def enqueue(self, queue: int, *after: int) -> int:
-        """Enqueue it; the answer is its event."""
+        """Enqueue the command-buffer. Returns its event."""
         waits = len(after), handles(*after) if after else None
         return self.make.own(
             "urEventRelease", self.ur.new("urEnqueueCommandBufferExp", queue, self.handle, *waits)
         )
 
     def run(self, queue: int) -> None:
-        """Enqueue it and wait for it."""
+        """Enqueue the command-buffer and wait for it."""
         self.make.wait(self.enqueue(queue))
 
     # Updating
@@ -174,7 +181,7 @@ class Recording:
         self.ur.expect_ok("urCommandBufferUpdateKernelLaunchExp", code)
 
     def try_update(self, *updates: Update, handle: int = 0) -> int:
-        """As `update`, but gives the code."""
+        """Update launches as `update` does, but return the code."""
         array = (
             UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t") * max(len(updates), 1)
         )()
@@ -244,7 +251,10 @@ def need(ur: Calls, *bits: str) -> None:
 def stored(
     make: Objects, context: int, program: int, buffer: int, value: int = 1, **how: Any
 ) -> tuple[Recording, Step]:
-    """A finalized updatable command-buffer that stores a number, and that command."""
+    """Make a finalized updatable command-buffer that stores a number.
+
+    Returns it and the command.
+    """
     recording = Recording(make, context, isUpdatable=True)
     step = recording.launch(
         make.kernel(program), Buffer(buffer), ints([value]), command=True, **how

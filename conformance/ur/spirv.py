@@ -1,5 +1,10 @@
-"""A SPIR-V module, put together here: `kernel void store(global int *out, int value) { out[get_global_id(0)] = value + constant; }`,
-where `constant` is specialisation constant 7, 0 unless it is set. See the SPIR-V specification for opcodes and the physical layout."""
+"""Builds a SPIR-V module with one kernel.
+
+kernel void store(global int *out, int value) { out[get_global_id(0)] = value + constant; }
+
+`constant` is specialisation constant 7; its default is 0. The SPIR-V specification has the opcodes
+and the physical layout.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +40,7 @@ _ID: Final = {name: number for number, name in enumerate(_NAMES, 1)}
 
 
 def store() -> bytes:
-    """The module's words."""
+    """Return the module's words."""
     body = [
         word
         for opcode, operands in _instructions()
@@ -46,7 +51,7 @@ def store() -> bytes:
 
 
 def _text(text: str) -> tuple[int, ...]:
-    """A literal string: NUL-terminated, in whole words."""
+    """Return a literal string: NUL-terminated, in whole words."""
     data = text.encode() + b"\0"
     data += b"\0" * (-len(data) % 4)
     return struct.unpack(f"<{len(data) // 4}I", data)

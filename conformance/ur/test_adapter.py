@@ -1,4 +1,4 @@
-"""The adapter's handle: one, counted, with a last error and a logger."""
+"""The adapter's handle: there is one, with a count, a last error and a logger."""
 
 from __future__ import annotations
 

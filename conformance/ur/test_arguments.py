@@ -1,8 +1,8 @@
-"""Wrong arguments: every error that the specification lists for a call that can be seen to be wrong at once.
+"""Wrong arguments: every listed error that an adapter can see from the arguments alone.
 
-NULL handles and pointers, values that an enumeration does not have, sizes that contradict each other, lists without a count. The
-specification (INTRO, Error handling) lets an adapter leave these to a validation layer, so that they make an area by themselves. The
-cases are the lines of errors.txt.
+Such errors are NULL handles and pointers, values that an enumeration lacks, contradicting sizes,
+and lists without a count. The specification (INTRO, Error handling) lets an adapter leave them to a
+validation layer. So they are an area of their own. The cases are the lines of errors.txt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CASES = [
 
 @pytest.fixture
 def call(world: World, ur: Calls, function: str, error: ListedError) -> Call:
-    """A call of the function with the argument that is wrong."""
+    """Return a call of the function with the wrong argument."""
     if not ur.has(function):
         if ur.may_be_unsupported(function):
             unsupported(f"the adapter has no {function}")

@@ -1,7 +1,8 @@
-"""Handles that are none: memory with something else in it, an object of another kind, an object that was released.
+"""Invalid handles: other memory, an object of another kind, a released object.
 
-The specification leaves undefined what an adapter does with them (INTRO, Error handling), so that these cases are beyond it: an adapter
-that answers the code for the kind of object instead of crashing is a better one.
+The specification leaves undefined what an adapter does with them (INTRO, Error handling). So these
+cases are beyond it. An adapter is better if it answers the code for the kind of object instead of
+crashing.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ MADE = {
 
 
 def codes_for(kind: str) -> list[str]:
-    """The codes for a handle of this type that is none: its own, else those for any argument."""
+    """Return the codes for an invalid handle of this type: its own, else those for any argument."""
     stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
     names = [
         f"UR_RESULT_ERROR_INVALID_{stem}{end}" for end in ("", "_OBJECT", "_EXP", "_HANDLE_EXP")
@@ -84,7 +85,7 @@ CASES = [
 
 
 def wrong_handle(world: World, make: Objects, kind: str, how: str) -> int:
-    """A handle that is none of this type."""
+    """An invalid handle of this type."""
     if how == "other memory":
         return ctypes.addressof(world.keep(ctypes.create_string_buffer(4096)))
     if how == "another kind":
@@ -98,7 +99,7 @@ def wrong_handle(world: World, make: Objects, kind: str, how: str) -> int:
 def call(
     world: World, ur: Calls, make: Objects, function: str, parameter: Parameter, how: str
 ) -> Call:
-    """A call of the function with a handle that is none."""
+    """A call of the function with an invalid handle."""
     if not ur.has(function):
         unsupported(f"the adapter has no {function}")
     made = Call(world, function)
@@ -129,7 +130,7 @@ LISTS = [
 
 @pytest.fixture
 def listed(world: World, ur: Calls, function: str) -> Call:
-    """A call of the function with a list of a handle that is none."""
+    """A call of the function with a list of an invalid handle."""
     if not ur.has(function):
         unsupported(f"the adapter has no {function}")
     made, wrong = Call(world, function), world.keep(ctypes.create_string_buffer(4096))

@@ -1,6 +1,7 @@
-"""What the commands of command-buffers do: each does what its enqueued form does, every time the command-buffer is executed.
+"""The commands of command-buffers: each does what its enqueued form does, at every execution.
 
-Patterns and kernel arguments are taken when a command is appended; host memory is read and written when it is executed.
+Patterns and kernel arguments are copied when a command is appended. Host memory is read and written
+when the command-buffer is executed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pytest
 
 from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import each, equal, expect, rule
+from fairlead.conformance.ur.boxes import in_box, offset, region
 from fairlead.conformance.ur.calls import Calls, address
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.recording import LAUNCH, Recording
@@ -29,22 +31,8 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
-def offset(x: int = 0, y: int = 0, z: int = 0) -> Any:
-    return UR.struct("ur_rect_offset_t")(x, y, z)
-
-
-def region(width: int, height: int, depth: int) -> Any:
-    return UR.struct("ur_rect_region_t")(width, height, depth)
-
-
-def in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) -> bool:
-    """Whether a number of a buffer lies in a box, in numbers."""
-    place = index % 4, index // 4 % 4, index // 16
-    return all(a <= p < a + n for p, a, n in zip(place, low, size, strict=True))
-
-
 def executed(make: Objects, context: int, queue: int, routine: str, *arguments: Any) -> Recording:
-    """A command-buffer with one command, executed once."""
+    """Return a command-buffer with one command, executed once."""
     recording = Recording(make, context)
     recording.append(routine, *arguments)
     recording.finalize()

@@ -1,8 +1,8 @@
 """Events of the commands of command-buffers.
 
-Where the device answers UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP with 0, an append with an event or a wait list is answered
-UNSUPPORTED_FEATURE. Where it does not: the event is signalled when its command has been executed, a command waits for the events of its
-list, and both hold at each enqueue anew.
+A device without UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP answers UNSUPPORTED_FEATURE to an
+append with an event or a wait list. With it, the event is complete when its command has been
+executed, and a command waits for the events of its list. Both hold for each enqueue.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ APPENDS = (
 
 
 def arguments_for(name: str, world: World, recording: Recording) -> tuple[Any, ...]:
-    """What a command is appended with."""
+    """Return the arguments to append a command with."""
     data, zero, box = (
         world.keep(ints([0] * COUNT)),
         UR.struct("ur_rect_offset_t")(),

@@ -1,4 +1,4 @@
-"""Contexts: of one device and of several, what they say about themselves, deleters."""
+"""Contexts: of one device and of several, their queries, deleters."""
 
 from __future__ import annotations
 

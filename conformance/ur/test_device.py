@@ -16,7 +16,7 @@ TYPES = ("UR_DEVICE_TYPE_CPU", "UR_DEVICE_TYPE_GPU", "UR_DEVICE_TYPE_FPGA")
 
 
 def devices_of(ur: Calls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> list[int]:
-    """The devices of a type; DEVICE_NOT_FOUND is an answer, too."""
+    """Return the devices of a type. DEVICE_NOT_FOUND means none."""
     count = ctypes.c_uint32()
     code = ur.code("urDeviceGet", platform, UR[kind], 0, None, ctypes.byref(count))
     if code == "UR_RESULT_ERROR_DEVICE_NOT_FOUND":
@@ -148,7 +148,7 @@ def test_select_no_binary(ur: Calls, device: int) -> None:
 
 
 def partition(ur: Calls, device: int, kind: str, **value: int) -> Any:
-    """How to partition a device; ends the case where the device cannot be partitioned so."""
+    """Return how to partition a device. Ends the case if the device cannot be partitioned so."""
     if UR[kind] not in ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_SUPPORTED_PARTITIONS"):
         unsupported(f"the device has no {kind}")
     one = UR.struct("ur_device_partition_property_t")(type=UR[kind])
@@ -162,7 +162,7 @@ def partition(ur: Calls, device: int, kind: str, **value: int) -> Any:
 
 
 def parts_of(ur: Calls, device: int, how: Any) -> list[int]:
-    """The sub-devices."""
+    """Return the sub-devices."""
     count = ctypes.c_uint32()
     ur.ok("urDevicePartition", device, ctypes.byref(how), 0, None, ctypes.byref(count))
     found = (ctypes.c_void_p * max(count.value, 1))()

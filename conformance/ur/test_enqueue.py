@@ -1,33 +1,19 @@
-"""Commands on buffers: read, write, copy, fill, their rectangular forms, map and unmap, waits and barriers."""
+"""Commands on buffers: read, write, copy, fill, rectangles, map and unmap, waits and barriers."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule
+from fairlead.conformance.ur.boxes import in_box, offset, region
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.loader.ur.abi import UR
 
 ROW, SLICE = 16, 64  # of the rectangles, in bytes: 4 by 4 by 4 numbers in a buffer of COUNT
-
-
-def offset(x: int = 0, y: int = 0, z: int = 0) -> Any:
-    return UR.struct("ur_rect_offset_t")(x, y, z)
-
-
-def region(width: int, height: int, depth: int) -> Any:
-    return UR.struct("ur_rect_region_t")(width, height, depth)
-
-
-def in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) -> bool:
-    """Whether a number of a buffer lies in a box, in numbers."""
-    place = index % 4, index // 4 % 4, index // 16
-    return all(a <= p < a + n for p, a, n in zip(place, low, size, strict=True))
 
 
 @rule("urEnqueueMemBufferWrite", "blocking: its event is complete when it returns")

@@ -1,14 +1,17 @@
-"""Images: contents, what they say about themselves, a kernel that samples one."""
+"""Images: contents of every kind, queries, kernels that read and write them, command-buffers."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, Final
 
-from fairlead.conformance.checks import equal, rule
+import pytest
+
+from fairlead.conformance.checks import each, equal, rule
 from fairlead.conformance.ur import kernels
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import Objects
+from fairlead.conformance.ur.recording import Recording, Update, need
 from fairlead.conformance.ur.values import Buffer, Image, Sampler
 from fairlead.loader.ur.abi import UR
 
@@ -25,7 +28,7 @@ def whole(width: int = WIDTH, height: int = HEIGHT) -> Any:
 
 
 def pixels(first: float = 0.0) -> Any:
-    """Pixels of four floats: red is the number of the pixel."""
+    """Return pixels of four floats. Red is the number of the pixel."""
     return (ctypes.c_float * (4 * PIXELS))(
         *[first + i if channel == 0 else 1.0 for i in range(PIXELS) for channel in range(4)]
     )
@@ -138,3 +141,284 @@ def test_host_pointer(ur: Calls, make: Objects, context: int, queue: int) -> Non
     image = make.own("urMemRelease", ur.new("urMemImageCreate", *given))
     ur.ok("urEnqueueMemImageRead", queue, image, True, place(), whole(), 0, 0, out, 0, None, None)
     equal(list(out), list(data), "the pixels")
+
+
+# Every kind of image, of bytes
+
+#: How many pixels the images of each kind have: x, y, z.
+KINDS: Final = {
+    "IMAGE1D": (6, 1, 1),
+    "IMAGE1D_ARRAY": (6, 4, 1),
+    "IMAGE2D": (6, 4, 1),
+    "IMAGE2D_ARRAY": (6, 4, 3),
+    "IMAGE3D": (6, 4, 3),
+}
+#: What the specification demands of every adapter, in RGBA.
+FORMATS: Final = (
+    *("UNORM_INT8", "UNORM_INT16", "SNORM_INT8", "SNORM_INT16", "SIGNED_INT8", "SIGNED_INT16"),
+    *("SIGNED_INT32", "UNSIGNED_INT8", "UNSIGNED_INT16", "UNSIGNED_INT32", "HALF_FLOAT", "FLOAT"),
+)
+Extent = tuple[int, int, int]
+
+
+def described(ur: Calls, kind: str, **fields: int) -> Any:
+    """A ur_image_desc_t."""
+    x, y, z = KINDS[kind]
+    images = {"IMAGE1D_ARRAY": y, "IMAGE2D_ARRAY": z}.get(kind, 1)
+    given = {"width": x, "height": y, "depth": z, "arraySize": images} | fields
+    return ur.struct("ur_image_desc_t", type=UR[f"UR_MEM_TYPE_{kind}"], **given)
+
+
+def formed(ur: Calls, channel: str = "UNSIGNED_INT8") -> Any:
+    """RGBA of a type."""
+    order, kind = UR["UR_IMAGE_CHANNEL_ORDER_RGBA"], UR[f"UR_IMAGE_CHANNEL_TYPE_{channel}"]
+    return ur.struct("ur_image_format_t", channelOrder=order, channelType=kind)
+
+
+def image_of(
+    ur: Calls, make: Objects, context: int, desc: Any, channel: str = "UNSIGNED_INT8"
+) -> int:
+    """An image, without contents."""
+    ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
+    given = ctypes.byref(formed(ur, channel)), ctypes.byref(desc), None
+    made = ur.new("urMemImageCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], *given)
+    return make.own("urMemRelease", made)
+
+
+def area(origin: Extent, size: Extent) -> tuple[Any, Any]:
+    return UR.struct("ur_rect_offset_t")(*origin), UR.struct("ur_rect_region_t")(*size)
+
+
+def data_of(kind: str) -> bytes:
+    """Pixels for an image of a kind, all different."""
+    x, y, z = KINDS[kind]
+    return bytes((7 * i + i // 251) % 256 for i in range(4 * x * y * z))
+
+
+def put(ur: Calls, queue: int, image: int, kind: str) -> None:
+    """Fill an image of a kind."""
+    data = ctypes.create_string_buffer(data_of(kind), len(data_of(kind)))
+    ends = 0, 0, data, 0, None, None
+    ur.ok("urEnqueueMemImageWrite", queue, image, True, *area((0, 0, 0), KINDS[kind]), *ends)
+    ur.ok("urQueueFinish", queue)
+
+
+def part(kind: str, origin: Extent, size: Extent) -> bytes:
+    """A part of `data_of`."""
+    (x, y, _), data = KINDS[kind], data_of(kind)
+    starts = [
+        4 * ((origin[2] + k) * y * x + (origin[1] + j) * x + origin[0])
+        for k in range(size[2])
+        for j in range(size[1])
+    ]
+    return b"".join(data[at : at + 4 * size[0]] for at in starts)
+
+
+def inner(kind: str) -> tuple[Extent, Extent]:
+    """Origin and size of a part of an image of a kind."""
+    x, y, z = KINDS[kind]
+    return (1, min(1, y - 1), min(1, z - 1)), (x - 2, max(1, y - 2), max(1, z - 1))
+
+
+@pytest.mark.parametrize(
+    "kind", each(KINDS, "urEnqueueMemImageWrite", "{}: a part is read as it was written")
+)
+def test_kind(ur: Calls, make: Objects, context: int, queue: int, kind: str) -> None:
+    image = image_of(ur, make, context, described(ur, kind))
+    put(ur, queue, image, kind)
+    origin, size = inner(kind)
+    out = ctypes.create_string_buffer(4 * size[0] * size[1] * size[2])
+    ends = 0, 0, out, 0, None, None
+    ur.ok("urEnqueueMemImageRead", queue, image, True, *area(origin, size), *ends)
+    equal(list(out.raw), list(part(kind, origin, size)), "the bytes of the pixels")
+
+
+@rule("urEnqueueMemImageRead", "rows and slices of host memory are as far apart as the pitches say")
+def test_pitches(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    image = image_of(ur, make, context, described(ur, "IMAGE3D"))
+    put(ur, queue, image, "IMAGE3D")
+    origin, size = inner("IMAGE3D")
+    row, slice_ = 4 * size[0] + 8, (4 * size[0] + 8) * (size[1] + 1)
+    out = ctypes.create_string_buffer(slice_ * size[2])
+    ends = row, slice_, out, 0, None, None
+    ur.ok("urEnqueueMemImageRead", queue, image, True, *area(origin, size), *ends)
+    rows = [
+        out.raw[k * slice_ + j * row :][: 4 * size[0]]
+        for k in range(size[2])
+        for j in range(size[1])
+    ]
+    equal(list(b"".join(rows)), list(part("IMAGE3D", origin, size)), "the bytes of the pixels")
+
+
+@pytest.mark.parametrize("kind", each(KINDS, "urMemImageGetInfo", "{}: the sizes that it has"))
+def test_sizes(ur: Calls, make: Objects, context: int, kind: str) -> None:
+    image, (x, y, z) = image_of(ur, make, context, described(ur, kind)), KINDS[kind]
+    expected = {"WIDTH": x}
+    if kind in ("IMAGE2D", "IMAGE2D_ARRAY", "IMAGE3D"):
+        expected["HEIGHT"] = y
+    if kind == "IMAGE3D":
+        expected["DEPTH"] = z
+    if kind.endswith("ARRAY"):
+        expected["ARRAY_SIZE"] = y if kind == "IMAGE1D_ARRAY" else z
+    names = {name: f"UR_IMAGE_INFO_{name}" for name in expected}
+    found = {name: ur.info("urMemImageGetInfo", image, query) for name, query in names.items()}
+    equal(found, expected, "what it says of itself")
+
+
+@pytest.mark.parametrize(
+    "channel", each(FORMATS, "urMemImageCreate", "RGBA of {}, which every adapter has")
+)
+def test_format(ur: Calls, make: Objects, context: int, channel: str) -> None:
+    image = image_of(ur, make, context, described(ur, "IMAGE2D"), channel)
+    told = ur.raw_info("urMemImageGetInfo", image, "UR_IMAGE_INFO_FORMAT")
+    equal(told, bytes(formed(ur, channel)), "its format")
+
+
+@rule("urEnqueueMemImageCopy", "a slice of a 3D image to a 2D image")
+def test_copy_slice(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    volume = image_of(ur, make, context, described(ur, "IMAGE3D"))
+    image = image_of(ur, make, context, described(ur, "IMAGE2D"))
+    put(ur, queue, volume, "IMAGE3D")
+    start, size = area((0, 0, 2), (6, 4, 1))
+    origin = UR.struct("ur_rect_offset_t")(0, 0, 0)
+    ur.ok("urEnqueueMemImageCopy", queue, volume, image, start, origin, size, 0, None, None)
+    out = ctypes.create_string_buffer(4 * 24)
+    ends = 0, 0, out, 0, None, None
+    ur.ok("urEnqueueMemImageRead", queue, image, True, origin, size, *ends)
+    equal(list(out.raw), list(part("IMAGE3D", (0, 0, 2), (6, 4, 1))), "the bytes of the pixels")
+
+
+@rule("urMemImageCreate", "takes host memory with pitches")
+def test_host_pitches(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
+    data = ctypes.create_string_buffer(bytes(i % 253 for i in range(3 * 160)), 3 * 160)
+    desc = described(ur, "IMAGE3D", rowPitch=32, slicePitch=160)  # rows of 8, slices of 5 rows
+    given = ctypes.byref(formed(ur)), ctypes.byref(desc), data
+    flags = UR["UR_MEM_FLAG_READ_WRITE"] | UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
+    image = make.own("urMemRelease", ur.new("urMemImageCreate", context, flags, *given))
+    out = ctypes.create_string_buffer(4 * 72)
+    ends = 0, 0, out, 0, None, None
+    ur.ok("urEnqueueMemImageRead", queue, image, True, *area((0, 0, 0), (6, 4, 3)), *ends)
+    rows = [data.raw[k * 160 + j * 32 :][:24] for k in range(3) for j in range(4)]
+    equal(list(out.raw), list(b"".join(rows)), "the bytes of the pixels")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "kind", each(KINDS, "urEnqueueMemImageRead", "{}: a region beyond the image is refused")
+)
+def test_beyond(ur: Calls, make: Objects, context: int, queue: int, kind: str) -> None:
+    image, out = image_of(ur, make, context, described(ur, kind)), ctypes.create_string_buffer(4096)
+    for axis, length in enumerate(KINDS[kind]):
+        origin = tuple(length if other == axis else 0 for other in range(3))
+        for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
+            ends = 0, 0, out, 0, None, None
+            where = area((origin[0], origin[1], origin[2]), (1, 1, 1))
+            ur.fails(name, "INVALID_SIZE|INVALID_VALUE", queue, image, True, *where, *ends)
+
+
+@pytest.mark.parametrize(
+    "field", each(("width", "height", "depth"), "urMemImageCreate", "{} of 0 is refused")
+)
+def test_empty(ur: Calls, context: int, field: str) -> None:
+    ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
+    desc, made = described(ur, "IMAGE3D", **{field: 0}), ctypes.byref(ctypes.c_void_p())
+    given = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(formed(ur)), ctypes.byref(desc), None, made
+    ur.fails(
+        "urMemImageCreate", "INVALID_IMAGE_SIZE|INVALID_IMAGE_FORMAT_DESCRIPTOR", context, *given
+    )
+
+
+@rule("urMemImageCreate", "an image larger than the device's limit is refused")
+def test_too_large(ur: Calls, context: int) -> None:
+    ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
+    desc = described(ur, "IMAGE2D", width=ur.device_says("UR_DEVICE_INFO_IMAGE2D_MAX_WIDTH") + 1)
+    given = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(formed(ur)), ctypes.byref(desc), None
+    ur.fails(
+        "urMemImageCreate", "INVALID_IMAGE_SIZE", context, *given, ctypes.byref(ctypes.c_void_p())
+    )
+
+
+@rule("urEnqueueMemImageRead", "a buffer is no image")
+def test_buffer_is_no_image(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
+    ends = 0, 0, ctypes.create_string_buffer(64), 0, None, None
+    where = area((0, 0, 0), (1, 1, 1))
+    buffer = make.buffer(context)
+    ur.fails("urEnqueueMemImageRead", "INVALID_MEM_OBJECT", queue, buffer, True, *where, *ends)
+
+
+# Kernels, command-buffers, native handles
+
+
+def turned(first: float = 0.0) -> list[float]:
+    """Red of `pixels` with each row the other way round."""
+    return [first + HEIGHT * y + WIDTH - 1 - x for y in range(HEIGHT) for x in range(WIDTH)]
+
+
+def red(ur: Calls, queue: int, image: int) -> list[float]:
+    """Red of an image's pixels."""
+    out = pixels()
+    ur.ok("urEnqueueMemImageRead", queue, image, True, place(), whole(), 0, 0, out, 0, None, None)
+    return list(out)[0::4]
+
+
+def turn(make: Objects, context: int) -> int:
+    return make.kernel(make.source_program(context, kernels.IMAGE_SOURCE), "turn")
+
+
+@rule("urEnqueueKernelLaunchWithArgsExp", "a kernel writes an image, and released images live")
+def test_written_by_a_kernel(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    source, target = written(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
+    sampler = make.sampler(context)
+    given = Image(source), Sampler(sampler), Buffer(target)
+    make.launch(queue, turn(make, context), *given, size=(WIDTH, HEIGHT))
+    make.release(source)
+    make.release(sampler)
+    equal(red(ur, queue, target), turned(), "red of the pixels")
+
+
+@rule("urCommandBufferAppendKernelLaunchWithArgsExp", "images and samplers are arguments as others")
+def test_recorded(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    source, target = written(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
+    sampler, recording = make.sampler(context), Recording(make, context)
+    given = Image(source), Sampler(sampler), Buffer(target)
+    recording.launch(turn(make, context), *given, size=(WIDTH, HEIGHT))
+    recording.finalize()
+    recording.run(queue)
+    equal(red(ur, queue, target), turned(), "red of the pixels")
+
+
+@rule("urCommandBufferUpdateKernelLaunchExp", "gives a launch another image")
+def test_updated(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    need(ur, "KERNEL_ARGUMENTS")
+    source, target = written(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
+    other, recording = (
+        make.image(context, WIDTH, HEIGHT),
+        Recording(make, context, isUpdatable=True),
+    )
+    ends = 0, 0, pixels(100.0), 0, None, None
+    ur.ok("urEnqueueMemImageWrite", queue, other, True, place(), whole(), *ends)
+    ur.ok("urQueueFinish", queue)
+    given = Image(source), Sampler(make.sampler(context)), Buffer(target)
+    step = recording.launch(turn(make, context), *given, size=(WIDTH, HEIGHT), command=True)
+    recording.finalize()
+    recording.run(queue)
+    equal(red(ur, queue, target), turned(), "red of the pixels")
+    recording.update(Update(step.command, {0: Image(other)}, dimensions=2))
+    recording.run(queue)
+    equal(red(ur, queue, target), turned(100.0), "red of the pixels after the update")
+
+
+@rule("urMemImageCreateWithNativeHandle", "is the same image")
+def test_native_handle(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    make.require_opencl()
+    image = written(ur, make, context, queue)
+    native = ur.new("urMemGetNativeHandle", image, make.device)
+    form, desc = make.image_format(), make.image_shape(WIDTH, HEIGHT)
+    how = ur.struct("ur_mem_native_properties_t", isNativeHandleOwned=False)
+    given = native, context, ctypes.byref(form), ctypes.byref(desc), ctypes.byref(how)
+    other = make.own("urMemRelease", ur.new("urMemImageCreateWithNativeHandle", *given))
+    equal(red(ur, queue, other), list(pixels())[0::4], "red of the pixels")

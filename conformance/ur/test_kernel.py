@@ -1,4 +1,4 @@
-"""Kernels: names, what they say about themselves, execution infos, native copies."""
+"""Kernels: names, queries, execution infos, native copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Launches: 1 to 3 dimensions, offsets, local sizes, arguments of every kind, wait lists, and what is refused."""
+"""Launches: 1 to 3 dimensions, offsets, local sizes, arguments of every kind, wait lists,
+errors."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def padded(numbers: Sequence[int], fill: int) -> list[int]:
 
 
 def shape_seen(make: Objects, queue: int, program: int, context: int, **how: Any) -> list[int]:
-    """What `shape` tells of a launch: dimensions, global size, local size, offset."""
+    """Launch `shape` and return what it saw: dimensions, global size, local size, offset."""
     buffer = make.buffer(context, 80)
     make.launch(queue, make.kernel(program, "shape"), Buffer(buffer), **how)
     words = make.read(queue, buffer, 20)

@@ -1,7 +1,8 @@
-"""Reference counts: an object is made with one reference, Retain adds one, Release takes one, and the last one ends it.
+"""Reference counts: an object begins with one, Retain adds one, Release takes one.
 
-And what the specification says of objects that others still need: a queue is deleted when its commands are finished, urUSMFree waits for
-commands that use the memory, a kernel keeps its program.
+The last Release ends the object. Further cases test what the specification says of objects that
+others still need. A queue is deleted when its commands are finished. urUSMFree waits for commands
+that use the memory. A kernel retains its program.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fairlead.conformance.ur.world import World
 
 
 def each(function: str, text: str) -> list:
-    """A case for every kind: `function` is a property of `Kind`."""
+    """Return a case for every kind. `function` is a property of `Kind`."""
     return [
         pytest.param(
             kind, id=kind.name, marks=rule(getattr(kind, function), f"{text} ({kind.name})")
@@ -28,7 +29,7 @@ def each(function: str, text: str) -> list:
 
 
 def count_of(ur: Calls, kind: Kind, handle: int) -> int:
-    """The count, which the adapter's own references may raise; there must be one."""
+    """Return the count. The adapter's own references may add to it. The kind must have a count."""
     count = ur.info(kind.info, handle, kind.query)
     if count < 1:
         failed("a reference count of at least 1", count)

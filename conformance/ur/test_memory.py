@@ -1,4 +1,4 @@
-"""Buffers and sub-buffers: contents, host pointers, what they say about themselves."""
+"""Buffers and sub-buffers: contents, host pointers, queries."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def test_copy_host_pointer(make: Objects, context: int, queue: int, program: int
 
 @rule(
     "urMemBufferCreate",
-    "USE_HOST_POINTER: the buffer's contents are the host memory's, which map and unmap bring up to date",
+    "USE_HOST_POINTER: the buffer's contents are the host memory's, which map and unmap bring up "
+    "to date",
 )
 def test_use_host_pointer(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
     host = ints(range(COUNT))

@@ -1,4 +1,4 @@
-"""Native handles both ways: what lies behind an object, and an object made of it."""
+"""Native handles: the handle behind an object, and an object that is made of it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from fairlead.conformance.ur.world import World
 
 @dataclass(frozen=True)
 class Way:
-    """How to get a native handle, and to make an object of one. `more` and `given` are the other
-    arguments of the two functions, `query` is one that the new object must answer as the first does."""
+    """How to get a native handle, and how to make an object of one.
+
+    `more` and `given` are the other arguments of the two functions. `query` is one that the new
+    object must answer as the first does.
+    """
 
     stem: str
     handle: Callable[[World], int]

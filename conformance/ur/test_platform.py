@@ -1,4 +1,4 @@
-"""Platforms: the same handles at every call, a version, options, and the adapter that they belong to."""
+"""Platforms: the same handles at every call, a version, options, and their adapter."""
 
 from __future__ import annotations
 

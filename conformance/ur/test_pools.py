@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.kinds import of_kinds
 from fairlead.conformance.ur.objects import COUNT, Objects
 from fairlead.conformance.ur.values import Pointer
-
-KINDS = ("Host", "Device", "Shared")
-
-
-def of_kinds(function: str, text: str) -> list[Any]:
-    return [
-        pytest.param(
-            kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")
-        )
-        for kind in KINDS
-    ]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +68,7 @@ def test_reuse(ur: Calls, make: Objects, context: int) -> None:
 
 
 def experimental(ur: Calls, make: Objects, context: int) -> int:
-    """A pool by urUSMPoolCreateExp."""
+    """A pool made by urUSMPoolCreateExp."""
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     how = ur.struct("ur_usm_pool_desc_t")
     pool = ur.new("urUSMPoolCreateExp", context, make.device, ctypes.byref(how))

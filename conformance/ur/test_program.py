@@ -1,4 +1,4 @@
-"""Programs: from IL, from binaries, from native handles; build, compile, link, logs, specialisation constants."""
+"""Programs: from IL, binaries and native handles; build, compile, link, logs, constants."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fairlead.loader.ur.abi import UR
 
 
 def run_store(make: Objects, queue: int, program: int, buffer: int, value: int) -> list[int]:
-    """What the kernel `store` of a program writes."""
+    """Run a program's kernel `store` and return what it wrote."""
     make.launch(queue, make.kernel(program, "store"), Buffer(buffer), ints([value]))
     return make.read(queue, buffer)
 
 
 def binary_of(ur: Calls, program: int) -> bytes:
-    """The first binary of a program."""
+    """Return the first binary of a program."""
     length = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_BINARY_SIZES")[0]
     room = ctypes.create_string_buffer(max(length, 1))
     places = (ctypes.c_void_p * 1)(ctypes.addressof(room))
@@ -37,7 +37,7 @@ def binary_of(ur: Calls, program: int) -> bytes:
 
 
 def from_binary(ur: Calls, make: Objects, context: int, data: bytes) -> int:
-    """A program from a binary."""
+    """Make a program from a binary."""
     room = ctypes.create_string_buffer(data, len(data))
     lengths, places = (
         (ctypes.c_size_t * 1)(len(data)),

@@ -1,8 +1,8 @@
 """Every info query of every object: the size first, then the value.
 
-The size fits the type that the specification gives for the answer, the value has just that size, a string ends with NUL, an enumeration's
-value is one of its own, and nothing is written beyond the size that was given. UNSUPPORTED_ENUMERATION is listed as the answer of an
-adapter that does not support a query.
+The size fits the type that the specification gives for the answer. The value has exactly that size.
+A string ends with NUL, and an enumeration's value is one of its own. Nothing is written beyond the
+given size. An adapter that does not support a query may answer UNSUPPORTED_ENUMERATION.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from fairlead.loader.ur.abi import UR
 _GUARD = b"\xa5" * 64
 _LARGEST = 1 << 22
 
-#: Answers that are written elsewhere: the caller gives pointers, and the size of the answer is that of the pointers.
+#: Answers that are written elsewhere: the caller passes pointers, and the size is that of the
+#: pointers.
 _INDIRECT = frozenset({"UR_PROGRAM_INFO_BINARIES"})
 #: Listed answers to a query that this object does not support, besides UNSUPPORTED_ENUMERATION.
 _ALSO_UNSUPPORTED = {"urQueueGetInfo": "UR_RESULT_ERROR_INVALID_QUEUE"}
@@ -43,7 +44,7 @@ CASES = [
 
 
 def asked(call: Call, constant: Constant, size: int, value: object, returned: object) -> int:
-    """Ask; the answer is the code."""
+    """Call a query and return the code."""
     call.arguments.update(
         propName=constant.value, propSize=size, pPropValue=value, pPropSizeRet=returned
     )
@@ -90,7 +91,7 @@ def test_query(ur: Calls, world: World, function: str, constant: Constant) -> No
 
 
 def check_size(constant: Constant, size: int) -> None:
-    """The size must be one of the answer's type."""
+    """Check that the size is one of the answer's type."""
     name, is_array = constant.answer.removesuffix("[]"), constant.answer.endswith("[]")
     if size == _LARGEST:
         failed("the size", "pPropSizeRet was not written")
@@ -104,7 +105,7 @@ def check_size(constant: Constant, size: int) -> None:
 
 
 def check_value(constant: Constant, value: bytes) -> None:
-    """The value must be one of the answer's type."""
+    """Check that the value is one of the answer's type."""
     if constant.answer == "char[]":
         if value and not value.endswith(b"\0"):
             failed("a string that ends with NUL", repr(value[-16:]))

@@ -1,4 +1,4 @@
-"""Queues: what they say about themselves, order, flush and finish."""
+"""Queues: queries, order, flush and finish."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLAGS = (
     "OUT_OF_ORDER_EXEC_MODE_ENABLE PROFILING_ENABLE",
 )
 
-#: Flags that change nothing of what a queue does: a hint that every adapter may ignore.
+#: Flags that change nothing of what a queue does: every adapter may ignore these hints.
 HINTS = (
     "PRIORITY_LOW",
     "PRIORITY_HIGH",

@@ -1,4 +1,4 @@
-"""Samplers: every mode, as it was asked for."""
+"""Samplers: every mode, as it was requested."""
 
 from __future__ import annotations
 

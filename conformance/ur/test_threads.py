@@ -1,8 +1,9 @@
 """Several threads at once.
 
-The specification (INTRO, Multithreading) makes every function callable at the same time on different objects, memory allocation on the same
-context, and lists functions that may be called for the same object. Queues are shared between threads by every SYCL program, but the
-specification does not allow that: those cases are beyond it.
+The specification (INTRO, Multithreading) lets threads call every function at once on different
+objects, and allocate memory in one context. It lists functions that may be called for the same
+object. Every SYCL program shares queues between threads, but the specification does not allow it.
+So those cases are beyond it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SHARED = ("context", "program", "kernel")
 
 
 def together(work: Callable[[int], None]) -> None:
-    """Have all threads begin at once; the first exception of any is raised."""
+    """Run the work in all threads at once. Raises the first exception of any."""
     errors: list[BaseException] = []
     gate = threading.Barrier(THREADS)
 
@@ -50,7 +51,7 @@ def together(work: Callable[[int], None]) -> None:
 
 
 def counted(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
-    """Retain and release one object in all threads; its count is what it was."""
+    """Retain and release one object in all threads, and check its count."""
     handle = kind.make(make, world)
     first = ur.info(kind.info, handle, kind.query)
 

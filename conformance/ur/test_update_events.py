@@ -1,7 +1,8 @@
-"""Updates of the events of a command-buffer's commands: `urCommandBufferUpdateSignalEventExp` and `…WaitEventsExp`.
+"""Updates of the events of a command-buffer's commands.
 
-signal_event gives a new event for the command, and needs that it was appended with one; wait_events are to be as many as there were. Both
-are refused with UNSUPPORTED_FEATURE where the device does not report the capability EVENTS.
+`urCommandBufferUpdateSignalEventExp` gives a command a new event; the command must have been
+appended with one. `urCommandBufferUpdateWaitEventsExp` takes as many events as the command had.
+Both answer UNSUPPORTED_FEATURE if the device does not report the capability EVENTS.
 """
 
 from __future__ import annotations

@@ -1,32 +1,22 @@
-"""Unified shared memory: the kinds, alignment, what an address is, copies and fills, 2D forms, hints."""
+"""Unified shared memory: kinds, alignment, queries of addresses, copies and fills, 2D forms,
+hints."""
 
 from __future__ import annotations
 
 import ctypes
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
 from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.kinds import USM_KINDS, of_kinds
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.values import Pointer
 from fairlead.loader.ur.abi import UR
 
-KINDS = ("Host", "Device", "Shared")
-COPIES = [(source, target) for source in KINDS for target in KINDS]
-
-
-def of_kinds(function: str, text: str) -> list[Any]:
-    """A case for each kind; `{}` in the function's name is the kind."""
-    return [
-        pytest.param(
-            kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")
-        )
-        for kind in KINDS
-    ]
+COPIES = [(source, target) for source in USM_KINDS for target in USM_KINDS]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +90,7 @@ def test_info_of_other_memory(ur: Calls, make: Objects, context: int) -> None:
 def test_alignment(
     ur: Calls, make: Objects, context: int, device: int, kind: str, align: int
 ) -> None:
-    make.usm(context, kind)  # or it is unsupported
+    make.usm(context, kind)  # ends the case if the device has none
     how = ur.struct("ur_usm_desc_t", align=align)
     where = () if kind == "Host" else (device,)
     memory = make.own(

@@ -1,4 +1,4 @@
-"""Kernel arguments that are not passed by their bytes, arrays of numbers, and a callback that does nothing."""
+"""Kernel arguments that are not passed by their bytes, arrays of numbers, and an empty callback."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from .calls import address
 
 @dataclass(frozen=True)
 class Argument:
-    """A kernel argument that is not passed by its bytes. `kind` is the end of its UR_EXP_KERNEL_ARG_TYPE_."""
+    """A kernel argument that is not passed by its bytes.
+
+    `kind` is the end of its name in UR_EXP_KERNEL_ARG_TYPE_.
+    """
 
     what: int
     kind: ClassVar[str] = ""
 
     def put(self, entry: Any) -> None:
-        """Put it into a ur_exp_kernel_arg_properties_t."""
+        """Write it into a ur_exp_kernel_arg_properties_t."""
         raise NotImplementedError
 
 
@@ -51,7 +54,7 @@ class Image(Buffer):
 
 
 class Local(Argument):
-    """So many bytes of local memory."""
+    """Bytes of local memory."""
 
     kind = "LOCAL"
 
@@ -69,5 +72,5 @@ class Sampler(Argument):
 
 
 NOTHING: Final = ctypes.CFUNCTYPE(None)(lambda: None)
-#: The address of a callback that does nothing, whatever it is given.
+#: The address of a callback that does nothing.
 CALLBACK: Final = address(NOTHING)

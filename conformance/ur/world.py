@@ -1,4 +1,4 @@
-"""The objects that cases share: one of each kind, made when it is first asked for."""
+"""The objects that cases share: one of each kind, made at its first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .values import Buffer
 
 
 class World(Objects):
-    """One of each object, made when it is first asked for, for as long as the library is open."""
+    """One object of each kind. It lives as long as the library is open."""
 
     @cached_property
     def the_context(self) -> int:
@@ -95,6 +95,11 @@ class World(Objects):
     @cached_property
     def the_image(self) -> int:
         """A 2D image."""
+        return self.image(self.the_context)
+
+    @cached_property
+    def other_image(self) -> int:
+        """Another image of the same shape."""
         return self.image(self.the_context)
 
     @cached_property

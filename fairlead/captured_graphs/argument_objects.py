@@ -1,7 +1,6 @@
-"""Memory objects and samplers that arguments of captured launches are changed to: what they must be, and what they need.
+"""Memory objects and samplers as new arguments of captured launches: checks, and what they need.
 
-A driver that is given an object that was released, or one of another type, may crash. So it is
-looked at first.
+A driver that gets a released object, or one of another type, may crash. So it is checked first.
 """
 
 from __future__ import annotations
@@ -88,7 +87,10 @@ def _image_type(memory: int) -> str:
 
 
 def foundation_of(value: Any) -> list[Any]:
-    """What is to be kept for an argument: an image of a buffer does not keep the buffer on every driver."""
+    """Return what an argument needs to be kept alive.
+
+    An image of a buffer does not keep the buffer on every driver.
+    """
     import pyopencl
 
     found, query = [value], pyopencl.mem_info.ASSOCIATED_MEMOBJECT

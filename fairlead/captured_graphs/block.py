@@ -1,6 +1,6 @@
-"""What a capture block has recorded, and what keeps it usable: the commands, their order, and the Python objects that own their memory.
+"""What a capture block recorded: the commands, their order, and the Python objects that own memory.
 
-A `CapturedBlock` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
+A captured graph, its nodes and its executables share a `CapturedBlock`. It refers to none of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from . import pyopencl_client as _client
 
 
 class PyOpenCLObserver:
-    """Answers a recording's questions with what PyOpenCL's frames tell, and remembers where each command was called."""
+    """Answers a recording's questions from PyOpenCL's frames, and remembers the caller of each
+    command."""
 
     def __init__(self, keep: Iterable[Any]) -> None:
         self.kept: list[Any] = list(keep)
@@ -97,12 +98,15 @@ class CapturedBlock:
         self._forks = forks()
 
     def __del__(self) -> None:
-        """What owns memory goes before the recording, which frees SVM that it uses itself: PyOpenCL may have it freed by a queue, and
-        PoCL reads PyOpenCL's list for that when it is gone."""
+        """Release what owns memory before the recording, which frees the SVM that it uses itself.
+
+        PyOpenCL may have SVM freed by a queue. PoCL reads PyOpenCL's list for that when it is gone.
+        """
         self._observer.held.clear()
 
     def check_process(self, routine: str) -> None:
-        """Raise SYCLError (runtime) in a child that was forked after the capture: the threads of its drivers are not there."""
+        """Raise SYCLError (runtime) in a forked child, which lacks the threads of its parent's
+        drivers."""
         if self._forks != forks():
             raise SYCLError(
                 Errc.runtime,
@@ -142,18 +146,18 @@ class CapturedBlock:
         return tuple(device_of(queue.device) for queue in self.queues)
 
     def command(self, index: int) -> Any:
-        """A pointer to a recorded command, which is not to be changed."""
+        """Return a pointer to a recorded command, which must not be changed."""
         return self._commands + index
 
     def kernel_name(self, kernel: int) -> str:
-        """The function of a recorded kernel (a handle)."""
+        """Return the function name of a recorded kernel (a handle)."""
         name = self._names.get(kernel)
         if name is None:
             name = self._names[kernel] = kernel_name(kernel)
         return name
 
     def where(self, index: int) -> str:
-        """File and line of the call that a command was recorded from, "" if not known."""
+        """Return file and line of the call that a command was recorded from, "" if unknown."""
         return _client.line_of(self._observer.places[index])
 
     @property

@@ -1,7 +1,8 @@
-"""The commands of captured graphs: what PyOpenCL gave to a queue, as the runtime's graphs take commands.
+"""The commands of captured graphs: what PyOpenCL gave to a queue, in the form of the runtime's
+graphs.
 
-A command is a view of the recording's. A launch that is changed becomes a copy, which is its own. What an argument may be changed to is
-said here, too.
+A command is a view of the recording's. A launch that is changed becomes a copy of its own. The
+values that an argument may have are checked here, too.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def _converted(
     )
 
 
-#: PyOpenCL's own kinds of argument: what they become, and the names of their size's and their word's attributes.
+#: PyOpenCL's own kinds of argument: what they become, and the attributes of size and word.
 _PYOPENCL: Final = (
     (MEMORY, "", ("MemoryObjectHolder",), "int_ptr"),
     (SAMPLER, "", ("Sampler",), "int_ptr"),

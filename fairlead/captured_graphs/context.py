@@ -1,9 +1,9 @@
-"""`with fairlead.capture(queue) as graph:` records what unmodified PyOpenCL code gives to a queue; nothing of it runs.
+"""`with fairlead.capture(queue) as graph:` records PyOpenCL code on a queue. Nothing of it runs.
 
-The block's commands become a `CapturedGraph` (graph.py). `graph.finalize()` makes an `Executable` of it (executable.py), whose
-`replay(queue)` runs all of them by one native call.
+The block's commands become a `CapturedGraph` (graph.py). `graph.finalize()` makes an `Executable`
+of it (executable.py), whose `replay(queue)` runs all of them by one native call.
 
-How it is done: `icd.capture` exchanges the queue's dispatch pointer, and `block` is what it has recorded.
+`icd.capture` exchanges the queue's dispatch pointer. `block` is what it recorded.
 """
 
 from __future__ import annotations
@@ -25,14 +25,20 @@ __all__ = ["CaptureError", "CapturedGraph", "capture"]
 
 
 class capture:
-    """A context manager that captures one or several queues (all of one context).
+    """A context manager that captures one or several queues of one context.
 
-    Inside the block the queues record instead of executing; the program uses them as always. `keep` names objects that the graph
-    must keep alive although it cannot find them: host arrays, and buffers of kernels whose arguments were set before the block. To
-    name a buffer is a promise: kernels with such arguments are then accepted, and all of their buffers have to be named.
+    Inside the block the queues record instead of executing; the program uses them as always.
 
-    Raises CaptureError where the block asked for something that cannot be captured: in the line that asked, and if the program
-    swallowed that, when the block ends. After an error the graph is empty and every queue is as it was.
+    Args:
+        queues: the queues.
+        keep: objects that the graph must keep alive although it cannot find them: host arrays, and
+            buffers of kernels whose arguments were set before the block. If a buffer is named,
+            kernels with such arguments are accepted, and all of their buffers have to be named.
+
+    Raises:
+        CaptureError: the block did what cannot be captured. It is raised in that line, and again at
+            the end of the block if the program caught it. The graph is then empty, and every queue
+            is as before.
     """
 
     def __init__(self, *queues: Any, keep: Iterable[Any] = ()) -> None:

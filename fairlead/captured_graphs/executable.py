@@ -51,9 +51,10 @@ def _has(queue: Any, name: str) -> bool:
 
 
 class Executable(Drawable):
-    """What `graph.finalize()` gives. It keeps the graph, and with it all memory that the commands use, alive.
+    """The result of `graph.finalize()`.
 
-    Thread-safe: replays from several threads follow each other.
+    It keeps the graph alive, and with it all memory that the commands use. It is thread-safe:
+    replays from several threads follow each other.
 
     Attributes:
         graph: what it was made of.
@@ -79,7 +80,7 @@ class Executable(Drawable):
         self.updatable, self.profiling = updatable, profiling
         self._block, self._lock = graph.block, RLock()
         self._own_queues: dict[Device, Queue] = {}
-        #: All commands, where the graph is as it was recorded.
+        #: All commands, if the graph is as it was recorded.
         self._whole: CapturedSegment | None = None
         self._executable_graph: ExecutableGraph | None = None
         #: How the last replay is repeated, if it was a simple one: a function, the class of its queue, what makes an event, and `forks()`.
@@ -95,11 +96,12 @@ class Executable(Drawable):
                 updatable, profiling, policy, schedule
             )
 
-    # its executable graph, which one that is as it was recorded only needs to be drawn, to be a sub-graph, or on a runtime queue
+    # Its executable graph. One that is as it was recorded needs it only to be drawn, to be a
+    # sub-graph, or on a runtime queue.
 
     @property
     def executable_graph(self) -> ExecutableGraph:
-        """What command graphs and runtime queues take it for."""
+        """The executable graph that command graphs and runtime queues use."""
         with self._lock:
             if self._executable_graph is None:
                 self._executable_graph = ExecutableGraph(
@@ -135,7 +137,10 @@ class Executable(Drawable):
         return self.executable_graph.partitions
 
     def of_context(self, context: Context) -> ExecutableGraph:
-        """What a submission asks for: its executable graph. Raises SYCLError (invalid) for another context than its own."""
+        """Return its executable graph, for a submission.
+
+        Raises SYCLError (invalid) for another context than its own.
+        """
         return self.executable_graph.of_context(context)
 
     def update(
@@ -150,8 +155,18 @@ class Executable(Drawable):
 
     # replays
 
-    def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
+    def replay(
+        self,
+        queue: Any,
+        times: int = 1,
+        wait_for: Iterable[Any] | None = None,
+        *,
+        wait: bool = False,
+    ) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
+
+        With `wait` it returns None when the replay has ended. On an in-order queue the engine `direct` then runs the graph in the
+        caller's thread, which is the fastest way on PoCL.
 
         The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
         events in `wait_for` and after the last replay of this executable. Nothing is waited for. If the graph has host tasks, what one
@@ -161,7 +176,7 @@ class Executable(Drawable):
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
         type.
         """
-        if times is _ONCE and wait_for is None and self._again is not None:
+        if times is _ONCE and wait_for is None and self._again is not None and not wait:
             again, queue_type, to_event, forks_then = self._again
             if type(queue) is queue_type and forks() == forks_then:
                 event = again(queue.int_ptr)
@@ -184,23 +199,31 @@ class Executable(Drawable):
             )
         profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
         only = self._only()
+        if wait and only is not None and not waits and not profiled:
+            times = only.run_here(handle, times)
+            if not times:
+                return None
         if only is not None:
             end = self._end(queue, *only.run(handle, times, waits), profiled)
             if not self.profiling:
                 self._again = only.again, type(queue), type(end).from_int_ptr, forks()
-            return end
-        with self._lock:
-            return self._replay_parts(queue, handle, times, waits, profiled)
+        else:
+            with self._lock:
+                end = self._replay_parts(queue, handle, times, waits, profiled)
+        if wait:
+            end.wait()
+        return None if wait else end
 
     def _only(self) -> CapturedSegment | None:
-        """The segment that all of it is, if it is one of captured commands."""
+        """The segment of all commands, if it is one of captured commands."""
         if self._executable_graph is None:
             return self._whole
         only = self._executable_graph.only
         return only if isinstance(only, CapturedSegment) else None
 
     def _end(self, queue: Any, end: int, first: int, profiled: bool) -> Any:
-        """A replay's event, of the native events of its end and of its first command (0: none)."""
+        """Return a replay's event, from the native events of its end and of its first command (0:
+        none)."""
         import pyopencl
 
         from .replay_end import ReplayedEvent
@@ -217,7 +240,7 @@ class Executable(Drawable):
     def _replay_parts(
         self, queue: Any, handle: int, times: int, waits: Sequence[int], profiled: bool
     ) -> Any:
-        """Run the graph on a queue of our own, between two barriers of the caller's."""
+        """Run the graph on a queue of our own, between two barriers of the caller's queue."""
         import pyopencl
 
         from .replay_end import ReplayedEvent
@@ -254,7 +277,8 @@ class Executable(Drawable):
         return self._own_queues[device]
 
     def explain(self, queue: Any = None) -> str:
-        """How a replay on this queue is run, and why so, in a few words; without a queue, how the graph is divided."""
+        """Return how a replay on this queue runs, and why; without a queue, how the graph is
+        divided."""
         if queue is None:
             return self.executable_graph.explain()
         handle, only = self._checked(queue, "explain"), self._only()
@@ -268,7 +292,10 @@ class Executable(Drawable):
         return "\n".join(lines)
 
     def _checked(self, queue: Any, routine: str) -> int:
-        """The handle of a queue that is one, and of the graph's context. A forked child is refused: the drivers' threads are not there."""
+        """Return the handle of a queue of the graph's context. Raises OpenCLError for another one.
+
+        A forked child is refused, because it lacks the drivers' threads.
+        """
         self._block.check_process(routine)
         handle = _client.handle(queue, "CommandQueue", routine)
         if _client.context_of(queue, routine) != self._block.recording.context:

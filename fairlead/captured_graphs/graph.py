@@ -1,8 +1,8 @@
-"""A captured graph: the commands of a capture block. It has a command graph, by which it can be changed.
+"""A captured graph: the commands of a capture block. It can be changed through its command graph.
 
-A graph that nobody changes or looks at is only its block. Its nodes are made when somebody looks at
-them. Its command graph (graph/command_graph.py), with the runtime's objects for PyOpenCL's, is made
-when somebody asks for more. So capture and replay alone load no adapter.
+A graph that is not changed or inspected is only its block. Its nodes are made at their first use.
+Its command graph (graph/command_graph.py), with the runtime's objects for PyOpenCL's, is made when
+something needs it. So capture and replay alone load no adapter.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from ..graph.command_graph import Addable, CommandGraph, cut_edges, explicit_while_recording
+from ..graph.command_graph import Addable, CommandGraph
+from ..graph.edges import cut_edges
 from ..graph.node import Node
 from ..graph.nodes import Nodes
 from ..graph.picture import Drawable
+from ..graph.recording import explicit_while_recording
 from ..icd.capture.recording import CaptureError
 from .block import CapturedBlock
 from .commands import CapturedLaunch
@@ -30,15 +32,18 @@ if TYPE_CHECKING:
 
 
 class CapturedGraph(Nodes, Drawable):
-    """The commands of a capture block. It can be looked at, changed and finalized once the block has ended.
+    """The commands of a capture block. It can be inspected, changed and finalized after the block.
 
-    `graph[3]`, slices, iteration and `nodes` give nodes in the order of recording, added ones at the end; `edges` gives pairs of their
-    places. It is changed as a CommandGraph is: `command_graph` is the one that its nodes belong to.
+    `graph[3]`, slices, iteration and `nodes` give nodes in the order of recording, added ones at
+    the end. `edges` gives pairs of their indices. It is changed like a CommandGraph: its nodes
+    belong to `command_graph`.
 
     Attributes:
         block: what was recorded.
-        queue: a queue like the first captured one that is captured too, for code that takes a queue. Only inside the block.
-        state: "recording" inside the block, then "captured", or "failed" if the block raised: the graph is empty then.
+        queue: a queue like the first captured one that is captured too, for code that takes a
+            queue. Only inside the block.
+        state: "recording" inside the block, then "captured", or "failed" if the block raised: the
+            graph is empty then.
     """
 
     def __init__(self, block: CapturedBlock) -> None:
@@ -56,7 +61,7 @@ class CapturedGraph(Nodes, Drawable):
         self.state = "failed" if failed else "captured"
         self.block.end(failed)
 
-    # its nodes, which are made when somebody looks at them
+    # its nodes, made at their first use
 
     def all_nodes(self) -> list[Node]:
         if self.state == "recording":
@@ -70,7 +75,7 @@ class CapturedGraph(Nodes, Drawable):
 
     @property
     def is_as_recorded(self) -> bool:
-        """Whether nothing of it has been changed since the block ended."""
+        """Whether nothing of it was changed since the block ended."""
         nodes = self._nodes
         if nodes is None:
             return True
@@ -88,7 +93,7 @@ class CapturedGraph(Nodes, Drawable):
         """Whether commands use memory that has no reference count in OpenCL: the host's, or SVM."""
         return self.block.uses_host_memory
 
-    # its command graph, which is made when somebody asks for it
+    # its command graph, made at its first use
 
     @property
     def command_graph(self) -> CommandGraph:
@@ -142,15 +147,15 @@ class CapturedGraph(Nodes, Drawable):
         self.command_graph.make_edge(src, dst)
 
     def begin_recording(self, queues: Queue | Iterable[Queue]) -> bool:
-        """Have queues of the runtime's record to this graph. See `CommandGraph.begin_recording`."""
+        """Let runtime queues record to this graph. See `CommandGraph.begin_recording`."""
         return self.command_graph.begin_recording(queues)
 
     def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
-        """Have queues of the runtime's execute again. See `CommandGraph.end_recording`."""
+        """Let runtime queues execute again. See `CommandGraph.end_recording`."""
         return self.command_graph.end_recording(queues)
 
     def recording(self, *queues: Queue) -> AbstractContextManager[CommandGraph]:
-        """Have queues of the runtime's record for the length of a block. See `CommandGraph.recording`."""
+        """Let runtime queues record for the length of a block. See `CommandGraph.recording`."""
         return self.command_graph.recording(*queues)
 
     def _check_explicit(self, routine: str) -> None:
@@ -178,16 +183,18 @@ class CapturedGraph(Nodes, Drawable):
         """Make the graph ready to be replayed.
 
         Args:
-            schedule: how captured commands that branch are run on an out-of-order queue: "lanes" (branches on several in-order queues of
-                our own), "levels" (a barrier between two task levels), "events" (each command waits for those that it directly
-                follows), "in-order" (as it was recorded, one after the other), or "auto". On an in-order queue it makes no difference.
-            updatable: its nodes can be updated.
-            enable_profiling: its replays can be asked for times, if their queue profiles.
+            schedule: how captured commands that branch run on an out-of-order queue. "lanes":
+                branches on several in-order queues of our own. "levels": a barrier between two task
+                levels. "events": each command waits for its direct predecessors. "in-order": as
+                recorded, one after the other. "auto" chooses. On an in-order queue it makes no
+                difference.
+            updatable: whether its nodes can be updated.
+            enable_profiling: whether its replays have times, if their queue profiles.
             policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
 
         Raises:
             CaptureError: the block has not ended, or failed.
-            UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an engine that there is not.
+            UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an unknown engine.
         """
         self.block.check_process("finalize")
         self._check_ended("finalize")
@@ -203,7 +210,10 @@ class CapturedGraph(Nodes, Drawable):
             )
 
     def __del__(self) -> None:
-        """Nodes name each other: what they keep is not kept until a collection. A command graph sees to that itself."""
+        """Cut the references among nodes, which would live until a garbage collection.
+
+        A command graph does that itself.
+        """
         if self._command_graph is None and self._nodes is not None:
             cut_edges(self._nodes)
 
@@ -212,7 +222,7 @@ class CapturedGraph(Nodes, Drawable):
 
 
 class _Owner:
-    """Gives the command graph of a captured graph to its nodes, None if the graph is gone."""
+    """Returns the command graph of a captured graph to its nodes, None if the graph is gone."""
 
     def __init__(self, graph: CapturedGraph) -> None:
         self._graph = weakref.ref(graph)

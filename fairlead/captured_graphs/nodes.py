@@ -60,7 +60,8 @@ class CapturedNode(Node):
 
     @property
     def details(self) -> dict[str, object]:
-        """What was recorded, by name: sizes in bytes, offsets in bytes, work sizes in work-items."""
+        """What was recorded, by name: sizes in bytes, offsets in bytes, work sizes in
+        work-items."""
         return describe(self._captured.native)[1]
 
     @property
@@ -89,7 +90,7 @@ class CapturedNode(Node):
 
 
 def nodes_of(block: CapturedBlock, graph: Callable[[], CommandGraph | None]) -> list[CapturedNode]:
-    """New nodes for the commands of a block, with their edges. `graph` gives the graph that they belong to."""
+    """Make nodes for the commands of a block, with their edges. `graph` returns their graph."""
     nodes = [CapturedNode(graph, command_of(block, index)) for index in range(len(block))]
     for node, predecessors in zip(nodes, block.order.dependencies, strict=True):
         node.predecessors = [nodes[before] for before in dict.fromkeys(predecessors)]

@@ -1,8 +1,9 @@
-"""What capture has to know about PyOpenCL: its handles, who owns host memory, and which line of the program is calling.
+"""What capture knows about PyOpenCL: its handles, owners of host memory, and calling lines.
 
-A captured transfer uses its host memory when the graph is replayed, so the owner of that memory has to live as long as the graph.
-OpenCL only sees an address; but whoever passes an array to PyOpenCL has it in a variable, at the latest as PyOpenCL's own parameter,
-and so it is found among the variables of the functions that are calling. PyOpenCL is not imported before it is needed.
+A captured transfer uses its host memory when the graph is replayed, so the owner of that memory has
+to live as long as the graph. OpenCL only sees an address. But a caller of PyOpenCL has the array in
+a variable, at least in PyOpenCL's own parameter. So the owner is found among the variables of the
+calling functions. PyOpenCL is not imported before it is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.errors import error
 from ..loader.base.errors import FairleadError
 
-#: How many frames up from the call an owner is looked for: PyOpenCL's wrappers and the program's function that called them.
+#: How many frames up from the call an owner is searched: PyOpenCL's wrappers and the program's
+#: function that called them.
 _DEPTH: Final = 12
 
 
@@ -33,7 +35,7 @@ class ArgumentError(FairleadError, TypeError):
 
 
 def handle(thing: Any, kind: str, routine: str) -> int:
-    """The OpenCL handle of a PyOpenCL object of class `kind`; ArgumentError if it is something else."""
+    """Return the OpenCL handle of a PyOpenCL object of class `kind`. Raises ArgumentError."""
     import pyopencl
 
     if not isinstance(thing, getattr(pyopencl, kind)):
@@ -54,7 +56,10 @@ def is_device_object(thing: Any) -> bool:
 
 
 def context_of(queue: Any, routine: str) -> int:
-    """The handle of a queue's context. Some drivers take a context for dead once the program has dropped its pyopencl.Context."""
+    """Return the handle of a queue's context.
+
+    Some drivers call a context invalid once the program has dropped its pyopencl.Context.
+    """
     import pyopencl
 
     try:
@@ -129,7 +134,7 @@ def calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
 
 
 def line_of(place: tuple[CodeType, int] | None) -> str:
-    """ "file:line" of a place, "" of None."""
+    """Return "file:line" of a place, "" for None."""
     if place is None:
         return ""
     code, instruction = place
@@ -156,7 +161,7 @@ _is_buffer: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(
 
 
 def _memory_of(thing: Any) -> tuple[int, int, Any] | None:
-    """Address, size in bytes and the object to hold, of something that has memory; None of anything else."""
+    """Return address, size in bytes and the object to hold, of something with memory, else None."""
     interface = getattr(thing, "__array_interface__", None)
     if isinstance(
         interface, dict
@@ -180,7 +185,8 @@ def _holding(memory: tuple[int, int, Any] | None, thing: Any) -> tuple[int, int,
 
 
 def owner_in(things: Iterable[Any], address: int, size: int) -> Any:
-    """What to hold so that `size` bytes at `address` stay there; None if none of `things` has them."""
+    """Return what to hold to keep `size` bytes at `address` alive; None if none of `things` owns
+    them."""
     for thing in things:
         if type(thing) in (type(None), int, float, str, bool, FrameType):
             continue
@@ -216,7 +222,10 @@ _type_kinds: Final[_Known[int]] = _Known()
 
 
 def _type_kind(kind: type) -> int:
-    """Whether things of a type are pooled buffers, or hold one (pyopencl.array.Array); remembered by type."""
+    """Return whether things of a type are pooled buffers, or hold one (pyopencl.array.Array).
+
+    It is remembered by type.
+    """
     module = sys.modules.get("pyopencl.array")
     if module is not None and issubclass(kind, module.Array):
         return _type_kinds.put(kind, _ARRAY)

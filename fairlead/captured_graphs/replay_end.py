@@ -1,7 +1,9 @@
-"""The end of a replay in which Python takes part: an event of PyOpenCL's that completes after the last host task.
+"""The end of a replay with host tasks: an event of PyOpenCL that completes after the last host
+task.
 
-Nothing but an OpenCL user event can stand for what Python does. There are two: the caller's queue goes on after `released` whatever becomes
-of the replay, since some drivers never end a command that waits for a failed event; the event itself fails if the replay does.
+Only an OpenCL user event can stand for what Python does. There are two. The caller's queue waits
+for `released`, which completes even if the replay fails, because some drivers never end a command
+that waits for a failed event. The returned event fails if the replay does.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ _ENDS: Final = (pyopencl.profiling_info.END, pyopencl.profiling_info.COMPLETE)
 
 
 class _Outcome:
-    """What is to become of a replay's event, for whoever runs its end. It does not lead back to the event, which can be dropped before."""
+    """The result of a replay, for the code that ends it.
+
+    It does not refer to the event, which may be dropped before.
+    """
 
     def __init__(self, ended: int, released: Any) -> None:
         self._ended, self._released = ended, released
@@ -58,9 +63,10 @@ class _Outcome:
 
 
 class ReplayedEvent(pyopencl.UserEvent):
-    """Completes when a runtime event does; `wait` raises what went wrong before it. `released` completes at the same time in any case.
+    """Completes when a runtime event does. `wait` raises what went wrong before it.
 
-    If it has times, `profile.start` is that of the first command, by the runtime event `first`, and `profile.end` that of the last one.
+    `released` completes at the same time, also after a failure. `profile.start` is that of the
+    first command, by the runtime event `first`, and `profile.end` that of the last one.
     """
 
     def __init__(self, context: Any, event: Event, first: Event | None = None) -> None:
@@ -83,7 +89,7 @@ class ReplayedEvent(pyopencl.UserEvent):
             raise outcome.error
 
     def get_profiling_info(self, param: Any) -> Any:
-        """A time in ns, as of any pyopencl.Event; the replay is waited for."""
+        """Return a time in ns, as of any pyopencl.Event, after waiting for the replay."""
         if self._times is None:
             return super().get_profiling_info(param)
         self.wait()

@@ -37,9 +37,9 @@ _OWNED: Final = make_struct("ur_event_native_properties_t", isNativeHandleOwned=
 
 
 class ReplayError(OpenCLError):
-    """A command failed while it was enqueued. `node` is its number in the graph, -1 for a barrier of the schedule.
+    """A command failed while it was enqueued. `node` is its index in the graph, -1 for a barrier.
 
-    What was enqueued before it runs; the graph is as it was and can be replayed again.
+    The commands before it run. The graph is unchanged and can be replayed again.
     """
 
     def __init__(self, message: str, *, node: int, **parts: Any) -> None:
@@ -49,12 +49,13 @@ class ReplayError(OpenCLError):
 
 @dataclass(frozen=True)
 class Replays:
-    """Who runs captured commands of a context (a handle). Those of several captures of it can be one segment."""
+    """Makes segments of the captured commands of a context (a handle), also those of several
+    captures."""
 
     context: int
 
     def segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
-        """A partition of them, with empty nodes and barriers of the graph's own."""
+        """Make a segment of a partition of them, with empty nodes and barriers of the graph."""
         commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
         nodes = _in_order_of_recording(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
@@ -86,7 +87,7 @@ class Replays:
 def _in_order_of_recording(
     nodes: Sequence[int], predecessors: Sequence[Sequence[int]]
 ) -> Sequence[int]:
-    """Nodes as they were added; in the order of execution that is given if edges lead back to earlier ones."""
+    """Return nodes in the order of adding, or of execution if edges point backwards."""
     inside = frozenset(nodes)
     if any(before > node and before in inside for node in nodes for before in predecessors[node]):
         return nodes
@@ -186,6 +187,24 @@ class CapturedSegment:
                 raise self._failure(event, self._buffer.failed_again)
         return event
 
+    def run_here(self, queue: int, times: int) -> int:
+        """Run it `times` times in this thread after everything in a native queue, and return when that has ended.
+
+        Returns:
+            How many times are left to be enqueued: all of them if no engine can do that.
+
+        Raises:
+            OpenCLError: a command has failed, or one from before the capture.
+        """
+        with self._lock:
+            if self._commands.first is not None or (self._pending and self._still_pending()):
+                return times
+            for count in slices(times) if times > 1 else (1,):
+                if not self._buffer.run(queue, count):
+                    break
+                times -= count
+            return times
+
     def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
         event, exported = 0, list[int]()
         for count in slices(times) if times > 1 else (1,):
@@ -215,7 +234,7 @@ class CapturedSegment:
         return made
 
     def _still_pending(self) -> list[int]:
-        """The events from before the capture that have still not completed."""
+        """Return the events from before the capture that are still incomplete."""
         waits = []
         for event in list(self._pending):
             status = status_of(event)
@@ -270,7 +289,8 @@ class CapturedSegment:
                 _unfinished.keep_until(self._buffer.last_event, used)
 
     def _keeps_kernel(self, number: int, native: Any) -> bool:
-        """Whether a command in another's place can do with that one's kernel: it is of the same function."""
+        """Return whether a command can use the kernel of the one that it replaces: the same
+        function."""
         kernel = self._commands.array[number].kernel
         return kernel == native.kernel or (
             has_all_arguments(native) and same_function(kernel, native.kernel)
@@ -286,7 +306,7 @@ class CapturedSegment:
         return dict.fromkeys(commands, False)
 
     def _make_anew(self, commands: Mapping[int, Any]) -> None:
-        """Change the array where other kernels come into it: another command-buffer is made."""
+        """Change the array when kernels change: make another command-buffer."""
         for number, native in commands.items():
             row = self._commands.array + number
             kernel, keeps = row.kernel, self._keeps_kernel(number, native)
@@ -296,7 +316,7 @@ class CapturedSegment:
         self._buffer = CommandBuffer(self._commands, after=self._buffer)
 
     def explain(self, queue: int) -> str:
-        """How it is run on a native queue, and why so."""
+        """Return how it runs on a native queue, and why."""
         with self._lock:
             return self._buffer.explain(queue)
 
@@ -317,6 +337,6 @@ class CapturedSegment:
 
 
 def event_from(event: int, context: Context) -> int:
-    """A runtime event's handle for a native event, whose reference is taken over."""
+    """Make a runtime event of a native event. It takes over the reference."""
     made = context.adapter.obtain
     return made("urEventCreateWithNativeHandle", event, context.handle, ctypes.byref(_OWNED))

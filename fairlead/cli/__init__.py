@@ -1,1 +1,1 @@
-"""The command `fairlead`: one module a command."""
+"""The command `fairlead`: one module for each subcommand."""

@@ -1,7 +1,7 @@
 """`fairlead conformance`: runs the conformance suite on a library, and prints results and failures.
 
-The suite (`fairlead.conformance`) needs pytest, which the extra `conformance` installs. A plugin that
-searches for OpenCL drivers gets those that fairlead found.
+The suite (`fairlead.conformance`) needs pytest, which the extra `conformance` installs. A plugin
+that searches for OpenCL drivers gets those that fairlead found.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`fairlead devices`: a row for each device of OpenCL drivers, adapters and PI plugins.
 
-`list_devices` asks each interface in turn. All plugins are opened, whatever the device selector of the
-environment says, so that every device has the number by which selectors name it. The selector only
-decides which rows are marked as selected.
+`list_devices` asks each interface in turn. All plugins are opened, whatever the environment's
+device selector says, so that every device has the number by which selectors name it. The selector
+only decides which rows are marked as selected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`fairlead env`: shell commands after which every OpenCL loader finds the drivers that fairlead finds.
+"""`fairlead env`: shell commands that make every OpenCL loader find the drivers of fairlead.
 
 All loaders read a directory of manifests that OCL_ICD_VENDORS names. `write_manifests` makes such a
-directory of the usable drivers, by the paths that their repairs have found. A repair that changes a
+directory of the usable drivers, with the paths that their repairs found. A repair that changes a
 driver in memory works only in programs that use fairlead.
 """
 

@@ -76,15 +76,16 @@ def _keep_stdout_to_ourselves() -> None:
     help="Only devices of OpenCL drivers, Unified Runtime adapters, or PI plugins; repeatable.",
 )
 def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
-    """List the devices of usable OpenCL drivers, Unified Runtime adapters and PI plugins, one a line.
+    """List the devices of usable OpenCL drivers, Unified Runtime adapters and PI plugins.
 
-    \b
+
     [platform:device] type | name | platform, its version | driver's version | ICD version | library
     [UR backend:N] type | name | platform, its version | driver's version | adapter (layout)
     [PI backend:N] type | name | platform, its version | driver's version | plugin (its version)
 
-    backend:N is the value of ONEAPI_DEVICE_SELECTOR that selects that device alone. Devices that this
-    variable, SYCL_DEVICE_FILTER or SYCL_BE leave out are listed, too, and marked "not selected".
+    backend:N is the value of ONEAPI_DEVICE_SELECTOR that selects that device alone. Devices that
+    this variable, SYCL_DEVICE_FILTER or SYCL_BE do not select are listed, too, and marked "not
+    selected".
     """
     from .devices import INTERFACES, list_devices
 
@@ -118,15 +119,15 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
 @click.option("--short", is_flag=True, help="Print the verdict only.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, timeout: float | None, short: bool) -> None:
-    """Explain every driver, adapter and PI plugin: what was found, what was refused, what to do next.
+    """Explain every driver, adapter and PI plugin: what was found, what was refused, what to do.
 
     The verdict comes first: what fairlead sees, what PyOpenCL sees, what programs see that load
     libOpenCL.so.1, and each problem with the next step.
 
     The exit code is 1 after an error: no driver is usable; PyOpenCL or libOpenCL.so.1 finds none; a
-    driver, adapter or plugin was found and refused, unless its package never shipped it; a variable or
-    a manifest leads nowhere, or only fairlead understands it; this user has no access to a cache or a
-    device that drivers need; PyOpenCL lacks its loader. Warnings leave it at 0.
+    driver, adapter or plugin was found and refused, unless its package never shipped it; a variable
+    or a manifest names something missing, or only fairlead understands it; this user has no access
+    to a cache or a device that drivers need; PyOpenCL lacks its loader. After warnings it is 0.
     """
     from .doctor.diagnosis import examine
     from .doctor.report import render
@@ -217,10 +218,10 @@ def trace(
 ) -> None:
     """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
 
-    The calls of all its processes go to one file, for ui.perfetto.dev or chrome://tracing, and a table
-    of the functions goes to stderr. Traced are the OpenCL calls of any program whose libOpenCL loads
-    layers, and all calls that Python programs make through fairlead. With --print, calls that only the
-    layer sees are printed when COMMAND has ended.
+    The calls of all its processes go to one file, for ui.perfetto.dev or chrome://tracing. A table
+    of the functions goes to stderr. Traced are the OpenCL calls of any program whose libOpenCL
+    loads layers, and all calls that Python programs make through fairlead. With --print, calls that
+    only the layer sees are printed when COMMAND has ended.
 
     The exit code is that of COMMAND.
     """
@@ -263,9 +264,10 @@ def conformance(
 ) -> None:
     """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against its specification.
 
-    LIBRARY is the library's file, which shows what it is. Cases run in child processes: one that
-    crashes or hangs has failed, and the others go on. The output is a table of the areas with what
-    passed, failed or is unsupported, and a line for each failure: entry point, rule, expected, got.
+    LIBRARY is the library's file; its interface follows from its symbols. Cases run in child
+    processes: one that crashes or hangs has failed, and the others continue. The output is a table
+    that counts passed, failed and unsupported cases for each area. Each failure is a line: entry
+    point, rule, expected, got.
 
     The exit code is 1 if a case failed, 2 if there is no such area or device.
     """
@@ -285,9 +287,9 @@ def conformance(
 def build_adapter(module: str, output: Path | None) -> None:
     """Build a Unified Runtime adapter, a shared library, from a Python module or a .py file.
 
-    The module has the adapter in a variable `adapter`. The library contains the module's name and the
-    place of this Python environment, and no code of the module: it need not be built again when the
-    module changes. Its path is printed.
+    The module has the adapter in a variable `adapter`. The library contains the module's name and
+    the path of this Python environment, but no code of the module. So it need not be built again
+    when the module changes. The command prints the library's path.
     """
     from ..plugins.sdk import build
 

@@ -1,9 +1,10 @@
 """`fairlead trace`: runs a command, and gathers the calls that its processes made into one trace.
 
 Variables in the command's environment make fairlead (`loader.trace`) and the OpenCL layer
-(`icd.trace_layer`) record calls. Each of its processes writes files into a temporary folder. `gather`
-makes events of the Chrome trace format of them, and `summary` counts the events. Without an output
-file the calls are printed as they happen, and at the end those that only the layer saw.
+(`icd.trace_layer`) record calls. Each of its processes writes files into a temporary folder.
+`gather` makes events of the Chrome trace format of them, and `summary` counts the events. Without
+an output file the calls are printed as they happen. Those that only the layer saw are printed at
+the end.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ _FROM_TERMINAL: Final = (
 
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are
-  - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, ocl-icd 2.3 or later.
-    Not those of a program that is linked with its driver, that is set-uid, that was killed, or that
-    ended by os._exit (as forked workers of multiprocessing do);
+  - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, or ocl-icd 2.3 or
+    later. Not those of a program that is linked with its driver, that is set-uid, that was killed,
+    or that ended by os._exit (as forked workers of multiprocessing do);
   - Unified Runtime, PI and OpenCL calls that Python programs make through fairlead.
-A DPC++ program calls Unified Runtime through its own loader: with `fairlead trace --sycl` that loader
-prints its calls to stdout."""
+A DPC++ program calls Unified Runtime through its own loader. With `fairlead trace --sycl` that
+loader prints its calls to stdout."""
 
 
 class CommandError(FairleadError):

@@ -1,1 +1,1 @@
-"""Capture: what a queue is given inside a block is recorded instead of executed."""
+"""Capture: commands of queues inside a block are recorded instead of executed."""

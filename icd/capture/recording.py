@@ -1,9 +1,10 @@
-"""Capture: what the commands given to a queue inside a block were, without running any of them.
+"""Capture: records the commands that queues are given inside a block. None of them runs.
 
-`Recording(queues, context, observer)` exchanges the dispatch pointer of each queue (native/recording.c says how) and from then on the
-native recorder appends to a flat array of commands. `end()` puts every pointer back; afterwards the recording is read-only: its
-commands, what each depends on, and the memory that it keeps alive for as long as it exists. It knows OpenCL handles and nothing of
-PyOpenCL: who can find the Python owner of a piece of host memory gives an `Observer`.
+`Recording(queues, context, observer)` exchanges the dispatch pointer of each queue
+(native/recording.c). From then on the native recorder appends commands to a flat array. `end()`
+restores every pointer. Afterwards the recording is read-only: its commands, their dependencies, and
+the memory that it keeps alive. It knows OpenCL handles and nothing of PyOpenCL. An `Observer` finds
+the Python owners of host memory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .._native import ffi, lib
 from ..abi import OPENCL, slots_of_version
 from ..errors import error
 
-#: Why a call was refused (enum fl_reason), and what helps.
+#: Why a call was refused (enum fl_reason), and the remedy.
 _REASONS: Final[dict[int, tuple[str, str]]] = {
     lib.FL_CANNOT_CAPTURE: (
         "it cannot be captured: its effect is needed at once, or belongs to the host",
@@ -28,7 +29,8 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
     ),
     lib.FL_BLOCKING: (
         "it is a blocking transfer, and nothing runs inside the block",
-        "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after the block",
+        "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after "
+        "the block",
     ),
     lib.FL_WAITS: (
         "it waits for commands that have only been recorded, and nothing runs inside the block",
@@ -47,16 +49,20 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
         "find the failed command first: the event's status is its code",
     ),
     lib.FL_UNSEEN_ARGUMENT: (
-        "an argument of the kernel was set before the block, or never, and it may be memory that the graph could not keep alive",
-        "set all arguments inside the block (kernel(queue, …) does), or name the buffers, images and samplers: capture(queue, keep=[…])",
+        "an argument of the kernel was set before the block, or never, and it may be memory that "
+        "the graph could not keep alive",
+        "set all arguments inside the block (kernel(queue, …) does), or name the buffers, images "
+        "and samplers: capture(queue, keep=[…])",
     ),
     lib.FL_NO_CLONE: (
-        "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were set inside the block",
+        "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were "
+        "set inside the block",
         "set all arguments of the kernel inside the block",
     ),
     lib.FL_HOST_MEMORY: (
         "the host memory that it uses has no owner that the graph could keep alive",
-        "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
+        "bind the array to a name in the calling function, or name it: capture(queue, "
+        "keep=[array])",
     ),
     lib.FL_NO_MEMORY: ("there is not enough memory", ""),
     lib.FL_CALLBACK: (
@@ -67,7 +73,10 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
 
 
 class CaptureError(FairleadError):
-    """A block could not be captured. `call` is the OpenCL function that was refused, `where` the caller's file and line."""
+    """A block could not be captured.
+
+    `call` is the OpenCL function that was refused, `where` the caller's file and line.
+    """
 
     def __init__(self, message: str, *, call: str = "", where: str = "", **parts: str) -> None:
         super().__init__(message, routine=call, **parts)
@@ -84,7 +93,7 @@ class RefusedCall:
     where: str
 
     def error(self) -> CaptureError:
-        """The refusal as an exception."""
+        """Return the refusal as an exception."""
         at = f" (at {self.where})" if self.where else ""
         return CaptureError(
             f"inside a capture block: {self.reason}{at}.",
@@ -96,29 +105,42 @@ class RefusedCall:
 
 
 class Observer(Protocol):
-    """What a recording asks whoever knows the client. `caller` is the frame that is calling OpenCL, None if no Python function is."""
+    """Answers a recording's questions about the client.
+
+    `caller` is the frame that calls OpenCL, None if no Python function does.
+    """
 
     def added(self, caller: FrameType | None, new_objects: bool) -> None:
-        """A command was recorded; `new_objects` if it is the first to use some memory object or other."""
+        """Note that a command was recorded.
+
+        `new_objects` says that it is the first to use some object.
+        """
 
     def passed(self, caller: FrameType | None) -> None:
-        """A memory object that the recording does not keep yet was set as a kernel's argument."""
+        """Note that a kernel argument was set to a memory object that the recording does not keep
+        yet."""
 
     def keep_host(self, caller: FrameType | None, address: int, size: int) -> bool:
-        """Keep the owner of host memory alive for as long as the recording lives; False if there is none to be found."""
+        """Keep the owner of host memory alive as long as the recording.
+
+        Returns False if none is found.
+        """
         ...
 
     def is_housekeeping(self, caller: FrameType | None) -> bool:
-        """Whether the wait that is being made now is the client's own tidying and not the program's."""
+        """Return whether the present wait is the client's own housekeeping, not the program's."""
         ...
 
     def where(self, caller: FrameType | None) -> str:
-        """File and line of the program's call that is being made now."""
+        """Return file and line of the program's present call."""
         ...
 
 
 class _Cookie:
-    """What the native observer is given: it must not lead back to the recording, which would then be freed only by a collection."""
+    """The native observer's data.
+
+    It does not refer to the recording, which would then be freed only by a garbage collection.
+    """
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
@@ -128,7 +150,11 @@ class _Cookie:
 
 @ffi.def_extern(name="fl_python_observer", error=1)
 def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> int:
-    """Nothing can be raised through the client's C: what is raised here, say by a signal handler, is kept for the end of the block."""
+    """Call the observer.
+
+    Nothing can be raised through the client's C. An exception, say of a signal handler, is kept for
+    the end of the block.
+    """
     cookie: _Cookie = ffi.from_handle(handle)
     try:
         return _answer(cookie, sys._getframe().f_back, what, detail, address, size)
@@ -158,18 +184,24 @@ def _answer(
     return 0
 
 
-# PyOpenCL lets go of the GIL for every wait that the program asks for, and holds it where a destructor waits.
+# PyOpenCL releases the GIL for every wait that the program asks for, and holds it where a
+# destructor waits.
 _holds_gil = ffi.cast(
     "int (*)(void)", ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value
 )
 
 
 class Recording:
-    """What is recorded from `queues` (handles, all of `context`) until `end()`. Not thread-safe: one thread records.
+    """What is recorded from `queues` until `end()`. Not thread-safe: one thread records.
 
-    `version` is the platform's OpenCL version: how long the driver's table surely is.
-    `allow_unseen` accepts kernels with memory arguments that were set before the block: the caller keeps those alive itself.
-    Raises OpenCLError if a queue is being captured already or a driver refuses.
+    Args:
+        queues: handles, all of `context`.
+        version: the platform's OpenCL version, which says how long the driver's table is at least.
+        allow_unseen: accept kernels with memory arguments that were set before the block. The
+            caller keeps those alive itself.
+
+    Raises:
+        OpenCLError: a queue is being captured already, or a driver refuses.
     """
 
     def __init__(
@@ -208,7 +240,7 @@ class Recording:
         self.native = ffi.gc(pointer, lib.fl_drop)
 
     def end(self) -> None:
-        """End the block: every dispatch pointer and table is as it was. Calling it again does nothing."""
+        """End the block and restore every dispatch pointer and table. Further calls do nothing."""
         if not self._ended:
             self._ended = True
             lib.fl_end(self.native)
@@ -220,11 +252,11 @@ class Recording:
 
     @property
     def raised(self) -> BaseException | None:
-        """What was raised while the observer was asked, if anything: the recording is not to be trusted then."""
+        """What the observer raised, if anything. The recording is invalid then."""
         return self._cookie.raised
 
     def drop(self) -> None:
-        """End the block and give up everything that was recorded and kept alive."""
+        """End the block and release everything that was recorded and kept alive."""
         self._ended = True
         ffi.release(self.native)
 
@@ -235,26 +267,35 @@ class Recording:
 
     @property
     def commands(self) -> Any:
-        """The array of `fl_command`, `len(self)` long; it lies in the recording's own memory. Only after `end()`."""
+        """The array of `fl_command`, `len(self)` long, in the recording's own memory.
+
+        Only after `end()`.
+        """
         return lib.fl_commands(self.native, ffi.new("uint32_t *"))
 
     @property
     def dependencies(self) -> Any:
-        """Node numbers, `first_dep` and `dep_count` of each command say which are its own (unsigned 32-bit, a memoryview)."""
+        """The predecessors of all commands: node numbers, unsigned 32-bit, as a memoryview.
+
+        `first_dep` and `dep_count` of a command say which are its own.
+        """
         count = ffi.new("uint32_t *")
         array = lib.fl_deps(self.native, count)
         return memoryview(ffi.buffer(array, count[0] * 4) if count[0] else b"").cast("I")
 
     @property
     def pending(self) -> list[int]:
-        """Events from before the block that had not completed when a command waited for them: every replay waits for them."""
+        """Events from before the block that were incomplete when a command waited for them.
+
+        Every replay waits for them.
+        """
         count = ffi.new("uint32_t *")
         array = lib.fl_pending(self.native, count)
         return [int(ffi.cast("uintptr_t", array[i])) for i in range(count[0])]
 
     @property
     def kept(self) -> int:
-        """How many OpenCL objects the recording keeps alive."""
+        """The number of OpenCL objects that the recording keeps alive."""
         return lib.fl_kept(self.native)
 
     @property
@@ -265,10 +306,10 @@ class Recording:
 
     @property
     def pinned(self) -> int:
-        """How many SVM pointers the recording's commands use."""
+        """The number of SVM pointers that the recording's commands use."""
         return lib.fl_pinned(self.native)
 
 
 def is_captured(queue: int) -> bool:
-    """Whether a queue (handle) is being captured now."""
+    """Return whether a queue (handle) is being captured now."""
     return bool(lib.fl_is_captured(ffi.cast("void *", queue)))

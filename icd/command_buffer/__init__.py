@@ -1,1 +1,1 @@
-"""Command-buffers on any OpenCL driver: commands, order, plan, lifetimes, updates, and the engines that run them."""
+"""Command-buffers on any OpenCL driver: commands, order, plan, lifetimes, updates, and engines."""

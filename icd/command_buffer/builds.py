@@ -1,9 +1,9 @@
-"""What engines have built of a command list, for each kind of queue that it met, and how changes reach it.
+"""What engines built of a command list, for each kind of queue, and how changes reach it.
 
-A kind of queue is planned (plan.py) and built when it is first needed. Where a driver refuses what an
-engine has built, it is planned anew without that engine. Where it is not known which of several plans
-is the fastest, all of them are built, and first replays tell (trial.py). C knows all of it
-(`fl_buffer`), since it makes updates, too.
+A kind of queue is planned (plan.py) and built at its first use. If a driver refuses what an engine
+built, it is planned again without that engine. If the fastest of several plans is unknown, all of
+them are built, and the first replays decide (trial.py). C knows all builds (`fl_buffer`), because
+it makes updates, too.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ from .trial import Trial, fastest
 
 @dataclass(frozen=True)
 class Build:
-    """A plan for a kind of queue, and what its parts are: one for each. `trial` measures it and its rivals, if there are any."""
+    """A plan for a kind of queue, and what its engines built: one for each part.
+
+    `trial` measures it and its rivals, if there are any.
+    """
 
     plan: Plan
     parts: Sequence[Built]
     trial: Trial | None = None
 
     def close(self) -> None:
-        """Give back what engines have built."""
+        """Close what engines built."""
         for one in self.parts:
             one.close()
 
 
 class _Changing(AbstractContextManager[None]):
-    """A block in which one thread of Python changes a command-buffer; blocks may be inside each other."""
+    """A block in which one Python thread changes a command-buffer. Blocks may be nested."""
 
     def __init__(self, native: Any, lock: Any) -> None:
         self._native, self._lock, self._depth = native, lock, 0
@@ -76,13 +79,17 @@ class Builds:
         self._commands, self._choice, self._given = commands, choice, given
         self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: rivals
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
+        self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
         if given is not None:
             self._list()
 
     def of(self, kind: QueueKind) -> Build:
-        """The build that is to be enqueued next on a kind of queue. Raises OpenCLError if the last engine cannot build its part."""
+        """Return the build that is enqueued next on a kind of queue.
+
+        Raises OpenCLError if the last engine cannot build its part.
+        """
         found = self._builds.get(kind)
         while found is None:
             found = self._make(kind)
@@ -97,12 +104,13 @@ class Builds:
         return found[trial.next()] if trial is not None and seconds is None else found[0]
 
     def _make(self, kind: QueueKind) -> Sequence[Build] | None:
-        """Plan and build; None if an engine failed: then it is to be planned without that one."""
+        """Plan and build. Returns None if an engine failed; the next plan does without it."""
         if self._given is not None:
             (engine,) = self._choice.engines
             plan = Plan([Part(engine, 0, len(self._commands))], {engine.name: self._choice.why})
             return [Build(plan, [self._given])]
-        plans = make_plans(self._commands, kind, self._choice, self._refused.setdefault(kind, {}))
+        refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
+        plans = make_plans(self._commands, kind, self._choice, refused, left)
         names = [plan.name for plan in plans]
         known = recall(self._commands, kind, names) if len(plans) > 1 else None
         if known:
@@ -121,7 +129,10 @@ class Builds:
         return builds
 
     def _build(self, plan: Plan, kind: QueueKind) -> list[Built] | None:
-        """What the parts of a plan are; None if an engine failed, which is then refused."""
+        """Return the parts of a plan.
+
+        None means that an engine failed, which is refused from now on.
+        """
         built: list[Built] = []
         for part in plan.parts:
             try:
@@ -138,7 +149,7 @@ class Builds:
         return built
 
     def _settle(self, kind: QueueKind, seconds: Mapping[str, float]) -> Sequence[Build]:
-        """A trial has ended: keep the fastest build alone."""
+        """End a trial: keep only the fastest build."""
         rivals, best = self._builds[kind], fastest(seconds)
         plans = [one.plan for one in rivals]
         winner = next(one for one in rivals if one.plan.name == best)
@@ -150,8 +161,40 @@ class Builds:
         return kept
 
     def refuse(self, kind: QueueKind, build: Build, reason: str) -> None:
-        """Forget a build, which the driver has refused to enqueue, and its rivals: its engines are not asked again."""
+        """Forget a build that the driver refused to enqueue, and its rivals.
+
+        Its engines are not asked again.
+        """
         self._drop(kind, {part.engine.name: reason for part in build.plan.parts})
+
+    def learns(self, kind: QueueKind, build: Build) -> bool:
+        """Whether a part of a build measures its runs, and nothing was learned from that yet."""
+        return (
+            self._choice.is_auto
+            and kind not in self._left
+            and build.trial is None
+            and any(one.learns for one in build.parts)
+        )
+
+    def learn(self, kind: QueueKind) -> bool:
+        """Ask a build what its first runs have taught. Forget it if an engine leaves commands to
+        others.
+
+        Returns:
+            Whether everything is known. Nothing more is learned then.
+        """
+        (build,), left = self._builds[kind], dict[str, dict[int, str]]()
+        with self.changing():
+            for part, one in zip(build.plan.parts, build.parts, strict=True):
+                learned = one.learned()
+                if learned is None:
+                    return False
+                longer = {part.first + number: why for number, why in learned.items()}
+                left.setdefault(part.engine.name, {}).update(longer)
+        self._left[kind] = left
+        if any(left.values()):
+            self._drop(kind, {})
+        return True
 
     def _drop(self, kind: QueueKind, refused: Mapping[str, str]) -> None:
         self._refused.setdefault(kind, {}).update(refused)
@@ -178,7 +221,10 @@ class Builds:
     # changes
 
     def changing(self) -> AbstractContextManager[None]:
-        """Keep updates in C and other threads away for the length of a block, in which nothing is enqueued."""
+        """Block updates in C and in other threads for the length of a block.
+
+        Nothing is enqueued in it.
+        """
         return self._changing
 
     @property
@@ -188,7 +234,7 @@ class Builds:
         return any(one.updates_wait for one in built)
 
     def tell(self, changes: Mapping[int, bool]) -> int:
-        """Tell everything that was built of changed commands.
+        """Pass changed commands to everything that was built of them.
 
         Args:
             changes: the numbers of the commands, and whether each launches another kernel now.
@@ -206,7 +252,7 @@ class Builds:
         return code
 
     def _tell_python(self, commands: Sequence[int]) -> int:
-        """Update what C cannot update. Where other engines can run it, a refusal is none."""
+        """Update what C cannot update. Where other engines can run it, a refusal is no failure."""
         if self._given is not None:
             return _tell_one(self._given, 0, commands)
         for kind, builds in list(self._builds.items()):
@@ -220,10 +266,10 @@ class Builds:
                 self._drop(kind, refused)
         return 0
 
-    # looks, the end
+    # explain, close
 
     def explain(self, kind: QueueKind) -> str:
-        """How commands are run on such a queue and why so: a line for each engine."""
+        """Return how commands run on such a queue, and why: a line for each engine."""
         build = self.of(kind)
         why = {**self._choice.explain_others(), **build.plan.why}
         wide = max(map(len, why))
@@ -239,7 +285,7 @@ class Builds:
         return "\n".join(lines)
 
     def close(self) -> None:
-        """Give back what engines have built; what was enqueued runs to its end."""
+        """Close what engines built. What was enqueued runs to its end."""
         self.native.built_count = 0
         for one in self._all():
             one.close()
@@ -247,7 +293,7 @@ class Builds:
 
 
 def _explained(plan: Plan, rivals: Sequence[Plan], seconds: Mapping[str, float]) -> Plan:
-    """A plan that says why it was chosen among its rivals."""
+    """Return a plan that says why it was chosen among its rivals."""
     figures = ", ".join(f"{name} {time * 1e6:.1f} µs" for name, time in seconds.items())
     used = {part.engine.name for part in plan.parts}
     why = {

@@ -1,14 +1,16 @@
-"""A command-buffer on any OpenCL driver: commands that were recorded once, enqueued by one call, as often as wanted.
+"""A command-buffer on any OpenCL driver: commands, recorded once, enqueued by one call, many times.
 
-Captures of PyOpenCL code (fairlead/captured_graphs/segment.py) and the reference adapter's command-buffers
-(plugins/opencl) stand on it. It knows no engine by name: builds.py has what engines have built for a kind
-of queue. What is here is the enqueue, what follows what, and changes: all of a change is made, or nothing.
+Captures of PyOpenCL code (fairlead/captured_graphs/segment.py) and the reference adapter's
+command-buffers (plugins/opencl) use it. It knows no engine by name: builds.py has what engines
+built for a kind of queue. This file enqueues, orders the enqueues, and makes changes: all of a
+change, or nothing.
 
-What it promises:
-- An enqueue comes after the one before it, on whatever queue, and is not waited for.
-- A change changes nothing of what has been enqueued, since OpenCL takes a kernel's arguments when a launch
-  is enqueued.
-- `explain` tells how it runs and why.
+It guarantees:
+
+- An enqueue comes after the one before it, on any queue, and is not waited for.
+- A change does not affect what was enqueued, because OpenCL takes a kernel's arguments when a
+  launch is enqueued.
+- `explain` says how it runs, and why.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, Final
 from ...loader.base.forks import new_lock
 from .._native import ffi, lib
 from ..calls import address, call, device_of, profile_of_device, properties_of
-from ..errors import OpenCLError, error
+from ..errors import OpenCLError, check, error
 from .builds import Build, Builds
 from .commands import CommandList
 from .edits import copy_of, put
@@ -29,11 +31,15 @@ from .engines import Choice, choose
 from .leaving import leave, release_ended
 from .waiting import wait
 
-#: OpenCL's code, the event of the end (a reference for the caller, 0 if it was not wanted), the number of the command that failed (-1:
-#: none, or a barrier of an engine's own), and the events that the command list asks for, a reference each.
+#: OpenCL's code; the event of the end (a reference for the caller, 0 if not wanted); the number of
+#: the command that failed (-1: none, or an engine's own barrier); and the events that the command
+#: list asks for, a reference each.
 Enqueued = tuple[int, int, int, list[int]]
 
 _NO_COMMAND: Final = 0xFFFFFFFF
+
+#: Bytes of stack that a thread needs to run work-groups. PoCL's own threads have 8 MiB.
+_STACK: Final = 15 << 19
 
 
 class CommandBuffer:
@@ -42,11 +48,12 @@ class CommandBuffer:
     Args:
         commands: what is run.
         choice: the engines that may run it; by default those that FAIRLEAD_COMMAND_BUFFER names.
-        given: what an engine has built of all the commands already, to be used on whatever queue; the choice then has this engine alone.
+        given: what an engine has built of all the commands already, for any queue. Then the choice
+            has only this engine.
         after: another command-buffer, whose last enqueue comes before the first one of this.
 
     Raises:
-        UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an engine that there is not.
+        UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an unknown engine.
     """
 
     def __init__(
@@ -57,7 +64,7 @@ class CommandBuffer:
         after: CommandBuffer | None = None,
     ) -> None:
         self._commands = commands
-        #: Held by threads of Python that enqueue or change it; C looks at `busy` (native/busy.h).
+        #: Held by Python threads that enqueue or change it. C looks at `busy` (native/busy.h).
         self.lock = new_lock()
         self._choice = choice or choose()
         self._builds = Builds(commands, self._choice, given, self.lock)
@@ -75,7 +82,7 @@ class CommandBuffer:
 
     @property
     def native(self) -> Any:
-        """The command-buffer as C knows it, an `fl_buffer *`, for updates that are made in C."""
+        """The command-buffer as C knows it, an `fl_buffer *`, for updates in C."""
         return self._builds.native
 
     # enqueue
@@ -102,9 +109,7 @@ class CommandBuffer:
             failed (-1: none of them), and the events of CommandList.wanted_events, a reference each.
         """
         with self.lock:
-            route = self._route
-            if route is None or queue != self._queue:
-                route = self._find_route(queue)
+            route = self._present_route(queue)
             if route.may_refuse or route.build.trial is not None:
                 done = self._enqueue_in_turns(route, times, waits, externals, wanted)
             else:
@@ -115,16 +120,56 @@ class CommandBuffer:
                 self._hold(queue)
             return done
 
-    def again(self, queue: int) -> int:
-        """Enqueue it once more on the queue of the last enqueue, after that one and nothing else, if this needs no thought.
+    def _present_route(self, queue: int) -> Route:
+        """Return the route to a queue.
 
-        Nobody else uses it meanwhile: the caller sees to that.
+        After the first runs an engine may have learned to leave commands to others.
+        """
+        route = self._route
+        if route is None or queue != self._queue:
+            return self._find_route(queue)
+        if route.learns and self._builds.learn(self._kind_of(queue)):
+            self._route = None
+            return self._find_route(queue)
+        return route
+
+    def run(self, queue: int, times: int) -> bool:
+        """Run it in this thread, after everything in the queue, and return when it has ended.
+
+        Args:
+            queue: a handle, of the commands' context.
+            times: at least 1.
+
+        Returns:
+            Whether that is possible. If not, nothing has happened: enqueue it, and wait.
+
+        Raises:
+            OpenCLError: a command has failed.
+        """
+        with self.lock:
+            route = self._present_route(queue)
+            if not route.runs_here or lib.fl_stack_left() < _STACK:
+                return False
+            if queue != self._queue:
+                if self.last_event:
+                    self._wait_for_last()
+                self._hold(queue)
+            self._route = route
+            check(lib.fl_run(route.native, times), "replay")
+            return True
+
+    def again(self, queue: int) -> int:
+        """Enqueue it again on the queue of the last enqueue, after that one and nothing else, if
+        possible.
+
+        Nobody else may use it at the same time; the caller ensures that.
 
         Args:
             queue: a handle.
 
         Returns:
-            The event of the end, a reference for the caller; OpenCL's code, which is negative; 0 if `enqueue` has to do it.
+            The event of the end, a reference for the caller; OpenCL's code, which is negative; 0 if
+                `enqueue` has to do it.
         """
         route = self._route
         if route is None or queue != self._queue or not route.is_plain:
@@ -145,7 +190,8 @@ class CommandBuffer:
         externals: Sequence[int],
         wanted: bool,
     ) -> Enqueued:
-        """Enqueue one by one what the driver may refuse as a whole, or what takes turns with its rivals.
+        """Enqueue one by one what the driver may refuse as a whole, or what takes turns with its
+        rivals.
 
         After a refusal another engine runs it from now on, if there is one.
         """
@@ -174,7 +220,7 @@ class CommandBuffer:
     def _enqueue_once(
         self, route: Route, waits: Sequence[int], externals: Sequence[int], wanted: bool
     ) -> Enqueued:
-        """Enqueue it, and measure that if it is a turn of a trial."""
+        """Enqueue it. In a turn of a trial, measure that."""
         trial, timing = route.build.trial, None
         if trial is not None:
             after = [*waits, self.last_event] if self.last_event else waits
@@ -189,7 +235,10 @@ class CommandBuffer:
         return code, event if wanted else 0, failed, exported
 
     def _recover(self, route: Route, code: int, waits: Sequence[int]) -> tuple[int, int] | None:
-        """Enqueue it in another way of the engine's. The event stays the last one of this command-buffer."""
+        """Enqueue it in the engine's other way.
+
+        The event stays the last one of this command-buffer.
+        """
         last = [self.last_event] if self.last_event else []
         done = route.parts[0].recover(code, route.queue, [*waits, *last])
         if done is not None and not done[0]:
@@ -207,7 +256,7 @@ class CommandBuffer:
         externals: Sequence[int],
         wanted: bool,
     ) -> Enqueued:
-        """Have other engines run it, after the driver has refused an enqueue."""
+        """Let other engines run it, after the driver refused an enqueue."""
         reason = f"the driver refused it, {error(code, 'the enqueue')}"
         self._builds.refuse(self._kind_of(route.queue), route.build, reason)
         again = self._find_route(route.queue)
@@ -217,10 +266,10 @@ class CommandBuffer:
         return done
 
     def _hold(self, queue: int) -> None:
-        """Keep the queue of the last enqueue, so that its handle is no other queue's.
+        """Keep the queue of the last enqueue, so that no other queue gets its handle.
 
-        The one before it is given up. 0 is none. Ctrl-C may come between two instructions: then a
-        reference too many is left, and never one too few.
+        The one before it is released. 0 means none. Ctrl-C may come between two instructions: then
+        there is one reference too many, and never one too few.
         """
         if queue:
             call(queue, "clRetainCommandQueue")
@@ -232,7 +281,7 @@ class CommandBuffer:
 
     @property
     def last_event(self) -> int:
-        """The event of the last enqueue, 0 if there was none; the reference stays here."""
+        """The event of the last enqueue, 0 if there was none. The reference stays here."""
         return address(self.native.last_event)
 
     def _kind_of(self, queue: int) -> QueueKind:
@@ -241,28 +290,34 @@ class CommandBuffer:
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
         build = self._builds.of(kind)
-        return Route(self.native, queue, kind.in_order, build, self._commands)
+        learns = self._builds.learns(kind, build)
+        return Route(self.native, queue, kind.in_order, build, self._commands, learns)
 
     def explain(self, queue: int) -> str:
-        """How an enqueue on this queue is run and why so: a line for each engine."""
+        """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
             return self._builds.explain(self._kind_of(queue))
 
     # changes
 
     def changing(self) -> AbstractContextManager[None]:
-        """Keep updates in C and other threads away for the length of a block, in which nothing is enqueued."""
+        """Block updates in C and in other threads for the length of a block.
+
+        Nothing is enqueued in it.
+        """
         return self._builds.changing()
 
     def change(
         self, numbers: Sequence[int], change: Callable[[], Mapping[int, bool]], routine: str
     ) -> None:
-        """Change commands: all of them or, if anything fails, none. What has been enqueued keeps what it was enqueued with.
+        """Change commands: all of them or, if anything fails, none. What was enqueued does not
+        change.
 
         Args:
             numbers: the commands that may change.
-            change: changes them in the array. Returns those that it has changed, and whether each launches another kernel now.
-            routine: what an error is said to come from.
+            change: changes them in the array. Returns those that it changed, and whether each
+                launches another kernel now.
+            routine: the function that an error names.
 
         Raises:
             OpenCLError: an engine refuses it, and nothing has changed.
@@ -288,15 +343,20 @@ class CommandBuffer:
         return self._builds.tell(changes)
 
     def _wait_for_updates(self) -> None:
-        """Wait for the last enqueue where a driver's command-buffer must not be updated before its end."""
+        """Wait for the last enqueue if a driver's command-buffer must not be updated before its
+        end."""
         if self.last_event and self.native.python_updates and self._builds.updates_wait:
-            kind = self._kind_of(self._queue)
-            profile = profile_of_device(kind.device)
-            with suppress(OpenCLError):  # whatever became of its commands
-                wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)
+            self._wait_for_last()
+
+    def _wait_for_last(self) -> None:
+        """Wait for the last enqueue, of which there is one."""
+        kind = self._kind_of(self._queue)
+        profile = profile_of_device(kind.device)
+        with suppress(OpenCLError):  # whatever became of its commands
+            wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)
 
     def close(self) -> None:
-        """Give up what it holds of the driver; what was enqueued runs to its end."""
+        """Release what it holds of the driver. What was enqueued runs to its end."""
         self._route = None
         self._builds.close()
         lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
@@ -308,7 +368,7 @@ class CommandBuffer:
 
 
 class Route:
-    """How a build is enqueued over and over on one queue: laid out once, so that an enqueue only hands over what changes.
+    """How a build is enqueued repeatedly on one queue. An enqueue passes only what changes.
 
     One thread at a time uses the routes of a command-buffer.
 
@@ -318,15 +378,25 @@ class Route:
         in_order: whether the queue is in order.
         build: what is enqueued.
         commands: what it was built of.
+        learns: whether its first runs may teach an engine to leave commands to others.
     """
 
     def __init__(
-        self, buffer: Any, queue: int, in_order: bool, build: Build, commands: CommandList
+        self,
+        buffer: Any,
+        queue: int,
+        in_order: bool,
+        build: Build,
+        commands: CommandList,
+        learns: bool,
     ) -> None:
         self.queue, self.in_order, self.build, self.parts = queue, in_order, build, build.parts
-        #: Whether the driver may refuse an enqueue as a whole, which then is to be run by another engine.
+        self.learns = learns
+        #: Whether the caller's thread can run it, once the queue is idle.
+        self.runs_here = in_order and all(part.native.run for part in build.parts)
+        #: Whether the driver may refuse an enqueue as a whole. Another engine then runs it.
         self.may_refuse = any(part.may_refuse for part in build.parts)
-        externals: list[int] = []  # the command that each outside event is for
+        externals: list[int] = []  # the command of each outside event
         for number, count in commands.externals.items():
             externals += [number] * count
         self._externals = _by_part(build, externals)
@@ -336,9 +406,9 @@ class Route:
             (part.native, lane, len(lane)) for part, lane in zip(build.parts, lanes, strict=True)
         ]
         self._kept = buffer, lanes, ffi.new("fl_part[]", rows)
-        #: Whether an enqueue has no events but that of its end, and always goes the same way.
+        #: Whether an enqueue has no events except that of its end, and always takes the same path.
         self.is_plain = not (
-            self.may_refuse or build.trial is not None or self._externals or self._exports
+            self.may_refuse or learns or build.trial is not None or self._externals or self._exports
         )
         self.native = ffi.new(
             "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])
@@ -392,7 +462,7 @@ def _handles(handles: Sequence[int]) -> Any:
 
 
 def _by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[int]]]:
-    """The parts that have some of these commands, and the places of those in the list."""
+    """Yield the parts that have some of these commands, and the places of those in the list."""
     found: list[tuple[Built, list[int]]] = []
     for part, built in zip(build.plan.parts, build.parts, strict=True):
         places = [place for place, number in enumerate(commands) if part.first <= number < part.end]

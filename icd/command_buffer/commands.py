@@ -1,6 +1,7 @@
-"""Recorded commands: the array that they lie in, the list that engines are given to run, and what each is in words.
+"""Recorded commands: their array, the list that engines run, and a description of each.
 
-A command is an `fl_command` (icd/native/native.cdef.h). Nothing is enqueued here: engines do that (engine.py).
+A command is an `fl_command` (icd/native/native.cdef.h). Nothing is enqueued here: engines do that
+(engine.py).
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from .._native import ffi, lib
 from ..calls import address, kernel_name
 from .order import Order
 
-#: The operations that can be recorded, by `fl_command.op`: "kernel", "copy" … the names of enum fl_op.
+#: The operations that can be recorded, by `fl_command.op`: "kernel", "copy" and so on, the names of
+#: enum fl_op.
 OPERATIONS: Final[tuple[str, ...]] = tuple(
     name.removeprefix("FL_").lower()
     for _, name in sorted(ffi.typeof("enum fl_op").elements.items())
 )
-#: Those that are only there for their place in the order: nothing is moved or launched.
+#: Operations that only order other commands: nothing is moved or launched.
 ORDER_ONLY: Final = frozenset({"marker", "barrier", "hint"})
-#: Those of images: what they move is counted in pixels.
+#: Operations on images, whose sizes are counted in pixels.
 IMAGE_OPERATIONS: Final = frozenset(name for name in OPERATIONS if "image" in name)
 
 _NUMBER_OF: Final = {name: number for number, name in enumerate(OPERATIONS)}
@@ -30,7 +32,8 @@ _POINTERS: Final = frozenset({"kernel", "source", "target", "host"})
 class CommandArray:
     """A growing array of commands, each after the ones in its `dependencies`.
 
-    `keep` holds what the array's pointers lead to. Argument lists are owned: one reference for each command that has it.
+    `keep` holds what the array's pointers point to. Argument lists are owned: one reference for
+    each command that has it.
     """
 
     def __init__(self) -> None:
@@ -105,7 +108,10 @@ class CommandArray:
 
 @dataclass(frozen=True)
 class MemoryFunctions:
-    """The driver's functions for memory by address where they are not those of SVM (cl_intel_unified_shared_memory). 0: SVM's own."""
+    """The driver's functions for memory by address, if not SVM's (cl_intel_unified_shared_memory).
+
+    0 stands for SVM's own.
+    """
 
     set_pointer: int = 0
     copy: int = 0
@@ -114,20 +120,24 @@ class MemoryFunctions:
 
 @dataclass(frozen=True)
 class CommandList:
-    """Commands that are to be run, and what the caller wants of them.
+    """Commands to run, and what the caller wants of them.
 
     Attributes:
         context: the OpenCL context, a handle.
-        devices: handles; `fl_command.queue` is a number in it. Commands of other devices than the queue's run on queues of our own.
+        devices: handles; `fl_command.queue` is an index in it. Commands of other devices than the
+            queue's run on queues of our own.
         array, order: the commands (`fl_command *`), and what each comes after.
-        owner: what the array's memory belongs to.
+        owner: what owns the array's memory.
         schedule: "auto", "in-order", "lanes", "levels" or "events" (order.py).
         updatable: whether commands change after they were built.
-        alternatives: kernels (handles) that a change may put in the place of a launch's.
+        alternatives: kernels (handles) that an update may give to a launch.
         memory: the driver's functions for memory by address.
-        externals: how many outside events a command waits for, by its number. An enqueue takes the events in this order.
-        exports: the commands whose events an enqueue gives, in this order.
-        first: one more of those, of which the caller wants the time; None for none.
+        externals: how many outside events a command waits for, by its number. An enqueue takes the
+            events in this order.
+        exports: the commands whose events an enqueue returns, in this order.
+        first: another such command, whose time the caller wants; None for none.
+        notes: what engines found out about the commands, for as long as the list and its parts
+            live.
     """
 
     context: int
@@ -142,6 +152,7 @@ class CommandList:
     externals: Mapping[int, int] = field(default_factory=dict)
     exports: Sequence[int] = ()
     first: int | None = None
+    notes: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -152,7 +163,10 @@ class CommandList:
 
     @property
     def count(self) -> int:
-        """How many commands do something: those that are only there for their order are not counted."""
+        """The number of commands that do something.
+
+        Commands that only order others do not count.
+        """
         return len(self.order) - sum(self.order.order_only)
 
     @property
@@ -161,7 +175,10 @@ class CommandList:
         return [*self.exports, *([] if self.first is None else [self.first])]
 
     def part(self, first: int, end: int) -> CommandList:
-        """The commands from `first` up to `end`, numbered from 0. Those before it are no part of their order."""
+        """Return the commands from `first` up to `end`, numbered from 0.
+
+        Earlier commands do not belong to their order.
+        """
         if (first, end) == (0, len(self)):
             return self
         return replace(
@@ -180,9 +197,9 @@ class CommandList:
         )
 
 
-# in words
+# descriptions
 
-#: What the numbers in `fl_command.n` are, for the commands that have some.
+#: The meaning of the numbers in `fl_command.n`, for the commands that have some.
 _NUMBERS: Final[dict[str, tuple[str, ...]]] = {
     "copy": ("source_offset", "target_offset", "size"),
     "fill": ("offset", "size"),

@@ -1,6 +1,6 @@
-"""What is known of the costs of engines: what they say themselves, and what trials (trial.py) have found on a driver.
+"""The costs of engines: what engines say themselves, and what trials (trial.py) found on a driver.
 
-What a trial has found is kept for later processes, like the verdicts of probes. It holds for this
+A trial's result is kept for later processes, like the verdicts of probes. It holds for this
 driver's file, device and version, for this kind of queue, and for graphs of this shape.
 """
 
@@ -19,22 +19,23 @@ from ..calls import address, compute_units
 from .commands import CommandList, describe
 from .engine import Cost, QueueKind
 
-#: A tie goes to the engine that runs everything: it can do more, and a measurement has its chances.
+#: A tie goes to the engine that runs everything, because it can do more. It allows for measuring
+#: errors.
 _CLEARLY: Final = 0.95
 
-#: So many commands of a graph, evenly spaced, tell its shape.
+#: So many commands of a graph, evenly spaced, determine its shape.
 _LOOKED_AT: Final = 64
 
 _REMEMBERED: Final = Remembered("engines.json")
 
 
 def is_cheaper(cost: Cost, other: Cost, count: int) -> bool:
-    """Whether so many commands clearly cost less in one engine than in another one."""
+    """Return whether so many commands clearly cost less in one engine than in another one."""
     return cost.of(count) < _CLEARLY * other.of(count)
 
 
 def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> dict[str, float]:
-    """The seconds that rivals took for a replay of such commands, in a trial of this or an earlier process.
+    """Return the seconds of rivals for a replay of such commands, from a trial of any process.
 
     Args:
         commands: what is replayed.
@@ -48,18 +49,18 @@ def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> di
     found = _REMEMBERED.read().get(key or "", {}).get("seconds")
     if not isinstance(found, dict) or list(found) != list(names):
         return {}
-    return {name: float(seconds) for name, seconds in found.items()}
+    return found if all(isinstance(seconds, float) for seconds in found.values()) else {}
 
 
 def remember(commands: CommandList, target: QueueKind, seconds: Mapping[str, float]) -> None:
-    """Keep what a trial has found: the seconds of each rival by its name."""
+    """Keep the result of a trial: the seconds of each rival by its name."""
     key = _key(commands, target, list(seconds))
     if key:
         _REMEMBERED.add({key: {"seconds": dict(seconds), "at": time.time()}})
 
 
 def _key(commands: CommandList, target: QueueKind, names: Sequence[str]) -> str | None:
-    """What a trial is about; None if the driver's file is not known."""
+    """Return what a trial is about; None if the driver's file is unknown."""
     identity = identity_of("cl", _file_of_driver(target.device))
     if identity is None:
         return None
@@ -70,13 +71,13 @@ def _key(commands: CommandList, target: QueueKind, names: Sequence[str]) -> str 
 
 
 def _file_of_driver(device: int) -> str:
-    """The library of a device's driver, as one of its functions tells. "" if it tells none."""
+    """Return the library of a device's driver, found by one of its functions, or ""."""
     table = lib.fl_table_of(ffi.cast("void *", device))
     return file_of(address(table[OPENCL.functions["clGetDeviceInfo"].slot]))
 
 
 def _shape(commands: CommandList) -> Iterator[str]:
-    """How many commands there are, and what those are that are looked at."""
+    """Return the number of commands, and the operations of some of them."""
     count = len(commands)
     yield f"{count} {commands.updatable} {commands.schedule}"
     for number in range(0, count, max(1, count // _LOOKED_AT)):

@@ -1,9 +1,10 @@
-"""cl_khr_command_buffer: the driver's own command-buffers, where it has them, for commands that were recorded as ours.
+"""cl_khr_command_buffer: the driver's own command-buffers, for commands that were recorded as ours.
 
-`support_of(device)` says what a driver can do and in which version. Versions matter: 0.9.5 gave every function but
-clCommandNDRangeKernelKHR a parameter more, 0.9.2 of mutable dispatch changed how an update is written, and PoCL 3.1 is older than
-both. `why_not` says what a command-buffer has that this one of the driver's cannot hold, and `DriverCommandBuffer` is one.
-The engine `native` (engines/native.py) decides whether it is used. (api/cl_khr_command_buffer.asciidoc,
+`support_of(device)` says what a driver can do, and in which version. Versions matter. 0.9.5 gave
+every function except clCommandNDRangeKernelKHR one more parameter. 0.9.2 of mutable dispatch
+changed how an update is written. PoCL 3.1 is older than both. `why_not` says which commands a
+driver's command-buffer cannot hold, and `DriverCommandBuffer` is one. The engine `native`
+(engines/native.py) decides whether it is used. (api/cl_khr_command_buffer.asciidoc,
 api/cl_khr_command_buffer_mutable_dispatch.asciidoc)
 """
 
@@ -32,13 +33,14 @@ _QUEUE_PROPERTIES: Final = (0, 9, 6)
 _WITH_ARRAYS: Final = (0, 9, 2)  # of mutable dispatch
 _SVM: Final = (0, 9, 4)
 
-#: CL_COMMAND_BUFFER_CAPABILITY_OUT_OF_ORDER_KHR, which today's headers do not have any more.
+#: CL_COMMAND_BUFFER_CAPABILITY_OUT_OF_ORDER_KHR, which today's headers lack.
 _OUT_OF_ORDER: Final = 1 << 3
 
 _INVALID_VALUE: Final = -30
 _OUT_OF_RESOURCES: Final = -5
 
-#: All that a launch's update can change: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR … CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
+#: Everything that a launch's update can change: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR …
+#: CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
 _ALL_FIELDS: Final = 0x1F
 
 #: The function that records an operation; `order_only` ones record nothing.
@@ -58,8 +60,8 @@ _FUNCTIONS: Final = {
 
 @dataclass(frozen=True)
 class Support:
-    """What a device's cl_khr_command_buffer is: its version, that of mutable dispatch (None: there is none), and what it can
-    do."""
+    """A device's cl_khr_command_buffer: its version, that of mutable dispatch (or None),
+    capabilities."""
 
     platform: Platform
     version: tuple[int, int, int]
@@ -69,11 +71,11 @@ class Support:
 
     @property
     def defect(self) -> str:
-        """Why its command-buffers are not taken unless they are asked for; "" if nothing is wrong with them."""
+        """Why its command-buffers are used only on request; "" if nothing is wrong with them."""
         return profile_of(self.platform).native_command_buffer_defect
 
     def function(self, name: str) -> Any:
-        """A function of the extension, with the parameters that it has in this version."""
+        """Return a function of the extension, with the parameters of this version."""
         return _function(self.platform, name, self.version < _WITH_PROPERTIES)
 
 
@@ -95,7 +97,8 @@ def _function(platform: Platform, name: str, old: bool) -> Any:
 
 @cache
 def support_of(device: int) -> Support | None:
-    """What the device (a handle) can do, None if it has no command-buffers or none that we speak."""
+    """Return what the device (a handle) can do; None if it has no command-buffers in a known
+    version."""
     table = read_word(device)
     for platform in drivers().platforms:
         for known in platform.devices if read_word(platform.handle) == table else ():
@@ -123,7 +126,7 @@ def _support(device: Device) -> Support | None:
 
 
 def why_not(support: Support | None, commands: CommandList, in_order: bool) -> str | None:
-    """Why the driver's command-buffers cannot hold these commands; None if they can."""
+    """Return why the driver's command-buffers cannot hold these commands; None if they can."""
     if support is None:
         return "the driver has no cl_khr_command_buffer"
     if not in_order and not support.out_of_order:
@@ -145,10 +148,10 @@ def why_not(support: Support | None, commands: CommandList, in_order: bool) -> s
 
 
 class DriverCommandBuffer:
-    """A command-buffer of the driver's, for queues of the device with these properties. `record` and `finalize` fill it, once each or
-    bit by bit; `cl` is the driver's handle.
+    """A command-buffer of the driver, for queues of the device with these properties.
 
-    All of them raise OpenCLError if the driver refuses something.
+    `record` and `finalize` fill it, once each or step by step. `cl` is the driver's handle. All
+    methods raise OpenCLError if the driver refuses something.
     """
 
     def __init__(
@@ -157,7 +160,7 @@ class DriverCommandBuffer:
         self._support, self._updatable = support, updatable
         self.in_order = is_in_order(properties)
         self._kernels: list[int] = []
-        self._points: list[list[int]] = []  # of each command: the sync-points that stand for it
+        self._points: list[list[int]] = []  # the sync-points of each command
         self._array: Any = None
         self.mutable: dict[int, int] = {}
         self._shapes: dict[
@@ -180,13 +183,13 @@ class DriverCommandBuffer:
             self._record(index, commands.order.dependencies[index])
 
     def barrier(self) -> None:
-        """Everything that comes later comes after all that is recorded."""
+        """Make everything later come after everything that is recorded."""
         head = [None] if self._support.version >= _WITH_PROPERTIES else []
         name = "clCommandBarrierWithWaitListKHR"
         check(self._support.function(name)(self.cl, None, *head, 0, None, None, None), name)
 
     def finalize(self) -> None:
-        """No more commands."""
+        """Finalize the command-buffer."""
         check(
             self._support.function("clFinalizeCommandBufferKHR")(self.cl),
             "clFinalizeCommandBufferKHR",
@@ -319,8 +322,13 @@ class DriverCommandBuffer:
         return self._support.platform.extension_function("clEnqueueCommandBufferKHR") or 0
 
     def update(self, commands: Sequence[int]) -> int:
-        """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code, CL_INVALID_VALUE for what
-        cannot be said: another number of dimensions, a local size that the driver is to choose from now on, and another transfer."""
+        """Give the driver the arguments and sizes of launches that changed in the array.
+
+        Returns:
+            OpenCL's code. It is CL_INVALID_VALUE for what the extension cannot express: another
+                number of dimensions, a local size that the driver chooses from now on, and another
+                transfer.
+        """
         transfers = [index for index in commands if index in self._contents]
         if any(self._contents[index] != content_of(self._array[index]) for index in transfers):
             return _INVALID_VALUE
@@ -349,7 +357,8 @@ class DriverCommandBuffer:
         return code
 
     def _config(self, index: int, keep: list[Any]) -> Any:
-        """A cl_mutable_dispatch_config_khr for all that a launch is; `keep` holds what it points to."""
+        """Return a cl_mutable_dispatch_config_khr of a whole launch; `keep` holds what it points
+        to."""
         command, row = self._array[index], OPENCL.struct("cl_mutable_dispatch_arg_khr")
         values, pointers = list[Any](), list[Any]()
         for number in range(lib.fl_argument_count(command.arguments)):
@@ -379,7 +388,7 @@ class DriverCommandBuffer:
         return config
 
     def close(self) -> None:
-        """Give everything back to the driver."""
+        """Release the driver's command-buffer."""
         if self.cl:
             self._support.function("clReleaseCommandBufferKHR")(self.cl)
         for kernel in self._kernels:

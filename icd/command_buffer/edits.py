@@ -1,7 +1,7 @@
-"""Changes of recorded commands: copies that can be changed, other arguments for launches, and commands put into other arrays.
+"""Changes of recorded commands: copies that can be changed, new arguments, and other arrays.
 
-A recording's own array is never changed. A copy of a launch owns its list of arguments; everything else that a command points to belongs
-to the recording, which whoever has the copy keeps.
+A recording's own array never changes. A copy of a launch owns its list of arguments. Everything
+else that a command points to belongs to the recording, which the copy's owner keeps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from ..abi import OPENCL
 from ..calls import address, call, kernel_name
 from ..errors import check, error
 
-#: What an argument is (enum fl_argument_kind). Local memory is a value without an address; `UNSET` was never seen by the recording.
+#: Kinds of arguments (enum fl_argument_kind). Local memory is a value without an address. The
+#: recording has never seen an `UNSET` one.
 UNSET: Final[int] = lib.FL_ARG_UNSEEN
 VALUE: Final[int] = lib.FL_ARG_VALUE
 MEMORY: Final[int] = lib.FL_ARG_MEM
@@ -22,7 +23,7 @@ POINTER: Final[int] = lib.FL_ARG_SVM
 
 
 def copy_of(command: Any) -> Any:
-    """A command like this one, which can be changed; its arguments go with it."""
+    """Return a copy of a command that can be changed, with arguments of its own."""
     made = ffi.gc(ffi.new("fl_command *"), _release)
     put(made, command)
     return made
@@ -33,7 +34,10 @@ def _release(command: Any) -> None:
 
 
 def put(target: Any, command: Any, queue: int | None = None) -> None:
-    """Make what `target` points to equal to a command, but for the number of its queue if one is given."""
+    """Overwrite what `target` points to with a command.
+
+    It keeps its queue's number, unless one is given.
+    """
     old, arguments = target.arguments, _copied(command.arguments)
     target[0] = command[0]
     target.arguments = arguments
@@ -52,26 +56,27 @@ def _copied(arguments: Any) -> Any:
 
 
 def content_of(transfer: Any) -> tuple[Any, ...]:
-    """What a transfer does, to be compared with another one."""
+    """Return what a transfer does, for comparison with another one."""
     data, size = transfer.pattern, transfer.pattern_size
     pattern = bytes(ffi.buffer(data, size)) if data else b""
     return transfer.op, transfer.source, transfer.target, transfer.host, pattern, *transfer.n
 
 
 def argument_count(command: Any) -> int:
-    """How many arguments a launch has."""
+    """Return how many arguments a launch has."""
     return lib.fl_argument_count(command.arguments)
 
 
 def argument_of(command: Any, index: int) -> tuple[int, int, bool]:
-    """What an argument is: its kind, its size in bytes, and whether it is local memory."""
+    """Return an argument's kind, its size in bytes, and whether it is local memory."""
     found = ffi.new("fl_change *")
     check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
     return found.kind, found.size, found.kind == VALUE and not found.value
 
 
 def object_of(command: Any, index: int) -> tuple[int, int]:
-    """What an argument is: its kind, and its memory object or sampler (a handle), 0 if it is neither."""
+    """Return an argument's kind, and its memory object or sampler (a handle), 0 if it is
+    neither."""
     found = ffi.new("fl_change *")
     check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
     is_object = found.kind in (MEMORY, SAMPLER) and found.value
@@ -79,9 +84,9 @@ def object_of(command: Any, index: int) -> tuple[int, int]:
 
 
 def set_argument(command: Any, index: int, kind: int, size: int, word: int) -> None:
-    """Give a copied launch another argument. `word` is the address of a value (0: local memory), or else the handle or pointer itself.
+    """Give a copied launch another argument. Raises OpenCLError.
 
-    Raises OpenCLError.
+    `word` is the address of a value (0: local memory), or else the handle or pointer itself.
     """
     if kind == VALUE:
         value = ffi.cast("void *", word)
@@ -95,7 +100,10 @@ def set_argument(command: Any, index: int, kind: int, size: int, word: int) -> N
 
 
 def has_all_arguments(command: Any) -> bool:
-    """Whether all arguments of a launch are in its list, so that it can do with another kernel of the same function."""
+    """Return whether all arguments of a launch are in its list.
+
+    It can then use another kernel of the same function.
+    """
     found, arguments = ffi.new("fl_change *"), command.arguments
     for index in range(lib.fl_argument_count(arguments)):
         lib.fl_get_argument(arguments, index, found)
@@ -105,7 +113,7 @@ def has_all_arguments(command: Any) -> bool:
 
 
 def same_function(one: Any, other: Any) -> bool:
-    """Whether two kernels are of the same function of the same program."""
+    """Return whether two kernels are of the same function of the same program."""
     first, second = address(one), address(other)
     return first == second or (
         bool(first and second)

@@ -1,9 +1,10 @@
-"""What an engine is: something that runs recorded commands on a kind of queue.
+"""The interface of engines. An engine runs recorded commands on a kind of queue.
 
 An engine is one small class in one file (engines/native.py, engines/replay.py). It says what it
-cannot run and why, and what it costs. It builds what runs a list of commands: a `Built`, which is a
+cannot run and why, and what it costs. It builds what runs a list of commands: a `Built`. That is a
 row of C functions (`fl_built`), so that an enqueue is one native call whatever the engines are.
-plan.py divides the commands among the engines; command_buffer.py enqueues and updates what they built.
+plan.py divides the commands among the engines. command_buffer.py enqueues and updates what they
+built.
 
 A new engine is a new file in engines/ and a name in its table ENGINES.
 """
@@ -11,7 +12,7 @@ A new engine is a new file in engines/ and a name in its table ENGINES.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -35,20 +36,23 @@ class QueueKind:
 
     @cached_property
     def identity(self) -> tuple[str, ...]:
-        """What tells its device from others, in any context and process (calls.device_identity)."""
+        """What identifies its device in any context and process (calls.device_identity)."""
         return device_identity(self.device)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an engine takes on a device: `fixed` seconds for an enqueue, and `each` for a command. `how` says where that is known from."""
+    """What an engine costs on a device: `fixed` seconds for an enqueue, and `each` for a command.
+
+    `how` says where that is known from.
+    """
 
     fixed: float
     each: float
     how: str
 
     def of(self, count: int) -> float:
-        """Seconds for an enqueue of `count` commands."""
+        """Return the seconds for an enqueue of `count` commands."""
         return self.fixed + count * self.each
 
     def __str__(self) -> str:
@@ -57,80 +61,127 @@ class Cost:
 
 
 class Built(ABC):
-    """What an engine has made of a list of commands for a kind of queue.
+    """What an engine built of a list of commands for a kind of queue.
 
     Attributes:
-        native: what C calls, an `fl_built *`. Its `first` is set by whoever makes the list a part of a longer one.
+        native: what C calls, an `fl_built *`. The code that makes the list a part of a longer one
+            sets its `first`.
         own_queues: queues (handles) that it needs besides the caller's.
-        may_refuse: whether the driver may refuse an enqueue as a whole, which another engine can then do.
-        updates_wait: whether it must not be updated while it is executed. Only for what C cannot update.
+        may_refuse: whether the driver may refuse an enqueue as a whole. Another engine can then do
+            it.
+        updates_wait: whether it must not be updated while it is executed. Only for what C cannot
+            update.
+        learns: whether it measures its first runs. After that it may leave commands to other
+            engines.
     """
 
     native: Any
     own_queues: Sequence[int] = ()
     may_refuse = False
     updates_wait = False
+    learns = False
 
     def give_externals(self, events: Sequence[int]) -> None:
         """Take the outside events (handles) that the next enqueue waits for."""
         raise NotImplementedError
 
     def exported(self) -> list[int]:
-        """The events of the last enqueue that the list asks for (CommandList.wanted_events), a reference each."""
+        """Return the events of the last enqueue that the list asks for, a reference each.
+
+        They are those of CommandList.wanted_events.
+        """
         return []
 
     def update(self, commands: Sequence[int]) -> int:
-        """Take over changed commands, by their numbers. Only for what C cannot update (`fl_built.update` is NULL).
+        """Take over changed commands, by their numbers. Only if C cannot (`fl_built.update` is
+        NULL).
 
         Returns:
             OpenCL's code. After a failure nothing has changed.
         """
         raise NotImplementedError
 
+    def learned(self) -> Mapping[int, str] | None:
+        """Return the commands, by their numbers, that another engine should run, and why.
+
+        None means that this is not known yet.
+        """
+        return {}
+
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
-        """Enqueue it in another way after the driver has refused an enqueue with `code`.
+        """Enqueue it in another way after the driver refused an enqueue with `code`.
 
         Returns:
-            OpenCL's code and the event of the end, a reference for the caller; None if there is no other way.
+            OpenCL's code and the event of the end, a reference for the caller; None if there is no
+                other way.
         """
         return None
 
     @abstractmethod
     def explain(self) -> str:
-        """How it runs the commands, in a few words."""
+        """Return in a few words how it runs the commands."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back to the driver. What was enqueued runs to its end. Calling it again does nothing."""
+        """Release everything of the driver's.
+
+        What was enqueued runs to its end. Further calls do nothing.
+        """
 
 
 class Engine(ABC):
     """A way to run commands. It has no state of its own.
 
     Attributes:
-        name: what FAIRLEAD_COMMAND_BUFFER calls it.
-        divides: whether it takes runs of commands and leaves others to another engine; else it runs all of them or none.
+        name: its name in FAIRLEAD_COMMAND_BUFFER.
+        divides: whether it takes runs of commands and leaves others to another engine. If not, it
+            runs all of them or none.
+        always_faster: why it needs no comparison with others by cost, None if it does.
     """
 
     name: ClassVar[str]
     divides: ClassVar[bool] = False
+    always_faster: ClassVar[str | None] = None
 
     @abstractmethod
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
-        """Why it cannot run any of these commands on such a queue, None if it can. One that does not divide looks at each command."""
+        """Return why it cannot run any of these commands on such a queue, None if it can.
+
+        One that does not divide checks each command.
+        """
 
     def why_not_command(self, commands: CommandList, number: int, target: QueueKind) -> str | None:
-        """Why it leaves this command to another engine, None if it takes it. Only asked of an engine that divides."""
+        """Return why it leaves this command to another engine, None if it takes it.
+
+        It is only called for an engine that divides.
+        """
         return None
 
+    def refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
+        """Return the commands that it leaves to another engine, by their numbers, and why.
+
+        It is only called for an engine that divides.
+        """
+        order_only = commands.order.order_only
+        reasons = (
+            (number, self.why_not_command(commands, number, target))
+            for number in range(len(commands))
+            if not order_only[number]
+        )
+        return {number: reason for number, reason in reasons if reason is not None}
+
     def defect(self, target: QueueKind) -> str | None:
-        """What is wrong with it on this device, so that it is only taken where it is asked for by name."""
+        """Return what is wrong with it on this device. Only a request by name then chooses it."""
         return None
 
     def cost(self, target: QueueKind) -> Cost | None:
-        """What it costs on this device; None if that is not known, so that first replays tell (trial.py)."""
+        """Return what it costs on this device; None if unknown, so that first replays decide
+        (trial.py)."""
         return None
 
     @abstractmethod
     def build(self, commands: CommandList, target: QueueKind) -> Built:
-        """Make what runs these commands on such queues. Raises OpenCLError if the driver refuses."""
+        """Make what runs these commands on such queues.
+
+        Raises OpenCLError if the driver refuses.
+        """

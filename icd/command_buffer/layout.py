@@ -1,4 +1,4 @@
-"""How the replay lays out commands on queues: a schedule (order.py) for each kind of queue, and the queues of our own that it needs."""
+"""How the replay lays out commands on queues: a schedule (order.py), and queues of our own."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from .engine import QueueKind
 from .order import Schedule, by_events, by_level, spread
 from .order import in_order as in_order_only
 
-#: So many commands without an order run sooner by events on the caller's queue than on queues of our own. To hand over from one queue to
-#: another and back takes Intel's driver as long as enqueueing them: a single launch took 120 µs and takes 40.
+#: So many unordered commands run sooner by events on the caller's queue than on queues of our own.
+#: Switching to another queue and back takes Intel's driver as long as enqueueing them: a single
+#: launch took 120 µs and takes 40.
 _FEW: Final = 64
 
-#: Queues of our own for the branches of a graph. More of them did not make anything faster.
+#: Queues of our own for the branches of a graph. More of them made nothing faster.
 _MOST_LANES: Final = 4
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A schedule, the queues of our own that it needs besides the caller's (handles), and why it is this one."""
+    """A schedule, the queues of our own that it needs (handles), and why it was chosen."""
 
     schedule: Schedule
     own_queues: Sequence[int]
     why: str
 
     def explain(self) -> str:
-        """It in a few words."""
+        """Return it in a few words."""
         count = len(self.own_queues)
         queues = f" ({count} queue{'s' * (count > 1)} of its own)" if count else ""
         return (
@@ -39,10 +40,10 @@ class Layout:
 
 
 def lay_out(commands: CommandList, target: QueueKind) -> Layout:
-    """The layout for a kind of queue.
+    """Return the layout for a kind of queue. Raises OpenCLError if a queue cannot be made.
 
-    Lane 0 is the caller's queue. The others are in-order queues of our own: one for each other device that commands are for, or as many as
-    a schedule for an out-of-order queue wants. Raises OpenCLError if a queue cannot be made.
+    Lane 0 is the caller's queue. The others are in-order queues of our own: one for each other
+    device, or as many as a schedule for an out-of-order queue needs.
     """
     order = commands.order
     lanes, others = _by_device(commands, target.device)

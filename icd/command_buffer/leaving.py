@@ -36,9 +36,9 @@ class _Leaving(NamedTuple):
     keep: Any
 
 
-#: Queues with commands.
+#: Queues that still have commands.
 _leaving: Final[dict[int, _Leaving]] = {}
-#: Queues whose commands have ended: when each is released, and its device.
+#: Queues whose commands have ended: the time of each release, and its device.
 _resting: Final[dict[int, tuple[float, Any]]] = {}
 _lock: Final = new_lock()
 
@@ -46,14 +46,16 @@ _lock: Final = new_lock()
 def leave(
     queue: int, profile: DriverProfile | None = None, *, marker: int = 0, keep: Any = None
 ) -> None:
-    """Release a reference to a queue, at once or later. It waits for nothing: a driver's thread may call it.
+    """Release a reference to a queue, at once or later.
+
+    It waits for nothing: a driver's thread may call it.
 
     Args:
         queue: a cl_command_queue.
-        profile: its driver's; None has the queue's device asked, which must then be alive.
+        profile: its driver's. None asks the queue's device, which must then be alive.
         marker: the event of a marker behind all commands of a queue to which nobody else has a
             reference. It is released.
-        keep: is held until the queue is released, as its device is.
+        keep: held until the queue is released, like its device.
     """
     delay = None
     if properties_of(queue) & _OUT_OF_ORDER:
@@ -69,8 +71,13 @@ def leave(
 
 
 def release_ended() -> bool:
-    """Release the queues whose commands have ended, if they have rested; only in a thread of the program's. Whether others have commands
-    still. Those that rest when the program ends are never released."""
+    """Release the queues whose commands ended long enough ago. Only a program's thread may call it.
+
+    Queues that still wait for their release when the program ends are never released.
+
+    Returns:
+        Whether other queues still have commands.
+    """
     now = monotonic()
     ended: list[int] = []
     with _lock:
@@ -93,7 +100,7 @@ def release_ended() -> bool:
 
 
 def _profile(queue: int) -> DriverProfile:
-    """The profile of a queue's driver, told by its device."""
+    """Return the profile of a queue's driver, found by its device."""
     device = ffi.new("uintptr_t *")
     check(
         call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None),
@@ -103,7 +110,10 @@ def _profile(queue: int) -> DriverProfile:
 
 
 def _marker(queue: int) -> int:
-    """The event of a marker behind a queue's commands, if nobody else can enqueue any more."""
+    """Enqueue a marker behind a queue's commands, if nobody else can enqueue any more.
+
+    Returns its event.
+    """
     if _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_REFERENCE_COUNT") > 1:
         return 0
     with suppress(OpenCLError):  # it is asked again
@@ -121,6 +131,6 @@ def _number(handle: int, routine: str, name: str) -> int:
 
 @in_child
 def _forget() -> None:
-    """They are the parent's."""
+    """Forget the queues, which are the parent's."""
     _leaving.clear()
     _resting.clear()

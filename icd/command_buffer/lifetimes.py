@@ -1,10 +1,10 @@
-"""What a device may still use is kept until it is done.
+"""Keeps what a device may still use until it is done.
 
-OpenCL keeps nothing that a kernel's argument or a transfer names. Whoever drops such a thing while
-commands may use it gives it to a `Lifetimes`, with the event after which nothing uses it any more.
-Nothing is waited for: the list is looked through at the next call.
+OpenCL keeps nothing that a kernel's argument or a transfer names. Code that drops such a thing
+while commands may use it gives it to a `Lifetimes`, with the event after which nothing uses it.
+Nothing is waited for: each call checks the list.
 
-Queues are another matter: leaving.py.
+Queues are released differently: leaving.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _abandoned: Final[list[Any]] = []  # of the parent, in a forked child: not relea
 
 
 class Lifetimes:
-    """Things that are kept until events are complete. Thread-safe; it lives as long as the process."""
+    """Keeps things until events are complete. Thread-safe; it lives as long as the process."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[int, Any]] = {}  # an event, a reference to which is ours
@@ -34,7 +34,7 @@ class Lifetimes:
 
         Args:
             event: a handle; it is retained. 0: nothing has to be kept.
-            things: whatever is to live so long.
+            things: what is to live so long.
         """
         if event and not _is_done(event):
             call(event, "clRetainEvent")
@@ -44,14 +44,14 @@ class Lifetimes:
             self.release_finished()
 
     def release_finished(self) -> None:
-        """Let go of the things whose events are complete."""
+        """Release the things whose events are complete."""
         with self._lock:
             done = [number for number, (event, _) in self._kept.items() if _is_done(event)]
             finished = [self._kept.pop(number) for number in done]
         _release(finished)
 
     def release_all(self) -> None:
-        """Let go of everything: the driver is about to be closed."""
+        """Release everything, because the driver is about to be closed."""
         with self._lock:
             finished = list(self._kept.values())
             self._kept.clear()
@@ -77,6 +77,6 @@ def _is_done(event: int) -> bool:
 
 @in_child
 def _forget_all() -> None:
-    """What is kept belongs to the parent, whose driver has it in use."""
+    """Forget what is kept. It belongs to the parent, whose driver uses it."""
     for lifetimes in _all:
         lifetimes._forget()

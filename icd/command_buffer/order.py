@@ -1,12 +1,14 @@
 """From an order to steps: which command is enqueued when, on which lane, and which events it needs.
 
-A lane is a queue. On an in-order lane the order of the steps is order enough, and no event is made. Elsewhere there are two ways:
-*level by level*, with a barrier between two task levels, or *by events*, where a command waits for the events of those that it
-directly follows; `spread` puts branches on several in-order *lanes*, so that few of those are needed. Lane 0 is the queue that the
-caller replays on: an out-of-order one begins and ends with a barrier, so that a replay is one command among the caller's own.
+A lane is a queue. On an in-order lane the steps need no events. Elsewhere there are two ways.
+*Level by level*, a barrier lies between two task levels. *By events*, a command waits for the
+events of its direct predecessors; `spread` puts branches on several in-order *lanes*, so that few
+events are needed. Lane 0 is the caller's queue. An out-of-order one begins and ends with a barrier,
+so that a replay is one command among the caller's own.
 
-No barrier waits for many events: what PoCL does for one grows with the square of those that are not complete. They are *joined*, some at
-a time, by barriers on an in-order lane, whose order makes the last of them the end of all.
+No barrier waits for many events: what PoCL does for one grows with the square of its incomplete
+events. They are *joined*, some at a time, by barriers on an in-order lane. The last of these is the
+end of all.
 """
 
 from __future__ import annotations
@@ -17,17 +19,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-#: A step's `command` when it is a barrier that belongs to the schedule and not to the order.
+#: A step's `command` if it is a barrier of the schedule and not of the order.
 BARRIER: Final = -1
 
-#: So many events a barrier waits for at the end. With 16, the end of 1,000 launches cost least on PoCL, busy and idle.
+#: A barrier at the end waits for so many events. With 16, the end of 1,000 launches cost least on
+#: PoCL, busy and idle.
 _JOINED: Final = 16
 
 
 class Order:
-    """What each command comes directly after: earlier ones only, so that the order of recording is itself a valid one.
+    """The direct predecessors of each command: only earlier ones, so the order of recording is
+    valid.
 
-    `order_only` says of each command whether it is only there for its order (a barrier, a marker).
+    `order_only` says of each command whether it only orders others (a barrier, a marker).
     """
 
     def __init__(self, dependencies: Sequence[Sequence[int]], order_only: Sequence[bool]) -> None:
@@ -38,7 +42,8 @@ class Order:
         return len(self.dependencies)
 
     def part(self, first: int, end: int) -> Order:
-        """The order of the commands from `first` up to `end` among themselves, numbered from 0."""
+        """Return the order of the commands from `first` up to `end` among themselves, numbered from
+        0."""
         before = [
             [number - first for number in self.dependencies[node] if number >= first]
             for node in range(first, end)
@@ -47,12 +52,15 @@ class Order:
 
     @property
     def first(self) -> int | None:
-        """The first command that is not only there for its order, None if there is none."""
+        """The first command that does something, None if there is none."""
         return next((node for node, only in enumerate(self.order_only) if not only), None)
 
     @cached_property
     def levels(self) -> list[int]:
-        """Task level of each node: how many commands of the longest path lie before it. Order-only nodes add none."""
+        """The task level of each node: the number of commands before it on the longest path.
+
+        Order-only nodes do not count.
+        """
         levels: list[int] = []
         after: list[int] = []
         for predecessors, order_only in zip(self.dependencies, self.order_only, strict=True):
@@ -63,7 +71,8 @@ class Order:
 
     @cached_property
     def is_path(self) -> bool:
-        """Whether every command comes after the one before it, so that nothing could run at the same time."""
+        """Whether every command comes after the one before it, so that none can run at the same
+        time."""
         commands = [
             level
             for level, order_only in zip(self.levels, self.order_only, strict=True)
@@ -73,7 +82,7 @@ class Order:
 
     @cached_property
     def width(self) -> int:
-        """How many commands the widest task level has: so many could run at the same time."""
+        """The number of commands in the widest task level: so many can run at the same time."""
         counts = Counter(
             level
             for level, order_only in zip(self.levels, self.order_only, strict=True)
@@ -84,7 +93,10 @@ class Order:
 
 @dataclass
 class ScheduleStep:
-    """Enqueue node `command` (or a barrier) on `lane`, after the steps in `waits`; `signals` if a later step waits for this one."""
+    """Enqueue node `command` (or a barrier) on `lane`, after the steps in `waits`.
+
+    `signals` says that a later step waits for this one.
+    """
 
     command: int
     lane: int = 0
@@ -94,7 +106,10 @@ class ScheduleStep:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps in the order of enqueuing; `final_waits` are the steps that a last barrier on lane 0 waits for, if there are any."""
+    """Steps in the order of enqueuing.
+
+    `final_waits` are the steps that a last barrier on lane 0 waits for, if there are any.
+    """
 
     kind: str
     steps: list[ScheduleStep]
@@ -102,24 +117,24 @@ class Schedule:
 
     @property
     def events(self) -> int:
-        """How many events one pass makes."""
+        """The number of events that one pass makes."""
         return sum(step.signals for step in self.steps)
 
     @property
     def own_lanes(self) -> int:
-        """How many lanes it needs besides lane 0."""
+        """The number of lanes besides lane 0."""
         return max((step.lane for step in self.steps), default=0)
 
 
 def in_order(order: Order) -> Schedule:
-    """All commands on one in-order lane, in the order of recording; nothing else is needed."""
+    """Return all commands on one in-order lane, in the order of recording."""
     return Schedule(
         "in-order", [ScheduleStep(node) for node in range(len(order)) if not order.order_only[node]]
     )
 
 
 def by_level(order: Order) -> Schedule:
-    """All commands on one out-of-order lane, a barrier between two task levels."""
+    """Return all commands on one out-of-order lane, with a barrier between two task levels."""
     levels: dict[int, list[int]] = {}
     for node, level in enumerate(order.levels):
         if not order.order_only[node]:
@@ -132,7 +147,8 @@ def by_level(order: Order) -> Schedule:
 
 
 def reduced(order: Order) -> list[list[int]]:
-    """Each node's predecessors without those that another predecessor already comes directly after."""
+    """Return each node's predecessors, without those that another predecessor comes directly
+    after."""
     result = []
     for predecessors in order.dependencies:
         if len(predecessors) > 1:
@@ -146,7 +162,10 @@ def reduced(order: Order) -> list[list[int]]:
 def by_events(
     order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str = "events"
 ) -> Schedule:
-    """Node n on lane `lanes[n]`; events where the order of a lane does not do. Order-only nodes become steps that wait and signal."""
+    """Return the schedule with node n on lane `lanes[n]`, and events between lanes.
+
+    Order-only nodes become steps that wait and signal.
+    """
     steps = [ScheduleStep(BARRIER)]
     step_of: list[int] = []
     last_on: dict[int, int] = {0: 0}
@@ -175,7 +194,10 @@ def by_events(
 
 
 def _joined(steps: list[ScheduleStep], ends: list[int], lane: int | None) -> list[int]:
-    """What the last barrier waits for instead of many `ends`: the last of barriers on an in-order lane, which are appended to `steps`."""
+    """Return what the last barrier waits for instead of many `ends`.
+
+    It is the last of the barriers on an in-order lane that are appended to `steps`.
+    """
     if lane is None or len(ends) <= _JOINED:
         return ends
     steps += [
@@ -187,8 +209,11 @@ def _joined(steps: list[ScheduleStep], ends: list[int], lane: int | None) -> lis
 
 
 def spread(order: Order, lanes: int) -> list[int]:
-    """A lane for each node, from 1 to `lanes`: where one of its predecessors is the last, so that it needs no event; else one that
-    is empty; else the one that its place in the order of recording says, so that each has its share."""
+    """Return a lane for each node, from 1 to `lanes`.
+
+    It is the lane where one of its predecessors is the last, so that it needs no event. Otherwise
+    it is an empty lane, or the one that follows from its place in the order of recording.
+    """
     result: list[int] = []
     last: dict[int, int] = {}
     for node, predecessors in enumerate(order.dependencies):

@@ -1,15 +1,17 @@
-"""Which engine runs which commands: the division of a command list into runs, and the reasons for it.
+"""Which engine runs which commands: a division of a command list into runs, and its reasons.
 
-Engines are asked in order of preference; the last one runs what no other takes. An engine that divides takes maximal runs of commands,
-the others all or nothing. With `auto` an engine also has to be free of known defects, and clearly cheaper than the last one. Where the
-engines do not say what they cost, there are several plans, of which the first replays find the fastest (trial.py).
-Nothing is built here: builds.py does that, part by part.
+Engines are asked in order of preference. The last one runs what no other takes. An engine that
+divides takes maximal runs of commands; the others take all or nothing. With `auto` an engine also
+has to be free of known defects, and clearly cheaper than the last one. If engines do not know their
+costs, there are several plans, and the first replays find the fastest (trial.py). builds.py builds
+the parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from . import cost
@@ -24,7 +26,10 @@ _IN_TURNS: Final = "its cost is not known: it takes turns with others in the fir
 
 @dataclass(frozen=True)
 class Part:
-    """The commands from `first` up to `end`, run by one engine. It comes after the part before it."""
+    """The commands from `first` up to `end`, run by one engine.
+
+    It comes after the part before it.
+    """
 
     engine: Engine
     first: int
@@ -52,18 +57,29 @@ class Plan:
 
 
 def make_plans(
-    commands: CommandList, target: QueueKind, choice: Choice, refused: Mapping[str, str]
+    commands: CommandList,
+    target: QueueKind,
+    choice: Choice,
+    refused: Mapping[str, str],
+    left: Mapping[str, Mapping[int, str]],
 ) -> list[Plan]:
-    """The plans that may be the fastest. Each does without one more of the engines whose costs are not known. See `make_plan`."""
-    plans = [make_plan(commands, target, choice, refused)]
+    """Return the plans that may be the fastest. See `make_plan`.
+
+    Each does without one more of the engines whose costs are unknown.
+    """
+    plans = [make_plan(commands, target, choice, refused, left)]
     while plans[-1].undecided:
         refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}
-        plans.append(make_plan(commands, target, choice, refused))
+        plans.append(make_plan(commands, target, choice, refused, left))
     return plans
 
 
 def make_plan(
-    commands: CommandList, target: QueueKind, choice: Choice, refused: Mapping[str, str]
+    commands: CommandList,
+    target: QueueKind,
+    choice: Choice,
+    refused: Mapping[str, str],
+    left: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
 ) -> Plan:
     """Divide commands among engines.
 
@@ -72,6 +88,7 @@ def make_plan(
         target: the kind of queue.
         choice: the engines, and whether their costs decide.
         refused: why the driver has refused what an engine built, by the engine's name.
+        left: the commands that an engine has learned to leave to others and why, by its name.
     """
     *preferred, last = choice.engines
     owners: list[Engine | None] = [None] * len(commands)
@@ -82,7 +99,8 @@ def make_plan(
         if reason is None and choice.is_auto:
             reason = engine.defect(target)
         if reason is None:
-            reason = _take(engine, last, commands, target, owners, choice)
+            mine = left.get(engine.name, {})
+            reason = _take(engine, last, commands, target, owners, choice, mine)
             if reason == _IN_TURNS:
                 undecided.append(engine.name)
         why[engine.name] = reason
@@ -101,19 +119,27 @@ def _take(
     target: QueueKind,
     owners: list[Engine | None],
     choice: Choice,
+    left: Mapping[int, str],
 ) -> str:
-    """Give an engine what it takes of the commands that have no owner. Returns why it takes them, or why none."""
+    """Give an engine the commands that it takes of those without an owner.
+
+    Returns why, or why none.
+    """
     order_only, refusals = commands.order.order_only, dict[int, str]()
-    for number, owner in enumerate(owners):
-        reason = "another engine takes it" if owner is not None else None
-        if reason is None and engine.divides and not order_only[number]:
-            reason = engine.why_not_command(commands, number, target)
-        if reason is not None:
-            refusals[number] = reason
+    if engine.divides:
+        refusals.update(engine.refusals(commands, target))
+        refusals.update(left)
+    refusals.update(
+        (number, "another engine takes it")
+        for number, owner in enumerate(owners)
+        if owner is not None
+    )
     if refusals and not engine.divides:
         return "another engine takes some of the commands"
-    why = next((f"command {number}: {reason}" for number, reason in refusals.items()), "")
-    costs = (engine.cost(target), last.cost(target)) if choice.is_auto else None
+    first_refusal = min(refusals, default=None)
+    why = "" if first_refusal is None else f"command {first_refusal}: {refusals[first_refusal]}"
+    always = engine.always_faster if choice.is_auto else None
+    costs = (engine.cost(target), last.cost(target)) if choice.is_auto and not always else None
     taken = False
     for takes, first, end in _runs([number not in refusals for number in range(len(owners))]):
         count = end - first - sum(order_only[first:end])
@@ -129,11 +155,12 @@ def _take(
         taken = True
     if taken and costs and not (costs[0] and costs[1]):
         return _IN_TURNS
-    return why or (choice.why if taken else "there is no command for it")
+    return why or (always or choice.why if taken else "there is no command for it")
 
 
 def _runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:
-    """Maximal runs of equal members: the member, the first place, and the place after the last."""
+    """Yield maximal runs of equal members: the member, the first place, the place after the
+    last."""
     first = 0
     for place in range(1, len(owners) + 1):
         if place == len(owners) or owners[place] != owners[first]:

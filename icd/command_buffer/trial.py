@@ -1,8 +1,8 @@
 """Rivals take turns in the first replays of a graph, until the fastest is known.
 
-A rival is the same commands built another way, by other engines. What is measured is the program's
-own work, as it comes, so nothing runs that the program did not ask for. Nothing is waited for either:
-events call back (icd/native/timing.c). Each rival's least time counts, because noise only adds.
+A rival is the same commands built another way, by other engines. The program's own replays are
+measured, so nothing runs that the program did not ask for. Nothing is waited for either: events
+call back (icd/native/timing.c). Each rival's least time counts, because noise only adds.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from typing import Any, Final
 
 from .._native import ffi, lib
 
-#: Of each rival. The first one is not counted: drivers prepare much at first use.
+#: Turns of each rival. The first one is not counted: drivers prepare much at first use.
 _TURNS: Final = 8
 
-#: A tie goes to the last rival, whose engine runs everything; and a measurement has its chances.
+#: A tie goes to the last rival, whose engine runs everything. It allows for measuring errors.
 _CLEARLY: Final = 0.95
 
 
 class Timing:
-    """How long one enqueue takes, from before its call until its end.
+    """The time of one enqueue, from before its call until its end.
 
     Args:
-        queue: where it goes, a handle.
-        after: the events (handles) that it comes after; None if nothing comes before it on the device.
+        queue: its queue, a handle.
+        after: the events (handles) that it comes after; None if nothing comes before it on the
+            device.
     """
 
     def __init__(self, queue: int, after: Sequence[int] | None) -> None:
@@ -36,12 +37,15 @@ class Timing:
         self._timing: Any = ffi.gc(made, lib.fl_drop_timing)
 
     def end(self, event: int) -> None:
-        """The enqueue has returned this event."""
+        """Note that the enqueue returned this event."""
         lib.fl_end_timing(self._timing, ffi.cast("void *", event))
 
     @property
     def seconds(self) -> float | None:
-        """The time for the caller or, if that is more, for the device. None: it has not ended. Infinite: it cannot be told."""
+        """Return the time for the caller or, if that is more, for the device.
+
+        None: it has not ended. Infinite: the time is unknown.
+        """
         time = lib.fl_timing_of(self._timing)
         if time == lib.FL_NO_TIME_YET:
             return None
@@ -49,7 +53,7 @@ class Timing:
 
 
 class Trial:
-    """The measurement of rivals. Whoever uses it holds a lock.
+    """The measurement of rivals. Its user holds a lock.
 
     Args:
         names: the rivals'.
@@ -60,7 +64,10 @@ class Trial:
         self._timings: list[list[Timing]] = [[] for _ in names]
 
     def next(self) -> int:
-        """The rival that enqueues next: each round in the opposite order of the one before; the last rival when all had their turns."""
+        """Return the rival that enqueues next; the last rival when all had their turns.
+
+        Each round has the opposite order of the one before.
+        """
         last, made = len(self._names) - 1, sum(map(len, self._timings))
         around, place = divmod(made, len(self._names))
         if around >= _TURNS:
@@ -68,17 +75,20 @@ class Trial:
         return last - place if around % 2 else place
 
     def start(self, queue: int, after: Sequence[int] | None) -> Timing | None:
-        """Begin to measure an enqueue of the next rival; None if enough is measured. See `Timing`."""
+        """Begin to measure an enqueue of the next rival; None if enough is measured.
+
+        See `Timing`.
+        """
         is_over = all(len(timings) >= _TURNS for timings in self._timings)
         return None if is_over else Timing(queue, after)
 
     def end(self, timing: Timing, event: int) -> None:
-        """The enqueue has returned an event. One that failed is as if it had not been."""
+        """Note that the enqueue returned an event. A failed one does not count."""
         self._timings[self.next()].append(timing)
         timing.end(event)
 
     def seconds(self) -> dict[str, float] | None:
-        """The least time of each rival by its name; None while a time is not known yet."""
+        """Return the least time of each rival by its name; None while a time is unknown."""
         found: dict[str, float] = {}
         for name, timings in zip(self._names, self._timings, strict=True):
             times = [timing.seconds for timing in timings]
@@ -89,7 +99,7 @@ class Trial:
 
 
 def fastest(seconds: Mapping[str, float]) -> str:
-    """The rival that is clearly faster than those after it."""
+    """Return the rival that is clearly faster than those after it."""
     *others, best = seconds
     for name in reversed(others):
         if seconds[name] < _CLEARLY * seconds[best]:

@@ -1,17 +1,18 @@
-"""Waits for events and queues: Ctrl-C interrupts the main thread's, and some drivers allow one at a time.
+"""Waits for events and queues. Ctrl-C interrupts the main thread's; some drivers allow one at a
+time.
 
-Python runs signal handlers between two of its instructions. A wait in the driver would put Ctrl-C
-off until its end. So the main thread waits in steps: it polls the event's status for some
-microseconds, then asks the driver for a callback.
+Python runs signal handlers between two of its instructions. A wait in the driver would delay Ctrl-C
+until its end. So the main thread waits in steps: it polls the event's status for some microseconds,
+then asks the driver for a callback.
 
-The habit `waits-one-at-a-time` (icd/driver_profiles.py) says which drivers must not have two threads
-in their own wait. There a thread that waits also runs commands, and two such threads can wait for
-each other for ever. So one thread at a time is in the driver's wait, and the others wait for a
-callback.
+The habit `waits-one-at-a-time` (icd/driver_profiles.py) says which drivers must not have two
+threads in their own wait. There a thread that waits also runs commands, and two such threads can
+wait for each other for ever. So one thread at a time is in the driver's wait, and the others wait
+for a callback.
 
 Which wait is faster depends on the queue. For an in-order queue it is the driver's. For an
 out-of-order queue that takes 100 µs more than a callback, so a thread enters the driver's wait only
-after that time; then the command is long enough to be worth another core. The main thread never
+after that time. Then the command is long enough to be worth another core. The main thread never
 enters it, but starts another thread for that. A thread that a driver calls back uses the driver's
 wait in any case, because it may have to run what it waits for.
 """
@@ -26,13 +27,13 @@ from ...loader.base.interrupts import in_main_thread, stop_if_interrupted, stopp
 from .._native import ffi, lib
 from ..errors import OpenCLError, check
 
-_STEP: Final = 50  # milliseconds after which signals are looked for
+_STEP: Final = 50  # milliseconds between two checks for signals
 _FAILED: Final = "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
 
 
 @in_child
 def _forget() -> None:
-    """The thread that waited is the parent's."""
+    """Forget the thread that waited, which is the parent's."""
     lib.fl_forget_waits()
 
 

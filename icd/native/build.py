@@ -1,17 +1,18 @@
-"""Builds `fairlead.icd._native` with cffi in API mode: the C that must outlive the interpreter, or run without it.
+"""Builds `fairlead.icd._native` with cffi in API mode: C that outlives Python, or runs without it.
 
-`generated_header` makes opencl_abi.h from icd/opencl.abi: the types, a typedef for each function (`fn_clFinish`), the number
-of each slot (`SLOT_clFinish`), and a table with a stub for each slot. A stub returns CL_INVALID_OPERATION as its function
-returns errors (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The rest of the C is hand-written and lies
-beside this file.
+`generated_header` makes opencl_abi.h from icd/opencl.abi: the types, a typedef for each function
+(`fn_clFinish`), the number of each slot (`SLOT_clFinish`), and a table with a stub for each slot. A
+stub returns CL_INVALID_OPERATION as its function returns errors
+(api/opencl_platform_layer.asciidoc, "unsupported entry points"). The other C files are
+hand-written.
 
-`generated_refusals` makes refusals.h: what a recording table has for the commands that record.c and record_images.c do not record.
-loader/base/native/build.py makes the layers of OpenCL.
+`generated_refusals` makes refusals.h: the recording table's functions for commands that record.c
+and record_images.c do not record. loader/base/native/build.py makes the layers of OpenCL.
+`trace_layer` says how libfairlead_trace.so is built from the same layers. It is a library for
+OpenCL loaders, not for Python.
 
-`trace_layer` says how libfairlead_trace.so is built from the same layers. It is a library for OpenCL loaders, not for Python.
-
-setup.py calls `ffibuilder()` and `trace_layer()`; `python icd/native/build.py DIRECTORY` only writes the generated C there,
-for tests in C.
+setup.py calls `ffibuilder()` and `trace_layer()`. `python icd/native/build.py DIRECTORY` only
+writes the generated C there, for tests in C.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ def generated_header() -> str:
 
 
 def _refusal(function: Any) -> str:
-    """What a recording table has for a queue command that is not recorded: it refuses, in the function's own channel."""
+    """Return a recording table's function for a command that is not recorded.
+
+    It refuses the call, in the function's own form.
+    """
     arguments = ", ".join(parameter.name for parameter in function.parameters)
     fail = {
         "return": "return code;",
@@ -89,7 +93,8 @@ def _refusal(function: Any) -> str:
     }[function.error_channel]
     return (
         f"static {function.c_declaration('refused_' + function.name)} {{\n"
-        f"    void **table;\n    cl_int code = refuse_call({function.parameters[0].name}, SLOT_{function.name}, &table);\n"
+        f"    void **table;\n    cl_int code = refuse_call({function.parameters[0].name}, "
+        f"SLOT_{function.name}, &table);\n"
         f"    if (table)\n        return CALL(table, {function.name})({arguments});\n    {fail}\n}}"
     )
 
@@ -130,7 +135,10 @@ def ffibuilder() -> Any:
 
 
 def trace_layer() -> Any:
-    """The setuptools extension that becomes fairlead/icd/libfairlead_trace.so. setup.py gives the file its name."""
+    """Return the setuptools extension that becomes fairlead/icd/libfairlead_trace.so.
+
+    setup.py gives the file its name.
+    """
     from setuptools import Extension
 
     sources = [TRACE_LAYER, *loader.SOURCES, *write_headers(building.GENERATED)]

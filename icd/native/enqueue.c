@@ -38,7 +38,7 @@ static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_co
                 return code;
             before = made;
             wait_count = before != NULL;
-            wait_list = &before;
+            wait_list = before ? &before : NULL;
         }
     *event = before;
     return CL_SUCCESS;
@@ -87,6 +87,20 @@ intptr_t fl_enqueue_again(fl_route *route) {
     int code = enqueue(route, 1, 0, NULL, &event, &route->failed);
     fl_leave(route->buffer);
     return code != CL_SUCCESS ? code : (intptr_t)event;
+}
+
+int fl_run(const fl_route *route, uint32_t times) {
+    void **table = fl_table_of(route->queue);
+    int code;
+    fl_enter(route->buffer);
+    code = CALL(table, clFinish)(route->queue);
+    for (uint32_t i = 0; i < times && code == CL_SUCCESS; i += route->part_count == 1 ? times : 1)
+        for (uint32_t k = 0; k < route->part_count && code == CL_SUCCESS; k++) {
+            const fl_built *built = route->parts[k].built;
+            code = built->run ? built->run(built->self, route->part_count == 1 ? times : 1) : CL_INVALID_OPERATION;
+        }
+    fl_leave(route->buffer);
+    return code;
 }
 
 /* Each comes after the one before it by its event, since the queue may be out of order. */

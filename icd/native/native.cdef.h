@@ -168,6 +168,8 @@ typedef struct fl_built {
     int (*update)(void *self, uint32_t command, int relaunched);
     void *self;
     uint32_t first, count;   /* the commands of the run */
+    /* Run it `times` times in the caller's thread, to the end; NULL: only queues run it. No queue has it meanwhile. */
+    int (*run)(void *self, uint32_t times);
 } fl_built;
 /* A program of replay.c as an engine's functions take it. */
 int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
@@ -212,6 +214,8 @@ typedef struct fl_route {
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 /* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: the queue is captured, and nothing happened. */
 intptr_t fl_enqueue_again(fl_route *route);
+/* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
+int fl_run(const fl_route *route, uint32_t times);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
 
@@ -223,6 +227,58 @@ void fl_end_timing(fl_timing *timing, void *event);   /* the enqueue has returne
 enum { FL_NO_TIME_YET = -1, FL_NO_TIME = -2 };
 int64_t fl_timing_of(const fl_timing *timing);   /* nanoseconds, or one of these */
 void fl_drop_timing(fl_timing *timing);
+
+/* --- direct.c: the engine that calls work-group functions itself, on drivers that run kernels in this process --- */
+/* What an argument of a work-group function is. */
+enum fl_space { FL_SPACE_VALUE, FL_SPACE_LOCAL, FL_SPACE_MEMORY, FL_SPACE_OTHER };
+/* A kernel's work-group function. `kernel` is the handle that commands name; `function` is NULL for one that has none. `sizes` are those of
+ * values (0: not known), `automatic` those of the local variables, in bytes. `required` is reqd_work_group_size, or zeros; `most_items` are allowed in a group.
+ * `flushes`: the program was compiled for denormals to be zero. */
+typedef struct fl_group_function {
+    void *kernel, *function;
+    const uint8_t *spaces;
+    const uint32_t *sizes;
+    const uint64_t *automatic;
+    uint32_t argument_count, automatic_count, flushes;
+    size_t required[3], most_items;
+} fl_group_function;
+
+/* Why a command is left to the driver. */
+enum fl_direct_reason {
+    FL_DIRECT_FINE, FL_DIRECT_KERNEL, FL_DIRECT_ARGUMENT, FL_DIRECT_UNSEEN, FL_DIRECT_IMAGE, FL_DIRECT_MEMORY, FL_DIRECT_RANGE,
+    FL_DIRECT_LOCAL_SIZE, FL_DIRECT_NO_ROOM, FL_DIRECT_NO_PLACE
+};
+enum { FL_DIRECT_MOST_ITEMS = 16777216 };   /* of a launch of which the driver is asked for the local sizes */
+
+/* A device, and what it is asked with: a queue of our own, a kernel that writes its local sizes into a buffer. Of the last shapes the answers
+ * are known. `reports_failures`: work-group functions write `execution_failed`. */
+typedef struct fl_direct_device {
+    void *queue, *shape, *answer;
+    size_t most_items[3], local_memory;
+    uint32_t reports_failures, shape_count;
+    struct fl_direct_shape {
+        uint32_t work_dim;
+        size_t global[3], local[3];
+    } shapes[16];
+} fl_direct_device;
+
+typedef struct fl_direct fl_direct;
+/* Why each command cannot be run (enum fl_direct_reason), and how many cannot. `functions` are in the order of their kernels' handles. */
+int fl_direct_check(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
+                    uint32_t count, uint8_t *reasons);
+/* What runs commands that all can be run; what it is given outlives it. NULL: *code says why. */
+fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
+                         uint32_t count, int in_order, int *code);
+void fl_release_direct(fl_direct *direct);   /* what is enqueued runs to its end */
+void fl_release_direct_images(void);         /* those that queues have run, of what was released */
+int fl_enqueue_direct(void *direct, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                      void **event, uint32_t *failed);
+int fl_update_direct(void *direct, uint32_t command, int relaunched);
+int fl_run_direct(void *direct, uint32_t times);
+/* How long each command took at best, in ns: 1 if that is known, 0 if it was not run often enough or still runs. */
+int fl_direct_times(fl_direct *direct, uint32_t *times, uint64_t *groups);
+/* How much stack the caller's thread has left, in bytes. */
+size_t fl_stack_left(void);
 
 /* What other libraries of fairlead call of this one. */
 typedef struct fl_functions {

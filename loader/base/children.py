@@ -1,13 +1,14 @@
-"""Runs functions in child processes, so that a library that crashes or hangs does not harm the caller.
+"""Runs functions in child processes. A library that crashes or hangs does not harm the caller.
 
-To use it: write a module with `main(data, progress)`. The child calls it with the request's data. It
-calls `progress("opening the library")` before each step that may go wrong, and returns its report;
-both are what JSON knows. Then call `run_all([Request("fairlead.loader.ur.plugin_probe", data), ...])`.
-It gives an `Outcome` for each request, in their order.
+To use it, write a module with `main(data, progress)`. The child calls it with the request's data.
+`main` calls `progress("opening the library")` before each risky step, and returns its report. Data
+and report must be what JSON can express. Then call
+`run_all([Request("fairlead.loader.ur.plugin_probe", data), ...])`. It returns an `Outcome` for each
+request, in their order.
 
-`run_all` starts all children at once. Each writes steps and report as lines of JSON to a pipe of its
-own; what the library prints goes elsewhere. The parent reads until the child ends or its time
-(FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
+`run_all` starts all children at once. Each writes steps and report as lines of JSON to a pipe of
+its own; what the library prints goes elsewhere. The parent reads until the child ends, or until its
+time (FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ _REMEDY: Final = (
 )
 _KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
 _PIPE_SIZE: Final = 1 << 16
-# The child imports the parent's own package, by its file: an import hook may have found that, which a
-# child does not have. The path is given, too: `-m` would search the working directory first.
+# The child imports the parent's own package by its file, because an import hook may have found the
+# package that a child does not have. The path is passed, too: `-m` would search the working
+# directory first.
 _CHILD: Final = """
 import sys
 sys.path[:] = sys.argv[6:]
@@ -184,7 +186,7 @@ class _Child:
         return True
 
     def kill(self) -> None:
-        """End the child and whatever it has started; read what is left in the pipes and close them."""
+        """Kill the child and whatever it has started. Read the rest of the pipes and close them."""
         if self.killed:
             return
         self.killed = True
@@ -197,7 +199,10 @@ class _Child:
             self._close(name)
 
     def _exit_code(self) -> int | None:
-        """Its exit status, None while it runs. It is not reaped: its process group keeps its number."""
+        """Return its exit code, None while it runs.
+
+        It is not reaped: its process group keeps its number.
+        """
         look = os.WEXITED | os.WNOHANG | os.WNOWAIT
         try:
             ended = os.waitid(os.P_PID, self.process.pid, look)
@@ -228,21 +233,17 @@ class _Child:
         """The child's report if it wrote one and ended; `code` is None if it was killed."""
         late = f"within {self.timeout:g} s"
         if not self.begun:
-            ending = (
-                f"did not start {late}" if code is None else f"failed to start: {_ending(code)}"
-            )
-            note = with_printed(
-                f"it was not probed: the child process {ending}", self._last_printed()
-            )
+            how = f"did not start {late}" if code is None else f"failed to start: {ending(code)}"
+            note = with_printed(f"it was not probed: the child process {how}", self._last_printed())
             return Outcome(notes=(note,), probed=False, seconds=time.monotonic() - self.started)
         lines = self._lines()
         if not lines or "report" not in lines[-1]:
-            ending = f"it did not answer {late}" if code is None else _ending(code)
+            how = f"it did not answer {late}" if code is None else ending(code)
             step = lines[-1]["step"] if lines else "taking an unknown step"
-            return self._failure(f"{ending} while {step}")
+            return self._failure(f"{how} while {step}")
         if code is None:
             return self._failure(f"it answers, but does not let the process end {late}")
-        notes = (f"{_ending(code)} while the process was ending",) if code else ()
+        notes = (f"{ending(code)} while the process was ending",) if code else ()
         return Outcome(
             lines[-1]["report"],
             seconds=time.monotonic() - self.started,
@@ -279,7 +280,8 @@ def with_printed(reason: str, printed: str) -> str:
     return f"{reason}; the last it printed was: {printed}" if printed else reason
 
 
-def _ending(code: int) -> str:
+def ending(code: int) -> str:
+    """Return how a process ended, in words. The exit code is one of `subprocess`."""
     if code >= 0:
         return f"it ended the process with exit code {code}"
     try:
@@ -289,7 +291,10 @@ def _ending(code: int) -> str:
 
 
 def _python() -> str:
-    """This interpreter. In a program that embeds Python, sys.executable may be that program, or ""."""
+    """Return this interpreter.
+
+    In a program that embeds Python, sys.executable may be that program, or "".
+    """
     places = (sys.executable or "", os.path.join(sys.exec_prefix, "bin", "python3"))
     for path in places:
         if os.path.basename(path).startswith(("python", "pypy")) and os.access(path, os.X_OK):

@@ -1,8 +1,8 @@
 """Typed errors. Each names the routine, the symbolic code, what happened, and the remedy.
 
 `FairleadError` is the base class: `except fairlead.FairleadError` catches every error of fairlead.
-Each API (OpenCL, Unified Runtime, PI) derives one class from `CodeError`. It takes the names and
-sentences of codes from the API's ABI data.
+Each API (OpenCL, Unified Runtime, PI) derives one class from `CodeError`. The names and sentences
+of its codes are in the section [errors] of its ABI data: opencl.abi, ur.abi, pi.abi.
 """
 
 from __future__ import annotations

@@ -1,20 +1,29 @@
-"""Ctrl-C in a Python program that calls an adapter: KeyboardInterrupt never cuts off an entry point, and is never lost in one.
+"""Ctrl-C in a Python program that calls an adapter.
 
-Python calls its signal handlers between any two instructions, also those of an entry point. An exception there would leave the work
-half done and become an error code. So our handler looks at the frames of the main thread. If one of them is an entry point, it asks C
-to raise the interrupt again as soon as the outermost entry point has returned (plugins/sdk/native/interrupts.c).
+KeyboardInterrupt never cuts off an entry point, and is never lost in one.
 
-Some entry points wait, and may be left in the middle: they do it in a function that is `stoppable`. The handler raises there at once,
-the entry point returns an error code, and the caller sees KeyboardInterrupt.
+Python calls its signal handlers between any two instructions, also inside an entry point. An
+exception there would leave the work half done and become an error code. So our handler looks at the
+frames of the main thread. If one of them is an entry point, it asks C to raise the interrupt again
+when the outermost entry point has returned (plugins/sdk/native/interrupts.c).
 
-Python drops an exception that leaves a `__del__`. The handler raises the interrupt again once that method has returned.
+Some entry points wait, and may be interrupted. They wait in a function that is `stoppable`. There
+the handler raises at once, the entry point returns an error code, and the caller sees
+KeyboardInterrupt. The caller has to expect that (`leaves_waits`), as the runtime does. Any other
+caller, such as libsycl in a Python program, would take the command for ended: its wait goes on to
+the end.
 
-A program with a handler of its own keeps it. A host that has no Python gets its signals itself.
+C also calls Python before and after the calls of a layer (`called_from_c`). Python drops an
+exception that leaves such a function or a `__del__`. The handler raises the interrupt again a
+millisecond later.
+
+A program keeps a handler of its own. A host without Python gets its signals itself.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +37,10 @@ T = TypeVar("T")
 ENTRY: Final = "<entry point "
 
 _stoppable: Final[set[CodeType]] = set()
+_called_from_c: Final[set[CodeType]] = set()
+_leaves_waits: Final[set[CodeType]] = set()
+#: The real paths of adapters whose waits are all `stoppable`.
+_stoppable_libraries: Final[set[str]] = set()
 _put_off: Callable[[], None] | None = None
 _is_put_off: Callable[[], bool] | None = None
 _later: Callable[[], None] | None = None
@@ -57,24 +70,52 @@ def in_main_thread() -> bool:
 
 
 def stoppable(function: _Function) -> _Function:
-    """Declare that KeyboardInterrupt may be raised in a function, also while an entry point runs it. A decorator.
+    """Declare that KeyboardInterrupt may be raised in a function, even while an entry point runs
+    it.
 
-    The function calls `stop_if_interrupted` first, because Ctrl-C may have come earlier in the entry point.
+    It is a decorator. The function calls `stop_if_interrupted` first, because Ctrl-C may have come
+    earlier in the entry point.
     """
     _stoppable.add(cast(FunctionType, function).__code__)
     return function
 
 
+def leaves_waits(function: _Function) -> _Function:
+    """Declare that Ctrl-C may end early the entry points that a function calls. A decorator."""
+    _leaves_waits.add(cast(FunctionType, function).__code__)
+    return function
+
+
+def called_from_c(function: _Function) -> _Function:
+    """Declare that C calls a function for a layer. A decorator."""
+    _called_from_c.add(cast(FunctionType, function).__code__)
+    return function
+
+
+def declare_stoppable(library: str) -> None:
+    """Declare that all waits of an adapter, given by its real path, are `stoppable`."""
+    _stoppable_libraries.add(library)
+
+
+def is_stoppable(library: str) -> bool:
+    """Whether Ctrl-C ends all waits of an adapter, given by its real path."""
+    return library in _stoppable_libraries
+
+
 def stop_if_interrupted() -> None:
-    """Raise KeyboardInterrupt if one was put off. Called in the main thread."""
-    if _is_put_off is not None and _is_put_off():
+    """Raise KeyboardInterrupt if one was put off and the caller of the entry point expects it.
+
+    Only the main thread calls this.
+    """
+    if _is_put_off is not None and _is_put_off() and _Place(sys._getframe(1)).may_stop:
         raise KeyboardInterrupt
 
 
 def run_aside(work: Callable[[], T]) -> T:
     """Call `work`, and let Ctrl-C end the wait for it.
 
-    In the main thread another thread calls it, and goes on with it after an interrupt. `work` must keep alive what it uses.
+    In the main thread, another thread calls `work` and continues after an interrupt. `work` must
+    keep alive what it uses.
 
     Returns:
         What `work` returns.
@@ -110,13 +151,15 @@ _FASTEST_GROWTH: Final = 64
 
 
 def slices(total: int) -> Iterator[int]:
-    """Split many repetitions, which C makes, into parts of some milliseconds each. Signals are handled between them.
+    """Split many repetitions, which C makes, into parts of some milliseconds each.
+
+    Python handles signals between the parts.
 
     Args:
         total: how many repetitions there are.
 
     Yields:
-        How many to make next. The time until the next part is asked for is taken for theirs.
+        How many to make next. The time until the next request counts as the time of this part.
     """
     count = 1
     while total:
@@ -134,19 +177,45 @@ def _wait(done: threading.Event) -> None:
     done.wait()
 
 
+class _Place:
+    """Where the main thread is.
+
+    Attributes:
+        boundary: the innermost function that C called; None if there is none.
+        in_entry: whether that is an entry point.
+        in_finalizer: whether a `__del__` runs inside of it.
+        may_stop: whether an exception may be raised here.
+    """
+
+    def __init__(self, frame: FrameType | None) -> None:
+        self.boundary: CodeType | None = None
+        self.in_finalizer = stops = expected = False
+        while frame is not None:
+            code = frame.f_code
+            if self.boundary is None:
+                stops = stops or code in _stoppable
+                self.in_finalizer = self.in_finalizer or code.co_name == "__del__"
+            frame = frame.f_back
+            if _is_entry(code) or code in _called_from_c:
+                self.boundary = self.boundary or code
+                expected = frame is not None and frame.f_code in _leaves_waits  # of the outermost
+        self.in_entry = self.boundary is not None and _is_entry(self.boundary)
+        self.may_stop = not self.in_finalizer and (
+            self.boundary is None or (self.in_entry and stops and expected)
+        )
+
+
+def _is_entry(code: CodeType) -> bool:
+    return code.co_filename.startswith(ENTRY)
+
+
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    inner, may_stop, in_finalizer = frame, False, False
-    while inner is not None:
-        may_stop = may_stop or inner.f_code in _stoppable
-        in_finalizer = in_finalizer or inner.f_code.co_name == "__del__"
-        if inner.f_code.co_filename.startswith(ENTRY):
-            assert _put_off is not None  # it was given with the handler
-            _put_off()
-            if may_stop:
-                break
-            return
-        inner = inner.f_back
-    if in_finalizer and _later is not None:
+    place = _Place(frame)
+    if place.in_entry:
+        assert _put_off is not None  # it was given with the handler
+        _put_off()
+    elif not place.may_stop:
+        assert _later is not None
         _later()
-        return
-    signal.default_int_handler(number, frame)
+    if place.may_stop:
+        signal.default_int_handler(number, frame)

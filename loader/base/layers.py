@@ -21,6 +21,7 @@ from ._native import ffi, lib
 from .abi import Api
 from .errors import FairleadError
 from .forks import new_lock
+from .interrupts import called_from_c
 
 #: Called as (slot, arguments) before a call is forwarded. None forwards it, a number answers it.
 Before: TypeAlias = Callable[[int, Sequence[int]], int | None]
@@ -223,6 +224,7 @@ def _called(call: Any) -> tuple[Layer | None, list[int]]:
 
 
 @ffi.def_extern(name="fl_python_before", error=0)
+@called_from_c
 def _python_before(call: Any) -> int:
     layer, arguments = _called(call)
     answer = layer._before(call.function, arguments) if layer and layer._before else None
@@ -233,6 +235,7 @@ def _python_before(call: Any) -> int:
 
 
 @ffi.def_extern(name="fl_python_after")
+@called_from_c
 def _python_after(call: Any) -> None:
     layer, arguments = _called(call)
     if layer and layer._after:

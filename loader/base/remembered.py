@@ -1,8 +1,9 @@
-"""Facts about libraries that one process leaves for later ones, in files of `$XDG_CACHE_HOME/fairlead`.
+"""Facts about libraries that one process keeps for later ones, in files of
+`$XDG_CACHE_HOME/fairlead`.
 
-A fact is a few JSON values under a key. The key says what the fact is about; `identity_of` is the part
-of it that changes when the library's file, its Python environment or fairlead changes. A process with
-more rights than its user reads and writes nothing.
+A fact is a few JSON values under a key. The key says what the fact is about. `identity_of` is the
+part of it that changes when the library's file, its Python environment or fairlead changes. A
+process with more rights than its user reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class Remembered:
         return facts if are_dated else {}
 
     def add(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Remember facts beside those of other processes. The file is replaced at once. Failures are passed over."""
+        """Write facts beside those of other processes.
+
+        The file is replaced atomically. Failures are ignored.
+        """
         file = self._file()
         if file is None:
             return
@@ -66,7 +70,10 @@ class Remembered:
 
 
 def cache_directory() -> Path | None:
-    """fairlead's directory in the user's cache; None in a process with more rights than its user."""
+    """Return fairlead's directory in the user's cache.
+
+    It is None in a process with more rights than its user.
+    """
     if in_secure_process():
         return None
     directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
@@ -74,17 +81,17 @@ def cache_directory() -> Path | None:
 
 
 def identity_of(kind: str, path: str) -> str | None:
-    """What tells a library from others, from its former contents, and from itself in other surroundings.
+    """Return what identifies a library, its present contents, and its surroundings.
 
-    A file that was built anew or put in place of another has another inode or another time of change
-    (ctime), even if its size and the time that it tells (mtime) are the same.
+    A file that was rebuilt or replaced has another inode or another time of change (ctime), even if
+    its size and its time of modification (mtime) are the same.
 
     Args:
-        kind: what facts these are: an API, for example.
+        kind: the kind of the facts: an API, for example.
         path: the library's.
 
     Returns:
-        None when there is no such file.
+        None if there is no such file.
     """
     try:
         status = os.stat(path)

@@ -1,9 +1,9 @@
 """Remembers which libraries passed their probe, so that the next process opens them at once.
 
-`judge` is called before drivers ("cl"), adapters ("ur") or plugins ("pi") are opened. Verdicts are kept
-in `$XDG_CACHE_HOME/fairlead/probes.json`. A good one holds until the library's file or fairlead
-changes. A bad one holds for an hour at most, and ends when something changes that its remedy names. A
-process with more rights than its user reads and writes nothing.
+`judge` is called before drivers ("cl"), adapters ("ur") or plugins ("pi") are opened. Verdicts are
+kept in `$XDG_CACHE_HOME/fairlead/probes.json`. A good one holds until the library's file or
+fairlead changes. A bad one holds for an hour at most, and ends when something changes that its
+remedy names. A process with more rights than its user reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -105,18 +105,21 @@ def judge(
 
 
 def _identity(kind: str, path: str) -> str | None:
-    """What a verdict is about: the API, the file, the Python environment, fairlead itself.
+    """Return what a verdict is about: the API, the file, the Python environment, fairlead itself.
 
     Returns:
-        None when there is no file to open. "" when only ld.so knows which file it is: such a library
-        is always probed.
+        None if there is no file to open. "" if only ld.so knows which file it is: such a library is
+            always probed.
     """
     found = path if "/" in path else find_library(path)
     return "" if found is None else identity_of(kind, found)
 
 
 def _surroundings(path: str) -> str:
-    """What changes when a user follows a remedy: the library's folder, the linker's cache and path."""
+    """Return what changes when a user follows a remedy.
+
+    It is the library's folder, and the linker's cache and path.
+    """
     ages = []
     for place in (os.path.dirname(os.path.realpath(path)), "/etc/ld.so.cache"):
         try:

@@ -1,7 +1,7 @@
-"""The reference adapter: a Unified Runtime adapter over every OpenCL driver that fairlead finds. `adapter` is what a shell starts.
+"""The reference adapter: Unified Runtime over every OpenCL driver that fairlead finds.
 
-Each module declares the entry points of one kind of object; what is not declared answers UNSUPPORTED_FEATURE, and
-docs/adapter_support.md says why.
+`adapter` is what a shell starts. Each module declares the entry points of one type of object. Other
+entry points answer UNSUPPORTED_FEATURE. docs/adapter_support.md says why.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from . import (
     devices,
     event_info,
     events,
+    image_transfers,
+    images,
     kernel_info,
     kernels,
     launches,
+    memory,
     platforms,
     program_builds,
     programs,
     queues,
     samplers,
+    synchronization,
     transfers,
 )
 from .command_buffer import appends as command_appends
@@ -46,14 +50,18 @@ __all__ = [
     "devices",
     "event_info",
     "events",
+    "image_transfers",
+    "images",
     "kernel_info",
     "kernels",
     "launches",
+    "memory",
     "platforms",
     "program_builds",
     "programs",
     "queues",
     "samplers",
+    "synchronization",
     "transfers",
     "usm",
     "usm_pools",

@@ -1,4 +1,4 @@
-"""The time of a device: what the driver's timer says, or the time of a marker in a queue with profiling where there is none."""
+"""The time of a device: that of the driver's timer, or else that of a marker that is profiled."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import ctypes
 import time
 from typing import Final
 
-from ...icd.abi import CL_INVALID_OPERATION, OPENCL
-from ...icd.tables import query
+from ...icd.abi import CL_INVALID_OPERATION
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
 from .contexts import URContext, urContextCreate
-from .core import adapter, check
+from .core import adapter, check, query_number
 from .devices import URDevice
 from .queues import URQueue, create_queue
 
 _lock = new_lock()
-_queues: Final[dict[URDevice, URQueue]] = {}  # of root devices, which live as long as the process
+_queues: Final[dict[URDevice, URQueue]] = {}  # by root device, which lives as long as the process
 adapter.on_close.append(_queues.clear)
 
 
@@ -27,14 +26,14 @@ def urDeviceGetGlobalTimestamps(hDevice: URDevice) -> tuple[int, int]:
         code = hDevice.table.clGetDeviceAndHostTimer(
             hDevice.cl, ctypes.byref(device), ctypes.byref(host)
         )
-        if code != CL_INVALID_OPERATION:  # which is said where there is no such timer
+        if code != CL_INVALID_OPERATION:  # the answer of a driver without a timer
             check(code, "clGetDeviceAndHostTimer")
             return device.value, host.value
-    return _times_of_a_marker(hDevice)
+    return _time_marker(hDevice)
 
 
-def _times_of_a_marker(device: URDevice) -> tuple[int, int]:
-    """The device's time in nanoseconds, as the profiling of its commands has it, and the host's at that moment.
+def _time_marker(device: URDevice) -> tuple[int, int]:
+    """Return a device's time when a marker ended, and the host's at that moment, in nanoseconds.
 
     A sub-device has the clock of its root device. Raises OpenCLError.
     """
@@ -46,11 +45,9 @@ def _times_of_a_marker(device: URDevice) -> tuple[int, int]:
             _queues[device] = create_queue(context, device, UR["UR_QUEUE_FLAG_PROFILING_ENABLE"])
         queue = _queues[device]
     before = time.monotonic_ns()
-    marker = queue.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), (), True)
-    assert marker is not None
+    marker = queue.mark()
     queue.drain()
     after = time.monotonic_ns()
-    ended = query(
-        queue.table, "clGetEventProfilingInfo", marker.cl, OPENCL["CL_PROFILING_COMMAND_END"]
-    )
-    return int.from_bytes(ended, "little"), (before + after) // 2
+    name = "CL_PROFILING_COMMAND_END"
+    ended = query_number(queue.table, "clGetEventProfilingInfo", marker.cl, name)
+    return ended, (before + after) // 2

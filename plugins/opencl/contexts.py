@@ -1,4 +1,4 @@
-"""Contexts. What belongs to a context and not to a queue is kept here: its devices, and what frees come through (usm.py)."""
+"""Contexts, and what belongs to a context and not to a queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ..sdk._native import ffi
-from .core import CLObject, adapter, create, failure, handles, query, retain_unless_owned
+from .core import (
+    CLObject,
+    adapter,
+    create,
+    failure,
+    handles,
+    query,
+    query_number,
+    retain_unless_owned,
+)
 from .devices import URDevice, device_of
 from .platforms import URPlatform, driver_of
 
@@ -18,7 +27,17 @@ _Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @adapter.kind
 class URContext(CLObject):
-    """A cl_context, with the devices in the order in which they were given."""
+    """A cl_context.
+
+    Args:
+        cl: its handle.
+        devices: its devices, in the order of the program.
+        owned: whether it has a reference to `cl`, which it releases at the end.
+
+    Attributes:
+        deleters: functions of the program that are called at the end, with their data.
+        usm: what `usm.strategies.strategy_of` has found, None before it is asked.
+    """
 
     type = "ur_context_handle_t"
     release, retain_function = "clReleaseContext", "clRetainContext"
@@ -27,20 +46,25 @@ class URContext(CLObject):
         super().__init__(cl, devices[0].table, owned)
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
-        self.usm: tuple[Any] | None = None  # what usm.strategy_of has found
+        self.usm: tuple[Any] | None = None
+        self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
 
     @cached_property
     def cookie(self) -> Any:
-        """What C knows it by."""
+        """Return what C knows it by."""
         return ffi.new_handle(self)
 
     @property
     def platform(self) -> URPlatform:
-        """The platform of its devices."""
+        """Return the platform of its devices."""
         return self.devices[0].platform
 
     def check_device(self, device: URDevice) -> None:
-        """Raise URError (INVALID_DEVICE) unless the device, or one that it is a part of, is in the context."""
+        """Check that a device is in the context, or a part of one that is.
+
+        Raises:
+            URError: INVALID_DEVICE if it is not.
+        """
         part: URDevice | None = device
         while part is not None:
             if part in self.devices:
@@ -49,19 +73,27 @@ class URContext(CLObject):
         raise failure("INVALID_DEVICE", "the device is not one of the context")
 
     def check_same(self, what: str, *things: Any) -> None:
-        """Raise URError (INVALID_CONTEXT) for a thing of another cl_context: drivers take another's object for theirs.
+        """Check that objects belong to the cl_context, because drivers do not.
 
-        Contexts made of one native handle are the same.
+        Two contexts of one native handle are the same.
+
+        Args:
+            what: what the error calls them.
+            things: objects with a `context`.
+
+        Raises:
+            URError: INVALID_CONTEXT if one does not.
         """
         for thing in things:
             if thing.context is not self and thing.context.cl != self.cl:
                 raise failure("INVALID_CONTEXT", f"{what} is of another context")
 
     def close(self) -> None:
-        for function, data in reversed(
-            self.deleters
-        ):  # urContextSetExtendedDeleter: before the context itself goes
+        # urContextSetExtendedDeleter: they are called before the context is released.
+        for function, data in reversed(self.deleters):
             _Deleter(function)(data)
+        for sampler in self.samplers.values():
+            self.table.clReleaseSampler(sampler)
         super().close()
 
 
@@ -73,18 +105,8 @@ def urContextCreate(phDevices: list[URDevice]) -> URContext:
     if any(device.platform is not platform for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.cl, 0)
-    return URContext(
-        create(
-            platform.table,
-            "clCreateContext",
-            properties,
-            len(phDevices),
-            handles(phDevices),
-            None,
-            None,
-        ),
-        phDevices,
-    )
+    arguments = properties, len(phDevices), handles(phDevices), None, None
+    return URContext(create(platform.table, "clCreateContext", *arguments), phDevices)
 
 
 adapter.info(
@@ -94,8 +116,8 @@ adapter.info(
         "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
         "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
         "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
-        # false, though there is urEnqueueUSMFill2D: libsycl gives it pitch and width in elements,
-        # and fills by a kernel where there is no support
+        # urEnqueueUSMFill2D exists. But libsycl gives it pitch and width in elements. Without
+        # support libsycl fills by a kernel.
         "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": False,
     },
 )
@@ -112,29 +134,35 @@ def urContextCreateWithNativeHandle(
 ) -> URContext:
     if not hNativeContext:
         raise failure("INVALID_NULL_HANDLE")
-    owned = bool(pProperties and pProperties.isNativeHandleOwned)
     devices = _devices_of(hNativeContext)
     if any(device not in devices for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices are not those of the native context")
     devices = phDevices or devices
-    retain_unless_owned(URContext, hNativeContext, devices[0].table, owned)
+    retain_unless_owned(URContext, hNativeContext, devices[0].table, pProperties)
     return URContext(hNativeContext, devices)
 
 
 def check_native(native: int, context: URContext, routine: str, name: str) -> None:
-    """Raise URError unless a native handle is one of the context's driver, and of the context, which `name` asks for."""
+    """Check that a native handle belongs to a context.
+
+    Args:
+        native: the handle.
+        context: the context.
+        routine: the query of its type, such as "clGetKernelInfo".
+        name: the property that is the context, such as "CL_KERNEL_CONTEXT".
+
+    Raises:
+        URError: INVALID_NULL_HANDLE; INVALID_VALUE for a handle of no driver; INVALID_CONTEXT for
+            another context.
+    """
     if not native:
         raise failure("INVALID_NULL_HANDLE")
-    table = driver_of(native).table
-    if (
-        int.from_bytes(query(table, routine, native, OPENCL[name], detail=f"({name})"), "little")
-        != context.cl
-    ):
+    if query_number(driver_of(native).table, routine, native, name) != context.cl:
         raise failure("INVALID_CONTEXT", "the native handle is of another context")
 
 
 def _devices_of(native: int) -> list[URDevice]:
-    """The devices of a cl_context."""
+    """Return the devices of a cl_context."""
     data = query(driver_of(native).table, "clGetContextInfo", native, OPENCL["CL_CONTEXT_DEVICES"])
     return [device_of(int.from_bytes(data[at : at + 8], "little")) for at in range(0, len(data), 8)]
 

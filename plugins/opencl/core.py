@@ -1,7 +1,8 @@
-"""What all of the reference adapter stands on: the adapter, its objects over OpenCL's, and what OpenCL's codes become.
+"""The adapter, the base of its objects, and the codes that OpenCL's errors become.
 
-An object of the adapter holds one of OpenCL's (`cl`, the driver's own handle, which is also its native handle) and the table of
-its platform to call by. It holds the Python objects that it was made from, so that a context lives as long as its queues.
+An object holds the driver's handle of one of OpenCL's objects (`cl`), which is also its native
+handle, and the table of its platform, by which the driver is called. It also holds the Python
+objects that it was made from. So a context lives as long as its queues.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from ...icd.tables import query
 from ...loader.base.table import DispatchTable
 from ...loader.ur.abi import UR
 from ..sdk.adapter import Adapter
+from ..sdk.conversions import failure
 from ..sdk.objects import Object
-from ..sdk.wrap import failure
 
-adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL")
+adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL", stoppable=True)
 
-#: What an OpenCL code becomes where the names differ; else CL_INVALID_X becomes INVALID_X.
+#: The codes of Unified Runtime for OpenCL's. CL_INVALID_X that is not here becomes INVALID_X.
 _CODES: Final = {
     "CL_DEVICE_NOT_FOUND": "DEVICE_NOT_FOUND",
     "CL_DEVICE_NOT_AVAILABLE": "DEVICE_NOT_AVAILABLE",
@@ -34,6 +35,8 @@ _CODES: Final = {
     "CL_PROFILING_INFO_NOT_AVAILABLE": "PROFILING_INFO_NOT_AVAILABLE",
     "CL_MEM_COPY_OVERLAP": "OVERLAPPING_REGIONS",
     "CL_IMAGE_FORMAT_NOT_SUPPORTED": "UNSUPPORTED_IMAGE_FORMAT",
+    "CL_IMAGE_FORMAT_MISMATCH": "INVALID_IMAGE_FORMAT_DESCRIPTOR",
+    "CL_INVALID_IMAGE_DESCRIPTOR": "INVALID_IMAGE_FORMAT_DESCRIPTOR",
     "CL_BUILD_PROGRAM_FAILURE": "PROGRAM_BUILD_FAILURE",
     "CL_COMPILE_PROGRAM_FAILURE": "PROGRAM_BUILD_FAILURE",
     "CL_LINK_PROGRAM_FAILURE": "PROGRAM_LINK_FAILURE",
@@ -57,30 +60,34 @@ _CODES: Final = {
 
 
 def _code(error: OpenCLError) -> str:
-    name = _CODES.get(error.code)
-    if name is None and error.code.startswith("CL_INVALID_"):
-        name = error.code.removeprefix("CL_")
-    return (
-        name
-        if name is not None and f"UR_RESULT_ERROR_{name}" in UR.codes
-        else "UR_RESULT_ERROR_UNKNOWN"
-    )
+    name = _CODES.get(error.code) or error.code.removeprefix("CL_")
+    return name if f"UR_RESULT_ERROR_{name}" in UR.codes else "UR_RESULT_ERROR_UNKNOWN"
 
 
 adapter.codes[OpenCLError] = _code
 
 
 class CLObject(Object):
-    """An object over one of OpenCL's. `owned` says whether a reference to `cl` is ours, to be given back at the end."""
+    """An object of the adapter over one of OpenCL's.
 
-    release: ClassVar[str]  # "clReleaseContext"
-    retain_function: ClassVar[str]  # "clRetainContext"
+    Args:
+        cl: the driver's handle.
+        table: the table to call the driver by.
+        owned: whether we have a reference to `cl`, which `close` releases.
+
+    Attributes:
+        release: OpenCL's function that releases it, "clReleaseContext".
+        retain_function: OpenCL's function that retains it.
+    """
+
+    release: ClassVar[str]
+    retain_function: ClassVar[str]
 
     def __init__(self, cl: int, table: DispatchTable, owned: bool = True) -> None:
         self.cl, self.table, self.owned = cl, table, owned
 
     def current_object(self) -> CLObject:
-        """The object to call OpenCL with: itself, unless it stands for changing ones."""
+        """Return the object to call OpenCL with. Events of command-buffers have changing ones."""
         return self
 
     def close(self) -> None:
@@ -88,53 +95,106 @@ class CLObject(Object):
             getattr(self.table, self.release)(self.cl)
 
     def query(self, name: str) -> bytes:
-        """The raw answer of clGet…Info to `name`."""
+        """Return the raw answer of clGet…Info to a property, such as "CL_QUEUE_PROPERTIES"."""
         routine = self.release.replace("Release", "Get") + "Info"
         present = self.current_object()
         return query(present.table, routine, present.cl, OPENCL[name], detail=f"({name})")
 
+    def query_number(self, name: str) -> int:
+        """Return the answer of clGet…Info to a property that is a number."""
+        return int.from_bytes(self.query(name), "little")
+
+
+def query_number(table: DispatchTable, routine: str, native: int, name: str) -> int:
+    """Ask the driver about an object.
+
+    Args:
+        table: the driver's table.
+        routine: the query, such as "clGetKernelInfo".
+        native: the driver's handle.
+        name: a property that is a number.
+
+    Returns:
+        The answer.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
+    return int.from_bytes(query(table, routine, native, OPENCL[name], detail=f"({name})"), "little")
+
 
 def retain_unless_owned(
-    kind: type[CLObject], native: int, table: DispatchTable, owned: bool
+    kind: type[CLObject], native: int, table: DispatchTable, properties: Any
 ) -> None:
-    """A native handle comes in: if the caller keeps his reference (`isNativeHandleOwned` is false) we take one of our own."""
+    """Retain a native handle, unless the program gives its reference to us.
+
+    Args:
+        kind: the class of the object for it.
+        native: the driver's handle.
+        table: the driver's table.
+        properties: a struct with `isNativeHandleOwned`, or None.
+
+    Raises:
+        URError: INVALID_NULL_HANDLE.
+        OpenCLError: what the driver answers.
+    """
     if not native:
         raise failure("INVALID_NULL_HANDLE")
-    if not owned:
+    if not (properties and properties.isNativeHandleOwned):
         check(getattr(table, kind.retain_function)(native), kind.retain_function)
 
 
 def handles(things: Sequence[CLObject]) -> Any:
-    """The OpenCL handles of objects as a C array, None for none: what OpenCL takes with a count."""
+    """Return the OpenCL handles of objects as a C array, None for no objects."""
     if not things:
         return None
     present = [thing.current_object() for thing in things]
     array: Any = (ctypes.c_void_p * len(present))(*[thing.cl for thing in present])
-    array.present = present  # they live as long as the array
+    array.present = present  # the array keeps them alive
     return array
 
 
 def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
-    """Call one of the functions that return a handle and have `errcode_ret` last. Raises OpenCLError."""
+    """Call a function of OpenCL that returns a handle and has `errcode_ret` last.
+
+    Args:
+        table: the driver's table.
+        routine: the function, such as "clCreateBuffer".
+        arguments: its arguments without the last.
+
+    Returns:
+        The handle.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
     code = ctypes.c_int32()
     made = getattr(table, routine)(*arguments, ctypes.byref(code))
     check(code.value, routine)
     return made
 
 
-LONGEST: Final = (
-    1 << 16
-)  # elements of a list of structs; more is taken for a count that is no count, and nothing of it is read
+#: Elements of a list of structs. A larger count cannot be a count, so the list is not read.
+LONGEST: Final = 1 << 16
 
 
 def check_count(count: int, code: str, what: str) -> None:
-    """Raise URError (`code`) for a list of structs that no program has."""
+    """Raise URError (`code`) for a list of structs that is longer than any program's."""
     if count > LONGEST:
         raise failure(code, f"{count} {what}")
 
 
 def flags(value: int, table: dict[str, str], what: str = "") -> int:
-    """OpenCL's bits for Unified Runtime's, by a table of names; bits that the table does not have are INVALID_VALUE."""
+    """Return OpenCL's flags for Unified Runtime's.
+
+    Args:
+        value: flags of Unified Runtime.
+        table: the names of OpenCL's flags by those of Unified Runtime's.
+        what: what the error says.
+
+    Raises:
+        URError: INVALID_VALUE for flags that are not in the table.
+    """
     result = 0
     for name, opencl in table.items():
         if value & UR[name]:
@@ -156,5 +216,6 @@ __all__ = [
     "handles",
     "icd",
     "query",
+    "query_number",
     "retain_unless_owned",
 ]

@@ -1,4 +1,4 @@
-"""urDeviceGetInfo: the tables of device_tables.py made into answers, and `FUNCTIONS`, what takes more than a table."""
+"""urDeviceGetInfo: answers by the tables of device_tables.py, and by `FUNCTIONS`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .device_tables import BITS, FIXED, LATER, PLAIN, PROMISES, VALUES
 from .devices import TYPES, URDevice, takes_specialization_constants
 
 
-def bits(value: int, kind: str) -> int:
-    """OpenCL's bits as those of Unified Runtime's type `kind`."""
+def translate_flags(value: int, kind: str) -> int:
+    """Return OpenCL's flags as those of Unified Runtime's type `kind`."""
     result = 0
     for name, names in BITS[kind].items():
         if value & OPENCL[name]:
@@ -27,7 +27,10 @@ def bits(value: int, kind: str) -> int:
 
 
 def _ask(device: URDevice, name: str) -> bytes | None:
-    """The driver's answer, None if it does not know the property, whatever its version says."""
+    """Return the driver's answer, None if it does not know the property.
+
+    Not every driver knows all properties of its version.
+    """
     try:
         return device.query(f"CL_DEVICE_{name}")
     except OpenCLError as error:
@@ -45,7 +48,7 @@ def _numbers(data: bytes | None, size: str = "N") -> list[int]:
 
 
 def _converter(answer: str) -> Callable[[bytes], Any]:
-    """What makes the value of a type of Unified Runtime's out of OpenCL's bytes."""
+    """Return the function that makes a value of OpenCL's bytes for a type of Unified Runtime."""
     if answer == "char[]":
         return text
     if answer == "uint8_t[]":
@@ -55,7 +58,7 @@ def _converter(answer: str) -> Callable[[bytes], Any]:
     if answer == "ur_bool_t":
         return any
     if answer in BITS:
-        return lambda data: bits(int.from_bytes(data, "little"), answer)
+        return lambda data: translate_flags(int.from_bytes(data, "little"), answer)
     if answer in VALUES:
         values = {OPENCL[name]: UR[value] for name, value in VALUES[answer].items()}
         return lambda data: values.get(int.from_bytes(data, "little"))
@@ -84,7 +87,7 @@ def _later(
     return answer
 
 
-# what takes more than a table
+# properties that need more than a table
 
 
 def _type(device: URDevice) -> int:
@@ -99,7 +102,7 @@ def _is_gpu(device: URDevice) -> bool:
     return _type(device) == UR["UR_DEVICE_TYPE_GPU"]
 
 
-#: The ways of dividing a device that both interfaces have, by the same numbers.
+#: The partition types that both interfaces have. Their numbers are the same.
 _PARTITIONS: Final = tuple(
     UR[f"UR_DEVICE_PARTITION_{name}"] for name in ("EQUALLY", "BY_COUNTS", "BY_AFFINITY_DOMAIN")
 )
@@ -110,7 +113,10 @@ def _partitions(device: URDevice) -> list[int]:
 
 
 def _partition(device: URDevice) -> bytes:
-    """How a sub-device was made, as an array of ur_device_partition_property_t: two 32-bit numbers each."""
+    """Return how a sub-device was made: an array of ur_device_partition_property_t.
+
+    Each of them is two 32-bit numbers.
+    """
     kind, *values = _numbers(_ask(device, "PARTITION_TYPE")) or [0]
     if kind not in _PARTITIONS:
         return b""
@@ -119,20 +125,25 @@ def _partition(device: URDevice) -> bytes:
 
 
 def _sub_group_sizes(device: URDevice) -> list[int]:
-    extension = "cl_intel_required_subgroup_size"
-    return _numbers(
-        _ask(device, "SUB_GROUP_SIZES_INTEL") if extension in device.icd.extensions else None
-    ) or [1]
+    if "cl_intel_required_subgroup_size" not in device.icd.extensions:
+        return [1]
+    return _numbers(_ask(device, "SUB_GROUP_SIZES_INTEL")) or [1]
 
 
 def _atomics(question: str, kind: str, in_2_x: tuple[str, ...]) -> Callable[[URDevice], int]:
-    """What 3.0 can be asked, and what the versions before it have of themselves (OpenCL 3.0, "Atomic capabilities")."""
+    """Return a function for the capabilities of atomics (OpenCL 3.0, "Atomic capabilities").
+
+    Args:
+        question: the property of OpenCL 3.0.
+        kind: the type of the answer.
+        in_2_x: the capabilities of OpenCL 2.0 to 2.2. Older versions have the first one.
+    """
 
     def answer(device: URDevice) -> int:
         if device.has((3, 0)):
-            return bits(_number(device, question), kind)
+            return translate_flags(_number(device, question), kind)
         names = in_2_x if device.has((2, 0)) else in_2_x[:1]
-        return bits(sum(OPENCL[f"CL_DEVICE_ATOMIC_{name}"] for name in names), kind)
+        return translate_flags(sum(OPENCL[f"CL_DEVICE_ATOMIC_{name}"] for name in names), kind)
 
     return answer
 
@@ -145,14 +156,14 @@ _SCOPES: Final = "ur_memory_scope_capability_flags_t", ("SCOPE_WORK_GROUP", "SCO
 
 
 def _pci_address(device: URDevice) -> str | None:
-    """Domain, bus, device, function (cl_khr_pci_bus_info)."""
+    """Return domain, bus, device and function (cl_khr_pci_bus_info)."""
     if "cl_khr_pci_bus_info" not in device.icd.extensions:
         return None
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*_numbers(_ask(device, "PCI_BUS_INFO_KHR"), "I"))
 
 
 def _of_windows(name: str) -> Callable[[URDevice], Any]:
-    """LUID and node mask mean something only where the first is valid (cl_khr_device_uuid)."""
+    """Return a function for the LUID or the node mask, None without a valid LUID."""
     ask, extension = _query(name, name), "cl_khr_device_uuid"
     return lambda device: (
         ask(device)
@@ -182,7 +193,7 @@ def _eu_count(device: URDevice) -> int | None:
 
 def _usm(name: str) -> Callable[[URDevice], int]:
     def answer(device: URDevice) -> int:
-        from .usm.allocations import support
+        from .usm.strategies import support
 
         return support(device)[f"UR_DEVICE_INFO_{name}"]
 
@@ -200,7 +211,7 @@ def _images(device: URDevice) -> bool:
 
 
 def _updates(device: URDevice) -> int:
-    """What a command-buffer can have changed: everything that there is a flag for."""
+    """Return what updates of command-buffers can change: everything that there is a flag for."""
     flags = UR.groups["ur_device_command_buffer_update_capability_flags_t"]
     return sum(flags) if _declared("urCommandBufferUpdateKernelLaunchExp") else 0
 
@@ -220,19 +231,12 @@ FUNCTIONS: Final[dict[str, Callable[[URDevice], Any]]] = {
     "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.icd.version_number),
     "SUPPORTED_PARTITIONS": _partitions,
     "PARTITION_TYPE": _partition,
-    "MAX_NUM_SUB_GROUPS": lambda device: max(
-        1, _number(device, "MAX_NUM_SUB_GROUPS")
-    ),  # a work-group without any is one
+    # A work-group without sub-groups is one sub-group.
+    "MAX_NUM_SUB_GROUPS": lambda device: max(1, _number(device, "MAX_NUM_SUB_GROUPS")),
     "SUB_GROUP_SIZES_INTEL": _sub_group_sizes,
     **{
-        name: _usm(name)
-        for name in (
-            "USM_HOST_SUPPORT",
-            "USM_DEVICE_SUPPORT",
-            "USM_SINGLE_SHARED_SUPPORT",
-            "USM_CROSS_SHARED_SUPPORT",
-            "USM_SYSTEM_SHARED_SUPPORT",
-        )
+        f"USM_{kind}_SUPPORT": _usm(f"USM_{kind}_SUPPORT")
+        for kind in ("HOST", "DEVICE", "SINGLE_SHARED", "CROSS_SHARED", "SYSTEM_SHARED")
     },
     "PCI_ADDRESS": _pci_address,
     "LUID": _of_windows("LUID"),
@@ -242,9 +246,8 @@ FUNCTIONS: Final[dict[str, Callable[[URDevice], Any]]] = {
         _is_gpu(device) and bool(_number(device, "HOST_UNIFIED_MEMORY"))
     ),
     "IMAGE_SUPPORT": _images,
-    "IMAGE_SRGB": lambda device: (
-        device.has((2, 0)) and _images(device)
-    ),  # OpenCL 2.0, "Required image formats"
+    # OpenCL 2.0, "Required image formats".
+    "IMAGE_SRGB": lambda device: device.has((2, 0)) and _images(device),
     "BUILD_ON_SUBDEVICE": _is_gpu,
     "ATOMIC_64": _extensions("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"),
     "ATOMIC_MEMORY_ORDER_CAPABILITIES": _atomics("ATOMIC_MEMORY_CAPABILITIES", *_ORDERS),

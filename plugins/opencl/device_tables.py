@@ -1,8 +1,9 @@
-"""What each property of a device is in OpenCL, as tables that together have every property once; device_info.py answers by them.
+"""The properties of devices as tables. Together they have every property once.
 
-`PLAIN` and `LATER` name OpenCL's own answer, `PROMISES` the entry points that a property speaks of: it is true when this adapter has
-them. `FIXED` needs no device, and `WITHOUT` gives the reason why a property is answered by UNSUPPORTED_ENUMERATION; what is left is
-in device_info.FUNCTIONS. Names are those after UR_DEVICE_INFO_ and CL_DEVICE_.
+`PLAIN` and `LATER` give OpenCL's properties. `PROMISES` gives entry points: such a property is true
+if this adapter has them. `FIXED` gives answers for every device. `WITHOUT` says why a property has
+no answer (UNSUPPORTED_ENUMERATION). device_info.py makes answers of the tables, and has the
+properties that need more. Names are without UR_DEVICE_INFO_ and CL_DEVICE_.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: What OpenCL has had since 1.0, under another name or the same; flags and enumerations in `BITS` and `VALUES` are translated.
+#: Properties that OpenCL has had since 1.0. `BITS` and `VALUES` translate flags and enumerations.
 PLAIN: Final = {
     name: name
     for name in (
@@ -68,7 +69,8 @@ PLAIN: Final = {
 
 _1_1, _1_2, _2_0, _2_1, _NEVER = (1, 1), (1, 2), (2, 0), (2, 1), (99, 0)
 
-#: What came later: OpenCL's name, the version that has it, the extension that had it before, and the answer where there is neither.
+#: Properties that came later: OpenCL's name, the version that has it, the extension that had it
+#: before, and the answer without both.
 LATER: Final[Mapping[str, tuple[str, tuple[int, int], str, Any]]] = {
     "PREFERRED_VECTOR_WIDTH_HALF": ("PREFERRED_VECTOR_WIDTH_HALF", _1_1, "", 0),
     **{
@@ -96,30 +98,20 @@ LATER: Final[Mapping[str, tuple[str, tuple[int, int], str, Any]]] = {
         False,
     ),
     "UUID": ("UUID", _NEVER, "cl_khr_device_uuid", None),
-    "DEVICE_ID": ("ID_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
-    "IP_VERSION": ("IP_VERSION_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
-    "GPU_EU_SLICES": ("NUM_SLICES_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
-    "GPU_SUBSLICES_PER_SLICE": (
-        "NUM_SUB_SLICES_PER_SLICE_INTEL",
-        _NEVER,
-        "cl_intel_device_attribute_query",
-        None,
-    ),
-    "GPU_EU_COUNT_PER_SUBSLICE": (
-        "NUM_EUS_PER_SUB_SLICE_INTEL",
-        _NEVER,
-        "cl_intel_device_attribute_query",
-        None,
-    ),
-    "GPU_HW_THREADS_PER_EU": (
-        "NUM_THREADS_PER_EU_INTEL",
-        _NEVER,
-        "cl_intel_device_attribute_query",
-        None,
-    ),
+    **{
+        name: (f"{opencl}_INTEL", _NEVER, "cl_intel_device_attribute_query", None)
+        for name, opencl in {
+            "DEVICE_ID": "ID",
+            "IP_VERSION": "IP_VERSION",
+            "GPU_EU_SLICES": "NUM_SLICES",
+            "GPU_SUBSLICES_PER_SLICE": "NUM_SUB_SLICES_PER_SLICE",
+            "GPU_EU_COUNT_PER_SUBSLICE": "NUM_EUS_PER_SUB_SLICE",
+            "GPU_HW_THREADS_PER_EU": "NUM_THREADS_PER_EU",
+        }.items()
+    },
 }
 
-#: The bits of OpenCL's flags, by the type of the answer; a bit that is not named here has no counterpart.
+#: Unified Runtime's flags for OpenCL's, by the type of the answer. Other flags have no counterpart.
 BITS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "ur_device_fp_capability_flags_t": {
         f"CL_FP_{name}": (f"UR_DEVICE_FP_CAPABILITY_FLAG_{name}",)
@@ -161,7 +153,8 @@ BITS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "SEQ_CST": ("SEQ_CST",),
         }.items()
     },
-    # a wide scope has the narrower ones in it (OpenCL C, "Memory scope"), of which the one of a work-item is that of any atomic at all
+    # A wide scope includes the narrower ones (OpenCL C, "Memory scope"). Every atomic has the scope
+    # of a work-item.
     "ur_memory_scope_capability_flags_t": {
         f"CL_DEVICE_ATOMIC_SCOPE_{name}": tuple(
             f"UR_MEMORY_SCOPE_CAPABILITY_FLAG_{n}" for n in names
@@ -175,6 +168,7 @@ BITS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 
+#: Unified Runtime's values for OpenCL's, by the type of the answer.
 VALUES: Final[Mapping[str, Mapping[str, str]]] = {
     "ur_device_mem_cache_type_t": {
         f"CL_{name}": f"UR_DEVICE_MEM_CACHE_TYPE_{name}"
@@ -185,7 +179,7 @@ VALUES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
-#: What is true when the adapter has all of these entry points.
+#: Properties that are true if the adapter has all of these entry points.
 PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "COMMAND_BUFFER_SUPPORT_EXP": ("urCommandBufferCreateExp", "urEnqueueCommandBufferExp"),
     "COMMAND_BUFFER_EVENT_SUPPORT_EXP": (
@@ -243,19 +237,19 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 
-#: What is the same for every device.
+#: Answers that are the same for every device.
 FIXED: Final[Mapping[str, Any]] = {
     "MAX_COMPUTE_QUEUE_INDICES": 1,  # OpenCL's queues have no index
-    "QUEUE_ON_DEVICE_PROPERTIES": 0,  # urQueueCreate makes no queue on a device
+    "QUEUE_ON_DEVICE_PROPERTIES": 0,  # urQueueCreate refuses queues on a device
     "ASYNC_BARRIER": False,
-    "COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP": False,  # a command-buffer of OpenCL has no other as a part
+    "COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP": False,  # OpenCL's command-buffers cannot be nested
     "MEM_CHANNEL_SUPPORT": False,
     "LOW_POWER_EVENTS_SUPPORT_EXP": False,
-    "PER_EVENT_PROFILING_SUPPORT_EXP": False,  # a queue of OpenCL times all of its commands or none
+    "PER_EVENT_PROFILING_SUPPORT_EXP": False,  # an OpenCL queue times all its commands or none
     "2D_BLOCK_ARRAY_CAPABILITIES_EXP": 0,
 }
 
-#: Why there is no answer.
+#: Properties without an answer, by the reason.
 WITHOUT: Final[Mapping[str, tuple[str, ...]]] = {
     "OpenCL does not tell": (
         "MEMORY_CLOCK_RATE",
@@ -283,7 +277,7 @@ WITHOUT: Final[Mapping[str, tuple[str, ...]]] = {
         "MAX_IMAGE_LINEAR_PITCH_EXP",
         "MIPMAP_MAX_ANISOTROPY_EXP",
     ),
-    "deprecated: bfloat16 is no type of OpenCL's, and conversions have a property of their own": (
+    "deprecated: bfloat16 is not a type of OpenCL, and its conversions have another property": (
         "BFLOAT16",
     ),
 }

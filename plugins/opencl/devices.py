@@ -1,10 +1,11 @@
-"""Devices: the root devices of a platform, which live as long as it does, and sub-devices, which are counted."""
+"""Devices. Root devices live as long as their platform. Sub-devices are counted."""
 
 from __future__ import annotations
 
 import ctypes
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
@@ -12,19 +13,34 @@ from ...loader.base.forks import new_lock
 from ...loader.base.query import handles as ask_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
-from .core import CLObject, adapter, check, check_count, failure, icd, query, retain_unless_owned
+from .core import (
+    CLObject,
+    adapter,
+    check,
+    check_count,
+    failure,
+    icd,
+    query_number,
+    retain_unless_owned,
+)
 from .platforms import URPlatform, driver_of, platform_of, platforms
 
 _lock = new_lock()
 _roots: Final[dict[URPlatform, tuple[URDevice, ...]]] = {}
-_parts: Final[weakref.WeakValueDictionary[int, URDevice]] = (
-    weakref.WeakValueDictionary()
-)  # sub-devices that are alive
+#: The sub-devices that are alive, by their handles.
+_parts: Final[weakref.WeakValueDictionary[int, URDevice]] = weakref.WeakValueDictionary()
 
 
 @adapter.kind
 class URDevice(CLObject):
-    """A cl_device_id. `parent` is the device that a sub-device is a part of; only sub-devices are counted, in OpenCL too."""
+    """A cl_device_id.
+
+    Args:
+        cl: its handle.
+        platform: its platform.
+        parent: the device that a sub-device is a part of. Only sub-devices are counted, as in
+            OpenCL.
+    """
 
     type = "ur_device_handle_t"
     release, retain_function = "clReleaseDevice", "clRetainDevice"
@@ -38,45 +54,50 @@ class URDevice(CLObject):
 
     def close(self) -> None:
         if self.parent is not None:
-            _parts.pop(self.cl, None)  # before the driver can give the handle to another
+            _parts.pop(self.cl, None)  # before the driver can use the handle again
         super().close()
 
     def is_part_of(self, device: URDevice) -> bool:
-        """Whether it is that device, or a sub-device of it, however deep."""
+        """Return whether it is a device, or a sub-device of it at any depth."""
         part: URDevice | None = self
         while part is not None and part is not device:
             part = part.parent
         return part is not None
 
     def has(self, version: tuple[int, int], extension: str = "") -> bool:
-        """Whether it has what came with a version of OpenCL, or with an extension before that."""
+        """Return whether it has a feature.
+
+        Args:
+            version: the version of OpenCL that has the feature.
+            extension: the extension that had it before.
+        """
         return self.icd.version_number >= version or (
             bool(extension) and extension in self.icd.extensions
         )
 
 
 def devices_of(platform: URPlatform) -> tuple[URDevice, ...]:
-    """The root devices of a platform, always the same objects. Custom devices, which OpenCL leaves out of "all", come last."""
+    """Return the root devices of a platform, always the same objects.
+
+    Custom devices come last, because OpenCL's "all" does not have them.
+    """
     with _lock:
         if platform not in _roots:
             found = [device.handle for device in platform.icd.devices]
-            found += [
-                handle
-                for handle in _asked(platform, "CL_DEVICE_TYPE_CUSTOM")
-                if handle not in found
-            ]
+            custom = _find_devices(platform, "CL_DEVICE_TYPE_CUSTOM")
+            found += [handle for handle in custom if handle not in found]
             _roots[platform] = tuple(URDevice(handle, platform) for handle in found)
         return _roots[platform]
 
 
-def _asked(platform: URPlatform, kind: str) -> list[int]:
-    """The driver's devices of one type; a driver that knows no such type has none of it."""
+_NO_DEVICE: Final = {OPENCL.codes[f"CL_{n}"] for n in ("DEVICE_NOT_FOUND", "INVALID_DEVICE_TYPE")}
+
+
+def _find_devices(platform: URPlatform, kind: str) -> list[int]:
+    """Ask the driver for its devices of a type. A driver may not know the type."""
 
     def check_found(code: int, routine: str, detail: str) -> None:
-        if code not in (
-            OPENCL.codes["CL_DEVICE_NOT_FOUND"],
-            OPENCL.codes["CL_INVALID_DEVICE_TYPE"],
-        ):
+        if code not in _NO_DEVICE:
             check(code, routine, detail)
 
     return ask_handles(
@@ -85,23 +106,25 @@ def _asked(platform: URPlatform, kind: str) -> list[int]:
 
 
 def device_of(native: int) -> URDevice:
-    """The device of a cl_device_id: a root device, or a sub-device that is alive. Raises URError (INVALID_DEVICE)."""
-    device = _known(native)
+    """Return the device of a cl_device_id: a root device, or a sub-device that is alive.
+
+    Raises:
+        URError: INVALID_DEVICE if there is no such device.
+    """
+    device = _find_known(native)
     if device is None:
         raise failure(
-            "INVALID_DEVICE", "the handle is no device of a driver that fairlead has found"
+            "INVALID_DEVICE", "the handle is not a device of a driver that fairlead has found"
         )
     return device
 
 
-def _known(native: int) -> URDevice | None:
-    roots = (
-        device for platform in platforms() for device in devices_of(platform) if device.cl == native
-    )
-    return _parts.get(native) or next(roots, None)
+def _find_known(native: int) -> URDevice | None:
+    roots = (device for platform in platforms() for device in devices_of(platform))
+    return _parts.get(native) or next((root for root in roots if root.cl == native), None)
 
 
-#: The bits of CL_DEVICE_TYPE for a ur_device_type_t. OpenCL calls every accelerator by one name.
+#: The bits of CL_DEVICE_TYPE for a ur_device_type_t. OpenCL has one name for all accelerators.
 TYPES: Final = {
     "UR_DEVICE_TYPE_GPU": "CL_DEVICE_TYPE_GPU",
     "UR_DEVICE_TYPE_CPU": "CL_DEVICE_TYPE_CPU",
@@ -121,7 +144,7 @@ def urDeviceGet(hPlatform: URPlatform, DeviceType: int) -> list[URDevice]:
     devices = list(devices_of(hPlatform))
     if DeviceType == UR["UR_DEVICE_TYPE_ALL"]:
         return devices
-    found = _asked(hPlatform, _ASKED[DeviceType])
+    found = _find_devices(hPlatform, _ASKED[DeviceType])
     return [device for device in devices if device.cl in found]
 
 
@@ -135,34 +158,30 @@ def urDeviceCreateWithNativeHandle(hNativeDevice: int, pProperties: Any) -> URDe
     if not hNativeDevice:
         raise failure("INVALID_NULL_HANDLE")
     with _lock:
-        return _known_or_new(hNativeDevice, bool(pProperties and pProperties.isNativeHandleOwned))
+        return _known_or_new(hNativeDevice, pProperties)
 
 
-def _known_or_new(native: int, owned: bool) -> URDevice:
-    """The device of a cl_device_id, which may be a sub-device that the program has made in OpenCL itself."""
-    device = _known(native)
+def _known_or_new(native: int, properties: Any) -> URDevice:
+    """Return the device of a cl_device_id, which may be a sub-device that the program has made."""
+    device = _find_known(native)
     if device is None:
-        return _from_native(native, owned)
-    if owned and device.parent is not None:
-        check(
-            device.table.clReleaseDevice(native), "clReleaseDevice"
-        )  # we have a reference of our own already
+        return _from_native(native, properties)
+    # We have a reference already, so one that is given to us is released.
+    if device.parent is not None and properties and properties.isNativeHandleOwned:
+        check(device.table.clReleaseDevice(native), "clReleaseDevice")
     return device
 
 
-def _from_native(native: int, owned: bool) -> URDevice:
+def _from_native(native: int, properties: Any) -> URDevice:
     table = driver_of(native).table
-
-    def ask(name: str) -> int:
-        return int.from_bytes(query(table, "clGetDeviceInfo", native, OPENCL[name]), "little")
-
+    ask = partial(query_number, table, "clGetDeviceInfo", native)
     parent = ask("CL_DEVICE_PARENT_DEVICE")
     if not parent:
         raise failure(
-            "INVALID_DEVICE", "the handle is a root device, but none that its platform names"
+            "INVALID_DEVICE", "the handle is a root device that its platform does not name"
         )
-    whole = _known_or_new(parent, owned=False)
-    retain_unless_owned(URDevice, native, table, owned)
+    whole = _known_or_new(parent, None)
+    retain_unless_owned(URDevice, native, table, properties)
     return URDevice(native, platform_of(ask("CL_DEVICE_PLATFORM")), whole)
 
 
@@ -177,7 +196,8 @@ _PARTITIONS: Final = {
     ),
 }
 
-#: The sub-devices that are alive, by the device and how it was divided: the same request has the same answer.
+#: The sub-devices that are alive, by the device and how it was divided. So the same request has the
+#: same answer.
 _divided: Final[weakref.WeakValueDictionary[tuple[int, tuple[int, ...], int], URDevice]] = (
     weakref.WeakValueDictionary()
 )
@@ -191,7 +211,7 @@ def urDevicePartition(hDevice: URDevice, pProperties: Any, NumDevices: int) -> S
     divide = hDevice.table.clCreateSubDevices
     check(divide(hDevice.cl, properties, 0, None, ctypes.byref(count)), "clCreateSubDevices")
     if not NumDevices:
-        return range(count.value)  # only their number is asked for
+        return range(count.value)  # the caller asks only for their number
     keys = [(hDevice.cl, wanted, index) for index in range(count.value)]
     parts = [_divided.get(key) for key in keys]
     if None in parts:
@@ -203,23 +223,23 @@ def urDevicePartition(hDevice: URDevice, pProperties: Any, NumDevices: int) -> S
 
 
 def _partition(properties: Any) -> tuple[int, ...]:
-    """A ur_device_partition_properties_t as the list that OpenCL takes. Raises URError."""
+    """Return a ur_device_partition_properties_t as the list that OpenCL takes. Raises URError."""
     if not properties.pProperties:
         raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
     check_count(properties.PropCount, "INVALID_VALUE", "properties")
     asked = [properties.pProperties[index] for index in range(properties.PropCount)]
     if not asked or len({item.type for item in asked}) > 1:
-        raise failure("INVALID_VALUE", "a device is divided in one way at a time")
+        raise failure("INVALID_VALUE", "all properties have to be of one type")
     kind = asked[0].type
     if kind not in _PARTITIONS:
-        raise failure("INVALID_VALUE", "OpenCL does not divide devices in this way")
+        raise failure("INVALID_VALUE", "OpenCL does not divide devices by this type")
     name, field = _PARTITIONS[kind]
     by_counts = name == "CL_DEVICE_PARTITION_BY_COUNTS"
     if len(asked) > 1 and not by_counts:
         raise failure("INVALID_VALUE", "only a partition by counts has several properties")
     values = [getattr(item.value, field) for item in asked]
-    if 0 in values:  # it would end OpenCL's list of counts, and drivers divide by the other one
-        raise failure("INVALID_DEVICE_PARTITION_COUNT", "no sub-device has no compute units")
+    if 0 in values:  # it would end OpenCL's list of counts, and drivers would use those before it
+        raise failure("INVALID_DEVICE_PARTITION_COUNT", "a sub-device has 1 compute unit at least")
     return (OPENCL[name], *values, *([0] if by_counts else []), 0)
 
 
@@ -229,19 +249,19 @@ _SPIRV: Final = {64: "spir64", 32: "spir"}
 
 
 def takes_spirv(device: URDevice) -> bool:
-    """Whether programs for it can be made of SPIR-V."""
+    """Return whether programs for a device can be made of SPIR-V."""
     return device.has((2, 1), "cl_khr_il_program") and "SPIR-V" in device.icd.info(
         "CL_DEVICE_IL_VERSION"
     )
 
 
 def takes_specialization_constants(device: URDevice) -> bool:
-    """Whether programs of SPIR-V for it can be given values of specialization constants."""
+    """Return whether programs of SPIR-V for a device take specialization constants."""
     return takes_spirv(device) and device.has((2, 2))
 
 
 def targets(device: URDevice) -> list[str]:
-    """What a program's binary for the device may have been made for, the best first."""
+    """Return the targets of binaries that a device takes, the best first."""
     compiled = device.platform.profile.binary_targets.get(device.icd.type)
     found = [compiled] if compiled else []
     if takes_spirv(device):

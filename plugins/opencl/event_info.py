@@ -1,4 +1,4 @@
-"""What events are asked, and events made from native handles."""
+"""Queries of events, and events of native handles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
-from .core import adapter, query, retain_unless_owned
+from .core import adapter, query_number, retain_unless_owned
 from .events import UREvent, completed_event
 from .queues import URQueue, queue_of
 
@@ -33,15 +33,18 @@ _TYPES: Final = {
 }
 
 
-def _queue(event: UREvent) -> URQueue | None:
-    """The queue of an event, None for a user event. That of a native event is looked up when it is asked for."""
+def _queue_of(event: UREvent) -> URQueue | None:
+    """Return the queue of an event, None for a user event.
+
+    The queue of a native event is looked up at the first query.
+    """
     if event.queue is None and event.cl:
-        native = int.from_bytes(event.query("CL_EVENT_COMMAND_QUEUE"), "little")
+        native = event.query_number("CL_EVENT_COMMAND_QUEUE")
         event.queue = queue_of(native, event.context) if native else None
     return event.queue
 
 
-def _status(event: UREvent) -> int:
+def _status_of(event: UREvent) -> int:
     status = event.status
     return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
 
@@ -49,16 +52,17 @@ def _status(event: UREvent) -> int:
 adapter.info(
     "urEventGetInfo",
     {
-        "UR_EVENT_INFO_COMMAND_QUEUE": _queue,
+        "UR_EVENT_INFO_COMMAND_QUEUE": _queue_of,
         "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
         "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
-        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status,
+        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status_of,
         "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
     },
 )
 
 
-#: The times of a command, and those of a time stamp: the call, and the moment at which the device recorded it.
+#: The times of a command, and those of a time stamp. Its times are that of the call and that at
+#: which the device recorded it.
 _PROFILING: Final = {
     "UR_PROFILING_INFO_COMMAND_QUEUED": ("CL_PROFILING_COMMAND_QUEUED",) * 2,
     "UR_PROFILING_INFO_COMMAND_SUBMIT": (
@@ -71,19 +75,19 @@ _PROFILING: Final = {
 }
 
 
-def _profiling(of_command: str, of_time_stamp: str) -> Any:
+def _profiling_query(of_command: str, of_time_stamp: str) -> Any:
     def answer(event: UREvent) -> int:
         name = of_time_stamp if event.is_time_stamp else of_command
         begins = name != "CL_PROFILING_COMMAND_END"
         asked = event.first if event.first is not None and begins else event.current_object()
-        data = query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[name])
-        return int.from_bytes(data, "little")
+        return query_number(asked.table, "clGetEventProfilingInfo", asked.cl, name)
 
     return answer
 
 
 adapter.info(
-    "urEventGetProfilingInfo", {name: _profiling(*names) for name, names in _PROFILING.items()}
+    "urEventGetProfilingInfo",
+    {name: _profiling_query(*names) for name, names in _PROFILING.items()},
 )
 
 
@@ -96,12 +100,11 @@ def urEventGetNativeHandle(hEvent: UREvent) -> int:
 def urEventCreateWithNativeHandle(
     hNativeEvent: int, hContext: URContext, pProperties: Any
 ) -> UREvent:
-    """Without a native handle the event is a new one that is complete, as in other adapters."""
+    """Make the event of a native handle. NULL gives a complete event, as in other adapters."""
     if not hNativeEvent:
         return UREvent(completed_event(hContext), hContext)
     check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
-    owned = bool(pProperties and pProperties.isNativeHandleOwned)
-    retain_unless_owned(UREvent, hNativeEvent, hContext.table, owned)
+    retain_unless_owned(UREvent, hNativeEvent, hContext.table, pProperties)
     made = UREvent(hNativeEvent, hContext)
-    made.command = _TYPES.get(int.from_bytes(made.query("CL_EVENT_COMMAND_TYPE"), "little"), 0)
+    made.command = _TYPES.get(made.query_number("CL_EVENT_COMMAND_TYPE"), 0)
     return made

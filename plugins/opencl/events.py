@@ -1,6 +1,6 @@
-"""Events: a cl_event each, with the queue and the kind of command that it came from.
+"""Events: a cl_event each, with the queue and the type of the command.
 
-The numbers of execution states are the same in both interfaces (UR_EVENT_STATUS_COMPLETE is CL_COMPLETE, and so on).
+Execution states have the same numbers in both interfaces (UR_EVENT_STATUS_COMPLETE is CL_COMPLETE).
 """
 
 from __future__ import annotations
@@ -33,8 +33,19 @@ _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @adapter.kind
 class UREvent(CLObject):
-    """The event of a command. `command` is a ur_command_t; `first` is the event of the first of several commands that are one to
-    the caller. `is_time_stamp`: its command records the device's time and does nothing else."""
+    """The event of a command.
+
+    Args:
+        cl: its handle.
+        context: its context.
+        queue: the queue of the command, None for a user event.
+        command: its ur_command_t.
+        first: the event of the first command, if several commands are one to the caller.
+        owned: whether it has a reference to `cl`, which it releases at the end.
+
+    Attributes:
+        is_time_stamp: whether its command only records the device's time.
+    """
 
     type = "ur_event_handle_t"
     release, retain_function = "clReleaseEvent", "clRetainEvent"
@@ -57,9 +68,12 @@ class UREvent(CLObject):
         return self
 
     def check_usable(self) -> None:
-        """Raise URError if it cannot be waited for: IN_EVENT_LIST_EXEC_STATUS if its command has failed.
+        """Check that a command can wait for it.
 
-        A command that waits for such an event never ends on PoCL 3.0.
+        On PoCL 3.0 a command that waits for a failed event never ends.
+
+        Raises:
+            URError: IN_EVENT_LIST_EXEC_STATUS if its command has failed.
         """
         status = ctypes.c_int32()
         code = self.table.clGetEventInfo(self.cl, _STATUS, 4, ctypes.byref(status), None)
@@ -67,28 +81,33 @@ class UREvent(CLObject):
             raise failure("IN_EVENT_LIST_EXEC_STATUS" if not code else "INVALID_EVENT")
 
     def wait(self) -> None:
-        """Wait until it is complete. Raises OpenCLError if its command has failed."""
+        """Wait until it is complete. Raises OpenCLError if its command failed."""
         wait([self])
 
     @property
     def status(self) -> int:
-        """Its execution status; negative: the OpenCL code of what failed."""
-        return ctypes.c_int32.from_buffer_copy(
-            self.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
-        ).value
+        """Return its execution status. A negative number is the OpenCL code of a failure."""
+        data = self.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
+        return int.from_bytes(data, "little", signed=True)
 
 
 def completed_event(context: URContext) -> int:
-    """A new cl_event that is complete. Raises OpenCLError."""
+    """Return a new cl_event that is complete. Raises OpenCLError."""
     made = create(context.table, "clCreateUserEvent", context.cl)
     check(context.table.clSetUserEventStatus(made, 0), "clSetUserEventStatus")
     return made
 
 
 class URCommandEvent(UREvent):
-    """The event of a command in a command-buffer. Each enqueue gives it another cl_event; before the first it is complete.
+    """The event of a command in a command-buffer.
 
-    `buffer` (a weak reference) and `index` say which command it is of.
+    It is complete before the first enqueue. Each enqueue gives it another cl_event.
+
+    Args:
+        context: its context.
+        command: its ur_command_t.
+        buffer: a weak reference to the command-buffer.
+        index: the number of the command.
     """
 
     def __init__(self, context: URContext, command: int, buffer: ref[Any], index: int) -> None:
@@ -97,12 +116,12 @@ class URCommandEvent(UREvent):
         self.buffer, self.index = buffer, index
 
     def set_enqueued(self, cl: int, queue: URQueue) -> None:
-        """The command has been enqueued again: this is its event, a reference of which is given here."""
+        """Note the cl_event of an enqueue. A reference to it is given to us."""
         self.current = UREvent(cl, self.context, queue, self.command)
         self.cl, self.queue = cl, queue
 
     def current_object(self) -> UREvent:
-        """The event that it is now, which lives as long as somebody holds it."""
+        """Return the event of the last enqueue."""
         return self.current
 
     def check_usable(self) -> None:
@@ -110,7 +129,10 @@ class URCommandEvent(UREvent):
 
 
 class _Callback(threading.local):
-    """Whether this thread is in a callback of a driver's. Then it may be the one that is to run what is waited for."""
+    """Whether this thread runs a callback of a driver.
+
+    Then it may be the thread that has to run what is waited for.
+    """
 
     runs = False
 
@@ -119,14 +141,17 @@ _callback: Final = _Callback()
 
 
 def waits_itself(platform: URPlatform) -> bool:
-    """Whether this thread waits by icd/command_buffer/waiting.py, so that no call may block in the driver."""
+    """Return whether this thread waits by icd/command_buffer/waiting.py.
+
+    Then no call may block in the driver.
+    """
     one_at_a_time = platform.profile.waits_one_at_a_time
     return not _callback.runs and (one_at_a_time or in_main_thread())
 
 
 def wait(events: Iterable[UREvent]) -> None:
-    """Wait until all are complete. Raises OpenCLError if one of their commands has failed."""
-    groups: dict[URContext, list[UREvent]] = {}  # SPEC clWaitForEvents: of one context
+    """Wait until all events are complete. Raises OpenCLError if a command failed."""
+    groups: dict[URContext, list[UREvent]] = {}  # clWaitForEvents takes events of one context
     for event in events:
         groups.setdefault(event.context, []).append(event)
     failed: OpenCLError | None = None
@@ -143,19 +168,15 @@ def wait(events: Iterable[UREvent]) -> None:
 
 
 def _wait_for_each(events: Sequence[UREvent]) -> None:
-    """clWaitForEvents, by icd/command_buffer/waiting.py."""
+    """Do what clWaitForEvents does by icd/command_buffer/waiting.py."""
     failed: OpenCLError | None = None
-    for queue in (
-        {event.queue for event in events if event.queue is not None} if len(events) > 1 else ()
-    ):
-        check(queue.table.clFlush(queue.cl), "clFlush")  # one may wait for another
+    if len(events) > 1:  # one may wait for another
+        for queue in {event.queue for event in events if event.queue is not None}:
+            queue.flush()
     for event in events:
+        in_order = event.queue is not None and event.queue.in_order
         try:
-            wait_for_event(
-                event.cl,
-                event.queue is not None and event.queue.in_order,
-                event.context.platform.profile.waits_one_at_a_time,
-            )
+            wait_for_event(event.cl, in_order, event.context.platform.profile.waits_one_at_a_time)
         except OpenCLError as error:
             failed = failed or error
     if failed is not None:
@@ -180,7 +201,10 @@ _waiting: Final[dict[int, Any]] = {}
 
 @_Notify
 def _completed(cl: int, status: int, number: int) -> None:
-    """Called by a driver, in whatever thread: one function for all, since a callback cannot free itself."""
+    """Run an action. Drivers call this function in any thread.
+
+    It is one function for all actions, because a callback cannot free itself.
+    """
     with _lock:
         action = _waiting.pop(number, None)
     if action is not None:
@@ -194,7 +218,17 @@ def _completed(cl: int, status: int, number: int) -> None:
 
 
 def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
-    """Call `action(status)` when a cl_event has reached an execution status. Raises OpenCLError."""
+    """Call a function when a cl_event has reached an execution status.
+
+    Args:
+        event: the cl_event.
+        table: the driver's table.
+        status: the execution status.
+        action: the function. It gets the status, which is negative after a failure.
+
+    Raises:
+        OpenCLError: what the driver answers. Then the function is not called.
+    """
     number = next(_numbers)
     with _lock:
         _waiting[number] = action
@@ -207,9 +241,7 @@ def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
 
 @adapter.entry
 def urEventSetCallback(hEvent: UREvent, execStatus: int, pfnNotify: int, pUserData: int) -> None:
-    if (
-        execStatus == UR["UR_EXECUTION_INFO_QUEUED"]
-    ):  # OpenCL has no callback for a state that is reached at once
+    if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:  # OpenCL has no callback for it
         raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
     present = hEvent.current_object()
     registry = adapter.registry
@@ -230,5 +262,5 @@ def urEventSetCallback(hEvent: UREvent, execStatus: int, pfnNotify: int, pUserDa
 
 
 def call_host_function(function: int, data: int) -> None:
-    """Call a function of the host's that takes a pointer."""
+    """Call a C function of the program that takes a pointer."""
     _HostFunction(function)(data)

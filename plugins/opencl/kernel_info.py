@@ -1,19 +1,23 @@
-"""What kernels are asked, what is set on them that is no argument, and the local size that suits a launch."""
+"""Kernels: queries, settings other than arguments, and the local size that suits a launch."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
+from ..sdk.wrap import parameters_of, with_parameters
 from .core import adapter, check, failure
 from .devices import URDevice
-from .kernels import URKernel, URKernelArgument, arguments_of, set_on
+from .kernel_arguments import arguments_of
+from .kernels import URKernel, set_on
 from .queues import URQueue
 from .usm.registry import allocations
 
@@ -21,7 +25,7 @@ _INVALID_VALUE: Final = "CL_INVALID_VALUE"
 
 
 def _spilled(kernel: URKernel) -> list[int] | None:
-    """The memory that registers are spilled to, for each device of the program."""
+    """Return the bytes that registers are spilled to, for each device of the program."""
     devices = kernel.program.devices
     if any("cl_intel_required_subgroup_size" not in device.icd.extensions for device in devices):
         return None
@@ -52,7 +56,7 @@ adapter.info(
     },
 )
 
-#: OpenCL's names, and whether the answer stays the same for as long as the kernel lives. Sizes are 8 bytes in both interfaces.
+#: OpenCL's names, and whether the answer never changes. Sizes are 8 bytes in both interfaces.
 _GROUP: Final = {
     UR[f"UR_KERNEL_GROUP_INFO_{name}"]: (f"CL_KERNEL_{name}", constant)
     for name, constant in {
@@ -71,15 +75,17 @@ _SIZES: Final = frozenset(
 
 @adapter.entry
 def urKernelGetGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) -> Any:
-    """Not for every property: the largest group that a source allows is no query of OpenCL's, a global size only built-in kernels have."""
+    """Answer a query about a kernel and a device.
+
+    OpenCL has no query for the largest work-group that a source allows. Only built-in kernels have
+    a global work size.
+    """
     if propName not in _GROUP:
         return None
     hKernel.context.check_device(hDevice)
     name, constant = _GROUP[propName]
     try:
-        data = (
-            hKernel.constant_info(hDevice, name) if constant else hKernel.group_info(hDevice, name)
-        )
+        data = (hKernel.constant_info if constant else hKernel.group_info)(hDevice, name)
     except OpenCLError as error:
         if error.code != _INVALID_VALUE:
             raise
@@ -99,7 +105,8 @@ _SUB_GROUP: Final = {
 }
 _REQUIRED: Final = UR["UR_KERNEL_SUB_GROUP_INFO_SUB_GROUP_SIZE_INTEL"]
 _FOR_SIZE: Final = UR["UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE"]
-#: Without sub-groups every work-item is one (devices.py says so too), and a source says nothing about them.
+#: The answers without sub-groups: a work-item is a sub-group (as in device_info.py), and a source
+#: does not mention them.
 _WITHOUT: Final = {
     _FOR_SIZE: 1,
     UR["UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS"]: 1,
@@ -115,9 +122,8 @@ def urKernelGetSubGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int)
         if propName == _REQUIRED:
             if "cl_intel_required_subgroup_size" not in hDevice.icd.extensions:
                 return 0
-            return int.from_bytes(
-                hKernel.constant_info(hDevice, "CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL"), "little"
-            )
+            data = hKernel.constant_info(hDevice, "CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL")
+            return int.from_bytes(data, "little")
         return _sub_group(hKernel, hDevice, propName)
     except OpenCLError as error:
         if error.code not in ("CL_INVALID_OPERATION", _INVALID_VALUE):
@@ -135,16 +141,9 @@ def _sub_group(kernel: URKernel, device: URDevice, name: int) -> int:
     sizes = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES") if name == _FOR_SIZE else ()
     given = (ctypes.c_size_t * len(sizes))(*sizes) if sizes else None
     answer = ctypes.c_size_t()
-    code = ask(
-        kernel.cl,
-        device.cl,
-        OPENCL[_SUB_GROUP[name]],
-        ctypes.sizeof(given) if given is not None else 0,
-        given,
-        ctypes.sizeof(answer),
-        ctypes.byref(answer),
-        None,
-    )
+    data = (ctypes.sizeof(given), given) if given is not None else (0, None)
+    out = ctypes.sizeof(answer), ctypes.byref(answer), None
+    code = ask(kernel.cl, device.cl, OPENCL[_SUB_GROUP[name]], *data, *out)
     check(code, "clGetKernelSubGroupInfo")
     return answer.value
 
@@ -175,7 +174,7 @@ def _has_svm(kernel: URKernel) -> bool:
 
 
 def _set_indirect(kernel: URKernel, allowed: bool) -> None:
-    """Whether the kernel reaches memory by pointers that it finds in memory. A CPU does in any case."""
+    """Set whether the kernel may use pointers that it reads from memory. On a CPU it always may."""
     if _has_usm(kernel):
         value = ctypes.byref(ctypes.c_uint32(allowed or bool(kernel.declared_memory)))
         for name in _INDIRECT:
@@ -189,7 +188,14 @@ def _set_indirect(kernel: URKernel, allowed: bool) -> None:
 
 
 def declare_memory(kernel: URKernel) -> None:
-    """For a kernel that `reaches`: tell the driver of all SVM, block by block. The kernel's lock is held."""
+    """Give the driver the addresses of all SVM, for a kernel that may use any. Its lock is held.
+
+    Args:
+        kernel: a kernel with `has_indirect_access`.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
     bases = [allocation.driver_base for allocation in allocations(kernel.context)]
     if bases and bases != kernel.declared_memory:
         _declare(kernel, bases)
@@ -202,10 +208,19 @@ def _declare(kernel: URKernel, pointers: list[int]) -> None:
 
 
 def recreate_kernel(kernel: URKernel) -> bool:
-    """Exchange the cl_kernel for a new one with the same arguments, and say whether that was done. The kernel's lock is held.
+    """Exchange the cl_kernel for a new one with the same arguments. The kernel's lock is held.
 
-    It helps where an argument that was an SVM pointer once cannot become anything else. A kernel
-    whose native handle others may know is not exchanged.
+    It helps if an argument was an SVM pointer, and the driver cannot make anything else of it. A
+    kernel whose native handle others may know is not exchanged.
+
+    Args:
+        kernel: the kernel.
+
+    Returns:
+        Whether it was exchanged.
+
+    Raises:
+        OpenCLError: what the driver answers.
     """
     sticks = kernel.context.platform.profile.svm_arguments_stick
     if not (sticks and kernel.had_pointers) or kernel.shared or _has_usm(kernel):
@@ -221,24 +236,19 @@ def recreate_kernel(kernel: URKernel) -> bool:
 
 
 def _set_pointers(kernel: URKernel, size: int, pointers: int) -> None:
-    """The USM that it reaches besides its arguments."""
+    """Set the USM that a kernel uses besides its arguments."""
     if not size or size % ctypes.sizeof(ctypes.c_void_p):
-        raise failure("INVALID_SIZE", "the value is an array of pointers")
+        raise failure("INVALID_SIZE", "the value has to be an array of pointers")
     if not (_has_usm(kernel) or _has_svm(kernel)):
         raise failure(
             "UNSUPPORTED_FEATURE",
-            "the driver has no memory that a kernel could reach without an argument",
+            "the driver has no memory that a kernel could use without an argument",
         )
-    name = (
-        "CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL" if _has_usm(kernel) else "CL_KERNEL_EXEC_INFO_SVM_PTRS"
-    )
-    _set(kernel, OPENCL[name], pointers, size)
-    kernel.declared_memory = list(
-        (ctypes.c_size_t * (size // ctypes.sizeof(ctypes.c_void_p))).from_address(pointers)
-    )
-    if _has_usm(
-        kernel
-    ):  # Intel's CPU driver launches no kernel that reaches these and is not allowed all of that kind
+    kind = "USM_PTRS_INTEL" if _has_usm(kernel) else "SVM_PTRS"
+    _set(kernel, OPENCL[f"CL_KERNEL_EXEC_INFO_{kind}"], pointers, size)
+    count = size // ctypes.sizeof(ctypes.c_void_p)
+    kernel.declared_memory = list((ctypes.c_size_t * count).from_address(pointers))
+    if _has_usm(kernel):  # Intel's CPU driver also wants all memory of that kind to be allowed
         _set_indirect(kernel, True)
 
 
@@ -250,85 +260,56 @@ def urKernelSetExecInfo(hKernel: URKernel, propName: int, propSize: int, pPropVa
         if propSize != 1:
             raise failure("INVALID_SIZE", "the value is a ur_bool_t")
         _set_indirect(hKernel, ctypes.c_bool.from_address(pPropValue).value)
-    else:  # a preference about caches, for which OpenCL has no word; it is looked at, and left at that
+    else:  # a preference about caches, which OpenCL does not have: it is only checked
         if propSize != 4:
             raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
-        if (
-            ctypes.c_uint32.from_address(pPropValue).value
-            not in UR.groups["ur_kernel_cache_config_t"]
-        ):
+        value = ctypes.c_uint32.from_address(pPropValue).value
+        if value not in UR.groups["ur_kernel_cache_config_t"]:
             raise failure("INVALID_VALUE", "there is no such configuration")
 
 
 # the local size that suits a launch
 
 
-@adapter.entry
-def urKernelGetSuggestedLocalWorkSize(
-    hKernel: URKernel,
-    hQueue: URQueue,
-    numWorkDim: int,
-    pGlobalWorkOffset: Any,
-    pGlobalWorkSize: Any,
-    pSuggestedLocalWorkSize: Any,
-) -> None:
-    _suggest(
-        hKernel, hQueue, numWorkDim, pGlobalWorkOffset, pGlobalWorkSize, [], pSuggestedLocalWorkSize
-    )
-
-
-@adapter.entry
-def urKernelGetSuggestedLocalWorkSizeWithArgs(
-    hKernel: URKernel,
-    hQueue: URQueue,
-    numWorkDim: int,
-    pGlobalWorkOffset: Any,
-    pGlobalWorkSize: Any,
-    numArgs: int,
-    pArgs: Any,
-    pSuggestedLocalWorkSize: Any,
-) -> None:
-    arguments = arguments_of(pArgs, numArgs)
-    _suggest(
-        hKernel,
-        hQueue,
-        numWorkDim,
-        pGlobalWorkOffset,
-        pGlobalWorkSize,
-        arguments,
-        pSuggestedLocalWorkSize,
-    )
-
-
 def _suggest(
-    kernel: URKernel,
-    queue: URQueue,
-    dimensions: int,
-    offset: Any,
-    size: Any,
-    arguments: list[tuple[int, URKernelArgument]],
-    into: Any,
+    hKernel: URKernel,
+    hQueue: URQueue,
+    numWorkDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    pSuggestedLocalWorkSize: Any,
+    numArgs: int = 0,
+    pArgs: Any = None,
 ) -> None:
-    if not 1 <= dimensions <= 3:
+    if not 1 <= numWorkDim <= 3:
         raise failure("INVALID_WORK_DIMENSION")
-    queue.context.check_same("the kernel", kernel)
-    sizes, offsets = (
-        [size[index] for index in range(dimensions)],
-        [offset[index] for index in range(dimensions)],
-    )
+    hQueue.context.check_same("the kernel", hKernel)
+    sizes = [pGlobalWorkSize[index] for index in range(numWorkDim)]
+    offsets = [pGlobalWorkOffset[index] for index in range(numWorkDim)]
     if not all(sizes):
         raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
-    with kernel.lock:
-        set_on(kernel, arguments)
-        suggested = _ask(kernel, queue, offsets, sizes) or suggestion(kernel, queue.device, sizes)
+    with hKernel.lock:
+        set_on(hKernel, arguments_of(pArgs, numArgs))
+        suggested = _ask(hKernel, hQueue, offsets, sizes)
+        suggested = suggested or suggest_local_size(hKernel, hQueue.device, sizes)
     for index, value in enumerate(suggested):
-        into[index] = value
+        pSuggestedLocalWorkSize[index] = value
+
+
+_SUGGEST: Final = parameters_of(_suggest)
+adapter.declare(
+    urKernelGetSuggestedLocalWorkSize=with_parameters(partial(_suggest), *_SUGGEST[:6]),
+    urKernelGetSuggestedLocalWorkSizeWithArgs=_suggest,
+)
 
 
 def _ask(
     kernel: URKernel, queue: URQueue, offsets: list[int], sizes: list[int]
 ) -> list[int] | None:
-    """What the driver suggests (cl_khr_suggested_local_work_size, in OpenCL since 3.1), None if it has no such function or it crashes."""
+    """Ask the driver for a local size (cl_khr_suggested_local_work_size, OpenCL 3.1).
+
+    None means that the driver has no such function, or that it crashes.
+    """
     routine = "clGetKernelSuggestedLocalWorkSize"
     platform = queue.context.platform
     address = platform.icd.extension_function(f"{routine}KHR")
@@ -341,27 +322,29 @@ def _ask(
     return list(made)
 
 
-def suggestion(kernel: URKernel, device: URDevice, sizes: Sequence[int]) -> list[int]:
-    """A local size that divides the global one: of the preferred multiple in the first dimension where there is one, and leaving each
-    compute unit a work-group."""
+def suggest_local_size(kernel: URKernel, device: URDevice, sizes: Sequence[int]) -> list[int]:
+    """Choose a local size that divides the global one and gives each compute unit a work-group.
+
+    In the first dimension it is a multiple of what the device prefers, if such a size divides.
+
+    Args:
+        kernel: the kernel.
+        device: the device.
+        sizes: the global work size.
+
+    Returns:
+        The local work size.
+    """
     required = kernel.required_size(device)
     if required:
         return list(required[: len(sizes)])
-    total = 1
-    for size in sizes:
-        total *= size
-    multiple = (
-        int.from_bytes(
-            kernel.constant_info(device, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE"), "little"
-        )
-        or 1
-    )
-    fair = max(multiple, total // device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"))
+    data = kernel.constant_info(device, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE")
+    multiple = int.from_bytes(data, "little") or 1
+    fair = max(multiple, math.prod(sizes) // device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"))
     room = min(kernel.group_size(device), fair)
     local = []
-    for index, (size, most) in enumerate(
-        zip(sizes, device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES"), strict=False)
-    ):
+    limits = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")
+    for index, (size, most) in enumerate(zip(sizes, limits, strict=False)):
         best = _divisor(size, min(room, most), 1 if index else multiple)
         local.append(best)
         room //= best
@@ -369,11 +352,10 @@ def suggestion(kernel: URKernel, device: URDevice, sizes: Sequence[int]) -> list
 
 
 def _divisor(size: int, most: int, multiple: int) -> int:
-    """The largest divisor of `size` up to `most`, a multiple of `multiple` if there is one."""
+    """Return the largest divisor of `size` up to `most`, of the multiples of `multiple` if any."""
     found = [number for number in range(1, min(size, most) + 1) if size % number == 0]
     return max((number for number in found if number % multiple == 0), default=max(found))
 
 
-assert set(_WITHOUT) == {*_SUB_GROUP, _REQUIRED} and struct.calcsize("@N") == ctypes.sizeof(
-    ctypes.c_size_t
-)
+assert set(_WITHOUT) == {*_SUB_GROUP, _REQUIRED}
+assert struct.calcsize("@N") == ctypes.sizeof(ctypes.c_size_t)

@@ -1,4 +1,4 @@
-"""Platforms: one for each platform of every OpenCL driver that fairlead finds (icd.drivers), in its order."""
+"""Platforms: those of every OpenCL driver that fairlead finds, in the order of icd.drivers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @adapter.kind
 class URPlatform(Object):
-    """A platform of a driver; it lives as long as the process."""
+    """A platform of a driver. It lives as long as the process."""
 
     type, counted = "ur_platform_handle_t", False
 
@@ -36,14 +36,14 @@ class URPlatform(Object):
 
     @property
     def devices(self) -> tuple[URDevice, ...]:
-        """Its root devices, always the same objects."""
+        """Return its root devices, always the same objects."""
         from .devices import devices_of
 
         return devices_of(self)
 
 
 def platforms() -> tuple[URPlatform, ...]:
-    """All platforms; the drivers are opened by the first call."""
+    """Return all platforms. The first call opens the drivers."""
     with _lock:
         return _found()
 
@@ -67,8 +67,11 @@ def _found() -> tuple[URPlatform, ...]:
 
 
 def _open_loader() -> None:
-    """Have a libOpenCL.so.1 in the process, though nothing here calls it: dpctl, and others that call OpenCL with our native handles, look
-    only for one that is loaded, since other OpenCL adapters are linked with it."""
+    """Load a libOpenCL.so.1, which nothing here calls.
+
+    Other OpenCL adapters are linked with it. So dpctl, and others that call OpenCL with our native
+    handles, look only for a library that is loaded.
+    """
     for path in (
         "libOpenCL.so.1",
         *(str(folder / "libOpenCL.so.1") for folder in python_libraries()),
@@ -78,26 +81,51 @@ def _open_loader() -> None:
             return
 
 
+@cache
+def extension(platform: URPlatform, name: str, prototype: Any = None) -> Any:
+    """Return an extension function, which has no slot in dispatch tables.
+
+    Args:
+        platform: the platform of the driver.
+        name: the function.
+        prototype: its ctypes prototype, if icd/opencl.abi does not have it.
+
+    Raises:
+        URError: UNSUPPORTED_FEATURE if the driver has no function of that name.
+    """
+    address = platform.icd.extension_function(name)
+    if not address:
+        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {name}")
+    return (prototype or OPENCL.functions[name].prototype)(address)
+
+
 def platform_of(native: int) -> URPlatform:
-    """The platform of a cl_platform_id. Raises URError (INVALID_PLATFORM) if it is none of ours."""
+    """Return the platform of a cl_platform_id.
+
+    Raises:
+        URError: INVALID_PLATFORM if it is not ours.
+    """
     for platform in platforms():
         if platform.cl == native:
             return platform
     raise failure(
-        "INVALID_PLATFORM", "the handle is no platform of a driver that fairlead has found"
+        "INVALID_PLATFORM", "the handle is not a platform of a driver that fairlead has found"
     )
 
 
 def driver_of(native: int) -> URPlatform:
-    """A platform of the driver that made one of OpenCL's objects: both begin with the driver's table. Raises URError
-    (INVALID_VALUE)."""
+    """Return a platform of the driver that made an OpenCL object.
+
+    Both begin with the address of the driver's table.
+
+    Raises:
+        URError: INVALID_VALUE if there is no such driver.
+    """
     table = read_word(native)
     for platform in platforms():
         if table and table == read_word(platform.cl):
             return platform
-    raise failure(
-        "INVALID_VALUE", "the native handle is no object of a driver that fairlead has found"
-    )
+    raise failure("INVALID_VALUE", "the native handle is not of a driver that fairlead has found")
 
 
 @adapter.entry
@@ -135,7 +163,7 @@ def urPlatformGetApiVersion(hPlatform: URPlatform) -> int:
     return API_VERSION
 
 
-#: What options of DPC++ become for a driver's compiler.
+#: The options of drivers' compilers for those of DPC++.
 _OPTIONS = {
     "": "",
     "-O0": "-cl-opt-disable",
@@ -149,9 +177,7 @@ _OPTIONS = {
 @adapter.entry
 def urPlatformGetBackendOption(hPlatform: URPlatform, pFrontendOption: str) -> str:
     if pFrontendOption not in _OPTIONS:
-        raise failure(
-            "INVALID_VALUE", f"{pFrontendOption} is no option that drivers have their own word for"
-        )
+        raise failure("INVALID_VALUE", f"drivers have no option for {pFrontendOption}")
     fast = hPlatform.profile.fast_compile_option
     if pFrontendOption == "-ftarget-compile-fast" and fast:
         return fast if any("GPU" in device.icd.type for device in hPlatform.devices) else ""

@@ -1,7 +1,7 @@
-"""Building programs: compile, link, build, for a context's devices or for some of them; specialisation constants; how it went.
+"""Builds of programs: compile, link, specialization constants, and queries about builds.
 
-A failure is PROGRAM_BUILD_FAILURE or PROGRAM_LINK_FAILURE, whatever the driver had against it, and the log is what
-urAdapterGetLastError says.
+A failure is PROGRAM_BUILD_FAILURE or PROGRAM_LINK_FAILURE, whatever code the driver had for it.
+urAdapterGetLastError returns the log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .programs import URProgram, text_of
 
 
 class BuildError(OpenCLError):
-    """A program was not compiled; the exception says what the compiler said."""
+    """A program was not compiled. The text is the compiler's log."""
 
 
 class LinkError(OpenCLError):
-    """Programs were not linked."""
+    """Programs were not linked. The text is the linker's log."""
 
 
 adapter.codes[BuildError] = "PROGRAM_BUILD_FAILURE"
@@ -43,7 +43,7 @@ _BUILD: Final = frozenset(
     )
 )
 _INVALID_OPERATION: Final = OPENCL.codes["CL_INVALID_OPERATION"]
-#: With PoCL's answer for a program that is not compiled.
+#: PoCL answers CL_INVALID_OPERATION for a program that is not compiled.
 _LINK: Final = _BUILD | {_INVALID_OPERATION}
 
 
@@ -52,7 +52,17 @@ def _options(text: str | None) -> bytes | None:
 
 
 def _run_aside(programs: Sequence[URProgram], work: Callable[[], Any]) -> Any:
-    """Call a function of the driver that may take long. Ctrl-C ends the wait for it, and it goes on with its programs."""
+    """Call a function of the driver that may take long.
+
+    Ctrl-C ends the wait. The function continues, so its programs are retained.
+
+    Args:
+        programs: what it needs.
+        work: calls it.
+
+    Returns:
+        What `work` returns.
+    """
     cls = [program.cl for program in programs]
     table = programs[0].table
 
@@ -69,27 +79,20 @@ def _run_aside(programs: Sequence[URProgram], work: Callable[[], Any]) -> Any:
 
 
 def _build(program: URProgram, devices: Sequence[URDevice], options: str | None) -> None:
-    """Build for these devices, or for all that the program is for."""
-    listed, text = handles(devices), _options(options)
-    code = _run_aside(
-        (program,),
-        lambda: program.table.clBuildProgram(program.cl, len(devices), listed, text, None, None),
-    )
-    _check_built(program, code, "clBuildProgram")
+    """Build a program for some devices, or for all its devices."""
+    _call_compiler("clBuildProgram", program, devices, options, None, None)
 
 
 def _compile(program: URProgram, devices: Sequence[URDevice], options: str | None) -> None:
-    listed, text = handles(devices), _options(options)
-    code = _run_aside(
-        (program,),
-        lambda: program.table.clCompileProgram(
-            program.cl, len(devices), listed, text, 0, None, None, None, None
-        ),
-    )
-    _check_built(program, code, "clCompileProgram")
+    """Compile a program for some devices, or for all its devices."""
+    _call_compiler("clCompileProgram", program, devices, options, 0, None, None, None, None)
 
 
-def _check_built(program: URProgram, code: int, routine: str) -> None:
+def _call_compiler(
+    routine: str, program: URProgram, devices: Sequence[URDevice], options: str | None, *rest: Any
+) -> None:
+    function, listed, text = getattr(program.table, routine), handles(devices), _options(options)
+    code = _run_aside((program,), lambda: function(program.cl, len(devices), listed, text, *rest))
     if code in _BUILD:
         raise BuildError.of(code, routine, program.log)
     check(code, routine)
@@ -114,7 +117,8 @@ def urProgramCompile(hContext: URContext, hProgram: URProgram, pOptions: str | N
     _compile(hProgram, (), pOptions)
 
 
-# UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS is a leave, not an order: what OpenCL compiles may have them, what it links must not.
+# UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS has no effect. What OpenCL compiles may have such
+# symbols, what it links must not.
 
 
 @adapter.entry
@@ -160,7 +164,23 @@ def _link(
     options: str | None,
     into: Any,
 ) -> None:
-    """Link, and store the program. After a failure, too, if the driver made one: its log says why (ur_api.h, urProgramLink)."""
+    """Link programs.
+
+    A program that the driver makes is stored also after a failure, because its log says why
+    (ur_api.h, urProgramLink).
+
+    Args:
+        context: the context of the programs.
+        devices: what to link for, nothing for all devices of the context.
+        programs: what to link.
+        options: the linker's options.
+        into: where the program's handle is stored.
+
+    Raises:
+        LinkError: they cannot be linked.
+        URError: INVALID_SIZE, INVALID_CONTEXT.
+        OpenCLError: what else the driver answers.
+    """
     assert adapter.registry is not None
     into[0] = 0
     if not programs:
@@ -168,20 +188,8 @@ def _link(
     context.check_same("a program", *programs)
     code = ctypes.c_int32()
     listed, text, parts = handles(devices), _options(options), handles(programs)
-    cl = _run_aside(
-        programs,
-        lambda: context.table.clLinkProgram(
-            context.cl,
-            len(devices),
-            listed,
-            text,
-            len(programs),
-            parts,
-            None,
-            None,
-            ctypes.byref(code),
-        ),
-    )
+    arguments = len(devices), listed, text, len(programs), parts, None, None, ctypes.byref(code)
+    cl = _run_aside(programs, lambda: context.table.clLinkProgram(context.cl, *arguments))
     made = URProgram(cl, context) if cl else None
     if code.value and code.value not in _LINK:
         check(code.value, "clLinkProgram")
@@ -191,7 +199,7 @@ def _link(
         raise LinkError.of(code.value, "clLinkProgram", made.log if made is not None else "")
 
 
-# specialisation constants
+# specialization constants
 
 
 @adapter.entry
@@ -205,7 +213,7 @@ def urProgramSetSpecializationConstants(
         raise failure("UNSUPPORTED_FEATURE", "specialization constants need SPIR-V and OpenCL 2.2")
     if not hProgram.il:
         raise failure(
-            "INVALID_PROGRAM", "only a program made of SPIR-V has specialisation constants"
+            "INVALID_PROGRAM", "only a program made of SPIR-V has specialization constants"
         )
     constants = [pSpecConstants[index] for index in range(count)]
     if not all(constant.pValue for constant in constants):
@@ -215,16 +223,22 @@ def urProgramSetSpecializationConstants(
         code = hProgram.table.clSetProgramSpecializationConstant(
             hProgram.cl, constant.id, constant.size, constant.pValue
         )
-        if code == _INVALID_OPERATION:  # the driver has the function, and does nothing in it
+        if code == _INVALID_OPERATION:  # the driver has the function, which does nothing
             raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
         check(code, routine, f"Its id is {constant.id}, its size {constant.size}.")
 
 
-# how it went
+# queries
 
 
-def _values(opencl: str, ur: str, names: dict[str, str]) -> Callable[[bytes], int]:
-    """What reads a number of OpenCL's as Unified Runtime's; what is not named becomes 0, NONE."""
+def _translate(opencl: str, ur: str, names: dict[str, str]) -> Callable[[bytes], int]:
+    """Return a function that makes a number of Unified Runtime's of OpenCL's bytes.
+
+    Args:
+        opencl: how OpenCL's names begin.
+        ur: how Unified Runtime's names begin.
+        names: the ends of Unified Runtime's names by those of OpenCL's. Others become 0, NONE.
+    """
     values = {
         OPENCL[f"{opencl}_{name}"] & 0xFFFFFFFF: UR[f"{ur}_{other}"]
         for name, other in names.items()
@@ -235,25 +249,21 @@ def _values(opencl: str, ur: str, names: dict[str, str]) -> Callable[[bytes], in
 _BUILD_INFO: Final[dict[int, tuple[str, Callable[[bytes], Any]]]] = {
     UR["UR_PROGRAM_BUILD_INFO_STATUS"]: (
         "CL_PROGRAM_BUILD_STATUS",
-        _values(
+        _translate(
             "CL_BUILD",
             "UR_PROGRAM_BUILD_STATUS",
-            {"NONE": "NONE", "ERROR": "ERROR", "SUCCESS": "SUCCESS", "IN_PROGRESS": "IN_PROGRESS"},
+            {name: name for name in ("NONE", "ERROR", "SUCCESS", "IN_PROGRESS")},
         ),
     ),
     UR["UR_PROGRAM_BUILD_INFO_OPTIONS"]: ("CL_PROGRAM_BUILD_OPTIONS", text_of),
     UR["UR_PROGRAM_BUILD_INFO_LOG"]: ("CL_PROGRAM_BUILD_LOG", text_of),
     UR["UR_PROGRAM_BUILD_INFO_BINARY_TYPE"]: (
         "CL_PROGRAM_BINARY_TYPE",
-        _values(
+        _translate(
             "CL_PROGRAM_BINARY_TYPE",
             "UR_PROGRAM_BINARY_TYPE",
-            {
-                "COMPILED_OBJECT": "COMPILED_OBJECT",
-                "LIBRARY": "LIBRARY",
-                "EXECUTABLE": "EXECUTABLE",
-                "INTERMEDIATE": "COMPILED_OBJECT",
-            },
+            {name: name for name in ("COMPILED_OBJECT", "LIBRARY", "EXECUTABLE")}
+            | {"INTERMEDIATE": "COMPILED_OBJECT"},
         ),
     ),
 }

@@ -1,8 +1,8 @@
-"""Programs: what they are made of, what they are asked, and the addresses of what they define. program_builds.py builds them.
+"""Programs: created, queried, and the addresses of what they define. program_builds.py builds them.
 
-urProgramCreateWithIL takes SPIR-V where the driver does. Unified Runtime has no function for source text: as an extension of
-ours the same function takes OpenCL C, on every driver. Text is what is valid UTF-8 without control characters but those of
-white space; it may end with NULs.
+urProgramCreateWithIL takes SPIR-V if the driver does. Unified Runtime has no function for source
+text. So this function also takes OpenCL C, as an extension of ours, on every driver. Text is valid
+UTF-8 without control characters except white space. It may end with NULs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from ..sdk._native import ffi
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, retain_unless_owned
 from .devices import URDevice, device_of, takes_spirv
+from .platforms import extension
 
-_SPIRV: Final = (
-    b"\x03\x02\x23\x07",
-    b"\x07\x23\x02\x03",
-)  # the magic number in both byte orders (SPIR-V, "Physical Layout")
+#: The magic number in both byte orders (SPIR-V, "Physical Layout").
+_SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _WHITE: Final = frozenset("\t\n\v\f\r")
 
 
 @adapter.kind
 class URProgram(CLObject):
-    """A cl_program. `il` is the IL that it was made from, b"" if it was made from something else."""
+    """A cl_program.
+
+    Args:
+        cl: its handle, a reference to which is ours.
+        context: its context.
+        il: the SPIR-V that it was made of, b"" if it was made of something else.
+    """
 
     type = "ur_program_handle_t"
     release, retain_function = "clReleaseProgram", "clRetainProgram"
@@ -39,25 +44,19 @@ class URProgram(CLObject):
 
     @cached_property
     def devices(self) -> tuple[URDevice, ...]:
-        """The devices that it is for, in OpenCL's order, which is that of its binaries."""
+        """Return the devices that it is for, in OpenCL's order, which is that of its binaries."""
         known = {device.cl: device for device in self.context.devices}
         found = struct.iter_unpack("@P", self.query("CL_PROGRAM_DEVICES"))
         return tuple(known.get(cl) or device_of(cl) for (cl,) in found)
 
     def build_info(self, device: URDevice, name: str) -> bytes:
-        """The raw answer of clGetProgramBuildInfo to `name`."""
-        return query(
-            self.table,
-            "clGetProgramBuildInfo",
-            self.cl,
-            device.cl,
-            OPENCL[name],
-            detail=f"({name})",
-        )
+        """Return the raw answer of clGetProgramBuildInfo to a property."""
+        routine = "clGetProgramBuildInfo"
+        return query(self.table, routine, self.cl, device.cl, OPENCL[name], detail=f"({name})")
 
     @property
     def log(self) -> str:
-        """What the compiler or the linker had to say, for all devices; "" if the driver does not tell."""
+        """Return the compiler's or the linker's log for all devices, "" if the driver has none."""
         try:
             logs = [
                 text_of(self.build_info(device, "CL_PROGRAM_BUILD_LOG")) for device in self.devices
@@ -68,23 +67,27 @@ class URProgram(CLObject):
 
     @property
     def kernel_names(self) -> str:
-        """The names of its kernels with semicolons between them. Raises OpenCLError (CL_INVALID_PROGRAM_EXECUTABLE) if it is not built."""
+        """Return the names of its kernels with semicolons between them.
+
+        Raises:
+            OpenCLError: CL_INVALID_PROGRAM_EXECUTABLE if it is not built.
+        """
         return text_of(self.query("CL_PROGRAM_KERNEL_NAMES"))
 
     @property
     def binary_sizes(self) -> tuple[int, ...]:
-        """The size of its binary for each device, 0 where there is none."""
+        """Return the bytes of its binary for each device, 0 where it has none."""
         try:
             data = self.query("CL_PROGRAM_BINARY_SIZES")
         except OpenCLError as error:
-            if error.code != "CL_INVALID_PROGRAM":  # PoCL's answer while there are none
+            if error.code != "CL_INVALID_PROGRAM":  # PoCL's answer without binaries
                 raise
             return (0,) * len(self.devices)
         return struct.unpack(f"@{len(self.devices)}N", data)
 
     @property
     def binaries(self) -> list[bytes]:
-        """Its binary for each device, empty where there is none."""
+        """Return its binary for each device, b"" where it has none."""
         made = [ctypes.create_string_buffer(max(size, 1)) for size in self.binary_sizes]
         if any(self.binary_sizes):
             array = (ctypes.c_void_p * len(made))(*map(ctypes.addressof, made))
@@ -94,15 +97,15 @@ class URProgram(CLObject):
 
 
 def text_of(data: bytes) -> str:
-    """A C string, with the white space at its ends."""
+    """Return a C string as a str, with the white space at its ends."""
     return data.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-# made from what
+# creation
 
 
 def _check_metadata(given: Any) -> None:
-    """Metadata tells of what OpenCL works out for itself; it is only checked."""
+    """Check metadata, which has no other use, because OpenCL finds out the same itself."""
     if given and given.count and not given.pMetadatas:
         raise failure("INVALID_NULL_POINTER", "pProperties->pMetadatas")
     if given and given.pMetadatas and not given.count:
@@ -119,17 +122,16 @@ def urProgramCreateWithIL(
     data = ctypes.string_at(pIL, length)
     if data.startswith(_SPIRV):
         return URProgram(_from_il(hContext, data), hContext, data)
-    source = _source(data)
+    source = _source_of(data)
     if source is None:
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
     text = (ctypes.c_char_p * 1)(source)
-    return URProgram(
-        create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None), hContext
-    )
+    cl = create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None)
+    return URProgram(cl, hContext)
 
 
-def _source(data: bytes) -> bytes | None:
-    """The text, None if this is no text."""
+def _source_of(data: bytes) -> bytes | None:
+    """Return the text in data, None if it is not text."""
     text = data.rstrip(b"\0")
     try:
         readable = all(
@@ -157,14 +159,15 @@ def _from_il(context: URContext, data: bytes) -> int:
     return made
 
 
-#: PoCL's binaries of version 8: magic, device, version, kernels, flags; the build's hash; the length of a path. Then there are the
-#: path, the length of the program, the program, and the kernels. Each of these begins with its size.
+#: The head of PoCL's binaries of version 8: magic, device, version, kernels, flags, the hash of the
+#: build, the length of a path. Then follow the path, the length of the program, the program, and
+#: the kernels. Each kernel begins with its size.
 _POCL_HEAD: Final = struct.Struct("<8sQIIQ41sI")
 _POCL_MAGIC, _POCL_VERSION = b"poclbin\0", 8
 
 
 def _is_whole(address: int, size: int) -> bool:
-    """Whether a binary is as long as it says, if it is one of PoCL's."""
+    """Return whether a binary has the length that it says, if it is PoCL's."""
     data = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
     if bytes(data[:8]) != _POCL_MAGIC[:size]:
         return True
@@ -198,24 +201,20 @@ def urProgramCreateWithBinary(
         raise failure("INVALID_SIZE", "a program is for one device at least")
     for device in phDevices:
         hContext.check_device(device)
-    if len(set(phDevices)) < len(phDevices):  # Intel's driver crashes
+    if len(set(phDevices)) < len(phDevices):  # Intel's driver would crash
         raise failure("INVALID_DEVICE", "a device is named twice")
     binaries = [int(ffi.cast("uintptr_t", ppBinaries[index])) for index in range(numDevices)]
-    if not all(pLengths) or not all(binaries):  # PoCL reads what is not there
+    if not all(pLengths) or not all(binaries):  # PoCL would read behind the array
         raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
-    if not all(map(_is_whole, binaries, pLengths)):  # there it crashes
+    if not all(map(_is_whole, binaries, pLengths)):  # PoCL would crash
         raise failure("INVALID_NATIVE_BINARY", "a binary of PoCL ends too early")
     code = ctypes.c_int32()
+    lengths, pointers = (ctypes.c_size_t * numDevices), (ctypes.c_void_p * numDevices)
+    arguments = handles(phDevices), lengths(*pLengths), pointers(*binaries), None
     made = hContext.table.clCreateProgramWithBinary(
-        hContext.cl,
-        numDevices,
-        handles(phDevices),
-        (ctypes.c_size_t * numDevices)(*pLengths),
-        (ctypes.c_void_p * numDevices)(*binaries),
-        None,
-        ctypes.byref(code),
+        hContext.cl, numDevices, *arguments, ctypes.byref(code)
     )
-    if OPENCL.errors.get(code.value, ("",))[0] == "CL_INVALID_BINARY":
+    if code.value == OPENCL.codes["CL_INVALID_BINARY"]:
         raise failure("INVALID_NATIVE_BINARY", "the driver did not make it, or not for this device")
     check(code.value, "clCreateProgramWithBinary")
     return URProgram(made, hContext)
@@ -230,19 +229,26 @@ def urProgramGetNativeHandle(hProgram: URProgram) -> int:
 def urProgramCreateWithNativeHandle(
     hNativeProgram: int, hContext: URContext, pProperties: Any
 ) -> URProgram:
-    return program_of(
-        hNativeProgram, hContext, owned=bool(pProperties and pProperties.isNativeHandleOwned)
-    )
+    return program_of(hNativeProgram, hContext, pProperties)
 
 
-def program_of(native: int, context: URContext, owned: bool) -> URProgram:
-    """A new object for a cl_program. Raises URError (INVALID_NULL_HANDLE, INVALID_VALUE, INVALID_CONTEXT)."""
+def program_of(native: int, context: URContext, properties: Any) -> URProgram:
+    """Create an object for a cl_program.
+
+    Args:
+        native: the cl_program.
+        context: its context.
+        properties: a struct with `isNativeHandleOwned`, or None.
+
+    Raises:
+        URError: INVALID_NULL_HANDLE, INVALID_VALUE, INVALID_CONTEXT.
+    """
     check_native(native, context, "clGetProgramInfo", "CL_PROGRAM_CONTEXT")
-    retain_unless_owned(URProgram, native, context.table, owned)
+    retain_unless_owned(URProgram, native, context.table, properties)
     return URProgram(native, context)
 
 
-# what is asked
+# queries
 
 adapter.info(
     "urProgramGetInfo",
@@ -254,42 +260,25 @@ adapter.info(
         "UR_PROGRAM_INFO_IL": lambda program: program.il,
         "UR_PROGRAM_INFO_BINARY_SIZES": lambda program: program.binary_sizes,
         "UR_PROGRAM_INFO_BINARIES": lambda program: program.binaries,
-        "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: int.from_bytes(
-            program.query("CL_PROGRAM_NUM_KERNELS"), "little"
+        "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: program.query_number(
+            "CL_PROGRAM_NUM_KERNELS"
         ),
         "UR_PROGRAM_INFO_KERNEL_NAMES": lambda program: program.kernel_names,
     },
 )
 
 
-# what it defines
+# addresses
 
-
-def _find(program: URProgram, name: str) -> Any:
-    """One of the functions of Intel's drivers that Khronos' headers do not have."""
-    address = program.context.platform.icd.extension_function(name)
-    if not address:
-        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {name}")
-    return _PROTOTYPES[name](address)
-
-
-_PROTOTYPES: Final = {
-    "clGetDeviceFunctionPointerINTEL": ctypes.CFUNCTYPE(
-        ctypes.c_int32,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_char_p,
-        ctypes.POINTER(ctypes.c_uint64),
-    ),
-    "clGetDeviceGlobalVariablePointerINTEL": ctypes.CFUNCTYPE(
-        ctypes.c_int32,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_char_p,
-        ctypes.POINTER(ctypes.c_size_t),
-        ctypes.POINTER(ctypes.c_void_p),
-    ),
-}
+#: Functions of Intel's drivers that Khronos' headers do not have.
+_FunctionPointer: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32, *[ctypes.c_void_p] * 2, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)
+)
+_VariablePointer: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    *[ctypes.c_void_p] * 2,
+    *(ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_void_p)),
+)
 
 
 @adapter.entry
@@ -297,15 +286,14 @@ def urProgramGetFunctionPointer(hDevice: URDevice, hProgram: URProgram, pFunctio
     hProgram.context.check_device(hDevice)
     routine = "clGetDeviceFunctionPointerINTEL"
     address = ctypes.c_uint64()
-    code = _find(hProgram, routine)(
-        hDevice.cl, hProgram.cl, pFunctionName.encode(), ctypes.byref(address)
-    )
+    function = extension(hProgram.context.platform, routine, _FunctionPointer)
+    code = function(hDevice.cl, hProgram.cl, pFunctionName.encode(), ctypes.byref(address))
     if not code and address.value:
         return address.value
     if code and code != OPENCL.codes["CL_INVALID_ARG_VALUE"]:
         check(code, routine)
     if pFunctionName in hProgram.kernel_names.split(";"):
-        raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver gives no address of it")
+        raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it")
     raise failure(
         "INVALID_KERNEL_NAME", "the program has no function of that name, or none with an address"
     )
@@ -319,13 +307,12 @@ def urProgramGetGlobalVariablePointer(
     routine = "clGetDeviceGlobalVariablePointerINTEL"
     size, address = ctypes.c_size_t(), ctypes.c_void_p()
     name = pGlobalVariableName.encode()
-    code = _find(hProgram, routine)(
-        hDevice.cl, hProgram.cl, name, ctypes.byref(size), ctypes.byref(address)
-    )
+    function = extension(hProgram.context.platform, routine, _VariablePointer)
+    code = function(hDevice.cl, hProgram.cl, name, ctypes.byref(size), ctypes.byref(address))
     if code == OPENCL.codes["CL_INVALID_ARG_VALUE"] or (not code and not address.value):
         raise failure("INVALID_VALUE", "the program has no global variable of that name")
     check(code, routine)
     return size.value, address.value or 0
 
 
-from . import program_builds  # noqa: E402, F401  # urProgramBuild and so on, which belong to this module
+from . import program_builds  # noqa: E402, F401  # declares urProgramBuild and others

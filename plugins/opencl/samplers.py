@@ -1,16 +1,27 @@
-"""Samplers."""
+"""Samplers. A context has one cl_sampler for each description.
+
+PoCL frees a released sampler before the kernels that use it have ended. So a cl_sampler lives as
+long as its context.
+"""
 
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
-from .contexts import URContext
-from .core import CLObject, adapter, create, failure, query, retain_unless_owned
-from .platforms import driver_of
+from .contexts import URContext, check_native
+from .core import CLObject, adapter, check, create, failure, query_number, retain_unless_owned
+from .images import check_images
 
+_PROPERTIES: Final = (
+    "CL_SAMPLER_NORMALIZED_COORDS",
+    "CL_SAMPLER_ADDRESSING_MODE",
+    "CL_SAMPLER_FILTER_MODE",
+)
 _ADDRESSING: Final = {
     UR[f"UR_SAMPLER_ADDRESSING_MODE_{name}"]: OPENCL[f"CL_ADDRESS_{name}"]
     for name in ("NONE", "CLAMP_TO_EDGE", "CLAMP", "REPEAT", "MIRRORED_REPEAT")
@@ -19,11 +30,20 @@ _FILTERS: Final = {
     UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: OPENCL[f"CL_FILTER_{name}"]
     for name in ("NEAREST", "LINEAR")
 }
+_lock: Final = new_lock()  # for the samplers of all contexts
 
 
 @adapter.kind
 class URSampler(CLObject):
-    """A cl_sampler. `addressing` and `filtering` are Unified Runtime's numbers."""
+    """A cl_sampler.
+
+    Args:
+        cl: its handle, a reference to which is ours.
+        context: its context.
+        normalized: whether its coordinates are from 0 to 1.
+        addressing: a ur_sampler_addressing_mode_t.
+        filtering: a ur_sampler_filter_mode_t.
+    """
 
     type = "ur_sampler_handle_t"
     release, retain_function = "clReleaseSampler", "clRetainSampler"
@@ -32,47 +52,37 @@ class URSampler(CLObject):
         self, cl: int, context: URContext, normalized: bool, addressing: int, filtering: int
     ) -> None:
         super().__init__(cl, context.table)
-        self.context, self.normalized, self.addressing, self.filtering = (
-            context,
-            normalized,
-            addressing,
-            filtering,
-        )
-        self.words = cl, context.cl, 0, 0  # as launches.c knows it
+        self.context, self.normalized = context, normalized
+        self.addressing, self.filtering = addressing, filtering
 
-
-def _check_images(context: URContext) -> None:
-    if not any(device.icd.info("CL_DEVICE_IMAGE_SUPPORT") for device in context.devices):
-        raise failure("UNSUPPORTED_FEATURE", "no device of the context has images")
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what launches.c knows of it."""
+        return self.cl, self.context.cl, 0, 0
 
 
 @adapter.entry
 def urSamplerCreate(hContext: URContext, pDesc: Any) -> URSampler:
-    normalized, addressing, filtering = (
-        bool(pDesc.normalizedCoords),
-        pDesc.addressingMode,
-        pDesc.filterMode,
-    )
+    normalized = bool(pDesc.normalizedCoords)
+    addressing, filtering = pDesc.addressingMode, pDesc.filterMode
     if addressing not in _ADDRESSING or filtering not in _FILTERS:
         raise failure("INVALID_ENUMERATION")
-    _check_images(hContext)
-    modes = _ADDRESSING[addressing], _FILTERS[filtering]
-    if hContext.platform.icd.version_number >= (2, 0):
-        names = (
-            "CL_SAMPLER_NORMALIZED_COORDS",
-            "CL_SAMPLER_ADDRESSING_MODE",
-            "CL_SAMPLER_FILTER_MODE",
-        )
-        pairs = [
-            word
-            for name, value in zip(names, (normalized, *modes), strict=True)
-            for word in (OPENCL[name], value)
-        ]
-        properties = (ctypes.c_uint64 * (len(pairs) + 1))(*pairs)
-        cl = create(hContext.table, "clCreateSamplerWithProperties", hContext.cl, properties)
-    else:
-        cl = create(hContext.table, "clCreateSampler", hContext.cl, normalized, *modes)
+    check_images(hContext)
+    described = int(normalized), _ADDRESSING[addressing], _FILTERS[filtering]
+    with _lock:
+        cl = hContext.samplers.get(described) or _create(hContext, described)
+        hContext.samplers[described] = cl
+    check(hContext.table.clRetainSampler(cl), "clRetainSampler")
     return URSampler(cl, hContext, normalized, addressing, filtering)
+
+
+def _create(context: URContext, described: tuple[int, ...]) -> int:
+    """Return a new cl_sampler. Raises OpenCLError."""
+    if context.platform.icd.version_number < (2, 0):
+        return create(context.table, "clCreateSampler", context.cl, *described)
+    values = zip(_PROPERTIES, described, strict=True)
+    pairs = [number for name, value in values for number in (OPENCL[name], value)]
+    properties = (ctypes.c_uint64 * (len(pairs) + 1))(*pairs)
+    return create(context.table, "clCreateSamplerWithProperties", context.cl, properties)
 
 
 adapter.info(
@@ -96,26 +106,10 @@ def urSamplerGetNativeHandle(hSampler: URSampler) -> int:
 def urSamplerCreateWithNativeHandle(
     hNativeSampler: int, hContext: URContext, pProperties: Any
 ) -> URSampler:
-    if not hNativeSampler:
-        raise failure("INVALID_NULL_HANDLE")
-    table = driver_of(hNativeSampler).table
-
-    def ask(name: str) -> int:
-        return int.from_bytes(
-            query(table, "clGetSamplerInfo", hNativeSampler, OPENCL[name]), "little"
-        )
-
-    if ask("CL_SAMPLER_CONTEXT") != hContext.cl:
-        raise failure("INVALID_CONTEXT", "the sampler is of another context")
-    normalized = bool(ask("CL_SAMPLER_NORMALIZED_COORDS"))
-    addressing = {opencl: mode for mode, opencl in _ADDRESSING.items()}[
-        ask("CL_SAMPLER_ADDRESSING_MODE")
-    ]
-    filtering = {opencl: mode for mode, opencl in _FILTERS.items()}[ask("CL_SAMPLER_FILTER_MODE")]
-    retain_unless_owned(
-        URSampler,
-        hNativeSampler,
-        hContext.table,
-        bool(pProperties and pProperties.isNativeHandleOwned),
-    )
-    return URSampler(hNativeSampler, hContext, normalized, addressing, filtering)
+    check_native(hNativeSampler, hContext, "clGetSamplerInfo", "CL_SAMPLER_CONTEXT")
+    ask = partial(query_number, hContext.table, "clGetSamplerInfo", hNativeSampler)
+    normalized, cl_addressing, cl_filtering = map(ask, _PROPERTIES)
+    addressing = {opencl: mode for mode, opencl in _ADDRESSING.items()}[cl_addressing]
+    filtering = {opencl: mode for mode, opencl in _FILTERS.items()}[cl_filtering]
+    retain_unless_owned(URSampler, hNativeSampler, hContext.table, pProperties)
+    return URSampler(hNativeSampler, hContext, bool(normalized), addressing, filtering)

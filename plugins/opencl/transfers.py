@@ -1,134 +1,85 @@
-"""Transfers of buffers: read, write, copy, fill, map, and their forms for rectangles; device global variables, where the
-driver reaches them.
+"""Transfers of buffers: read, write, copy, fill, map, and the forms of them for rectangles.
 
-What OpenCL leaves to drivers to refuse is refused here, with the codes that the specification lists: INVALID_SIZE for
-everything that does not fit. A transfer of no bytes has its place in the order like any other. OpenCL fills with patterns
-of up to 128 bytes: longer ones are copied in, and then what is there already is doubled until it is all.
+OpenCL leaves some refusals to drivers. They are made here, with the codes that the specification
+lists: INVALID_SIZE for everything that does not fit. A transfer of no bytes has its place in the
+queue's order like any other command.
+
+OpenCL fills with patterns of up to 128 bytes. A longer pattern is copied into the buffer. Copies
+then double the filled part until it has the whole size.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.ur.abi import UR
-from .buffers import URBuffer
+from .buffers import URBuffer, check_buffers
 from .contexts import URContext
-from .core import CLObject, adapter, create, failure, flags
+from .core import CLObject, create, failure, flags
+from .enqueue import Call, Enqueue, declare_enqueue, enqueues
 from .events import UREvent
-from .extensions import Call, enqueue_by, enqueue_in_sequence, enqueue_marker, wait_if_blocking
-from .queues import URQueue
+from .memory import URMemory
+from .platforms import extension
 
 Rect = tuple[int, int, int]
-LARGEST_PATTERN: Final = 128  # SPEC clEnqueueFillBuffer: 1, 2, 4 … 128 bytes
-_BLOCK: Final = 1 << 16  # bytes: how much of a pattern is written out before doubling begins
+LARGEST_PATTERN: Final = 128  # bytes (SPEC clEnqueueFillBuffer: 1, 2, 4 … 128)
+_BLOCK: Final = 1 << 16  # bytes of a pattern that are written before doubling begins
 
 
 def check_range(buffer: URBuffer, offset: int, size: int) -> None:
-    """Raise URError (INVALID_SIZE) for what goes beyond a buffer."""
+    """Check that a range lies in a buffer.
+
+    Args:
+        buffer: the buffer.
+        offset: the first byte.
+        size: how many bytes.
+
+    Raises:
+        URError: INVALID_SIZE if the range ends behind the buffer.
+    """
     if offset + size > buffer.size:
         raise failure(
             "INVALID_SIZE", f"bytes {offset} to {offset + size} of a buffer of {buffer.size}"
         )
 
 
-def _transfer(
-    queue: URQueue,
-    routine: str,
-    command: str,
-    arguments: tuple[Any, ...],
-    size: int,
-    waits: Sequence[UREvent],
-    wanted: bool,
-    blocking: bool,
+def _transfer_host(
+    routine: str, enqueue: Enqueue, buffer: URBuffer, offset: int, size: int, host: int
 ) -> UREvent | None:
-    """Enqueue one transfer. `who_waits` says who waits for a blocking one."""
+    """Read or write a range of a buffer."""
+    check_buffers(enqueue.queue.context, buffer)
+    check_range(buffer, offset, size)
     if not size:
-        return wait_if_blocking(enqueue_marker(queue, command, waits, wanted or blocking), blocking)
-    by_us = queue.split_blocking(blocking)[1]
-    return wait_if_blocking(
-        queue.enqueue(routine, command, arguments, waits, wanted or by_us), by_us
-    )
+        return enqueue.mark()
+    return enqueue.call(routine, buffer.cl, enqueue.blocks, offset, size, host)
 
 
-@adapter.entry
-def urEnqueueMemBufferRead(
-    hQueue: URQueue,
-    hBuffer: URBuffer,
-    blockingRead: bool,
-    offset: int,
-    size: int,
-    pDst: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-) -> UREvent | None:
-    hQueue.context.check_same("the buffer", hBuffer)
-    check_range(hBuffer, offset, size)
-    arguments = (hBuffer.cl, hQueue.split_blocking(blockingRead)[0], offset, size, pDst)
-    return _transfer(
-        hQueue,
-        "clEnqueueReadBuffer",
-        "MEM_BUFFER_READ",
-        arguments,
-        size,
-        phEventWaitList,
-        phEvent,
-        blockingRead,
-    )
+for _name, _command, _routine, _host in (
+    ("urEnqueueMemBufferRead", "MEM_BUFFER_READ", "clEnqueueReadBuffer", "pDst"),
+    ("urEnqueueMemBufferWrite", "MEM_BUFFER_WRITE", "clEnqueueWriteBuffer", "pSrc"),
+):
+    _parameters = "hBuffer", "offset", "size", _host
+    declare_enqueue(_name, _command, partial(_transfer_host, _routine), *_parameters)
 
 
-@adapter.entry
-def urEnqueueMemBufferWrite(
-    hQueue: URQueue,
-    hBuffer: URBuffer,
-    blockingWrite: bool,
-    offset: int,
-    size: int,
-    pSrc: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-) -> UREvent | None:
-    hQueue.context.check_same("the buffer", hBuffer)
-    check_range(hBuffer, offset, size)
-    arguments = (hBuffer.cl, hQueue.split_blocking(blockingWrite)[0], offset, size, pSrc)
-    return _transfer(
-        hQueue,
-        "clEnqueueWriteBuffer",
-        "MEM_BUFFER_WRITE",
-        arguments,
-        size,
-        phEventWaitList,
-        phEvent,
-        blockingWrite,
-    )
-
-
-@adapter.entry
+@enqueues("MEM_BUFFER_COPY")
 def urEnqueueMemBufferCopy(
-    hQueue: URQueue,
+    enqueue: Enqueue,
     hBufferSrc: URBuffer,
     hBufferDst: URBuffer,
     srcOffset: int,
     dstOffset: int,
     size: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
 ) -> UREvent | None:
-    hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
+    check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
     check_range(hBufferSrc, srcOffset, size)
     check_range(hBufferDst, dstOffset, size)
-    arguments = (hBufferSrc.cl, hBufferDst.cl, srcOffset, dstOffset, size)
-    return _transfer(
-        hQueue,
-        "clEnqueueCopyBuffer",
-        "MEM_BUFFER_COPY",
-        arguments,
-        size,
-        phEventWaitList,
-        phEvent,
-        False,
+    if not size:
+        return enqueue.mark()
+    return enqueue.call(
+        "clEnqueueCopyBuffer", hBufferSrc.cl, hBufferDst.cl, srcOffset, dstOffset, size
     )
 
 
@@ -136,19 +87,35 @@ def urEnqueueMemBufferCopy(
 
 
 def offset_of(value: Any) -> Rect:
-    """A ur_rect_offset_t."""
+    """Return the three numbers of a ur_rect_offset_t."""
     return value.x, value.y, value.z
 
 
 def region_of(value: Any) -> Rect:
-    """A ur_rect_region_t. Raises URError (INVALID_SIZE) for an empty one."""
+    """Return the three numbers of a ur_rect_region_t.
+
+    Raises:
+        URError: INVALID_SIZE if the region is empty.
+    """
     if not (value.width and value.height and value.depth):
         raise failure("INVALID_SIZE", "the region is empty")
     return value.width, value.height, value.depth
 
 
 def check_pitches(region: Rect, row: int, slice_: int) -> tuple[int, int]:
-    """Row and slice pitch with 0 filled in. Raises URError (INVALID_SIZE) for pitches that do not hold the region."""
+    """Check that a region fits into its pitches.
+
+    Args:
+        region: width in bytes, height in rows, depth in slices.
+        row: the row pitch in bytes, 0 for the width.
+        slice_: the slice pitch in bytes, 0 for the height times the row pitch.
+
+    Returns:
+        The two pitches, with 0 replaced.
+
+    Raises:
+        URError: INVALID_SIZE if the region does not fit.
+    """
     row_bytes = row or region[0]
     if row_bytes < region[0]:
         raise failure("INVALID_SIZE", f"a row of {region[0]} bytes with a pitch of {row}")
@@ -162,124 +129,69 @@ def check_pitches(region: Rect, row: int, slice_: int) -> tuple[int, int]:
 
 
 def check_rect(buffer: URBuffer, origin: Rect, region: Rect, row: int, slice_: int) -> None:
-    """Raise URError (INVALID_SIZE) unless the rectangle lies in the buffer."""
+    """Check that a rectangle lies in a buffer. The arguments are those of `check_pitches`.
+
+    Raises:
+        URError: INVALID_SIZE if it does not.
+    """
     row_bytes, slice_bytes = check_pitches(region, row, slice_)
     last = (origin[0] + region[0], origin[1] + region[1] - 1, origin[2] + region[2] - 1)
     if last[0] + last[1] * row_bytes + last[2] * slice_bytes > buffer.size:
         raise failure(
-            "INVALID_SIZE", f"the region goes beyond the {buffer.size} bytes of the buffer"
+            "INVALID_SIZE", f"the region ends behind the {buffer.size} bytes of the buffer"
         )
 
 
 def in_parent_buffer(buffer: URBuffer, origin: Rect) -> tuple[int, Rect]:
-    """The cl_mem to copy a rectangle in, and the origin there: a sub-buffer's or its parent's."""
+    """Return the cl_mem to copy a rectangle in, and the origin there.
+
+    Some drivers copy rectangles of sub-buffers wrongly. Then it is the parent's cl_mem.
+    """
     if not buffer.context.platform.profile.copies_rects_of_parents:
         return buffer.cl, origin
     cl, offset = buffer.whole
     return cl, (origin[0] + offset, *origin[1:])
 
 
-def _sizes(value: Rect) -> Any:
+def sizes_of(value: Rect) -> Any:
+    """Return three numbers as C takes them."""
     return (ctypes.c_size_t * 3)(*value)
 
 
-def _host_rect(
-    queue: URQueue,
+def _transfer_host_rect(
     routine: str,
-    command: str,
+    enqueue: Enqueue,
     buffer: URBuffer,
-    blocking: bool,
-    origins: tuple[Any, Any],
-    region: Any,
-    pitches: tuple[int, int, int, int],
     host: int,
-    waits: Sequence[UREvent],
-    wanted: bool,
-) -> UREvent | None:
-    """Between a buffer and host memory; the buffer's origin and pitches come first."""
-    queue.context.check_same("the buffer", buffer)
-    origin, size = offset_of(origins[0]), region_of(region)
-    check_pitches(size, *pitches[2:])
-    check_rect(buffer, origin, size, *pitches[:2])
-    arguments = (
-        buffer.cl,
-        queue.split_blocking(blocking)[0],
-        _sizes(origin),
-        _sizes(offset_of(origins[1])),
-        _sizes(size),
-        *pitches,
-        host,
-    )
-    return _transfer(queue, routine, command, arguments, 1, waits, wanted, blocking)
-
-
-@adapter.entry
-def urEnqueueMemBufferReadRect(
-    hQueue: URQueue,
-    hBuffer: URBuffer,
-    blockingRead: bool,
-    bufferOrigin: Any,
-    hostOrigin: Any,
+    buffer_origin: Any,
+    host_origin: Any,
     region: Any,
-    bufferRowPitch: int,
-    bufferSlicePitch: int,
-    hostRowPitch: int,
-    hostSlicePitch: int,
-    pDst: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
+    *pitches: int,
 ) -> UREvent | None:
-    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
-    return _host_rect(
-        hQueue,
-        "clEnqueueReadBufferRect",
-        "MEM_BUFFER_READ_RECT",
-        hBuffer,
-        blockingRead,
-        (bufferOrigin, hostOrigin),
-        region,
-        pitches,
-        pDst,
-        phEventWaitList,
-        phEvent,
-    )
+    """Read or write a rectangle. `pitches` are two for the buffer and two for host memory."""
+    check_buffers(enqueue.queue.context, buffer)
+    origin, region = offset_of(buffer_origin), region_of(region)
+    check_pitches(region, *pitches[2:])
+    check_rect(buffer, origin, region, *pitches[:2])
+    sizes = sizes_of(origin), sizes_of(offset_of(host_origin)), sizes_of(region)
+    return enqueue.call(routine, buffer.cl, enqueue.blocks, *sizes, *pitches, host)
 
 
-@adapter.entry
-def urEnqueueMemBufferWriteRect(
-    hQueue: URQueue,
-    hBuffer: URBuffer,
-    blockingWrite: bool,
-    bufferOrigin: Any,
-    hostOrigin: Any,
-    region: Any,
-    bufferRowPitch: int,
-    bufferSlicePitch: int,
-    hostRowPitch: int,
-    hostSlicePitch: int,
-    pSrc: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-) -> UREvent | None:
-    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
-    return _host_rect(
-        hQueue,
-        "clEnqueueWriteBufferRect",
-        "MEM_BUFFER_WRITE_RECT",
-        hBuffer,
-        blockingWrite,
-        (bufferOrigin, hostOrigin),
-        region,
-        pitches,
-        pSrc,
-        phEventWaitList,
-        phEvent,
-    )
+_RECT: Final = (
+    *("bufferOrigin", "hostOrigin", "region"),
+    *("bufferRowPitch", "bufferSlicePitch", "hostRowPitch", "hostSlicePitch"),
+)
+for _name, _command, _routine, _host in (
+    ("urEnqueueMemBufferReadRect", "MEM_BUFFER_READ_RECT", "clEnqueueReadBufferRect", "pDst"),
+    ("urEnqueueMemBufferWriteRect", "MEM_BUFFER_WRITE_RECT", "clEnqueueWriteBufferRect", "pSrc"),
+):
+    _function = partial(_transfer_host_rect, _routine)
+    declare_enqueue(_name, _command, _function, "hBuffer", _host, *_RECT)
 
 
-@adapter.entry
+@enqueues("MEM_BUFFER_COPY_RECT")
 def urEnqueueMemBufferCopyRect(
-    hQueue: URQueue,
+    enqueue: Enqueue,
     hBufferSrc: URBuffer,
     hBufferDst: URBuffer,
     srcOrigin: Any,
@@ -289,39 +201,42 @@ def urEnqueueMemBufferCopyRect(
     srcSlicePitch: int,
     dstRowPitch: int,
     dstSlicePitch: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
 ) -> UREvent | None:
-    hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
+    check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
+    pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
     source, target, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
-    check_rect(hBufferSrc, source, size, srcRowPitch, srcSlicePitch)
-    check_rect(hBufferDst, target, size, dstRowPitch, dstSlicePitch)
-    (source_cl, source), (target_cl, target) = (
-        in_parent_buffer(hBufferSrc, source),
-        in_parent_buffer(hBufferDst, target),
-    )
-    pitches = (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch)
-    arguments = (source_cl, target_cl, _sizes(source), _sizes(target), _sizes(size), *pitches)
-    return hQueue.enqueue(
-        "clEnqueueCopyBufferRect", "MEM_BUFFER_COPY_RECT", arguments, phEventWaitList, phEvent
-    )
+    check_rect(hBufferSrc, source, size, *pitches[:2])
+    check_rect(hBufferDst, target, size, *pitches[2:])
+    source_cl, source = in_parent_buffer(hBufferSrc, source)
+    target_cl, target = in_parent_buffer(hBufferDst, target)
+    sizes = sizes_of(source), sizes_of(target), sizes_of(size)
+    return enqueue.call("clEnqueueCopyBufferRect", source_cl, target_cl, *sizes, *pitches)
 
 
 # fills
 
 
 def is_power_of_two(number: int) -> bool:
-    """1, 2, 4, and so on."""
+    """Return whether a number is 1, 2, 4, and so on."""
     return number > 0 and not number & (number - 1)
 
 
+def is_opencl_pattern(size: int, offset: int) -> bool:
+    """Return whether OpenCL fills with a pattern of `size` bytes from `offset` on."""
+    return size <= LARGEST_PATTERN and is_power_of_two(size) and offset % size == 0
+
+
 def repeated(pattern: bytes, size: int) -> bytes:
-    """A pattern repeated until it is `_BLOCK` bytes or `size`, whichever is less, or once if it is longer than that."""
+    """Repeat a pattern up to `size` bytes and up to a block, but at least once."""
     return pattern * max(1, min(size, _BLOCK) // len(pattern))
 
 
 def doubling_steps(have: int, size: int) -> list[tuple[int, int]]:
-    """Where to copy what is there already, and how much of it, until `have` bytes have become `size`."""
+    """Return the copies that make `have` filled bytes `size` filled bytes.
+
+    Returns:
+        Pairs: the offset of a copy's target, and how many of the first bytes it copies.
+    """
     steps = []
     while have < size:
         steps.append((have, min(have, size - have)))
@@ -330,65 +245,58 @@ def doubling_steps(have: int, size: int) -> list[tuple[int, int]]:
 
 
 def temporary_buffer(context: URContext, data: bytes | int) -> URBuffer:
-    """A buffer with a copy of some bytes, or of so many. It may be dropped as soon as what uses it is enqueued (SPEC
-    clReleaseMemObject).
+    """Create a buffer with a copy of some bytes, or of so many bytes.
+
+    It may be dropped as soon as the commands that use it are enqueued (SPEC clReleaseMemObject).
     """
     size, host = (data, None) if isinstance(data, int) else (len(data), data)
     bits = OPENCL["CL_MEM_READ_WRITE"] | (OPENCL["CL_MEM_COPY_HOST_PTR"] if host else 0)
-    return URBuffer(
-        create(context.table, "clCreateBuffer", context.cl, bits, size, host), context, size
-    )
+    cl = create(context.table, "clCreateBuffer", context.cl, bits, size, host)
+    return URBuffer(cl, context, size)
 
 
-def fill_buffer(
-    queue: URQueue,
-    memory: CLObject,
-    command: str,
-    pattern: bytes,
-    offset: int,
-    size: int,
-    waits: Sequence[UREvent],
-    wanted: bool,
+def fill_memory(
+    enqueue: Enqueue, memory: CLObject, pattern: bytes, offset: int, size: int
 ) -> UREvent | None:
-    """Fill bytes of a cl_mem with a pattern of any size, of which `size` is a multiple."""
-    if (
-        len(pattern) <= LARGEST_PATTERN
-        and is_power_of_two(len(pattern))
-        and not offset % len(pattern)
-    ):
-        arguments = (memory.cl, pattern, len(pattern), offset, size)
-        return queue.enqueue("clEnqueueFillBuffer", command, arguments, waits, wanted)
-    block = temporary_buffer(queue.context, repeated(pattern, size))
+    """Fill bytes of a cl_mem.
+
+    Args:
+        enqueue: the call.
+        memory: the cl_mem.
+        pattern: a pattern of any size.
+        offset: the first byte.
+        size: how many bytes, a multiple of the pattern's size.
+
+    Returns:
+        The event, if one is wanted.
+
+    Raises:
+        URError: as `Enqueue.call`.
+        OpenCLError: as `Enqueue.call`.
+    """
+    if is_opencl_pattern(len(pattern), offset):
+        return enqueue.call("clEnqueueFillBuffer", memory.cl, pattern, len(pattern), offset, size)
+    block = temporary_buffer(enqueue.queue.context, repeated(pattern, size))
     calls: list[Call] = [("clEnqueueCopyBuffer", (block.cl, memory.cl, 0, offset, block.size))]
     calls += [
         ("clEnqueueCopyBuffer", (memory.cl, memory.cl, offset, offset + at, count))
         for at, count in doubling_steps(block.size, size)
     ]
-    return enqueue_in_sequence(queue, calls, command, waits, wanted)
+    return enqueue.call_in_sequence(calls)
 
 
-@adapter.entry
+@enqueues("MEM_BUFFER_FILL")
 def urEnqueueMemBufferFill(
-    hQueue: URQueue,
-    hBuffer: URBuffer,
-    pPattern: int,
-    patternSize: int,
-    offset: int,
-    size: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
+    enqueue: Enqueue, hBuffer: URBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> UREvent | None:
-    hQueue.context.check_same("the buffer", hBuffer)
+    check_buffers(enqueue.queue.context, hBuffer)
     if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
         raise failure(
             "INVALID_SIZE",
             "a pattern's size is a power of two, of which offset and size are multiples",
         )
     check_range(hBuffer, offset, size)
-    pattern = ctypes.string_at(pPattern, patternSize)
-    return fill_buffer(
-        hQueue, hBuffer, "MEM_BUFFER_FILL", pattern, offset, size, phEventWaitList, phEvent
-    )
+    return fill_memory(enqueue, hBuffer, ctypes.string_at(pPattern, patternSize), offset, size)
 
 
 # maps
@@ -400,147 +308,64 @@ _MAP_FLAGS: Final = {
 }
 
 
-@adapter.entry
+@enqueues("MEM_BUFFER_MAP")
 def urEnqueueMemBufferMap(
-    hQueue: URQueue,
-    hBuffer: URBuffer,
-    blockingMap: bool,
-    mapFlags: int,
-    offset: int,
-    size: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
+    enqueue: Enqueue, hBuffer: URBuffer, mapFlags: int, offset: int, size: int
 ) -> tuple[UREvent | None, int]:
-    hQueue.context.check_same("the buffer", hBuffer)
+    check_buffers(enqueue.queue.context, hBuffer)
     check_range(hBuffer, offset, size)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to map")
-    made = ctypes.c_void_p()
-    waits = hQueue.wait_list(phEventWaitList)
-    blocks, by_us = hQueue.split_blocking(blockingMap)
-    arguments = (
-        hBuffer.cl,
-        blocks,
-        flags(mapFlags, _MAP_FLAGS),
-        offset,
-        size,
-        *waits,
-        ctypes.byref(made) if phEvent or by_us else None,
-    )
-    address = create(hQueue.table, "clEnqueueMapBuffer", hQueue.cl, *arguments)
-    hQueue.enqueued += 1
-    event = (
-        UREvent(made.value, hQueue.context, hQueue, UR["UR_COMMAND_MEM_BUFFER_MAP"])
-        if made.value
-        else None
-    )
-    return wait_if_blocking(event, by_us), address
+    mapped: list[int] = []
+
+    def map_buffer(*arguments: Any) -> int:  # unlike other commands it returns the address
+        code = ctypes.c_int32()
+        mapped.append(queue.table.clEnqueueMapBuffer(*arguments, ctypes.byref(code)))
+        return code.value
+
+    queue, bits = enqueue.queue, flags(mapFlags, _MAP_FLAGS)
+    arguments = hBuffer.cl, enqueue.blocks, bits, offset, size
+    event = enqueue.call("clEnqueueMapBuffer", *arguments, function=map_buffer)
+    return event, mapped[0]
 
 
-@adapter.entry
-def urEnqueueMemUnmap(
-    hQueue: URQueue, hMem: URBuffer, pMappedPtr: int, phEventWaitList: list[UREvent], phEvent: bool
-) -> UREvent | None:
-    hQueue.context.check_same("the buffer", hMem)
-    return hQueue.enqueue(
-        "clEnqueueUnmapMemObject", "MEM_UNMAP", (hMem.cl, pMappedPtr), phEventWaitList, phEvent
-    )
+@enqueues("MEM_UNMAP")
+def urEnqueueMemUnmap(enqueue: Enqueue, hMem: URMemory, pMappedPtr: int) -> UREvent | None:
+    enqueue.check_context("the memory", hMem)
+    return enqueue.call("clEnqueueUnmapMemObject", hMem.cl, pMappedPtr)
 
 
 # device global variables
 
-#: cl_int f(queue, program, name, blocking, size, offset, host memory, events…): Intel's drivers, in no header that is public.
+#: Intel's drivers have these functions, which are in no public header. The arguments are queue,
+#: program, name, blocking, size, offset, host memory and the usual ones for events.
 _GlobalVariable: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_char_p,
-    ctypes.c_uint32,
-    ctypes.c_size_t,
-    ctypes.c_size_t,
-    ctypes.c_void_p,
-    ctypes.c_uint32,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
+    *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32),
+    *(ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p),
+    *(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p),
 )
 
 
-def _global_variable(
-    queue: URQueue,
+def _transfer_global_variable(
     routine: str,
-    command: str,
+    enqueue: Enqueue,
     program: CLObject,
     name: str,
-    blocking: bool,
     count: int,
     offset: int,
     host: int,
-    waits: Sequence[UREvent],
-    wanted: bool,
 ) -> UREvent | None:
-    queue.context.check_same("the program", program)
-    address = queue.context.platform.icd.extension_function(routine)
-    if not address:
-        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
-    blocks, by_us = queue.split_blocking(blocking)
-    arguments = (program.cl, name.encode(), blocks, count, offset, host)
-    return wait_if_blocking(
-        enqueue_by(
-            _GlobalVariable(address), queue, routine, command, arguments, waits, wanted or by_us
-        ),
-        by_us,
-    )
+    enqueue.check_context("the program", program)
+    function = extension(enqueue.queue.context.platform, routine, _GlobalVariable)
+    arguments = program.cl, name.encode(), enqueue.blocks, count, offset, host
+    return enqueue.call(routine, *arguments, function=function)
 
 
-@adapter.entry
-def urEnqueueDeviceGlobalVariableWrite(
-    hQueue: URQueue,
-    hProgram: CLObject,
-    name: str,
-    blockingWrite: bool,
-    count: int,
-    offset: int,
-    pSrc: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-) -> UREvent | None:
-    return _global_variable(
-        hQueue,
-        "clEnqueueWriteGlobalVariableINTEL",
-        "DEVICE_GLOBAL_VARIABLE_WRITE",
-        hProgram,
-        name,
-        blockingWrite,
-        count,
-        offset,
-        pSrc,
-        phEventWaitList,
-        phEvent,
-    )
-
-
-@adapter.entry
-def urEnqueueDeviceGlobalVariableRead(
-    hQueue: URQueue,
-    hProgram: CLObject,
-    name: str,
-    blockingRead: bool,
-    count: int,
-    offset: int,
-    pDst: int,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-) -> UREvent | None:
-    return _global_variable(
-        hQueue,
-        "clEnqueueReadGlobalVariableINTEL",
-        "DEVICE_GLOBAL_VARIABLE_READ",
-        hProgram,
-        name,
-        blockingRead,
-        count,
-        offset,
-        pDst,
-        phEventWaitList,
-        phEvent,
-    )
+for _name, _word, _host in (
+    ("urEnqueueDeviceGlobalVariableRead", "Read", "pDst"),
+    ("urEnqueueDeviceGlobalVariableWrite", "Write", "pSrc"),
+):
+    _command = f"DEVICE_GLOBAL_VARIABLE_{_word.upper()}"
+    _function = partial(_transfer_global_variable, f"clEnqueue{_word}GlobalVariableINTEL")
+    declare_enqueue(_name, _command, _function, "hProgram", "name", "count", "offset", _host)

@@ -21,14 +21,6 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         for name in UR.functions
         if name.startswith("urBindlessImages") and not name.endswith("_2025_3")
     ),
-    "Images are not implemented. UR_DEVICE_INFO_IMAGE_SUPPORT is false.": (
-        "urMemImageCreate",
-        "urMemImageCreateWithNativeHandle",
-        "urMemImageGetInfo",
-        "urEnqueueMemImageRead",
-        "urEnqueueMemImageWrite",
-        "urEnqueueMemImageCopy",
-    ),
     "OpenCL cannot reserve addresses without memory, nor map memory to addresses afterwards.": (
         "urVirtualMemGranularityGetInfo",
         "urVirtualMemReserve",

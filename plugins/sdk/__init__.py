@@ -1,1 +1,1 @@
-"""What every adapter written in Python is made of, and how it becomes a drop-in shared library."""
+"""The parts of adapters that are written in Python, and what builds their shared libraries."""

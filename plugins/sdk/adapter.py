@@ -1,4 +1,4 @@
-"""`Adapter`: what a Unified Runtime adapter written in Python is made of, whatever it drives.
+"""`Adapter`: the entry points and objects of a Unified Runtime adapter written in Python.
 
     adapter = Adapter("toy")
 
@@ -10,16 +10,20 @@
     def urQueueFinish(hQueue: Queue) -> None:
         hQueue.wait()
 
-An entry point is a function with the name of the specification and whichever of its parameters it needs, under their own names;
-`wrap` says in which form they come and what is returned. What it raises becomes a code: `failure("INVALID_VALUE")` that one, an
-exception of a class in `adapter.codes` the one given there, NotImplementedError UNSUPPORTED_FEATURE, MemoryError
-OUT_OF_HOST_MEMORY, anything else UNKNOWN, with the traceback in the log. The functions of the specification that need nothing
-of a device are here already: references of every kind of object, the adapter's own handle, the last error, the log.
+An entry point is a function with the name of the specification. It has those of its parameters that
+it needs, under their own names. wrap.py says in which form they come, and what is returned.
+
+What an entry point raises becomes a code. `failure("INVALID_VALUE")` becomes that code. An
+exception of a class in `adapter.codes` becomes the code given there. NotImplementedError becomes
+UNSUPPORTED_FEATURE, MemoryError OUT_OF_HOST_MEMORY. Anything else becomes UNKNOWN, and its
+traceback is logged.
+
+`Adapter` has the entry points that need nothing of a device: references of every type of object,
+the adapter's own handle, the last error, the log.
 """
 
 from __future__ import annotations
 
-import inspect
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -33,8 +37,9 @@ from ...loader.base.search import secure_environ
 from ...loader.ur.abi import UR, URError
 from ._native import ffi, lib
 from .answers import is_handle
+from .conversions import code_of
 from .objects import Object, Registry
-from .wrap import Entries, check_parameters, code_of
+from .wrap import Entries, check_parameters, with_parameters
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
@@ -43,28 +48,45 @@ _UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
 
 
 class Adapter(Object):
-    """An adapter: its name, its entry points, and what it has handed out.
+    """An adapter: its name, its entry points, and its objects.
 
-    `backend` is what queries say that it drives, one of the names of ur_backend_t; `codes` says what code an exception of a
-    class becomes: a name, or a function of the exception that gives one. When the last reference to the adapter is released,
-    and when the process ends, everything that is still alive is closed, the youngest first, and then the functions in
-    `on_close` are called, the last added first.
+    Everything that is still alive is closed, the youngest first, when the last reference to the
+    adapter is released, and when the process ends. Then the functions in `on_close` are called, the
+    last added first.
 
-    An adapter that opens drivers calls `at_exit()` after that: what is done at the end of the process is then done before the
-    drivers end.
+    Args:
+        name: its name in the log.
+        backend: what queries say that it drives, a name of ur_backend_t.
+        version: what queries say about its version.
+        stoppable: whether Ctrl-C ends all of its waits (loader/base/interrupts.py). Then the
+            runtime waits in the main thread itself.
+
+    Attributes:
+        codes: the codes of exceptions by their classes: a name, or a function of the exception.
+        on_close: what is called at the end.
+        at_exit: an adapter that opens drivers calls this after that. Then its end comes before the
+            drivers' end.
     """
 
     type = "ur_adapter_handle_t"
 
-    def __init__(self, name: str, *, backend: str = "UR_BACKEND_UNKNOWN", version: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        backend: str = "UR_BACKEND_UNKNOWN",
+        version: int = 1,
+        stoppable: bool = False,
+    ) -> None:
         self.name, self.backend, self.version = name, UR[backend], version
+        self.stoppable = stoppable
         self.codes: dict[type[BaseException], str | Callable[[Any], str]] = {
             NotImplementedError: "UNSUPPORTED_FEATURE",
             MemoryError: "OUT_OF_HOST_MEMORY",
         }
         self.on_close: list[Callable[[], None]] = []
         self.registry: Registry | None = None
-        self.at_exit: Callable[[], None] = lambda: None  # start.py puts another there
+        self.at_exit: Callable[[], None] = lambda: None  # start.py replaces it
         self._functions: dict[str, Callable[..., Any]] = {}
         self._kinds: dict[str, type[Object]] = {}
         self._last = threading.local()
@@ -84,12 +106,22 @@ class Adapter(Object):
     # what an adapter's author uses
 
     def entry(self, function: _Function) -> _Function:
-        """Declare an entry point: its name is that of the specification. A decorator. Raises TypeError for a name that is not there."""
+        """Declare the entry point of a function's name. A decorator.
+
+        Raises:
+            TypeError: Unified Runtime has no such function, or it has other parameters.
+        """
         self.declare(**{function.__name__: function})
         return function
 
     def declare(self, **functions: Callable[..., Any]) -> None:
-        """Declare entry points by their names: `declare(urQueueCreate=Queue, urQueueFinish=lambda hQueue: hQueue.wait())`."""
+        """Declare entry points by their names.
+
+        `declare(urQueueCreate=Queue, urQueueFinish=lambda hQueue: hQueue.wait())`.
+
+        Raises:
+            TypeError: see `entry`.
+        """
         for name, function in functions.items():
             check_parameters(_known(name), function)
             self._functions[name] = function
@@ -101,22 +133,38 @@ class Adapter(Object):
     def kind(self, cls: str, *, counted: bool = True) -> type[Object]: ...
 
     def kind(self, cls: Any, *, counted: bool = True) -> Any:
-        """Declare a class of objects, whose handles can be retained and released then. A decorator; or, given a type of handles, a class
-        with nothing of its own. Raises TypeError for a type that is no handle."""
+        """Declare a class of objects. Then their handles can be retained and released.
+
+        It is a decorator. Given the name of a type of handles instead, it makes an empty class.
+
+        Args:
+            cls: the class, or the type of its handles.
+            counted: see `Object.counted`.
+
+        Raises:
+            TypeError: a type that is not a handle.
+        """
         if isinstance(cls, str):
             cls = type(cls, (Object,), {"type": cls, "counted": counted})
         if UR.resolve(getattr(cls, "type", "")) != "handle":
             raise TypeError(
-                f"{cls.__name__}.type is no type of a handle, such as ur_queue_handle_t"
+                f"{cls.__name__}.type is not a type of handles, such as ur_queue_handle_t"
             )
         self._kinds[cls.type] = cls
         return cls
 
     def info(self, function: str, values: Mapping[str, Any]) -> None:
-        """Declare a query, "urDeviceGetInfo", as a table: property → value, or a function of the object that gives it.
+        """Declare a query as a table.
 
-        What is not in the table is answered by UNSUPPORTED_ENUMERATION, and so is None, unless the property is a handle: then
-        it is NULL. Raises TypeError for a property that the query does not have.
+        A property that is not in the table has the answer UNSUPPORTED_ENUMERATION. So has the value
+        None, except that for a property that is a handle it means NULL.
+
+        Args:
+            function: the query, such as "urDeviceGetInfo".
+            values: the values by the names of the properties. A function gets the object.
+
+        Raises:
+            TypeError: the query does not have a property.
         """
         parameters = {p.name: p for p in _known(function).parameters}
         first, group = next(iter(parameters)), parameters["propName"].type
@@ -134,12 +182,20 @@ class Adapter(Object):
                 value = value(thing)
             return nothing.get(name) if value is None else value
 
-        self.declare(**{function: _shaped(answer, first, "propName")})
+        self.declare(**{function: with_parameters(answer, first, "propName")})
 
     def log(self, level: str, message: str) -> None:
-        """Say something of a level, "debug" to "error": to the program, if it has set a callback, else to the log that UR_LOG_FAIRLEAD
-        configures, where warnings and errors are printed if it says nothing. If it says something, both are told; so they are of
-        errors that the program wants, since libsycl prints no more than the warnings."""
+        """Log a message.
+
+        It goes to the callback that the program has set. Without one it goes to the log that
+        UR_LOG_FAIRLEAD configures, which prints warnings and errors by default. If the variable is
+        set, it goes to both. So do errors that the callback takes, because libsycl prints only
+        warnings.
+
+        Args:
+            level: "debug", "info", "warning" or "error".
+            message: one line or more.
+        """
         if self._callback is not None:
             call, data = self._callback
             wanted = LEVELS.index(level) >= self._callback_level
@@ -150,20 +206,20 @@ class Adapter(Object):
         logger("FAIRLEAD", "warning").write(level, f"<{self.name}>[{level.upper()}]: {message}\n")
 
     def explain(self, code: int, message: str) -> None:
-        """What urAdapterGetLastError answers in this thread from now on."""
+        """Set what urAdapterGetLastError answers in this thread."""
         self._last.message, self._last.code = message, code
 
     @property
     def declared(self) -> frozenset[str]:
-        """The names of the entry points that it has, those that are here for every adapter among them."""
+        """Return the names of all its entry points."""
         return frozenset(self._functions) | {name for name, _ in self._counting()}
 
     @property
     def counting(self) -> frozenset[str]:
-        """The names of the entry points that only count references."""
+        """Return the names of the entry points that only count references."""
         return frozenset(name for name, _ in self._counting()) - frozenset(self._functions)
 
-    # what is here for every adapter
+    # the entry points of every adapter
 
     def urAdapterGet(self) -> list[Object]:
         return [self]
@@ -184,7 +240,7 @@ class Adapter(Object):
 
     def urAdapterGetLastError(self) -> tuple[Any, int]:
         text = getattr(self._last, "message", "").encode("utf-8", "replace")
-        self._last.text = ffi.new("char[]", text)  # good until this thread asks again
+        self._last.text = ffi.new("char[]", text)  # valid until this thread asks again
         return self._last.text, getattr(self._last, "code", 0)
 
     def urAdapterSetLoggerCallback(
@@ -202,27 +258,32 @@ class Adapter(Object):
     # what start.py uses
 
     def entries(self, table: int, *number: int) -> Entries:
-        """What C calls, by name. `table` is what every handle begins with, `number` the adapter's."""
+        """Return what C calls, by the names of the entry points.
+
+        Args:
+            table: what every handle begins with.
+            number: the adapter's number.
+        """
         self.registry = Registry(table, *number)
         functions = dict(self._functions)
         for name, method in self._counting():
             if name not in functions:
                 count = getattr(self.registry, method)
-                functions[name] = _shaped(
+                functions[name] = with_parameters(
                     lambda thing, count=count: count(thing), UR.functions[name].parameters[0].name
                 )
         return Entries(self.registry, functions, self.fail)
 
     def fail(self, error: BaseException, routine: str) -> int:
-        """The code of what an entry point raised."""
+        """Return the code for what an entry point raised."""
         try:
             return self._code(error, routine)
-        except BaseException:  # of an exception's own text, or of the program's callback
+        except BaseException:  # raised by an exception's text, or by the program's callback
             traceback.print_exc()
             return _UNKNOWN
 
     def shut(self) -> None:
-        """Close everything that is still alive, then what `on_close` holds."""
+        """Close everything that is still alive, and call the functions in `on_close`."""
         if self.registry is not None:
             self.registry.close(self._failed_to_close)
         for function in reversed(self.on_close):
@@ -232,11 +293,14 @@ class Adapter(Object):
                 self._failed_to_close(error)
 
     def end(self) -> None:
-        """The end of the process: close everything, and do not call the program any more, which may have ended in part."""
+        """Close everything at the end of the process.
+
+        The program is not called any more, because parts of it may have ended.
+        """
         self._callback = None
         self.shut()
 
-    # what nobody uses
+    # private
 
     @property
     def _registry(self) -> Registry:
@@ -244,7 +308,7 @@ class Adapter(Object):
         return self.registry
 
     def _counting(self) -> Iterator[tuple[str, str]]:
-        """The entry points that count references of the declared kinds, and which of the registry's methods does it."""
+        """Yield the entry points that count references, each with the method of the registry."""
         for function in UR.functions.values():
             first = function.parameters[0]
             if len(function.parameters) == 1 and first.type in self._kinds:
@@ -274,21 +338,13 @@ class Adapter(Object):
         return _UNKNOWN
 
     def _failed_to_close(self, error: Exception) -> None:
-        self.log("error", f"what was alive could not be closed\n{_traceback(error)}")
+        self.log("error", f"an object could not be closed\n{_traceback(error)}")
 
 
 def _known(name: str) -> Function:
     if name not in UR.functions:
         raise TypeError(f"Unified Runtime has no function {name}")
     return UR.functions[name]
-
-
-def _shaped(function: Any, *parameters: str) -> Any:
-    """`function`, which now appears to have parameters of these names."""
-    function.__signature__ = inspect.Signature(
-        [inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in parameters]
-    )
-    return function
 
 
 def _traceback(error: BaseException) -> str:

@@ -1,9 +1,8 @@
-"""Answers to queries: from a Python value to the bytes that `ur…GetInfo` writes, by the type that the ABI data has for the property.
+"""Answers to queries: the bytes that `ur…GetInfo` writes for a Python value.
 
-A text is a `str`, a handle is an object (0 is the NULL handle), an array any sequence; the binaries of a program are as many
-`bytes`. `bytes` are always taken as they are: that is how structs are given, and what has no type in the data.
-
-`describe_wrong_answer` and `wrong_return_value` say what is wrong with a value that fits neither a property nor the outputs of a function.
+The ABI data has the type of each property. A text is a `str`. A handle is an object, 0 for NULL. An
+array is any sequence. The binaries of a program are as many `bytes`. A value that is `bytes` is
+written as it is: this is for structs, and for properties without a type in the data.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ...loader.base.abi import Parameter
 from ...loader.ur.abi import UR
 from .objects import Object
 
-#: The format of a number in `struct`, by its type in C.
+#: The format of a number in the module `struct`, by its type in C.
 _FORMATS: Final = {
     "bool": "?",
     "int8_t": "b",
@@ -43,7 +42,7 @@ Encode = Callable[[Any, Callable[[Object], int]], bytes]
 
 
 def is_handle(answer: str) -> bool:
-    """Whether the type of a property is a handle."""
+    """Return whether the type of a property is a handle."""
     return UR.resolve(answer) == "handle"
 
 
@@ -52,13 +51,13 @@ def _text(value: Any, show: Callable[[Object], int]) -> bytes:
 
 
 def _raw(value: Any, show: Callable[[Object], int]) -> bytes:
-    if isinstance(value, int):  # bytes(3) are three zeros
+    if isinstance(value, int):  # bytes(3) would be three zeros
         raise TypeError("a number")
     return bytes(value)
 
 
 def encode_pointers(value: Any, show: Callable[[Object], int]) -> bytes:
-    """As many addresses, which are the caller's: what goes there is copied to where they lead."""
+    """Return room for as many addresses. The caller has them, and values are copied there."""
     return bytes(len(value) * struct.calcsize("P"))
 
 
@@ -67,7 +66,11 @@ _SPECIAL: Final[dict[str, Encode]] = {"char[]": _text, "unsigned char *[]": enco
 
 @cache
 def encoder(answer: str) -> Encode:
-    """What turns a value into bytes; `answer` is the type of the property, "size_t[]" or "ur_context_handle_t" or ""."""
+    """Return the function that makes bytes of a value.
+
+    Args:
+        answer: the type of the property: "size_t[]", "ur_context_handle_t", or "" for none.
+    """
     if answer in _SPECIAL:
         return _SPECIAL[answer]
     base = answer.removesuffix("[]").rstrip()
@@ -93,7 +96,11 @@ def encoder(answer: str) -> Encode:
 
 @cache
 def properties(group: str) -> dict[int, Encode]:
-    """The properties of an info type, `ur_device_info_t`: value → encoder."""
+    """Return the encoders of an info type's properties by their numbers.
+
+    Args:
+        group: the info type, such as "ur_device_info_t".
+    """
     return {
         value: encoder(UR.constants[name].answer)
         for value, name in UR.groups.get(group, {}).items()
@@ -101,25 +108,38 @@ def properties(group: str) -> dict[int, Encode]:
 
 
 def describe_wrong_answer(encoders: dict[int, Encode], name: int, value: Any) -> str:
-    """What is wrong with an answer that is not of the property's type."""
+    """Say what is wrong with an answer that is not of the property's type.
+
+    Args:
+        encoders: the encoders of the property's info type.
+        name: the number of the property.
+        value: the answer.
+    """
     group = next(group for group in UR.groups if properties(group) is encoders)
     constant = UR.groups[group][name]
-    return f"the answer to {constant} is {value!r}, and has to be of the type {UR.constants[constant].answer}"
+    wanted = UR.constants[constant].answer
+    return f"the answer to {constant} is {value!r}, and has to be of the type {wanted}"
 
 
-def wrong_return_value(
+def describe_wrong_return(
     routine: str, value: Any, outputs: Sequence[Parameter], error: Exception
 ) -> TypeError:
-    """What is wrong with what a function returned, which could not be stored in its outputs."""
-    wanted = ", ".join(f"{_wanted(p)} for {p.name}" for p in outputs)
+    """Return the error for a value that could not be stored in the outputs of a function.
+
+    Args:
+        routine: the function.
+        value: what it returned.
+        outputs: its outputs.
+        error: why it could not be stored.
+    """
+    wanted = "a tuple: " * (len(outputs) > 1)
+    wanted += ", ".join(f"{_wanted(p)} for {p.name}" for p in outputs)
     why = "" if value is None else f" ({error})"
-    return TypeError(
-        f"{routine} returned {reprlib.repr(value)}; it has to return {'a tuple: ' * (len(outputs) > 1)}{wanted}{why}"
-    )
+    return TypeError(f"{routine} returned {reprlib.repr(value)}; it has to return {wanted}{why}")
 
 
 def _wanted(output: Parameter) -> str:
-    """What a function returns for an output."""
+    """Say what a function returns for an output."""
     base = UR.resolve(output.type)
     if base == "handle" and output.length:
         return "a list of objects"

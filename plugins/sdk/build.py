@@ -1,9 +1,12 @@
-"""Drop-in shared libraries: `build_adapter(module, output)` makes one of an adapter that is written in Python, `build_plugin(adapter,
-output)` a PI plugin that leads to any Unified Runtime adapter.
+"""Builds drop-in shared libraries.
 
-The library is a copy of a shell (native/shell.c, which was compiled when fairlead was installed) with another configuration: the
-module, and the Python in whose environment it is to run. That takes milliseconds and no compiler. setup.py makes the reference
-adapter with `configure` too, so that nothing is imported here but the standard library.
+`build_adapter(module, output)` builds one of an adapter that is written in Python.
+`build_plugin(adapter, output)` builds a PI plugin over any Unified Runtime adapter.
+
+A library is a copy of a shell (native/shell.c) with another configuration: the module, and the
+Python in whose environment it runs. The shell was compiled when fairlead was installed, so building
+takes milliseconds and no compiler. setup.py makes the reference adapter with `configure`, too. So
+this file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ ROOM = 8192  # bytes: shell.c's `configuration`
 
 
 def python_library() -> str:
-    """The path of this Python's shared library, "" if it was built without one."""
+    """Return the path of this Python's shared library, "" if it was built without one."""
     name = sysconfig.get_config_var("INSTSONAME") or ""
     folders = (sysconfig.get_config_var("LIBDIR") or "", os.path.join(sys.base_prefix, "lib"))
     paths = (os.path.join(folder, name) for folder in folders if ".so" in name)
@@ -30,7 +33,15 @@ def python_library() -> str:
 
 
 def configuration(module: str, *, here: bool = True) -> str:
-    """What a shell is told: `module`, and, if it is to stay `here`, where this Python, its library and its packages are."""
+    """Return the configuration of a shell.
+
+    Args:
+        module: the module or file of the adapter.
+        here: whether to add the paths of this Python, its library and its packages.
+
+    Raises:
+        ValueError: a path has a line break in it.
+    """
     lines = {"module": module}
     if here:
         lines |= {
@@ -44,23 +55,32 @@ def configuration(module: str, *, here: bool = True) -> str:
 
 
 def settings(text: str) -> dict[str, str]:
-    """The lines `name=value` of a shell's configuration."""
+    """Return the lines `name=value` of a shell's configuration."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> None:
-    """Write a copy of `shell` with the configuration for `module` to `output`. Raises ValueError if that does not fit in."""
+    """Write a copy of a shell with a configuration.
+
+    Args:
+        shell: the shell.
+        output: where the copy is written.
+        module: the module or file of the adapter.
+        here: see `configuration`.
+
+    Raises:
+        ValueError: the file is not a shell, or the configuration is too long.
+    """
     data = shell.read_bytes()
     at = data.find(MARK)
     text = MARK + os.fsencode(configuration(module, here=here))
     if at < 0:
-        raise ValueError(f"{shell} is no shell of fairlead")
+        raise ValueError(f"{shell} is not a shell of fairlead")
     if len(text) >= ROOM:
         raise ValueError("the configuration is too long")
     output.parent.mkdir(parents=True, exist_ok=True)
-    scratch = output.with_name(
-        f".{output.name}.{os.getpid()}"
-    )  # a library that is mapped must not change under its users
+    # A library that is mapped must not change while it is used, so it is replaced.
+    scratch = output.with_name(f".{output.name}.{os.getpid()}")
     scratch.write_bytes(data[:at] + text.ljust(ROOM, b"\0") + data[at + ROOM :])
     scratch.chmod(0o755)
     os.replace(scratch, output)
@@ -69,11 +89,20 @@ def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> N
 def build_adapter(
     module: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Build the adapter of `module`, an importable module's name or the path of a `.py` file, and return the library's path.
+    """Build the shared library of an adapter. The module is not imported.
 
-    `output` is a file, or a folder; by default it is `libur_adapter_NAME.so.0` in the current one, where NAME is that of the
-    module without `_adapter`. The module is not imported. Raises FileNotFoundError or ModuleNotFoundError if there is no such
-    module, ValueError if its text shows that it has no variable `adapter`.
+    Args:
+        module: an importable module's name, or the path of a `.py` file.
+        output: a file or a folder. By default it is `libur_adapter_NAME.so.0` in the current
+            folder, where NAME is the module's without `_adapter`.
+
+    Returns:
+        The path of the library.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ModuleNotFoundError: there is no such module.
+        ValueError: the module's text shows that it has no variable `adapter`.
     """
     name = os.fspath(module)
     if name.endswith(".py"):
@@ -88,14 +117,19 @@ def build_adapter(
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     if spec is not None and not _may_have_adapter(spec):
         raise ValueError(
-            f'{name} has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("{short}")` in it'
+            f"{name} has no variable `adapter`:"
+            f' write `adapter = fairlead.plugins.Adapter("{short}")` in it'
         )
     short = short.removesuffix("_adapter")
     return _build("libfairlead_shell.so", name, Path(output or "."), f"libur_adapter_{short}.so.0")
 
 
 def _may_have_adapter(spec: ModuleSpec) -> bool:
-    """Whether a module binds the name `adapter`, as far as its text tells. Raises ValueError if that is no Python."""
+    """Return whether a module's text may bind the name `adapter`.
+
+    Raises:
+        ValueError: the text is not Python.
+    """
     read = getattr(spec.loader, "get_source", None)
     source = read(spec.name) if read else None
     if source is None:  # it has no text
@@ -114,13 +148,20 @@ def _may_have_adapter(spec: ModuleSpec) -> bool:
 
 
 def build_plugin(adapter: str | os.PathLike[str], output: str | os.PathLike[str]) -> Path:
-    """Build a PI plugin, for DPC++ up to 2024.2, over the Unified Runtime adapter in the library `adapter`, and return its path.
+    """Build a PI plugin, for DPC++ up to 2024.2, over a Unified Runtime adapter.
 
-    Raises FileNotFoundError if there is no such library.
+    Args:
+        adapter: the library of the adapter.
+        output: a file or a folder, in which it is called libpi_opencl.so.
+
+    Returns:
+        The path of the plugin.
+
+    Raises:
+        FileNotFoundError: there is no such library.
     """
-    path = Path(
-        adapter
-    ).absolute()  # not resolved: what it needs lies beside it, not beside what a link leads to
+    # A link is not resolved, because what the library needs lies beside the link.
+    path = Path(adapter).absolute()
     if not path.exists():
         raise FileNotFoundError(path)
     return _build("libfairlead_pi_shell.so", str(path), Path(output), "libpi_opencl.so")

@@ -1,11 +1,15 @@
-"""A Unified Runtime adapter behind piPluginInit: what the shell of a PI plugin (native/shell.c with FL_PI) has Python do.
+"""A PI plugin over a Unified Runtime adapter: what the plugin's shell calls in `piPluginInit`.
 
-The shell's configuration names the library of an adapter: a path, or the name of a file of this package. `start` opens it like any other
-adapter, by its C ABI, has `loader.pi_from_ur` make a PI table of it, and puts that table's functions into the shell. They are C: those of
-the adapter are reached through Python, but once that has ended they answer PI_ERROR_UNINITIALIZED, and so does the shell. Only those
-that count references lead straight to the adapter's: a host counts where it must not wait for the GIL (native/counts.c).
+The shell (native/shell.c with FL_PI) has a configuration that names the library of an adapter: a
+path, or the name of a file of this package. `start` opens it by its C ABI, like any other adapter.
+`loader.pi.serve` makes a PI table of it, whose functions are put into the shell.
 
-`piTearDown` releases the adapter and empties the shell. A host that calls piPluginInit after it gets another table of the same adapter.
+These functions are C. They reach the adapter through Python. After Python has ended they answer
+PI_ERROR_UNINITIALIZED, and so does the shell. Functions that count references lead straight to the
+adapter's, because a host counts where it must not wait for the GIL (native/counts.c).
+
+`piTearDown` releases the adapter and empties the shell. A host that calls piPluginInit again gets
+another table of the same adapter.
 """
 
 from __future__ import annotations
@@ -32,16 +36,23 @@ from ._native import ffi
 from .build import settings
 from .start import shell_at
 
-_shells: Final[list[Any]] = []  # those that were ever started, by their number
-_adapters: Final[dict[str, DispatchTable]] = {}  # adapter's path → its table; it stays open
+_shells: Final[list[Any]] = []  # all that were ever started, by their numbers
+_adapters: Final[dict[str, DispatchTable]] = {}  # by the adapter's path; they stay open
 _lock = new_lock()
 _COUNTS: Final = re.compile("pi([A-Z][a-z]+)(Retain|Release)")
-#: What the codes of UR become, and at last those that UR does not have.
+#: PI's codes for those of UR by their numbers, and at the end the code for other numbers.
 _CODES: Final = ffi.new("int32_t[]", [*map(result, range(256)), result(-1)])
 
 
 def start(address: int) -> None:
-    """Fill the shell at an address. Raises FairleadError if its adapter cannot be opened, or is none."""
+    """Fill a shell.
+
+    Args:
+        address: the address of its struct.
+
+    Raises:
+        FairleadError: its adapter cannot be opened, or is not an adapter.
+    """
     shell = shell_at(address)
     with _lock:
         adapter = _adapter(settings(os.fsdecode(ffi.string(shell.config)))["module"])
@@ -58,13 +69,15 @@ def start(address: int) -> None:
 
 
 def _direct(adapter: DispatchTable, name: str) -> int:
-    """The adapter's function for one of PI that does nothing but count references, 0 for another one."""
+    """Return the adapter's function for a function of PI that only counts references.
+
+    0 means that PI's function does more.
+    """
     if not _COUNTS.fullmatch(name):
         return 0
-    if name == "piKernelRelease" and adapter.pointer(_slot("urKernelSetArgValue")) in layers.stubs(
-        UR, "unsupported"
-    ):
-        return 0  # the arguments of kernels are kept on this side, and go with them
+    unsupported = layers.stubs(UR, "unsupported")
+    if name == "piKernelRelease" and adapter.pointer(_slot("urKernelSetArgValue")) in unsupported:
+        return 0  # this side keeps the arguments of kernels, and drops them at the release
     return adapter.pointer(_slot(_COUNTS.sub(r"ur\1\2", name)))
 
 
@@ -86,8 +99,11 @@ def _adapter(library: str) -> DispatchTable:
 
 
 def _complete(binding: PluginBinding, library: Library) -> None:
-    """What the newest tables do not have any more, ours exports: with urKernelSetArgValue and its like an argument is looked at when it
-    is set, as PI has it, and not only when the kernel is launched. In older releases the names meant other functions."""
+    """Add the functions that our library exports but the newest tables lack.
+
+    With urKernelSetArgValue and others an argument is checked when it is set, as PI defines it. In
+    older releases the names meant other functions.
+    """
     if binding.layout != next(iter(UR.layouts)):
         return
     slots = (ctypes.c_void_p * len(UR.slots)).from_address(binding.table.address)
@@ -99,12 +115,12 @@ def _complete(binding: PluginBinding, library: Library) -> None:
 
 @ffi.callback("void(uint32_t)")
 def _close(number: int) -> None:
-    """The end of a process whose Python does not end by itself. The adapter sees to its own end."""
+    """Close a shell if Python does not end by itself. The adapter closes itself."""
     _shells[number].close()
 
 
 @atexit.register
 def _close_all() -> None:
-    """The end of Python."""
+    """Close all shells at the end of Python."""
     for shell in _shells:
         shell.close()

@@ -1,11 +1,13 @@
-"""What a shell has Python do when it is first used: import the adapter's module, and put its entry points in their places.
+"""Imports an adapter and binds its entry points when its shell is first used.
 
-A shell (native/shell.c) is the C side of an adapter. `start(address)` is given its struct, whose configuration names the module
-or the file that has the adapter, in a variable called `adapter`.
+A shell (native/shell.c) is the C side of an adapter. `start(address)` gets its struct. The
+configuration in it names the module or the file that has the adapter, in a variable `adapter`.
 
-There may be several adapters in a process, and several shells of one adapter, which are all the same to it.
+A process may have several adapters, and several shells of one adapter. To the adapter these are the
+same.
 
-References are counted in C (native/counts.c). In a Python program that also takes the last one, and asks for `py_reap`.
+References are counted in C (native/counts.c). In a Python program C takes the last reference, too,
+and asks for `py_reap`.
 """
 
 from __future__ import annotations
@@ -25,20 +27,26 @@ import __main__
 
 from ...loader.base.errors import FairleadError
 from ...loader.base.forks import new_lock
-from ...loader.base.interrupts import ENTRY, defer_interrupts
+from ...loader.base.interrupts import ENTRY, declare_stoppable, defer_interrupts
+from ...loader.base.library import file_of
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import settings
+from .conversions import code_of
 from .objects import reap
-from .wrap import Entries, code_of
+from .wrap import Entries
 
 _UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
-_BEGUN: Final = "begun_by_fairlead"  # a variable of __main__ in a Python that a shell has begun (native/python.c)
+#: A variable of __main__ in a Python that a shell has started (native/python.c).
+_STARTED: Final = "begun_by_fairlead"
 
 
 @dataclass(frozen=True)
 class _Running:
-    """An adapter that was started: its entry points by name, and the shells that lead to it. Its number is its place in `_running`."""
+    """An adapter that was started, with its entry points and its shells.
+
+    Its number is its place in `_running`.
+    """
 
     adapter: Adapter
     entries: Entries
@@ -50,11 +58,19 @@ _lock = new_lock()
 
 
 class StartError(FairleadError):
-    """A shell, or an adapter's module, is not what it should be."""
+    """A shell is of another version, or a module has no adapter."""
 
 
 def start(address: int) -> None:
-    """Fill a shell. Raises what the module raises when it is imported; StartError if it has no adapter, or the shell is no fit."""
+    """Fill a shell with the entry points of its adapter.
+
+    Args:
+        address: the address of its struct.
+
+    Raises:
+        StartError: the shell is of another version, or the module has no adapter.
+        Exception: what the module raises when it is imported.
+    """
     shell = shell_at(address)
     adapter = load(settings(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
@@ -63,7 +79,9 @@ def start(address: int) -> None:
             lambda: lib.fl_interrupt_due()[0] != 0,
             lib.fl_interrupt_later,
         )
-        lib.fl_counting(_BEGUN in vars(__main__), lib.py_reap)
+        if adapter.stoppable:
+            declare_stoppable(file_of(address))
+        lib.fl_counting(_STARTED in vars(__main__), lib.py_reap)
         shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
         shell.number = _number_of(adapter, shell)
         running = _running[shell.number]
@@ -81,18 +99,26 @@ def start(address: int) -> None:
 
 
 def shell_at(address: int) -> Any:
-    """The struct of a shell. Raises StartError if it was built by a fairlead that we would misunderstand."""
+    """Return the struct of a shell. Raises StartError if it is of another version."""
     shell = ffi.cast("fl_shell *", address)
     if shell.version != lib.FL_SHELL_VERSION:
         raise StartError(
             "the library was built by another version of fairlead",
-            remedy="build it again, as it was built: fairlead build-adapter",
+            remedy="build it again with fairlead build-adapter",
         )
     return shell
 
 
 def load(module: str) -> Adapter:
-    """The adapter of a module, `package.module`, or of a file, `/path/to/adapter.py`."""
+    """Import an adapter.
+
+    Args:
+        module: the name of a module, or the path of a `.py` file.
+
+    Raises:
+        StartError: the module has no adapter.
+        Exception: what the module raises when it is imported.
+    """
     found = (
         _import_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
     )
@@ -103,7 +129,10 @@ def load(module: str) -> Adapter:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """The module of a file, which is imported once, like others. Its name is its path: two files may have the same name."""
+    """Import a file, once, like other modules.
+
+    The module's name is the path, because two files may have the same name.
+    """
     name = str(path)
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
@@ -118,7 +147,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _number_of(adapter: Adapter, shell: Any) -> int:
-    """The number of an adapter, which is started if it has none."""
+    """Return the number of an adapter, which is started if it has none."""
     for number, running in enumerate(_running):
         if running.adapter is adapter:
             return number
@@ -130,7 +159,11 @@ def _number_of(adapter: Adapter, shell: Any) -> int:
 
 
 def _bind(name: str) -> None:
-    """Have C's calls of an entry point go to the one adapter that has it, or to whichever of several is meant. The first compiles it."""
+    """Connect C's calls of an entry point with the adapter that has it.
+
+    If several adapters have it, a call finds the adapter by its number. The first call compiles the
+    entry point.
+    """
     having = [running.entries for running in _running if name in running.entries]
 
     def find(number: int, *arguments: Any) -> int:
@@ -140,9 +173,8 @@ def _bind(name: str) -> None:
                 _bind(name)
         return found(number, *arguments)
 
-    find.__code__ = find.__code__.replace(
-        co_filename=f"{ENTRY}{name}, looked for>"
-    )  # Ctrl-C must not end it half-way
+    # Ctrl-C must not interrupt it.
+    find.__code__ = find.__code__.replace(co_filename=f"{ENTRY}{name}, looked for>")
     only = having[0].compiled.get(name) if len(having) == 1 else None
     ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(only or find)
 
@@ -151,15 +183,17 @@ def _reap() -> None:
     reap()
 
 
-_reap.__code__ = _reap.__code__.replace(
-    co_filename=f"{ENTRY}of C>"
-)  # Ctrl-C must not end it half-way
+# Ctrl-C must not interrupt it.
+_reap.__code__ = _reap.__code__.replace(co_filename=f"{ENTRY}of C>")
 ffi.def_extern(name="py_reap")(_reap)
 
 
 @ffi.def_extern()
 def py_teardown(number: int) -> None:
-    """The end of an adapter, before the drivers' own destructors run. Called by C where Python does not end by itself."""
+    """End an adapter before the drivers' destructors run.
+
+    C calls it if Python does not end by itself.
+    """
     running = _running[number]
     for shell in running.shells:
         shell.close()
@@ -171,6 +205,6 @@ def py_teardown(number: int) -> None:
 
 @atexit.register
 def _teardown_all() -> None:
-    """The end of Python: nothing may be called after it."""
+    """End all adapters with Python. Nothing may be called after it."""
     for number in reversed(range(len(_running))):
         py_teardown(number)

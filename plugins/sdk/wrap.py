@@ -1,42 +1,48 @@
-"""Makes an entry point of a Python function: the arguments come from C as the ABI data says, and the results go back there.
+"""Makes an entry point of a Python function.
 
-`compile_entry` writes the source of a function that checks and converts each argument in turn, calls the adapter's, and stores what it
-returns. What is checked follows from the ABI data alone, with the codes that the specification lists:
+`compile_entry` writes the source of a function. That function checks and converts each argument in
+turn, calls the adapter's function, and stores what it returns. The ABI data alone says what is
+checked. The codes are those that the specification lists:
 
 | parameter | the function gets | refused with |
 |---|---|---|
-| a handle | the object; None for NULL if allowed | INVALID_NULL_HANDLE; none of ours, or not alive: INVALID_QUEUE and so on |
-| an array of handles | a list of objects | INVALID_NULL_POINTER; as for a handle; in a wait list: INVALID_EVENT_WAIT_LIST |
+| a handle | the object; None for NULL if allowed | INVALID_NULL_HANDLE, INVALID_QUEUE and so on |
+| an array of handles | a list of objects | INVALID_NULL_POINTER; as for a handle |
+| a wait list | a list of objects | INVALID_EVENT_WAIT_LIST |
 | an array of numbers | a list, None for NULL | INVALID_NULL_POINTER |
 | `const char *` | a str, None for NULL | INVALID_NULL_POINTER |
 | an enumeration; flags, also in a struct | the number | INVALID_ENUMERATION |
 | a number, `bool` | the number | `workDim`: INVALID_WORK_DIMENSION |
 | `void *`, a callback | the address, 0 for NULL | INVALID_NULL_POINTER unless it may be NULL |
-| a pointer to a struct, or to several | a cffi pointer, None for NULL | INVALID_NULL_POINTER |
-| a struct | it, by cffi | |
+| a pointer to structs | a cffi pointer, None for NULL | INVALID_NULL_POINTER |
+| a struct | the struct, by cffi | |
 
-What is written is returned, in the order of the parameters: an object for a handle, a number, a str; a list of objects where
-the caller asks how many there are; for `…GetInfo` the value of the property `propName`, None if there is no answer. An optional
-handle (an event) may be named as a parameter: it is True if the caller wants it, and only then has to be returned. Any other
-output that is named as a parameter is handed over as the pointer that it is, and is the function's own affair.
+A function returns what is written, in the order of the parameters. It returns an object for a
+handle, a number, or a str. Where the caller asks how many there are, it returns a list of objects.
+For `…GetInfo` it returns the value of the property `propName`, None if there is no answer.
+
+A function may name an optional handle, such as an event, as a parameter. The parameter is True if
+the caller wants the handle, and the handle is returned like any other. A function may also name
+another output. Then it gets the pointer, and has to write there itself.
 """
 
 from __future__ import annotations
 
 import inspect
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final
 
 from ...loader.base.abi import Function, Parameter
 from ...loader.base.interrupts import ENTRY
-from ...loader.ur.abi import UR, URError
+from ...loader.ur.abi import UR
+from . import conversions
 from ._native import ffi
-from .answers import Encode, describe_wrong_answer, encode_pointers, properties, wrong_return_value
-from .objects import Object, Registry, gone, reap
+from .answers import describe_wrong_return, properties
+from .conversions import WAIT_LISTS, Refused, code_of
+from .objects import Registry, gone, reap
 
-#: The code for a handle that is none of ours, or not alive, by its type; else INVALID_VALUE.
+#: The code for a handle that is not ours, or not alive, by its type. Other types: INVALID_VALUE.
 INVALID: Final = {
     "ur_adapter_handle_t": "INVALID_ARGUMENT",
     "ur_platform_handle_t": "INVALID_PLATFORM",
@@ -54,27 +60,21 @@ INVALID: Final = {
     "ur_exp_executable_graph_handle_t": "INVALID_GRAPH",
 }
 
-#: The code for what is wrong with a list that may be left out, by its name; else INVALID_VALUE, and as above for a handle in it.
-_WAIT_LISTS: Final = {
-    "phEventWaitList": "INVALID_EVENT_WAIT_LIST",
-    "pSyncPointWaitList": "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP",
-}
-
-#: Numbers that say how much of other arguments is read: the largest one, and the code for another.
+#: Numbers that say how much of other arguments is read: what they may be, and the code for others.
 _RANGES: Final = {
     name: (range(1, 4), "INVALID_WORK_DIMENSION") for name in ("workDim", "numWorkDim")
 }
 
-#: What the specification has for one function alone: a condition, and its code.
+#: Rules of the specification for one function alone: a condition, and the code.
 _OWN_RULES: Final = {
     "urPlatformGet": ("not phPlatforms and not pNumPlatforms", "INVALID_VALUE"),
     "urDeviceGet": ("NumEntries and not phDevices", "INVALID_NULL_POINTER"),
     "urEventGetProfilingInfo": ("pPropValue and not propSize", "INVALID_VALUE"),
 }
-#: Queries that lack the rules of the others: one without room for an answer asks whether there is one.
+#: Queries without the rules of other queries: without room they ask whether there is an answer.
 _MAY_ASK_FOR_NOTHING: Final = frozenset({"urEventGetProfilingInfo"})
 
-#: What it has for every query. They are no inputs of the function that answers it.
+#: The parameters of a query. The function that answers it gets the first one only.
 _QUERY: Final = ("propName", "propSize", "pPropValue", "pPropSizeRet")
 _QUERY_RULES: Final = (
     ("pPropValue and not propSize", "INVALID_SIZE"),
@@ -82,39 +82,36 @@ _QUERY_RULES: Final = (
     ("not pPropValue and not pPropSizeRet", "INVALID_NULL_POINTER"),
 )
 
-_LONGEST: Final = 1 << 20  # elements of a list; more is taken for a count that is no count
-
-
-def code_of(name: str) -> int:
-    """The number of a code by its name, with or without UR_RESULT_ERROR_."""
-    return UR.codes[name if name.startswith("UR_RESULT_") else f"UR_RESULT_ERROR_{name}"]
-
-
-def failure(name: str, detail: str = "", routine: str = "") -> URError:
-    """An exception that becomes the code `name`, "INVALID_VALUE", of the entry point that it leaves."""
-    return URError.of(code_of(name), routine, detail)
-
-
-#: What makes a function's signature another than its code's.
+#: Attributes by which a function's signature differs from that of its code.
 _DISGUISES: Final = frozenset({"__signature__", "__wrapped__"})
 
 
 def check_parameters(function: Function, body: Callable[..., Any]) -> None:
     """Raise TypeError if `body` names a parameter that the entry point does not have."""
     known = [p.name for p in function.parameters]
-    if unknown := [name for name in _named(body) if name not in known]:
+    if unknown := [name for name in parameters_of(body) if name not in known]:
         raise TypeError(
             f"{function.name} has no parameter {', '.join(unknown)}; it has {', '.join(known)}"
         )
 
 
-def _named(body: Callable[..., Any]) -> Sequence[str]:
-    """The parameters that a function names. Of a plain one its code tells, in a hundredth of the time that a signature takes."""
+def parameters_of(body: Callable[..., Any]) -> Sequence[str]:
+    """Return the names of a function's parameters.
+
+    A plain function's code has them. That takes a hundredth of the time of a signature.
+    """
     if isinstance(body, FunctionType) and not vars(body).keys() & _DISGUISES:
         code = body.__code__
         if not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
             return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return list(inspect.signature(body).parameters)
+
+
+def with_parameters(function: Any, *names: str) -> Any:
+    """Give a function a signature with parameters of these names, and return the function."""
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    function.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    return function
 
 
 def compile_entry(
@@ -123,13 +120,30 @@ def compile_entry(
     body: Callable[..., Any],
     fail: Callable[[BaseException, str], int],
 ) -> Callable[..., int]:
-    """What C calls for `function`: with the adapter's number, and the arguments as they come. `body` does the work, and `fail`
-    turns what it raises into a code."""
+    """Make the function that C calls for an entry point.
+
+    Args:
+        registry: the adapter's objects.
+        function: the entry point in the ABI data.
+        body: does the work.
+        fail: returns the code for what `body` raises, given that and the entry point's name.
+
+    Returns:
+        A function of the adapter's number and the arguments as they come. It returns a code.
+    """
     return _Entry(registry, function, body).compile(fail)
 
 
 class Entries(Mapping[str, Callable[..., int]]):
-    """What C calls, by the names of the entry points. One is compiled when it is first asked for: a program uses a few of them."""
+    """What C calls, by the names of the entry points.
+
+    An entry point is compiled when it is first looked up, because a program uses a few of them.
+
+    Args:
+        registry: the adapter's objects.
+        bodies: the adapter's functions by the names of their entry points.
+        fail: see `compile_entry`.
+    """
 
     def __init__(
         self,
@@ -159,142 +173,37 @@ class Entries(Mapping[str, Callable[..., int]]):
         return len(self._bodies)
 
 
-class Refused(Exception):
-    """An argument was refused: the code, without the cost of a sentence."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-_NULL_HANDLE: Final = code_of("INVALID_NULL_HANDLE")
-_INVALID_SIZE: Final = code_of("INVALID_SIZE")
-_NO_ANSWER: Final = code_of("UNSUPPORTED_ENUMERATION")
-_CHARS: Final = ffi.typeof("char *")
-_cast, _memmove = ffi.cast, ffi.memmove  # what every answer takes
-
-
-# what the generated functions call
-
-
-def _find(registry: Registry, type_name: str, handle: int, code: int) -> Object:
-    """The object of a handle that is not owned."""
-    thing = registry.find_lent(type_name, handle)
-    if thing is None:
-        raise Refused(code if handle else _NULL_HANDLE)
-    return thing
-
-
-def _objects(registry: Registry, type_name: str, pointer: Any, count: int, code: int) -> list[Any]:
-    """The objects of an array of handles."""
-    owned, handles = registry.of(type_name), _numbers(pointer, count)
-    things = [owned.get(handle) for handle in handles]
-    if None in things:
-        lent = (registry.find_lent(type_name, handle) for handle in handles)
-        things = [
-            other if thing is None else thing for thing, other in zip(things, lent, strict=True)
-        ]
-        if None in things:
-            raise Refused(code if all(handles) or code in _LIST_CODES else _NULL_HANDLE)
-    return things
-
-
-#: The codes that a list of events has, also where an element of it is NULL.
-_LIST_CODES: Final = frozenset(map(code_of, (*_WAIT_LISTS.values(), "INVALID_EVENT")))
-
-
-def _numbers(pointer: Any, count: int) -> list[Any]:
-    if count > _LONGEST:
-        raise Refused(_INVALID_SIZE)
-    return ffi.unpack(pointer, count) if count else []
-
-
-def _text(pointer: Any) -> str:
-    return ffi.string(pointer).decode("utf-8", "replace")
-
-
-_kept: dict[str, Any] = {}
-
-
-def _keep(text: Any) -> Any:
-    """A `char *` for a text, good for ever. What is one already is the function's own affair."""
-    if not isinstance(text, str):
-        return text
-    return _kept.setdefault(text, ffi.new("char[]", text.encode("utf-8", "replace")))
-
-
-def _give_list(registry: Registry, things: list[Any], room: int, into: Any, count: Any) -> None:
-    """The protocol of urDeviceGet: as many as there is room for, and how many there are."""
-    if not isinstance(things, Sequence):
-        raise TypeError("it is no list")
-    if into:
-        for index, thing in enumerate(things[:room]):
-            into[index] = registry.give(thing)
-    if count:
-        count[0] = len(things)
-
-
-def _answer(
-    encoders: dict[int, Encode],
-    registry: Registry,
-    value: Any,
-    name: int,
-    size: int,
-    into: int,
-    size_ret: Any,
-) -> None:
-    """The protocol of ur…GetInfo."""
-    if value is None:
-        raise Refused(_NO_ANSWER)
-    encode = encoders[name]
-    try:
-        data = encode(value, registry.show)
-    except (TypeError, ValueError, OverflowError, struct.error) as error:
-        raise TypeError(f"{describe_wrong_answer(encoders, name, value)}: {error}") from None
-    if into:
-        if size < len(data):
-            raise Refused(_INVALID_SIZE)
-        if encode is encode_pointers:
-            for index, each in enumerate(
-                value
-            ):  # the one answer that leads further: the caller's array has the addresses
-                _copy(ffi.cast("uintptr_t *", into)[index], each)
-        else:
-            _memmove(_cast(_CHARS, into), data, len(data))
-    if size_ret:
-        size_ret[0] = len(data)
-
-
-def _copy(into: int, data: bytes) -> None:
-    if into:
-        _memmove(_cast(_CHARS, into), data, len(data))
-
-
 def _refuse_if(condition: str, code: str) -> str:
     return f"if {condition}: raise _Refused({code_of(code)})"
 
 
 class _Entry:
-    """The source of one entry point, line by line. A name that begins with `_` is none of a parameter."""
+    """The source of one entry point. Names of its own variables begin with `_`.
+
+    Args:
+        registry: the adapter's objects.
+        function: the entry point in the ABI data.
+        body: does the work.
+    """
 
     def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:
         self.function = function
         self.parameters = {p.name: p for p in function.parameters}
-        self.named = _named(body)
+        self.named = parameters_of(body)
         self.is_query = self.parameters.keys() >= set(_QUERY) and "pPropValue" not in self.named
         self.scope: dict[str, Any] = {
             "_body": body,
             "_registry": registry,
             "_give": registry.give,
-            "_find": _find,
-            "_objects": _objects,
-            "_numbers": _numbers,
+            "_find": conversions.find_object,
+            "_objects": conversions.read_objects,
+            "_numbers": conversions.read_numbers,
             "_unpack": ffi.unpack,
-            "_text": _text,
-            "_keep": _keep,
-            "_give_list": _give_list,
-            "_answer": _answer,
-            "_unfit": wrong_return_value,
+            "_text": conversions.read_text,
+            "_keep": conversions.keep_text,
+            "_give_list": conversions.give_list,
+            "_answer": conversions.answer,
+            "_unfit": describe_wrong_return,
             "_Refused": Refused,
             "_gone": gone,
             "_reap": reap,
@@ -303,7 +212,7 @@ class _Entry:
         self.list_count = self._list_count()
 
     def compile(self, fail: Callable[[BaseException, str], int]) -> Callable[..., int]:
-        """The function that C calls."""
+        """Return the function that C calls."""
         name = self.function.name
         source = "\n".join(
             [
@@ -357,22 +266,22 @@ class _Entry:
         code = code_of(INVALID.get(p.type, "INVALID_VALUE"))
         wanted = f" and _{p.name}" if "optional" in p.words else ""
         yield f"_{p.name}, {p.name} = {p.name}, _get_{p.type}({p.name})"
-        yield f"if {p.name} is None{wanted}: {p.name} = _find(_registry, {p.type!r}, _{p.name}, {code})"
+        found = f"_find(_registry, {p.type!r}, _{p.name}, {code})"
+        yield f"if {p.name} is None{wanted}: {p.name} = {found}"
 
     def _handle_array(self, p: Parameter) -> Iterator[str]:
         code = INVALID.get(p.type, "INVALID_VALUE")
-        if (
-            "optional" in p.words
-        ):  # a wait list, as a rule; urEventWait's is none, and another code is listed there
-            code = _WAIT_LISTS.get(p.name, code)
+        if "optional" in p.words:  # a wait list; urEventWait's is not optional, with another code
+            code = WAIT_LISTS.get(p.name, code)
             yield self._consistent(p)
         yield from self._null(p)
-        yield f"{p.name} = _objects(_registry, {p.type!r}, {p.name}, {p.length}, {code_of(code)}) if {p.name} else []"
+        arguments = f"_registry, {p.type!r}, {p.name}, {p.length}, {code_of(code)}"
+        yield f"{p.name} = _objects({arguments}) if {p.name} else []"
 
     def _consistent(self, p: Parameter) -> str:
-        """A list is there if, and only if, its count is not 0."""
+        """Check that there is a list if, and only if, its count is not 0."""
         return _refuse_if(
-            f"bool({p.name}) != ({p.length} > 0)", _WAIT_LISTS.get(p.name, "INVALID_VALUE")
+            f"bool({p.name}) != ({p.length} > 0)", WAIT_LISTS.get(p.name, "INVALID_VALUE")
         )
 
     def _output(self, p: Parameter) -> Iterator[str]:
@@ -383,7 +292,7 @@ class _Entry:
 
     def _pointer(self, p: Parameter, base: str) -> Iterator[str]:
         count = self.parameters.get(p.length)
-        if p.name in _WAIT_LISTS:
+        if p.name in WAIT_LISTS:
             yield self._consistent(p)
         elif "optional" in p.words and base == "struct" and count is not None:
             yield _refuse_if(f"{p.length} and not {p.name}", "INVALID_NULL_POINTER")
@@ -391,10 +300,9 @@ class _Entry:
         if base == "char":
             yield f"{p.name} = _text({p.name}) if {p.name} else None"
         elif count is not None and p.stars == 1 and base != "struct":
-            numbers = (
-                "_unpack" if p.length in _RANGES else "_numbers"
-            )  # a count that was looked at already
-            yield f"{p.name} = {numbers}({p.name}, {p.length}) if {p.name} else {'[]' if p.name in _WAIT_LISTS else 'None'}"
+            read = "_unpack" if p.length in _RANGES else "_numbers"  # _numbers checks the count
+            nothing = "[]" if p.name in WAIT_LISTS else "None"
+            yield f"{p.name} = {read}({p.name}, {p.length}) if {p.name} else {nothing}"
         elif "optional" in p.words:
             yield f"if not {p.name}: {p.name} = None"
         if base == "struct" and not p.length:
@@ -410,7 +318,7 @@ class _Entry:
             yield from self._value(p.name, p.type)
 
     def _value(self, value: str, type_name: str, where: str = "True") -> Iterator[str]:
-        """The check of an enumeration or of flags; `where` says when there is a value."""
+        """Check an enumeration or flags, if the condition `where` is true."""
         values = UR.groups.get(type_name)
         if values and UR.is_bitfield(type_name):
             mask = 0
@@ -454,41 +362,38 @@ class _Entry:
     def _store(self, target: str, p: Parameter) -> str:
         if _is_list(p):
             return f"_give_list(_registry, {target}, {p.length}, {p.name}, {self.list_count})"
-        value = (
-            f"_give({target})"
-            if UR.resolve(p.type) == "handle"
-            else f"_keep({target})"
-            if p.type == "char"
-            else target
-        )
-        return (
-            f"if {p.name}: {p.name}[0] = {value}"
-            if "optional" in p.words
-            else f"{p.name}[0] = {value}"
-        )
+        value = target
+        if UR.resolve(p.type) == "handle":
+            value = f"_give({target})"
+        elif p.type == "char":
+            value = f"_keep({target})"
+        condition = f"if {p.name}: " if "optional" in p.words else ""
+        return f"{condition}{p.name}[0] = {value}"
 
     def _list_count(self) -> str:
-        """The output that says how many there are, where an array of handles is asked for; "" in all other functions."""
+        """Return the output for how many handles there are, "" if the caller does not ask."""
         counts = [p.name for p in self.outputs if p.name.startswith("pNum")]
         return counts[0] if counts and any(map(_is_list, self.outputs)) else ""
 
 
 def _is_output(p: Parameter) -> bool:
-    """Whether the function writes a value there. Where raw memory is written to, the address is an input like any other."""
+    """Return whether the function writes a value there.
+
+    The address of raw memory is an input like any other, also if the function writes there.
+    """
     levels = p.stars - (p.type == "void")
     return levels > 0 and ("out" in p.words or "inout" in p.words)
 
 
 def _is_list(p: Parameter) -> bool:
-    """Whether it is an output of as many handles as there is room for."""
+    """Return whether it is an output of as many handles as there is room for."""
     return _is_output(p) and bool(p.length) and UR.resolve(p.type) == "handle"
 
 
 def _is_option(p: Parameter) -> bool:
-    """Whether it is an output of one handle that the caller may not want, which a function may ask for by naming it."""
-    return (
-        _is_output(p) and "optional" in p.words and not p.length and UR.resolve(p.type) == "handle"
-    )
+    """Return whether it is an output of one handle that the caller may not want."""
+    is_single = "optional" in p.words and not p.length
+    return is_single and _is_output(p) and UR.resolve(p.type) == "handle"
 
 
 assert set(INVALID) <= set(UR.types)

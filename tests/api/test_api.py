@@ -1,4 +1,4 @@
-"""`import fairlead`: the names that it offers, what it costs, and what `platforms()` and `devices()` say when there is nothing."""
+"""`import fairlead`: its names, its cost, and errors of `platforms()` and `devices()`."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def test_no_driver_at_all_names_every_place_and_every_refusal(
     )
     assert f"{fake_driver(count=0)}: clIcdGetPlatformIDsKHR: it has no platform" in text
     assert (
-        f"{tmp_path}/empty.icd: names no library: it is empty (write the library's path into it, or delete it)"
-        in text
+        f"{tmp_path}/empty.icd: names no library: it is empty (write the library's path into it, "
+        "or delete it)" in text
     )
     assert f"{tmp_path}: 2 manifests" in text
     assert text.strip().endswith("remedy: run `fairlead doctor`")

@@ -1,4 +1,7 @@
-"""`fairlead.adapters()` and `fairlead.pi_plugins()`: opened once, again after they were closed, and told of fairlead's own drivers."""
+"""`fairlead.adapters()` and `fairlead.pi_plugins()`: opened once, reopened after close, and nested.
+
+They see fairlead's own drivers.
+"""
 
 from __future__ import annotations
 

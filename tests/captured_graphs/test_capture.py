@@ -1,4 +1,5 @@
-"""A capture block records what PyOpenCL gives to a queue, and a replay does exactly what the calls themselves would have done."""
+"""A capture block records PyOpenCL's calls, and a replay does exactly what the calls would have
+done."""
 
 from __future__ import annotations
 
@@ -186,7 +187,10 @@ def test_old_markers_and_barriers(out_of_order: cl.CommandQueue, program: cl.Pro
 
 
 def test_arrays_and_their_temporaries(queue: cl.CommandQueue) -> None:
-    """Every expression of pyopencl.array makes temporaries; they are freed here, and their memory is filled with something else."""
+    """Every expression of pyopencl.array makes temporaries.
+
+    Here they are freed, and their memory is overwritten.
+    """
 
     def expression(x: pyopencl.array.Array, y: pyopencl.array.Array) -> pyopencl.array.Array:
         for _ in range(6):
@@ -330,9 +334,10 @@ def test_the_graph_outlives_context_queue_and_program(device: cl.Device) -> None
 
 
 def allocate(context: cl.Context, queue: cl.CommandQueue | None = None) -> cl.SVMAllocation:
-    """SVM that is freed by clSVMFree, or with a queue by clEnqueueSVMFree.
+    """Allocate SVM that is freed by clSVMFree, or with a queue by clEnqueueSVMFree.
 
-    Not outside a block on PoCL: it reads PyOpenCL's list of pointers when the command runs, and by then that is gone.
+    Outside a block it is not freed with a queue on PoCL, which reads PyOpenCL's list of pointers
+    when the command runs. By then the list is gone.
     """
     return cl.SVMAllocation(context, N * 4, 0, cl.svm_mem_flags.READ_WRITE, queue=queue)
 

@@ -1,4 +1,5 @@
-"""Captured graphs are drawn like all command graphs: modifiable and executable, as they were recorded and changed."""
+"""Captured graphs are drawn like all command graphs: modifiable and executable, as they were
+recorded and changed."""
 
 from __future__ import annotations
 

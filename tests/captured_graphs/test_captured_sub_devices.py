@@ -1,4 +1,5 @@
-"""Captures on sub-devices that PyOpenCL has made: the runtime takes them in, so that their graphs can be changed like any other."""
+"""Captures on sub-devices of PyOpenCL: the runtime imports them, so that their graphs can be
+changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captured graphs in other graphs, and on runtime queues: the runtime's objects and PyOpenCL's are of one context."""
+"""Captured graphs in other graphs and on runtime queues, whose objects share PyOpenCL's context."""
 
 from __future__ import annotations
 
@@ -157,7 +157,8 @@ def test_runtime_kernels_in_both(numbers: Numbers, runtime_queue: Queue) -> None
 
 
 def test_contexts_go_both_ways(device: cl.Device) -> None:
-    """PyOpenCL objects of a runtime queue lead back to its context, and a capture in them to its graphs."""
+    """PyOpenCL objects of a runtime queue have its context, and a capture of them fits its
+    graphs."""
     runtime_queue = Queue(device_of(device))
     queue = to_pyopencl(runtime_queue)
     assert (

@@ -1,4 +1,4 @@
-"""Times of captured graphs that were finalized with `enable_profiling`: from the first command to the last, of whatever replays."""
+"""Times of captured graphs with `enable_profiling`: from the first command to the last."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def captured(numbers: Numbers) -> CapturedGraph:
 
 @pytest.fixture
 def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is given to the driver as a whole: the event of that would tell both times by itself."""
+    """Replays everything: the event of a driver's command-buffer would have both times by
+    itself."""
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
 
 

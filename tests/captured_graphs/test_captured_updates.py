@@ -1,4 +1,5 @@
-"""Captured launches are changed by argument index and by range, before they are finalized and in executable graphs."""
+"""Captured launches are changed by argument index and by range, before they are finalized and in
+executable graphs."""
 
 from __future__ import annotations
 

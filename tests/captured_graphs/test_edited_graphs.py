@@ -1,4 +1,7 @@
-"""Captured graphs that are changed: host tasks, empty nodes, commands of the runtime's, and edges. They replay as any other."""
+"""Captured graphs that were changed replay as others do.
+
+They get host tasks, empty nodes, commands of the runtime, and edges.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ def test_a_host_task_in_the_middle(numbers: Numbers) -> None:
 def test_the_queue_goes_on_after_the_replay(
     request: pytest.FixtureRequest, numbers: Numbers, kind: str
 ) -> None:
-    """What is enqueued before a replay comes before it, what is enqueued later after it, although Python takes part."""
+    """A replay comes after what was enqueued before it, and before what is enqueued later.
+
+    Python takes part in this replay.
+    """
     queue = request.getfixturevalue(kind)
     graph, seen = seen_between(numbers)
     goes_on = threading.Event()
@@ -182,7 +188,8 @@ def test_edges_turn_the_order_of_an_out_of_order_queue(
 
 
 def test_kernels_of_the_runtimes_are_added(numbers: Numbers) -> None:
-    """Two engines in one graph: captured commands and a command-buffer of the adapter's, which wait for each other."""
+    """Two engines in one graph: captured commands and the adapter's command-buffer wait for each
+    other."""
     graph, seen = seen_between(numbers)
     code = Program(graph.context, "kernel void twice(global int *m) { m[get_global_id(0)] *= 2; }")
     memory = malloc_shared(64, "int32", (graph.context, graph.device))
@@ -211,7 +218,10 @@ def test_mixed_graphs_without_host_tasks_end_with_an_event_of_the_drivers(number
 
 
 def test_several_devices(device: cl.Device) -> None:
-    """Each command runs on its queue's device also if a host task parts them; the two queues' devices are one here."""
+    """Each command runs on its queue's device, even if a host task divides the graph.
+
+    The two queues' devices are the same here.
+    """
     context = cl.Context([device])
     queues = [cl.CommandQueue(context) for _ in range(2)]
     numbers = Numbers(queues[0])

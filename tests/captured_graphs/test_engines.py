@@ -1,4 +1,4 @@
-"""Engines share a command-buffer: what an engine takes, what it leaves, and that the result is the same."""
+"""Engines share a command-buffer: which commands each takes, and that the results are the same."""
 
 from __future__ import annotations
 
@@ -136,12 +136,16 @@ def test_the_variable_names_engines(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", value)
         return [engine.name for engine in choose().engines]
 
-    assert names("") == names("auto") == names(" Auto ") == ["native", "replay"]
+    every = ["direct", "native", "replay"]
+    assert names("") == names("auto") == names(" Auto ") == every
     assert choose().is_auto
     assert names("native") == names("native, replay") == ["native", "replay"]
+    assert names("direct") == ["direct", "replay"]
     assert not choose().is_auto
     assert names("replay") == names("replay,native") == ["replay"]
-    with pytest.raises(UnknownEngineError, match=r"no engine 'warp'.*\n.*auto.*native, replay"):
+    with pytest.raises(
+        UnknownEngineError, match=r"no engine 'warp'.*\n.*auto.*direct, native, replay"
+    ):
         names("native,warp")
 
 
@@ -186,13 +190,14 @@ def test_parts_follow_each_other(
     assert said[0] == ["4", "commands"]
     assert [row[:2] for row in said[1:]] == [
         ["breaking", "not"],
+        ["direct", "not"],
         ["native", "not"],
         ["unable", "not"],
         ["picky", "0–1:"],
         ["picky", "3–3:"],
         ["replay", "2–2:"],
     ]
-    assert said[3][2] == "chosen: it is not able to" and "command 2: it is a read" in said[4][2]
+    assert said[4][2] == "chosen: it is not able to" and "command 2: it is a read" in said[5][2]
 
 
 def test_updates_reach_every_part(

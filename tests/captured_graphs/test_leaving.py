@@ -48,7 +48,8 @@ def _queue(
 def test_an_out_of_order_queue_rests_after_its_commands(
     context: cl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An event is complete before the driver's thread has let go of its command: the queue's last reference is not released then."""
+    """An event is complete before the driver's thread has let go of its command: the queue's last
+    reference is not released then."""
     releases = Releases(_queue(context), monkeypatch)
     leaving.leave(releases.queue)
     assert [releases.after(seconds) for seconds in (5.0, 0.5, 0.4)] == [0, 0, 0]

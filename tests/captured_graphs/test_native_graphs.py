@@ -1,4 +1,7 @@
-"""A captured graph as a command-buffer of the driver's: the same results as its replay, and explain() says which of the two it is."""
+"""A captured graph as the driver's command-buffer has the results of its replay.
+
+explain() says which of the two it is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What comes after what: the edges that queues and events make, and that every schedule honours them."""
+"""What comes after what: the edges that queues and events make, and that every schedule honours
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import pytest
 
 from fairlead.captured_graphs.context import capture
 
-#: Each launch appends its number to the log, so that the log is the order in which the launches ran.
+#: Each launch appends its number to the log, so that the log is the order in which the launches
+#: ran.
 SOURCE = """
 __kernel void note(__global int *log, int number) { log[atomic_inc(log) + 1] = number; }
 __kernel void bump(__global int *cell, int number) { cell[0] = 3 * cell[0] + number; }
@@ -117,7 +119,8 @@ def test_two_queues_and_the_events_between_them(
 def test_every_schedule_honours_every_edge(
     queue: cl.CommandQueue, out_of_order: cl.CommandQueue, log: Log, schedule: str, seed: int
 ) -> None:
-    """A random graph, recorded on an out-of-order queue and replayed on both kinds, several times in a row."""
+    """A random graph, recorded on an out-of-order queue and replayed on both kinds, several times
+    in a row."""
     random = np.random.default_rng(seed)
     with capture(out_of_order) as graph:
         events: list[cl.Event] = []
@@ -171,7 +174,8 @@ def test_explain_says_how_and_why(
             log.note(number, [first], queue=out_of_order)
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
     assert (
-        "2 commands\n  native  not chosen: FAIRLEAD_COMMAND_BUFFER=replay\n"
+        "2 commands\n  direct  not chosen: FAIRLEAD_COMMAND_BUFFER=replay\n"
+        "  native  not chosen: FAIRLEAD_COMMAND_BUFFER=replay\n"
         "  replay  in-order, 0 events in one pass: the queue keeps the order; FAIRLEAD"
         in path.finalize().explain(queue)
     )

@@ -28,10 +28,12 @@ assert (got == values).all()
 """
 
 IMPORTS = {
-    "fairlead-first": "import fairlead\nimport fairlead.captured_graphs.context\nimport pyopencl as cl",
+    "fairlead-first": "import fairlead\nimport fairlead.captured_graphs.context\nimport pyopencl "
+    "as cl",
     "pyopencl-first": "import pyopencl as cl\ncl.get_platforms()\nimport fairlead",
     "drivers-first": "from fairlead.icd.drivers import drivers\ndrivers()\nimport pyopencl as cl",
-    "drivers-last": "import pyopencl as cl\ncl.get_platforms()\nfrom fairlead.icd.drivers import drivers\ndrivers()",
+    "drivers-last": "import pyopencl as cl\ncl.get_platforms()\nfrom fairlead.icd.drivers import "
+    "drivers\ndrivers()",
 }
 
 
@@ -62,7 +64,8 @@ def test_the_interpreter_ends_cleanly(run_python: RunPython, ending: str) -> Non
     assert "Traceback" not in done.err
 
 
-#: Replays on out-of-order queues that are dropped at once: the next replay gives up the last reference while commands run.
+#: Out-of-order queues are dropped after their replays. The next replay gives up the last reference
+#: while commands run.
 LEAVING = """
 import faulthandler, sys
 faulthandler.dump_traceback_later(60, exit=True)  # only if it hangs
@@ -106,7 +109,7 @@ def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
     assert "parent" in run_python(code + "    " + body).out
 
 
-#: A child of a process that has used drivers: their threads are not there, and a replay would wait for them.
+#: A child of a process that has used drivers lacks their threads. A replay would wait for them.
 FORKED = """
 import os
 loop = graph.finalize(updatable=True)

@@ -1,4 +1,7 @@
-"""What cannot be captured is refused in the caller's line, and after any failure everything is as it was."""
+"""What cannot be captured is refused in the caller's line.
+
+After any failure nothing has changed.
+"""
 
 from __future__ import annotations
 
@@ -305,7 +308,10 @@ def test_a_graph_is_not_finalized_inside_its_block(queue: cl.CommandQueue) -> No
 def test_waits_of_pyopencl_array_for_its_own_lists_keep_the_order(
     context: cl.Context, out_of_order: cl.CommandQueue
 ) -> None:
-    """An array that was written many times waits for its oldest events, to forget them; later commands still come after those."""
+    """An array that was written many times waits for its oldest events, to forget them.
+
+    Later commands still come after those events.
+    """
     queue = out_of_order
     x = pyopencl.array.to_device(queue, np.ones(N, np.float32))
     y = pyopencl.array.zeros(queue, N, np.float32)
@@ -335,7 +341,8 @@ def test_the_extra_queue_of_a_graph_records_too(
 
 
 def test_every_enqueue_function_is_either_recorded_or_refused(queue: cl.CommandQueue) -> None:
-    """Nothing of a captured queue reaches the driver unseen: every clEnqueue… slot of its table is exchanged."""
+    """Nothing of a captured queue reaches the driver unseen: every clEnqueue… slot of its table is
+    exchanged."""
     enqueue = [function for function in OPENCL.slots if function.name.startswith("clEnqueue")]
     driver = lib.fl_table_of(ffi.cast("void *", queue.int_ptr))
     with capture(queue):
@@ -348,7 +355,7 @@ def test_every_enqueue_function_is_either_recorded_or_refused(queue: cl.CommandQ
 def test_what_a_signal_handler_raises_is_raised_when_the_block_ends(
     queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
 ) -> None:
-    """A handler may run while fairlead is asked something from PyOpenCL's C++, where nothing can be raised."""
+    """A handler may run while PyOpenCL's C++ calls fairlead, where nothing can be raised."""
 
     class Interrupt(Exception):
         pass

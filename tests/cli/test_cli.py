@@ -1,4 +1,7 @@
-"""The command line as a user meets it: `fairlead devices`, errors, pipes and locales. `doctor` and `trace` have their own tests."""
+"""The command line: `fairlead devices`, errors, pipes and locales.
+
+`doctor` and `trace` have tests of their own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
-#: What makes Python's standard output ASCII, and nothing else: the C locale alone would put it into its UTF-8 mode.
+#: Makes Python's standard output ASCII. The C locale alone would switch Python to UTF-8.
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": None}
 
 
@@ -100,9 +103,12 @@ def test_devices_of_adapters_and_plugins_come_after_those_of_drivers(
     assert (done.code, done.err) == (0, "")
     layout = next(iter(UR.layouts))
     assert done.out.splitlines()[1:] == [
-        f"[UR level_zero:0] gpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} (layout {layout})",
-        f"[UR level_zero:1] gpu | Fake device 1 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} (layout {layout})",
-        f"[PI level_zero:0] cpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {plugin} (15.47.1)",
+        f"[UR level_zero:0] gpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} "
+        f"(layout {layout})",
+        f"[UR level_zero:1] gpu | Fake device 1 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} "
+        f"(layout {layout})",
+        f"[PI level_zero:0] cpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {plugin} "
+        "(15.47.1)",
     ]
 
 
@@ -274,7 +280,8 @@ FAULTS = {
     "return CL_OUT_OF_RESOURCES": "clGetDeviceInfo [CL_OUT_OF_RESOURCES]",
     'return give("", 0, room, into, size)': "the answer to CL_DEVICE_TYPE has 0 bytes, which is no",
     'return give("abc", 3, room, into, size)': "the answer to CL_DEVICE_TYPE has 3 bytes",
-    "if (size) *size = 1ull << 40; return 0": "an answer of 1099511627776 bytes, which is impossible",
+    "if (size) *size = 1ull << 40; return 0": "an answer of 1099511627776 bytes, which is "
+    "impossible",
 }
 
 
@@ -308,7 +315,7 @@ def test_clgetdeviceinfo_that_is_not_there(
 def test_lists_of_devices_that_cannot_be(
     run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
-    """A number that is absurd, and handles that are NULL, are said; the other devices are listed."""
+    """An absurd number and NULL handles are reported; the other devices are listed."""
     env = vendors(
         tmp_path,
         fake_driver(device_count="0xFFFFFFFFu", name='"Many"'),

@@ -225,7 +225,10 @@ def test_a_signal_that_ends_the_command_is_its_exit_code(run_python: RunPython) 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
 def test_signals_are_passed_on(number: signal.Signals) -> None:
-    """The command answers by its exit code; the pipe says when it is ready. No terminal is there to send an interrupt to both."""
+    """The command answers by its exit code; the pipe says when it is ready.
+
+    No terminal is there to send an interrupt to both.
+    """
     code = """
 import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [int(sys.argv[1])])

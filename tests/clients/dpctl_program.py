@@ -1,7 +1,8 @@
-"""A client of dpctl, today's (0.22) and that of the PI generation (0.17), run as a child process.
+"""A client of today's dpctl (0.22) and of the PI generation's (0.17), run as a child process.
 
-It lists the devices, allocates the three kinds of USM, copies, builds a kernel of OpenCL C, runs it with profiling, and prints what came
-out, one `name: values` a line. What fails is one line `error: type: message`, and exit code 1.
+It lists the devices, allocates the three kinds of USM, copies, builds a kernel of OpenCL C, and
+runs it with profiling. It prints the results, one `name: values` a line. A failure is one line
+`error: type: message`, and exit code 1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What the real Unified Runtime loader selects: `python selected_devices.py LOADER NAME` prints the names of the devices.
+"""Prints the names of the devices that the real Unified Runtime loader selects.
 
-NAME is the number of UR_DEVICE_INFO_NAME; the adapters and the selector come from the environment.
+Usage: `python selected_devices.py LOADER NAME`. NAME is the number of UR_DEVICE_INFO_NAME. The
+adapters and the selector come from the environment.
 """
 
 import ctypes

@@ -53,7 +53,10 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def check(output: Output, case: Case, in_order: bool = False) -> None:
-    """A run of the program was right. Without cl_intel_unified_shared_memory Intel's adapter and plugin have no USM."""
+    """Check a run of the program.
+
+    Without cl_intel_unified_shared_memory Intel's adapter and plugin have no USM.
+    """
     listed, limits, queue, *rest = output.out.splitlines(keepends=True)
     usm = case.adapter != "intel" or case.driver == "intel_cpu"
     assert f"| {PLATFORMS[case.driver]} | backend_type.opencl device_type.cpu" in listed
@@ -107,7 +110,8 @@ def test_the_loader_has_nothing_to_complain_of(
 
 @pytest.fixture
 def with_plugin(pi: Path, tmp_path: Path) -> Path:
-    """DPC++ 2024.2 in a folder of its own: it looks for libpi_opencl.so beside the real file of libsycl.so.7."""
+    """DPC++ 2024.2 in a folder of its own: it looks for libpi_opencl.so beside the real file of
+    libsycl.so.7."""
     (tmp_path / "lib").mkdir()
     for library in (pi / "lib").iterdir():
         if library.name == "libsycl.so.7":

@@ -1,4 +1,4 @@
-"""A C program on the real libur_loader.so.0, without SYCL: what it finds and what runs, on Intel's own adapter and on ours."""
+"""A C program on the real libur_loader.so.0, without SYCL, with Intel's own adapter and ours."""
 
 from __future__ import annotations
 

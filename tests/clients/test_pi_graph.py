@@ -1,4 +1,7 @@
-"""SYCL-Graph of DPC++ 2024.2 on the reference plugin's command-buffers. Intel's plugin has no copies in them on the drivers here."""
+"""SYCL-Graph of DPC++ 2024.2 on the reference plugin's command-buffers.
+
+Intel's plugin has no copies in command-buffers on the drivers here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""SYCL programs on the real libsycl: each prints what its source says, on Intel's own adapter and on ours."""
+"""SYCL programs on the real libsycl: each prints what its source says, on Intel's adapter and on
+ours."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _NO_UPDATE: Final = "Device does not support Command Graph update"
 _NO_GRAPH: Final = "opencl backend is not supported by SYCL Graph extension."
 _NO_SHARED: Final = "Device does not support shared USM allocations!"
 _NO_DEVICE: Final = "Device does not support USM device allocations!"
-#: PyPI's PoCL on a CPU that its LLVM does not know: only fairlead repairs it (icd/driver_profiles.py).
+#: PyPI's PoCL on a CPU that its LLVM does not know. Only fairlead repairs it
+#: (icd/driver_profiles.py).
 _NO_BUILD: Final = "OpenCL C does not build: -11"
 
 #: PoCL has no cl_intel_unified_shared_memory, and what Intel's adapter does without is:
@@ -60,7 +62,7 @@ REFUSED: Final[dict[Case, dict[str, str]]] = {
         **dict.fromkeys(("buffers", "buffers_host", "native_graph", "update_buffer"), _NO_GRAPH),
         "native_queue": _UNSUPPORTED,
     },
-    # its cl_khr_command_buffer is 0.9.0, of which Intel's adapter calls the functions as they are since 0.9.5
+    # Its cl_khr_command_buffer is 0.9.0. Intel's adapter calls the functions of 0.9.5 and later.
     Case("intel", "pocl-3.1"): {
         **_WITHOUT_USM,
         **dict.fromkeys(("buffers", "buffers_host"), _INVALID),
@@ -71,7 +73,7 @@ REFUSED: Final[dict[Case, dict[str, str]]] = {
     # native commands need a native command-buffer
     Case("fairlead", "pocl_wheel"): {"native_graph": _NO_NATIVE},
 }
-_BUILDS_ON_POCL: Final = ("queue_buffers", "sub_buffer")
+_BUILDS_ON_POCL: Final = ("images", "queue_buffers", "sub_buffer")
 
 
 @pytest.fixture(params=CASES)
@@ -124,8 +126,9 @@ def test_the_loader_has_nothing_to_complain_of(
     assert (output.out == printed(source)) if refused is None else (error_of(output) == refused)
 
 
-#: What the layers do not count, whatever the adapter: a buffer that is made by partition, and the event of a two-dimensional copy, which
-#: libsycl asks for only of an adapter that has such copies, as ours. The release of either is one too many to them.
+#: References that the layers do not count, whatever the adapter: a buffer made by partition, and
+#: the event of a two-dimensional copy. libsycl makes such copies only on adapters that have them,
+#: as ours. The layers call the release of either one too many.
 _UNCOUNTED: Final = [
     "[ERROR]: Attempting to release nonexistent handle 0x…",
     "[ERROR]: Retained -1 reference(s) to handle 0x…",
@@ -166,7 +169,7 @@ def test_command_buffers_of_both_kinds(
     compile_client: Compiler,
     drivers: dict[str, str],
 ) -> None:
-    """On drivers that have cl_khr_command_buffer, our adapter's own way to run one and the driver's give the same."""
+    """Our engines and the driver's cl_khr_command_buffer give the same results."""
     source = HERE / f"sycl/{program}.cpp"
     output = run(
         compile_client.sycl(program),
@@ -185,7 +188,10 @@ def test_command_buffers_of_both_kinds(
 def test_through_the_loader_s_own_tables(
     case: Case, program: str, now: Path, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
-    """With several adapters the loader finds an object's table by its first word; UR_ENABLE_LOADER_INTERCEPT has it do so with one."""
+    """With several adapters the loader finds an object's table by its first word.
+
+    UR_ENABLE_LOADER_INTERCEPT makes it do so with one.
+    """
     source = HERE / f"sycl/{program}.cpp"
     output = run(
         compile_client.sycl(program),

@@ -1,5 +1,7 @@
-"""The OpenCL and the PI cases of the conformance suite: each rule of the ICD protocol is failed by the fake driver that breaks it, those
-of piPluginInit by the fake plugin, and the real libraries fail what they are known to fail and nothing else.
+"""The OpenCL and the PI cases of the conformance suite.
+
+The fake driver that breaks a rule of the ICD protocol fails that rule's case. The fake plugin does
+so for piPluginInit. The real libraries fail what they are known to fail, and nothing else.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def good(fake_driver: FakeDriver) -> Callable[[str, int], dict[str, str]]:
 def broken(
     fake_driver: FakeDriver, good: Callable[[str, int], dict[str, str]]
 ) -> Callable[..., dict[str, str]]:
-    """What a variant of the fake driver fails of an area, that the fake driver of the same ICD version does not fail."""
+    """Returns what a variant of the fake driver fails of an area, and the unchanged one does
+    not."""
 
     def run(area: str, **knobs: object) -> dict[str, str]:
         found = failures(harness.run(str(fake_driver(**knobs)), area=area))
@@ -256,7 +259,8 @@ def test_a_broken_plugin_fails_the_rule(
     ],
 )
 def test_a_real_plugin(intel_cpu: Candidate, real_plugins: Path, area: str, passed: int) -> None:
-    """Intel's of 2024. It can do little of command-buffers on a driver of today, and refuses all buffers."""
+    """Intel's plugin of 2024 can do little of command-buffers on today's drivers, and refuses all
+    buffers."""
     driver = registered([driver_profiles.locate(intel_cpu)[0]])
     library = str(real_plugins / "pi/libpi_opencl.so")
     check_known(harness.run(library, area=area, environment=driver), "pi", passed)

@@ -1,4 +1,4 @@
-"""The program of docs/runtime.md prints what is below it; the names that the guide gives exist."""
+"""The programs of docs/runtime.md print what is below them; the names that the guide gives exist."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fairlead.runtime import interop
 GUIDE = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
 
 
-def test_the_example_prints_what_is_below_it(run_python: RunPython) -> None:
-    program = re.search(r"```python\n(.*?)```", GUIDE, re.S)
-    printed = re.search(r"```text\n(.*?)```", GUIDE, re.S)
-    assert program and printed
-    assert run_python(program[1]).out == printed[1]
+def test_the_examples_print_what_is_below_them(run_python: RunPython) -> None:
+    programs = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
+    printed = re.findall(r"```text\n(.*?)```", GUIDE, re.S)
+    assert len(programs) == 2
+    assert [run_python(program).out for program in programs] == printed
 
 
 def test_the_functions_of_interop_exist() -> None:

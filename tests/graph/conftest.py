@@ -1,4 +1,7 @@
-"""The fixtures of tests/helpers/sycl.py: every test of a `device` runs on every driver; and an adapter that is not ours."""
+"""The fixtures of tests/helpers/sycl.py, with which every test runs on every driver.
+
+Another adapter is not ours.
+"""
 
 from __future__ import annotations
 

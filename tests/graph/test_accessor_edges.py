@@ -1,4 +1,7 @@
-"""Edges that follow from accessors (spec row A15). DPC++ does not order a write after reads and writes; this does."""
+"""Edges that follow from accessors (spec row A15).
+
+DPC++ does not order a write after reads and writes; this does.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,8 @@ def test_one_executable_at_a_time(queue: Queue, graph: CommandGraph) -> None:
     allocated(graph)
     executable = graph.finalize()
     with refused(
-        "Graphs containing allocations can only have a single executable graph alive at any one time."
+        "Graphs containing allocations can only have a single executable graph alive at any one "
+        "time."
     ):
         graph.finalize()
     queue.graph(executable).wait()

@@ -1,4 +1,5 @@
-"""Barriers in recordings (spec row A23): they order the commands of their own queue, and nothing is enqueued for them."""
+"""Barriers in recordings (spec row A23): they order the commands of their own queue, and nothing is
+enqueued for them."""
 
 from __future__ import annotations
 

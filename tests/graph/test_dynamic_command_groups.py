@@ -1,4 +1,5 @@
-"""Dynamic command-groups: several command groups, one of which is active (spec rows A30, B9; SYCL-Graph, "Dynamic Command Groups")."""
+"""Dynamic command-groups: several command groups, one of which is active (spec rows A30, B9;
+SYCL-Graph, "Dynamic Command Groups")."""
 
 from __future__ import annotations
 
@@ -245,7 +246,8 @@ def test_none_is_refused(graph: CommandGraph) -> None:
 )
 def test_other_kinds_are_refused(graph: CommandGraph, memory: USM, operation) -> None:
     with refused(
-        "The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks."
+        "The only type of command-groups that can be used in a dynamic command-group is kernels "
+        "and host-tasks."
     ):
         DynamicCommandGroup(graph, [lambda h: operation(h, memory)])
 

@@ -1,4 +1,5 @@
-"""Dynamic parameters: kernel arguments that can be exchanged (spec rows A29, B9; SYCL-Graph, "Dynamic Parameters")."""
+"""Dynamic parameters: kernel arguments that can be exchanged (spec rows A29, B9; SYCL-Graph,
+"Dynamic Parameters")."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def test_pointers_and_numpy_structures_and_raw_bytes(
 ) -> None:
     program = Program(
         context,
-        "typedef struct { int a, b; } pair; kernel void put(global int *out, pair p, int n) { out[get_global_id(0)] = p.a + p.b + n; }",
+        "typedef struct { int a, b; } pair; kernel void put(global int *out, pair p, int n) { "
+        "out[get_global_id(0)] = p.a + p.b + n; }",
     )
     first, second = zeros(queue), zeros(queue)
     kind = [("a", "i4"), ("b", "i4")]
@@ -241,7 +243,8 @@ def test_another_graph_s_parameter_is_refused(
 ) -> None:
     foreign = DynamicParameter(CommandGraph(queue), numpy.int32(1))
     with refused(
-        "Cannot use a Dynamic Parameter with a node associated with a graph other than the one it was created with."
+        "Cannot use a Dynamic Parameter with a node associated with a graph other than the one it "
+        "was created with."
     ):
         graph.add(lambda h: h.parallel_for(N, program.add, memory, foreign))
     assert graph.empty()
@@ -259,7 +262,8 @@ def test_only_kernels_have_parameters(graph: CommandGraph, memory: USM, operatio
             handler.memset(memory, 0)
 
     with refused(
-        "dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions"
+        "dynamic_parameters cannot be registered with graph nodes which do not represent kernel "
+        "executions"
     ):
         graph.add(group)
     assert graph.empty()

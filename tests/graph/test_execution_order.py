@@ -41,7 +41,8 @@ def test_the_branch_that_became_ready_last_runs_first() -> None:
 
 
 def test_predecessors_outside_do_not_count() -> None:
-    """What DPC++ got wrong until PR #22565: A > HT > B > C and A > C, where C has a predecessor in another partition."""
+    """DPC++ was wrong here until PR #22565: A > HT > B > C and A > C. C has a predecessor in
+    another partition."""
     edges = [(0, 1), (1, 2), (2, 3), (0, 3)]
     assert execution_order([2, 3], *sides(4, edges)) == [2, 3]
     assert execution_order([], *sides(4, edges)) == []
@@ -104,7 +105,7 @@ class Counted(list[list[int]]):
 def test_an_edge_at_either_end_of_a_path_is_looked_at_shortly(
     source: int, destination: int
 ) -> None:
-    """Both `make_edge` down a path and up a path, each edge in front of the others, have to be cheap."""
+    """`make_edge` down a path and up a path, each edge before the others, has to be cheap."""
     successors, predecessors = map(Counted, sides(1001, [(node, node + 1) for node in range(999)]))
     assert not leads_to(destination, source, successors.__getitem__, predecessors.__getitem__)
     assert successors.looks + predecessors.looks <= 4

@@ -1,4 +1,5 @@
-"""The explicit way: add, make_edge, what a node comes after, and what nodes can be (spec rows A11 to A14, A21, A27, A34)."""
+"""Explicit graphs: add, make_edge, dependencies, kinds of nodes (spec rows A11 to A14, A21, A27,
+A34)."""
 
 from __future__ import annotations
 
@@ -355,8 +356,10 @@ def test_local_memory_and_structures_are_frozen_with_the_node(
 ) -> None:
     program = Program(
         context,
-        "typedef struct { int a, b; } pair; kernel void both(global int *out, pair p, local int *scratch) {"
-        " scratch[get_local_id(0)] = p.a * 100 + p.b; barrier(CLK_LOCAL_MEM_FENCE); out[get_global_id(0)] = scratch[0]; }",
+        "typedef struct { int a, b; } pair; kernel void both(global int *out, pair p, local int "
+        "*scratch) {"
+        " scratch[get_local_id(0)] = p.a * 100 + p.b; barrier(CLK_LOCAL_MEM_FENCE); "
+        "out[get_global_id(0)] = scratch[0]; }",
     )
     out = zeros(queue)
     pair = numpy.array((1, 2), dtype=[("a", "i4"), ("b", "i4")])[()]

@@ -1,7 +1,8 @@
-"""What graphs are given wrongly is told in words: the routine that was called, what it was given, what to do instead."""
+"""Errors of wrong calls of graphs name the routine, the argument, and the remedy."""
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false, reportCallIssue=false, reportAttributeAccessIssue=false
 # What is given wrongly is the point.
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import itertools

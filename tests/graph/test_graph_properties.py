@@ -1,4 +1,5 @@
-"""Construction of command graphs, their properties, and what devices can do (spec rows A1 to A10, A34)."""
+"""Construction of command graphs, their properties, and what devices can do (spec rows A1 to A10,
+A34)."""
 
 from __future__ import annotations
 

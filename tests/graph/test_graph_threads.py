@@ -19,7 +19,10 @@ ROUNDS = 10
 
 
 def together(work: Callable[[int], object]) -> list[object]:
-    """What `work(number)` gives in each of THREADS threads, which begin at the same time; what one raises is raised."""
+    """Run `work(number)` in THREADS threads at the same time.
+
+    Returns the results, raises an exception.
+    """
     start = threading.Barrier(THREADS)
 
     def run(number: int) -> object:

@@ -1,4 +1,5 @@
-"""Host tasks in graphs: when they run, what they see, what they raise (spec row A24; the seed, "Graph Partitioning")."""
+"""Host tasks in graphs: when they run, what they see, what they raise (spec row A24; the seed,
+"Graph Partitioning")."""
 
 from __future__ import annotations
 

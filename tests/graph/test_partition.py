@@ -1,6 +1,7 @@
-"""Partitions of command graphs (spec B3): the traces of the seed, DPC++'s errors that this must not have, and properties.
+"""Partitions of command graphs (spec B3): the seed's traces, DPC++'s errors, and properties.
 
-The one law is that every edge is honoured, whatever runs at the same time. "seed" is compared with the seed's procedure, literally.
+The one law is that every edge is honoured, whatever runs at the same time. "seed" is compared with
+the seed's procedure, literally.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ G1 = [(A, HT1), (HT1, C), (C, F), (B, D), (D, HT2), (HT2, E)]
 
 @dataclass(frozen=True)
 class Case:
-    """A graph: its edges in the order in which they were made, its host tasks, the device of each node."""
+    """A graph: its edges in the order in which they were made, its host tasks, the device of each
+    node."""
 
     count: int
     edges: list[tuple[int, int]]
@@ -62,7 +64,8 @@ def path(count: int, *hosts: int) -> Case:
     return case(count, [(node, node + 1) for node in range(count - 1)], *hosts)
 
 
-#: The seed's graphs: nodes of each partition in order of execution, and the predecessors of each partition.
+#: The seed's graphs: nodes of each partition in order of execution, and the predecessors of each
+#: partition.
 TRACES: dict[str, Any] = {
     "G1": (
         case(8, G1, HT1, HT2),
@@ -151,7 +154,8 @@ def test_branches_with_host_tasks_of_their_own_run_at_the_same_time() -> None:
     ("kernels", "task"), [((1, 2), 0), ((0, 1), 2)], ids=["host task first", "host task last"]
 )
 def test_a_kernel_that_no_host_task_comes_after(kernels: tuple[int, int], task: int) -> None:
-    """K1 > K2, K1 > HT: the seed puts K2 into the first partition and K1 into the second, and libsycl 2026.2 crashes."""
+    """K1 > K2, K1 > HT: the seed puts K2 into the first partition and K1 into the second. libsycl
+    2026.2 crashes."""
     first, second = kernels
     graph = case(3, [(first, second), (first, task)], task)
     result = graph.partition()
@@ -167,7 +171,8 @@ def test_a_kernel_that_no_host_task_comes_after(kernels: tuple[int, int], task: 
     ("nodes", "task"), [((0, 1, 2), 3), ((1, 2, 3), 0)], ids=["host task last", "host task first"]
 )
 def test_a_dependence_of_a_node_that_is_no_root(nodes: tuple[int, int, int], task: int) -> None:
-    """K0 > K2, K1 > K2, K1 > HT: DPC++ forgets that K2 waits for K1, since K2 also has a predecessor in its partition."""
+    """K0 > K2, K1 > K2, K1 > HT: DPC++ forgets that K2 waits for K1, because K2 also has a
+    predecessor in its partition."""
     a, b, c = nodes
     graph = case(4, [(a, c), (b, c), (b, task)], task)
     result = graph.partition()
@@ -197,7 +202,9 @@ def test_several_devices(policy: str) -> None:
     )
     result = graph.partition(policy)
     assert result.policy == "rank" and result.reason == (
-        "its nodes are of 2 devices" if policy == "seed" else ""
+        "its nodes run in 2 places: on devices, or outside of command-buffers"
+        if policy == "seed"
+        else ""
     )
     assert [part.device for part in result.partitions] == ["a", "a", "b", "a", None]
     assert [part.nodes for part in result.partitions] == [(0,), (3,), (1,), (2,), (4,)]
@@ -227,7 +234,8 @@ def test_a_path_of_100_000_nodes_needs_no_recursion(policy: str) -> None:
 
 
 def test_seed_gives_up_where_it_would_take_long() -> None:
-    """Host tasks in a row, added from the last to the first: each gives all those below it another turn."""
+    """Host tasks in a row, added from the last to the first: each makes the seed visit all below it
+    again."""
     count = 400
     graph = case(count, [(node + 1, node) for node in range(count - 1)], *range(count))
     result = graph.partition()
@@ -267,7 +275,8 @@ def graphs(draw: st.DrawFn, devices: int = 3) -> Case:
 
 
 def assert_honours(graph: Case, result: Partitions, seed: int = 0) -> None:
-    """Every node is in one partition, partitions say the same from both sides, and every edge is honoured by any run."""
+    """Check that every node is in one partition, that both sides agree, and that every edge is
+    honoured."""
     parts = result.partitions
     assert sorted(node for part in parts for node in part.nodes) == list(range(graph.count))
     assert [
@@ -303,8 +312,11 @@ def assert_edges(graph: Case, ran: list[int]) -> None:
 
 
 def adversarial(graph: Case, result: Partitions, lot: Random) -> list[int]:
-    """Nodes in an order that keeps to nothing but what a runtime is told: predecessors of partitions, and inside one its edges, or
-    its order if it is in-order. Which of those that may run is next is by lot."""
+    """Return nodes in a hostile order that obeys only what a runtime is told.
+
+    That is the predecessors of partitions, and inside one its edges, or its order if it is
+    in-order. Which of the possible nodes runs next is random.
+    """
     _, predecessors = graph.sides
     ran: list[int] = []
     left = [list(part.nodes) for part in result.partitions]
@@ -333,7 +345,7 @@ def test_every_edge_is_honoured_whatever_runs_at_the_same_time(
 
 
 def annotated(graph: Case) -> list[int]:
-    """The seed's procedure word by word (spec B3, "annotate"): recursive, and as slow as it may be."""
+    """Run the seed's procedure literally (spec B3, "annotate"): recursive and slow."""
     successors, predecessors = graph.sides
     number = [-1] * graph.count
     queue = deque(sorted(graph.hosts))

@@ -93,7 +93,7 @@ def test_an_address_is_one_by_its_parameter_however_small_it_is(
     assert Transfer(row, fields).describe() == shown
 
 
-@pytest.mark.parametrize("row", TRANSFERS)
+@pytest.mark.parametrize("row", [row for row, given in TRANSFERS.items() if given.append])
 def test_what_may_be_an_address_is_a_pointer_of_the_recorded_command_too(row: str) -> None:
     given = TRANSFERS[row]
     parameters = UR.functions[given.append].parameters[1:]  # the first is the command-buffer

@@ -1,7 +1,8 @@
-"""The one law of command graphs, on real devices: in random graphs every node runs once a submission, after all that it comes after.
+"""The one law of command graphs, on real devices: every node of a random graph runs once, in order.
 
-Each node, a kernel or a host task, checks when it runs that every predecessor has run once more often than itself, and then counts itself.
-A graph that loses an edge, drops a node or runs one twice leaves a mistake, or a wrong count, behind.
+Each node, a kernel or a host task, checks when it runs that every predecessor has run once more
+often than itself, and then counts itself. A graph that loses an edge, drops a node or runs one
+twice leaves a wrong count.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ kernel void visit(global volatile int *counts, global const int *before, int fir
 
 @dataclass
 class Shape:
-    """A random graph: what each node is, its edges in the order in which they are made, and a device for each."""
+    """A random graph: what each node is, its edges in the order in which they are made, and its
+    devices."""
 
     kinds: list[str]
     edges: list[tuple[int, int]]
@@ -42,7 +44,8 @@ class Shape:
 
 @st.composite
 def shapes(draw: st.DrawFn, most_devices: int) -> Shape:
-    """Acyclic graphs: edges go along a random order of the nodes, so that many go back in the order in which they were made."""
+    """Draw an acyclic graph: edges follow a random order of the nodes, so that many point
+    backwards."""
     count = draw(st.integers(1, MOST))
     kinds = draw(
         st.lists(
@@ -100,7 +103,8 @@ class Bench:
                 assert found[node] == (0 if kind == "empty" else RUNS), executable.explain()
 
     def graph(self, shape: Shape) -> CommandGraph:
-        """The graph of a shape: nodes first, then the edges, so that predecessors are known and edges can go back."""
+        """Return the graph of a shape: nodes first, then the edges, so that edges can point
+        backwards."""
         before = real_predecessors(shape)
         graph = CommandGraph(self.context, self.members)
         nodes: list[Node] = []
@@ -137,7 +141,7 @@ class Bench:
 
 
 def real_predecessors(shape: Shape) -> list[list[int]]:
-    """Of each node, those that count and that it comes after: through empty nodes too, which do not count themselves."""
+    """Return for each node the predecessors that count, also those behind empty nodes."""
     direct: list[list[int]] = [[] for _ in shape.kinds]
     for src, dst in shape.edges:
         direct[dst].append(src)

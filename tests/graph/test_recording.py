@@ -1,4 +1,5 @@
-"""Recording of queues: begin, end, what is refused meanwhile, and what order is recorded (spec rows A16, A17, A19, A20, A37, A38)."""
+"""Recording of queues: begin, end, what is refused meanwhile, and what order is recorded (spec rows
+A16, A17, A19, A20, A37, A38)."""
 
 from __future__ import annotations
 

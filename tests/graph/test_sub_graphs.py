@@ -1,4 +1,5 @@
-"""Sub-graphs, and submissions of executable graphs (spec rows A25, A26; the seed, "Multiple Roots Execution Flow")."""
+"""Sub-graphs, and submissions of executable graphs (spec rows A25, A26; the seed, "Multiple Roots
+Execution Flow")."""
 
 from __future__ import annotations
 

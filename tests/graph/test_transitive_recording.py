@@ -1,4 +1,5 @@
-"""A queue whose command comes after a recorded one begins to record, too (spec row A18; SYCL-Graph, transitive queue recording)."""
+"""A queue whose command comes after a recorded one begins to record, too (spec row A18; SYCL-Graph,
+transitive queue recording)."""
 
 from __future__ import annotations
 

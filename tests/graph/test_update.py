@@ -1,4 +1,5 @@
-"""Updates of nodes of executable graphs: ranges, refusals, all or nothing, submissions in flight (spec rows A8, A28, A31, B8)."""
+"""Updates of nodes of executable graphs: ranges, refusals, all or nothing, submissions in flight
+(spec rows A8, A28, A31, B8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Updates by another graph of the same topology (spec rows A32, B5; the seed, "Whole-Graph Update")."""
+"""Updates by another graph of the same topology (spec rows A32, B5; the seed, "Whole-Graph
+Update")."""
 
 from __future__ import annotations
 
@@ -178,7 +179,8 @@ def test_another_number_of_nodes(queue: Queue, add: Group) -> None:
     executable = made(queue, add, add).finalize(updatable=True)
     for count in (1, 3):
         with refused(
-            "Cannot update using a graph with a different topology. Mismatch found in the number of nodes"
+            "Cannot update using a graph with a different topology. Mismatch found in the number "
+            "of nodes"
         ):
             executable.update(made(queue, *[add] * count))
 
@@ -187,7 +189,8 @@ def test_another_number_of_edges(queue: Queue, add: Group) -> None:
     executable = made(queue, add, add, add, edges=((0, 1),)).finalize(updatable=True)
     for edges in ((), ((0, 1), (0, 2)), ((0, 2),), ((1, 0),)):
         with refused(
-            "Cannot update using a graph with a different topology. Mismatch found in the number of edges"
+            "Cannot update using a graph with a different topology. Mismatch found in the number "
+            "of edges"
         ):
             executable.update(made(queue, add, add, add, edges=edges))
 

@@ -19,7 +19,8 @@ __kernel void shared_add(__global int *a, int n, __local int *tile) {
 
 
 class Numbers:
-    """A buffer of 64 equal int32, and launches that change them: additions and multiplications, which tell their order."""
+    """A buffer of 64 equal int32, and launches that add or multiply, so that the result shows their
+    order."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
@@ -61,7 +62,10 @@ class Numbers:
 
 
 def seen_between(numbers: Numbers) -> tuple[Any, list[int]]:
-    """A graph that adds 1, brings the numbers to the host, and multiplies by 3, with a host task that notes them in between."""
+    """Return a graph that adds 1, copies the numbers to the host, and multiplies by 3.
+
+    A host task in between records the numbers that it sees.
+    """
     with capture(numbers.queue) as graph:
         numbers.add(1)
         numbers.read()

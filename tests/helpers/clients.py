@@ -1,7 +1,8 @@
-"""What runs the clients: programs compiled against the DPC++ of a wheel, and dpctl, with an adapter and a driver of our choice.
+"""Runs the clients: programs compiled against the DPC++ of a wheel, and dpctl.
 
-A client is a child process that sees one driver, through the Khronos loader of Intel's wheel, and one adapter: Intel's own, which is
-linked into libsycl.so.9 and libur_loader.so.0 of 2026.2, or another one that UR_ADAPTERS_FORCE_LOAD names.
+A client is a child process that sees one driver, through the Khronos loader of Intel's wheel, and
+one adapter. Intel's own is linked into libsycl.so.9 and libur_loader.so.0 of 2026.2;
+UR_ADAPTERS_FORCE_LOAD names another.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ HERE: Final = ROOT / "tests/clients"
 PROGRAMS: Final = tuple(
     sorted(path.stem for path in (HERE / "sycl").glob("*.cpp") if path.stem != "leaking")
 )
+#: Those whose kernels are SYCL code, which libsycl compiles at run time.
+DEVICE_PROGRAMS: Final = tuple(sorted(path.stem for path in (HERE / "device").glob("*.cpp")))
 #: Where libOpenCL.so.1 and what the Intel drivers need lie.
 PREFIX_LIB: Final = Path(sys.prefix, "lib")
 #: The drivers whose results the tests know: the names are those of helpers/drivers.py.
@@ -63,7 +66,10 @@ CASES: Final = on(*(Case(adapter, driver) for adapter in ADAPTERS for driver in 
 
 @cache
 def adapter_path(adapter: str) -> str | None:
-    """The file of an adapter; None for Intel's, which needs none. SYCL_CLIENTS_ADAPTER names another one than the reference adapter."""
+    """Return the file of an adapter; None for Intel's, which needs none.
+
+    SYCL_CLIENTS_ADAPTER names another one than the reference adapter.
+    """
     return (
         None
         if adapter == "intel"
@@ -86,7 +92,13 @@ def run(
     adapter: str | None = None,
     **variables: str | Path,
 ) -> Output:
-    """Run a client. `home` is the folder of its DPC++, `driver` a driver's library, `adapter` an adapter's or None."""
+    """Run a client.
+
+    Args:
+        home: the folder of its DPC++.
+        driver: a driver's library.
+        adapter: an adapter's library, or None.
+    """
     libraries = (home / "lib", PREFIX_LIB, os.environ.get("LD_LIBRARY_PATH"))
     environ = {
         **os.environ,
@@ -129,7 +141,10 @@ def error_of(output: Output) -> str:
 
 @cache
 def is_repaired(library: str) -> bool:
-    """Whether fairlead repairs what the driver compiles for: without fairlead it builds nothing on this CPU."""
+    """Return whether fairlead repairs the CPU name that the driver compiles for.
+
+    Without fairlead such a driver builds nothing on this CPU.
+    """
     code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.base.search import Candidate; "
     code += "print('pocl-generic-cpu' in load(Candidate(sys.argv[1], 'test')).quirks)"
     done = subprocess.run(
@@ -142,8 +157,8 @@ def is_repaired(library: str) -> bool:
     return done.stdout.strip() == "True"
 
 
-#: The validation layers of the real loader. They say nothing anywhere unless UR_LOG_VALIDATION asks for it; a file would miss what they
-#: say at the end of the process.
+#: The validation layers of the real loader. They report only where UR_LOG_VALIDATION says. A file
+#: would miss what they report at the end of the process.
 WATCHED: Final = {
     "UR_ENABLE_LAYERS": "UR_LAYER_FULL_VALIDATION,UR_LAYER_LEAK_CHECKING",
     "UR_LOG_VALIDATION": "level:debug;output:stderr",
@@ -151,9 +166,9 @@ WATCHED: Final = {
 
 
 def complaints(output: Output) -> list[str]:
-    """What the layers said in a run with WATCHED, and what else is in its standard error, without addresses and stack traces.
+    """Return what the layers reported in a run with WATCHED, and the rest of its standard error.
 
-    That they followed every handle is asserted.
+    Addresses and stack traces are left out. The layers must have followed every handle.
     """
     lines = [line.removeprefix("<VALIDATION>") for line in output.err.splitlines()]
     assert any(line.startswith("[DEBUG]: Reference count for handle") for line in lines), (
@@ -171,15 +186,16 @@ def complaints(output: Output) -> list[str]:
     ]
 
 
-#: Said of every handle that is optional and NULL, whatever the adapter: the pool of an allocation, the program of a native kernel.
+#: Reported for every handle that is optional and NULL, whatever the adapter: the pool of an
+#: allocation, the program of a native kernel.
 _NO_COMPLAINT: Final = ("[ERROR]: There are no valid references to handle 0", "")
 LEAK: Final = "[ERROR]: Retained 1 reference(s) to handle 0x…"
 
 
-#: The SYCL programs are one program that is told which of them to be: the headers take longest to
-#: compile, and are compiled once.
+#: The SYCL programs of a folder are one program that is told which of them to be: the headers take
+#: longest to compile, and are compiled once.
 _ALL: Final = """\
-#include "client.hpp"
+#include "{header}.hpp"
 #include <cstring>
 #define main program_main
 {includes}
@@ -199,7 +215,11 @@ class Compiler:
 
     def sycl(self, name: str) -> list[str]:
         """The command that runs sycl/{name}.cpp."""
-        return [str(once(self.factory, "sycl_programs", self._sycl)), name]
+        return self._program("sycl", "client", (*PROGRAMS, "leaking"), name)
+
+    def device(self, name: str) -> list[str]:
+        """The command that runs device/{name}.cpp."""
+        return self._program("device", "device", DEVICE_PROGRAMS, name)
 
     def c(self, source: Path) -> list[str]:
         """The command that runs a program in C, which is linked to the loader."""
@@ -214,16 +234,21 @@ class Compiler:
             )
         ]
 
-    def _sycl(self, program: Path) -> None:
-        names = (*PROGRAMS, "leaking")
-        includes = (f'namespace program_{name} {{\n#include "{name}.cpp"\n}}' for name in names)
-        calls = (
-            f'  if (!std::strcmp(arguments[1], "{name}"))\n    return program_{name}::program_main();'
-            for name in names
-        )
-        source = program.with_name("sycl_programs.cpp")
-        source.write_text(_ALL.format(includes="\n".join(includes), calls="\n".join(calls)))
-        self._run(cxx(), source, program, self.home / "lib/libsycl.so.9", f"-I{HERE / 'sycl'}")
+    def _program(self, folder: str, header: str, names: Sequence[str], name: str) -> list[str]:
+        def make(program: Path) -> None:
+            includes = (f'namespace program_{name} {{\n#include "{name}.cpp"\n}}' for name in names)
+            calls = (
+                f'  if (!std::strcmp(arguments[1], "{name}"))\n    return program_{name}::program_main();'
+                for name in names
+            )
+            source = program.with_name(f"{folder}_programs.cpp")
+            source.write_text(
+                _ALL.format(header=header, includes="\n".join(includes), calls="\n".join(calls))
+            )
+            folders = [f"-I{HERE / 'sycl'}", f"-I{HERE / folder}"]
+            self._run(cxx(), source, program, self.home / "lib/libsycl.so.9", *folders)
+
+        return [str(once(self.factory, f"{folder}_programs", make)), name]
 
     def _run(
         self, compiler: list[str], source: Path, program: Path, library: Path, *more: str
@@ -246,5 +271,6 @@ def cxx() -> list[str]:
         if command and shutil.which(command[0]):
             return [*command, "-std=c++17"]
     pytest.fail(
-        "SYCL programs are compiled with the host's C++ compiler, and there is none: install one (Debian: apt-get install g++)"
+        "SYCL programs are compiled with the host's C++ compiler, and there is none: install one "
+        "(Debian: apt-get install g++)"
     )

@@ -1,4 +1,7 @@
-"""What tests of command-buffers share: `Bench`, a device with kernels and memory that the host sees, and how commands are updated."""
+"""What tests of command-buffers share.
+
+`Bench` is a device with kernels and memory that the host sees, and functions that update commands.
+"""
 
 from __future__ import annotations
 
@@ -200,7 +203,10 @@ class Bench:
 
 
 def update(command: int, **fields: Any) -> Any:
-    """An update: `values`, `memory`, `pointers` are dictionaries by index; the rest are fields of the struct."""
+    """Return an update.
+
+    `values`, `memory` and `pointers` are dictionaries by index; the rest are fields of the struct.
+    """
     made = Update(
         UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"],
         None,

@@ -1,4 +1,4 @@
-"""`fairlead doctor` and `fairlead env` on a machine with a vendor directory of its own."""
+"""A machine of fake drivers, and `fairlead doctor` on it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from .support import RunPython
+import pytest
 
-COMMAND: Final = "from fairlead.cli.main import main; main(prog_name='fairlead')"
-#: The fields of the JSON, in order.
-KEYS: Final = [
+from helpers.support import RunPython
+
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
+
+
+KEYS = [
     "ok",
     "versions",
     "variables",
@@ -33,7 +36,10 @@ KEYS: Final = [
 
 
 class Machine:
-    """A vendor directory of its own. `examine` runs `fairlead doctor --json` on it and checks the exit code."""
+    """A vendor directory of its own.
+
+    `examine` runs `fairlead doctor --json` on it and checks the exit code.
+    """
 
     def __init__(self, run_python: RunPython, vendors: Path) -> None:
         self.run_python, self.vendors = run_python, vendors
@@ -62,7 +68,17 @@ class Machine:
         return self.run_python(COMMAND, "doctor", *options, env=self.env, check=False).out
 
 
-def problems_of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
+@pytest.fixture
+def machine(run_python: RunPython, tmp_path: Path) -> Machine:
+    (tmp_path / "vendors").mkdir()
+    return Machine(run_python, tmp_path / "vendors")
+
+
+def states(facts: dict[str, Any]) -> dict[str, str]:
+    return {os.path.basename(driver["library"]): driver["state"] for driver in facts["drivers"]}
+
+
+def of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
     """The problems of one severity: the base name of what is wrong → reason and remedy."""
     found = (problem for problem in facts["problems"] if problem["severity"] == severity)
     return {

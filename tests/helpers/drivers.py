@@ -1,13 +1,13 @@
 """Which OpenCL drivers the tests run on.
 
-The list is made once, in a child process, before the first test. Every process of the run uses it, so
-a driver that is installed or removed meanwhile changes nothing. The tests have names for drivers:
-"pocl_wheel" and "intel_cpu" are the two that `make` installs; others are called by what they are,
-"pocl-5.0" or "nvidia". OCL_ICD_FILENAMES may name further drivers.
+The list is made once, in a child process, before the first test. Every process of the run uses it,
+so a driver that is installed or removed meanwhile changes nothing. The tests have names for
+drivers: "pocl_wheel" and "intel_cpu" are the two that `make` installs. Others have descriptive
+names, "pocl-5.0" or "nvidia". OCL_ICD_FILENAMES may name further drivers.
 
 A test that asks for `each_driver` runs once on each driver. A test that needs certain drivers names
-them, by the fixtures `pocl_wheel` and `intel_cpu` or by `@pytest.mark.driver("intel_cpu")`, and is
-skipped where one is missing. `--drivers pocl_wheel` leaves out every test on another driver.
+them, by the fixtures `pocl_wheel` and `intel_cpu` or by `@pytest.mark.driver("intel_cpu")`. It is
+skipped where one is missing. `--drivers pocl_wheel` excludes every test on another driver.
 """
 
 from __future__ import annotations

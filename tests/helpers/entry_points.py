@@ -1,6 +1,6 @@
-"""Calls of compiled entry points without a shell: for every entry point, arguments that are right, and each way in which one can be wrong.
+"""Calls of compiled entry points without a shell: valid arguments for each, and all wrong ones.
 
-What an entry point is called with is what cffi would give it: the types are those of the native module.
+The arguments are what cffi would pass: the types are those of the native module.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def make(type_name: str) -> Object:
 
 @dataclass
 class Call:
-    """An entry point whose body does nothing but see what it is called with, and give what it has to give."""
+    """An entry point whose body only records its arguments and returns what it has to."""
 
     function: Function
     registry: Registry = field(default_factory=lambda: Registry(TABLE))
@@ -90,7 +90,8 @@ class Call:
         scope: dict[str, Any] = {"_body": self._body}
         names = ", ".join(p.name for p in named)
         exec(
-            f"def body({names}): return _body(dict({', '.join(f'{p.name}={p.name}' for p in named)}))",
+            f"def body({names}): return "
+            f"_body(dict({', '.join(f'{p.name}={p.name}' for p in named)}))",
             scope,
         )
         self.entry = compile_entry(self.registry, self.function, scope["body"], self._fail)
@@ -106,7 +107,7 @@ class Call:
         return {name: self._good(p, name in counts) for name, p in self.parameters.items()}
 
     def wrong(self) -> Iterator[tuple[str, str, Callable[[dict[str, Any]], None]]]:
-        """Every way in which one argument can be wrong: what it is, the code that is expected, and what makes it so."""
+        """Yield each wrong argument: a description, the expected code, and how to make it wrong."""
         for p in self.function.parameters:
             if not self._of_query(p):
                 yield from (

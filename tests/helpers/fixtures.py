@@ -129,7 +129,10 @@ def run_python() -> RunPython:
 
 @pytest.fixture(scope="session")
 def real_plugins() -> Path:
-    """Plugins from PyPI in folders of their own: ur-now and ur-then (adapters), pi, and umf, which an adapter needs."""
+    """Plugins from PyPI, in folders of their own.
+
+    ur-now and ur-then have adapters, pi a plugin, and umf a library that an adapter needs.
+    """
     return _downloaded("UR_PLUGINS", "fetched")
 
 

@@ -22,7 +22,10 @@ def refused(message: str, errc: Errc = Errc.invalid) -> Iterator[None]:
 
 
 def edges(graph: CommandGraph) -> set[tuple[int, int]]:
-    """The edges of a graph, by the order of its nodes; what predecessors and successors say must agree."""
+    """Return the edges of a graph, by the order of its nodes.
+
+    Predecessors and successors must agree.
+    """
     nodes = graph.nodes
     forward = {
         (nodes.index(node), nodes.index(after)) for node in nodes for after in node.successors

@@ -12,7 +12,10 @@ from helpers.support import CHILD_TIMEOUT, ROOT, Output
 
 
 class Host(Protocol):
-    """Runs the program with commands, and with variables that are added to the environment: `host("open", path, "table").out`."""
+    """Runs the program with commands, and with more variables in the environment.
+
+    Example: `host("open", path, "table").out`.
+    """
 
     def __call__(self, *commands: str | Path, env: Mapping[str, str] = {}) -> Output: ...
 

@@ -62,8 +62,10 @@ def built(ur: Calls, context: int, source: bytes = SOURCE) -> int:
 
 
 def rows(*arguments: Any) -> Any:
-    """Arguments as launches take them, by their places: an int is a value; others are `(MEM, handle)`, `(POINTER, address)`,
-    `(LOCAL, size)`."""
+    """Return arguments as launches take them, by their places.
+
+    An int is a value; others are `(MEM, handle)`, `(POINTER, address)` and `(LOCAL, size)`.
+    """
     made = (Row * len(arguments))()
     made.kept = []
     for index, argument in enumerate(arguments):
@@ -161,7 +163,10 @@ class Numbers:
 
 
 class Exported:
-    """The functions that a library exports, as a table: urEnqueueKernelLaunch and those that set one argument are in no new one."""
+    """The functions that a library exports, as a table.
+
+    New tables lack urEnqueueKernelLaunch and the functions that set one argument.
+    """
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)

@@ -14,7 +14,7 @@ from helpers.ur_calls import Calls, array
 
 
 def struct(name: str, stype: str = "", **fields: Any) -> Any:
-    """A struct of the API, a pointer to which calls take. `stype` is the name of its type after UR_STRUCTURE_TYPE_."""
+    """Return a struct of the API. `stype` is the name of its type after UR_STRUCTURE_TYPE_."""
     return UR.struct(name)(
         **({"stype": UR[f"UR_STRUCTURE_TYPE_{stype}"]} if stype else {}), **fields
     )
@@ -94,7 +94,10 @@ def opencl(ur: Calls, context: int) -> tuple[DispatchTable, int]:
 
 
 def held_back(ur: Calls, context: int) -> tuple[ctypes.c_void_p, Callable[..., int]]:
-    """An event that is not complete, and the function that completes it: a user event of OpenCL's, taken in by its native handle."""
+    """Return an incomplete event and the function that completes it.
+
+    It is an OpenCL user event, imported by its native handle.
+    """
     table, native = opencl(ur, context)
     code = ctypes.c_int32()
     user = table.clCreateUserEvent(native, ctypes.byref(code))

@@ -1,7 +1,8 @@
-"""A program that appends every command of PI's command-buffers, runs each twice in a command-buffer of its own, and looks at the result.
+"""A program that appends every command of PI's command-buffers, runs each twice, and checks it.
 
-As a script it is told the folder of the package helpers, the plugin, and where the libraries lie that this needs; it prints JSON: the code
-that each append gave ("codes"), whether what it did is right ("right"), whether the device says that it has command-buffers ("says so").
+As a script it takes the folder of the package helpers, the plugin, and the folders of libraries
+that the plugin needs. It prints JSON: the code of each append ("codes"), whether its result is
+right ("right"), and whether the device says that it has command-buffers ("says so").
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class Commands:
 
 
 def rows(source: bytes, at: int, into: int) -> bytes:
-    """What a rectangle of 3 bytes and 2 rows, from offset `at` of the source to offset `into`, makes of zeros."""
+    """Return zeros with a rectangle of 3 bytes and 2 rows, copied from offset `at` to offset
+    `into`."""
     found = bytearray(SIZE)
     for row in range(2):
         found[into + 8 * row : into + 8 * row + 3] = source[at + 8 * row : at + 8 * row + 3]

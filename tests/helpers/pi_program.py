@@ -1,7 +1,9 @@
-"""A program that talks PI, as a client of 2024 does: it runs unchanged on a PI plugin and on a table that is served from a UR adapter.
+"""A program that uses PI as a client of 2024 does.
 
-`run` gives what it found out, in plain values that can be compared. `infos` gives the raw answers of every info query. Run as a
-script it opens the library that it is told, as a "plugin" or an "adapter", and prints both as JSON.
+It runs unchanged on a PI plugin, and on a table that is served from a UR adapter. `run` returns its
+results as plain values that can be compared. `infos` returns the raw answers of every info query.
+As a script it opens the library that it is given, as a "plugin" or an "adapter", and prints both as
+JSON.
 """
 
 from __future__ import annotations
@@ -74,7 +76,10 @@ def first_device(client: Client) -> tuple[int, int]:
 
 
 def native_program(context: int) -> int:
-    """A cl_program of the kernel's source, for a cl_context: PI itself takes SPIR-V and binaries only."""
+    """Make a cl_program of the kernel's source, for a cl_context.
+
+    PI itself takes SPIR-V and binaries.
+    """
     create = ctypes.CDLL("libOpenCL.so.1").clCreateProgramWithSource
     create.argtypes = [
         ctypes.c_void_p,
@@ -152,7 +157,9 @@ def run(pi: DispatchTable) -> dict[str, Any]:
         ("command-buffer", over_command_buffer),
         ("odds", odds),
     ):
-        try:  # the plugin of 2024 cannot do all of this on a driver of 2026, which lacks clCreateBufferWithPropertiesINTEL
+        # The plugin of 2024 fails on a driver of 2026, which lacks
+        # clCreateBufferWithPropertiesINTEL.
+        try:
             found[name] = what(client, context, device, queue, kernel)
         except PIError as error:
             found[name] = str(error.code)
@@ -258,7 +265,8 @@ def odds(client: Client, context: int, device: int, queue: int, kernel: int) -> 
 
 
 def beyond(pi: DispatchTable) -> dict[str, Any]:
-    """What aborts the process in the plugin of 2024: callbacks, user events, and the partition that a root device is none of."""
+    """Do what aborts the plugin of 2024: callbacks, user events, and the partition of a root
+    device."""
     client = Client(pi)
     platform, device = first_device(client)
     context = client.make(
@@ -318,7 +326,8 @@ def over_buffers(
 
 
 def infos(pi: DispatchTable) -> dict[str, tuple[int, str]]:
-    """Every info of the device and its platform: the pi_result and the answer in hexadecimal digits."""
+    """Return every info of the device and its platform: the pi_result and the answer as hexadecimal
+    digits."""
     client = Client(pi)
     platform, device = first_device(client)
     found = {}

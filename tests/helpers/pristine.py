@@ -1,18 +1,21 @@
-"""The README's commands on a fresh Debian or Ubuntu that has the README's packages and no others: `make test-pristine`, as root.
+"""The README's commands on a fresh Debian or Ubuntu: `make test-pristine`, as root.
 
-A system is made by debootstrap (its minimal variant) in the cache, once for each release. A run copies it, puts the sources into
-the copy, and calls `make demo` and `make test` there. It runs in namespaces of its own, so that its mounts and its processes are
-gone when it ends, however it ends. How this machine reaches package indexes and archives (pip's configuration, apt's, the variables
-of proxies and certificates) is handed on. Downloads are kept.
+The system has the README's packages and no others. debootstrap makes it (in its minimal variant) in
+the cache, once for each release. A run copies it, puts the sources into the copy, and calls `make
+demo` and `make test` there. It runs in namespaces of its own, so that its mounts and its processes
+end with it, however it ends. It uses this machine's settings for package indexes and archives:
+pip's configuration, apt's, and the variables of proxies and certificates. Downloads are kept.
 
-Needs root, debootstrap and unshare (Debian: apt-get install debootstrap util-linux). Variables, of make or of the environment:
+It needs root, debootstrap and unshare (Debian: apt-get install debootstrap util-linux). Variables,
+of make or of the environment:
 
-    RELEASE  bookworm (Debian 12), trixie, sid (Debian unstable), jammy, noble (Ubuntu 24.04); bookworm if not given
-    TESTS    the tests to run, as for `make test`: all if not given; `none` for `make demo` alone
-    POCL     1 to install the release's pocl-opencl-icd too: with RELEASE=sid that is PoCL 7.1, an ICD 2 driver
-    MIRROR   the archive to install from, if it is not the one that this machine's apt uses; needed for Ubuntu on Debian, where
-             debootstrap does not check Ubuntu's signatures either unless its keyring is there
-    CACHE    where systems and downloads are kept; a system that is to be made anew is removed there (pristine/RELEASE/base)
+    RELEASE  bookworm (Debian 12, the default), trixie, sid (Debian unstable), jammy, noble
+    TESTS    the tests to run, as for `make test`; `none` for `make demo` alone; default: all
+    POCL     1 to install the release's pocl-opencl-icd, too: sid has PoCL 7.1, an ICD 2 driver
+    MIRROR   the archive to install from, if not that of this machine's apt. Ubuntu on Debian
+             needs it, and debootstrap checks Ubuntu's signatures only with Ubuntu's keyring
+    CACHE    where systems and downloads are kept; remove pristine/RELEASE/base there to make a
+             system anew
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ _VARIABLES: Final = re.compile(
 
 
 class Distribution(NamedTuple):
-    """What debootstrap has to know: its script, the archive's components, and the origin that apt knows the archive by."""
+    """What debootstrap has to know: its script, the components, and the archive's origin in apt."""
 
     script: str
     components: str
@@ -66,7 +69,10 @@ RELEASES: Final = {
 
 
 def main() -> int:
-    """Make the system where it is not there yet, and run the commands. The exit code is 0 if both ended well."""
+    """Make the system if it is missing, and run the commands.
+
+    Returns the exit code, 0 for success.
+    """
     release = os.environ.get("RELEASE") or "bookworm"
     require(release)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended first
@@ -112,7 +118,10 @@ def access() -> tuple[dict[str, str], list[Path]]:
 
 
 def local_paths(value: str) -> Iterator[Path]:
-    """The files and folders that an option names. Of an index it is the parent: its files may lie beside it."""
+    """Return the files and folders that an option names.
+
+    For an index it is the parent, because its files may lie beside it.
+    """
     for word in value.split():
         if word.startswith("file://"):
             yield Path(unquote(urlsplit(word).path)).parent
@@ -152,7 +161,10 @@ class Machine:
         }
 
     def call(self, root: Path, *command: str, shared: Sequence[Path] = ()) -> int:
-        """Run a command in a system that sees some of this machine's files; its exit code. Its mounts and processes are its own."""
+        """Run a command in a system that sees some of this machine's files. Returns its exit code.
+
+        Its mounts and processes are its own.
+        """
         # downloads of pip and make go to ~/.cache, those of apt to its own folder: both are kept
         for path in (self.downloads, self.packages):
             path.mkdir(exist_ok=True)
@@ -166,7 +178,7 @@ class Machine:
         return self.isolated("sh", "-c", script, "sh", *command)
 
     def isolated(self, *command: str) -> int:
-        """Run a command of this machine in namespaces of mounts and processes that end with it; its exit code."""
+        """Run a command of this machine in namespaces that end with it. Returns its exit code."""
         return subprocess.call(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--", *command],
             env=self.variables,
@@ -190,7 +202,8 @@ class Machine:
         if self.isolated("debootstrap", *options, release, str(self.base), mirror, given.script):
             place = mirror or "its usual archive"
             sys.exit(
-                f"test-pristine: debootstrap made no {release} from {place}; MIRROR=… names another archive"
+                f"test-pristine: debootstrap made no {release} from {place}; MIRROR=… names "
+                "another archive"
             )
         acquire = [
             line for line in said("apt-config", "dump", "Acquire") if "IndexTargets" not in line
@@ -214,7 +227,10 @@ def said(*command: str) -> list[str]:
 
 
 def archive(origin: str) -> str:
-    """The archive of a distribution that this machine's apt uses; "" if it uses none, which means debootstrap's own."""
+    """Return the archive of a distribution that this machine's apt uses.
+
+    "" means that it uses none; then debootstrap chooses.
+    """
     for line in said("apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)"):
         found, label, address = line.split("|")
         if found == label == origin:
@@ -223,7 +239,7 @@ def archive(origin: str) -> str:
 
 
 def packages() -> str:
-    """The command in the README that installs what its two commands need, without what it does not name."""
+    """Return the README's command that installs what its two commands need, and nothing else."""
     found = re.search(
         r"^apt-get install (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
     )

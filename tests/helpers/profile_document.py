@@ -20,17 +20,18 @@ def _document() -> Iterator[str]:
     yield "<!-- Written by tests/helpers/profile_document.py; a test compares it. -->"
     yield ""
     yield from _wrapped(
-        "fairlead treats some drivers specially. This is all of it: `icd/driver_profiles.py` is the "
-        "only place that compares names and versions of drivers. A *repair* changes how a driver is "
-        "opened. A *habit* sets a capability that the rest of fairlead asks for. `fairlead doctor` "
-        "lists the rows that apply to each driver of a machine."
+        "fairlead treats some drivers specially. This is all of it: `icd/driver_profiles.py` is "
+        "the only place that compares names and versions of drivers. A *repair* changes how a "
+        "driver is opened. A *habit* sets a capability that the rest of fairlead asks for. "
+        "`fairlead doctor` lists the rows that apply to each driver of a machine."
     )
     yield ""
     yield from _wrapped(
-        "`FAIRLEAD_QUIRKS` switches rows off. It is a list with commas: `-ID` switches one row off, `0` "
-        "switches all repairs off. Habits stay on unless they are named, because programs may hang "
-        "or crash without them. `FAIRLEAD_QUIRKS=-waits-one-at-a-time,-pip-icd-prefix` switches off one "
-        "of each. `fairlead doctor` reports items without a meaning."
+        "`FAIRLEAD_QUIRKS` switches rows off. It is a list with commas: `-ID` switches one row "
+        "off, `0` switches all repairs off. Habits stay on unless they are named, because "
+        "programs may hang or crash without them. "
+        "`FAIRLEAD_QUIRKS=-waits-one-at-a-time,-pip-icd-prefix` switches off one of each. "
+        "`fairlead doctor` reports items without a meaning."
     )
     yield ""
     yield "| id | kind | capabilities |"

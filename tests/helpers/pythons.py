@@ -1,16 +1,16 @@
-"""Runs on every Python that setup.cfg promises what runs on one: `make test-pythons` and `make demo-pythons`.
+"""Runs commands on every Python that setup.cfg promises: `make test-pythons`, `make demo-pythons`.
 
     PYTHONPATH=tests python -m helpers.pythons suite [PYTHON...] [--tests TESTS]
     PYTHONPATH=tests python -m helpers.pythons demo [PYTHON...]
 
-`suite` calls `make demo` and `make test` in a copy of the tree for each Python. The native modules are built in the tree, so that
-two Pythons in one tree would use the same files. The copies are in build/pythons, where the next run finds what was built.
+`suite` calls `make demo` and `make test` in a copy of the tree for each Python, because the native
+modules are built in the tree. The copies are in build/pythons, and the next run uses them again.
 
-`demo` is cheap. It builds one wheel, and installs it for each Python. There it imports every module of the package, and runs the
-demo.
+`demo` is cheap. It builds one wheel, and installs it for each Python. There it imports every module
+of the package, and runs the demo.
 
-Without PYTHON, a Python is looked for on PATH and among pyenv's for each version that setup.cfg names. One that is not there is left
-out. One line is printed for each Python, and the exit code is 1 if one of them failed.
+Without PYTHON, each version that setup.cfg names is searched on PATH and among pyenv's. A missing
+one is skipped. One line is printed for each Python. The exit code is 1 if one of them failed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ FOLDER: Final = ROOT / "build" / "pythons"
 _ASK: Final = (
     "import ensurepip, platform, sys; print(sys.executable, platform.python_version(), sep='\\n')"
 )
-#: Imports every module, but for those that run something. Libraries are no modules, though they end alike.
+#: Imports every module, except those that run something. Libraries are no modules, though they have
+#: the same suffix.
 _IMPORT: Final = """
 import importlib, pkgutil, fairlead
 def fail(name): raise
@@ -71,7 +72,7 @@ def promised() -> list[str]:
 
 
 def ask(command: str) -> Python | None:
-    """The Python that a command starts; None if it starts none, or one that cannot make an environment."""
+    """Return the Python that a command starts; None if it cannot make an environment."""
     try:
         done = subprocess.run(
             [command, "-c", _ASK], capture_output=True, text=True, stdin=subprocess.DEVNULL
@@ -82,7 +83,10 @@ def ask(command: str) -> Python | None:
 
 
 def find(release: str) -> Python | None:
-    """A Python of a release: the first on PATH, else pyenv's newest. pyenv's commands on PATH may start nothing."""
+    """Return a Python of a release: the first on PATH, else pyenv's newest.
+
+    pyenv's commands on PATH may start nothing.
+    """
     on_path = (os.path.join(folder, f"python{release}") for folder in os.get_exec_path() if folder)
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     by_pyenv = sorted(
@@ -110,7 +114,7 @@ def run(log: Path, *command: str | Path, cwd: Path, **variables: str) -> None:
 
 
 def copy_tree(target: Path) -> None:
-    """Bring a copy of the tree up to date. What was built in it stays, and make builds again what a changed file asks for."""
+    """Update a copy of the tree. What was built in it stays, and make rebuilds what changed."""
     with TemporaryDirectory(dir=FOLDER) as folder:
         now, before = Path(folder, "now"), Path(folder, "before")
         copy_sources(ROOT, now)
@@ -141,7 +145,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def suite(python: Python, log: Path, tests: str) -> str:
-    """`make demo` and `make test` in a copy of the tree; what pytest says in its last line. Raises Failed."""
+    """Run `make demo` and `make test` in a copy of the tree.
+
+    Returns pytest's last line. Raises Failed.
+    """
     tree = FOLDER / python.release
     copy_tree(tree)
     make = ("make", f"PYTHON={python.path}")
@@ -177,7 +184,10 @@ def build_wheel() -> Path:
 
 
 def demo(python: Python, log: Path, wheel: Path) -> str:
-    """The import of every module, and the demo, with the wheel; how many modules there are. Raises Failed."""
+    """Import every module and run the demo, with the wheel.
+
+    Returns the number of modules. Raises Failed.
+    """
     environment = FOLDER / f"wheel-{python.release}"
     run(log, python.path, "-m", "venv", "--clear", environment, cwd=FOLDER)
     within = environment / "bin" / "python"

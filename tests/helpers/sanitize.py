@@ -1,9 +1,9 @@
-"""Builds the native code with its harness and the mock driver, and the shells of adapters, and runs every scenario under the sanitizers
-and valgrind.
+"""Builds the native code with its harness, and runs every scenario under sanitizers and valgrind.
 
-`python tests/helpers/sanitize.py` (`make sanitize`) makes the runs of `RUNS`, one line each; the whole output of each lies in
-build/sanitize/. The exit code is 0 only if every run was made and found nothing: a missing tool counts as a failure.
-test_native.py uses `build` and `scenarios` for the quick runs of the test suite.
+`python tests/helpers/sanitize.py` (`make sanitize`) makes the runs of `RUNS`, one line each. It
+builds the mock driver and the shells of adapters, too. The whole output of each run is in
+build/sanitize/. The exit code is 0 only if every run was made and found nothing: a missing tool is
+a failure. test_native.py uses `build` and `scenarios` for the quick runs of the test suite.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ LOGS: Final = ROOT / "build" / "sanitize"
 
 ADDRESS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 THREAD: Final = ("-fsanitize=thread",)
-#: Generated functions have the parameters of the ABI, used or not. Allocations go through the harness, which can refuse them.
+#: Generated functions have the parameters of the ABI, used or not. Allocations go through the
+#: harness, which can refuse them.
 _STRICT: Final = (
     "-g",
     "-O1",
@@ -58,7 +59,8 @@ _SUPPRESSIONS: Final = """{
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its compiler flags, the command that the harness is run by, and which scenarios (all if there are none)."""
+    """One run: its compiler flags, the command that runs the harness, and its scenarios; () means
+    all."""
 
     name: str
     flags: tuple[str, ...] = ()
@@ -79,7 +81,10 @@ def scenarios() -> list[str]:
 
 
 def build(directory: Path, flags: Sequence[str] = ()) -> Path:
-    """Compile the harness into `directory` and return its path. Raises RuntimeError with what the compiler said."""
+    """Compile the harness into `directory` and return its path.
+
+    Raises RuntimeError with the compiler's output.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     program = directory / "harness"
     compiler = os.environ.get("CC", "cc").split()
@@ -109,7 +114,10 @@ def build(directory: Path, flags: Sequence[str] = ()) -> Path:
 
 
 def build_shells(directory: Path, flags: Sequence[str] = ()) -> list[Path]:
-    """Compile the shells of an adapter and of a PI plugin with what checks them (shell/check.c), and return the two programs' paths."""
+    """Compile the shells of an adapter and of a PI plugin with shell/check.c.
+
+    Returns both programs' paths.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     _run([sys.executable, str(PLUGINS / "build.py"), str(directory)], directory)
     getters = re.findall(

@@ -1,4 +1,4 @@
-"""A copy of the source tree without what was built in it. It asks .gitignore, not git, which need not be installed."""
+"""Copies the source tree without built files. It reads .gitignore; git need not be installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def copy_sources(root: Path, target: Path) -> None:
-    """Copy a tree but for .git and what its .gitignore names. Of a pattern's parts it knows a slash at either end, `*` and `[…]`."""
+    """Copy a tree without .git and what its .gitignore names.
+
+    In patterns it knows a slash at either end, `*` and `[…]`.
+    """
     patterns = [
         line.rstrip("/") for line in (root / ".gitignore").read_text(encoding="utf-8").split()
     ]
@@ -25,7 +28,10 @@ def copy_sources(root: Path, target: Path) -> None:
 
 
 def _matches(path: Path, pattern: str) -> bool:
-    """Whether a pattern names a path. With a slash in front it is the path from the root on, else the last part of any."""
+    """Return whether a pattern names a path.
+
+    With a leading slash it is the path from the root, else the last part of any path.
+    """
     return (
         fnmatch(str(path), pattern[1:]) if pattern.startswith("/") else fnmatch(path.name, pattern)
     )

@@ -18,25 +18,30 @@ CHILD_TIMEOUT: Final = 600.0
 
 
 class CompileC(Protocol):
-    """Compiles a C file to a shared library: `compile_c(source, path, *flags)`. A warning is an error."""
+    """Compiles a C file to a shared library: `compile_c(source, path, *flags)`. Warnings are
+    errors."""
 
     def __call__(self, source: Path, path: Path, *flags: str) -> Path: ...
 
 
 class FakeDriver(Protocol):
-    """Builds a variant of tests/fake/driver.c: `fake_driver(icd=2, set_error=-6)` is compiled with -DICD=2 -DSET_ERROR=-6.
+    """Builds a variant of tests/fake/driver.c.
 
-    A text is put in as it is; for a C string write the quotes. `flags` are for the compiler, such as libraries to link with.
+    `fake_driver(icd=2, set_error=-6)` compiles it with -DICD=2 -DSET_ERROR=-6. A text is inserted
+    as it is; for a C string write the quotes. `flags` are for the compiler, such as libraries to
+    link with.
     """
 
     def __call__(self, *flags: str | Path, **knobs: object) -> Path: ...
 
 
 class FakePlugin(Protocol):
-    """Builds a variant of tests/fake/plugin.c, a UR adapter or (`interface=2`) a PI plugin: `fake_plugin(layout=2, no_kernel=1)`.
+    """Builds a variant of tests/fake/plugin.c, a UR adapter or (`interface=2`) a PI plugin.
 
-    Knobs and flags are as for FakeDriver. The library's exported ints `fake_teardowns` and `fake_live_objects` count calls of piTearDown
-    and contexts and queues that live; the file that FAKE_LOG names in the environment gets a line when it is loaded, torn down, unloaded.
+    An example is `fake_plugin(layout=2, no_kernel=1)`. Knobs and flags are as for FakeDriver. The
+    library exports two ints: `fake_teardowns` counts calls of piTearDown, and `fake_live_objects`
+    the living contexts and queues. The file that FAKE_LOG names gets a line when the library is
+    loaded, torn down, or unloaded.
     """
 
     def __call__(self, *flags: str | Path, **knobs: object) -> Path: ...
@@ -54,8 +59,8 @@ class Output:
 class RunPython(Protocol):
     """Runs Python code in a child process: `run_python("print(1)", env={"NAME": "value"}).out`.
 
-    The child has the environment of this process and what `env` adds; None there removes a variable. It must end with exit code 0
-    unless `check` is False.
+    The child has the environment of this process and what `env` adds; None there removes a
+    variable. It must end with exit code 0 unless `check` is False.
     """
 
     def __call__(
@@ -64,7 +69,10 @@ class RunPython(Protocol):
 
 
 def check_named_tests(text: str) -> int:
-    """Every `folder/test_file.py::function` that a document names exists under tests/; the answer is how many it names."""
+    """Check that every `folder/test_file.py::function` that a document names exists.
+
+    Returns how many.
+    """
     named = re.findall(r"`((?:[a-z_]+/)*test_\w+\.py)(?:::(\w+))?`", text)
     for file, function in named:
         path = ROOT / "tests" / file

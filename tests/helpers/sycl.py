@@ -1,13 +1,15 @@
-"""What the tests of runtime and graph share: every driver's device, queues, common kernels, and gates that hold commands up.
+"""What the tests of runtime and graph share: devices, queues, kernels, and gates that hold
+commands.
 
-The conftest.py of these folders import its fixtures. Every test that asks for `device`, or for what is made of it, runs on every
-driver that is present: the PoCL wheel, Intel's CPU driver, and those of the system.
+The conftest.py of these folders import its fixtures. Every test that asks for `device`, or for what
+is made of it, runs on every driver: the PoCL wheel, Intel's CPU driver, and those of the system.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy
@@ -85,7 +87,10 @@ def program(context: Context) -> Program:
 
 @pytest.fixture
 def queue(device: Device) -> Iterator[Queue]:
-    """An out-of-order queue that profiles. What goes wrong in it and is not waited for in the test fails the test."""
+    """An out-of-order queue that profiles.
+
+    An error in it that the test does not wait for fails the test.
+    """
     queue = Queue(device, profiling=True)
     yield queue
     queue.wait()
@@ -106,7 +111,10 @@ def memory(queue: Queue) -> USM:
 
 
 def check_refused(table: list[tuple[Callable[[], object], str, str]]) -> None:
-    """That each line, a call, the routine that its error names and words of its message, is refused as invalid, with a remedy."""
+    """Check that each call of a table is refused as invalid, with a remedy.
+
+    A row is the call, the routine that its error names, and a part of its message.
+    """
     for number, (call, routine, words) in enumerate(table):
         with pytest.raises(SYCLError) as caught:
             call()
@@ -118,6 +126,16 @@ def check_refused(table: list[tuple[Callable[[], object], str, str]]) -> None:
         )
 
 
+@contextmanager
+def raises(errc: Errc, words: str) -> Iterator[None]:
+    """A block that ends with a SYCLError of a class, with words in its message, and a remedy."""
+    with pytest.raises(SYCLError) as caught:
+        yield
+    error = caught.value
+    assert words in error.message, error
+    assert error.errc is errc and error.remedy, error
+
+
 def zeros(queue: Queue, count: int = N, dtype: Any = numpy.int32) -> USM:
     """Shared memory full of zeros."""
     made = malloc_shared(count, dtype, queue)
@@ -126,8 +144,10 @@ def zeros(queue: Queue, count: int = N, dtype: Any = numpy.int32) -> USM:
 
 
 class Gate:
-    """Holds commands up until it is opened: what depends on `event` cannot have run before. `event` is that of a host task (`gate`), or
-    of the driver itself (`device_gate`)."""
+    """Holds commands until it is opened: what depends on `event` cannot have run before.
+
+    `event` belongs to a host task (`gate`), or to the driver itself (`device_gate`).
+    """
 
     def __init__(self, event: Event, open: Callable[[], object]) -> None:
         self.event = event
@@ -152,7 +172,10 @@ def gate(queue: Queue) -> Iterator[Gate]:
 
 @pytest.fixture
 def device_gate(queue: Queue) -> Iterator[Gate]:
-    """A gate of the driver's: an OpenCL user event of the queue's context. Commands behind it are with the driver already."""
+    """Make a gate of an OpenCL user event in the queue's context.
+
+    The driver has the commands behind it.
+    """
     native = cl.Context.from_int_ptr(queue.context.native(), True)
     user = cl.UserEvent(native)
 

@@ -1,6 +1,9 @@
-"""Takes files out of a wheel: `unpack_wheel.py WHEEL DIRECTORY PATTERN...` puts what lies at paths that end in one of the patterns
-into DIRECTORY, with as many of the innermost folders as the pattern names: `CL/*.h` makes DIRECTORY/CL/cl.h. A pattern that ends in
-`/**` names a folder, which is taken with all that is below it: `include/sycl/**` makes DIRECTORY/include/sycl/ext/oneapi/owner_less.hpp.
+"""Takes files out of a wheel: `unpack_wheel.py WHEEL DIRECTORY PATTERN...`.
+
+A file whose path ends in a pattern goes into DIRECTORY, with as many of the innermost folders as
+the pattern names: `CL/*.h` makes DIRECTORY/CL/cl.h. A pattern that ends in `/**` names a folder,
+which is taken with everything below it: `include/sycl/**` makes
+DIRECTORY/include/sycl/ext/oneapi/owner_less.hpp.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ def _innermost(name: str, pattern: str) -> PurePosixPath | None:
 
 
 def _below(name: str, folder: str) -> PurePosixPath | None:
-    """The path from `folder`, which ends in a slash, if it lies below that; the entries of folders themselves do not."""
+    """Return the path from `folder`, which ends in a slash, or None if it lies elsewhere."""
     _, found, rest = f"/{name}".partition(f"/{folder}")
     return PurePosixPath(folder, rest) if found and not name.endswith("/") else None
 

@@ -15,7 +15,10 @@ _NAMES: Final = {
 
 
 class Calls:
-    """The functions of an adapter: `ur("urQueueFinish", queue)` is the name of the code that it gives, "SUCCESS"."""
+    """The functions of an adapter.
+
+    `ur("urQueueFinish", queue)` returns the name of the code, "SUCCESS".
+    """
 
     def __init__(self, table: DispatchTable) -> None:
         self.table = table
@@ -28,7 +31,7 @@ class Calls:
         assert self(routine, *arguments) == "SUCCESS", routine
 
     def made(self, routine: str, *arguments: Any) -> ctypes.c_void_p:
-        """What a function gives that returns a handle, or an address, through its last parameter."""
+        """Call a function and return the handle or address that it writes to its last parameter."""
         made = ctypes.c_void_p()
         self.ok(routine, *arguments, ctypes.byref(made))
         assert made.value

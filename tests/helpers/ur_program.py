@@ -1,6 +1,7 @@
-"""A program for any Unified Runtime adapter over OpenCL, written with our tables alone: USM, a copy, an OpenCL C kernel, profiling.
+"""A program for any Unified Runtime adapter on OpenCL: USM, a copy, a kernel, profiling.
 
-Run as a script in a process of its own: `ur_program.py LIBRARY [PLATFORM]` prints what it found as JSON.
+It uses only our tables. As a script, in a process of its own, `ur_program.py LIBRARY [PLATFORM]`
+prints its results as JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def call(table: DispatchTable, routine: str, *arguments: Any) -> None:
 
 
 def native_program(table: DispatchTable, device: PluginDevice, context: Any) -> int:
-    """A cl_program on the context's own OpenCL objects, which the adapter takes over: it reads SPIR-V itself, and not every driver does."""
+    """Make a cl_program of the context's OpenCL objects, which the adapter imports.
+
+    The adapter itself takes SPIR-V, which not every driver does.
+    """
     native_context, native_device = ctypes.c_void_p(), ctypes.c_void_p()
     call(table, "urContextGetNativeHandle", context, ctypes.byref(native_context))
     call(table, "urDeviceGetNativeHandle", device.handle, ctypes.byref(native_device))

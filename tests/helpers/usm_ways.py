@@ -1,4 +1,5 @@
-"""The ways in which the drivers of the tests can have USM, each forced by FAIRLEAD_USM, and what the tests of USM call by it."""
+"""The kinds of USM that the tests' drivers can have, each forced by FAIRLEAD_USM, and its
+functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The ABI data against the vendors' headers (those of the intel-sycl-rt wheel, which `make test` fetches)."""
+"""The ABI data against the vendors' headers (those of the intel-sycl-rt wheel, which `make test`
+fetches)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from fairlead.icd.abi import ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_v
 
 
 def _prototypes(headers: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """Name → (return type, [(type, name)]) of every `typedef … clName_t(…)`, spaces folded and callbacks named `callback`."""
+    """Name → (return type, [(type, name)]) of every `typedef … clName_t(…)`, spaces folded and
+    callbacks named `callback`."""
     found = {}
     for path in sorted((headers / "CL").glob("*.h")):
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)

@@ -1,4 +1,5 @@
-"""Where OpenCL drivers are found: the order of the steps, every loader's variables, and loaders posing as drivers."""
+"""Where OpenCL drivers are found: the order of the steps, every loader's variables, and loaders
+posing as drivers."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ SYSTEM = "/etc/OpenCL/vendors"
 
 
 class Machine:
-    """A machine in a directory: a manifest and a library for each place that is searched, all of them named after the place."""
+    """A machine in a directory: a manifest and a library for each searched place, named after
+    it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -314,7 +316,10 @@ def test_no_pyopencl(
 def test_path_relative_to_site_packages(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, directory: str
 ) -> None:
-    """In vendors.d and in the Python environment; the current directory is not searched, even though Python's path has it."""
+    """Relative paths belong to vendors.d and the Python environment.
+
+    The current directory is not searched, though Python's path has it.
+    """
     site, current = machine.root / "site-packages", machine.root / "current"
     for folder in (site / "package", current / "package"):
         folder.mkdir(parents=True)

@@ -205,7 +205,10 @@ except LibraryError as error:
 
 @pytest.fixture
 def siblings(fake_driver: FakeDriver, compile_c: Callable[..., Path], tmp_path: Path) -> Path:
-    """A driver that needs libfl-one.so, which needs libfl-two.so; all three lie side by side and none says where."""
+    """A driver that needs libfl-one.so, which needs libfl-two.so.
+
+    All lie side by side, and none says so.
+    """
     (tmp_path / "empty.c").write_text("")
 
     def library(name: str, *needs: Path) -> Path:
@@ -269,8 +272,8 @@ def test_this_machine_s_cpu_has_a_name() -> None:
     assert cpu_level() in dict(CPU_LEVELS)
 
 
-#: Makes the driver believe in the CPU that is the second argument, lets the repair do its work if there is a third, and builds
-#: and runs a kernel through the platform's table.
+#: Gives the driver the CPU that is the second argument, and repairs it if there is a third. Then it
+#: builds and runs a kernel through the platform's table.
 BUILD = """
 import ctypes, json, sys
 from fairlead.icd import driver_profiles

@@ -1,4 +1,4 @@
-"""Opening drivers: what a user sees of good, odd and broken ones, alone and together, and of the objects that come from them."""
+"""Opening drivers: good, odd and broken ones, alone and together, and their objects."""
 
 from __future__ import annotations
 
@@ -309,9 +309,9 @@ def test_drivers_of_both_kinds_together_in_any_order(
 
 @pytest.fixture
 def vendors(fake_driver: FakeDriver, tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """Makes a vendor directory of fake drivers and gives the environment that leads to it: `vendors({"icd": 2}, {"count": 0})`.
+    """Makes a vendor directory of fake drivers: `vendors({"icd": 2}, {"count": 0})`.
 
-    The libraries are called a.so, b.so, … in this order.
+    It returns the environment that names it. The libraries are called a.so, b.so, … in this order.
     """
 
     def make(*variants: dict[str, object]) -> dict[str, str]:

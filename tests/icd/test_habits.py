@@ -1,4 +1,5 @@
-"""Habits of drivers: each changes what the fake driver of that name is asked, and nothing for another.
+"""Habits of drivers: each changes what the fake driver of that name is asked, and nothing for
+another.
 
 The reference adapter runs in a child process on the fake driver alone, which writes down its calls.
 """

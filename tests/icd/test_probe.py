@@ -1,4 +1,5 @@
-"""Probing in a child process: a driver that crashes, hangs or ends the process is named with the reason, and the caller lives on."""
+"""Probing in a child process: a driver that crashes, hangs or ends the process is named with a
+reason."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
 
-#: A timeout for drivers that never answer: long enough for Python to start, short enough to wait for.
+#: A timeout for drivers that never answer: long enough for Python to start, short enough to wait
+#: for.
 SHORT = 6.0
 
 LIST = """
@@ -220,7 +222,10 @@ def test_processes_that_a_driver_started_are_ended_with_it(
 def test_all_candidates_are_probed_at_the_same_time(
     fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
-    """Each of two drivers waits for the file that the other one makes, so neither would end if they took turns."""
+    """Each of two drivers waits for the file that the other one makes.
+
+    One after the other, neither would end.
+    """
     reports = probe_all(
         [
             candidate(
@@ -271,7 +276,7 @@ def test_the_child_does_not_look_for_modules_in_the_working_directory(
 
 
 class Vendors:
-    """A vendor directory of fake drivers, a cache of its own, and what `drivers()` says of them in a new process."""
+    """A vendor directory of fake drivers, a cache of its own, and `drivers()` in a new process."""
 
     def __init__(self, directory: Path, fake_driver: FakeDriver, run_python: RunPython) -> None:
         self.root, self.fake_driver, self.run_python = directory, fake_driver, run_python

@@ -1,4 +1,4 @@
-"""Binding: every table that a driver gives becomes a complete one, and what is wrong with a platform is said in plain words."""
+"""Binding: every table of a driver becomes a complete one, and errors of platforms are plain."""
 
 from __future__ import annotations
 
@@ -228,7 +228,8 @@ def test_a_driver_that_does_not_store_the_dispatch_data(fake_driver: FakeDriver)
 
 
 class ForeignLoader:
-    """Another loader: it binds a driver's first platform with a block of its own, as ocl-icd and the Khronos loader do."""
+    """Another loader: it binds a driver's first platform with a block of its own, as ocl-icd and
+    the Khronos loader do."""
 
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))

@@ -1,4 +1,5 @@
-"""The OpenCL layer: programs that know nothing of fairlead leave their calls, and do what they do without it."""
+"""The OpenCL layer: programs that know nothing of fairlead leave their calls, and work as without
+it."""
 
 from __future__ import annotations
 
@@ -23,10 +24,12 @@ from fairlead.icd.trace_layer import Process, environment, processes
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.trace.printing import TracedCall
 
-#: Runs code in a child under the layer, with a driver and a loader: what it printed, and what its processes left.
+#: Runs code in a child under the layer, with a driver and a loader. The result is what it printed,
+#: and the files of its processes.
 Traced: TypeAlias = Callable[..., tuple[Output, list[Process]]]
 
-#: A program of PyOpenCL, which has its own loader. Fairlead repairs the driver first: PoCL 3.0 builds nothing on a new CPU else.
+#: A program of PyOpenCL, which has its own loader. fairlead repairs the driver first, because PoCL
+#: 3.0 builds nothing on a new CPU otherwise.
 PYOPENCL = """
 from fairlead.icd.drivers import platforms
 platforms()
@@ -61,7 +64,8 @@ PLAIN_CALLS = ["clGetPlatformIDs", "clGetPlatformInfo"]
     params=["lib/libOpenCL.so.1", "pyopencl/.libs/libOpenCL-*"], ids=["Khronos", "ocl-icd"]
 )
 def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The OpenCL loaders of the test extra: the one of Khronos that Intel's wheel brings, and ocl-icd inside PyOpenCL's."""
+    """The OpenCL loaders of the test extra: Khronos' loader in Intel's wheel, and ocl-icd in
+    PyOpenCL's."""
     (path,) = (
         path for folder in (sys.prefix, *sys.path) for path in Path(folder).glob(request.param)
     )

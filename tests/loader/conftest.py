@@ -1,4 +1,4 @@
-"""For tests that bind, adapt and serve: what they leave in front of tables is given back, because a process has few layers."""
+"""Gives back what tests push in front of tables, because a process has few layers."""
 
 from __future__ import annotations
 

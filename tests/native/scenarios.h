@@ -32,6 +32,9 @@
     /* check_enqueue.c */                                                                                 \
     X(enqueue_parts_in_order) X(enqueue_parts_out_of_order) X(enqueue_parts_fail) X(enqueue_updates)      \
     X(enqueue_driver_buffer)                                                                              \
+    /* check_direct.c */                                                                                  \
+    X(direct_runs) X(direct_updated_in_flight) X(direct_other_buffers) X(direct_released_in_flight)       \
+    X(direct_refuses) X(direct_no_memory)                                                                              \
     /* check_launches.c */                                                                                \
     X(launches_appended) X(launches_refused) X(launches_pointers) X(launches_many) X(launches_updated) X(launches_entry)    \
     /* check_layers.c */                                                                                  \

@@ -1,6 +1,7 @@
-"""The native code by itself, with a mock driver: each scenario in a process of its own, under ASan and UBSan.
+"""The native code alone, with a mock driver: each scenario in a process of its own, under ASan,
+UBSan.
 
-`make sanitize` runs them under ThreadSanitizer and valgrind too (helpers/sanitize.py).
+`make sanitize` runs them under ThreadSanitizer and valgrind, too (helpers/sanitize.py).
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from helpers.support import ROOT, once
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that needs the wheel compiles all of it, which takes long on a busy machine."""
+    """The first test that needs the wheel compiles all of it, which takes long on a busy
+    machine."""
     for item in items:
         if "wheel" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(1800))

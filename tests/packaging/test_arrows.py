@@ -21,7 +21,10 @@ ALLOWED = {
 
 
 def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
-    """The folders of fairlead that a module imports from, its own excluded. `root` is where its own is."""
+    """Yield the other folders of fairlead that a module imports from.
+
+    `root` is its own folder's place.
+    """
     package = [
         "fairlead",
         *([] if folder == "fairlead" else [folder]),
@@ -116,7 +119,8 @@ def test_the_test_sees_what_it_forbids(tmp_path: Path) -> None:
     assert set(imported_folders(module, "fairlead", tmp_path)) == {"icd", "graph"}
     deeper.parent.mkdir()
     deeper.write_text(
-        "from ...icd.abi import OPENCL\nfrom ..adapter import Adapter\nfrom .graph import x\nfrom ... import loader\n"
+        "from ...icd.abi import OPENCL\nfrom ..adapter import Adapter\nfrom .graph import x\nfrom "
+        "... import loader\n"
     )
     assert set(imported_folders(deeper, "plugins", tmp_path)) == {"icd", "loader"}
 

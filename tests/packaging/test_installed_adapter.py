@@ -1,4 +1,5 @@
-"""The reference adapter out of a wheel: it finds the Python of the environment that it was installed in, in programs of C and of Python."""
+"""The reference adapter out of a wheel: it finds the Python of the environment that it was
+installed in, in programs of C and of Python."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from helpers.installing import run
 
 from fairlead.plugins.sdk import build
 
-#: Says which environment Python runs in, when a program starts it: not in the child processes of fairlead.
+#: Says which environment Python runs in, when a program starts it: not in the child processes of
+#: fairlead.
 SPEAKS = """import sys
 if sys.orig_argv[1:2] != ["-c"] or "urGetAdapterProcAddrTable" in sys.orig_argv[2]:
     print('environment', sys.prefix, flush=True)
@@ -28,7 +30,10 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
 
 
 def environment(path: Path) -> Path:
-    """The site-packages of a new environment. It has the packages of this one; not fairlead, which is there by a .pth file only."""
+    """The site-packages of a new environment.
+
+    It has the packages of this one; not fairlead, which is there by a .pth file only.
+    """
     venv.create(path, symlinks=True)
     site = (
         path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
@@ -108,8 +113,9 @@ def test_a_python_program_without_fairlead_gets_that_of_the_adapter(
 ) -> None:
     environment(tmp_path / "other")
     code = (
-        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); table = (ctypes.c_void_p * 300)(); "
-        "print(library.urGetAdapterProcAddrTable(12, table)); import fairlead; print(fairlead.__file__)"
+        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); table = (ctypes.c_void_p * "
+        "300)(); print(library.urGetAdapterProcAddrTable(12, table)); import fairlead; "
+        "print(fairlead.__file__)"
     )
     out = run(
         str(tmp_path / "other/bin/python3"), "-c", code, str(adapter_in(installed)), cwd=tmp_path
@@ -145,7 +151,8 @@ def test_a_wheel_in_a_folder_that_is_no_environment_says_what_to_do(
     )
     library = adapter_in(tmp_path / "folder")
     assert host("open", library, "table").err == (
-        f"fairlead: {library} cannot start: no Python was found; FAIRLEAD_PYTHON may name one in whose environment fairlead is installed\n"
+        f"fairlead: {library} cannot start: no Python was found; FAIRLEAD_PYTHON may name one in "
+        "whose environment fairlead is installed\n"
     )
     environment(tmp_path / "env")
     done = host("open", library, *USES, env={"FAIRLEAD_PYTHON": str(tmp_path / "env/bin/python3")})

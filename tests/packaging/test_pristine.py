@@ -1,4 +1,5 @@
-"""What the fresh systems of `make test-pristine` are given of this machine. (The run itself needs root and a network.)"""
+"""What the fresh systems of `make test-pristine` are given of this machine. (The run itself needs
+root and a network.)"""
 
 from __future__ import annotations
 

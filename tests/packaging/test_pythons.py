@@ -1,4 +1,5 @@
-"""What runs on every Python (tests/helpers/pythons.py): which Pythons are found, what is copied, and what is said of each."""
+"""What runs on every Python (tests/helpers/pythons.py): which Pythons are found, what is copied,
+and what is said of each."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 from helpers.support import RunPython
-from helpers.sycl import SOURCE, N, zeros
+from helpers.sycl import SOURCE, N, raises, zeros
 
 from fairlead.runtime import (
     USM,
@@ -20,6 +20,7 @@ from fairlead.runtime import (
     InteropHandle,
     Program,
     Queue,
+    Sampler,
     SYCLError,
     devices,
 )
@@ -251,3 +252,31 @@ def test_nothing_imports_pyopencl_by_itself(run_python: RunPython) -> None:
     code = "import sys; from fairlead.runtime import Queue; import fairlead.graph; Queue().wait(); print('pyopencl' in sys.modules)"
     assert run_python(code).out == "False\n"
     assert len(devices()) and Event().done
+
+
+IMAGES = """
+kernel void turn(read_only image2d_t from, sampler_t how, write_only image2d_t to) {
+  int2 at = (int2)(get_global_id(0), get_global_id(1));
+  write_imageui(to, (int2)(get_image_width(from) - 1 - at.x, at.y), read_imageui(from, how, at));
+}
+"""
+
+
+def test_their_images_are_arguments(queue: Queue, theirs: cl.CommandQueue) -> None:
+    array = numpy.arange(80, dtype=numpy.uint8).reshape(4, 5, 4)
+    source = cl.image_from_array(theirs.context, array, 4)
+    target = cl.image_from_array(theirs.context, numpy.zeros_like(array), 4, "w")
+    kernel = Program(queue, IMAGES).turn
+    queue.parallel_for((5, 4), kernel, source, Sampler(), target).wait()
+    found = numpy.empty_like(array)
+    cl.enqueue_copy(theirs, found, target, origin=(0, 0), region=(5, 4))
+    assert (found == array[:, ::-1]).all()
+    volume = cl.image_from_array(theirs.context, array.reshape(2, 2, 5, 4), 4)
+    with raises(Errc.kernel_argument, "is declared image2d_t"):
+        queue.parallel_for((5, 4), kernel, volume, Sampler(), target)
+    context = cl.Context(theirs.context.devices)  # Intel's images do not keep theirs
+    other = cl.image_from_array(context, array, 4)
+    with raises(Errc.invalid, "belongs to another context"):
+        queue.parallel_for((5, 4), kernel, other, Sampler(), target)
+    with raises(Errc.invalid, "is no memory for this"):
+        queue.memcpy(array, source)

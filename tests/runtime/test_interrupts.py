@@ -1,23 +1,26 @@
-"""Ctrl-C while the main thread waits: KeyboardInterrupt comes at once, whatever it waits for. Real signals, in child processes."""
+"""Ctrl-C while the main thread waits: KeyboardInterrupt comes at once, whatever it waits for. Real
+signals, in child processes."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 from helpers.support import CHILD_TIMEOUT
 
 pytestmark = pytest.mark.slow
 
-#: Says "ready" for each device as soon as the main thread is in the function that the argument names. Without the repair the
-#: parent waits for "interrupted" until its time is over.
+#: Says "ready" for each device as soon as the main thread is in the function that the argument
+#: names. Without the repair the parent waits for "interrupted" until its time is over.
 PROGRAM = """
 import os, signal, sys, threading
-import numpy, pyopencl
+import fairlead, numpy, pyopencl
 from fairlead import capture
 from fairlead.graph import CommandGraph
 from fairlead.loader.base import interrupts
@@ -62,7 +65,7 @@ def accesses(queue, never, user):
         finally:
             user.set_status(pyopencl.command_execution_status.COMPLETE)
 
-for device in devices():
+for device in CHOSEN:
     queue = Queue(device)
     memory = malloc_device(4, "int32", queue)
     user = pyopencl.UserEvent(to_pyopencl(queue.context))
@@ -96,12 +99,37 @@ os._exit(0)  # what goes on aside may never end
     ],
 )
 def test_an_interrupt_ends_a_wait(function: str, action: str) -> None:
-    code = textwrap.dedent(PROGRAM).replace("ACTION", action)
+    assert interrupted(function, action) > 0
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "queue.memset(memory, 0, depends_on=never).wait()",
+        "queue.memset(memory, 0, depends_on=never), queue.wait()",
+    ],
+)
+@pytest.mark.driver("intel_cpu")
+def test_an_interrupt_ends_a_wait_in_an_adapter_of_others(
+    action: str, real_plugins: Path, tmp_path: Path
+) -> None:
+    """Its function does not look for Ctrl-C, so another thread calls it."""
+    adapter = tmp_path / "libur_adapter_opencl.so.0"
+    adapter.symlink_to(real_plugins / "ur-then" / adapter.name)
+    (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
+    chosen = "[one for one in devices(fairlead.adapters()) if 'Intel' in one.platform.name]"
+    assert interrupted("run_aside", action, chosen, UR_ADAPTERS_FORCE_LOAD=str(adapter)) == 1
+
+
+def interrupted(function: str, action: str, chosen: str = "devices()", **variables: str) -> int:
+    """Run the program, and interrupt it on each device. Returns on how many that was."""
+    code = textwrap.dedent(PROGRAM).replace("ACTION", action).replace("CHOSEN", chosen)
     child = subprocess.Popen(
         [sys.executable, "-c", code, function],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, **variables},
     )
     watchdog = threading.Timer(CHILD_TIMEOUT, child.kill)
     watchdog.start()
@@ -118,6 +146,7 @@ def test_an_interrupt_ends_a_wait(function: str, action: str) -> None:
     )
     assert lines[:-1] == ["ready", "interrupted"] * (len(lines) // 2)
     assert child.returncode == 0
+    return len(lines) // 2
 
 
 FINALIZER = """

@@ -1,7 +1,9 @@
-"""What is given wrongly is told in words: the routine that was called, what it was given, what to do instead."""
+"""What is given wrongly is told in words: the routine that was called, what it was given, what to
+do instead."""
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false, reportCallIssue=false, reportAttributeAccessIssue=false
 # What is given wrongly is the point.
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from typing import Any

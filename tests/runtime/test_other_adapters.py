@@ -1,4 +1,5 @@
-"""The runtime on an adapter that others built: Intel's for OpenCL, of 2025.3, in a process of its own."""
+"""The runtime on an adapter that others built: Intel's for OpenCL, of 2025.3, in a process of its
+own."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from fairlead.runtime import (
     SYCLError,
     devices,
 )
-from fairlead.runtime import buffer as buffers
+from fairlead.runtime import coherent as buffers
 
 
 def add(buffer: Buffer, program: Program, value: int, mode: str = "read_write"):
@@ -357,7 +357,10 @@ def test_a_buffer_that_nobody_names_is_written_back(
 def test_a_buffer_that_goes_in_a_submission_is_closed_by_another_thread(
     queue: Queue, gate: Gate
 ) -> None:
-    """Garbage may be collected there. The host task that it waits for may want the lock that the submission has."""
+    """Garbage may be collected there.
+
+    The host task that it waits for may want the lock that the submission has.
+    """
     data, other = numpy.zeros(N, numpy.int32), Buffer((N,), "int32")
     buffer = Buffer(data)
 
@@ -369,7 +372,7 @@ def test_a_buffer_that_goes_in_a_submission_is_closed_by_another_thread(
     with buffers.lock:
         queue.submit(lambda h: (h.depends_on(gate.event), h.require(accessor), h.host_task(fill)))
         gate.open()
-        buffers.Buffer.__del__(buffer)  # by the collector, who finds a cycle
+        Buffer.__del__(buffer)  # by the collector, who finds a cycle
         assert not data.any()
     closed = threading.Event()
     buffers._closing.add(closed.set)

@@ -66,7 +66,8 @@ except SYCLError as error:
 
 
 def test_a_selected_part_is_one_object_too_and_runs(run_python: RunPython) -> None:
-    """Whether a device can be divided by affinity depends on the machine: then `.*` selects the parts."""
+    """Whether a device can be divided by affinity depends on the machine: then `.*` selects the
+    parts."""
     code = f"""
 import numpy
 from fairlead.runtime import Program, Queue, SYCLError, devices, malloc_shared

@@ -1,4 +1,5 @@
-"""The order of commands and host tasks, what happens to errors, threads, and the end of the process."""
+"""The order of commands and host tasks, what happens to errors, threads, and the end of the
+process."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from fairlead.runtime import (
     Program,
     Queue,
     SYCLError,
+    workers,
 )
 from fairlead.runtime.afterwards import Afterwards
 from fairlead.runtime.interop import event_of, to_pyopencl
@@ -267,7 +269,8 @@ def test_more_host_tasks_at_once_than_there_are_threads(queue: Queue, gate: Gate
 
 
 def test_host_tasks_that_wait_for_each_other_all_run(queue: Queue) -> None:
-    """However many there are: those that take their turns come to it though none before them ends."""
+    """However many there are: those that take their turns come to it though none before them
+    ends."""
     count = 150
     together = threading.Barrier(count)
     Event.wait_all([queue.host_task(together.wait) for _ in range(count)])
@@ -517,6 +520,28 @@ def test_actions_go_on_after_a_thread_could_not_be_started(monkeypatch: pytest.M
     actions.add(lambda: called.append(2))
     actions.add(done.set)
     assert done.wait(CHILD_TIMEOUT) and called == [1, 2]
+
+
+def test_a_host_task_without_a_thread_fails(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    queue, called = Queue(device), list[int]()
+    monkeypatch.setattr(workers, "_workers", type(workers._workers)())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        failed = queue.submit(lambda h: h.host_task(lambda: called.append(1)))
+        after = queue.submit(lambda h: (h.depends_on(failed), h.host_task(lambda: None)))
+        for event in (failed, after):
+            with pytest.raises(
+                SYCLError, match=r"(?s)no thread can be started.*ulimit -u"
+            ) as caught:
+                event.wait()
+            assert caught.value.errc is Errc.runtime
+    queue.submit(lambda h: h.host_task(lambda: called.append(2))).wait()
+    assert called == [2]
 
 
 def test_a_context_that_goes_does_not_wait(device: Device) -> None:

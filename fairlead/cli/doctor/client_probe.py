@@ -1,7 +1,8 @@
-"""What programs see through a copy of libOpenCL: asked in a child process (loader/base/children.py).
+"""What programs see through a copy of libOpenCL, asked in a child process
+(loader/base/children.py).
 
-The loader itself answers, so the result is the truth for its clients. A loader may crash or hang on a
-driver or a manifest. Then the child does.
+The loader itself answers, so the result is the truth for its clients. A loader may crash or hang on
+a driver or a manifest. Then the child does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`fairlead doctor`: gathers the facts about OpenCL, Unified Runtime and PI on this machine.
 
-`examine` searches, probes every candidate in child processes, and looks at what is around drivers. The
-result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it, report.py makes text.
-No driver is loaded into this process. plugins.py examines adapters and plugins; verdict.py says what
-is a problem, and which problems make the exit code 1.
+`examine` searches, probes every candidate in child processes, and examines the surroundings of
+drivers. The result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it,
+report.py makes text. No driver is loaded into this process. plugins.py examines adapters and
+plugins. verdict.py says what is a problem, and which problems make the exit code 1.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from ...icd import discovery
+from ...icd.command_buffer.direct_trust import POCL, try_library
 from ...icd.driver_profiles import ROWS, ProfileRow, switched_off
 from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
@@ -66,6 +67,7 @@ class DriverReport:
         quirks: the ids of the repairs that were applied.
         habits: the ids of the habits that apply.
         handlers: the signals whose handlers it changes in the process, "SIGINT".
+        direct: of PoCL: whether the engine `direct` runs its kernels, "on", or "off: " and why.
         notes: what is odd about it although it works.
     """
 
@@ -83,6 +85,7 @@ class DriverReport:
     quirks: tuple[str, ...] = ()
     habits: tuple[str, ...] = ()
     handlers: tuple[str, ...] = ()
+    direct: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -264,8 +267,18 @@ def _driver(report: ProbeReport) -> DriverReport:
         quirks=report.quirks,
         habits=report.habits,
         handlers=report.handlers,
+        direct=_direct(report) if state == "usable" else "",
         notes=report.notes,
     )
+
+
+def _direct(report: ProbeReport) -> str:
+    """What the engine `direct` does with a driver; "" for one that is not PoCL."""
+    pocl = next((platform for platform in report.platforms if platform.name == POCL), None)
+    if pocl is None:
+        return ""
+    why_not = try_library(report.real_path, pocl.version)
+    return f"off: {why_not}" if why_not else "on"
 
 
 def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:
@@ -285,7 +298,10 @@ def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) ->
 
 
 def _is_spare(driver: DriverReport, folders: set[str]) -> bool:
-    """Whether it is gone, and a manifest beside its own, in a Python environment, is of a usable one."""
+    """Return whether the library is missing, and a manifest beside its own names a usable driver.
+
+    Both manifests are in a Python environment.
+    """
     return (
         is_gone(driver)
         and driver.found_via in ("Python prefix", "PoCL wheel")

@@ -1,10 +1,10 @@
 """The copies of libOpenCL.so.1 on this machine, and the one that PyOpenCL uses.
 
-A program links against one loader, and each loader searches for drivers in other places: the system's
-loader, that of a conda environment, that inside PyOpenCL's wheel, those that vendors ship. `copies`
-finds the files. `pyopencl` reads from the ELF file of PyOpenCL's extension module which of them it
-loads, and lists the manifests that this one reads. Files are only read: no loader is opened, and
-PyOpenCL is not imported.
+A program links against one loader, and each loader searches for drivers in other places. There are
+the system's loader, a conda environment's, the one inside PyOpenCL's wheel, and those that vendors
+ship. `copies` finds the files. `pyopencl` reads from the ELF file of PyOpenCL's extension module
+which of them it loads, and lists the manifests that this loader reads. Files are only read: no
+loader is opened, and PyOpenCL is not imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What drivers depend on: device nodes of GPUs, and directories for compiled kernels.
 
-A driver that may not open its device's node or write its cache seldom says so. It answers that it has
-no device. Nothing is opened or written here: os.stat and os.access tell.
+A driver that has no access to its device's node or its cache seldom says so. It answers that it has
+no device. Nothing is opened or written here: os.stat and os.access give the facts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Unified Runtime adapters and DPC++ PI plugins in `fairlead doctor`.
 
-`survey` searches as programs do, but ignores the device selector. It probes every candidate in a child
-process, with the OpenCL drivers registered that programs would register, and numbers the devices as
+`survey` searches as programs do, but ignores the device selector. It probes every candidate in a
+child process, with the OpenCL drivers that programs would register. It numbers the devices as
 selectors do. No plugin is loaded into this process.
 """
 
@@ -58,7 +58,7 @@ class PluginDeviceFacts:
 
     Attributes:
         selector: the value of ONEAPI_DEVICE_SELECTOR that selects it alone.
-        selected: whether the device selector of the environment selects it. The selector's terms for
+        selected: whether the environment's device selector selects it. The selector's terms for
             sub-devices are not tried: a device counts if parts of it may be selected.
     """
 
@@ -81,10 +81,10 @@ class PluginPlatformFacts:
 
 @dataclass(frozen=True)
 class PluginState:
-    """An adapter or plugin that was found, and what became of it.
+    """An adapter or plugin that was found, and its state.
 
-    `state` is "usable", "idle" (it loads, and has no device), "refused", "unprobed" (its child process
-    did not start), "excluded" by FAIRLEAD_EXCLUDE, or "duplicate".
+    `state` is "usable", "idle" (it loads, and has no device), "refused", "unprobed" (its child
+    process did not start), "excluded" by FAIRLEAD_EXCLUDE, or "duplicate".
 
     Attributes:
         interface: "UR" or "PI".
@@ -93,7 +93,7 @@ class PluginState:
         reason: why it is not usable; `remedy` says what to do.
         missing: the libraries that it needs and that were not found.
         version: that of its interface; `layout` is the release whose tables it has.
-        opened: the library of its backend that it found, "" if it opened none: for OpenCL the
+        opened: the library of its backend that it found, "" if none. For OpenCL it is the
             libOpenCL.so.1 that it uses.
     """
 
@@ -132,12 +132,12 @@ class SelectorReport:
 
 @dataclass(frozen=True)
 class PluginSurvey:
-    """All about adapters and plugins.
+    """All adapters and plugins.
 
     Attributes:
         config: the plugins.conf in use.
         drivers: the OpenCL drivers that are registered for the OpenCL loaders of plugins.
-        reference: the path of fairlead's own adapter, "" if it is not there. The search finds it only
+        reference: the path of fairlead's own adapter, "" if it is missing. The search finds it only
             if a variable names it.
     """
 
@@ -247,7 +247,10 @@ def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> Pl
 
 @dataclass(frozen=True, eq=False)
 class _Selectable:
-    """A device as selectors see it. No probe divides it: it has as many parts as a number may name."""
+    """A device as selectors see it.
+
+    No probe divides it: it has as many parts as a number may name.
+    """
 
     backend: str
     type: str

@@ -127,6 +127,8 @@ def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[
         yield f"  repairs applied: {', '.join(driver.quirks)}"
     if driver.habits:
         yield f"  habits: {', '.join(driver.habits)}"
+    if driver.direct:
+        yield f"  engine direct: {driver.direct}"
     if driver.handlers:
         yield f"  it changes the signal handlers of the process: {', '.join(driver.handlers)}"
     yield from (f"  note: {note}" for note in driver.notes)
@@ -162,7 +164,7 @@ def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator
 def _plugin(
     plugin: PluginState, survey: PluginSurvey, paint: Callable[[str, str], str]
 ) -> Iterator[str]:
-    """An adapter or plugin, with the OpenCL loader that it uses and the drivers registered for it."""
+    """Yield an adapter or plugin, its OpenCL loader, and the drivers that are registered for it."""
     what = _INTERFACES[plugin.interface]
     version = (
         f" ({plugin.interface} {plugin.version}, probed in {plugin.seconds:.2f} s)"

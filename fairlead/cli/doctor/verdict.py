@@ -1,12 +1,12 @@
 """What `fairlead doctor` calls a problem.
 
-`problems` judges the facts of a `Diagnosis`. These problems are errors: `Diagnosis.ok` is False, and
-the exit code of the command is 1:
+`problems` judges the facts of a `Diagnosis`. These problems are errors: `Diagnosis.ok` is False,
+and the exit code of the command is 1:
 
 - no driver with a device is usable (a warning if an adapter or plugin has a device);
 - a driver, adapter or plugin was found and not probed, because no child process started;
-- one was found and refused: it crashes, hangs, misses a library, breaks the protocol, is something
-  else, or is not there;
+- one was found and refused: it crashes, hangs, lacks a library, breaks the protocol, is another
+  kind of file, or is missing;
 - a manifest, or a directory of them, cannot be read or names no usable file;
 - a variable names something that does not exist;
 - PyOpenCL is installed, and the libOpenCL that it needs is not found;
@@ -18,20 +18,20 @@ the exit code of the command is 1:
 
 These are warnings, and `ok` stays True:
 
-- a manifest in a Python environment names a library that is not there, and another manifest beside it
-  is that of a usable driver: a package registers more than it ships, as Intel's wheel does with
-  `intel-fpga_emu.icd`;
-- a driver finds no device, and all device nodes are accessible: its hardware is not in this machine;
+- a manifest in a Python environment names a library that is missing, and a manifest beside it is
+  that of a usable driver: Intel's wheel has such an `intel-fpga_emu.icd`;
+- a driver finds no device, and all device nodes are accessible: its hardware is not in this
+  machine;
 - an adapter or plugin finds no device;
 - PyOpenCL or libOpenCL.so.1 finds some of the usable drivers, and not all;
-- something is odd about a usable driver, adapter or plugin: a platform was refused, a device does not
-  describe itself, a context cannot be made, it crashes at exit, it changes the process;
+- something is odd about a usable driver, adapter or plugin: a platform was refused, a device does
+  not describe itself, a context cannot be made, it crashes at exit, it changes the process;
 - an item of FAIRLEAD_QUIRKS has no meaning;
-- this user has no access to a device node; an NVIDIA or AMD device has no driver; another cache cannot
-  be written.
+- this user has no access to a device node; an NVIDIA or AMD device has no driver; another cache
+  cannot be written.
 
 These are no problems: a machine without adapters and plugins, a second path to a file, what
-FAIRLEAD_EXCLUDE leaves out, and manifests of fairlead's own for drivers that are not installed.
+FAIRLEAD_EXCLUDE excludes, and fairlead's own manifests for drivers that are not installed.
 """
 
 from __future__ import annotations
@@ -205,14 +205,15 @@ def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
 
 
 def _search_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Refusals of the search, but no duplicates (without a remedy) and no manifests of fairlead's."""
+    """Return the refusals of the search, except duplicates (no remedy) and fairlead's own
+    manifests."""
     for refusal in facts.refusals:
         if refusal.remedy and refusal.found_via != "vendors.d":
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
 
 
 def _variable_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Variables that name something that does not exist, other than those that the search refuses."""
+    """Return the variables that name something missing, except those that the search refuses."""
     environ = secure_environ()
     _, unknown = switched_off()
     if unknown:
@@ -242,7 +243,8 @@ _VENDORS: Final = (
     (
         "/dev/nvidiactl",
         ("*nvidia-opencl*",),
-        "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; start a container with the "
+        "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; start a container with "
+        "the "
         "NVIDIA container toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     ),
     (

@@ -1,4 +1,4 @@
-"""The engines that there are, and which of them FAIRLEAD_COMMAND_BUFFER chooses."""
+"""The engines, and which of them FAIRLEAD_COMMAND_BUFFER chooses."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from typing import Final
 from ....loader.base.errors import FairleadError
 from ....loader.base.search import secure_environ
 from ..engine import Engine
+from .direct import Direct
 from .native import Native
 from .replay import Replay
 
 #: By name, the preferred first. The last one runs every command on every driver.
-ENGINES: Final[dict[str, Engine]] = {engine.name: engine for engine in (Native(), Replay())}
+ENGINES: Final[dict[str, Engine]] = {
+    engine.name: engine for engine in (Direct(), Native(), Replay())
+}
 
 _VARIABLE: Final = "FAIRLEAD_COMMAND_BUFFER"
 
 
 class UnknownEngineError(FairleadError, ValueError):
-    """FAIRLEAD_COMMAND_BUFFER names an engine that there is not."""
+    """FAIRLEAD_COMMAND_BUFFER names an unknown engine."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Engines in order of preference, of which the last one takes what is left.
+    """Engines in order of preference. The last one takes what the others leave.
 
     Attributes:
         engines: at least one.
-        is_auto: whether an engine has to be clearly cheaper than the last one, and free of known defects.
-        why: why one of them is taken where its cost is not asked for, and why no other engine is.
+        is_auto: whether an engine has to be clearly cheaper than the last one, and free of known
+            defects.
+        why: why one of them is taken if its cost does not decide, and why no other engine is.
     """
 
     engines: Sequence[Engine]
@@ -37,19 +41,19 @@ class Choice:
     why: str = "it was asked for"
 
     def explain_others(self) -> Mapping[str, str]:
-        """Why the engines that are not among these are not, by name."""
+        """Return why the engines that are not chosen are not, by name."""
         names = {engine.name for engine in self.engines}
         return {name: self.why for name in ENGINES if name not in names}
 
 
 def choose(name: str = "") -> Choice:
-    """The engines of a name: "auto", or engines in order of preference, with commas between them.
+    """Return the engines of a name: "auto", or engines in order of preference, separated by commas.
 
     Args:
         name: "" stands for the environment variable FAIRLEAD_COMMAND_BUFFER, by default "auto".
 
     Raises:
-        UnknownEngineError: there is no such engine; the message lists those that there are.
+        UnknownEngineError: there is no such engine. The message lists the engines.
     """
     given = name or secure_environ().get(_VARIABLE, "")
     names = [part.strip().lower() for part in given.split(",") if part.strip()] or ["auto"]

@@ -1,6 +1,7 @@
-"""The engine `native`: all commands as one command-buffer of the driver's, where it has cl_khr_command_buffer.
+"""The engine `native`: all commands as one cl_khr_command_buffer of the driver.
 
-It holds all of the commands or none. driver_command_buffer.py speaks the extension; what is decided here is whether it is used.
+It holds all of the commands or none. driver_command_buffer.py calls the extension; this file
+decides whether it is used.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ class Native(Engine):
             or commands.wanted_events
             or commands.alternatives
         ):
-            return "there are events, kernel alternatives or several devices, which cl_khr_command_buffer does not have"
+            return (
+                "there are events, kernel alternatives or several devices, which "
+                "cl_khr_command_buffer does not have"
+            )
         if commands.schedule != "auto":
             return "a schedule was asked for"
         return why_not(support_of(target.device), commands, target.in_order)
@@ -85,7 +89,11 @@ class BuiltByDriver(Built):
 
 
 class RecordedByProgram(BuiltByDriver):
-    """One to which the program has added commands of its own, for a queue that nobody knew yet. Whoever recorded it closes it."""
+    """A command-buffer to which the program has added commands of its own, for a queue not yet
+    known.
+
+    Whoever recorded it closes it.
+    """
 
     @cached_property
     def _elsewhere(self) -> Any:
@@ -93,7 +101,10 @@ class RecordedByProgram(BuiltByDriver):
         return ffi.new("void *[]", [ffi.cast("void *", self._buffer.queue)])
 
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
-        """Where the driver takes it on no other queue than its own it goes there, and the caller's queue waits for it."""
+        """Enqueue it on its own queue if the driver takes it on no other.
+
+        The caller's queue waits for it.
+        """
         if code != _INCOMPATIBLE:
             return None
         before = enqueue_marker(queue, waits, "clEnqueueMarkerWithWaitList")

@@ -1,8 +1,9 @@
-"""The engine `replay`: each command by the driver's own enqueue function, from a C loop without the GIL (icd/native/replay.c).
+"""The engine `replay`: each command by the driver's own function, from a C loop without the GIL.
 
-It runs every command on every driver. The commands are laid out on queues (../layout.py), and the
-layout becomes a `ReplayProgram`, a flat C array that the loop walks. A program has kernels of its
-own and sets their arguments as it goes, so one thread at a time replays it.
+The loop is icd/native/replay.c. It runs every command on every driver. The commands are laid out on
+queues (../layout.py), and the layout becomes a `ReplayProgram`, a flat C array that the loop walks.
+A program has kernels of its own and sets their arguments as it goes, so one thread at a time
+replays it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BARRIER: Final = 0xFFFFFFFF
 
 
 class Replay(Engine):
-    """Runs each command by itself, in a C loop."""
+    """Enqueues each command separately, in a C loop."""
 
     name, divides = "replay", True
 

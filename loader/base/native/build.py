@@ -1,17 +1,19 @@
-"""Builds `fairlead.loader.base._native` with cffi in API mode: layers, the log of calls, careful reads.
+"""Builds `fairlead.loader.base._native` with cffi in API mode: layers, the log of calls, safe
+reads.
 
 `write_thunks` writes the C of an API's layers, generated from its ABI data, in three files:
 
-- thunks_NAME.c is linked once. For each signature it has a *body*, which hands a call to the layer's handlers and
-  to the next table (layer.h). It also has the stubs for slots that an adapter lacks, and says what a trace reads
-  of each parameter.
-- layer_NAME.c is one layer: its table, and for each slot a *thunk*. That says which slot of which layer was called,
-  and jumps to the body. The file is compiled once and linked 16 times. Each copy has its own layer, and
-  adds it to a list when the library is loaded. So 16 layers cost the compiler no more than one.
+- thunks_NAME.c is linked once. It has a *body* for each signature, which passes a call to the
+  layer's handlers and to the next table (layer.h). It also has the stubs for slots that an adapter
+  lacks, and says what a trace reads of each parameter.
+- layer_NAME.c is one layer: its table, and a *thunk* for each slot. The thunk says which slot of
+  which layer was called, and jumps to the body. The file is compiled once and linked 16 times.
+  Each copy has its own layer, and adds it to a list when the library is loaded. So 16 layers take
+  the compiler no longer than one.
 - thunks_NAME.h declares what the two share.
 
-icd/native/build.py makes those of OpenCL with the same function.
-setup.py calls `ffibuilder()`; `python loader/base/native/build.py DIRECTORY` only writes the generated C there, for tests in C.
+icd/native/build.py makes those of OpenCL with the same function. setup.py calls `ffibuilder()`.
+`python loader/base/native/build.py DIRECTORY` only writes the generated C there, for tests in C.
 """
 
 from __future__ import annotations
@@ -139,7 +141,10 @@ def _stubs(api: Any, name: str, code: int) -> Iterator[str]:
 
 
 def _shape(api: Any, function: Any, parameter: Any) -> str:
-    """The fl_shape of a parameter. Raw memory is read only if its length is known and it is not the data of a transfer."""
+    """Return the fl_shape of a parameter.
+
+    Raw memory is read only if its length is known and it is not the data of a transfer.
+    """
     base = api.resolve(parameter.type) if parameter.type != "callback" else "callback"
     counts = [
         index
@@ -232,10 +237,11 @@ def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: st
         directory: Where they are written.
         name: "ur", "pi" or "cl".
         unsupported: The name of the error that the stubs of missing functions answer.
-        uninitialized: The name of the error that the stubs answer before and after the adapter's life.
+        uninitialized: The name of the error that the stubs answer before and after the adapter's
+            life.
 
     Returns:
-        What is to be linked: thunks_NAME.c, and layer_NAME.c as often as there are layers.
+        The files to link: thunks_NAME.c once, and layer_NAME.c for each layer.
     """
     api = building.api(name)
     texts = {
@@ -269,7 +275,8 @@ def ffibuilder() -> Any:
     for name in ("layer.cdef.h", "native.cdef.h"):
         ffi.cdef((HERE / name).read_text(encoding="utf-8"))
     ffi.cdef(
-        'extern "Python" int fl_python_before(fl_call *);\nextern "Python" void fl_python_after(fl_call *);'
+        'extern "Python" int fl_python_before(fl_call *);\n'
+        'extern "Python" void fl_python_after(fl_call *);'
     )
     sources = [*SOURCES, *write_all(building.GENERATED)]
     options = building.extension(sources, [HERE, building.GENERATED], libraries=["pthread"])

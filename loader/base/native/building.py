@@ -1,4 +1,4 @@
-"""What the native builds share: the ABI data, the types of an API in C, generated files, compiler options.
+"""What native builds share: ABI data, C types of an API, generated files, compiler options.
 
 The three `build.py` files run before fairlead is installed, so they load this file by its path.
 """
@@ -34,7 +34,10 @@ def api(name: str) -> Any:
 
 
 def declarations(api: Any) -> Iterator[str]:
-    """The types of an API, in an order that C accepts. A handle is a pointer to a struct of its own."""
+    """Return the types of an API, in an order that C accepts.
+
+    A handle is a pointer to a struct of its own.
+    """
     declared = set()
 
     def declare(name: str) -> Iterator[str]:

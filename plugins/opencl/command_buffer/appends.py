@@ -1,29 +1,32 @@
-"""The commands of a command-buffer: what every append has in common (`Append`), and those that move nothing and launch nothing.
+"""What all appends to a command-buffer have in common (`Append`), and hints and native commands.
 
-| Unified Runtime | operation of the replay engine | where |
+| Unified Runtime | command in icd/command_buffer | file |
 |---|---|---|
-| KernelLaunch, KernelLaunchWithArgs | kernel: a copy of it, and the arguments of this moment | command_launches.py |
-| MemBuffer{Copy,Read,Write}[Rect] | the same; host memory is used when the command runs | command_transfers.py |
-| MemBufferFill, USMFill | fill, or a write of what OpenCL has no pattern for | command_transfers.py |
-| USMMemcpy | what usm.as_copy says | command_transfers.py |
-| USMPrefetch, USMAdvise | nothing but their place in the order | here |
-| NativeCommand | what the native function adds to the driver's own command-buffer | here |
+| KernelLaunch, KernelLaunchWithArgs | kernel: a copy, and the present arguments | launches.py |
+| MemBuffer{Copy,Read,Write}[Rect] | the same; host memory is used when it runs | transfers.py |
+| MemBufferFill, USMFill | fill; write, if OpenCL does not take the pattern | transfers.py |
+| USMMemcpy | what `as_copy` returns | transfers.py |
+| USMPrefetch, USMAdvise | a hint, which only has its place in the order | here |
+| NativeCommand | what the native function adds to the driver's command-buffer | here |
 """
 
 from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from ....loader.ur.abi import UR
+from ...sdk.wrap import parameters_of, with_parameters
 from ..core import adapter, failure
 from ..events import URCommandEvent, UREvent
-from ..usm.allocations import find
+from ..usm.registry import find
 from .command_buffers import URCommand, URCommandBuffer
 
-#: What every append gives back: sync-point, event, command.
+_EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
+#: What every append returns: sync-point, event, command.
 Appended = tuple[int, "URCommandEvent | None", "URCommand | None"]
 
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -32,7 +35,11 @@ _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def split_waits(
     buffer: URCommandBuffer, events: Sequence[UREvent]
 ) -> tuple[list[URCommandEvent], list[UREvent]]:
-    """The events of a wait list that commands of this command-buffer signal, and the others."""
+    """Divide a wait list.
+
+    Returns:
+        The events that commands of this command-buffer signal, and the other events.
+    """
     inside: list[URCommandEvent] = []
     outside: list[UREvent] = []
     for event in events:
@@ -44,8 +51,18 @@ def split_waits(
 
 
 class Append:
-    """What all appends have in common: where the command stands, and what the caller wants of it. Checked before anything is
-    appended."""
+    """One call of an entry point that appends a command. It is checked before anything is appended.
+
+    Args:
+        buffer: the command-buffer.
+        sync_points: what the command comes after.
+        events: what it waits for.
+        event: whether the caller wants an event of the command.
+        command: whether the caller wants a handle of the command.
+
+    Raises:
+        URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_COMMAND_BUFFER_SYNC_POINT_EXP.
+    """
 
     __slots__ = ("after", "buffer", "command", "event", "inside", "outside")
 
@@ -79,14 +96,25 @@ class Append:
         keep: Sequence[Any] = (),
         **fields: Any,
     ) -> Appended:
-        """Append an operation; `command` is its ur_command_t after UR_COMMAND_, `keep` the objects that it uses."""
+        """Append a command.
+
+        Args:
+            op: the name of the operation (`icd.command_buffer.commands.OPERATIONS`).
+            command: the name of its ur_command_t after UR_COMMAND_.
+            numbers: `fl_command.n`.
+            keep: objects that the command uses.
+            fields: the pointers of the `fl_command`.
+
+        Returns:
+            What the caller is given.
+        """
         commands = self.buffer.commands
         index = commands.add(op, self.after, numbers, order_only=op == "hint", **fields)
         commands.keep += keep
         return self.finish(index, command)
 
     def finish(self, index: int, command: str) -> Appended:
-        """What the caller is given for the command that was appended under a number."""
+        """Return what the caller is given for the command that was appended under a number."""
         buffer, event, handle = self.buffer, None, None
         if self.outside:
             buffer.waits[index] = self.outside
@@ -101,45 +129,54 @@ class Append:
         return index + 1, event, handle
 
 
-def _check_allocation(append: Append, address: int, size: int) -> None:
-    """That a hint is about memory that there is. Raises URError (INVALID_SIZE) if it goes beyond an allocation."""
+def declare_append(name: str, function: Callable[..., Any], *parameters: str) -> None:
+    """Declare an entry point that appends a command.
+
+    Args:
+        name: the name of the entry point.
+        function: the work. It gets an `Append` and the values of `parameters`.
+        parameters: the names of parameters of the entry point, besides those that are common to
+            all appends.
+    """
+
+    def entry(
+        buffer: URCommandBuffer,
+        sync_points: list[int],
+        events: list[UREvent],
+        event: bool,
+        command: bool,
+        *others: Any,
+    ) -> Any:
+        return function(Append(buffer, sync_points, events, event, command), *others)
+
+    common = "hCommandBuffer", "pSyncPointWaitList", "phEventWaitList", "phEvent", "phCommand"
+    adapter.declare(**{name: with_parameters(entry, *common, *parameters)})
+
+
+def appends(function: _EntryPoint) -> _EntryPoint:
+    """Declare a function as the entry point of its name that appends a command. A decorator.
+
+    Its first parameter is an `Append`. The others have the names of the specification.
+    """
+    declare_append(function.__name__, function, *parameters_of(function)[1:])
+    return function
+
+
+def _append_hint(command: str, append: Append, address: int, size: int) -> Appended:
+    """Append a hint. Raises URError (INVALID_SIZE) if it ends behind an allocation."""
     if not size:
         raise failure("INVALID_SIZE")
     found = find(append.buffer.context, address)
-    if found is not None and address + size > found.base + found.size:
-        raise failure("INVALID_SIZE", "it goes beyond the allocation")
+    if found is not None and address + size > found.end:
+        raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
+    return append.add("hint", command)
 
 
-@adapter.entry
-def urCommandBufferAppendUSMPrefetchExp(
-    hCommandBuffer: URCommandBuffer,
-    pMemory: int,
-    size: int,
-    flags: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
-) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_allocation(append, pMemory, size)
-    return append.add("hint", "USM_PREFETCH")
-
-
-@adapter.entry
-def urCommandBufferAppendUSMAdviseExp(
-    hCommandBuffer: URCommandBuffer,
-    pMemory: int,
-    size: int,
-    advice: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
-) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_allocation(append, pMemory, size)
-    return append.add("hint", "USM_ADVISE")
+for _name, _command in (
+    ("urCommandBufferAppendUSMPrefetchExp", "USM_PREFETCH"),
+    ("urCommandBufferAppendUSMAdviseExp", "USM_ADVISE"),
+):
+    declare_append(_name, partial(_append_hint, _command), "pMemory", "size")
 
 
 @adapter.entry
@@ -150,12 +187,12 @@ def urCommandBufferAppendNativeCommandExp(
     hChildCommandBuffer: URCommandBuffer | None,
     pSyncPointWaitList: list[int],
 ) -> int:
-    """The function adds commands of its own to the driver's command-buffer; barriers set them off from what comes before and
-    after."""
+    """Call a function that adds commands to the driver's command-buffer, between two barriers."""
     if hChildCommandBuffer is not None:
         raise failure(
             "UNSUPPORTED_FEATURE",
-            "OpenCL's command-buffers have no children, as COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP says",
+            "OpenCL's command-buffers have no children"
+            " (UR_DEVICE_INFO_COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP)",
         )
     append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
     native = hCommandBuffer.open_native()

@@ -1,6 +1,7 @@
-"""The arguments of launches in command-buffers: what C is told in order to read them, and how its errors are reported.
+"""The arguments of launches in command-buffers, which C reads from the caller's memory.
 
-C reads them from the caller's memory (plugins/sdk/native/launches.c).
+C is told of the command-buffer (`launches_of`), and its errors become exceptions (`refused`).
+plugins/sdk/native/launches.c is the other side.
 """
 
 from __future__ import annotations
@@ -15,26 +16,29 @@ from ...sdk._native import ffi, lib
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..kernels import URKernel
-from ..usm.allocations import Buffers, Intel, pointer_argument, strategy_of
+from ..usm.addresses import pointer_argument
+from ..usm.strategies import Buffers, Intel, strategy_of
 
 lib.fl_use_icd(ffi.cast("void *", address(icd_lib.fl_exported())))
 
-#: What is wrong with the argument `index`, by the end of the code's name.
+#: What is wrong with an argument, by the end of the code's name.
 _WHY: Final = {
-    "INVALID_KERNEL_ARGUMENT_INDEX": "the kernel has {count} arguments: {index} is none of them, not given, or given twice",
+    "INVALID_KERNEL_ARGUMENT_INDEX": (
+        "argument {index} of {count} does not exist, is missing, or is given twice"
+    ),
     "INVALID_KERNEL_ARGUMENT_SIZE": "argument {index} does not have this size",
-    "INVALID_ENUMERATION": "argument {index} is of no kind that there is",
+    "INVALID_ENUMERATION": "argument {index} is of an unknown kind",
     "INVALID_MEM_OBJECT": "the handle of argument {index} is not alive",
     "INVALID_SAMPLER": "the handle of argument {index} is not alive",
     "INVALID_CONTEXT": "the object of argument {index} is of another context",
     "INVALID_VALUE": "the address of argument {index} is in no USM memory of the context",
     "INVALID_OPERATION": "the devices of the context have no USM",
-    "INVALID_NULL_POINTER": "new arguments are announced, and NULL is given",
+    "INVALID_NULL_POINTER": "there are to be new arguments, but their address is NULL",
 }
 
 
 def launches_of(context: URContext, commands: CommandArray) -> Any:
-    """What C is told of a command-buffer whose launches it reads: an `fl_launches *`."""
+    """Return what C has to know to read the launches of a command-buffer: an `fl_launches *`."""
     strategy, registry = strategy_of(context), adapter.registry
     assert registry is not None
     made = ffi.new(
@@ -42,7 +46,7 @@ def launches_of(context: URContext, commands: CommandArray) -> Any:
         {
             "adapter": registry.number,
             "no_pointers": 0 if strategy else UR["UR_RESULT_ERROR_INVALID_OPERATION"],
-            "null_is_pointer": strategy is Intel,  # NVIDIA's driver takes no NULL for SVM
+            "null_is_pointer": strategy is Intel,  # NVIDIA's driver refuses NULL for SVM
             "cl_context": context.cl,
             "commands": ffi.cast("void *", address(commands.native)),
         },
@@ -54,7 +58,7 @@ def launches_of(context: URContext, commands: CommandArray) -> Any:
 
 @ffi.def_extern(onerror=lambda *_: None)
 def py_part(cookie: Any, address: int) -> int:
-    """The cl_mem that an address becomes where drivers take no addresses; 0 if it cannot."""
+    """Return the cl_mem for an address if drivers take no addresses, 0 if there is none."""
     try:
         return pointer_argument(ffi.from_handle(cookie), address)[1]
     except URError:
@@ -62,6 +66,12 @@ def py_part(cookie: Any, address: int) -> int:
 
 
 def refused(code: int, index: int, kernel: URKernel) -> URError:
-    """The exception for a code of C's."""
+    """Return the exception for a code of C.
+
+    Args:
+        code: a ur_result_t.
+        index: the argument that it is about.
+        kernel: the kernel of the launch.
+    """
     name = UR.errors[code][0].removeprefix("UR_RESULT_ERROR_")
     return failure(name, _WHY.get(name, "").format(index=index, count=kernel.argument_count))

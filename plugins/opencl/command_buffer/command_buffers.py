@@ -1,11 +1,15 @@
 """Command-buffers of Unified Runtime: recorded here, run by icd/command_buffer/command_buffer.py.
 
-A command-buffer is an array of commands (`CommandArray`) with what each comes after. A sync-point is the number of its command plus one;
-0 is none. It keeps what its commands need, also after its release, until the device is done (`_unfinished`).
+A command-buffer is an array of commands (`CommandArray`), with what each comes after. A sync-point
+is the number of its command plus one; 0 means nothing. The command-buffer keeps what its commands
+need until the device is done, also after its release (`_unfinished`).
 
-A command's event is complete before the first enqueue. Every enqueue gives it another cl_event, which is what "reset" means here, and
-the events that a command waits for are looked at anew. A wait for the event of a command of the same command-buffer is an edge, like a
-sync-point. (Unified Runtime, EXP-COMMAND-BUFFER 1.12; appends.py and updates.py have the rest.)
+A command's event is complete before the first enqueue. Every enqueue gives it another cl_event;
+that is what the specification's "reset" means here. A command waits for what the events of its wait
+list are at the enqueue. A wait for the event of another command of the command-buffer is an edge,
+like a sync-point.
+
+(Unified Runtime: EXP-COMMAND-BUFFER 1.12. appends.py and updates.py have the rest.)
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from ..core import CLObject, adapter, failure
 from ..devices import URDevice
 from ..events import URCommandEvent, UREvent
 from ..queues import URQueue
-from ..usm.allocations import memory_functions
+from ..usm.addresses import memory_functions
 from .arguments import launches_of
 
 _ENQUEUE: Final = UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]
@@ -45,10 +49,18 @@ _Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
 
 @adapter.kind
 class URCommand(Object):
-    """A command that can be updated; it belongs to its command-buffer and lives as long.
+    """A command that can be updated. It lives as long as its command-buffer.
 
-    `index` is its place in the array. `kernels` are those that it may launch, with our copies; the first is the one of its creation.
-    `arguments` are those that it launched another kernel with before (fl_arguments), for an update back to that kernel.
+    Args:
+        buffer: its command-buffer.
+        index: its place in the array.
+
+    Attributes:
+        kernels: the kernels that it may launch, with our copies. The first is that of the append.
+        kernel: the kernel that it launches now.
+        arguments: the arguments (fl_arguments) that it launched other kernels with before, for an
+            update back to such a kernel.
+        dim: the dimensions of its work size.
     """
 
     type, counted = "ur_exp_command_buffer_command_handle_t", False
@@ -59,22 +71,21 @@ class URCommand(Object):
         self.kernels: dict[Any, Any] = {}
         self.kernel: Any = None
         self.arguments: dict[Any, Any] = {}
-        self.dim = 0  # of its work size
+        self.dim = 0
 
-    @property
-    def words(self) -> tuple[int, int, int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As C knows it (plugins/sdk/native/launches.c)."""
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what C knows of it (plugins/sdk/native/launches.c)."""
         kernel = self.kernel
         return self.index, self.buffer.handle, kernel.handle if kernel else 0, kernel is not None
 
     @property
     def present(self) -> Any:
-        """The command as it is now."""
+        """Return its `fl_command` in the array."""
         return self.buffer.commands.array[self.index]
 
     @property
     def buffer(self) -> URCommandBuffer:
-        """The command-buffer that it is a command of. Raises URError if that is gone."""
+        """Return its command-buffer. Raises URError if the command-buffer is closed."""
         buffer = self._buffer()
         if buffer is None:
             raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
@@ -83,7 +94,18 @@ class URCommand(Object):
 
 @adapter.kind
 class URCommandBuffer(Object):
-    """A command-buffer for one device of a context."""
+    """A command-buffer for one device of a context.
+
+    Attributes:
+        waits: the events of elsewhere that commands wait for, by the index of the command.
+        inner_waits: the commands of this command-buffer that commands wait for by an event.
+        signals: the events of commands.
+        updates: the commands that can be updated.
+        launches: what C reads of it (`fl_launches *`).
+        copies: our copies of kernels, by the kernel and what was set on it besides arguments.
+        native: the driver's own command-buffer, if the program has asked for it.
+        runner: what runs it, after finalize.
+    """
 
     type = "ur_exp_command_buffer_handle_t"
 
@@ -93,32 +115,33 @@ class URCommandBuffer(Object):
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.commands = CommandArray()
-        self.waits: dict[int, list[UREvent]] = {}  # for events of elsewhere
-        self.inner_waits: dict[int, list[int]] = {}  # for the events of these commands
+        self.waits: dict[int, list[UREvent]] = {}
+        self.inner_waits: dict[int, list[int]] = {}
         self.signals: dict[int, URCommandEvent] = {}
         self.updates: dict[int, URCommand] = {}
-        self.launches = launches_of(context, self.commands)  # as C reads them
-        #: a kernel and what was set on it besides arguments → a copy of ours
+        self.launches = launches_of(context, self.commands)
         self.copies: dict[Any, Any] = {}
-        #: the driver's own, where the program has asked for that
         self.native: DriverCommandBuffer | None = None
         self.runner: CommandBuffer | None = None
         self._explained = False
 
-    @property
-    def words(self) -> tuple[int, int, int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As C knows it (plugins/sdk/native/launches.c), for updates."""
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what C knows of it for updates (plugins/sdk/native/launches.c)."""
         return address(self.launches) if self.updatable else 0, 0, 0, 0
 
     # recording
 
     def check_open(self) -> None:
-        """Raise URError (INVALID_OPERATION) after finalize."""
+        """Raise URError (INVALID_OPERATION) if it is finalized."""
         if self.runner is not None:
             raise failure("INVALID_OPERATION", "the command-buffer is finalized")
 
     def after(self, sync_points: Sequence[int]) -> Sequence[int]:
-        """The commands that the next one comes after. Raises URError for a sync-point that there is not."""
+        """Return the commands that the next one comes after.
+
+        Raises:
+            URError: INVALID_COMMAND_BUFFER_SYNC_POINT_EXP for a sync-point that does not exist.
+        """
         count = len(self.commands.dependencies)
         if self.in_order:
             return (count - 1,) if count else ()
@@ -131,9 +154,13 @@ class URCommandBuffer(Object):
         return tuple(dict.fromkeys([point - 1 for point in sync_points]))
 
     def open_native(self) -> DriverCommandBuffer:
-        """The driver's own command-buffer with what is recorded so far; from now on nothing else will do.
+        """Return the driver's own command-buffer with what is recorded so far.
 
-        Raises URError (UNSUPPORTED_FEATURE) if the driver has none, or none for what is recorded.
+        From now on no other engine can run this command-buffer.
+
+        Raises:
+            URError: UNSUPPORTED_FEATURE if the driver cannot run what is recorded,
+                INVALID_OPERATION if it is finalized without the driver's command-buffer.
         """
         if self.native is None and self.runner is not None:
             raise failure(
@@ -159,15 +186,15 @@ class URCommandBuffer(Object):
         return self.native
 
     def finalize(self) -> None:
-        """No more commands; it can be enqueued."""
+        """Complete it: nothing can be appended any more, and it can be enqueued."""
         self.check_open()
         commands = self.commands
-        for index in (*self.waits, *self.signals):  # these have something to do
+        for index in (*self.waits, *self.signals):  # these need commands of the driver
             commands.order_only[index] = False
         if self.native is not None:
             self.open_native().finalize()
         commands = self._command_list()
-        if self.native is not None:  # the driver gives no event of a command in it
+        if self.native is not None:  # the driver has no events of its commands
             commands = replace(commands, first=None)
             given = RecordedByProgram(self.native, len(commands))
             choice = Choice([Native()], why="it has native commands")
@@ -178,7 +205,7 @@ class URCommandBuffer(Object):
         self.launches.buffer = ffi.cast("void *", address(self.runner.native))
 
     def _command_list(self) -> CommandList:
-        """The commands that there are now, and what is wanted of them."""
+        """Return the commands that there are now, and what they have to do."""
         kernels = [
             address(copy)
             for command in self.updates.values()
@@ -203,7 +230,21 @@ class URCommandBuffer(Object):
     # running
 
     def enqueue(self, queue: URQueue, waits: Sequence[UREvent], wanted: bool) -> UREvent | None:
-        """Enqueue it; the event is that of its end. Raises URError, OpenCLError."""
+        """Enqueue it.
+
+        Args:
+            queue: a queue of its device.
+            waits: events that it waits for.
+            wanted: whether an event is made.
+
+        Returns:
+            The event of its end, None if it is not wanted.
+
+        Raises:
+            URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_DEVICE, or an event that cannot be
+                waited for.
+            OpenCLError: what the driver answers.
+        """
         runner = self.runner
         if runner is None:
             raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
@@ -215,11 +256,12 @@ class URCommandBuffer(Object):
         )
         queue.check_waits((*waits, *outside))
         with runner.lock:
-            before, beside = _present(waits), _present(outside)  # held until it is enqueued
+            # The objects of events are held until everything is enqueued.
+            before, beside = _current_events(waits), _current_events(outside)
             code, end, failed, events = runner.enqueue(
-                queue.cl, 1, _native(before), _native(beside), wanted
+                queue.cl, 1, _handles_of(before), _handles_of(beside), wanted
             )
-            # after a failure too: what comes before the command that failed is enqueued
+            # Also after a failure, because what comes before the failed command is enqueued.
             queue.enqueued += 1
             if code:
                 raise opencl_error(
@@ -241,7 +283,7 @@ class URCommandBuffer(Object):
         return made
 
     def explain(self, queue: URQueue) -> str:
-        """How an enqueue on this queue runs, and why so."""
+        """Return how an enqueue on this queue runs, and why."""
         if self.runner is None:
             raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
         return self.runner.explain(queue.cl)
@@ -257,12 +299,12 @@ class URCommandBuffer(Object):
             _unfinished.keep_until(self.runner.last_event, (self.runner, held))
 
 
-def _present(events: Sequence[UREvent]) -> Sequence[CLObject]:
-    """What events are now."""
+def _current_events(events: Sequence[UREvent]) -> Sequence[CLObject]:
+    """Return what events are now."""
     return [event.current_object() for event in events] if events else ()
 
 
-def _native(things: Sequence[CLObject]) -> Sequence[int]:
+def _handles_of(things: Sequence[CLObject]) -> Sequence[int]:
     return [thing.cl for thing in things] if things else ()
 
 
@@ -277,14 +319,14 @@ class _Copy:
 
 
 def _choice() -> Choice:
-    """The engines that FAIRLEAD_COMMAND_BUFFER names. Raises URError for a name that there is not."""
+    """Return the engines that FAIRLEAD_COMMAND_BUFFER names. Raises URError for others."""
     try:
         return choose()
     except UnknownEngineError as error:
         raise failure("INVALID_VALUE", str(error)) from error
 
 
-#: What released command-buffers hold while an enqueue of them is under way.
+#: What released command-buffers hold while an enqueue of them runs.
 _unfinished: Final = Lifetimes()
 adapter.on_close.append(_unfinished.release_all)
 
@@ -308,9 +350,7 @@ def urCommandBufferFinalizeExp(hCommandBuffer: URCommandBuffer) -> None:
 
 @adapter.entry
 def urCommandBufferGetNativeHandleExp(hCommandBuffer: URCommandBuffer) -> int:
-    if hCommandBuffer.native is not None:
-        return hCommandBuffer.native.cl
-    return hCommandBuffer.open_native().cl
+    return (hCommandBuffer.native or hCommandBuffer.open_native()).cl
 
 
 @adapter.entry

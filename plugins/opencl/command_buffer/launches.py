@@ -1,4 +1,7 @@
-"""Launches in a command-buffer: a copy of the kernel, which nobody else sets arguments on, and the arguments of this moment."""
+"""Launches in a command-buffer: a copy of the kernel, and the arguments of this moment.
+
+Nobody else sets arguments on the copy.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
 from ....icd.calls import address
 from ...sdk._native import ffi, lib
-from ..core import adapter, check, failure
-from ..events import UREvent
-from ..kernels import URKernel, URKernelArgument, argument_rows
-from .appends import Append, Appended
+from ..core import check, failure
+from ..kernel_arguments import URKernelArgument, argument_rows
+from ..kernels import URKernel
+from .appends import Append, Appended, declare_append
 from .arguments import refused
 from .command_buffers import URCommandBuffer
 
@@ -21,29 +24,39 @@ _ROWS: Final = ffi.typeof("ur_exp_kernel_arg_properties_t[]")
 
 
 def copy_of(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> Any:
-    """Our copy of a kernel, as it is now: one for all launches between which nothing but arguments
-    was set on it. Where SVM arguments stick, the same arguments must also be `addresses`: see
-    kernel_info.recreate_kernel."""
+    """Return our copy of a kernel as it is now.
+
+    Launches share a copy if nothing but arguments was set on the kernel between them. Where SVM
+    arguments stick (kernel_info.recreate_kernel), they also have to have the same addresses.
+
+    Args:
+        buffer: the command-buffer, which keeps the copy.
+        kernel: the kernel.
+        addresses: a bit for each argument that is an address.
+
+    Raises:
+        URError: INVALID_KERNEL if the driver makes no copy.
+    """
     sticks = kernel.context.platform.profile.svm_arguments_stick
     distinct = addresses if kernel.argument_count <= _BITS else object()
     identity = kernel.identity, distinct if sticks else 0
     copy = buffer.copies.get(identity)
     if copy is None:
-        with kernel.lock:  # another thread may set its arguments, which a driver copies as well
+        with kernel.lock:  # another thread may set its arguments, which a driver copies, too
             if sticks and kernel.had_pointers and kernel.is_plain:
                 copy = icd_ffi.cast("void *", kernel.create_copy())
             else:
                 copy = icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))
         if not copy:
-            raise failure("INVALID_KERNEL", "the driver can make no copy of it")
-        buffer.copies[identity] = copy  # which keeps the kernel, too
+            raise failure("INVALID_KERNEL", "the driver cannot copy it")
+        buffer.copies[identity] = copy  # the identity keeps the kernel
     return copy
 
 
 def _check_values(kernel: URKernel, copy: int, rows: Any, count: int) -> None:
-    """Raise OpenCLError for an argument by value of a size that the driver does not take.
+    """Raise OpenCLError for an argument by value whose size the driver refuses.
 
-    Only the driver knows the sizes: it is given each once, on a copy of ours.
+    Only the driver knows the sizes. So it gets each once, on our copy.
     """
     known = kernel.value_sizes
     for kind, index, size, value in argument_rows(rows, count):
@@ -60,12 +73,29 @@ def _append_launch(
     offset: Sequence[int] | None,
     size: Sequence[int],
     local: Sequence[int] | None,
+    others: list[URKernel],
     rows: Any,
     count: int,
-    others: list[URKernel],
     native: bool = False,
 ) -> Appended:
-    """`rows` are as many ur_exp_kernel_arg_properties_t, whose objects are handles of ours, or OpenCL's if they are `native`."""
+    """Append a launch.
+
+    Args:
+        append: the call.
+        kernel: the kernel.
+        dim: the dimensions of the sizes.
+        offset: the global work offset, or None.
+        size: the global work size.
+        local: the local work size, or None.
+        others: the kernels that an update may choose instead.
+        rows: the arguments, ur_exp_kernel_arg_properties_t.
+        count: how many they are.
+        native: whether the objects in `rows` are OpenCL's handles instead of ours.
+
+    Raises:
+        URError: what is wrong with the arguments.
+        OpenCLError: what the driver answers.
+    """
     buffer, null = append.buffer, ffi.NULL
     buffer.context.check_same("a kernel", kernel, *others)
     if kernel in others:
@@ -107,64 +137,42 @@ def _append_launch(
     return appended
 
 
-@adapter.entry
-def urCommandBufferAppendKernelLaunchWithArgsExp(
-    hCommandBuffer: URCommandBuffer,
-    hKernel: URKernel,
-    workDim: int,
-    pGlobalWorkOffset: Any,
-    pGlobalWorkSize: Any,
-    pLocalWorkSize: Any,
-    numArgs: int,
-    pArgs: Any,
-    phKernelAlternatives: list[URKernel],
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
-) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
-    return _append_launch(append, hKernel, workDim, *sizes, pArgs, numArgs, phKernelAlternatives)
+_LAUNCH: Final = (
+    *("hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"),
+    "phKernelAlternatives",
+)
 
 
-@adapter.entry
-def urCommandBufferAppendKernelLaunchExp(
-    hCommandBuffer: URCommandBuffer,
-    hKernel: URKernel,
-    workDim: int,
-    pGlobalWorkOffset: Any,
-    pGlobalWorkSize: Any,
-    pLocalWorkSize: Any,
-    phKernelAlternatives: list[URKernel],
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
+def _append_launch_as_set(
+    append: Append, kernel: URKernel, dim: int, offset: Any, size: Any, local: Any, others: Any
 ) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
-    with hKernel.lock:
-        arguments = hKernel.arguments
-    if len(arguments) != hKernel.argument_count:
+    """Append a launch with the arguments that are set on the kernel."""
+    with kernel.lock:
+        arguments = kernel.arguments
+    if len(arguments) != kernel.argument_count:
         raise failure(
             "INVALID_KERNEL_ARGS",
-            f"{len(arguments)} of its {hKernel.argument_count} arguments are set",
+            f"{len(arguments)} of its {kernel.argument_count} arguments are set",
         )
     rows = ffi.new(_ROWS, len(arguments))
     kept = [
         _fill(row, index, argument)
         for row, (index, argument) in zip(rows, arguments.items(), strict=True)
     ]
-    appended = _append_launch(
-        append, hKernel, workDim, *sizes, rows, len(arguments), phKernelAlternatives, native=True
-    )
+    sizes, given = (dim, offset, size, local), (rows, len(arguments))
+    appended = _append_launch(append, kernel, *sizes, others, *given, native=True)
     del kept
     return appended
 
 
+declare_append("urCommandBufferAppendKernelLaunchExp", _append_launch_as_set, *_LAUNCH)
+declare_append(
+    "urCommandBufferAppendKernelLaunchWithArgsExp", _append_launch, *_LAUNCH, "pArgs", "numArgs"
+)
+
+
 def _fill(row: Any, index: int, argument: URKernelArgument) -> Any:
-    """Make a row of an argument that was set before; the answer is what has to live as long."""
+    """Make a row of an argument that was set before, and return what has to live as long."""
     kind, size, value = argument
     row.type, row.index, row.size = kind, index, size
     if isinstance(value, bytes):

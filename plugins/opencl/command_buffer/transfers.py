@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
-from ..buffers import URBuffer
-from ..core import adapter, failure
-from ..events import UREvent
+from ..buffers import URBuffer, check_buffers
+from ..core import failure
 from ..transfers import (
-    LARGEST_PATTERN,
     check_pitches,
     check_range,
     check_rect,
     in_parent_buffer,
-    is_power_of_two,
+    is_opencl_pattern,
     offset_of,
     region_of,
 )
-from ..usm.allocations import as_copy, as_fill
-from ..usm.strategies import Operation
-from .appends import Append, Appended
-from .command_buffers import URCommandBuffer
+from ..usm.addresses import as_copy, as_fill
+from ..usm.strategy import Operation
+from .appends import Append, Appended, appends, declare_append
 
 
 def _check_range(buffer: URBuffer, offset: int, size: int) -> None:
@@ -31,89 +28,88 @@ def _check_range(buffer: URBuffer, offset: int, size: int) -> None:
     check_range(buffer, offset, size)
 
 
-def _rect(
-    origin: Any,
-    other: Any,
-    region: Any,
-    pitches: Sequence[int],
-    first: URBuffer,
-    second: URBuffer | None,
-) -> list[int]:
-    """`fl_command.n` of a rectangle. Raises URError (INVALID_SIZE) for an empty one, or one that does not lie in its buffers."""
-    size = region_of(region)
-    check_rect(first, offset_of(origin), size, *pitches[:2])
-    if second is None:  # host memory
-        check_pitches(size, *pitches[2:])
-    else:
-        check_rect(second, offset_of(other), size, *pitches[2:])
-    return [*offset_of(origin), *offset_of(other), *size, *pitches]
-
-
-def _check_context(append: Append, *things: URBuffer) -> None:
-    append.buffer.context.check_same("the buffer", *things)
-
-
-#: Operations between a buffer and host memory, and which end of them the buffer is.
+#: The field of a command between a buffer and host memory that is the buffer.
 _ENDS: Final = {"read": "source", "read_rect": "source", "write": "target", "write_rect": "target"}
 
 
-def _add_host(
-    append: Append, op: str, buffer: URBuffer, numbers: Sequence[int], host: int
+def _append_linear(
+    op: str, append: Append, buffer: URBuffer, host: int, offset: int, size: int
 ) -> Appended:
-    return append.add(
-        op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), host=host, **{_ENDS[op]: buffer.cl}
-    )
-
-
-def _add_linear(
-    append: Append, op: str, buffer: URBuffer, offset: int, size: int, host: int
-) -> Appended:
-    """A "read" or a "write"."""
-    _check_context(append, buffer)
+    """Append a "read" or a "write"."""
+    check_buffers(append.buffer.context, buffer)
     _check_range(buffer, offset, size)
-    return _add_host(append, op, buffer, (offset, size), host)
+    fields = {_ENDS[op]: buffer.cl, "host": host}
+    return append.add(op, f"MEM_BUFFER_{op.upper()}", (offset, size), (buffer,), **fields)
 
 
-def _add_rect(
-    append: Append,
+def _append_rect(
     op: str,
+    append: Append,
     buffer: URBuffer,
-    origins: tuple[Any, Any],
-    region: Any,
-    pitches: Sequence[int],
     host: int,
+    buffer_origin: Any,
+    host_origin: Any,
+    region: Any,
+    *pitches: int,
 ) -> Appended:
-    """A "read_rect" or a "write_rect": `origins` and `pitches` are those of the buffer, then those of host memory."""
-    _check_context(append, buffer)
-    return _add_host(append, op, buffer, _rect(*origins, region, pitches, buffer, None), host)
+    """Append a "read_rect" or a "write_rect". `pitches`: two of the buffer, two of the host."""
+    check_buffers(append.buffer.context, buffer)
+    size, origin = region_of(region), offset_of(buffer_origin)
+    check_rect(buffer, origin, size, *pitches[:2])
+    check_pitches(size, *pitches[2:])
+    numbers = *origin, *offset_of(host_origin), *size, *pitches
+    fields = {_ENDS[op]: buffer.cl, "host": host}
+    return append.add(op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), **fields)
 
 
-@adapter.entry
+_RECT: Final = (
+    *("bufferOffset", "hostOffset", "region"),
+    *("bufferRowPitch", "bufferSlicePitch", "hostRowPitch", "hostSlicePitch"),
+)
+for _name, _function, _parameters in (
+    (
+        "urCommandBufferAppendMemBufferReadExp",
+        partial(_append_linear, "read"),
+        ("pDst", "offset", "size"),
+    ),
+    (
+        "urCommandBufferAppendMemBufferWriteExp",
+        partial(_append_linear, "write"),
+        ("pSrc", "offset", "size"),
+    ),
+    (
+        "urCommandBufferAppendMemBufferReadRectExp",
+        partial(_append_rect, "read_rect"),
+        ("pDst", *_RECT),
+    ),
+    (
+        "urCommandBufferAppendMemBufferWriteRectExp",
+        partial(_append_rect, "write_rect"),
+        ("pSrc", *_RECT),
+    ),
+):
+    declare_append(_name, _function, "hBuffer", *_parameters)
+
+
+@appends
 def urCommandBufferAppendMemBufferCopyExp(
-    hCommandBuffer: URCommandBuffer,
+    append: Append,
     hSrcMem: URBuffer,
     hDstMem: URBuffer,
     srcOffset: int,
     dstOffset: int,
     size: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
 ) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(append, hSrcMem, hDstMem)
+    check_buffers(append.buffer.context, hSrcMem, hDstMem)
     _check_range(hSrcMem, srcOffset, size)
     _check_range(hDstMem, dstOffset, size)
-    numbers = (srcOffset, dstOffset, size)
-    return append.add(
-        "copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), source=hSrcMem.cl, target=hDstMem.cl
-    )
+    numbers, fields = (srcOffset, dstOffset, size), {"source": hSrcMem.cl, "target": hDstMem.cl}
+    return append.add("copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), **fields)
 
 
-@adapter.entry
+@appends
 def urCommandBufferAppendMemBufferCopyRectExp(
-    hCommandBuffer: URCommandBuffer,
+    append: Append,
     hSrcMem: URBuffer,
     hDstMem: URBuffer,
     srcOrigin: Any,
@@ -123,117 +119,20 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     srcSlicePitch: int,
     dstRowPitch: int,
     dstSlicePitch: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
 ) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(append, hSrcMem, hDstMem)
-    numbers = _rect(
-        srcOrigin,
-        dstOrigin,
-        region,
-        (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch),
-        hSrcMem,
-        hDstMem,
-    )
-    (source, numbers[0:3]), (target, numbers[3:6]) = (
-        in_parent_buffer(hSrcMem, offset_of(srcOrigin)),
-        in_parent_buffer(hDstMem, offset_of(dstOrigin)),
-    )
-    return append.add(
-        "copy_rect",
-        "MEM_BUFFER_COPY_RECT",
-        numbers,
-        (hSrcMem, hDstMem),
-        source=source,
-        target=target,
-    )
+    check_buffers(append.buffer.context, hSrcMem, hDstMem)
+    pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
+    start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    check_rect(hSrcMem, start, size, *pitches[:2])
+    check_rect(hDstMem, to, size, *pitches[2:])
+    source, start = in_parent_buffer(hSrcMem, start)
+    target, to = in_parent_buffer(hDstMem, to)
+    numbers, fields = (*start, *to, *size, *pitches), {"source": source, "target": target}
+    return append.add("copy_rect", "MEM_BUFFER_COPY_RECT", numbers, (hSrcMem, hDstMem), **fields)
 
 
-@adapter.entry
-def urCommandBufferAppendMemBufferReadExp(
-    hCommandBuffer: URCommandBuffer,
-    hBuffer: URBuffer,
-    offset: int,
-    size: int,
-    pDst: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
-) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    return _add_linear(append, "read", hBuffer, offset, size, pDst)
-
-
-@adapter.entry
-def urCommandBufferAppendMemBufferWriteExp(
-    hCommandBuffer: URCommandBuffer,
-    hBuffer: URBuffer,
-    offset: int,
-    size: int,
-    pSrc: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
-) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    return _add_linear(append, "write", hBuffer, offset, size, pSrc)
-
-
-@adapter.entry
-def urCommandBufferAppendMemBufferReadRectExp(
-    hCommandBuffer: URCommandBuffer,
-    hBuffer: URBuffer,
-    bufferOffset: Any,
-    hostOffset: Any,
-    region: Any,
-    bufferRowPitch: int,
-    bufferSlicePitch: int,
-    hostRowPitch: int,
-    hostSlicePitch: int,
-    pDst: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
-) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
-    return _add_rect(
-        append, "read_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pDst
-    )
-
-
-@adapter.entry
-def urCommandBufferAppendMemBufferWriteRectExp(
-    hCommandBuffer: URCommandBuffer,
-    hBuffer: URBuffer,
-    bufferOffset: Any,
-    hostOffset: Any,
-    region: Any,
-    bufferRowPitch: int,
-    bufferSlicePitch: int,
-    hostRowPitch: int,
-    hostSlicePitch: int,
-    pSrc: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
-) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
-    return _add_rect(
-        append, "write_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pSrc
-    )
-
-
-def _pattern(address: int, pattern_size: int, size: int) -> bytes:
-    """The pattern of a fill. Raises URError (INVALID_SIZE) for one that does not fit."""
+def _read_pattern(address: int, pattern_size: int, size: int) -> bytes:
+    """Read the pattern of a fill. Raises URError (INVALID_SIZE) if it does not fit."""
     if not pattern_size or not size or size % pattern_size:
         raise failure(
             "INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0"
@@ -241,92 +140,49 @@ def _pattern(address: int, pattern_size: int, size: int) -> bytes:
     return bytes(icd_ffi.buffer(icd_ffi.cast("char *", address), pattern_size))
 
 
-def _is_pattern(size: int, at: int) -> bool:
-    """Whether OpenCL fills with a pattern of this size from there on."""
-    return size <= LARGEST_PATTERN and is_power_of_two(size) and at % size == 0
-
-
-@adapter.entry
+@appends
 def urCommandBufferAppendMemBufferFillExp(
-    hCommandBuffer: URCommandBuffer,
-    hBuffer: URBuffer,
-    pPattern: int,
-    patternSize: int,
-    offset: int,
-    size: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
+    append: Append, hBuffer: URBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(append, hBuffer)
-    pattern = _pattern(pPattern, patternSize, size)
+    check_buffers(append.buffer.context, hBuffer)
+    pattern = _read_pattern(pPattern, patternSize, size)
     _check_range(hBuffer, offset, size)
-    commands = hCommandBuffer.commands
-    if _is_pattern(patternSize, offset):
-        memory = commands.pattern(pattern)
-        return append.add(
-            "fill",
-            "MEM_BUFFER_FILL",
-            (offset, size),
-            (hBuffer,),
-            target=hBuffer.cl,
-            pattern=memory,
-            pattern_size=patternSize,
-        )
-    memory = commands.pattern(pattern * (size // patternSize))
-    return append.add(
-        "write", "MEM_BUFFER_FILL", (offset, size), (hBuffer,), target=hBuffer.cl, host=memory
-    )
+    op, fields = "fill", {"target": hBuffer.cl}
+    keep_pattern = append.buffer.commands.pattern
+    if is_opencl_pattern(patternSize, offset):
+        fields |= {"pattern": keep_pattern(pattern), "pattern_size": patternSize}
+    else:
+        op, fields["host"] = "write", keep_pattern(pattern * (size // patternSize))
+    return append.add(op, "MEM_BUFFER_FILL", (offset, size), (hBuffer,), **fields)
 
 
 # memory by address
 
 
-def _add(append: Append, command: str, operation: Operation) -> Appended:
+def _append_operation(append: Append, command: str, operation: Operation) -> Appended:
     return append.add(operation.op, command, operation.numbers, operation.keep, **operation.fields)
 
 
-@adapter.entry
-def urCommandBufferAppendUSMMemcpyExp(
-    hCommandBuffer: URCommandBuffer,
-    pDst: int,
-    pSrc: int,
-    size: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
-) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    if not size:  # as libsycl has it on queues
+@appends
+def urCommandBufferAppendUSMMemcpyExp(append: Append, pDst: int, pSrc: int, size: int) -> Appended:
+    if not size:  # as libsycl does on queues
         return append.add("hint", "USM_MEMCPY")
-    return _add(append, "USM_MEMCPY", as_copy(hCommandBuffer.context, pDst, pSrc, size))
+    operation = as_copy(append.buffer.context, pDst, pSrc, size)
+    return _append_operation(append, "USM_MEMCPY", operation)
 
 
-@adapter.entry
+@appends
 def urCommandBufferAppendUSMFillExp(
-    hCommandBuffer: URCommandBuffer,
-    pMemory: int,
-    pPattern: int,
-    patternSize: int,
-    size: int,
-    pSyncPointWaitList: list[int],
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-    phCommand: bool,
+    append: Append, pMemory: int, pPattern: int, patternSize: int, size: int
 ) -> Appended:
-    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     if not size and patternSize:
         return append.add("hint", "USM_FILL")
-    pattern = _pattern(pPattern, patternSize, size)
-    commands = hCommandBuffer.commands
-    if _is_pattern(patternSize, pMemory):
-        memory = commands.pattern(pattern)
-        return _add(
-            append, "USM_FILL", as_fill(hCommandBuffer.context, pMemory, memory, patternSize, size)
-        )
-    memory = commands.pattern(pattern * (size // patternSize))
-    source = int(icd_ffi.cast("uintptr_t", memory))
-    return _add(append, "USM_FILL", as_copy(hCommandBuffer.context, pMemory, source, size))
+    pattern = _read_pattern(pPattern, patternSize, size)
+    context, keep_pattern = append.buffer.context, append.buffer.commands.pattern
+    if is_opencl_pattern(patternSize, pMemory):
+        operation = as_fill(context, pMemory, keep_pattern(pattern), patternSize, size)
+    else:
+        memory = keep_pattern(pattern * (size // patternSize))
+        source = int(icd_ffi.cast("uintptr_t", memory))
+        operation = as_copy(context, pMemory, source, size)
+    return _append_operation(append, "USM_FILL", operation)

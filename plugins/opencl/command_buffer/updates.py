@@ -1,10 +1,12 @@
-"""Updates of a finalized command-buffer: other arguments, sizes, kernels and events for commands whose handle the program has.
+"""Updates of finalized command-buffers: new arguments, sizes, kernels and events of commands.
 
-An update is all or nothing: everything that is asked for is looked at first, and only then does anything change. What has been
-enqueued keeps what it was enqueued with. (EXP-COMMAND-BUFFER, "Updating command-buffer commands".)
+An update does all or nothing. Everything that is asked for is checked before anything changes. What
+is enqueued already runs as it was enqueued. (Unified Runtime: EXP-COMMAND-BUFFER, "Updating
+command-buffer commands".)
 
-Most updates are new arguments and nothing else. They are done in C, without the GIL, which leaves all others to Python without having
-changed anything (plugins/sdk/native/launches.c); Python then tries C once more, since another thread may have had the command-buffer.
+Most updates have new arguments and nothing else. C does these, without the GIL
+(plugins/sdk/native/launches.c). It leaves every other update to Python, with nothing changed.
+Python tries C once more, because another thread may have used the command-buffer meanwhile.
 """
 
 from __future__ import annotations
@@ -26,31 +28,23 @@ from .arguments import refused
 from .command_buffers import URCommand, URCommandBuffer
 
 _CHANGES: Final = icd_ffi.typeof("fl_change[]")
-_WORDS: Final = ffi.typeof("uintptr_t[]")
-_NONE: Final = icd_ffi.NULL
+_VALUES: Final = ffi.typeof("uintptr_t[]")
+_NULL: Final = icd_ffi.NULL
 
-
-#: What stands in `fl_command.n` for what a launch does not have.
+#: What `fl_command.n` has for the dimensions that a launch lacks.
 _ZEROS, _ONES = (0, 0, 0), (1, 1, 1)
 
 
 def _work_sizes(
     dim: int, offset: Sequence[int], size: Sequence[int], local: Sequence[int] | None
 ) -> list[int]:
-    """`fl_command.n` of a launch."""
-    ones = _ONES[dim:]
-    return [
-        *offset,
-        *_ZEROS[dim:],
-        *size,
-        *ones,
-        *(_ZEROS[:dim] if local is None else local),
-        *ones,
-    ]
+    """Return `fl_command.n` of a launch."""
+    zeros, ones = _ZEROS[dim:], _ONES[dim:]
+    return [*offset, *zeros, *size, *ones, *(_ZEROS[:dim] if local is None else local), *ones]
 
 
 class _Launch:
-    """The sizes and the kernel that a command will have: only for updates that change them."""
+    """The sizes and the kernel that a command will have, for an update that changes them."""
 
     def __init__(self, command: URCommand) -> None:
         present = command.present
@@ -63,7 +57,19 @@ class _Launch:
         )
 
     def read(self, kernel: int, dim: int, new_offset: Any, new_size: Any, new_local: Any) -> None:
-        """Take over what an update asks for: the handle of a kernel, and sizes; 0 and NULL for what stays. Raises URError."""
+        """Read what an update asks for.
+
+        Args:
+            kernel: a handle, 0 for the same kernel.
+            dim: the number of dimensions.
+            new_offset: the global work offset, NULL for the same.
+            new_size: the global work size, NULL for the same.
+            new_local: the local work size, NULL for the same. With a new global size NULL means
+                that the driver chooses one.
+
+        Raises:
+            URError: INVALID_KERNEL, INVALID_VALUE, INVALID_WORK_GROUP_SIZE.
+        """
         if kernel:
             self.kernel = _live("ur_kernel_handle_t", kernel, "INVALID_KERNEL")
             if self.kernel not in self.command.kernels:
@@ -79,16 +85,21 @@ class _Launch:
         old = self.sizes
         offset = ffi.unpack(new_offset, dim) if new_offset else old[0:dim]
         size = ffi.unpack(new_size, dim) if new_size else old[3 : 3 + dim]
-        kept = (
-            None if new_size or not self.local else old[6 : 6 + dim]
-        )  # the driver chooses one for a new global size
+        kept = None if new_size or not self.local else old[6 : 6 + dim]
         local = ffi.unpack(new_local, dim) if new_local else kept
         self.sizes = _work_sizes(dim, offset, size, local)
         self.kernel.check_group(self.command.buffer.device, local)
         self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new_offset)
 
     def commit(self, arguments: Any) -> bool:
-        """Change the command in the array; `arguments` is the list for another kernel. Returns whether there is one."""
+        """Change the command in the array.
+
+        Args:
+            arguments: the arguments (fl_arguments), if there is another kernel.
+
+        Returns:
+            Whether there is another kernel.
+        """
         present = self.command.present
         present.n[0:9] = self.sizes
         present.work_dim, present.has_local, present.has_offset = self.dim, self.local, self.offset
@@ -101,16 +112,25 @@ class _Launch:
         return True
 
     def settle(self) -> None:
-        """The change is made: the command's handle says so too."""
+        """Note in the command's handle that the change is made."""
         command = self.command
         command.dim = self.dim
         if self.kernel is not command.kernel:
             command.kernel = self.kernel
-            lib.fl_describe(command.handle, command.words)
+            lib.fl_describe(command.handle, command.describe_to_c())
 
 
 class _Arguments:
-    """The new arguments of an update for a launch of `kernel`: `count` changes. Raises URError."""
+    """The new arguments of an update.
+
+    Args:
+        command: the command.
+        kernel: the kernel that it will launch.
+        update: the ur_exp_command_buffer_update_kernel_launch_desc_t.
+
+    Raises:
+        URError: an argument that the kernel does not take.
+    """
 
     def __init__(self, command: URCommand, kernel: URKernel, update: Any) -> None:
         counts = update.numNewValueArgs, update.numNewPointerArgs, update.numNewMemObjArgs
@@ -118,9 +138,9 @@ class _Arguments:
             check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
         self.command, self.count = command, sum(counts)
         self.changes = icd_ffi.new(_CHANGES, self.count)
-        self._room = ffi.new(_WORDS, self.count)  # what they lead to
+        self._room = ffi.new(_VALUES, self.count)  # what the changes point to
         is_present = kernel is command.kernel
-        old = command.present.arguments if is_present else command.arguments.get(kernel, _NONE)
+        old = command.present.arguments if is_present else command.arguments.get(kernel, _NULL)
         index = ffi.new("uint32_t *")
         code = lib.fl_read_update(
             command.buffer.launches,
@@ -142,12 +162,12 @@ class _Arguments:
             check(code, "urCommandBufferUpdateKernelLaunchExp")
 
     def indices(self) -> set[int]:
-        """Which arguments they are."""
+        """Return the indices of the arguments."""
         return {change.index for change in self.changes}
 
 
 def _void(pointer: Any) -> Any:
-    """A pointer of icd's as one of ours."""
+    """Return a pointer of icd's cffi module as one of ours."""
     return ffi.cast("void *", int(icd_ffi.cast("uintptr_t", pointer)))
 
 
@@ -161,7 +181,11 @@ def _live(kind: str, handle: int, code: str) -> Any:
 
 
 def _runner_of(buffer: URCommandBuffer) -> CommandBuffer:
-    """What runs a command-buffer that can be updated. Raises URError (INVALID_OPERATION) for others."""
+    """Return what runs a command-buffer.
+
+    Raises:
+        URError: INVALID_OPERATION if it is not finalized or not updatable.
+    """
     if buffer.runner is None or not buffer.updatable:
         raise failure(
             "INVALID_OPERATION",
@@ -192,7 +216,7 @@ def urCommandBufferUpdateKernelLaunchExp(
 
 
 def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
-    """Updates of any kind, in their order: a command may have several."""
+    """Make updates of any kind in their order. A command may have several."""
     launches: dict[URCommand, _Launch] = {}
     arguments: list[_Arguments] = []
     for update in updates:
@@ -207,7 +231,7 @@ def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
             before = launch.kernel
             launch.read(new, dim, *sizes)
             kernel = launch.kernel
-            if kernel is not before:  # what came before was for the other kernel
+            if kernel is not before:  # the earlier arguments were for the other kernel
                 arguments = [one for one in arguments if one.command is not command]
         arguments.append(_Arguments(command, kernel, update))
     for command, launch in launches.items():
@@ -217,7 +241,11 @@ def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
 
 
 def _check_complete(launch: _Launch, arguments: list[_Arguments]) -> None:
-    """Raise URError (INVALID_VALUE) unless a kernel that the command has not launched yet is given all of its arguments."""
+    """Check that a kernel that the command has not launched yet gets all its arguments.
+
+    Raises:
+        URError: INVALID_VALUE if it does not.
+    """
     given = [one.indices() for one in arguments if one.command is launch.command]
     if set().union(*given) != set(range(launch.kernel.argument_count)):
         raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
@@ -231,7 +259,7 @@ def _launch_command(buffer: URCommandBuffer, handle: int) -> URCommand:
     )
     if command.kernel is None or command.buffer is not buffer:
         raise failure(
-            "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is no launch of this command-buffer"
+            "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is not a launch of this command-buffer"
         )
     return command
 
@@ -239,7 +267,11 @@ def _launch_command(buffer: URCommandBuffer, handle: int) -> URCommand:
 def _commit(
     buffer: URCommandBuffer, launches: dict[URCommand, _Launch], arguments: list[_Arguments]
 ) -> None:
-    """Make changes that are known to be right. Raises OpenCLError if an engine refuses them; then nothing has changed."""
+    """Make changes that were checked.
+
+    Raises:
+        OpenCLError: an engine refuses them. Then nothing has changed.
+    """
 
     def change() -> dict[int, bool]:
         changed = _relaunch(launches, arguments) if launches else {}
@@ -255,9 +287,13 @@ def _commit(
 
 
 def _relaunch(launches: dict[URCommand, _Launch], arguments: list[_Arguments]) -> dict[int, bool]:
-    """Give commands other sizes and kernels: by their numbers, whether they launch another kernel now."""
+    """Give commands other sizes and kernels.
+
+    Returns:
+        The numbers of the commands, with whether they launch another kernel now.
+    """
     lists = {
-        command: _list(arguments, launch)
+        command: _make_arguments(arguments, launch)
         for command, launch in launches.items()
         if launch.kernel is not command.kernel
     }
@@ -266,10 +302,10 @@ def _relaunch(launches: dict[URCommand, _Launch], arguments: list[_Arguments]) -
     }
 
 
-def _list(arguments: list[_Arguments], launch: _Launch) -> Any:
-    """The arguments of a launch of another kernel: those that it had when it was launched before, and the new ones."""
-    made, count = launch.command.arguments.get(launch.kernel, _NONE), launch.kernel.argument_count
-    made = _copy_of(made) if made else _NONE
+def _make_arguments(arguments: list[_Arguments], launch: _Launch) -> Any:
+    """Return the arguments of another kernel: those of its earlier launch, updated."""
+    made, count = launch.command.arguments.get(launch.kernel, _NULL), launch.kernel.argument_count
+    made = _copy_of(made) if made else _NULL
     for new in arguments:
         if new.command is launch.command:
             made = _owned(icd_lib.fl_change_arguments(made, count, new.changes, new.count))
@@ -278,9 +314,9 @@ def _list(arguments: list[_Arguments], launch: _Launch) -> Any:
 
 
 def _copy_of(arguments: Any) -> Any:
-    """A list of arguments like another one, released when it is dropped."""
+    """Copy arguments. The copy is released when it is dropped."""
     count = icd_lib.fl_argument_count(arguments)
-    return _owned(icd_lib.fl_change_arguments(arguments, count, _NONE, 0))
+    return _owned(icd_lib.fl_change_arguments(arguments, count, _NULL, 0))
 
 
 def _owned(made: Any) -> Any:
@@ -303,7 +339,10 @@ def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> UREvent:
 
 @adapter.entry
 def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[UREvent]) -> None:
-    """The events of other commands of the same command-buffer are edges, which stay what they are."""
+    """Change the events that a command waits for.
+
+    The events of commands of the same command-buffer are edges, which cannot be changed.
+    """
     buffer, index = hCommand.buffer, hCommand.index
     _runner_of(buffer)
     inside, outside = split_waits(buffer, phEventWaitList)

@@ -1,10 +1,13 @@
 """Pools of USM, and allocations and frees in a queue's order.
 
-A pool keeps what is freed to it for the next allocation of the same kind, device and size, as long as it holds no more
-than its release threshold: that is 0, unless the pool was created with limits, which allow all that is not larger than
-`maxPoolableSize`. A pool of one device (urUSMPoolCreateExp) takes that limit for the most that it may ever hold, as DPC++
-means it. An enqueued allocation is there at once; an enqueued free happens when its place in the queue's order has come.
-(Unified Runtime, USM pools; EXP-ASYNC-ALLOC)
+A pool keeps what is freed to it, up to its release threshold. The next allocation of the same kind,
+device, size and alignment gets it. The threshold is 0 unless the pool was created with limits:
+then the pool keeps everything that is not larger than `maxPoolableSize`. For the pool of a device
+(urUSMPoolCreateExp) that limit is the most that it may ever hold, as DPC++ means it.
+
+An enqueued allocation is made at once. An enqueued free happens in the queue's order.
+
+(Unified Runtime: USM pools, EXP-ASYNC-ALLOC.)
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from ....loader.base.forks import new_lock
@@ -20,14 +24,14 @@ from ...sdk._native import ffi
 from ...sdk.answers import properties
 from ...sdk.objects import Object
 from ..contexts import URContext
-from ..core import adapter, check, failure
+from ..core import adapter, failure
 from ..devices import URDevice
+from ..enqueue import Enqueue, declare_enqueue, enqueues
 from ..events import UREvent, call_on_status
-from ..extensions import enqueue_marker
-from ..queues import URQueue, create_queue
-from .allocations import allocate, find_chained, release_memory
+from ..queues import create_queue
+from .allocations import allocate, check_flags, find_chained, release_memory
 from .registry import add, free, remove
-from .strategies import Allocation
+from .strategy import Allocation, AllocationRequest, Location
 from .transfers import fill
 
 _LARGEST: Final = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
@@ -40,8 +44,18 @@ Key = tuple[str, "URDevice | None", int, int]
 class URPool(Object):
     """A pool of a context, or of one device of it.
 
-    Sizes are in bytes: `reserved` is what it holds of the driver's, `used` what of that is allocated; `…_high` the most so
-    far. `maximum` is 0 where there is none. A device's default pool is of a context that does not have to live for it.
+    Args:
+        context: its context.
+        device: its device, None for all.
+        flags: ur_usm_pool_flags_t.
+        default: whether it is a device's default pool, which does not keep its context alive.
+
+    Attributes:
+        largest: bytes of the largest allocation that it keeps.
+        threshold: bytes that it may hold and still keep what is freed.
+        maximum: bytes that it may ever hold, 0 for any number.
+        reserved: bytes that it holds of the driver; `reserved_high`: the most so far.
+        used: bytes of these that are allocated; `used_high`: the most so far.
     """
 
     type = "ur_usm_pool_handle_t"
@@ -59,7 +73,7 @@ class URPool(Object):
 
     @property
     def context(self) -> URContext:
-        """Its context. Raises URError (INVALID_CONTEXT) if that is gone."""
+        """Return its context. Raises URError (INVALID_CONTEXT) if the context is closed."""
         context = self._context()
         if context is None:
             raise failure("INVALID_CONTEXT", "the context of the pool is gone")
@@ -68,27 +82,30 @@ class URPool(Object):
     def close(self) -> None:
         self.trim(0)
 
-    def take(
-        self,
-        context: URContext,
-        kind: str,
-        device: URDevice | None,
-        size: int,
-        align: int,
-        new: Callable[[], Allocation],
-    ) -> Allocation:
-        """An allocation of the pool's: one that it kept, else what `new` gives. Raises URError (INVALID_VALUE,
-        OUT_OF_RESOURCES).
-        """
-        if context.cl != self.context.cl or (self.device is not None and device is not self.device):
+    def check(self, context: URContext, device: URDevice | None) -> None:
+        """Raise URError (INVALID_VALUE) if it is for another context, or for another device."""
+        if context.cl != self.context.cl or self.device not in (None, device):
             raise failure("INVALID_VALUE", "the pool is of another context, or of another device")
-        key = kind, device, size, align
+
+    def take(self, request: AllocationRequest, new: Callable[[], Allocation]) -> Allocation:
+        """Take an allocation that it keeps, or else a new one.
+
+        Args:
+            request: what is asked for.
+            new: allocates what is asked for.
+
+        Raises:
+            URError: INVALID_VALUE for another context or device, OUT_OF_RESOURCES if the pool may
+                not hold so much, and what `new` raises.
+        """
+        self.check(request.context, request.device)
+        size, key = request.size, (request.kind, request.device, request.size, request.align)
         surplus: list[Allocation] = []
         with self._lock:
             kept = self._free.get(key)
             found = kept.pop() if kept else None
             if found is None and self.maximum and self.reserved + size > self.maximum:
-                surplus = self._surplus(max(0, self.maximum - size))
+                surplus = self._take_surplus(max(0, self.maximum - size))
             is_full = found is None and bool(self.maximum) and self.reserved + size > self.maximum
             if not is_full:
                 if found is None:
@@ -103,7 +120,7 @@ class URPool(Object):
                 f"the pool may hold {self.maximum} bytes, and has {self.reserved}",
             )
         try:
-            allocation = found or self._made(key, new)
+            allocation = found or self._allocate(request, new)
         except BaseException:
             with self._lock:
                 self.used -= size
@@ -112,18 +129,18 @@ class URPool(Object):
         allocation.pool, allocation.key = self, key
         return allocation
 
-    def _made(self, key: Key, new: Callable[[], Allocation]) -> Allocation:
+    def _allocate(self, request: AllocationRequest, new: Callable[[], Allocation]) -> Allocation:
         allocation = new()
         if self.flags & _ZERO:
-            queue = create_queue(self.context, key[1] or self.context.devices[0], 0)
-            fill(
-                queue, "USM_FILL", (allocation.base, allocation), b"\0", allocation.size, (), False
-            )
+            device = request.device or self.context.devices[0]
+            queue = create_queue(self.context, device, 0)
+            place = Location(allocation.base, allocation)
+            fill(Enqueue(queue, "USM_FILL"), place, b"\0", allocation.size)
             queue.drain()
         return allocation
 
     def give(self, allocation: Allocation) -> None:
-        """Take an allocation of the pool's back, which nothing uses any more. Raises OpenCLError."""
+        """Take an allocation back that nothing uses any more. Raises OpenCLError."""
         with self._lock:
             self.used -= allocation.size
             if (
@@ -131,22 +148,28 @@ class URPool(Object):
                 and self.reserved <= self.threshold
                 and allocation.size <= self.largest
             ):
-                allocation.pool = None  # nothing leads back, so that the pool ends, and frees them, with its last reference
+                # The pool has no reference to itself, so its last release frees what it keeps.
+                allocation.pool = None
                 self._free.setdefault(allocation.key, []).append(allocation)
                 return
             self.reserved -= allocation.size
         free(allocation)
 
     def trim(self, keep: int) -> None:
-        """Give memory that is not in use back to the driver until no more than `keep` bytes are held. Raises OpenCLError."""
+        """Free memory that is not used until no more than `keep` bytes are held.
+
+        Raises:
+            OpenCLError: what the driver answers.
+        """
         with self._lock:
-            surplus = self._surplus(keep)
+            surplus = self._take_surplus(keep)
         _free_all(surplus)
 
-    def _surplus(self, keep: int) -> list[Allocation]:
-        """Take out what is not in use until no more than `keep` bytes are held. The lock is held.
+    def _take_surplus(self, keep: int) -> list[Allocation]:
+        """Remove what is not used until no more than `keep` bytes are held. The lock is held.
 
-        The caller frees it after the lock: a free may wait for a driver's callback that wants the lock.
+        The caller frees it without the lock, because a free may wait for a driver's callback that
+        needs the lock.
         """
         surplus: list[Allocation] = []
         for kept in self._free.values():
@@ -163,8 +186,7 @@ def _free_all(allocations: list[Allocation]) -> None:
 
 
 def _create(context: URContext, device: URDevice | None, descriptor: Any) -> URPool:
-    if descriptor.flags & ~sum(UR.groups["ur_usm_pool_flags_t"]):
-        raise failure("INVALID_ENUMERATION", "ur_usm_pool_flags_t")
+    check_flags(descriptor.flags, "ur_usm_pool_flags_t")
     pool = URPool(context, device, descriptor.flags)
     limits = find_chained(
         descriptor, "UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC", "ur_usm_pool_limits_desc_t"
@@ -196,7 +218,7 @@ adapter.info("urUSMPoolGetInfo", _INFO)
 
 @adapter.entry
 def urUSMPoolGetInfoExp(hPool: URPool, propName: int, pPropValue: int, pPropSizeRet: Any) -> None:
-    """The query without a size: the caller has room for the property's type."""
+    """Answer a query that has no size: the caller has room for the property's type."""
     if not pPropValue and not pPropSizeRet:
         raise failure("INVALID_NULL_POINTER")
     assert adapter.registry is not None
@@ -220,7 +242,7 @@ _RESETTABLE: Final = {
 
 @adapter.entry
 def urUSMPoolSetInfoExp(hPool: URPool, propName: int, pPropValue: int, propSize: int) -> None:
-    """The threshold and the maximum; a high-water mark may be set to 0, which begins it anew."""
+    """Set the threshold or the maximum, or restart a high-water mark, by setting it to 0."""
     name = UR.groups["ur_usm_pool_info_t"][propName]
     if name not in _SETTABLE and name not in _RESETTABLE:
         raise failure("UNSUPPORTED_ENUMERATION", name)
@@ -247,32 +269,32 @@ _current: Final[weakref.WeakValueDictionary[tuple[int, int], URPool]] = (
 _lock = new_lock()
 
 
-def _default(context: URContext, device: URDevice) -> URPool:
+def _default_pool(context: URContext, device: URDevice) -> URPool:
     context.check_device(device)
     with _lock:
         pools = _defaults.setdefault(context, {})
         if device not in pools:
             pools[device] = URPool(context, device, 0, default=True)
-            weakref.finalize(context, _end, pools[device]).atexit = False
+            weakref.finalize(context, _forget_handle, pools[device]).atexit = False
         return pools[device]
 
 
-def _end(pool: URPool) -> None:
-    """The context is gone: so is the handle of its default pool."""
+def _forget_handle(pool: URPool) -> None:
+    """End the handle of a default pool, because its context is gone."""
     if adapter.registry is not None:
         adapter.registry.forget(pool)
 
 
-def _set(context: URContext, device: URDevice) -> URPool | None:
-    """The pool that was set for a device, as long as it lives."""
+def _pool_of(context: URContext, device: URDevice) -> URPool | None:
+    """Return the pool that was set for a device, None if there is none that is still alive."""
     pool = _current.get((id(context), id(device)))
     return pool if pool is not None and pool.references and pool.context is context else None
 
 
 def _check(context: URContext, device: URDevice, pool: URPool) -> None:
+    """Raise URError unless the device is one of the context, and the pool is for both."""
     context.check_device(device)
-    if pool.context.cl != context.cl or (pool.device is not None and pool.device is not device):
-        raise failure("INVALID_VALUE", "the pool is of another context, or of another device")
+    pool.check(context, device)
 
 
 @adapter.entry
@@ -290,7 +312,7 @@ def urUSMPoolDestroyExp(hContext: URContext, hDevice: URDevice, hPool: URPool) -
 
 @adapter.entry
 def urUSMPoolGetDefaultDevicePoolExp(hContext: URContext, hDevice: URDevice) -> URPool:
-    return _default(hContext, hDevice)
+    return _default_pool(hContext, hDevice)
 
 
 @adapter.entry
@@ -301,7 +323,7 @@ def urUSMPoolSetDevicePoolExp(hContext: URContext, hDevice: URDevice, hPool: URP
 
 @adapter.entry
 def urUSMPoolGetDevicePoolExp(hContext: URContext, hDevice: URDevice) -> URPool:
-    return _set(hContext, hDevice) or _default(hContext, hDevice)
+    return _pool_of(hContext, hDevice) or _default_pool(hContext, hDevice)
 
 
 @adapter.entry
@@ -316,80 +338,43 @@ def urUSMPoolTrimToExp(
 
 
 def _enqueue_allocation(
-    queue: URQueue,
-    kind: str,
-    pool: URPool | None,
-    size: int,
-    wishes: Any,
-    waits: list[UREvent],
-    wanted: bool,
+    kind: str, enqueue: Enqueue, pool: URPool | None, size: int, properties: Any
 ) -> tuple[int, UREvent | None]:
-    if wishes and wishes.flags & ~sum(UR.groups["ur_exp_async_usm_alloc_flags_t"]):
-        raise failure("INVALID_ENUMERATION", "ur_exp_async_usm_alloc_flags_t")
+    if properties:
+        check_flags(properties.flags, "ur_exp_async_usm_alloc_flags_t")
+    queue = enqueue.queue
     device = None if kind == "host" else queue.device
     if pool is None and device is not None:
-        pool = _set(queue.context, device)
+        pool = _pool_of(queue.context, device)
     address = allocate(queue.context, kind, device, None, pool, size)
     try:
-        return address, enqueue_marker(
-            queue, f"ENQUEUE_USM_{kind.upper()}_ALLOC_EXP", waits, wanted
-        )
+        return address, enqueue.mark()
     except BaseException:
         release_memory(remove(queue.context, address))
         raise
 
 
-@adapter.entry
-def urEnqueueUSMDeviceAllocExp(
-    hQueue: URQueue,
-    pPool: URPool | None,
-    size: int,
-    pProperties: Any,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-) -> tuple[int, UREvent | None]:
-    return _enqueue_allocation(hQueue, "device", pPool, size, pProperties, phEventWaitList, phEvent)
+for _name, _kind in (
+    ("urEnqueueUSMDeviceAllocExp", "device"),
+    ("urEnqueueUSMSharedAllocExp", "shared"),
+    ("urEnqueueUSMHostAllocExp", "host"),
+):
+    _function = partial(_enqueue_allocation, _kind)
+    _command = f"ENQUEUE_USM_{_kind.upper()}_ALLOC_EXP"
+    declare_enqueue(_name, _command, _function, "pPool", "size", "pProperties")
 
 
-@adapter.entry
-def urEnqueueUSMSharedAllocExp(
-    hQueue: URQueue,
-    pPool: URPool | None,
-    size: int,
-    pProperties: Any,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-) -> tuple[int, UREvent | None]:
-    return _enqueue_allocation(hQueue, "shared", pPool, size, pProperties, phEventWaitList, phEvent)
-
-
-@adapter.entry
-def urEnqueueUSMHostAllocExp(
-    hQueue: URQueue,
-    pPool: URPool | None,
-    size: int,
-    pProperties: Any,
-    phEventWaitList: list[UREvent],
-    phEvent: bool,
-) -> tuple[int, UREvent | None]:
-    return _enqueue_allocation(hQueue, "host", pPool, size, pProperties, phEventWaitList, phEvent)
-
-
-@adapter.entry
-def urEnqueueUSMFreeExp(
-    hQueue: URQueue, pPool: URPool | None, pMem: int, phEventWaitList: list[UREvent], phEvent: bool
-) -> UREvent | None:
-    allocation = remove(hQueue.context, pMem)
+@enqueues("ENQUEUE_USM_FREE_EXP")
+def urEnqueueUSMFreeExp(enqueue: Enqueue, pPool: URPool | None, pMem: int) -> UREvent | None:
+    queue = enqueue.queue
+    allocation = remove(queue.context, pMem)
     try:
         if pPool is not None and allocation.pool is not pPool:
             raise failure("INVALID_VALUE", "the memory is of another pool")
-        event = enqueue_marker(hQueue, "ENQUEUE_USM_FREE_EXP", phEventWaitList, True)
-        assert event is not None
-        call_on_status(event.cl, hQueue.table, 0, lambda status: release_memory(allocation))
+        event = queue.mark(enqueue.waits, enqueue.command)
+        call_on_status(event.cl, queue.table, 0, lambda status: release_memory(allocation))
     except BaseException:
         add(allocation)
         raise
-    check(
-        hQueue.table.clFlush(hQueue.cl), "clFlush"
-    )  # a callback is no flush (SPEC clSetEventCallback)
-    return event if phEvent else None
+    queue.flush()  # a callback does not flush (SPEC clSetEventCallback)
+    return event

@@ -1,6 +1,6 @@
-"""What is allocated: every USM allocation of the adapter, found by any address in it.
+"""The allocations of USM, found by any address in them.
 
-Addresses are the process's, but each cl_context has a list of its own: host memory may be made known to several of them.
+Each cl_context has a list of its own, because host memory may be imported into several contexts.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 from ....loader.base.forks import new_lock
 from ..contexts import URContext
 from ..core import adapter, failure
-from .strategies import Allocation, Strategy
+from .strategy import Allocation, Strategy
 
 _lock = new_lock()
 
 
 class _List:
-    """What is allocated in one cl_context: by where it begins, and that in order."""
+    """The allocations of one cl_context by their addresses, and the addresses in order."""
 
     def __init__(self) -> None:
         self.bases: list[int] = []
@@ -29,14 +29,14 @@ class _List:
         return found if found is not None and address < found.end else None
 
 
-_lists: Final[
-    dict[int, _List]
-] = {}  # by the cl_context, which lives as long as anything is allocated in it
-_ours: Final[set[int]] = set()  # the bases of all these, and of what is given up but not freed yet
+#: By the cl_context, which lives as long as anything is allocated in it.
+_lists: Final[dict[int, _List]] = {}
+#: The driver's addresses of these allocations, and of those that are removed but not freed yet.
+_ours: Final[set[int]] = set()
 
 
 def add(allocation: Allocation) -> Allocation:
-    """Have `find` know it."""
+    """Register an allocation, and return it."""
     with _lock:
         known = _lists.setdefault(allocation.context.cl, _List())
         bisect.insort(known.bases, allocation.base)
@@ -47,8 +47,17 @@ def add(allocation: Allocation) -> Allocation:
 
 
 def remove(context: URContext, address: int) -> Allocation:
-    """Have `find` forget the allocation that begins at an address. Raises URError (INVALID_MEM_OBJECT) if none of the
-    context does.
+    """Forget an allocation.
+
+    Args:
+        context: its context.
+        address: where it begins.
+
+    Returns:
+        The allocation, which is not freed.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT if no allocation of the context begins there.
     """
     with _lock:
         known = _lists.get(context.cl)
@@ -62,14 +71,17 @@ def remove(context: URContext, address: int) -> Allocation:
 
 
 def find(context: URContext, address: int) -> Allocation | None:
-    """The allocation of the context, or of another object for the same cl_context, that contains an address."""
+    """Find the allocation of a cl_context that contains an address."""
     with _lock:
         known = _lists.get(context.cl)
         return known.find(address) if known is not None else None
 
 
 def is_unreachable(address: int) -> bool:
-    """Whether an address lies in device memory, of whatever context. That of others is none of the host's either."""
+    """Return whether an address lies in device memory of any context.
+
+    The host must not touch the device memory of another context either.
+    """
     with _lock:
         return any(
             (found := known.find(address)) is not None and found.kind == "device"
@@ -77,28 +89,38 @@ def is_unreachable(address: int) -> bool:
         )
 
 
-def foreign(context: URContext, strategy: type[Strategy] | None, address: int) -> Allocation | None:
-    """What the driver knows of an address that is not ours, and never was."""
+def find_foreign(
+    context: URContext, strategy: type[Strategy] | None, address: int
+) -> Allocation | None:
+    """Ask the driver about an address that we did not allocate."""
     found = strategy.foreign(context, address) if strategy is not None else None
     return found if found is not None and found.base not in _ours else None
 
 
 def free(allocation: Allocation, *, wait: bool = False) -> None:
-    """Give memory back to the driver, after `remove`. Raises OpenCLError."""
+    """Give memory back to the driver, after `remove`.
+
+    Args:
+        allocation: the memory.
+        wait: whether the driver may wait until it knows that nothing uses it.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
     with _lock:
         _ours.discard(allocation.driver_base)
     allocation.strategy.free(allocation, wait=wait)
 
 
 def allocations(context: URContext) -> list[Allocation]:
-    """All that is allocated in a context."""
+    """Return everything that is allocated in a context."""
     with _lock:
         known = _lists.get(context.cl)
         return list(known.allocations.values()) if known is not None else []
 
 
 def _forget_all() -> None:
-    """At the adapter's end: the contexts are gone, and what they had with them."""
+    """Forget everything at the adapter's end, after its contexts."""
     with _lock:
         _lists.clear()
         _ours.clear()

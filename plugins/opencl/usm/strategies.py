@@ -1,16 +1,19 @@
-"""The three ways in which a driver can have memory that is used by its address, as one class each; `STRATEGIES` is the
-order of preference.
+"""The strategies of USM: three ways in which drivers have memory that is used by its address.
 
-| name | what it stands on | kinds | an address in a kernel | transfers |
-|---|---|---|---|---|
-| intel | cl_intel_unified_shared_memory | what the device says | clSetKernelArgMemPointerINTEL | clEnqueueMem…INTEL |
-| svm | SVM of OpenCL 2.0 | device; with fine grain host and shared too | clSetKernelArgSVMPointer | clEnqueueSVMMem… |
-| buffer | nothing but buffers | device | clSetKernelArg with the buffer | those of buffers |
+| name | what it uses | kinds | a kernel's argument |
+|---|---|---|---|
+| intel | cl_intel_unified_shared_memory | all | clSetKernelArgMemPointerINTEL |
+| svm | SVM of OpenCL 2.0 | device; with fine grain all | clSetKernelArgSVMPointer |
+| buffer | buffers | device | clSetKernelArg with the buffer |
 
-`buffer` gives addresses out of ranges of the address space that are reserved and cannot be touched, so that no two
-allocations have the same one and none is that of host memory. A kernel's argument that leads into the middle of an
-allocation is a sub-buffer, which begins where CL_DEVICE_MEM_BASE_ADDR_ALIGN lets it; addresses inside other memory lead
-nowhere. The other two know plain host memory as well as their own.
+A context takes the first strategy that all its devices support. FAIRLEAD_USM names another: auto,
+intel, svm or buffer. It is read when a context first needs memory.
+
+`buffer` gives addresses from reserved ranges of the address space, which nobody can touch. So no
+two allocations have the same address, and none has an address of host memory. An argument that
+points into an allocation becomes a sub-buffer, which begins where CL_DEVICE_MEM_BASE_ADDR_ALIGN
+lets it. Addresses that are stored in other memory lead nowhere. The other two strategies also take
+addresses of plain host memory.
 """
 
 from __future__ import annotations
@@ -18,183 +21,32 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import weakref
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple
+from functools import cache
+from typing import Any, Final
 
 from ....icd.abi import OPENCL
 from ....icd.errors import OpenCLError
 from ....loader.base.forks import new_lock
+from ....loader.base.search import secure_environ
 from ....loader.ur.abi import UR
 from ..buffers import create_part
 from ..contexts import URContext
-from ..core import CLObject, check, create, failure
+from ..core import adapter, check, create, failure
 from ..devices import URDevice
-from ..extensions import extension
-from ..queues import URQueue
+from ..enqueue import Call
+from ..platforms import extension
 from ..reserved import release_range, reserve
+from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Location, Operation, Strategy
 
 _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
     UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"]
     for name in ("ACCESS", "ATOMIC_ACCESS", "CONCURRENT_ACCESS", "ATOMIC_CONCURRENT_ACCESS")
 )
-
-
-class CLMemory(CLObject):
-    """A cl_mem behind an address, or a part of it; given up when neither an allocation nor a command-buffer holds it."""
-
-    type = ""
-    release, retain_function = "clReleaseMemObject", "clRetainMemObject"
-
-
-@dataclass(eq=False)
-class Allocation:
-    """Memory from `base` on, `size` bytes. `kind` is "host", "device" or "shared"; `device` is None for host memory,
-    `pool` one of usm_pools or None.
-
-    `memory` is the cl_mem behind it where there is one, `parts` are the sub-buffers that kernels were given, by their
-    offset.
-    """
-
-    base: int
-    size: int
-    kind: str
-    context: URContext
-    device: URDevice | None
-    strategy: type[Strategy]
-    pool: Any = None
-    memory: CLMemory | None = None
-    parts: dict[int, CLMemory] = field(default_factory=dict)
-    imported: bool = False  # the program's own memory: there is nothing to free
-    padding: int = 0  # bytes before `base` that the driver allocated too
-    key: Any = None  # what its pool knows it by
-
-    @property
-    def end(self) -> int:
-        """The address of the first byte after it."""
-        return self.base + self.size
-
-    @property
-    def driver_base(self) -> int:
-        """The address that the driver knows it by."""
-        return self.base - self.padding
-
-    @property
-    def mem(self) -> int:
-        """The cl_mem behind it, 0 if there is none."""
-        return self.memory.cl if self.memory is not None else 0
-
-
-class Operation(NamedTuple):
-    """A transfer as the replay engine has it: `op` is one of icd.capture.OPS, `numbers` are `fl_command.n`, `fields` its
-    pointers.
-
-    `keep` are objects that have to live as long as the operation may run.
-    """
-
-    op: str
-    numbers: tuple[int, ...]
-    fields: dict[str, Any]
-    keep: tuple[Any, ...] = ()
-
-
-_support: Final[weakref.WeakKeyDictionary[URDevice, dict[type[Strategy], dict[str, int]]]] = (
-    weakref.WeakKeyDictionary()
-)
-
-
-class Strategy:
-    """What the three have in common: memory that the driver knows by its address. There are no instances."""
-
-    name: ClassVar[str]
-    aligns_freely: ClassVar[bool] = False  # whether `allocate` takes every alignment
-    argument: ClassVar[str]  # which setter a kernel's argument takes: usm.pointer_argument
-    copy_routine: ClassVar[str]
-    fill_routine: ClassVar[str]
-
-    @classmethod
-    def support(cls, device: URDevice) -> dict[str, int]:
-        """Kind → ur_device_usm_access_capability_flags_t, for "host", "device", "shared", "cross" and "system"; empty: the
-        device cannot.
-        """
-        known = _support.setdefault(device, {})
-        if cls not in known:
-            known[cls] = cls.ask(device)
-        return known[cls]
-
-    @staticmethod
-    def ask(device: URDevice) -> dict[str, int]:
-        """What the device says, for `support`."""
-        raise NotImplementedError
-
-    @classmethod
-    def allocate(
-        cls,
-        context: URContext,
-        kind: str,
-        device: URDevice | None,
-        size: int,
-        align: int,
-        hints: Hints,
-    ) -> Allocation:
-        """New memory. Raises OpenCLError, URError (OUT_OF_RESOURCES)."""
-        raise NotImplementedError
-
-    @staticmethod
-    def free(allocation: Allocation, *, wait: bool = False) -> None:
-        """Give the memory back: nothing uses it any more, as far as we know. `wait`: the driver may wait until it knows so
-        too. Raises OpenCLError.
-        """
-        raise NotImplementedError
-
-    @staticmethod
-    def foreign(context: URContext, address: int) -> Allocation | None:
-        """What the driver knows of memory that was allocated without us, by interoperation."""
-        return None
-
-    @classmethod
-    def copy(
-        cls, target: tuple[int, Allocation | None], source: tuple[int, Allocation | None], size: int
-    ) -> Operation:
-        """A copy between two addresses, each with the allocation that it is in. Raises URError (UNSUPPORTED_FEATURE) if it
-        is no single operation.
-        """
-        return Operation("svm_copy", (size,), {"target": target[0], "source": source[0]})
-
-    @classmethod
-    def fill(
-        cls, target: tuple[int, Allocation | None], pattern: Any, pattern_size: int, size: int
-    ) -> Operation:
-        """A fill with a pattern of a size that OpenCL takes; `pattern` leads to it."""
-        return Operation(
-            "svm_fill",
-            (0, size),
-            {"target": target[0], "pattern": pattern, "pattern_size": pattern_size},
-        )
-
-    @staticmethod
-    def migrate(
-        queue: URQueue, allocation: Allocation, address: int, size: int, to_host: bool
-    ) -> tuple[str, tuple[Any, ...]] | None:
-        """The command that moves memory to the queue's device or to the host, None if there is none."""
-        return None
-
-
-class Hints(NamedTuple):
-    """What a program would like of an allocation: ur_usm_host_mem_flags_t, ur_usm_device_mem_flags_t, a memory bank."""
-
-    host: int = 0
-    device: int = 0
-    location: int | None = None
-
-
+#: The hints that the extension knows: the field of `Hints`, the flag of Unified Runtime, OpenCL's.
 _INTEL_FLAGS: Final = (
-    ("host", "UR_USM_HOST_MEM_FLAG_INITIAL_PLACEMENT", "CL_MEM_ALLOC_INITIAL_PLACEMENT_HOST_INTEL"),
-    (
-        "device",
-        "UR_USM_DEVICE_MEM_FLAG_INITIAL_PLACEMENT",
-        "CL_MEM_ALLOC_INITIAL_PLACEMENT_DEVICE_INTEL",
-    ),
-    ("device", "UR_USM_DEVICE_MEM_FLAG_WRITE_COMBINED", "CL_MEM_ALLOC_WRITE_COMBINED_INTEL"),
+    ("host", "HOST_MEM_FLAG_INITIAL_PLACEMENT", "INITIAL_PLACEMENT_HOST"),
+    ("device", "DEVICE_MEM_FLAG_INITIAL_PLACEMENT", "INITIAL_PLACEMENT_DEVICE"),
+    ("device", "DEVICE_MEM_FLAG_WRITE_COMBINED", "WRITE_COMBINED"),
 )
 _INTEL_QUERIES: Final = {
     "host": "HOST_MEM",
@@ -229,111 +81,79 @@ class Intel(Strategy):
         }
 
     @classmethod
-    def allocate(
-        cls,
-        context: URContext,
-        kind: str,
-        device: URDevice | None,
-        size: int,
-        align: int,
-        hints: Hints,
-    ) -> Allocation:
-        where = (device.cl,) if device is not None else ()
-        properties = cls._properties(context, hints)
-        base, code = cls._call(context, kind, *where, properties, size, align)
-        if (
-            code and properties is not None
-        ):  # wishes are not always granted: not every driver knows every flag for every kind
-            base, code = cls._call(context, kind, *where, None, size, align)
-        check(code, _INTEL_ALLOCATE[kind])
-        return Allocation(base, size, kind, context, device, cls)
+    def allocate(cls, request: AllocationRequest) -> Allocation:
+        properties = cls._properties(request.context, request.hints)
+        base, code = cls._allocate(request, properties)
+        if code and properties is not None:  # not every driver knows every hint for every kind
+            base, code = cls._allocate(request, None)
+        check(code, _INTEL_ALLOCATE[request.kind])
+        return request.at(base, cls)
 
     @staticmethod
-    def _call(context: URContext, kind: str, *arguments: Any) -> tuple[int, int]:
-        code = ctypes.c_int32()
-        base = extension(context.platform, _INTEL_ALLOCATE[kind])(
-            context.cl, *arguments, ctypes.byref(code)
-        )
-        return base, code.value
+    def _allocate(request: AllocationRequest, properties: Any) -> tuple[int, int]:
+        """Return an address and an OpenCL code."""
+        code, context = ctypes.c_int32(), request.context
+        function = extension(context.platform, _INTEL_ALLOCATE[request.kind])
+        devices = (request.device.cl,) if request.device is not None else ()
+        arguments = (*devices, properties, request.size, request.align, ctypes.byref(code))
+        return function(context.cl, *arguments), code.value
 
     @staticmethod
     def _properties(context: URContext, hints: Hints) -> Any:
-        """A cl_mem_properties_intel list, None if nothing is asked for."""
+        """Return a list of cl_mem_properties_intel, None if nothing is asked for."""
         bits = 0
         for group, name, opencl in _INTEL_FLAGS:
-            if getattr(hints, group) & UR[name]:
-                bits |= OPENCL[opencl]
-        words = [OPENCL["CL_MEM_ALLOC_FLAGS_INTEL"], bits] if bits else []
-        if (
-            hints.location is not None
-            and "cl_intel_mem_alloc_buffer_location" in context.devices[0].icd.extensions
-        ):
-            words += [OPENCL["CL_MEM_ALLOC_BUFFER_LOCATION_INTEL"], hints.location]
-        return (ctypes.c_uint64 * (len(words) + 1))(*words) if words else None
+            if getattr(hints, group) & UR[f"UR_USM_{name}"]:
+                bits |= OPENCL[f"CL_MEM_ALLOC_{opencl}_INTEL"]
+        numbers = [OPENCL["CL_MEM_ALLOC_FLAGS_INTEL"], bits] if bits else []
+        known = context.devices[0].icd.extensions
+        if hints.location is not None and "cl_intel_mem_alloc_buffer_location" in known:
+            numbers += [OPENCL["CL_MEM_ALLOC_BUFFER_LOCATION_INTEL"], hints.location]
+        return (ctypes.c_uint64 * (len(numbers) + 1))(*numbers) if numbers else None
 
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
         routine = "clMemBlockingFreeINTEL" if wait else "clMemFreeINTEL"
-        check(
-            extension(allocation.context.platform, routine)(
-                allocation.context.cl, allocation.driver_base
-            ),
-            routine,
-        )
+        context = allocation.context
+        check(extension(context.platform, routine)(context.cl, allocation.driver_base), routine)
 
     @staticmethod
     def foreign(context: URContext, address: int) -> Allocation | None:
         ask = extension(context.platform, "clGetMemAllocInfoINTEL")
 
-        def word(name: str) -> int:
+        def query_number(name: str) -> int:
             value, size = ctypes.c_uint64(), ctypes.c_size_t()
-            code = ask(
-                context.cl,
-                address,
-                OPENCL[name],
-                ctypes.sizeof(value),
-                ctypes.byref(value),
-                ctypes.byref(size),
-            )
+            out = ctypes.sizeof(value), ctypes.byref(value), ctypes.byref(size)
+            code = ask(context.cl, address, OPENCL[f"CL_MEM_ALLOC_{name}_INTEL"], *out)
             return value.value if code == 0 else 0
 
-        kind = _INTEL_KINDS.get(word("CL_MEM_ALLOC_TYPE_INTEL"))
+        kind = _INTEL_KINDS.get(query_number("TYPE"))
         if kind is None:
             return None
-        cl = word("CL_MEM_ALLOC_DEVICE_INTEL")
+        cl = query_number("DEVICE")
         device = next((device for device in context.devices if device.cl == cl), None)
-        return Allocation(
-            word("CL_MEM_ALLOC_BASE_PTR_INTEL"),
-            word("CL_MEM_ALLOC_SIZE_INTEL"),
-            kind,
-            context,
-            device,
-            Intel,
-        )
+        base, size = query_number("BASE_PTR"), query_number("SIZE")
+        return Allocation(base, size, kind, context, device, Intel)
 
     @staticmethod
-    def migrate(
-        queue: URQueue, allocation: Allocation, address: int, size: int, to_host: bool
-    ) -> tuple[str, tuple[Any, ...]] | None:
-        return "clEnqueueMigrateMemINTEL", (
-            address,
-            size,
-            OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if to_host else 0,
-        )
+    def migrate(allocation: Allocation, address: int, size: int, flags: int) -> Call | None:
+        return "clEnqueueMigrateMemINTEL", (address, size, flags)
 
 
-_one_at_a_time: Final = new_lock()
+_svm_lock: Final = new_lock()
 
 
-def _may_allocate(context: URContext) -> contextlib.AbstractContextManager[Any]:
-    """A lock where the driver allows only one thread at a time in clSVMAlloc and clSVMFree."""
+def _lock_if_needed(context: URContext) -> contextlib.AbstractContextManager[Any]:
+    """Return a lock if the driver allows only one thread at a time in clSVMAlloc and clSVMFree."""
     needed = context.platform.profile.svm_needs_lock
-    return _one_at_a_time if needed else contextlib.nullcontext()
+    return _svm_lock if needed else contextlib.nullcontext()
 
 
 class SVM(Strategy):
-    """Shared virtual memory. With coarse grain alone only device memory is what the specification says: the host would
-    have to map the rest.
+    """Shared virtual memory.
+
+    With coarse grain alone there is only device memory, because the host would have to map other
+    kinds.
     """
 
     name, argument = "svm", "svm"
@@ -344,72 +164,49 @@ class SVM(Strategy):
         if not device.has((2, 0)):
             return {}
         bits = device.icd.info("CL_DEVICE_SVM_CAPABILITIES")
-        if not bits & (
-            OPENCL["CL_DEVICE_SVM_COARSE_GRAIN_BUFFER"] | OPENCL["CL_DEVICE_SVM_FINE_GRAIN_BUFFER"]
-        ):
+
+        def has(name: str) -> bool:
+            return bool(bits & OPENCL[f"CL_DEVICE_SVM_{name}"])
+
+        if not (has("COARSE_GRAIN_BUFFER") or has("FINE_GRAIN_BUFFER")):
             return {}
-        fine = (
-            _ACCESS
-            | _ATOMIC
-            | _CONCURRENT
-            | (_BOTH if bits & OPENCL["CL_DEVICE_SVM_ATOMICS"] else 0)
-        )
-        shared = fine if bits & OPENCL["CL_DEVICE_SVM_FINE_GRAIN_BUFFER"] else 0
-        system = fine if bits & OPENCL["CL_DEVICE_SVM_FINE_GRAIN_SYSTEM"] else 0
+        fine = _ACCESS | _ATOMIC | _CONCURRENT | (_BOTH if has("ATOMICS") else 0)
+        shared = fine if has("FINE_GRAIN_BUFFER") else 0
         return {
-            "host": shared,
+            **dict.fromkeys(("host", "shared", "cross"), shared),
             "device": _ACCESS | _ATOMIC,
-            "shared": shared,
-            "cross": shared,
-            "system": system,
+            "system": fine if has("FINE_GRAIN_SYSTEM") else 0,
         }
 
     @classmethod
-    def allocate(
-        cls,
-        context: URContext,
-        kind: str,
-        device: URDevice | None,
-        size: int,
-        align: int,
-        hints: Hints,
-    ) -> Allocation:
-        bits = OPENCL["CL_MEM_READ_WRITE"]
-        if kind != "device":
+    def allocate(cls, request: AllocationRequest) -> Allocation:
+        context, bits = request.context, OPENCL["CL_MEM_READ_WRITE"]
+        if request.kind != "device":
             bits |= OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
             if all(cls.support(one)["shared"] & _BOTH for one in context.devices):
                 bits |= OPENCL["CL_MEM_SVM_ATOMICS"]
-        with _may_allocate(context):
-            base = context.table.clSVMAlloc(context.cl, bits, size, align)
-        if not base:  # it has no code to give
-            raise failure(
-                "OUT_OF_HOST_MEMORY" if kind == "host" else "OUT_OF_RESOURCES",
-                f"clSVMAlloc of {size} bytes",
-            )
-        return Allocation(base, size, kind, context, device, cls)
+        with _lock_if_needed(context):
+            base = context.table.clSVMAlloc(context.cl, bits, request.size, request.align)
+        if not base:  # clSVMAlloc has no code to return
+            code = "OUT_OF_HOST_MEMORY" if request.kind == "host" else "OUT_OF_RESOURCES"
+            raise failure(code, f"clSVMAlloc of {request.size} bytes")
+        return request.at(base, cls)
 
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
-        with _may_allocate(allocation.context):
+        with _lock_if_needed(allocation.context):
             allocation.context.table.clSVMFree(allocation.context.cl, allocation.driver_base)
 
     @staticmethod
-    def migrate(
-        queue: URQueue, allocation: Allocation, address: int, size: int, to_host: bool
-    ) -> tuple[str, tuple[Any, ...]] | None:
-        if queue.context.platform.icd.version_number < (2, 1) or allocation.imported:
+    def migrate(allocation: Allocation, address: int, size: int, flags: int) -> Call | None:
+        if allocation.context.platform.icd.version_number < (2, 1) or allocation.imported:
             return None
-        where = OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if to_host else 0
-        return "clEnqueueSVMMigrateMem", (
-            1,
-            (ctypes.c_void_p * 1)(address),
-            (ctypes.c_size_t * 1)(size),
-            where,
-        )
+        ranges = (ctypes.c_void_p * 1)(address), (ctypes.c_size_t * 1)(size)
+        return "clEnqueueSVMMigrateMem", (1, *ranges, flags)
 
 
 class Buffers(Strategy):
-    """Plain buffers, by addresses that are only names."""
+    """Plain buffers. Their addresses are only names."""
 
     name, argument, aligns_freely = "buffer", "mem", True
 
@@ -418,75 +215,61 @@ class Buffers(Strategy):
         return {"host": 0, "device": _ACCESS | _ATOMIC, "shared": 0, "cross": 0, "system": 0}
 
     @classmethod
-    def allocate(
-        cls,
-        context: URContext,
-        kind: str,
-        device: URDevice | None,
-        size: int,
-        align: int,
-        hints: Hints,
-    ) -> Allocation:
-        cl = create(
-            context.table, "clCreateBuffer", context.cl, OPENCL["CL_MEM_READ_WRITE"], size, None
-        )
+    def allocate(cls, request: AllocationRequest) -> Allocation:
+        context, bits = request.context, OPENCL["CL_MEM_READ_WRITE"]
+        cl = create(context.table, "clCreateBuffer", context.cl, bits, request.size, None)
         memory = CLMemory(cl, context.table)
-        start = reserve(size + align)
-        base = start + -start % max(align, 1)
-        allocation = Allocation(base, size, kind, context, device, cls, memory=memory)
-        weakref.finalize(allocation, release_range, start, size + align).atexit = False
+        room = request.size + request.align
+        start = reserve(room)
+        base = start + -start % max(request.align, 1)
+        allocation = request.at(base, cls, memory=memory)
+        weakref.finalize(allocation, release_range, start, room).atexit = False
         return allocation
 
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
-        """The buffer goes when no command-buffer holds it either, the range with the allocation itself."""
+        """Drop the buffer, which a command-buffer may still hold.
+
+        The reserved range is released with the allocation.
+        """
         allocation.parts.clear()
         allocation.memory = None
 
     @classmethod
-    def copy(
-        cls, target: tuple[int, Allocation | None], source: tuple[int, Allocation | None], size: int
-    ) -> Operation:
-        to, at = target[1], source[1]
+    def copy(cls, target: Location, source: Location, size: int) -> Operation:
+        to, at = target.allocation, source.allocation
         if to is not None and at is not None:
-            numbers = (source[0] - at.base, target[0] - to.base, size)
-            return Operation(
-                "copy", numbers, {"source": at.mem, "target": to.mem}, (at.memory, to.memory)
-            )
+            numbers, fields = (source.offset, target.offset), {"source": at.mem, "target": to.mem}
+            return Operation("copy", (*numbers, size), fields, (at.memory, to.memory))
         if at is not None:
-            return Operation(
-                "read",
-                (source[0] - at.base, size),
-                {"source": at.mem, "host": target[0]},
-                (at.memory,),
-            )
+            fields = {"source": at.mem, "host": target.address}
+            return Operation("read", (source.offset, size), fields, (at.memory,))
         if to is not None:
-            return Operation(
-                "write",
-                (target[0] - to.base, size),
-                {"target": to.mem, "host": source[0]},
-                (to.memory,),
-            )
+            fields = {"target": to.mem, "host": source.address}
+            return Operation("write", (target.offset, size), fields, (to.memory,))
         raise failure(
             "UNSUPPORTED_FEATURE",
             "a driver that has only buffers copies nothing from host memory to host memory",
         )
 
     @classmethod
-    def fill(
-        cls, target: tuple[int, Allocation | None], pattern: Any, pattern_size: int, size: int
-    ) -> Operation:
-        to = target[1]
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> Operation:
+        to = target.allocation
         if to is None:
             raise failure(
                 "UNSUPPORTED_FEATURE", "a driver that has only buffers fills no host memory"
             )
         fields = {"target": to.mem, "pattern": pattern, "pattern_size": pattern_size}
-        return Operation("fill", (target[0] - to.base, size), fields, (to.memory,))
+        return Operation("fill", (target.offset, size), fields, (to.memory,))
 
     @staticmethod
     def part(allocation: Allocation, offset: int) -> int:
-        """The cl_mem from an offset on. Raises URError (UNSUPPORTED_FEATURE) where none can begin."""
+        """Return the cl_mem that begins at an offset in bytes.
+
+        Raises:
+            URError: UNSUPPORTED_FEATURE where no sub-buffer can begin.
+            OpenCLError: what the driver answers.
+        """
         if not offset:
             return allocation.mem
         if offset not in allocation.parts:
@@ -500,17 +283,71 @@ class Buffers(Strategy):
                     "UNSUPPORTED_FEATURE",
                     f"no buffer of this device begins {offset} bytes into another",
                 ) from error
-            allocation.parts.setdefault(
-                offset, CLMemory(cl, allocation.context.table)
-            )  # another thread may have been quicker
+            # Another thread may have been quicker.
+            allocation.parts.setdefault(offset, CLMemory(cl, allocation.context.table))
         return allocation.parts[offset].cl
 
     @staticmethod
-    def migrate(
-        queue: URQueue, allocation: Allocation, address: int, size: int, to_host: bool
-    ) -> tuple[str, tuple[Any, ...]] | None:
-        where = OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if to_host else 0
-        return "clEnqueueMigrateMemObjects", (1, (ctypes.c_void_p * 1)(allocation.mem), where)
+    def migrate(allocation: Allocation, address: int, size: int, flags: int) -> Call | None:
+        return "clEnqueueMigrateMemObjects", (1, (ctypes.c_void_p * 1)(allocation.mem), flags)
 
 
+#: The strategies by their names, the preferred one first.
 STRATEGIES: Final[dict[str, type[Strategy]]] = {cls.name: cls for cls in (Intel, SVM, Buffers)}
+
+_SUPPORT: Final = {
+    "UR_DEVICE_INFO_USM_HOST_SUPPORT": "host",
+    "UR_DEVICE_INFO_USM_DEVICE_SUPPORT": "device",
+    "UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT": "shared",
+    "UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT": "cross",
+    "UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT": "system",
+}
+
+
+def _allowed_strategies() -> list[type[Strategy]]:
+    """Return the strategies that FAIRLEAD_USM allows, the preferred one first."""
+    name = secure_environ().get("FAIRLEAD_USM", "").strip().lower()
+    if name in STRATEGIES:
+        return [STRATEGIES[name]]
+    if name not in ("", "auto"):
+        _warn_once(f"FAIRLEAD_USM={name} is ignored: it may be auto, {', '.join(STRATEGIES)}")
+    return list(STRATEGIES.values())
+
+
+@cache
+def _warn_once(message: str) -> None:
+    adapter.log("warning", message)
+
+
+def strategy_of(context: URContext) -> type[Strategy] | None:
+    """Return the strategy of a context, None if its devices support none in common."""
+    if context.usm is None:
+        allowed = _allowed_strategies()
+        fitting = (cls for cls in allowed if all(map(cls.support, context.devices)))
+        context.usm = (next(fitting, None),)
+    return context.usm[0]
+
+
+def required_strategy(context: URContext) -> type[Strategy]:
+    """Return the strategy of a context.
+
+    Raises:
+        URError: INVALID_OPERATION if it has none.
+    """
+    strategy = strategy_of(context)
+    if strategy is None:
+        raise failure("INVALID_OPERATION", "the devices of the context have no USM")
+    return strategy
+
+
+def support(device: URDevice) -> dict[str, int]:
+    """Return what a device can do with each kind of USM.
+
+    Returns:
+        UR_DEVICE_INFO_USM_…_SUPPORT with the ur_device_usm_access_capability_flags_t.
+    """
+    allowed = _allowed_strategies()
+    found = next(filter(None, (cls.support(device) for cls in allowed)), {})
+    if not found and len(allowed) == 1:
+        _warn_once(f"FAIRLEAD_USM={allowed[0].name} leaves {device.icd.name} without USM")
+    return {name: found.get(kind, 0) for name, kind in _SUPPORT.items()}

@@ -1,17 +1,20 @@
-"""Builds what stands between a C caller and an adapter written in Python.
+"""Builds the C between a caller and an adapter written in Python.
 
-Two things are generated from loader/ur/ur.abi, with the same prototypes, in which a handle and a `void *` are plain words:
+Two things are generated from loader/ur/ur.abi. Their prototypes are the same: handles and `void *`
+are plain numbers.
 
-- `fairlead.plugins.sdk._native`, a cffi module whose `extern "Python"` functions are the entry points as Python
-  sees them: `py_urQueueFinish` is called with the number of the adapter and the arguments (`callbacks`).
-  Some of them have C in front (`in_c`, `c_urQueueRetain`), which needs Python only for what C cannot do: counts of
-  references (counts.c) and updates of launches (launches.c).
-- `ur_entries.h`, for shell.c: a C function for each entry point, which leads to the body that Python has put in its place, the whole
-  `ur_dditable_t` of them, and the 26 functions that hand it out (`entries`). A shell knows no Python at build time: it finds
-  one at run time, so that the same file serves every version of Python (`shells`). `pi_entries.h` is the same for a shell that
-  is a PI plugin, from loader/pi/pi.abi (`pi_entries`); its bodies are C functions, and have the prototypes of PI.
+- `fairlead.plugins.sdk._native` is a cffi module. Its `extern "Python"` functions are the entry
+  points: `py_urQueueFinish` gets the adapter's number and the arguments (`callbacks`). Some entry
+  points begin in C (`in_c`, `c_urQueueRetain`): counts of references (counts.c) and updates of
+  launches (launches.c). They call Python only for what C cannot do.
+- `ur_entries.h` is for shell.c (`entries`). It has a C function for each entry point, which calls
+  what Python has put in its place. It also has the `ur_dditable_t` of these functions, and the 26
+  functions that return it. A shell finds a Python at run time, so one file serves every version of
+  Python (`shells`). `pi_entries.h` is the same for the shell of a PI plugin, from loader/pi/pi.abi
+  (`pi_entries`). Its bodies are C functions with PI's prototypes.
 
-setup.py calls `ffibuilder()` and `shells()`; `python plugins/sdk/native/build.py DIRECTORY` only writes the generated C there.
+setup.py calls `ffibuilder()` and `shells()`. `python plugins/sdk/native/build.py DIRECTORY` only
+writes the generated C there.
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ LOADER = HERE.parents[2] / "loader" / "base" / "native"
 ICD = HERE.parents[2] / "icd" / "native"
 building = SimpleNamespace(**runpy.run_path(str(LOADER / "building.py")))
 
-#: Of the tables that a shell can hand out, the usual one first.
+#: The layouts of the tables that a shell can return, the usual one first.
 LAYOUTS = ("2026.2", "2026.1", "2026.0")
 PI_VERSION = "15.47"  # of loader/pi/pi.abi
 
-#: What Python sees of the C, and what else C calls in Python.
+#: The C that Python sees, and the Python that C calls besides entry points.
 _CDEF = ("shell.cdef.h", "counts.cdef.h", "interrupts.cdef.h", "launches.cdef.h")
 _OTHER_CALLBACKS = (
     "void py_teardown(uint32_t number); void py_reap(void);"
@@ -43,41 +46,49 @@ _OTHER_CALLBACKS = (
 )
 _UPDATE = "urCommandBufferUpdateKernelLaunchExp"
 
-#: The C type that stands for handles, callbacks and raw memory: Python sees a number.
-_WORD = "uintptr_t"
+#: The C type of handles, callbacks and raw memory. Python sees a number.
+_NUMBER = "uintptr_t"
+
+_EXPORTED = '__attribute__((visibility("default")))'
 
 
 def ur() -> Any:
-    """The Unified Runtime ABI."""
+    """Return the ABI data of Unified Runtime."""
     return building.api("ur")
 
 
 def pi() -> Any:
-    """The ABI of DPC++'s plugin interface."""
+    """Return the ABI data of DPC++'s plugin interface."""
     return building.api("pi")
 
 
 def functions() -> list[Any]:
-    """The entry points that an adapter may have: the newest form of each."""
+    """Return the entry points that an adapter may have: the newest form of each."""
     return [function for function in ur().slots if not function.name.endswith("_2025_3")]
 
 
 def _type(type_name: str, stars: int, const: bool) -> str:
-    """A parameter's or a field's type, in which handles, callbacks and raw memory are words."""
+    """Return the type of a parameter or a field."""
     base = ur().resolve(type_name) if type_name != "callback" else "callback"
     if base in ("handle", "callback"):
-        type_name = _WORD
+        type_name = _NUMBER
     elif type_name == "void":
-        type_name, stars = _WORD, stars - 1
-    return f"{'const ' if const and stars else ''}{type_name.replace('unsigned_char', 'unsigned char')} {'*' * stars}"
+        type_name, stars = _NUMBER, stars - 1
+    type_name = type_name.replace("unsigned_char", "unsigned char")
+    return f"{'const ' if const and stars else ''}{type_name} {'*' * stars}"
 
 
 def _parameters(function: Any) -> list[str]:
     return [f"{_type(p.type, p.stars, p.const)}{p.name}" for p in function.parameters]
 
 
+def _field(f: Any) -> str:
+    length = f"[{f.length}]" if f.length and not f.stars else ""
+    return f" {_type(f.type, f.stars, f.const)}{f.name}{length};"
+
+
 def types() -> Iterator[str]:
-    """The types of the API, for C and for cffi alike."""
+    """Yield the declarations of the API's types, for C and for cffi."""
     api, done = ur(), set()
 
     def declare(name: str) -> Iterator[str]:
@@ -93,11 +104,7 @@ def types() -> Iterator[str]:
             yield f"typedef {struct.kind} {name} {name};"
             for field in struct.fields:
                 yield from declare(field.type)
-            fields = "".join(
-                f" {_type(f.type, f.stars, f.const)}{f.name}{f'[{f.length}]' if f.length and not f.stars else ''};"
-                for f in struct.fields
-            )
-            yield f"{struct.kind} {name} {{{fields} }};"
+            yield f"{struct.kind} {name} {{{''.join(map(_field, struct.fields))} }};"
         else:
             yield f"typedef struct {name} {name};"
 
@@ -106,7 +113,7 @@ def types() -> Iterator[str]:
 
 
 def callbacks() -> str:
-    """The `extern "Python"` declarations, for cffi."""
+    """Return the `extern "Python"` declarations, for cffi."""
     lines = [
         f"int32_t py_{f.name}(uint32_t adapter, {', '.join(_parameters(f))});" for f in functions()
     ]
@@ -114,15 +121,17 @@ def callbacks() -> str:
 
 
 def in_c() -> dict[str, str]:
-    """The entry points that C answers as far as it can, and how: those that do nothing but count references (counts.h), and the updates
-    of launches (launches.h)."""
-    found = {
-        f.name: f"fl_entry_{word}(adapter, {f.parameters[0].name}, kind_{f.parameters[0].type}, py_{f.name})"
-        for f in functions()
-        if len(f.parameters) == 1
-        for word in ("retain", "release")
-        if word in f.parameters[0].words
-    }
+    """Return the entry points that begin in C, with the C expression that answers them.
+
+    They count references (counts.h), or update launches (launches.h).
+    """
+    found = {}
+    for f in functions():
+        first = f.parameters[0]
+        for word in ("retain", "release"):
+            if len(f.parameters) == 1 and word in first.words:
+                arguments = f"adapter, {first.name}, kind_{first.type}, py_{f.name}"
+                found[f.name] = f"fl_entry_{word}({arguments})"
     names = ", ".join(p.name for p in ur().functions[_UPDATE].parameters)
     return {
         **found,
@@ -131,7 +140,7 @@ def in_c() -> dict[str, str]:
 
 
 def _in_c() -> Iterator[str]:
-    """A function for each of them, for C."""
+    """Yield a C function for each of them."""
     for name, answer in in_c().items():
         declared = ", ".join(_parameters(ur().functions[name]))
         yield f"static int32_t py_{name}(uint32_t, {declared});"
@@ -139,13 +148,14 @@ def _in_c() -> Iterator[str]:
 
 
 def kinds() -> str:
-    """A number for each type of handle: kind_ur_queue_handle_t."""
+    """Return a number for each type of handle: kind_ur_queue_handle_t."""
     found = (name for name in ur().types if ur().types[name] == "handle")
-    return f"enum {{ {', '.join(f'kind_{name} = {number}' for number, name in enumerate(found, 1))} }};"
+    numbers = (f"kind_{name} = {number}" for number, name in enumerate(found, 1))
+    return f"enum {{ {', '.join(numbers)} }};"
 
 
 def ur_types() -> str:
-    """The text of ur_types.h: the API's types, constants and codes, and the kinds of handles."""
+    """Return the text of ur_types.h: types, constants, codes, and the kinds of handles."""
     api = ur()
     constants = [(name, code) for code, (name, _) in api.errors.items()] + [
         (c.name, c.value) for c in api.constants.values()
@@ -160,16 +170,13 @@ def ur_types() -> str:
 
 
 def version() -> int:
-    """A number that differs if a shell and fairlead, which may be of different ages, would misunderstand each other."""
-    return zlib.crc32(
-        (
-            (HERE / "shell.cdef.h").read_text(encoding="utf-8") + "\n".join(types()) + callbacks()
-        ).encode()
-    )
+    """Return a number for what a shell and a fairlead have to agree on, because ages may differ."""
+    cdef = (HERE / "shell.cdef.h").read_text(encoding="utf-8")
+    return zlib.crc32((cdef + "\n".join(types()) + callbacks()).encode())
 
 
 def _releases(function: Any) -> bool:
-    """Whether a function gives something back, or waits, so that it may say that it did when there is nothing any more."""
+    """Return whether a function releases something or waits, so that it may succeed at the end."""
     return any("release" in p.words for p in function.parameters) or bool(
         re.search(
             r"(Release|Free|Destroy|TearDown|^..QueueFinish|^..Events?Wait)(Exp)?$", function.name
@@ -180,11 +187,12 @@ def _releases(function: Any) -> bool:
 def _entry(function: Any, index: int) -> str:
     names = ", ".join(p.name for p in function.parameters)
     declared = ", ".join(_parameters(function))
+    call = f"fl_leave(body(fl_shell_state.number, {names}))"
     return (
         f"typedef int32_t body_{function.name}(uint32_t, {declared});\n"
-        f'__attribute__((visibility("default"))) int32_t {function.name}({declared}) {{\n'
+        f"{_EXPORTED} int32_t {function.name}({declared}) {{\n"
         f"    body_{function.name} *body = (body_{function.name} *)fl_body({index});\n"
-        f"    return body ? fl_leave(body(fl_shell_state.number, {names})) : fl_no_body({index});\n}}"
+        f"    return body ? {call} : fl_no_body({index});\n}}"
     )
 
 
@@ -198,9 +206,18 @@ def _row(tables: dict[str, tuple[str, ...]], table: str) -> str:
 
 
 def _head(api: Any, found: list[Any], module: str, **codes: int | str) -> Iterator[str]:
-    """What shell.c takes from both headers: constants, the module that has `start`, the entry points. A code is an error's name."""
+    """Yield what shell.c takes from both headers.
+
+    Args:
+        api: the ABI data.
+        found: the entry points.
+        module: the module that has `start`.
+        codes: constants, which are numbers or the names of errors.
+    """
     yield building.generated_by("plugins/sdk/native/build.py", api)
-    yield f'#define FL_ENTRIES {len(found)}\n#define FL_MODULE "{module}"\n#define FL_SHELL_VERSION {version()}u'
+    yield f"#define FL_ENTRIES {len(found)}"
+    yield f'#define FL_MODULE "{module}"'
+    yield f"#define FL_SHELL_VERSION {version()}u"
     values = (
         f"{name} = {api.codes[code] if isinstance(code, str) else code}"
         for name, code in codes.items()
@@ -209,11 +226,12 @@ def _head(api: Any, found: list[Any], module: str, **codes: int | str) -> Iterat
     yield "static const char *const fl_names[] = {"
     yield from (f'    "{function.name}",' for function in found)
     yield "};"
-    yield f"static const bool fl_releases[] = {{{', '.join(str(int(_releases(function))) for function in found)}}};"
+    releases = ", ".join(str(int(_releases(function))) for function in found)
+    yield f"static const bool fl_releases[] = {{{releases}}};"
 
 
 def pi_entries() -> str:
-    """The text of pi_entries.h."""
+    """Return the text of pi_entries.h."""
     api, found = pi(), list(pi().slots)
     lines = list(
         _head(
@@ -231,22 +249,24 @@ def pi_entries() -> str:
     for number, function in enumerate(found):
         names = ", ".join(p.name for p in function.parameters)
         counts = re.fullmatch(r"pi[A-Z][a-z]+(Retain|Release)", function.name)
-        direct = f"    if ({names} && fl_is_direct({number}))\n        return fl_call({number}, (uintptr_t){names});\n"
+        direct = (
+            f"    if ({names} && fl_is_direct({number}))\n"
+            f"        return fl_call({number}, (uintptr_t){names});\n"
+        )
         lines.append(
             f"typedef {function.c_declaration(f'body_{function.name}')};\n"
-            f'__attribute__((visibility("default"))) {function.c_declaration(function.name)} {{\n{direct if counts else ""}'
+            f"{_EXPORTED} {function.c_declaration(function.name)} {{\n{direct if counts else ''}"
             f"    body_{function.name} *body = (body_{function.name} *)fl_body({number});\n"
             f"    return body ? body({names}) : fl_no_body({number});\n}}"
         )
-    lines.append(
-        f"static void *const table_0[] = {{{', '.join(f'(void *){function.name}' for function in found)}}};"
-    )
+    slots = ", ".join(f"(void *){function.name}" for function in found)
+    lines.append(f"static void *const table_0[] = {{{slots}}};")
     lines.append("static void *const *const fl_tables[] = {table_0};")
     return "\n".join([*lines, ""])
 
 
 def entries() -> str:
-    """The text of ur_entries.h."""
+    """Return the text of ur_entries.h."""
     api = ur()
     found = functions()
     lines = list(
@@ -268,30 +288,30 @@ def entries() -> str:
         lines.append(f"static void *const table_{number}[] = {{")
         lines += (f"    (void *){name}," for names in tables.values() for name in names)
         lines.append("};")
-    lines.append(
-        f"static void *const *const fl_tables[] = {{{', '.join(f'table_{n}' for n in range(len(layouts)))}}};"
-    )
+    tables = ", ".join(f"table_{number}" for number in range(len(layouts)))
+    lines.append(f"static void *const *const fl_tables[] = {{{tables}}};")
     names = "".join(f'"{name}", ' for name in layouts)
     lines.append(f"static const char *const fl_layouts[] = {{{names}NULL}};")
     for table in next(iter(layouts.values())):
         rows = ", ".join(_row(tables, table) for tables in layouts.values())
         lines.append(
-            f'__attribute__((visibility("default"))) int32_t urGet{table}ProcAddrTable(uint32_t version, void **table) {{\n'
-            f"    static const uint16_t rows[][2] = {{{rows}}};   /* by layout: first slot, and how many */\n"
+            f"{_EXPORTED} int32_t urGet{table}ProcAddrTable(uint32_t version, void **table) {{\n"
+            "    /* By layout: the first slot, and how many. */\n"
+            f"    static const uint16_t rows[][2] = {{{rows}}};\n"
             f"    return fl_fill(version, table, rows);\n}}"
         )
     return "\n".join([*lines, ""])
 
 
 def write_headers(directory: Path) -> None:
-    """Write ur_types.h, ur_entries.h and pi_entries.h into `directory`."""
+    """Write ur_types.h, ur_entries.h and pi_entries.h into a directory."""
     building.write_if_new(directory / "ur_types.h", ur_types())
     building.write_if_new(directory / "ur_entries.h", entries())
     building.write_if_new(directory / "pi_entries.h", pi_entries())
 
 
 def ffibuilder() -> Any:
-    """The cffi builder of `fairlead.plugins.sdk._native`."""
+    """Return the cffi builder of `fairlead.plugins.sdk._native`."""
     from cffi import FFI
 
     write_headers(building.GENERATED)
@@ -328,7 +348,10 @@ def ffibuilder() -> Any:
 
 
 def shells() -> list[Any]:
-    """The setuptools extensions that become libfairlead_shell.so and libfairlead_pi_shell.so. setup.py gives the files their names."""
+    """Return the setuptools extensions of libfairlead_shell.so and libfairlead_pi_shell.so.
+
+    setup.py gives the files these names.
+    """
     from setuptools import Extension
 
     write_headers(building.GENERATED)
@@ -340,7 +363,8 @@ def shells() -> list[Any]:
         options = building.extension(
             [HERE / source, HERE / "python.c"],
             [HERE, building.GENERATED],
-            # Never through the PLT: the loader exports the same names. Never unloaded: Python keeps pointers into it.
+            # Calls avoid the PLT, because the loader exports the same names. The library is never
+            # unloaded, because Python keeps pointers to it.
             extra_link_args=["-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"],
             libraries=["pthread", "dl"],
         )

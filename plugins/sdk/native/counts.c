@@ -1,12 +1,13 @@
 /* Counts the references to handles without Python.
  *
- * A runtime retains and releases in threads of its own and under its own locks. If a thread of a Python program waits for such a lock and holds
- * the GIL, whoever has the lock must not wait for the GIL. So a count is a word of the handle itself, which is changed here; and a handle
- * whose last reference goes in such a program is put on a list. Python takes the list before it does anything else for the adapter, and
- * the main thread is asked to take it as soon as it can.
+ * A runtime retains and releases in threads of its own and under its own locks. A thread of a
+ * Python program may wait for such a lock while it holds the GIL. Then the thread with the lock
+ * must not wait for the GIL. So a count is a number in the handle itself, and is changed here. In
+ * such a program a handle whose last reference is released goes on a list. Every entry point in
+ * Python takes the list first. The main thread is also asked to take it soon.
  *
- * An address is looked at only if it is one of a handle's: handles lie in aligned blocks that are never given back, and a bitmap in two
- * levels knows these. */
+ * An address is read only if it is a handle's. Handles are in aligned blocks that are never
+ * freed. A bitmap in two levels has these blocks. */
 #include "counts.h"
 #include "counts.cdef.h"
 #include "interrupts.cdef.h"
@@ -16,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Python's, which cffi's headers hide in part: of every version. */
+/* Functions of every Python, some of which cffi's headers hide. */
 int PyGILState_Check(void);
 int Py_AddPendingCall(int (*function)(void *), void *data);
 
-struct handle {   /* fl_handle: what several threads change is atomic here */
+struct handle {   /* fl_handle; what several threads change is atomic here */
     uintptr_t table;
     uint64_t number;
     struct handle *next;
@@ -28,9 +29,11 @@ struct handle {   /* fl_handle: what several threads change is atomic here */
     _Atomic(int32_t) references;
     uintptr_t words[4];
 };
-_Static_assert(sizeof(struct handle) == sizeof(fl_handle) && offsetof(struct handle, references) == offsetof(fl_handle, references), "");
+_Static_assert(sizeof(struct handle) == sizeof(fl_handle) &&
+                   offsetof(struct handle, references) == offsetof(fl_handle, references),
+               "");
 
-enum { BITS = 16, BLOCK = 1 << BITS };   /* bytes; and a map's entries */
+enum { BITS = 16, BLOCK = 1 << BITS };   /* bytes of a block, and entries of a map */
 _Static_assert(FL_BLOCK * sizeof(struct handle) == BLOCK, "");
 
 typedef struct {
@@ -38,11 +41,11 @@ typedef struct {
 } map;
 
 static _Atomic(map *) maps[1 << BITS];   /* by the highest of the 48 bits of an address */
-static _Atomic(struct handle *) gone;    /* the last first */
+static _Atomic(struct handle *) gone;    /* the last comes first */
 static _Atomic(bool) python_waits, reap_is_due;
 static void (*reap)(void);
 
-/* --- where handles are --- */
+/* --- the blocks of handles --- */
 
 uintptr_t fl_block(uintptr_t table) {
     struct handle *block = aligned_alloc(BLOCK, BLOCK);
@@ -70,7 +73,8 @@ static struct handle *find(uint64_t address, uint32_t adapter, unsigned kind) {
     if (!of || !of->has[address >> BITS & (BLOCK - 1)] || address % sizeof(struct handle))
         return NULL;
     struct handle *handle = (struct handle *)(uintptr_t)address;
-    return handle->references > 0 && handle->adapter == adapter && handle->kind == kind ? handle : NULL;
+    bool found = handle->references > 0 && handle->adapter == adapter && handle->kind == kind;
+    return found ? handle : NULL;
 }
 
 const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
@@ -78,18 +82,19 @@ const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
     return found ? found->words : NULL;
 }
 
-/* --- what Python calls, with handles that are its own --- */
+/* --- what Python calls, with handles that exist --- */
 
 static struct handle *at(uintptr_t address) {
     static struct handle nobody;
     return address ? (struct handle *)address : &nobody;
 }
 
-void fl_begin(uintptr_t handle, uint64_t number, uint16_t adapter, uint16_t kind, int32_t references) {
+void fl_begin(uintptr_t handle, uint64_t number, uint16_t adapter, uint16_t kind,
+              int32_t references) {
     at(handle)->number = number;
     at(handle)->adapter = adapter;
     at(handle)->kind = kind;
-    at(handle)->references = references;   /* the last: who finds one may read the others */
+    at(handle)->references = references;   /* last: a thread that finds it may read the others */
 }
 
 void fl_describe(uintptr_t handle, const uintptr_t *words) {
@@ -118,22 +123,20 @@ static bool retain(struct handle *handle) {
     return count == FL_FIXED;
 }
 
-/* One reference less, if there are any; `last` takes the place of 0. How many there were. */
+/* Removes a reference if there are at least `least`. `last` is stored instead of 0. Returns how
+ * many there were. */
 static int32_t release(struct handle *handle, int32_t least, int32_t last) {
     int32_t count = handle->references;
     while (count >= least && count != FL_FIXED)
-        if (atomic_compare_exchange_weak(&handle->references, &count, count == 1 ? last : count - 1))
+        if (atomic_compare_exchange_weak(&handle->references, &count,
+                                         count == 1 ? last : count - 1))
             break;
     return count;
 }
 
-bool fl_retain(uintptr_t handle) {
-    return retain(at(handle));
-}
+bool fl_retain(uintptr_t handle) { return retain(at(handle)); }
 
-int32_t fl_release(uintptr_t handle) {
-    return release(at(handle), 1, 0);
-}
+int32_t fl_release(uintptr_t handle) { return release(at(handle), 1, 0); }
 
 void fl_counting(bool may_wait, void (*function)(void)) {
     reap = function;
@@ -151,9 +154,7 @@ fl_handle *fl_take(void) {
     return (fl_handle *)first;
 }
 
-const uintptr_t *fl_gone(void) {
-    return (const uintptr_t *)&gone;
-}
+const uintptr_t *fl_gone(void) { return (const uintptr_t *)&gone; }
 
 /* --- what programs call --- */
 
@@ -165,11 +166,12 @@ static int reap_now(void *unused) {
     return 0;
 }
 
-static void let_go(struct handle *handle) {
+static void add_to_gone(struct handle *handle) {
     handle->next = gone;
     while (!atomic_compare_exchange_weak(&gone, &handle->next, handle))
         continue;
-    if (!atomic_exchange(&reap_is_due, true) && Py_AddPendingCall(reap_now, NULL) != 0)   /* it takes no more: Python will look by itself */
+    /* If Python takes no more pending calls, the next entry point takes the list. */
+    if (!atomic_exchange(&reap_is_due, true) && Py_AddPendingCall(reap_now, NULL) != 0)
         reap_is_due = false;
 }
 
@@ -178,18 +180,20 @@ const uintptr_t *fl_hold(uint32_t adapter, uintptr_t handle, unsigned kind) {
     return found && retain(found) ? found->words : NULL;
 }
 
-int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind, fl_counting_body *python) {
+int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind,
+                        fl_counting_body *python) {
     struct handle *found = find(handle, adapter, kind);
     return found && retain(found) ? 0 : python(adapter, handle);
 }
 
-int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind, fl_counting_body *python) {
+int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind,
+                         fl_counting_body *python) {
     struct handle *found = find(handle, adapter, kind);
-    bool waits = python_waits || PyGILState_Check();   /* it has the GIL, or gets it */
+    bool waits = python_waits || PyGILState_Check();   /* it may wait for the GIL, or has it */
     int32_t least = waits ? 2 : 1, count = found ? release(found, least, FL_GONE) : 0;
     if (count < least)
         return python(adapter, handle);
     if (count == 1)
-        let_go(found);
+        add_to_gone(found);
     return 0;
 }

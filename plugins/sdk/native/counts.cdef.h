@@ -1,25 +1,40 @@
-/* What Python knows of handles: counts.c says what they are. Of an address that is 0 all functions say that it is nobody's. */
+/* Handles, as Python knows them; see counts.c. All functions treat an address of 0 as a handle
+ * without an object. */
 typedef struct fl_handle {
     uintptr_t table;          /* by which a loader calls */
-    uint64_t number;          /* the younger, the larger */
-    struct fl_handle *next;   /* of those that fl_take gave */
+    uint64_t number;          /* younger handles have larger ones */
+    struct fl_handle *next;   /* in the list that fl_take returned */
     uint16_t adapter, kind;
-    int32_t references;       /* 0: it is lent, or nobody has it; or one of those below */
-    uintptr_t words[4];       /* what C has to know of the object: Object.words */
+    int32_t references;       /* 0: lent or unused; or a constant below */
+    uintptr_t words[4];       /* what C knows of the object: Object.describe_to_c */
 } fl_handle;
 
-enum { FL_FIXED = 0x7fffffff /* not counted */, FL_GONE = -1 /* by C; Python does not know it yet */, FL_BLOCK = 1024 /* handles */ };
+enum {
+    FL_FIXED = 0x7fffffff,   /* not counted */
+    FL_GONE = -1,            /* released in C, and Python does not know it yet */
+    FL_BLOCK = 1024,         /* handles of a block */
+};
 
-uintptr_t fl_block(uintptr_t table);   /* the first of FL_BLOCK new handles, which lie one behind the other; 0: no memory */
-void fl_begin(uintptr_t handle, uint64_t number, uint16_t adapter, uint16_t kind, int32_t references);
-void fl_describe(uintptr_t handle, const uintptr_t *words);   /* all of them */
-bool fl_end(uintptr_t handle);         /* whether it may be used again: false if fl_take will give it */
-int32_t fl_references(uintptr_t handle);   /* FL_GONE, too, and 1 for what is not counted */
-bool fl_own(uintptr_t handle);         /* the first reference to what was lent; false if it was not */
-bool fl_retain(uintptr_t handle);      /* another reference; false if there was none */
-int32_t fl_release(uintptr_t handle);  /* one reference less; how many there were */
+/* The first of FL_BLOCK new handles, one behind the other. 0: no memory. */
+uintptr_t fl_block(uintptr_t table);
+void fl_begin(uintptr_t handle, uint64_t number, uint16_t adapter, uint16_t kind,
+              int32_t references);
+void fl_describe(uintptr_t handle, const uintptr_t *words);   /* all four */
+/* Returns whether the handle may be used again: false if fl_take will return it. */
+bool fl_end(uintptr_t handle);
+/* The references, or FL_GONE. 1 for what is not counted. */
+int32_t fl_references(uintptr_t handle);
+/* Adds the first reference to a lent handle. False if it was not lent. */
+bool fl_own(uintptr_t handle);
+/* Adds another reference. False if there was none. */
+bool fl_retain(uintptr_t handle);
+/* Removes a reference, and returns how many there were. */
+int32_t fl_release(uintptr_t handle);
 
-/* Whether threads that do not have the GIL may wait for it, and what is called soon, in the main thread, after a handle has gone. */
+/* Sets whether threads without the GIL may wait for it, and what the main thread calls soon after
+ * the last release of a handle in C. */
 void fl_counting(bool may_wait, void (*reap)(void));
-fl_handle *fl_take(void);              /* those that have gone since it was asked, the first of them first */
-const uintptr_t *fl_gone(void);        /* where a number is that is not 0 if there are such */
+/* The handles whose last reference was released since the last call, in order. */
+fl_handle *fl_take(void);
+/* The address of a number that is not 0 if fl_take would return any. */
+const uintptr_t *fl_gone(void);

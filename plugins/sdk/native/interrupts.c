@@ -1,5 +1,6 @@
-/* Ctrl-C that came while an entry point ran. The handler of loader/base/interrupts.py puts it off; the shell raises it again as soon as
- * the entry point has returned. Python then handles it before the next instruction of the caller. */
+/* Ctrl-C that came while an entry point ran. The handler of loader/base/interrupts.py defers it.
+ * The shell raises it again when the entry point has returned. Python then handles it before the
+ * next instruction of the caller. */
 #include "interrupts.cdef.h"
 
 #include <pthread.h>
@@ -28,9 +29,10 @@ void fl_raise_interrupt(void) {
     }
 }
 
-/* Python drops an exception that leaves a finalizer. So the interrupt comes again when that has probably returned. No Python function
- * can do this: each of its calls would handle the next interrupt inside the last one. It is a real signal, because Python up to 3.11
- * notices PyErr_SetInterrupt of another thread only by chance. */
+/* Python drops an exception that leaves a finalizer. So the interrupt comes again when that has
+ * probably returned. No Python function can do this: each of its calls would handle the next
+ * interrupt inside the last one. It is a real signal, because Python up to 3.11 notices
+ * PyErr_SetInterrupt of another thread only by chance. */
 static void *interrupt_later(void *main_thread) {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     pthread_kill((pthread_t)main_thread, SIGINT);

@@ -1,5 +1,8 @@
-/* What Python and the shell are given of interrupts.c. */
+/* interrupts.c, for Python and for the shell. */
 void fl_put_off_interrupt(void);
-const int *fl_interrupt_due(void);   /* where a number is that is not 0 while an interrupt is put off */
-void fl_raise_interrupt(void);       /* raises it, if one is put off and this thread handles signals */
-void fl_interrupt_later(void);       /* raises it in a millisecond */
+/* The address of a number that is not 0 while an interrupt is deferred. */
+const int *fl_interrupt_due(void);
+/* Raises a deferred interrupt if this thread handles signals. */
+void fl_raise_interrupt(void);
+/* Raises an interrupt in this thread in a millisecond. */
+void fl_interrupt_later(void);

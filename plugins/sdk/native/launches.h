@@ -7,7 +7,8 @@
 typedef int32_t fl_update_body(uint32_t adapter, uintptr_t buffer, uint32_t count,
                                const ur_exp_command_buffer_update_kernel_launch_desc_t *updates);
 
-/* urCommandBufferUpdateKernelLaunchExp. Updates of arguments alone need no GIL: `python` does all others, those of a command-buffer that another
- * thread has at the moment, and whatever is wrong. */
-int32_t fl_entry_update(uint32_t adapter, uintptr_t buffer, uint32_t count, const ur_exp_command_buffer_update_kernel_launch_desc_t *updates,
+/* urCommandBufferUpdateKernelLaunchExp. Updates of arguments alone need no GIL. `python` does all
+ * other updates, those of a command-buffer that another thread uses, and wrong ones. */
+int32_t fl_entry_update(uint32_t adapter, uintptr_t buffer, uint32_t count,
+                        const ur_exp_command_buffer_update_kernel_launch_desc_t *updates,
                         fl_update_body *python, fl_counting_body *python_release);

@@ -1,8 +1,8 @@
-/* Finds or begins the Python that an adapter runs in (python.h). The order:
+/* Finds or starts the Python that an adapter runs in (python.h). The order:
  *
- * 1. a Python of this process, whoever has opened it and however;
- * 2. the program that the environment variable FAIRLEAD_PYTHON names, by its path or by a name that is on PATH;
- * 3. the program that the configuration names, if it is there;
+ * 1. a Python of this process;
+ * 2. the program that the environment variable FAIRLEAD_PYTHON names, by path or by a name on PATH;
+ * 3. the program that the configuration names, if it exists;
  * 4. the Python of the environment that this file is installed in. */
 #define _GNU_SOURCE
 #include "python.h"
@@ -28,15 +28,15 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#define PYTHON(X)                                                                                                              \
-    X(int, Py_IsInitialized, (void))                                                                                           \
-    X(void, Py_InitializeEx, (int))                                                                                            \
-    X(wchar_t *, Py_DecodeLocale, (const char *, size_t *))                                                                    \
-    X(void *, PyEval_SaveThread, (void))                                                                                       \
-    X(void, PyEval_RestoreThread, (void *))                                                                                    \
-    X(int, PyGILState_Check, (void))                                                                                           \
-    X(int, PyGILState_Ensure, (void))                                                                                          \
-    X(void, PyGILState_Release, (int))                                                                                         \
+#define PYTHON(X)                                           \
+    X(int, Py_IsInitialized, (void))                        \
+    X(void, Py_InitializeEx, (int))                         \
+    X(wchar_t *, Py_DecodeLocale, (const char *, size_t *)) \
+    X(void *, PyEval_SaveThread, (void))                    \
+    X(void, PyEval_RestoreThread, (void *))                 \
+    X(int, PyGILState_Check, (void))                        \
+    X(int, PyGILState_Ensure, (void))                       \
+    X(void, PyGILState_Release, (int))                      \
     X(int, PyRun_SimpleStringFlags, (const char *, void *))
 
 #define FIELD(type, name, parameters) type(*name) parameters;
@@ -46,7 +46,7 @@ struct python {
     PYTHON(FIELD)
 };
 static const char *const names[] = {PYTHON(NAME)};
-static struct python py;   /* complete once fl_python_begin was successful, and not touched again */
+static struct python py;   /* complete after fl_python_begin, and never changed again */
 
 static bool bind_python(struct python *python, void *library) {
     void **into = (void **)python;
@@ -73,7 +73,7 @@ __attribute__((format(printf, 1, 2))) static void complain(const char *format, .
     fputc('\n', stderr);
 }
 
-/* The value of a line of the configuration, "" if there is none. */
+/* Returns the value of a line of the configuration, "" if there is none. */
 static const char *setting(const char *config, const char *name, char *value, size_t size) {
     size_t length = strlen(name);
     for (const char *line = config; line; line = strchr(line, '\n')) {
@@ -102,8 +102,8 @@ static int is_python(struct dl_phdr_info *library, size_t size, void *path) {
     return 1;
 }
 
-/* The library of a Python that is in this process, NULL if there is none. One that was opened for its opener alone is made global, since
- * extension modules look for Python's symbols there. */
+/* Returns the library of a Python in this process, NULL if there is none. A library that was opened
+ * with RTLD_LOCAL is made global, because extension modules need Python's symbols. */
 static void *loaded_python(void) {
     void *all = dlopen(NULL, RTLD_LAZY);
     if (all && dlsym(all, names[0]))
@@ -113,16 +113,18 @@ static void *loaded_python(void) {
     return *path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) : NULL;
 }
 
-/* The Python of the environment that this file is in: PREFIX/lib/python3.12/site-packages/… leads to PREFIX/bin/python3.12, and if that is not
- * there, one of the same version further up. */
+/* Finds the Python of the environment that this file is in: PREFIX/lib/python3.12/site-packages/...
+ * belongs to PREFIX/bin/python3.12. If there is none, a folder further up may have one. */
 static bool find_above(char *program, size_t size) {
     char above[PATH_MAX], version[32] = "3";
     own_path(above);
-    for (char *slash; (slash = strrchr(above, '/')) && slash != above;) {   /* not up to /bin: that is a Python of any environment */
+    /* It stops before /bin, whose Python belongs to any environment. */
+    for (char *slash; (slash = strrchr(above, '/')) && slash != above;) {
         if (strncmp(slash, "/python3.", 9) == 0)
             snprintf(version, sizeof version, "%s", slash + strlen("/python"));
         *slash = 0;
-        if ((size_t)snprintf(program, size, "%s/bin/python%s", above, version) < size && access(program, X_OK) == 0)
+        if ((size_t)snprintf(program, size, "%s/bin/python%s", above, version) < size &&
+            access(program, X_OK) == 0)
             return true;
     }
     return false;
@@ -133,10 +135,11 @@ static bool is_program(const char *path) {
     return stat(path, &file) == 0 && S_ISREG(file.st_mode) && access(path, X_OK) == 0;
 }
 
-/* The program of a name without a slash, as a shell finds it. */
+/* Finds a program by a name without a slash, as a command shell does. */
 static bool find_on_path(const char *name, char *program, size_t size) {
     const char *end, *folders = secure_getenv("PATH");
-    for (const char *folder = folders ? folders : "/usr/local/bin:/usr/bin:/bin"; folder; folder = *end ? end + 1 : NULL) {
+    for (const char *folder = folders ? folders : "/usr/local/bin:/usr/bin:/bin"; folder;
+         folder = *end ? end + 1 : NULL) {
         end = strchrnul(folder, ':');
         const char *here = end == folder ? "." : "";   /* an empty one is the working directory */
         int length = snprintf(program, size, "%s%.*s/%s", here, (int)(end - folder), folder, name);
@@ -150,20 +153,23 @@ static bool find_program(const char *config, char *program, size_t size) {
     const char *named = secure_getenv("FAIRLEAD_PYTHON");
     if (named && *named) {
         bool bare = !strchr(named, '/');
-        if (bare ? find_on_path(named, program, size) : (size_t)snprintf(program, size, "%s", named) < size && is_program(program))
+        if (bare ? find_on_path(named, program, size)
+                 : (size_t)snprintf(program, size, "%s", named) < size && is_program(program))
             return true;
-        complain("FAIRLEAD_PYTHON is %s, which %s", named, bare ? "is no program on PATH" : "cannot be executed");
+        complain("FAIRLEAD_PYTHON is %s, which %s", named,
+                 bare ? "is not a program on PATH" : "cannot be executed");
         return false;
     }
     if (access(setting(config, "program", program, size), X_OK) == 0 || find_above(program, size))
         return true;
     bool recorded = *setting(config, "program", program, size);
-    complain("no Python was found%s%s; FAIRLEAD_PYTHON may name one in whose environment fairlead is installed", recorded ? ": there is no " : "",
-             recorded ? program : "");
+    complain("no Python was found%s%s; FAIRLEAD_PYTHON may name one in whose environment fairlead "
+             "is installed",
+             recorded ? ": there is no " : "", recorded ? program : "");
     return false;
 }
 
-/* Seconds that a Python may take to answer: as long as any probe of fairlead's. */
+/* Returns the seconds that a Python may take to answer, the same as for fairlead's probes. */
 static double patience(void) {
     const char *text = secure_getenv("FAIRLEAD_PROBE_TIMEOUT");
     double seconds = text ? strtod(text, NULL) : 0;
@@ -176,7 +182,8 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Starts a program with an end of a pipe as its output, and without the libraries that are meant for this process. 0, or an errno. */
+/* Starts a program whose output is a pipe, without the libraries that are meant for this process.
+ * Returns 0 or an errno. */
 static int spawn(const char *const arguments[], int output, pid_t *child) {
     size_t count = 0, kept = 0;
     while (environ[count])
@@ -185,7 +192,8 @@ static int spawn(const char *const arguments[], int output, pid_t *child) {
     if (!variables)
         return ENOMEM;
     for (size_t i = 0; i < count; i++)
-        if (strncmp(environ[i], "LD_LIBRARY_PATH=", 16) != 0 && strncmp(environ[i], "LD_PRELOAD=", 11) != 0)
+        if (strncmp(environ[i], "LD_LIBRARY_PATH=", 16) != 0 &&
+            strncmp(environ[i], "LD_PRELOAD=", 11) != 0)
             variables[kept++] = environ[i];
     variables[kept] = NULL;
     posix_spawn_file_actions_t files;
@@ -194,7 +202,7 @@ static int spawn(const char *const arguments[], int output, pid_t *child) {
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
     posix_spawnattr_init(&how);
-    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);   /* a group of its own: it is ended with all that it starts */
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP); /* all that it starts can be killed */
     int code = posix_spawn(child, arguments[0], &files, &how, (char *const *)arguments, variables);
     posix_spawnattr_destroy(&how);
     posix_spawn_file_actions_destroy(&files);
@@ -204,7 +212,7 @@ static int spawn(const char *const arguments[], int output, pid_t *child) {
 
 enum answer { SILENT, LATE, ANSWERED };
 
-/* Reads the last line that comes through a pipe: what is in that Python's environment may print, too. */
+/* Reads the last line from a pipe. Other code of that Python's environment may print before it. */
 static enum answer read_last_line(int pipe, double until, char *line, size_t size) {
     bool any = false, ended = false;
     size_t used = 0;
@@ -231,17 +239,19 @@ static enum answer read_last_line(int pipe, double until, char *line, size_t siz
     }
 }
 
-/* Asks a Python where its library is: only where the configuration does not fit, since it takes some 20 ms. */
+/* Asks a Python where its library is. It takes about 20 ms, so it is done only if the configuration
+ * does not say. */
 static bool ask_for_library(const char *program, char *library, size_t size) {
-    static const char question[] = "import os, sys, sysconfig; ask = sysconfig.get_config_var; name = ask('INSTSONAME') or '';"
-                                   "paths = [os.path.join(d, name) for d in (ask('LIBDIR') or '', sys.base_prefix + '/lib')];"
-                                   "print(next(filter(os.path.exists, paths), name))";
+    static const char question[] =
+        "import os, sys, sysconfig; ask = sysconfig.get_config_var; name = ask('INSTSONAME') or '';"
+        "paths = [os.path.join(d, name) for d in (ask('LIBDIR') or '', sys.base_prefix + '/lib')];"
+        "print(next(filter(os.path.exists, paths), name))";
     const char *const arguments[] = {program, "-Ic", question, NULL};
     double limit = patience(), until = now() + limit;
     int ends[2];
     pid_t child;
     if (pipe2(ends, O_CLOEXEC)) {
-        complain("there is no pipe to ask %s by: %s", program, strerror(errno));
+        complain("no pipe could be opened to ask %s: %s", program, strerror(errno));
         return false;
     }
     int code = spawn(arguments, ends[1], &child);
@@ -257,13 +267,14 @@ static bool ask_for_library(const char *program, char *library, size_t size) {
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
     if (answer == LATE)
-        complain("%s did not say within %g s where its shared library is: is it a Python?", program, limit);
+        complain("%s did not say within %g s where its shared library is: is it a Python?", program,
+                 limit);
     else if (answer == SILENT)
         complain("%s does not say where its shared library is: is it a Python?", program);
     return answer == ANSWERED;
 }
 
-/* Opens the library of a Python program, for all of the process: extension modules expect its symbols there. */
+/* Opens the library of a Python program globally, because extension modules need its symbols. */
 static void *open_library(const char *config, const char *program) {
     char recorded[PATH_MAX], library[PATH_MAX];
     bool fits = strcmp(setting(config, "program", recorded, sizeof recorded), program) == 0 &&
@@ -271,7 +282,9 @@ static void *open_library(const char *config, const char *program) {
     if (!fits && !ask_for_library(program, library, sizeof library))
         return NULL;
     if (!strstr(library, ".so")) {
-        complain("%s was built without a shared library (--enable-shared), and can serve only programs that it runs itself", program);
+        complain("%s was built without a shared library (--enable-shared): it can serve only "
+                 "programs that it runs",
+                 program);
         return NULL;
     }
     void *opened = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
@@ -285,43 +298,46 @@ static bool begin(const char *config) {
     if (bind_python(&py, library) && py.Py_IsInitialized())
         return true;
     char program[PATH_MAX];
-    if (!find_program(config, program, sizeof program) || (!library && !(library = open_library(config, program))))
+    if (!find_program(config, program, sizeof program) ||
+        (!library && !(library = open_library(config, program))))
         return false;
-    void (*set_program)(const wchar_t *) = dlsym(library, "Py_SetProgramName");   /* until 3.14 */
+    void (*set_program)(const wchar_t *) = dlsym(library, "Py_SetProgramName"); /* until 3.14 */
     if (!bind_python(&py, library) || !set_program) {
-        complain("the Python of %s is of a version that is not known here", program);
+        complain("the Python of %s is of an unknown version", program);
         return false;
     }
     int *ignore_environment = dlsym(library, "Py_IgnoreEnvironmentFlag");
     if (ignore_environment)
-        *ignore_environment = 1;   /* PYTHONHOME and PYTHONPATH are meant for the Python that the user runs, and fatal for another one */
-    set_program(py.Py_DecodeLocale(program, NULL));   /* its environment is found from there; kept for ever */
-    struct sigaction interrupt;   /* signals are the host's; `import signal` takes SIGINT all the same, once, and gives it back here */
+        *ignore_environment = 1; /* PYTHONHOME and PYTHONPATH are meant for the user's Python */
+    set_program(py.Py_DecodeLocale(program, NULL)); /* Python finds its environment by it */
+    struct sigaction interrupt; /* the host's; `import signal` takes SIGINT, so it is restored */
     sigaction(SIGINT, NULL, &interrupt);
     py.Py_InitializeEx(0);
-    py.PyRun_SimpleStringFlags("import signal; begun_by_fairlead = True", NULL);   /* for start.py */
+    py.PyRun_SimpleStringFlags("import signal; begun_by_fairlead = True", NULL); /* for start.py */
     sigaction(SIGINT, &interrupt, NULL);
     py.PyEval_SaveThread();
     return true;
 }
 
 bool fl_python_begin(const char *config) {
-    flockfile(stderr);   /* a lock that all shells of a process share: Python must be begun once */
+    flockfile(stderr); /* a lock that all shells of a process share, because Python starts once */
     bool begun = begin(config);
     funlockfile(stderr);
     return begun;
 }
 
-/* --- the adapter in it --- */
+/* --- the adapter --- */
 
-/* Where fairlead is if `import fairlead` does not find it: what the configuration says, and the folder whose package this file is in. */
+/* Lists where fairlead may be if `import fairlead` does not find it: the configuration's folder,
+ * and the folder whose package this file is in. */
 static void sites(const char *config, char *list, size_t size) {
     static const char inside[] = "/fairlead/plugins/";
     setting(config, "site", list, size);
     char path[PATH_MAX];
     own_path(path);
     char *file = strrchr(path, '/');
-    if (!file || (size_t)(file + 1 - path) < strlen(inside) || strncmp(file + 1 - strlen(inside), inside, strlen(inside)) != 0)
+    if (!file || (size_t)(file + 1 - path) < strlen(inside) ||
+        strncmp(file + 1 - strlen(inside), inside, strlen(inside)) != 0)
         return;
     file[1 - (ptrdiff_t)strlen(inside)] = 0;
     size_t used = strlen(list);
@@ -329,35 +345,38 @@ static void sites(const char *config, char *list, size_t size) {
 }
 
 bool fl_python_start(const char *config, const char *module, void *address) {
-    static const char format[] = "exec('''\n"
-                                 "import sys\n"
-                                 "try:\n"
-                                 "    try:\n"
-                                 "        import fairlead\n"
-                                 "    except ImportError:\n"
-                                 "        import ctypes, os, site\n"
-                                 "        for place in os.fsdecode(ctypes.string_at(%ju)).split(chr(10)):\n"
-                                 "            if os.path.isdir(place): site.addsitedir(place)\n"
-                                 "    try:\n"
-                                 "        from %s import start\n"
-                                 "    except ImportError as error:\n"
-                                 "        which = f'Python {sys.version.split()[0]} of {sys.prefix}'\n"
-                                 "        raise ImportError(f'fairlead cannot be used by {which}: install it there') from error\n"
-                                 "    try:\n"
-                                 "        start(%ju)\n"
-                                 "    except SystemExit as error:\n"   /* else the host would end */
-                                 "        raise ImportError(f'the module ends the process: {error!r}') from None\n"
-                                 "except BaseException as error:\n"
-                                 "    import ctypes, traceback\n"
-                                 "    why = ' '.join(traceback.format_exception_only(error)[-1].split()).encode(errors='replace')[:%zu]\n"
-                                 "    ctypes.memmove(%ju, why, len(why))\n"
-                                 "    raise\n"
-                                 "''', {'__name__': 'fairlead_shell'})\n";
+    static const char format[] =
+        "exec('''\n"
+        "import sys\n"
+        "try:\n"
+        "    try:\n"
+        "        import fairlead\n"
+        "    except ImportError:\n"
+        "        import ctypes, os, site\n"
+        "        for place in os.fsdecode(ctypes.string_at(%ju)).split(chr(10)):\n"
+        "            if os.path.isdir(place): site.addsitedir(place)\n"
+        "    try:\n"
+        "        from %s import start\n"
+        "    except ImportError as error:\n"
+        "        which = f'Python {sys.version.split()[0]} of {sys.prefix}'\n"
+        "        why = f'fairlead cannot be used by {which}: install it there'\n"
+        "        raise ImportError(why) from error\n"
+        "    try:\n"
+        "        start(%ju)\n"
+        "    except SystemExit as error:\n" /* otherwise the host would end */
+        "        raise ImportError(f'the module ends the process: {error!r}') from None\n"
+        "except BaseException as error:\n"
+        "    import ctypes, traceback\n"
+        "    why = traceback.format_exception_only(error)[-1].split()\n"
+        "    why = ' '.join(why).encode(errors='replace')[:%zu]\n"
+        "    ctypes.memmove(%ju, why, len(why))\n"
+        "    raise\n"
+        "''', {'__name__': 'fairlead_shell'})\n";
     char places[2 * PATH_MAX + 1], code[sizeof format + 256];
     sites(config, places, sizeof places);
-    char why[512] = "";   /* the last line of the traceback */
-    snprintf(code, sizeof code, format, (uintmax_t)(uintptr_t)places, module, (uintmax_t)(uintptr_t)address, sizeof why - 1,
-             (uintmax_t)(uintptr_t)why);
+    char why[512] = ""; /* the last line of the traceback */
+    snprintf(code, sizeof code, format, (uintmax_t)(uintptr_t)places, module,
+             (uintmax_t)(uintptr_t)address, sizeof why - 1, (uintmax_t)(uintptr_t)why);
     int gil = py.PyGILState_Ensure();
     int failed = py.PyRun_SimpleStringFlags(code, NULL);
     py.PyGILState_Release(gil);
@@ -366,13 +385,12 @@ bool fl_python_start(const char *config, const char *module, void *address) {
     return !failed;
 }
 
-bool fl_python_lives(void) {
-    return py.Py_IsInitialized && py.Py_IsInitialized();
-}
+bool fl_python_lives(void) { return py.Py_IsInitialized && py.Py_IsInitialized(); }
 
 void *fl_python_release(void) {
     struct python python;
-    bool has = bind_python(&python, loaded_python()) && python.Py_IsInitialized() && python.PyGILState_Check();
+    bool has = bind_python(&python, loaded_python()) && python.Py_IsInitialized() &&
+               python.PyGILState_Check();
     return has ? python.PyEval_SaveThread() : NULL;
 }
 

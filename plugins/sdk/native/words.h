@@ -1,9 +1,9 @@
-/* What C has to know of the objects behind handles: Object.words. */
+/* What C knows of the objects behind handles: Object.describe_to_c. */
 #pragma once
 
 #include <stdint.h>
 
-/* The four words of a handle; NULL for what is none of this adapter's and kind, or not alive. */
+/* The four numbers of a handle, NULL if it is not alive, or not of this adapter and kind. */
 const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind);
-/* The same with one more reference, which fl_entry_release (counts.h) gives back. */
+/* The same, with a reference that fl_entry_release (counts.h) has to release. */
 const uintptr_t *fl_hold(uint32_t adapter, uintptr_t handle, unsigned kind);

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.doctor import COMMAND, Machine, problems_of
+from helpers.doctor import COMMAND, Machine, of
 from helpers.support import FakeDriver, RunPython
 
 from fairlead.cli.doctor.clients import misread
@@ -34,7 +34,7 @@ def test_pyopencl_without_a_platform_is_an_error(
     assert "PLATFORM_NOT_FOUND_KHR" in run_python(PLATFORMS, env=machine.env).out
     (client, *_) = machine.examine()["clients"]
     assert client["name"].startswith("PyOpenCL") and client["sees"] == []
-    problem = problems_of(machine.examine(), "error")[client["name"]]
+    problem = of(machine.examine(), "error")[client["name"]]
     answer = "no platform: clGetPlatformIDs answers CL_PLATFORM_NOT_FOUND_KHR"
     assert problem == (answer, 'eval "$(fairlead env)"')
     machine.follow()
@@ -66,7 +66,7 @@ def test_a_driver_that_a_client_does_not_find_is_a_warning(
     facts = machine.examine()
     (client, *_) = facts["clients"]
     assert client["misses"] == [str(hidden)] and facts["ok"]
-    assert problems_of(facts, "warning")[client["name"]] == (
+    assert of(facts, "warning")[client["name"]] == (
         f"it does not find {hidden}",
         'eval "$(fairlead env)"',
     )
@@ -89,7 +89,7 @@ def test_a_manifest_that_only_fairlead_understands_is_an_error(
     driver = fake_driver()
     manifest = machine.vendors / "odd.icd"
     manifest.write_bytes(content.format(driver).encode())
-    reason, remedy = problems_of(machine.examine(), "error")["odd.icd"]
+    reason, remedy = of(machine.examine(), "error")["odd.icd"]
     assert reason.startswith(f"other loaders misread it, because it {why}: b")
     assert repr(manifest.read_bytes()[:4])[2:-1] in reason
     subprocess.run(remedy, shell=True, check=True)

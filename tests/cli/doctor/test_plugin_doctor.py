@@ -1,4 +1,4 @@
-"""`fairlead doctor` on adapters and plugins: what it finds, what it calls a problem, and what it tells the user to do."""
+"""`fairlead doctor` on adapters and plugins: its findings, problems and remedies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.doctor import COMMAND, problems_of
+from helpers.doctor import of
 from helpers.support import FakeDriver, FakePlugin, RunPython
 
 from fairlead.cli.doctor import machine as nodes
@@ -30,12 +30,16 @@ from fairlead.plugins import reference_adapter
 
 pytestmark = pytest.mark.slow
 
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 OURS = "fairlead brings an adapter for OpenCL,"
 NONE = "no Unified Runtime adapter or PI plugin here; they come with DPC++"
 
 
 class Machine:
-    """A machine with one OpenCL driver that is well. `load` makes it force-load adapters; `examine` is `fairlead doctor --json`."""
+    """A machine with one good OpenCL driver.
+
+    `load` makes it force-load adapters; `examine` is `fairlead doctor --json`.
+    """
 
     def __init__(self, run_python: RunPython, vendors: Path, driver: Path) -> None:
         self.run_python, self.driver = run_python, driver
@@ -84,8 +88,8 @@ def test_no_adapter_is_no_problem(machine: Machine) -> None:
     text = machine.text()
     assert NONE in text and "1 driver usable, 0 problems" in text
     assert (
-        f"{OURS} {facts['plugins']['reference']}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM"
-        in text
+        f"{OURS} {facts['plugins']['reference']}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) "
+        "PROGRAM" in text
     )
 
 
@@ -150,10 +154,7 @@ def test_a_machine_with_an_adapter_and_no_driver(
     assert not machine.examine()["ok"]
     machine.load(fake_plugin())
     facts = machine.examine()
-    assert (
-        facts["ok"]
-        and problems_of(facts, "warning")["OpenCL"][0] == "no driver with a device is usable"
-    )
+    assert facts["ok"] and of(facts, "warning")["OpenCL"][0] == "no driver with a device is usable"
 
 
 def test_real_ones_and_the_drivers_they_are_told_of(
@@ -190,7 +191,7 @@ def test_real_ones_and_the_drivers_they_are_told_of(
     assert (opencl["layout"], level_zero["layout"]) == ("2025.3", "2026.2")
     assert level_zero["state"] in ("idle", "usable")  # "usable" where there is such a GPU
     if level_zero["state"] == "idle":
-        assert "libur_adapter_level_zero.so.0" in problems_of(facts, "warning")
+        assert "libur_adapter_level_zero.so.0" in of(facts, "warning")
 
 
 # Broken ones
@@ -238,7 +239,7 @@ def test_an_adapter_that_is_refused_is_an_error_and_the_others_are_listed(
     machine.load(bad, good)
     facts = machine.examine(*options)
     assert states(facts) == {bad.name: "refused", good.name: "usable"}
-    (problem,) = problems_of(facts, "error").items()
+    (problem,) = of(facts, "error").items()
     assert problem[0] == bad.name and reason in problem[1][0]
     assert f"export FAIRLEAD_EXCLUDE={bad.name}" in problem[1][1]
 
@@ -274,10 +275,7 @@ def test_an_adapter_without_its_device_is_a_warning(
     machine.load(idle)
     facts = machine.examine()
     assert facts["ok"] and states(facts) == {idle.name: "idle"}
-    assert (
-        reason in problems_of(facts, "warning")[idle.name][0]
-        and problems_of(facts, "warning")[idle.name][1]
-    )
+    assert reason in of(facts, "warning")[idle.name][0] and of(facts, "warning")[idle.name][1]
 
 
 def test_an_odd_adapter_is_a_warning(machine: Machine, fake_plugin: FakePlugin) -> None:
@@ -285,7 +283,7 @@ def test_an_odd_adapter_is_a_warning(machine: Machine, fake_plugin: FakePlugin) 
     machine.load(odd)
     facts = machine.examine()
     assert facts["ok"] and states(facts) == {odd.name: "usable"}
-    reason, remedy = problems_of(facts, "warning")[odd.name]
+    reason, remedy = of(facts, "warning")[odd.name]
     assert (
         reason.startswith("urAdapterRelease [UR_RESULT_ERROR_DEVICE_LOST]")
         and "leave it out" in remedy
@@ -321,7 +319,7 @@ def test_variables_that_lead_nowhere_are_errors(machine: Machine, tmp_path: Path
     (tmp_path / "notes.so").write_text("I am no library.\n")
     machine.load("/nowhere/libgone.so", tmp_path / "notes.so")
     machine.env["SYCL_OVERRIDE_PI_HIP"] = "/nowhere/libpi.so"
-    errors = problems_of(machine.examine(), "error")
+    errors = of(machine.examine(), "error")
     assert (
         errors["libgone.so"][0] == "does not exist"
         and "UR_ADAPTERS_FORCE_LOAD" in errors["libgone.so"][1]
@@ -339,7 +337,7 @@ def test_a_search_path_and_a_configuration_that_are_not_there(
         "SYCL_PI_CONFIG": str(tmp_path / "gone.conf"),
     }
     facts = machine.examine()
-    assert set(problems_of(facts, "error")) == {"gone", "gone.conf"}
+    assert set(of(facts, "error")) == {"gone", "gone.conf"}
     assert facts["plugins"]["config"] == str(tmp_path / "gone.conf")
 
 
@@ -349,7 +347,7 @@ def test_a_selector_that_cannot_be_understood_is_an_error(
     machine.load(fake_plugin())
     machine.env["ONEAPI_DEVICE_SELECTOR"] = "level_zro:gpu"
     facts = machine.examine()
-    reason, remedy = problems_of(facts, "error")["ONEAPI_DEVICE_SELECTOR"]
+    reason, remedy = of(facts, "error")["ONEAPI_DEVICE_SELECTOR"]
     assert (
         "'level_zro' is no backend, at character 1" in reason
         and "selector = term" in reason
@@ -364,7 +362,7 @@ def test_a_selector_that_leaves_no_device_is_an_error(
 ) -> None:
     machine.load(fake_plugin())
     machine.env["ONEAPI_DEVICE_SELECTOR"] = "cuda:*"
-    reason, remedy = problems_of(machine.examine(), "error")["ONEAPI_DEVICE_SELECTOR"]
+    reason, remedy = of(machine.examine(), "error")["ONEAPI_DEVICE_SELECTOR"]
     assert (
         reason == "it selects none of the devices that are there: level_zero:0"
         and "ONEAPI_DEVICE_SELECTOR" in remedy

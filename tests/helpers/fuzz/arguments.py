@@ -1,7 +1,8 @@
-"""Arguments for any entry point, from what the ABI data says of its parameters; and what can be wrong with them.
+"""Arguments for any entry point, made from the ABI data, and what can be wrong with them.
 
-No pointer leads anywhere but to memory that there is, as much of it as the call says: the rest is undefined for a C interface. A size
-or a count that is far too large is fair where the adapter can see that it is, because the object that it is a size of is smaller.
+Every pointer points to memory that exists, of the size that the call names, because anything else
+is undefined for a C interface. A size or a count that is far too large is fair if the adapter can
+see it from the object.
 """
 
 from __future__ import annotations
@@ -75,15 +76,18 @@ def codes_for(type_name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Flaw:
-    """What is wrong with an argument: it is `value`, upon which the call has to give one of `codes`."""
+    """A wrong `value` for an argument. The call has to answer one of `codes`."""
 
     values: dict[str, Any]
     codes: tuple[str, ...]
 
 
 class Arguments:
-    """Makes arguments for calls. `live` gives the handles of a type, `gone` those that were released; `native` one of OpenCL's for a
-    parameter. With `wild`, what is not a handle or a pointer may be anything."""
+    """Makes arguments for calls.
+
+    `live` returns the handles of a type, `gone` the released ones, `native` an OpenCL handle for a
+    parameter. With `wild`, every argument that is no handle or pointer may be anything.
+    """
 
     def __init__(
         self,
@@ -126,7 +130,8 @@ class Arguments:
         }
 
     def _is_count(self, function: Function, p: Parameter) -> bool:
-        """Whether the length of what a parameter leads to is a number of elements that another parameter has."""
+        """Return whether another parameter has the number of elements that a parameter points
+        to."""
         return (
             bool(p.stars)
             and p.type != "void"
@@ -222,7 +227,10 @@ class Arguments:
         return self.pick(SMALL)
 
     def _struct(self, name: str, parameter: str) -> Any:
-        """A struct, whose fields are drawn in turn; pointers in it are NULL, or lead to memory with nothing in it."""
+        """Return a struct whose fields are drawn in turn.
+
+        Pointers are NULL, or point to empty memory.
+        """
         made = UR.struct(name)()
         for field in UR.structs[name].fields:
             if field.name == "stype":
@@ -266,7 +274,8 @@ class Arguments:
     # what can be wrong
 
     def flaws(self, function: Function, arguments: dict[str, Any]) -> Iterator[Flaw]:
-        """Everything that is wrong with one of the arguments so that the call has to be refused, whatever the others are."""
+        """Yield every flaw of one argument for which the call has to be refused, whatever the
+        others are."""
         for p in function.parameters:
             base = UR.resolve(p.type)
             if p.name in ("propSize", "pPropValue", "pPropSizeRet"):
@@ -290,7 +299,8 @@ class Arguments:
             )
 
     def bad_handles(self, type_name: str) -> list[int]:
-        """Handles that are none of this type: stale ones, those of other kinds, other memory, and anything else that is no address."""
+        """Yield handles that are invalid for this type: stale ones, other kinds, other memory, no
+        addresses."""
         others = [
             handle for other in _OWN_CODES for handle in self._live(other) if other != type_name
         ]

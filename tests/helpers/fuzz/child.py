@@ -1,9 +1,10 @@
-"""The program that test_fuzz.py runs: drives the adapter on one driver, and prints the shortest sequence of calls that fails.
+"""The program that test_fuzz.py runs: drives the adapter, prints the shortest failing sequence.
 
     python -m helpers.fuzz.child PLATFORM TRAIL SEQUENCES STEPS SECONDS
 
-PLATFORM is a part of a platform's name, TRAIL a file that every call is written to before it is made: after a crash its last line is
-the call that crashed. SEQUENCES of so many STEPS are run, always the same ones; if SECONDS is not 0, other ones until they are over.
+PLATFORM is a part of a platform's name. TRAIL is a file to which every call is written before it is
+made: after a crash its last line is the call that crashed. SEQUENCES of so many STEPS are run,
+always the same ones. If SECONDS is not 0, other sequences are run until they are over.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class Watched(Fuzz):
 
 
 def run(sequences: int, steps: int, seed: int | None) -> None:
-    """Run sequences: those that a seed leads to, or always the same ones. Raises what the shortest that fails raises."""
+    """Run sequences from a seed, or always the same ones.
+
+    Raises what the shortest failing one raises.
+    """
     profile = settings(
         max_examples=sequences,
         stateful_step_count=steps,
@@ -106,7 +110,8 @@ def main(platform: str, trail: str, sequences: int, steps: int, seconds: float) 
     calls, kinds = sum(library.codes.values()), len({name for name, _ in library.codes})
     failed = sum(count for (_, code), count in library.codes.items() if code != "SUCCESS")
     print(
-        f"{calls} calls of {kinds} entry points, {failed} of them refused, in {time.monotonic() - begun:.1f} s"
+        f"{calls} calls of {kinds} entry points, {failed} of them refused, in "
+        f"{time.monotonic() - begun:.1f} s"
     )
     if "--codes" in sys.argv:
         for (name, code), count in sorted(library.codes.items()):

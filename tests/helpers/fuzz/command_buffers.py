@@ -1,4 +1,4 @@
-"""Rules of command-buffers: recorded, finalized, enqueued, updated and released, in every state; and misused in every state."""
+"""Rules of command-buffers: recorded, finalized, enqueued, updated, released, and misused."""
 
 from __future__ import annotations
 
@@ -229,7 +229,10 @@ class CommandBufferRules(ObjectRules):
 
     @rule(data=st.data())
     def update(self, data: Any) -> None:
-        """Other arguments, sizes, kernels for launches of one command-buffer, by one call; or none of it, if one of them is wrong."""
+        """Change arguments, sizes and kernels of launches of one command-buffer in one call.
+
+        If one change is wrong, none is made.
+        """
         self.data = data
         if not (launches := self.updatable()):
             return
@@ -268,7 +271,10 @@ class CommandBufferRules(ObjectRules):
                 storage.kept = True
 
     def _changed(self, buffer: CommandBuffer, command: Recorded, others: list[Launch]) -> Launch:
-        """What a launch shall be; memory that other commands use is left alone, because of the order."""
+        """Return a new launch.
+
+        Memory that other commands use does not change, because of the order.
+        """
         old = command.operation.launch
         assert old is not None and buffer.context
         arguments, kernel = list(old.arguments), old.kernel
@@ -447,7 +453,8 @@ class CommandBufferRules(ObjectRules):
             self.library.expect(self.library.fitting(operation.append, given), code)
 
     def _misuse_update(self, buffer: CommandBuffer) -> None:
-        """An update of what is no launch of this command-buffer, or of one that cannot be updated yet, or ever."""
+        """Update something that is no launch of this command-buffer, or a command-buffer that does
+        not allow it."""
         handles = [
             command.handle
             for one in self.of(CommandBuffer)

@@ -1,4 +1,4 @@
-"""The end of a sequence: everything is compared with the model and released in any order, and nothing is left."""
+"""The end of a sequence: everything is compared with the model and released in any order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The adapter's entry points as the library exports them, called by the names of their parameters.
 
-Every call is written to the trail before it is made, so that the last line says what crashed, and kept with its code in `lines`.
+Every call is written to the trail before it is made, so that the last line says what crashed. It is
+kept with its code in `lines`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ _NAMES: Final = {
     for name, value in UR.codes.items()
 }
 
-#: The entry points that a shell exports: all but those of 2025.3 that newer releases have with other parameters.
+#: The entry points that a shell exports: all except those of 2025.3 whose parameters newer releases
+#: changed.
 ENTRY_POINTS: Final = tuple(name for name in UR.functions if not name.endswith("_2025_3"))
 
-#: No entry point answers these: the one is an exception that nobody expected, the other a library that has not started.
+#: No entry point answers these. The first is an unexpected exception, the second a library that has
+#: not started.
 _NEVER: Final = ("UNKNOWN", "UNINITIALIZED")
 
 
@@ -32,8 +35,11 @@ class Failure(AssertionError):
 
 
 class Library:
-    """The functions of a library: `library("urQueueFinish", hQueue=queue)` is the name of the code, "SUCCESS". Arguments that are not
-    given are NULL or 0. `trail` is a file that the calls are written to."""
+    """The functions of a library.
+
+    `library("urQueueFinish", hQueue=queue)` is the name of the code, "SUCCESS". Missing arguments
+    are NULL or 0. `trail` is a file that the calls are written to.
+    """
 
     def __init__(self, path: Path, trail: int) -> None:
         self._library = ctypes.CDLL(str(path))
@@ -88,7 +94,8 @@ class Library:
         """The last call has to give one of these codes."""
         if code not in codes:
             raise Failure(
-                f"{' or '.join(codes)} was expected of this call, not {code}: {self._last_error()}\n{self.lines[-1]}"
+                f"{' or '.join(codes)} was expected of this call, not {code}: "
+                f"{self._last_error()}\n{self.lines[-1]}"
             )
 
     def made(self, routine: str, out: str, **given: Any) -> int:

@@ -1,8 +1,9 @@
-"""The state machine: the rules of objects, commands and command-buffers, of two contexts, and three that know nothing but the ABI data.
+"""The state machine: the rules of all objects and commands, and three that know only the ABI data.
 
-- `refused`: a call of any entry point with something wrong that has to be seen. The code is the one that the specification lists.
-- `abroad`: a call in which an object of another driver's is among others. It is refused.
-- `anything`: a call of any entry point with arguments of the right types. It gives some code, and counts references as it should.
+- `refused` calls any entry point with a flaw that the adapter has to see. The code is a listed one.
+- `abroad` passes an object of another driver among others. The call is refused.
+- `anything` calls any entry point with arguments of the right types. It answers some code, and
+  counts references as it should.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from helpers.fuzz.model import KINDS, Context, Event, Queue, Thing
 
 _BY_TYPE: Final = {kind.type: kind for kind in KINDS}
 
-#: What rules of their own do, since a kernel writes where it is told to; and what ends objects that rules know.
+#: Entry points with rules of their own, since a kernel writes where its arguments point; and those
+#: that end objects which rules know.
 _NOT_ANYTHING: Final = frozenset(
     (
         "urAdapterRelease",
@@ -80,7 +82,10 @@ class Fuzz(MixingRules):
 
     @rule(data=st.data())
     def refused(self, data: Any) -> None:
-        """Calls with one or two arguments that are wrong, of entry points that may be unsupported anyway."""
+        """Call entry points with one or two wrong arguments.
+
+        Entry points may be unsupported anyway.
+        """
         self.data = data
         for _ in range(self.number(1, 8)):
             self._refused()
@@ -171,7 +176,10 @@ class Fuzz(MixingRules):
             self._count(function, arguments)
 
     def _own(self, type_name: str, looks: bool) -> list[int]:
-        """The handles that a call may use: of the kinds whose state the model knows, only those that nothing is known of."""
+        """Return the handles that a call may use.
+
+        If the model knows the state of a kind, only handles of unknown state are returned.
+        """
         if looks or type_name not in _KEPT:
             pending = [event.handle for event in self.of(Event) if not event.signals]
             return [handle for handle in self.live(type_name) if handle not in pending]
@@ -292,7 +300,10 @@ class Fuzz(MixingRules):
 
 
 def _is_out(p: Parameter) -> bool:
-    """Whether something is written where it leads. A handle that is changed, as by urProgramCompile, is no place of ours."""
+    """Return whether a parameter is an output.
+
+    A handle that is changed, as by urProgramCompile, is none.
+    """
     return p.stars > 0 and not {"out", "inout"}.isdisjoint(p.words)
 
 
@@ -311,7 +322,7 @@ def _mixing() -> tuple[str, ...]:
 
 @functools.cache
 def _tame() -> tuple[str, ...]:
-    """The entry points that `anything` calls: those that there are, without releases, which rules do."""
+    """Return the entry points that `anything` calls: all, except the releases, which rules do."""
     words = {
         name: {word for p in UR.functions[name].parameters for word in p.words}
         for name in ENTRY_POINTS

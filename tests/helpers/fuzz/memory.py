@@ -1,4 +1,4 @@
-"""Rules that make memory, divide, map and free it: buffers, USM, and the pools that it comes from."""
+"""Rules that make memory, divide, map and free it: buffers, USM, and its pools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ _MOST: Final = {
     Device: 4,
 }
 _MOST_USM: Final = 8
-_ALIGN: Final = 128  # bytes; no device wants sub-buffers to begin at larger multiples (CL_DEVICE_MEM_BASE_ADDR_ALIGN)
+# bytes; no device wants a larger alignment of sub-buffers (CL_DEVICE_MEM_BASE_ADDR_ALIGN)
+_ALIGN: Final = 128
 
 
 class MemoryRules(Operations):

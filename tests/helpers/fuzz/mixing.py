@@ -1,9 +1,15 @@
-"""Rules of calls whose objects are of two contexts: of one driver, over the same device or over parts of it. Each is refused with the code
-of what does not fit, and changes nothing: references and memory are compared as ever, arguments of kernels by launching them as they are.
+"""Rules of calls whose objects belong to two contexts of one driver. Each call is refused.
 
-OpenCL lists CL_INVALID_CONTEXT for what is of another context. Unified Runtime lists that code too, but seldom says when: what has a handle
-that tells its context is INVALID_CONTEXT, device memory that no address leads to is INVALID_MEM_OBJECT, a pool that does not fit
-INVALID_VALUE, and a device that is not in the context INVALID_DEVICE.
+The contexts have the same device, or parts of it. A refused call changes nothing: references and
+memory are compared as ever, and arguments of kernels by launching them.
+
+OpenCL lists CL_INVALID_CONTEXT for what belongs to another context. Unified Runtime lists that
+code, too, but seldom says when. The code follows from what does not fit:
+
+- INVALID_CONTEXT: a handle that names its context,
+- INVALID_MEM_OBJECT: device memory, whose address says nothing,
+- INVALID_VALUE: a pool,
+- INVALID_DEVICE: a device that is not in the context.
 """
 
 from __future__ import annotations
@@ -73,7 +79,10 @@ class MixingRules(CommandBufferRules):
             self.pick(_MIXES)(self, here, there)
 
     def refuse(self, code: str, routine: str, given: dict[str, Any], *things: Thing) -> None:
-        """A call that has to give a code; no event is made, and the objects have the references that they had."""
+        """Make a call that has to answer a code.
+
+        No event is made, and reference counts do not change.
+        """
         made = ctypes.c_void_p()
         self.library.expect(
             self.library.fitting(routine, {"phEvent": ctypes.byref(made), **given}), code
@@ -104,7 +113,10 @@ class MixingRules(CommandBufferRules):
         )
 
     def device_memory(self, context: Context) -> Usm | None:
-        """USM that the host has no business with: by its address, other memory is as good as any of the host's."""
+        """Return USM that the host cannot access.
+
+        The address of any other USM could be the host's own memory.
+        """
         found = [one for one in self.usm(context) if one.storage.kind == "device"]
         return self.pick(found) if found else self.new_usm(context, "device", 64)
 
@@ -130,7 +142,10 @@ class MixingRules(CommandBufferRules):
         return buffer
 
     def an_operation(self, context: Context) -> tuple[Operation, str] | None:
-        """A command for what there is in a context, and the code that it gives in another one; None for what is allowed there."""
+        """Return a command on objects of a context, and the code that it answers in another one.
+
+        The code is None if the command is allowed there.
+        """
         if not self.buffers(context) and not self.usm(context) and self.a_buffer(context) is None:
             return None
         operation = self.operation(context)
@@ -198,7 +213,8 @@ class MixingRules(CommandBufferRules):
     # kernels
 
     def mix_arguments(self, here: Context, there: Context) -> None:
-        """The last argument is a buffer of the other context: those before it are not set either."""
+        """Pass a buffer of the other context as the last argument: those before it are not set
+        either."""
         kernel, buffer = self.a_kernel(here), self.a_buffer(there)
         if (
             kernel is None
@@ -296,7 +312,7 @@ class MixingRules(CommandBufferRules):
                 )
 
     def mix_run(self, here: Context, there: Context) -> None:
-        """A command-buffer that is enqueued on a queue of the other context, or that waits for an event of it."""
+        """Enqueue a command-buffer on a queue of the other context, or after an event of it."""
         if (buffer := self.a_ready_one(here)) is None:
             return
         given = {"hCommandBuffer": buffer.handle, "hQueue": self.queue_for(there).handle}
@@ -470,7 +486,10 @@ class MixingRules(CommandBufferRules):
             self.refuse("INVALID_CONTEXT", routine, given, thing)
 
     def mix_devices(self, here: Context, there: Context) -> None:
-        """A device of the other context. One that is a part of one here may be allowed, as the driver likes."""
+        """Pass a device of the other context.
+
+        If it is a part of one here, the driver may allow it.
+        """
         whole = self.session.device
         strangers = [device for device in self.devices_of(there) if device not in here.devices]
         if not strangers:

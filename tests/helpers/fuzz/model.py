@@ -1,7 +1,8 @@
-"""What the objects of the adapter are to be, in Python: how often each is referred to, and what is in memory.
+"""A model of the adapter's objects in Python: reference counts, and the contents of memory.
 
-A command is carried out in the model when it is enqueued. That the adapter comes to the same result follows from an order that
-`Storage.last` keeps: whoever uses memory that another queue used last waits for that event, or for that queue.
+A command is carried out in the model when it is enqueued. The adapter has the same result because
+of an order that `Storage.last` keeps: a command waits for the last event or queue that used its
+memory.
 """
 
 from __future__ import annotations
@@ -138,8 +139,11 @@ class Access:
 
 @dataclass(eq=False)
 class Storage:
-    """Memory. `address` is where the host finds it, 0 if it does not; `kind` is "buffer", "host" for the program's own, or the
-    kind of USM."""
+    """Memory.
+
+    `address` is where the host finds it, 0 if nowhere. `kind` is "buffer", "host" for the program's
+    own, or the kind of USM.
+    """
 
     kind: str
     data: bytearray
@@ -211,8 +215,11 @@ class Span:
 
 @dataclass(eq=False)
 class Operation:
-    """A command: how it is enqueued, how it is appended to a command-buffer ("" if it cannot be), with which arguments, which
-    memory it uses and what it does there."""
+    """A command: how it is enqueued and with which arguments, which memory it uses, what it does
+    there.
+
+    `append` is the function that appends it to a command-buffer, "" if none does.
+    """
 
     enqueue: str
     append: str
@@ -224,14 +231,17 @@ class Operation:
 
     @property
     def has_run(self) -> bool:
-        """Whether it has when the call returns. SPEC clEnqueueWriteBuffer: a write that blocks has read the host's memory; it may run
-        later."""
+        """Whether the command has run when the call returns.
+
+        A blocking write has read the host's memory by then, and may run later
+        (clEnqueueWriteBuffer).
+        """
         return self.blocks and "MemBufferWrite" not in self.enqueue
 
 
 @dataclass(eq=False)
 class Recorded:
-    """A command of a command-buffer. Its sync-point and its handle are 0 if they were not asked for."""
+    """A command of a command-buffer. Sync-point and handle are 0 if they were not requested."""
 
     operation: Operation
     sync_point: int = 0
@@ -243,7 +253,10 @@ class Recorded:
 
 @dataclass(eq=False)
 class Launch:
-    """A launch of a kernel of `KERNELS`, whose arguments are spans of memory and numbers. Changed by updates."""
+    """A launch of a kernel of `KERNELS`.
+
+    Its arguments are spans of memory and numbers; updates change it.
+    """
 
     kernel: Kernel
     alternatives: list[Kernel]

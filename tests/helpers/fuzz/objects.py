@@ -311,7 +311,10 @@ class ObjectRules(MemoryRules):
 
     @rule(data=st.data())
     def launch_without_memory(self, data: Any) -> None:
-        """A kernel keeps no memory alive: once that is released the argument is not set any more."""
+        """Launch a kernel whose argument was released.
+
+        A kernel keeps no memory alive, so the argument is unset.
+        """
         self.data = data
         for kernel in self.of(Kernel):
             spans = [one for one in kernel.arguments.values() if isinstance(one, Span)]

@@ -1,5 +1,7 @@
-"""Commands with valid arguments: transfers of every form and launches, as `Operation`s that can be enqueued, or appended to a
-command-buffer."""
+"""Commands with valid arguments: every form of transfer, and launches.
+
+They are `Operation`s, which can be enqueued, or appended to a command-buffer.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ class Operations(Ending):
         return [one for one in self.allocations if one.context is context]
 
     def part(self, thing: Buffer | Usm, step: int = 1, size: int = 0) -> Span:
-        """Some of its bytes; places and sizes are multiples of `step`. Of a given size, if there is one that is not too large."""
+        """Return a part of some memory. Places and sizes are multiples of `step`.
+
+        It has the given size, if there is a part that is large enough.
+        """
         size = min(size, thing.size) or step * self.number(1, thing.size // step)
         offset = step * self.number(0, (thing.size - size) // step)
         return self.span(thing, offset, size)

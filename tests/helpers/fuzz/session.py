@@ -1,4 +1,4 @@
-"""What lasts from one sequence of calls to the next: the library, the devices, memory of the host's, and objects that take long to make."""
+"""What all sequences of calls share: the library, the devices, host memory, and costly objects."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ _PIECE, _PIECES = 1 << 16, 32  # bytes, and how many
 
 
 class Host:
-    """Memory of the host's that calls may be given; all of it is taken back when a sequence ends. What has been taken ends well
-    before the whole does, so that a size that is a little too large is harmless."""
+    """Host memory that calls may be given. It is taken back when a sequence ends.
+
+    The used part ends well before the whole, so that a size that is a little too large does no
+    harm.
+    """
 
     def __init__(self) -> None:
         self._memory = (ctypes.c_char * (_ROOM + (_PIECES + 4) * _PIECE))()
@@ -82,7 +85,7 @@ class Session:
     failing: list[str] = field(default_factory=list)  # the last sequence that failed
 
     def open(self) -> None:
-        """Look up the adapter and the devices; again after it was shut down, which nothing outlives."""
+        """Find the adapter and the devices, also after a shutdown, which no object survives."""
         self.bases.clear()
         self.abroad.clear()
         library, count = self.library, ctypes.c_uint32()

@@ -1,4 +1,4 @@
-"""The ground of the state machine: the objects that there are, their references, and who waits for whom."""
+"""The base of the state machine: the objects, their references, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ class World(RuleBasedStateMachine):
     def of(
         self, kind: type[_Thing], context: Context | None = None, foreign: bool = False
     ) -> list[_Thing]:
-        """The living objects of a kind, of a context if one is given; those that nothing is known of only if asked for."""
+        """Return the living objects of a kind, of one context if it is given.
+
+        Objects of unknown state are included only if requested.
+        """
         return [
             one
             for one in self.things
@@ -182,7 +185,8 @@ class World(RuleBasedStateMachine):
             )
         elif not 0 <= (found := self.references(thing)) - thing.references <= more:
             raise Failure(
-                f"{self.library.labels[thing.handle]} has {found} references, not {thing.references}"
+                f"{self.library.labels[thing.handle]} has {found} references, not "
+                f"{thing.references}"
             )
 
     def becomes(self, condition: Callable[[], bool], what: str) -> None:
@@ -231,7 +235,10 @@ class World(RuleBasedStateMachine):
         )
 
     def hold(self, context: Context) -> Event:
-        """An event that is not complete before `let_go`: a user event of OpenCL's, which we keep if its handle here is released."""
+        """Make an event that is incomplete before `let_go`: an OpenCL user event.
+
+        We keep it if its handle here is released.
+        """
         table, native = driver_table(self.library, context)
         code = ctypes.c_int32()
         user = table.clCreateUserEvent(native, ctypes.byref(code))
@@ -304,7 +311,10 @@ class World(RuleBasedStateMachine):
             self.finish(last.queue)
 
     def before(self, queue: Queue, touched: Iterable[Storage]) -> list[Event]:
-        """The events that a command has to wait for which uses this memory; what has no event is waited for here."""
+        """Return the events that a command has to wait for which uses this memory.
+
+        If such a command has no event, it is waited for here.
+        """
         waits = []
         for storage in touched:
             last = storage.last
@@ -341,8 +351,8 @@ class World(RuleBasedStateMachine):
             at = next(index for index, byte in enumerate(storage.data) if found[index] != byte)
             pair = storage.data[at : at + 16].hex(), found[at : at + 16].hex()
             raise Failure(
-                f"{storage.kind} memory of {len(found)} bytes ({storage.address:#x}) differs from byte {at} on: "
-                f"{pair[0]} expected, not {pair[1]}"
+                f"{storage.kind} memory of {len(found)} bytes ({storage.address:#x}) differs from "
+                f"byte {at} on: {pair[0]} expected, not {pair[1]}"
             )
 
     def revive(self, thing: Thing) -> Context:

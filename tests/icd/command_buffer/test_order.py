@@ -1,4 +1,5 @@
-"""Orders, as properties: every schedule has every command once and honours every edge, on any lanes."""
+"""Orders, as properties: every schedule has every command once and honours every edge, on any
+lanes."""
 
 from __future__ import annotations
 
@@ -145,7 +146,8 @@ def test_branches_on_lanes_of_their_own(graph: Order, count: int) -> None:
 
 
 def test_lanes_take_branches_whole() -> None:
-    """Two chains, recorded in turns and one after the other: an event at the beginning, one at the end of each lane, none between."""
+    """Two chains, recorded in turns and one after the other: one event at the start, one for each
+    queue."""
     for dependencies, lanes in (
         ([[], [], [0], [1], [2], [3]], [1, 2, 1, 2, 1, 2]),
         ([[], [0], [1], [], [3], [4]], [1, 1, 1, 2, 2, 2]),

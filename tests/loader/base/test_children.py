@@ -1,4 +1,5 @@
-"""Child processes: whatever the code in a child does, the parent lives on and says what happened."""
+"""Child processes: whatever the code in a child does, the parent survives and says what
+happened."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from helpers.support import ROOT, FakeDriver
 from fairlead.loader.base.children import Outcome, Request, candidate_from, run_all
 from fairlead.loader.base.search import Candidate
 
-#: A timeout for children that never answer: long enough for Python to start, short enough to wait for.
+#: A timeout for children that never answer: long enough for Python to start, short enough to wait
+#: for.
 SHORT = 6.0
 
 MODULE = '''
@@ -143,7 +145,8 @@ def test_what_a_library_writes_to_the_pipe_is_no_report(line: str) -> None:
         ),
         (
             "raise ValueError('no such thing')",
-            "it ended the process with exit code 1 while taking the first step; the last it printed was: ValueError: no such thing",
+            "it ended the process with exit code 1 while taking the first step; the last it "
+            "printed was: ValueError: no such thing",
         ),
     ],
 )
@@ -180,7 +183,8 @@ def test_a_child_that_is_not_ready_in_time_says_nothing_about_a_library() -> Non
     assert not outcome.probed and "did not start within 0 s" in outcome.notes[0]
 
 
-#: Imports fairlead as an editable install does, by a hook. The arguments: its folder, site-packages.
+#: Imports fairlead as an editable install does, by a hook. The arguments: its folder,
+#: site-packages.
 HOOKED = """
 import importlib.util, sys
 class Hook:
@@ -254,7 +258,10 @@ def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_all_children_run_at_the_same_time(tmp_path: Path) -> None:
-    """Each of two waits until the other one opens the same pipe, so neither would end if they took turns."""
+    """Each of two waits until the other one opens the same pipe.
+
+    One after the other, neither would end.
+    """
     os.mkfifo(tmp_path / "pipe")
     outcomes = run_all(
         [request(f"open({str(tmp_path / 'pipe')!r}, {mode!r}).close()") for mode in "rw"]

@@ -1,4 +1,5 @@
-"""Variables that are set for a while: getenv sees them, and what its readers hold stays as it is."""
+"""Variables that are set for a while: getenv sees them, and what its readers hold does not
+change."""
 
 from __future__ import annotations
 

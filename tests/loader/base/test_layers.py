@@ -1,6 +1,7 @@
-"""Layers: calls go through them unchanged, can be answered and watched from Python, and nothing breaks when Python is gone.
+"""Layers: calls pass unchanged, Python can answer and watch them, and they survive Python's end.
 
-A process can have 16 layers of an API, so the tests share one in front of one table; those that take more run in a child process.
+A process can have 16 layers of an API, so the tests share one in front of one table. Those that
+take more run in a child process.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ HEAD = 6  # words of a record before its arguments
 
 
 class Adapter:
-    """A table with one function, urDeviceGetInfo, which writes 42 and answers 7 or another number; `seen` are its calls' arguments."""
+    """A table with one function, urDeviceGetInfo, which writes 42 and returns 7 or another code.
+
+    `seen` are its calls' arguments.
+    """
 
     def __init__(self, answer: int = 7) -> None:
         self.seen: list[tuple[Any, ...]] = []
@@ -305,7 +309,7 @@ print(table.piQueueFinish(1))
 
 
 def test_calls_after_the_end_of_python_are_forwarded(run_python: RunPython) -> None:
-    """A thread of C code, or an exit handler, may hold a layer's table for longer than there is a Python."""
+    """A C thread, or an exit handler, may hold a layer's table for longer than Python lives."""
     code = """
 import ctypes
 from fairlead.loader.base import layers

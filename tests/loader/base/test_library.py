@@ -1,4 +1,5 @@
-"""Opening a library: every refusal says what is wrong with the file in plain words, and every missing dependency is named."""
+"""Opening a library: every refusal says plainly what is wrong, and names every missing
+dependency."""
 
 from __future__ import annotations
 
@@ -177,7 +178,8 @@ def test_a_bare_soname_that_is_nowhere() -> None:
 
 @pytest.fixture
 def chain(compile_c: CompileC, tmp_path: Path) -> Callable[..., Path]:
-    """Makes a library that needs others: `chain("libtop.so", bottom)`; the soname is the file's name."""
+    """Makes a library that needs others: `chain("libtop.so", bottom)`; the soname is the file's
+    name."""
 
     def chain(name: str, *needs: Path, rpath: str = "", directory: Path = tmp_path) -> Path:
         source = tmp_path / "empty.c"

@@ -1,4 +1,4 @@
-"""Asking for a length and then for the value: what a plugin says of its own lengths is not believed."""
+"""Asking for a length and then for the value: a plugin's own lengths are not trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairlead.loader.ur.abi import URError, check
 
 
 def info(value: bytes, says: int | None = None, code: int = 0) -> Callable[..., int]:
-    """A …GetInfo function that gives a value; `says` is the size that it tells instead of the right one."""
+    """Return a …GetInfo function with a value; `says` is the wrong size that it reports."""
 
     def call(size: int, into: Any, size_ret: Any) -> int:
         if size_ret is not None:

@@ -1,4 +1,5 @@
-"""Reading manifests and directories of them: one test for each way in which a manifest can be unusual, named after it."""
+"""Reading manifests and directories of them: one test for each fault of a manifest, named after
+it."""
 
 from __future__ import annotations
 
@@ -346,7 +347,8 @@ def test_other_suffix(tmp_path: Path) -> None:
 def test_order_is_that_of_the_names(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], seed: int
 ) -> None:
-    """Neither the order of creation nor the order in which the file system lists the names can be seen in the result."""
+    """The result shows neither the order of creation nor the order in which the file system lists
+    names."""
     directory = tmp_path_factory.mktemp("vendors")
     for name in names:
         (directory / name).write_text(f"/opt/{name}.so")

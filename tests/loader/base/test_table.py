@@ -1,4 +1,4 @@
-"""Dispatch tables: a function by its name, layers in front of it, and who is told of a new table."""
+"""Dispatch tables: a function by its name, layers in front of it, and observers of new tables."""
 
 from __future__ import annotations
 

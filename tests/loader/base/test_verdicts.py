@@ -1,4 +1,4 @@
-"""Verdicts: what is probed, what is remembered and for how long, and that the kinds of libraries are kept apart."""
+"""Verdicts: what is probed, what is remembered and for how long, and that kinds are separate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Report:
 
 @dataclass
 class Probes:
-    """A `probe_all` that finds unsound what has a name with "bad" in it, and knows what it was asked for."""
+    """A `probe_all` that refuses names with "bad" in them, and records its requests."""
 
     probed: bool = True
     asked: list[str] = field(default_factory=list[str])
@@ -132,7 +132,7 @@ def test_the_file_that_will_be_opened_is_the_one_that_counts(
 
 
 def test_a_library_that_was_built_anew_is_probed_again(tmp_path: Path, probes: Probes) -> None:
-    """Also if it has the size and the time of the old one, as reproducible builds and cp -p give."""
+    """That holds even for the same size and time, as reproducible builds and cp -p make."""
     here = library(tmp_path / "here", "good.so")
     for expected in (["good.so"], []):
         judge([here], probes, "cl")

@@ -1,4 +1,4 @@
-"""Calls as text: the words of a log come out with the names of the ABI data, and nothing in them can break the printing."""
+"""Calls as text, with the names of the ABI data. Nothing in them can break the printing."""
 
 from __future__ import annotations
 
@@ -196,8 +196,9 @@ def test_opencl_calls_are_named_like_those_of_ur() -> None:
         num_devices=struct.pack("@I", 1),
     )
     assert str(got) == (
-        "clGetDeviceIDs(.platform = 0x10, .device_type = CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU, .num_entries = 1, "
-        ".devices = 0x7000 {0xd0}, .num_devices = 0x8000 (1)) -> CL_DEVICE_NOT_FOUND;"
+        "clGetDeviceIDs(.platform = 0x10, .device_type = CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU, "
+        ".num_entries = 1, .devices = 0x7000 {0xd0}, .num_devices = 0x8000 (1)) -> "
+        "CL_DEVICE_NOT_FOUND;"
     )
     assert got.failed
 
@@ -306,7 +307,7 @@ def test_whatever_a_call_held_it_can_be_printed(data: st.DataObject, name: str) 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS.keys())
 def test_every_answer_of_an_info_query_can_be_printed(api: Api) -> None:
-    """The types behind the constants are types that the printing knows: none of them comes out as a bare address."""
+    """The printing knows the types behind the constants: none is printed as a bare address."""
     queries = [
         (f, p)
         for f in api.slots

@@ -44,7 +44,8 @@ FAKE int32_t mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e) {
 }
 """
 
-#: What every child begins with: `ur`, `pi` and `cl` are tables, `out` an unsigned int and `name` room for text.
+#: The beginning of every child: `ur`, `pi` and `cl` are tables, `out` an unsigned int and `name`
+#: room for text.
 PRELUDE = """
 import ctypes, json, sys, threading
 from fairlead.icd import tables
@@ -84,7 +85,8 @@ def library(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def child(library: Path, run_python: RunPython) -> Child:
-    """Runs the prelude and then some code: `child(code, NAME="value")` with variables of the environment."""
+    """Runs the prelude and some code: `child(code, NAME="value")` with variables of the
+    environment."""
 
     def run(code: str, *arguments: str, **environ: str) -> Output:
         return run_python(PRELUDE + code, str(library), *arguments, env=environ)
@@ -108,7 +110,8 @@ assert all(a.end <= b.begin for a, b in zip(found.calls, found.calls[1:]))
 """)
     lines = re.sub("0x[0-9a-f]{3,}", "0x..", done.out).splitlines()
     assert lines == [
-        "fake urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x.. (1)) -> UR_RESULT_SUCCESS;",
+        "fake urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x.. (1)) -> "
+        "UR_RESULT_SUCCESS;",
         "plugin piContextRetain(.context = 0x1) -> PI_ERROR_UNSUPPORTED_FEATURE;",
         "driver clFinish(.command_queue = 0x10) -> CL_INVALID_OPERATION;",
         'fake urDeviceGetInfo(.hDevice = 0x1, .propName = UR_DEVICE_INFO_NAME, .propSize = 64, .pPropValue = 0x.. ("Fake"), '
@@ -392,7 +395,8 @@ ur.urAdapterGet(0, None, ctypes.byref(out))
 """
 UR_LINES = (
     "{0}---> urAdapterGet\n"
-    "{0}<--- urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x.. (1)) -> UR_RESULT_SUCCESS;\n"
+    "{0}<--- urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x.. (1)) -> "
+    "UR_RESULT_SUCCESS;\n"
 )
 
 
@@ -483,8 +487,10 @@ def test_a_trace_file_is_written_at_the_end(child: Child, tmp_path: Path) -> Non
         FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls.txt",
     )
     assert plain((tmp_path / "calls.txt").read_text()) == (
-        "urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x.. (1)) -> UR_RESULT_SUCCESS; TIME\n"
-        "---> piContextRetain(\n\tpi_context context : 0x1\n) ---> \tpi_result : PI_ERROR_UNSUPPORTED_FEATURE; TIME\n\n"
+        "urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x.. (1)) -> "
+        "UR_RESULT_SUCCESS; TIME\n"
+        "---> piContextRetain(\n\tpi_context context : 0x1\n) ---> \tpi_result : "
+        "PI_ERROR_UNSUPPORTED_FEATURE; TIME\n\n"
     )
 
 

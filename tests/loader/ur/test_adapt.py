@@ -1,4 +1,5 @@
-"""The newest forms of functions, on an adapter of the layout of 2025.3 that is made of Python functions."""
+"""The newest forms of functions, on an adapter of the layout of 2025.3 that is made of Python
+functions."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ UNSUPPORTED = next(
 
 
 class Adapter:
-    """A table that has the given functions; `calls` are the calls that reached them: (name, arguments)."""
+    """A table that has the given functions; `calls` are the calls that reached them: (name,
+    arguments)."""
 
     def __init__(self, *names: str, codes: dict[str, int] | None = None) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []

@@ -1,4 +1,4 @@
-"""Open plugins: what they answer, how they are closed, and what becomes of those that lie or fail."""
+"""Open plugins: their answers, how they are closed, and those that lie or fail."""
 
 from __future__ import annotations
 
@@ -214,7 +214,8 @@ def test_a_loader_in_an_adapter_s_place_is_refused_before_it_is_opened(
     shown = '__attribute__((visibility("default")))'
     source.write_text(
         "#include <stdlib.h>\n"
-        f"{shown} int urLoaderInit(void) {{ return 0; }}\n{shown} int urGetAdapterProcAddrTable(void) {{ return 0; }}\n"
+        f"{shown} int urLoaderInit(void) {{ return 0; }}\n{shown} int "
+        f"urGetAdapterProcAddrTable(void) {{ return 0; }}\n"
         "__attribute__((constructor)) static void loaded(void) { abort(); }\n"
     )
     with pytest.raises(BindError, match="it is the Unified Runtime loader itself"):

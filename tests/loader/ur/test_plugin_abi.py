@@ -1,5 +1,8 @@
-"""The ABI data of Unified Runtime against its headers (those of the intel-sycl-rt wheel), of PI against a real plugin, and both
-against themselves: `make test` fetches what they are compared with."""
+"""The ABI data of Unified Runtime against its headers, of PI against a real plugin, and
+consistency.
+
+The headers are those of the intel-sycl-rt wheel. `make test` fetches both.
+"""
 
 from __future__ import annotations
 
@@ -174,7 +177,10 @@ def test_the_slots_are_those_of_the_whole_table_in_the_header(
 
 
 def _field(name: str, table: str) -> str:
-    """urKernelCreate in the table Kernel is pfnCreate; in a table …Exp it is what is left of the name without the table's words."""
+    """Return the field of a function: urKernelCreate in the table Kernel is pfnCreate.
+
+    In a table …Exp it is the name without the table's words.
+    """
     prefix = "ur" + table.removesuffix("Exp")
     return name.removeprefix(prefix)
 
@@ -192,7 +198,7 @@ def test_every_constant_and_error_code_is_that_of_the_header(headers: Path, tmp_
 
 
 def test_constants_stand_under_the_type_that_parameters_have(headers: Path) -> None:
-    """Those of bits stand under the type of the bits together: `ur_queue_flags_t`, not `ur_queue_flag_t`."""
+    """Bits belong to the type of the bits together: `ur_queue_flags_t`, not `ur_queue_flag_t`."""
     enums = enumerators(headers)
     for constant in UR.constants.values():
         enum = enums[constant.name]

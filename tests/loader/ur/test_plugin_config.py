@@ -1,4 +1,5 @@
-"""plugins.conf: what its lines mean, what is deduced from a name, and that no file makes reading it fail."""
+"""plugins.conf: the meaning of its lines, what follows from a name, and that no file breaks
+reading."""
 
 from __future__ import annotations
 

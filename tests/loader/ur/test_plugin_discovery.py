@@ -1,4 +1,4 @@
-"""Where adapters and plugins are found: the order of the places, each variable, the filter by backend, and every reason."""
+"""Where adapters and plugins are found: order of the places, variables, backend filter, reasons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ PREFIX, SYSTEM = "Python prefix", "system"
 
 
 def elf_header() -> bytes:
-    """The smallest file that passes for a shared library of this architecture: the header alone, without segments."""
+    """Return the smallest file that passes for a shared library of this architecture: a bare
+    header."""
     header = bytearray(Path("/proc/self/exe").read_bytes()[:64])
     header[16] = 3  # e_type: ET_DYN
     for place, size in ((32, 8), (56, 2)):  # e_phoff, e_phnum: no program headers
@@ -32,7 +33,8 @@ def elf_header() -> bytes:
 
 
 class Machine:
-    """A machine in a directory: `put` makes libraries in its places, `system` is what ld.so finds."""
+    """A machine in a directory: `put` makes libraries in its places, `system` is what ld.so
+    finds."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.prefix = root, root / "prefix"
@@ -368,6 +370,7 @@ def test_own_file_replaces_the_plugins_that_ship(machine: Machine) -> None:
     folder = machine.put("prefix/lib", PLUGIN, "libpi_mine.so", "libodd.so")
     config = machine.root / "my.conf"
     config.write_text(
+        "libodd.so\nlibpi_mine.so\nlibpi_none.so\nlibur_adapter_x.so.0\n./libpi_gone.so\nlibpi_x.so PI\n"
         "libodd.so\nlibpi_mine.so\nlibpi_none.so\nlibur_adapter_x.so.0\n./libpi_gone.so\nlibpi_x.so PI\n"
     )
     result = machine.plugins(SYCL_PI_CONFIG=str(config))

@@ -1,4 +1,5 @@
-"""Probes of adapters and plugins in child processes: what a report says, and that nothing a plugin does reaches the caller."""
+"""Probes of adapters and plugins in child processes: their reports, and that no plugin harms the
+caller."""
 
 from __future__ import annotations
 

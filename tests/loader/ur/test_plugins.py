@@ -1,4 +1,4 @@
-"""All adapters and plugins at once: what is opened, what is passed over and why, what a selector leaves, and what is printed."""
+"""All adapters and plugins: what is opened, skipped and why, selected, and printed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def names(plugins: Plugins) -> list[str]:
 
 @pytest.fixture(scope="session")
 def two(fake_plugin: FakePlugin) -> list[Path]:
-    """An adapter for Level Zero with two devices, and one for OpenCL with two platforms, a CPU each."""
+    """An adapter for Level Zero with two devices, and one for OpenCL with two platforms, a CPU
+    each."""
     opencl = fake_plugin(
         backend="UR_BACKEND_OPENCL", platforms=2, device_type="UR_DEVICE_TYPE_CPU", name='"Open"'
     )

@@ -1,4 +1,4 @@
-"""What a library says before it is loaded: adapters, plugins and their versions, and every kind of file that is neither."""
+"""What a file shows before it is loaded: adapters, plugins, versions, and other kinds of files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ OLDEST = tuple(f"piFunction{number}" for number in range(100))
 
 @pytest.fixture
 def build(compile_c: Callable[..., Path], tmp_path: Path) -> Build:
-    """Builds a library that exports functions of these names: `build("piPluginInit", name="libpi_x.so")`."""
+    """Builds a library that exports functions of these names: `build("piPluginInit",
+    name="libpi_x.so")`."""
 
     def build(*functions: str, name: str = "libtest.so", flags: Iterable[str] = ()) -> Path:
         source = tmp_path / "source.c"

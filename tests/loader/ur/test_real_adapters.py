@@ -1,4 +1,4 @@
-"""Unified Runtime adapters that others built, called through our tables: each in a process of its own."""
+"""Unified Runtime adapters of others, called through our tables, each in a process of its own."""
 
 from __future__ import annotations
 

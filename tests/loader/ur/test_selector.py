@@ -1,4 +1,4 @@
-"""Which devices the environment selects: the grammars, what they mean, which variable counts, and what the errors say."""
+"""Which devices the environment selects: grammars, meanings, precedence of variables, errors."""
 
 from __future__ import annotations
 

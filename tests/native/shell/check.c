@@ -46,12 +46,6 @@ void PyEval_RestoreThread(void *thread) {
 }
 int PyGILState_Check(void) { return has_gil; }
 void PyErr_SetInterrupt(void) {}
-void PyErr_Clear(void) {}
-object *PyEval_GetFrame(void) { return NULL; }
-object *PyObject_GetAttrString(object *of, const char *name) { return (void)of, (void)name, NULL; }
-int PyUnicode_CompareWithASCIIString(object *text, const char *other) { return (void)text, (void)other, 1; }
-void Py_IncRef(object *of) { (void)of; }
-void Py_DecRef(object *of) { (void)of; }
 int PyGILState_Ensure(void) {
     int had = has_gil;
     has_gil = 1;

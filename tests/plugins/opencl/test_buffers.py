@@ -201,10 +201,3 @@ def test_native_handles_that_are_no_buffer(ur: Calls, context: int, device: Plug
     assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) == "INVALID_CONTEXT"
     ur.ok("urMemRelease", buffer)
     ur.ok("urContextRelease", other)
-
-
-def test_images_are_not_supported(ur: Calls, context: int) -> None:
-    image, description = struct("ur_image_format_t"), struct("ur_image_desc_t", "IMAGE_DESC")
-    made = ctypes.byref(ctypes.c_void_p())
-    arguments = (context, READ_WRITE, ctypes.byref(image), ctypes.byref(description), None, made)
-    assert ur("urMemImageCreate", *arguments) == "UNSUPPORTED_FEATURE"

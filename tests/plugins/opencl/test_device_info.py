@@ -92,8 +92,6 @@ DIFFERENT: Final = {
         _POCL,
         "the driver takes no SPIR-V; Intel's says so of every driver",
     ),
-    "IMAGE_SUPPORT": (_INTEL, _POCL, "this adapter has no images"),
-    "IMAGE_SRGB": (_INTEL, _POCL, "this adapter has no images"),
     "NODE_MASK": (
         _INTEL,
         "no answer where the LUID is not valid (cl_khr_device_uuid); Intel's hands on the 0",

@@ -30,7 +30,7 @@ from helpers.ur_calls import Calls, array
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as own
-from fairlead.plugins.opencl.kernel_info import declare_memory, suggestion
+from fairlead.plugins.opencl.kernel_info import declare_memory, suggest_local_size
 from fairlead.plugins.opencl.kernels import URKernel, URKernelArgument
 
 GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
@@ -452,9 +452,9 @@ def test_suggestions_of_our_own(ur: Calls, program: int, kernel: int) -> None:
     fours = ur.made("urKernelCreate", program, b"fours").value or 0
     own_kernel = object_of(kernel)
     device = own_kernel.context.devices[0]
-    assert suggestion(object_of(fours), device, (64,)) == [4]
+    assert suggest_local_size(object_of(fours), device, (64,)) == [4]
     for size in ((1000,), (7,), (64, 48), (8, 6, 10), (1 << 20,), (8191,)):
-        local = suggestion(own_kernel, device, size)
+        local = suggest_local_size(own_kernel, device, size)
         items = 1
         for most, part in zip(size, local, strict=True):
             assert most % part == 0

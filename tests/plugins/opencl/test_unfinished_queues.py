@@ -15,7 +15,7 @@ from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
-from fairlead.plugins.opencl import queues
+from fairlead.plugins.opencl import queues, unfinished
 from fairlead.plugins.opencl.core import adapter as reference
 
 SIZE = 64
@@ -53,8 +53,8 @@ class Held:
         arguments = (queue, False, self.memory, self.host, SIZE, 1, array(self.gate))
         self.copied = ur.made("urEnqueueUSMMemcpy", *arguments)
         ur.ok("urQueueRelease", queue)
-        for name in ("finish", "wait_for_event"):
-            monkeypatch.setattr(queues, name, self.opening(getattr(queues, name)))
+        for module, name in ((queues, "finish"), (unfinished, "wait_for_event")):
+            monkeypatch.setattr(module, name, self.opening(getattr(module, name)))
 
     def opening(self, real: Callable[..., None]) -> Callable[..., None]:
         def wait(*arguments: Any) -> None:

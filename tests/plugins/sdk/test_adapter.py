@@ -111,9 +111,9 @@ def test_wrong_declarations_are_refused_where_they_are_made(adapter: Adapter) ->
         adapter.declare(urQueueFinnish=lambda: None)
     with pytest.raises(TypeError, match="urQueueFlush has no parameter queue; it has hQueue"):
         adapter.declare(urQueueFlush=lambda queue: None)
-    with pytest.raises(TypeError, match=r"Odd\.type is no type of a handle"):
+    with pytest.raises(TypeError, match=r"Odd\.type is not a type of handles"):
         adapter.kind(type("Odd", (Object,), {"type": "ur_bool_t"}))
-    with pytest.raises(TypeError, match=r"Object\.type is no type of a handle"):
+    with pytest.raises(TypeError, match=r"Object\.type is not a type of handles"):
         adapter.kind(Object)
     with pytest.raises(TypeError, match="urQueueGetInfo has no property UR_DEVICE_INFO_NAME"):
         adapter.info("urQueueGetInfo", {"UR_DEVICE_INFO_NAME": "x"})

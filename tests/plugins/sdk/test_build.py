@@ -148,7 +148,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="line break"):
         configure(SHELL, tmp_path / "x.so", "a\nb")
     (tmp_path / "empty").touch()
-    with pytest.raises(ValueError, match="is no shell"):
+    with pytest.raises(ValueError, match="is not a shell"):
         configure(tmp_path / "empty", tmp_path / "x.so", "m")
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
@@ -231,7 +231,7 @@ def test_a_layout_that_is_not_known_is_named_and_ignored(host: Host, toy: Path) 
     assert lines(done)[1] == "slot: 0 yes"
     assert (
         done.err
-        == "fairlead: FAIRLEAD_UR_LAYOUT=2025.3 is ignored: it is none of 2026.2 2026.1 2026.0\n"
+        == "fairlead: FAIRLEAD_UR_LAYOUT=2025.3 is ignored: it may be 2026.2 2026.1 2026.0\n"
     )
 
 
@@ -295,7 +295,7 @@ def test_fairlead_python_names_another_one(host: Host, homeless: Path) -> None:
         ("/no'where", "FAIRLEAD_PYTHON is /no'where, which cannot be executed"),
         ("/bin", "FAIRLEAD_PYTHON is /bin, which cannot be executed"),
         ("/etc/passwd", "FAIRLEAD_PYTHON is /etc/passwd, which cannot be executed"),
-        ("python3.99", "FAIRLEAD_PYTHON is python3.99, which is no program on PATH"),
+        ("python3.99", "FAIRLEAD_PYTHON is python3.99, which is not a program on PATH"),
     ],
 )
 def test_fairlead_python_is_no_python(host: Host, toy: Path, program: str, says: str) -> None:
@@ -344,7 +344,7 @@ def test_a_python_that_hangs_or_cannot_be_run_is_said_to(
     [
         ("/usr/lib/libpython3.11.a", "was built without a shared library (--enable-shared)"),
         ("/nowhere/libpython3.11.so", "/nowhere/libpython3.11.so: cannot open shared object file"),
-        ("/lib/x86_64-linux-gnu/libm.so.6", "is of a version that is not known here"),
+        ("/lib/x86_64-linux-gnu/libm.so.6", "is of an unknown version"),
         ("", "does not say where its shared library is"),
     ],
 )

@@ -152,3 +152,100 @@ except KeyboardInterrupt:
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=CHILD_TIMEOUT)
     assert (out, err, child.returncode) == ("interrupted\n", "", 0)
+
+
+#: Its query is a wait that Ctrl-C may end, and comes in the middle of.
+STOPPABLE = """
+import signal
+from fairlead.loader.base.interrupts import stop_if_interrupted, stoppable
+from fairlead.plugins import Adapter
+
+adapter = Adapter("stoppable")
+
+@adapter.entry
+def urAdapterGetInfo(propName):
+    if propName == 1:
+        signal.raise_signal(signal.SIGINT)  # before the wait
+    return wait(propName)
+
+@stoppable
+def wait(number):
+    stop_if_interrupted()
+    if number == 0:
+        signal.raise_signal(signal.SIGINT)
+    return 1
+"""
+
+CALLERS = """
+import ctypes, signal, sys, threading
+from fairlead.loader.base.interrupts import leaves_waits
+signal.signal(signal.SIGINT, signal.default_int_handler)
+lib = ctypes.CDLL(sys.argv[1])
+assert lib.urGetAdapterProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
+adapter, value = ctypes.c_void_p(), ctypes.c_uint32()
+assert lib.urAdapterGet(1, ctypes.byref(adapter), None) == 0
+
+def ask():
+    lib.urAdapterGetInfo(adapter, int(sys.argv[3]), ctypes.c_size_t(4), ctypes.byref(value), None)
+    threading.Event().wait()
+
+try:
+    (leaves_waits if sys.argv[2] == "ours" else lambda function: function)(ask)()
+except KeyboardInterrupt:
+    print("interrupted", value.value)
+"""
+
+
+@pytest.mark.parametrize("when", ["in the wait", "before it"])
+@pytest.mark.parametrize(("caller", "value"), [("ours", 0), ("another", 1)])
+def test_a_wait_ends_early_only_for_callers_that_expect_it(
+    tmp_path: Path, caller: str, value: int, when: str
+) -> None:
+    """To libsycl a wait that has returned has ended."""
+    (tmp_path / "stoppable.py").write_text(STOPPABLE)
+    library = build_adapter(tmp_path / "stoppable.py", tmp_path / "libur_adapter_stoppable.so.0")
+    name = str(int(when == "before it"))
+    child = subprocess.run(
+        [sys.executable, "-c", CALLERS, str(library), caller, name],
+        capture_output=True,
+        text=True,
+        timeout=CHILD_TIMEOUT,
+    )
+    assert (child.stdout, child.stderr, child.returncode) == (f"interrupted {value}\n", "", 0)
+
+
+LAYERED = """
+import signal, sys, threading
+from fairlead.loader.base import layers
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+import ctypes
+signal.signal(signal.SIGINT, signal.default_int_handler)
+assert ctypes.CDLL(sys.argv[1]).urGetAdapterProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
+answered = []
+
+def answer(slot, arguments):
+    signal.raise_signal(signal.SIGINT)
+    answered.append(slot)
+    return 7
+
+layer = layers.Layer(UR, 0)
+layer.handle(answer)
+try:
+    code = DispatchTable(UR, layer.address, label="layer").urAdapterRelease(1)
+    threading.Event().wait()
+except KeyboardInterrupt:
+    print("interrupted", len(answered))
+"""
+
+
+def test_an_interrupt_in_a_layer_comes_after_it(tmp_path: Path) -> None:
+    """C calls its handler: an exception would be printed there, and lost. PI is served by such a layer."""
+    library = build_adapter(ROOT / "examples/toy_adapter.py", tmp_path / "libur_adapter_toy.so.0")
+    child = subprocess.run(
+        [sys.executable, "-c", LAYERED, str(library)],
+        capture_output=True,
+        text=True,
+        timeout=CHILD_TIMEOUT,
+    )
+    assert (child.stdout, child.stderr, child.returncode) == ("interrupted 1\n", "", 0)

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins import Object, failure
 from fairlead.plugins.sdk._native import ffi
+from fairlead.plugins.sdk.conversions import code_of
 from fairlead.plugins.sdk.objects import Registry
-from fairlead.plugins.sdk.wrap import check_parameters, code_of, compile_entry
+from fairlead.plugins.sdk.wrap import check_parameters, compile_entry
 
 
 def entry(
@@ -438,7 +439,7 @@ def test_a_function_that_returns_nothing_is_told_what_it_has_to_return(name: str
         (
             "urDeviceGet",
             3,
-            "urDeviceGet returned 3; it has to return a list of objects for phDevices (it is no list)",
+            "urDeviceGet returned 3; it has to return a list of objects for phDevices (it is not a list)",
         ),
         (
             "urQueueGetNativeHandle",

@@ -315,8 +315,8 @@ def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
 def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> None:
     """What a launch does with `usm.pointer_argument`: it is looked at in this process, where the adapter's Python is."""
     from fairlead.plugins.opencl.core import adapter
-    from fairlead.plugins.opencl.extensions import extension
-    from fairlead.plugins.opencl.usm import allocations as usm
+    from fairlead.plugins.opencl.platforms import extension
+    from fairlead.plugins.opencl.usm import addresses as usm
 
     assert adapter.registry is not None
     context = adapter.registry.of("ur_context_handle_t")[way.context]
@@ -393,7 +393,7 @@ def test_svm_functions_take_addresses_of_every_kind(way: Way, ur: Calls) -> None
 
 def test_operations_of_the_replay_engine(way: Way) -> None:
     from fairlead.plugins.opencl.core import adapter
-    from fairlead.plugins.opencl.usm import allocations as usm
+    from fairlead.plugins.opencl.usm import addresses as usm
 
     assert adapter.registry is not None
     context = adapter.registry.of("ur_context_handle_t")[way.context]
@@ -535,7 +535,7 @@ def test_memory_that_was_allocated_by_interoperation(way: Way, ur: Calls) -> Non
     if "Intel" not in way.device.platform.name or way.name == "buffer":
         return
     from fairlead.plugins.opencl.core import adapter
-    from fairlead.plugins.opencl.extensions import extension
+    from fairlead.plugins.opencl.platforms import extension
 
     assert adapter.registry is not None
     context = adapter.registry.of("ur_context_handle_t")[way.context]

@@ -1,0 +1,126 @@
+"""A device as the engine `direct` knows it: its limits, and a queue of our own for queries."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from ...loader.base.forks import new_lock
+from .._native import ffi
+from ..abi import OPENCL
+from ..calls import address, call, device_identity, new_queue
+from ..errors import check
+from .group_functions import binary_of
+from .leaving import leave
+
+_SOURCE: Final = b"""
+kernel void fairlead_shape(global ulong *sizes) {
+    if (get_global_id(0) + get_global_id(1) + get_global_id(2) == 0)
+        for (uint i = 0; i < 3; i++)
+            sizes[i] = get_local_size(i);
+}
+"""
+
+
+class DirectDevice:
+    """A device of a context. Raises OpenCLError if the driver refuses what it needs.
+
+    Args:
+        context, device: handles.
+        reports_failures: whether work-group functions report that they failed.
+
+    Attributes:
+        native: what C knows of it, an `fl_direct_device *`.
+    """
+
+    def __init__(self, context: int, device: int, reports_failures: bool) -> None:
+        self._objects: list[tuple[int, str]] = []
+        self._queue = 0
+        self._queue = new_queue(context, device)
+        self.native: Any = ffi.new("fl_direct_device *")
+        self.native.queue = ffi.cast("void *", self._queue)
+        self.native.reports_failures = reports_failures
+        sizes, memory = ffi.new("size_t[3]"), ffi.new("uint64_t *")
+        for name, size, value in (
+            ("CL_DEVICE_MAX_WORK_ITEM_SIZES", 24, sizes),
+            ("CL_DEVICE_LOCAL_MEM_SIZE", 8, memory),
+        ):
+            code = call(device, "clGetDeviceInfo", OPENCL[name], size, address(value), None)
+            check(code, "clGetDeviceInfo")
+        self.native.most_items, self.native.local_memory = sizes, memory[0]
+        self._context, self._device = context, device
+
+    def ask_for_local_sizes(self) -> None:
+        """Make what the driver is asked with which local sizes it chooses. Raises OpenCLError."""
+        with _lock:
+            if not self.native.shape:
+                self._make_shape()
+
+    def _make_shape(self) -> None:
+        context, code = self._context, ffi.new("int32_t *")
+        devices = ffi.new("uintptr_t[]", [self._device])
+
+        def made(handle: int, routine: str, release: str) -> int:
+            check(code[0], routine)
+            self._objects.append((handle, release))
+            return handle
+
+        identity = device_identity(self._device)
+        if identity in _shapes:  # compiling it anew would take a hundred times as long
+            binary = ffi.new("unsigned char[]", _shapes[identity])
+            sizes, binaries = (
+                ffi.new("size_t *", len(_shapes[identity])),
+                ffi.new("unsigned char *[]", [binary]),
+            )
+            values = (1, address(devices), address(sizes), address(binaries), None, address(code))
+            routine = "clCreateProgramWithBinary"
+        else:
+            source = ffi.new("char[]", _SOURCE)
+            sources = ffi.new("char *[]", [source])
+            values, routine = (
+                (1, address(sources), None, address(code)),
+                "clCreateProgramWithSource",
+            )
+        program = made(call(context, routine, *values), routine, "clReleaseProgram")
+        built = call(program, "clBuildProgram", 1, address(devices), None, None, None)
+        check(built, "clBuildProgram")
+        _shapes.setdefault(identity, binary_of(program))
+        kernel = made(
+            call(program, "clCreateKernel", b"fairlead_shape", address(code)),
+            "clCreateKernel",
+            "clReleaseKernel",
+        )
+        answer = made(
+            call(context, "clCreateBuffer", 0, 24, None, address(code)),
+            "clCreateBuffer",
+            "clReleaseMemObject",
+        )
+        value = ffi.new("uintptr_t *", answer)
+        check(call(kernel, "clSetKernelArg", 0, 8, address(value)), "clSetKernelArg")
+        self.native.shape = ffi.cast("void *", kernel)
+        self.native.answer = ffi.cast("void *", answer)
+
+    def __del__(self) -> None:
+        if call is None:  # Python is taking modules down
+            return
+        for handle, release in reversed(self._objects):
+            call(handle, release)
+        if self._queue:
+            leave(self._queue)
+
+
+#: By device: the binary of the program that tells local sizes.
+_shapes: Final[dict[tuple[str, ...], bytes]] = {}
+
+_devices: Final[WeakValueDictionary[tuple[int, int], DirectDevice]] = WeakValueDictionary()
+_lock: Final = new_lock()
+
+
+def device_in(context: int, device: int, reports_failures: bool) -> DirectDevice:
+    """The device of a context (handles), made when nobody has it. Raises OpenCLError."""
+    with _lock:  # while it lives its queue holds the context: the handle is no other's
+        found = _devices.get((context, device))
+        if found is None:
+            found = DirectDevice(context, device, reports_failures)
+            _devices[context, device] = found
+        return found

@@ -1,0 +1,195 @@
+"""The engine `direct`: C calls work-group functions, without the driver (icd/native/direct.c).
+
+It runs on PoCL's CPU devices, whose kernels are functions of this process. A run of commands is one
+native kernel in the queue. For a replay that is waited for, it runs in the caller's own thread. It
+takes launches, copies, fills, reads, writes and rectangles. Everything unusual is left to the
+driver, which then answers as it always does. docs/direct_engine.md says what is trusted, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from ..._native import ffi, lib
+from ...abi import OPENCL
+from ...calls import address, call, compute_units
+from ...errors import OpenCLError, error
+from ..commands import CommandList
+from ..direct_device import DirectDevice, device_in
+from ..direct_trust import trust_of
+from ..engine import Built, Engine, QueueKind
+from ..group_functions import GroupFunctions
+from ..launch_cost import launch_seconds
+
+#: Why a command is left to the driver (enum fl_direct_reason).
+_REASONS: Final[dict[int, str]] = {
+    lib.FL_DIRECT_KERNEL: "its kernel has no function that can be called",
+    lib.FL_DIRECT_ARGUMENT: "an argument is not of the kind or size that its kernel has",
+    lib.FL_DIRECT_UNSEEN: "an argument was set before the block",
+    lib.FL_DIRECT_IMAGE: "it uses an image or a sampler",
+    lib.FL_DIRECT_MEMORY: "the host may not map a buffer of it",
+    lib.FL_DIRECT_RANGE: "the driver may refuse its range or sizes",
+    lib.FL_DIRECT_LOCAL_SIZE: "the driver does not tell the local size that it chooses",
+    lib.FL_DIRECT_NO_ROOM: "there is no memory",
+}
+
+#: A launch goes to the driver's threads if they take clearly less time. Shorter ones (ns) are
+#: ignored.
+_CLEARLY: Final = 0.9
+_SHORT: Final = 2000
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found out about a list of commands on a device; it lives as long as the list."""
+
+    device: DirectDevice
+    functions: GroupFunctions
+
+
+class Direct(Engine):
+    """Calls work-group functions itself."""
+
+    name, divides = "direct", True
+    always_faster = "a run is one native kernel, not an enqueue for each command"
+
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
+        if len(set(commands.devices)) > 1 or _devices_of(commands.context) != 1:
+            return "the context has several devices"
+        if commands.schedule != "auto":
+            return "a schedule was asked for"
+        if commands.wanted_events:
+            return "the times or events of single commands are asked for"
+        if (why_not := trust_of(target.device).why_not) is not None:
+            return why_not
+        try:
+            found = self._find(commands, target)
+        except OpenCLError as refusal:
+            return f"the driver refused what it needs, {refusal}"
+        for kernel in commands.alternatives:
+            if kernel in found.functions.why_not:
+                return f"a launch may come to another kernel, {found.functions.why_not[kernel]}"
+        return None
+
+    def _find(self, commands: CommandList, target: QueueKind) -> Found:
+        key = self.name, target.device
+        if key not in commands.notes:
+            version = trust_of(target.device).version
+            assert version is not None  # why_not
+            rows = [commands.array[number] for number in range(len(commands))]
+            kernels = {address(row.kernel) for row in rows if row.kernel}
+            kernels.update(commands.alternatives)
+            device = device_in(commands.context, target.device, version.reports_failures)
+            if commands.updatable or any(row.kernel and not row.has_local for row in rows):
+                device.ask_for_local_sizes()
+            functions = GroupFunctions(kernels, target.device, version)
+            commands.notes[key] = Found(device, functions)
+        return commands.notes[key]
+
+    def refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
+        found, count = self._find(commands, target), len(commands)
+        reasons, functions = ffi.new("uint8_t[]", max(1, count)), found.functions
+        refused: dict[int, str] = dict.fromkeys(
+            commands.externals, "it waits for events from outside the graph"
+        )
+        if not lib.fl_direct_check(
+            found.device.native, functions.array, functions.count, commands.array, count, reasons
+        ):
+            return refused
+        for number, reason in enumerate(bytes(ffi.buffer(reasons, count))):
+            if reason:
+                kernel = address(commands.array[number].kernel)
+                refused[number] = functions.why_not.get(kernel) or _REASONS[reason]
+        return refused
+
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltDirect:
+        return BuiltDirect(commands, target, self._find(commands, target))
+
+
+class BuiltDirect(Built):
+    """Commands as an image that is run without calling the driver.
+
+    Args:
+        commands: what is run; all of them can be.
+        target: the kind of queue.
+        found: the device, and the functions of the kernels.
+
+    Raises:
+        OpenCLError: there is no memory, or the driver does not tell where a buffer lies.
+    """
+
+    learns = True
+
+    def __init__(self, commands: CommandList, target: QueueKind, found: Found) -> None:
+        self._commands, self._target, self._found = commands, target, found
+        code, functions = ffi.new("int *"), found.functions
+        made = lib.fl_new_direct(
+            found.device.native,
+            functions.array,
+            functions.count,
+            commands.array,
+            len(commands),
+            target.in_order,
+            code,
+        )
+        if not made:
+            raise error(code[0], "direct")
+        self._direct = ffi.gc(made, lib.fl_release_direct)
+        self.native: Any = ffi.new(
+            "fl_built *",
+            {
+                "enqueue": ffi.addressof(lib, "fl_enqueue_direct"),
+                "update": ffi.addressof(lib, "fl_update_direct"),
+                "run": ffi.addressof(lib, "fl_run_direct"),
+                "self": self._direct,
+                "count": len(commands),
+            },
+        )
+
+    def learned(self) -> Mapping[int, str] | None:
+        """Return the launches that the driver's threads run faster, from the times of the first
+        replays."""
+        count = len(self._commands)
+        times, groups = ffi.new("uint32_t[]", max(1, count)), ffi.new("uint64_t[]", max(1, count))
+        if not lib.fl_direct_times(self._direct, times, groups):
+            return None
+        longer: dict[int, str] = {}
+        for number in range(count):
+            ways, taken = min(self._units, groups[number] * self._width), times[number]
+            if ways < 2 or taken < _SHORT:
+                continue
+            launch = launch_seconds(self._target, groups[number])
+            spread = launch * 1e9 + taken / ways
+            if spread < _CLEARLY * taken:
+                longer[number] = (
+                    f"it took {taken / 1e3:.1f} µs, and {ways} threads of the driver's some "
+                    f"{spread / 1e3:.1f} µs"
+                )
+        return longer
+
+    @cached_property
+    def _units(self) -> int:
+        return compute_units(self._target.device)
+
+    @cached_property
+    def _width(self) -> int:
+        """How many commands a replay would run at the same time."""
+        return 1 if self._target.in_order else max(1, self._commands.order.width)
+
+    def explain(self) -> str:
+        return "one native kernel, or the caller's thread for replay(wait=True)"
+
+    def close(self) -> None:
+        ffi.release(self._direct)
+
+
+def _devices_of(context: int) -> int:
+    """CL_CONTEXT_NUM_DEVICES of a context (a handle), 0 if the driver does not tell."""
+    value = ffi.new("uint32_t *")
+    code = call(
+        context, "clGetContextInfo", OPENCL["CL_CONTEXT_NUM_DEVICES"], 4, address(value), None
+    )
+    return 0 if code else value[0]

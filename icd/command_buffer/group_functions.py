@@ -1,0 +1,149 @@
+"""The work-group functions of the kernels that commands launch, for the engine `direct`.
+
+`ProgramFunctions` are those of a program, read once from its binary. `GroupFunctions` are those of
+a list of commands, in an array for C. Both keep what they were made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from ...loader.base.forks import new_lock
+from .._native import ffi, lib
+from ..abi import OPENCL
+from ..calls import address, call, kernel_name
+from ..errors import OpenCLError, check
+from ..pocl_kernels import PoclBinaryError, PoclKernel, PoclVersion, parse
+
+_SPACES: Final = {
+    "value": lib.FL_SPACE_VALUE,
+    "local": lib.FL_SPACE_LOCAL,
+    "memory": lib.FL_SPACE_MEMORY,
+    "other": lib.FL_SPACE_OTHER,
+}
+
+
+class ProgramFunctions:
+    """The kernels of a program that was built for one device.
+
+    Args:
+        program: a handle, to which a reference is kept: it cannot become another program's.
+        version: of the PoCL that compiled it.
+
+    Attributes:
+        kernels: by name.
+        why_not: why there are none, None if there are.
+    """
+
+    def __init__(self, program: int, version: PoclVersion) -> None:
+        self.kernels: dict[str, PoclKernel] = {}
+        self.why_not: str | None = None
+        call(program, "clRetainProgram")
+        self._program = program
+        try:
+            self.kernels = parse(binary_of(program), version)
+        except (OpenCLError, PoclBinaryError) as error:
+            self.why_not = str(error)
+
+    def __del__(self) -> None:
+        if call is not None and hasattr(self, "_program"):  # Python is not taking modules down
+            call(self._program, "clReleaseProgram")
+
+
+_programs: Final[WeakValueDictionary[int, ProgramFunctions]] = WeakValueDictionary()
+_lock: Final = new_lock()
+
+
+def functions_of(program: int, version: PoclVersion) -> ProgramFunctions:
+    """The functions of a program (a handle); those that somebody has already are not read again."""
+    with _lock:
+        found = _programs.get(program)
+        if found is None:
+            found = _programs[program] = ProgramFunctions(program, version)
+        return found
+
+
+def binary_of(program: int) -> bytes:
+    """Return CL_PROGRAM_BINARIES of a program with one device.
+
+    Raises OpenCLError, or PoclBinaryError if it has several devices.
+    """
+    sizes, devices = ffi.new("size_t *"), ffi.new("uint32_t *")
+
+    def ask(name: str, size: int, value: Any) -> None:
+        code = call(program, "clGetProgramInfo", OPENCL[name], size, address(value), None)
+        check(code, "clGetProgramInfo")
+
+    ask("CL_PROGRAM_NUM_DEVICES", 4, devices)
+    if devices[0] != 1:
+        raise PoclBinaryError("the program is of several devices.", routine="clGetProgramInfo")
+    ask("CL_PROGRAM_BINARY_SIZES", 8, sizes)
+    binary = ffi.new("unsigned char[]", max(1, sizes[0]))
+    ask("CL_PROGRAM_BINARIES", 8, ffi.new("unsigned char *[]", [binary]))
+    return bytes(ffi.buffer(binary, sizes[0]))
+
+
+class GroupFunctions:
+    """What C knows of kernels: an array of `fl_group_function`, in the order of the kernels'
+    handles.
+
+    Args:
+        kernels: handles; they live at least as long.
+        device: a handle.
+        version: of its PoCL.
+
+    Attributes:
+        array, count: the array.
+        why_not: why a kernel has no function that is called, by its handle.
+    """
+
+    def __init__(self, kernels: Iterable[int], device: int, version: PoclVersion) -> None:
+        self.why_not: dict[int, str] = {}
+        self._kept: list[Any] = []
+        rows = [self._row(kernel, device, version) for kernel in sorted(set(kernels))]
+        self.array, self.count = ffi.new("fl_group_function[]", rows), len(rows)
+
+    def _row(self, kernel: int, device: int, version: PoclVersion) -> dict[str, Any]:
+        row: dict[str, Any] = {"kernel": ffi.cast("void *", kernel)}
+        try:
+            found, row["most_items"] = self._find(kernel, version), _most_items(kernel, device)
+            row["function"] = ffi.cast("void *", found.function)
+        except (OpenCLError, PoclBinaryError) as error:
+            self.why_not[kernel] = str(error)
+            return row
+        parts = (
+            ffi.new("uint8_t[]", [_SPACES[space] for space in found.spaces]),
+            ffi.new("uint32_t[]", found.sizes),
+            ffi.new("uint64_t[]", found.automatic),
+        )
+        self._kept.append(parts)
+        row["spaces"], row["sizes"], row["automatic"] = parts
+        row["argument_count"], row["automatic_count"] = len(found.spaces), len(found.automatic)
+        row["required"], row["flushes"] = found.required, found.flushes
+        return row
+
+    def _find(self, kernel: int, version: PoclVersion) -> PoclKernel:
+        """Return the kernel in its program's binary.
+
+        Raises PoclBinaryError if it is missing, or not called.
+        """
+        value = ffi.new("uintptr_t *")
+        code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None)
+        check(code, "clGetKernelInfo")
+        program, name = functions_of(value[0], version), kernel_name(kernel)
+        self._kept.append(program)
+        found = program.kernels.get(name)
+        if found is None or found.why_not:
+            reason = (found and found.why_not) or program.why_not or "its program's binary lacks it"
+            raise PoclBinaryError(f"the kernel {name}: {reason}", routine="direct")
+        return found
+
+
+def _most_items(kernel: int, device: int) -> int:
+    """CL_KERNEL_WORK_GROUP_SIZE of a kernel on a device. Raises OpenCLError."""
+    value, name = ffi.new("size_t *"), OPENCL["CL_KERNEL_WORK_GROUP_SIZE"]
+    code = call(kernel, "clGetKernelWorkGroupInfo", device, name, 8, address(value), None)
+    check(code, "clGetKernelWorkGroupInfo")
+    return value[0]

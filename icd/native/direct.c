@@ -1,0 +1,207 @@
+/* The engine `direct`: commands as images (direct_image.c), which a queue runs as one native kernel, or the caller's own thread.
+ *
+ * clEnqueueNativeKernel gets no list of memory objects: PoCL 3.0 and 3.1 drop duplicates in it and put parents in the place of sub-buffers.
+ * An image holds a reference to every buffer that it has the address of. */
+#define _GNU_SOURCE
+#include "direct.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Images of programs that are gone, which queues still have to run. */
+static struct {
+    pthread_mutex_t lock;
+    fl_image *images;
+} left = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Whether a queue still has to run an image. One whose wait list failed never runs. */
+static bool in_flight(fl_image *image) {
+    cl_int status = CL_COMPLETE;
+    if (!image->event)
+        return false;
+    cl_int code = CALL(fl_table_of(image->event), clGetEventInfo)(image->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+    if (code == CL_SUCCESS && status > CL_COMPLETE)
+        return true;
+    CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
+    image->event = NULL;
+    return false;
+}
+
+/* The images of a list that no queue has are given up, and the first large enough one is kept for the caller. */
+static fl_image *sweep(fl_image **list, size_t wanted) {
+    fl_image *spare = NULL;
+    while (*list) {
+        fl_image *image = *list;
+        if (in_flight(image)) {
+            list = &image->next;
+            continue;
+        }
+        *list = image->next;
+        if (wanted && !spare && image->size >= wanted)
+            spare = image;
+        else
+            fl_free_image(image);
+    }
+    return spare;
+}
+
+/* What waits here is freed without the lock: a release may call the program back. */
+static void leave(fl_image *images) {
+    fl_image *all = images;
+    pthread_mutex_lock(&left.lock);
+    fl_image **end = &all;
+    while (*end)
+        end = &(*end)->next;
+    *end = left.images;
+    left.images = NULL;
+    pthread_mutex_unlock(&left.lock);
+    sweep(&all, 0);
+    if (!all)
+        return;
+    pthread_mutex_lock(&left.lock);
+    for (end = &all; *end; end = &(*end)->next)
+        ;
+    *end = left.images;
+    left.images = all;
+    pthread_mutex_unlock(&left.lock);
+}
+
+fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
+                         uint32_t count, int in_order, int *code) {
+    fl_direct *d = malloc(sizeof *d);
+    *code = CL_OUT_OF_HOST_MEMORY;
+    if (!d)
+        return NULL;
+    *d = (fl_direct){.device = device, .functions = functions, .function_count = function_count, .commands = commands, .count = count,
+                     .in_order = in_order != 0};
+    d->image = fl_make_image(d, NULL, code);
+    if (!d->image) {
+        free(d);
+        return NULL;
+    }
+    leave(NULL);
+    return d;
+}
+
+void fl_release_direct(fl_direct *d) {
+    d->image->next = d->retired;
+    leave(d->image);
+    free(d);
+}
+
+void fl_release_direct_images(void) { leave(NULL); }
+
+/* A kernel may have read beyond what its launch may use: PoCL says so from 7.1 on. It is told once. */
+static cl_int failure_of(fl_image *image) { return atomic_exchange(&image->failed, 0) ? CL_OUT_OF_RESOURCES : CL_SUCCESS; }
+
+/* What a native kernel is given, by value. */
+typedef struct ticket {
+    fl_image *image;
+    uint32_t times;
+} ticket;
+
+static void run_ticket(void *arguments) {
+    const ticket *t = arguments;
+    fl_run_image(t->image, t->times);
+}
+
+/* On an out-of-order queue it is one command among the caller's own: between two barriers. */
+int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                      void **event, uint32_t *failed) {
+    fl_direct *d = self;
+    fl_image *image = d->image;
+    ticket t = {image, times};
+    cl_event made = NULL;
+    void **table = fl_table_of(lanes[0]);
+    (void)lane_count;
+    *failed = UINT32_MAX;
+    cl_int code = failure_of(image);
+    if (code == CL_SUCCESS && !d->in_order) {
+        code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], wait_count, (const cl_event *)wait_list, NULL);
+        wait_count = 0;
+    }
+    if (code == CL_SUCCESS)
+        code = CALL(table, clEnqueueNativeKernel)(lanes[0], (void *)run_ticket, &t, sizeof t, 0, NULL, NULL, wait_count,
+                                                 wait_count ? (const cl_event *)wait_list : NULL, &made);
+    if (code == CL_SUCCESS && !d->in_order)
+        code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], 1, &made, (cl_event *)event);
+    else if (code == CL_SUCCESS && event) {
+        *event = made;
+        CALL(table, clRetainEvent)(made);
+    }
+    if (!made)
+        return code;
+    if (image->event)   /* what was enqueued before ends before this does */
+        CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
+    image->event = made;
+    return code;
+}
+
+int fl_run_direct(void *self, uint32_t times) {
+    fl_direct *d = self;
+    fl_run_image(d->image, times);
+    return failure_of(d->image);
+}
+
+/* A copy of the image to change, if a queue has it. */
+static bool own(fl_direct *d) {
+    if (!in_flight(d->image))
+        return true;
+    fl_image *spare = sweep(&d->retired, d->image->used + d->image->scratch);
+    fl_image *made = fl_copy_image(d->image, spare);
+    if (spare && made != spare)
+        fl_free_image(spare);
+    if (!made)
+        return false;
+    d->image->next = d->retired;
+    d->retired = d->image;
+    d->image = made;
+    return true;
+}
+
+int fl_update_direct(void *self, uint32_t command, int relaunched) {
+    fl_direct *d = self;
+    int code;
+    (void)relaunched;
+    if (!own(d))
+        return CL_OUT_OF_HOST_MEMORY;
+    int reason = fl_store(d, d->image, command);
+    if (reason == FL_DIRECT_FINE)
+        return CL_SUCCESS;
+    fl_image *made = fl_make_image(d, d->image, &code);   /* it says what is wrong, or has more room */
+    if (!made)
+        return code;
+    d->image->next = d->retired;
+    d->retired = d->image;
+    d->image = made;
+    fl_image *spare = sweep(&d->retired, 0);
+    (void)spare;
+    return CL_SUCCESS;
+}
+
+int fl_direct_times(fl_direct *d, uint32_t *times, uint64_t *groups) {
+    if (in_flight(d->image) || d->image->passes < 2)
+        return 0;
+    for (uint32_t i = 0; i < d->count; i++) {
+        const fl_direct_step *s = &fl_steps(d->image)[i];
+        const size_t *g = s->kind == FL_STEP_LAUNCH ? s->context->groups : NULL;
+        times[i] = s->ticks;
+        groups[i] = g ? g[0] * g[1] * g[2] : 1;
+    }
+    return 1;
+}
+
+size_t fl_stack_left(void) {
+    static _Thread_local char *low;
+    pthread_attr_t attributes;
+    char here;
+    if (!low && pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        void *base;
+        size_t size;
+        if (pthread_attr_getstack(&attributes, &base, &size) == 0)
+            low = base;
+        pthread_attr_destroy(&attributes);
+    }
+    return low && &here > low ? (size_t)(&here - low) : 0;
+}

@@ -1,0 +1,123 @@
+/* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_image.c makes images of them, direct_run.c runs
+ * them, direct_memory.c knows where buffers lie, and direct.c is what Python and enqueues call.
+ *
+ * An image is a list of steps in one piece of memory with all that they need: the arguments of work-group functions as PoCL's launcher hands
+ * them over, what is copied from where to where, and room for local memory. Running it calls nothing of the driver. An image that a queue still
+ * has to run is never changed: an update changes a copy, which the next enqueue takes. */
+#ifndef FL_DIRECT_H
+#define FL_DIRECT_H
+
+#include "native.h"
+
+#define FL_ALIGNMENT 128   /* of the largest type of OpenCL C */
+
+/* `struct pocl_context` of all known versions: they differ only in where work_dim lies, which is why there are two. */
+typedef struct fl_group_context {
+    size_t groups[3], offset[3], local[3];
+    void *printf_buffer;
+    uint32_t *printf_position;
+    uint32_t printf_capacity, work_dim_of_3;
+    void *globals;
+    uint32_t work_dim, failed;
+} fl_group_context;
+_Static_assert(sizeof(void *) != 8 || sizeof(fl_group_context) == 112, "the largest of PoCL's");
+
+typedef struct fl_direct_copy {
+    const unsigned char *from;
+    unsigned char *to;
+    size_t region[3], from_row, from_slice, to_row, to_slice;   /* bytes, rows, slices */
+} fl_direct_copy;
+
+typedef struct fl_direct_fill {
+    unsigned char *to;
+    const unsigned char *pattern;
+    size_t pattern_size, size;
+} fl_direct_fill;
+
+enum fl_direct_kind { FL_STEP_NOTHING, FL_STEP_LAUNCH, FL_STEP_COPY, FL_STEP_FILL };
+
+typedef struct fl_direct_step {
+    uint16_t kind;
+    uint16_t flags;              /* MXCSR for a launch */
+    uint32_t place;              /* of its data in the block, in units of FL_ALIGNMENT */
+    uint32_t room;               /* of its data, in bytes */
+    uint32_t ticks;              /* the least time that it took in a measured pass, in ns */
+    const fl_group_function *function;
+    union {
+        struct {
+            void **arguments;
+            fl_group_context *context;
+            void *run;           /* the function, which outlives what `function` is in */
+        };
+        fl_direct_copy *copy;
+        fl_direct_fill *fill;
+    };
+} fl_direct_step;
+
+/* direct_memory.c: buffers that are kept, and where they lie. */
+typedef struct fl_direct_memory {
+    fl_keep keep;
+    struct fl_place {
+        unsigned char *address;
+        size_t size;
+        uint64_t flags;
+    } *places;   /* in the order of `keep` */
+    uint32_t room;
+} fl_direct_memory;
+/* The place of a buffer, found in `before` (or NULL) if it is there; the answer is valid until the next call. NULL: *reason says why. */
+const struct fl_place *fl_find_memory(const fl_direct_device *device, fl_direct_memory *memory, const fl_direct_memory *before, cl_mem buffer,
+                                      int *reason);
+void fl_forget_memory(fl_direct_memory *memory);
+/* The local sizes that the driver chooses for a launch without any. */
+bool fl_choose_local(fl_direct_device *device, const fl_command *launch, size_t *local);
+
+/* direct_layout.c */
+static inline size_t fl_up(size_t size, size_t alignment) { return (size + alignment - 1) / alignment * alignment; }
+/* Where something is laid out. `base` is NULL where it is only measured. */
+typedef struct fl_layout {
+    const fl_direct *d;
+    fl_direct_memory *memory;
+    const fl_direct_memory *before;
+    unsigned char *base;
+    size_t at;                   /* from the step's place on */
+    unsigned char *scratch;
+    size_t scratch_at;
+} fl_layout;
+/* Lay a command out: its step, and what that leads to. FL_DIRECT_FINE, or why it cannot be run. */
+int fl_put_command(fl_layout *layout, const fl_command *command, fl_direct_step *step);
+
+/* direct_image.c */
+typedef struct fl_image {
+    struct fl_image *next;
+    cl_event event;              /* of the last enqueue; NULL if no queue has it */
+    fl_direct_memory memory;
+    unsigned char *block;        /* steps, data, local memory */
+    size_t used, scratch, size;  /* bytes of steps and data; of local memory; of all */
+    uint32_t step_count, live;   /* `live`: how many buffers it had when it was made */
+    uint32_t passes;             /* that were measured */
+    bool watched;                /* its work-group functions report failures */
+    atomic_int failed;           /* one did */
+} fl_image;
+static inline fl_direct_step *fl_steps(const fl_image *image) { return (fl_direct_step *)image->block; }
+
+/* An image of commands; NULL with a code. `before` may have addresses that are needed. */
+fl_image *fl_make_image(fl_direct *d, const fl_image *before, int *code);
+/* A copy, in `spare` (or NULL) if that is large enough. */
+fl_image *fl_copy_image(const fl_image *image, fl_image *spare);
+/* Store a changed command in place. FL_DIRECT_NO_PLACE: it needs more room than it has. */
+int fl_store(fl_direct *d, fl_image *image, uint32_t command);
+void fl_free_image(fl_image *image);
+
+/* direct_run.c */
+void fl_run_image(fl_image *image, uint32_t times);
+
+struct fl_direct {
+    fl_direct_device *device;
+    const fl_group_function *functions;   /* by the kernel's handle, ascending */
+    uint32_t function_count, count;
+    const fl_command *commands;
+    bool in_order;               /* the queues are */
+    fl_image *image, *retired;
+};
+
+#endif

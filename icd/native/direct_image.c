@@ -1,0 +1,173 @@
+/* Images of commands. Each command is laid out twice by the same function (direct_layout.c): without a block, which says what it needs and
+ * whether it can be run, and into the block. */
+#include "direct.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int fl_direct_check(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
+                    uint32_t count, uint8_t *reasons) {
+    fl_direct d = {.device = device, .functions = functions, .function_count = function_count};
+    fl_direct_memory memory = {0};
+    fl_direct_step step;
+    int refused = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        fl_layout l = {.d = &d, .memory = &memory};
+#ifdef __x86_64__
+        reasons[i] = (uint8_t)fl_put_command(&l, &commands[i], &step);
+#else
+        reasons[i] = FL_DIRECT_KERNEL;
+#endif
+        refused += reasons[i] != FL_DIRECT_FINE;
+    }
+    fl_forget_memory(&memory);
+    return refused;
+}
+
+/* What the driver would have said of a command. */
+static int code_of(int reason) {
+    static const int codes[] = {
+        [FL_DIRECT_ARGUMENT] = CL_INVALID_KERNEL_ARGS, [FL_DIRECT_UNSEEN] = CL_INVALID_KERNEL_ARGS, [FL_DIRECT_KERNEL] = CL_INVALID_KERNEL,
+        [FL_DIRECT_IMAGE] = CL_INVALID_MEM_OBJECT, [FL_DIRECT_MEMORY] = CL_INVALID_MEM_OBJECT, [FL_DIRECT_RANGE] = CL_INVALID_VALUE,
+        [FL_DIRECT_LOCAL_SIZE] = CL_INVALID_WORK_GROUP_SIZE, [FL_DIRECT_NO_ROOM] = CL_OUT_OF_HOST_MEMORY,
+    };
+    return codes[reason];
+}
+
+static fl_image *new_image(size_t used, size_t scratch, fl_image *spare) {
+    if (spare && spare->size >= used + scratch) {
+        fl_forget_memory(&spare->memory);
+        return spare;
+    }
+    fl_image *image = calloc(1, sizeof *image);
+    size_t size = fl_up(used + scratch + FL_ALIGNMENT, FL_ALIGNMENT);
+    if (!image || !(image->block = aligned_alloc(FL_ALIGNMENT, size))) {
+        free(image);
+        return NULL;
+    }
+    image->size = size;
+    return image;
+}
+
+void fl_free_image(fl_image *image) {
+    if (!image)
+        return;
+    if (image->event)
+        CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
+    fl_forget_memory(&image->memory);
+    free(image->block);
+    free(image);
+}
+
+/* How much all commands need: of their data, from `*used` on, and of local memory. */
+static int measure(const fl_direct *d, fl_direct_memory *memory, const fl_direct_memory *before, size_t *used, size_t *scratch) {
+    fl_direct_step step;
+    for (uint32_t i = 0; i < d->count; i++) {
+        fl_layout l = {.d = d, .memory = memory, .before = before};
+        int reason = fl_put_command(&l, &d->commands[i], &step);
+        if (reason)
+            return reason;
+        *used += fl_up(l.at, FL_ALIGNMENT);
+        *scratch = l.scratch_at > *scratch ? l.scratch_at : *scratch;
+    }
+    return FL_DIRECT_FINE;
+}
+
+static void put_step(const fl_direct *d, fl_image *image, uint32_t number, size_t place) {
+    fl_direct_step *s = &fl_steps(image)[number];
+    fl_layout l = {.d = d, .memory = &image->memory, .base = image->block + place, .scratch = image->block + image->used};
+    *s = (fl_direct_step){.kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX};
+    fl_put_command(&l, &d->commands[number], s);
+    s->room = (uint32_t)l.at;
+}
+
+fl_image *fl_make_image(fl_direct *d, const fl_image *before, int *code) {
+    fl_direct_memory memory = {0};
+    size_t steps = fl_up((size_t)d->count * sizeof(fl_direct_step), FL_ALIGNMENT), used = steps, scratch = 0;
+    int reason = measure(d, &memory, before ? &before->memory : NULL, &used, &scratch);
+    fl_image *image = reason || used / FL_ALIGNMENT > UINT32_MAX ? NULL : new_image(used, scratch, NULL);
+    *code = reason ? code_of(reason) : CL_OUT_OF_HOST_MEMORY;
+    if (!image) {
+        fl_forget_memory(&memory);
+        return NULL;
+    }
+    image->memory = memory;
+    image->used = used;
+    image->scratch = scratch;
+    image->step_count = d->count;
+    image->watched = d->device->reports_failures;
+    image->live = memory.keep.count;
+    image->passes = 0;
+    for (uint32_t i = 0; i < d->count; i++) {
+        put_step(d, image, i, steps);
+        steps += fl_up(fl_steps(image)[i].room, FL_ALIGNMENT);
+    }
+    *code = CL_SUCCESS;
+    return image;
+}
+
+/* Pointers into the old block lead to the same places of the new one. Nothing else lies in a block. */
+static void *moved(void *pointer, const fl_image *from, const fl_image *to) {
+    size_t at = (size_t)((unsigned char *)pointer - from->block);
+    return at < from->used + from->scratch ? to->block + at : pointer;
+}
+
+static void move_launch(fl_direct_step *s, const fl_image *from, const fl_image *to) {
+    const fl_group_function *f = s->function;
+    s->context = moved(s->context, from, to);
+    s->arguments = moved(s->arguments, from, to);
+    for (uint32_t i = 0; i < f->argument_count + f->automatic_count; i++) {
+        void **slot = s->arguments[i] = moved(s->arguments[i], from, to);
+        if (i >= f->argument_count || f->spaces[i] == FL_SPACE_LOCAL)
+            *slot = moved(*slot, from, to);
+    }
+}
+
+fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
+    fl_image *made = new_image(image->used, image->scratch, spare);
+    if (!made)
+        return NULL;
+    for (uint32_t i = 0; i < image->memory.keep.count; i++) {
+        int reason;
+        cl_mem buffer = image->memory.keep.entries[i].object;
+        if (!fl_find_memory(NULL, &made->memory, &image->memory, buffer, &reason)) {
+            if (made != spare)
+                fl_free_image(made);
+            return NULL;
+        }
+    }
+    memcpy(made->block, image->block, image->used);
+    made->used = image->used;
+    made->scratch = image->scratch;
+    made->step_count = image->step_count;
+    made->watched = image->watched;
+    made->live = image->live;
+    made->passes = image->passes;
+    for (fl_direct_step *s = fl_steps(made), *end = s + made->step_count; s < end; s++)
+        if (s->kind == FL_STEP_LAUNCH)
+            move_launch(s, image, made);
+        else if (s->kind == FL_STEP_COPY)
+            s->copy = moved(s->copy, image, made);
+        else if (s->kind == FL_STEP_FILL) {
+            s->fill = moved(s->fill, image, made);
+            s->fill->pattern = moved((void *)s->fill->pattern, image, made);
+        }
+    return made;
+}
+
+int fl_store(fl_direct *d, fl_image *image, uint32_t number) {
+    fl_layout l = {.d = d, .memory = &image->memory};
+    fl_direct_step *s = &fl_steps(image)[number], step;
+    if (image->memory.keep.count > 2 * image->live + 8)
+        return FL_DIRECT_NO_PLACE;   /* many buffers were in it and are not any more: a new image lets go of them */
+    int reason = fl_put_command(&l, &d->commands[number], &step);
+    if (reason)
+        return reason;
+    if (l.at > s->room || l.scratch_at > image->scratch)
+        return FL_DIRECT_NO_PLACE;
+    uint32_t room = s->room, ticks = s->ticks;
+    put_step(d, image, number, (size_t)s->place * FL_ALIGNMENT);
+    s->room = room;
+    s->ticks = ticks;
+    return FL_DIRECT_FINE;
+}

@@ -1,0 +1,301 @@
+/* From a command to a step and its data. What is odd in any way is refused, so that the driver answers as it always does. */
+#include "direct.h"
+
+#include <string.h>
+
+#define PLAIN_MXCSR 0x1f80     /* no exceptions, round to nearest */
+#define FLUSHING_MXCSR 0x9fc0  /* and denormals are zero, for operands and results */
+
+static void *take(fl_layout *l, size_t size, size_t alignment) {
+    l->at = fl_up(l->at, alignment);
+    void *taken = l->base ? l->base + l->at : NULL;
+    l->at += size;
+    return taken;
+}
+
+static const fl_group_function *function_of(const fl_direct *d, const void *kernel) {
+    uint32_t low = 0, high = d->function_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if ((uintptr_t)d->functions[middle].kernel < (uintptr_t)kernel)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const fl_group_function *f = &d->functions[low];
+    return low < d->function_count && f->kernel == kernel && f->function ? f : NULL;
+}
+
+/* --- launches --- */
+
+/* The work-groups of a launch, if the driver would take it. */
+static int divide(const fl_direct *d, const fl_group_function *f, const fl_command *c, fl_group_context *context) {
+    size_t items = 1, local[3] = {1, 1, 1};
+    if (c->work_dim < 1 || c->work_dim > 3)
+        return FL_DIRECT_RANGE;
+    for (uint32_t i = 0; i < c->work_dim; i++)
+        if (!c->n[3 + i])
+            return FL_DIRECT_RANGE;
+    if (c->has_local)
+        memcpy(local, c->n + 6, c->work_dim * sizeof *local);
+    else if (f->required[0])
+        memcpy(local, f->required, sizeof local);
+    else if (!fl_choose_local(d->device, c, local))
+        return FL_DIRECT_LOCAL_SIZE;
+    for (uint32_t i = 0; i < 3; i++) {
+        size_t global = i < c->work_dim ? c->n[3 + i] : 1, offset = c->has_offset && i < c->work_dim ? c->n[i] : 0, end;
+        if (!local[i] || global % local[i] || local[i] > d->device->most_items[i] || (f->required[0] && local[i] != f->required[i]))
+            return FL_DIRECT_RANGE;
+        if (__builtin_mul_overflow(items, local[i], &items) || __builtin_add_overflow(global, offset, &end))
+            return FL_DIRECT_RANGE;
+        context->local[i] = local[i];
+        context->groups[i] = global / local[i];
+        context->offset[i] = offset;
+    }
+    return items <= f->most_items ? FL_DIRECT_FINE : FL_DIRECT_RANGE;
+}
+
+/* Local memory belongs to whoever runs the image, and one thread at a time does. */
+static void *local_memory(fl_layout *l, size_t size) {
+    void *taken = l->scratch ? l->scratch + l->scratch_at : NULL;
+    l->scratch_at = fl_up(l->scratch_at + size, FL_ALIGNMENT);
+    return taken;
+}
+
+/* The pointer that a launch gets for memory. */
+static int pointer_of(fl_layout *l, const fl_argument *a, void **pointer) {
+    void *object = NULL;
+    int reason = FL_DIRECT_FINE;
+    *pointer = NULL;
+    if (a->kind == FL_ARG_SVM) {
+        *pointer = (void *)a->value;
+        return reason;
+    }
+    if (a->value && a->size != sizeof object)
+        return FL_DIRECT_ARGUMENT;
+    if (a->value)
+        memcpy(&object, a->value, sizeof object);
+    if (!object)
+        return reason;
+    if (a->kind != FL_ARG_MEM)
+        return FL_DIRECT_ARGUMENT;
+    const struct fl_place *place = fl_find_memory(l->d->device, l->memory, l->before, object, &reason);
+    *pointer = place ? place->address : NULL;
+    return reason;
+}
+
+static size_t alignment_of(size_t size) {
+    size_t lowest = size & -size;
+    return !lowest || lowest > FL_ALIGNMENT ? FL_ALIGNMENT : lowest;
+}
+
+/* One argument as the launcher hands it over: the address of a value, or of a slot that has a pointer. */
+static int put_argument(fl_layout *l, const fl_group_function *f, uint32_t index, const fl_argument *a, void **argument) {
+    void *pointer, **slot;
+    int reason = a->kind == FL_ARG_UNSEEN ? FL_DIRECT_UNSEEN : FL_DIRECT_FINE;
+    if (reason)
+        return reason;
+    if (f->spaces[index] == FL_SPACE_VALUE) {
+        if (a->kind != FL_ARG_VALUE || !a->value || (f->sizes[index] && a->size != f->sizes[index]))
+            return FL_DIRECT_ARGUMENT;
+        void *value = take(l, a->size, alignment_of(a->size));
+        if (value)
+            memcpy(*argument = value, a->value, a->size);
+        return FL_DIRECT_FINE;
+    }
+    if (f->spaces[index] == FL_SPACE_LOCAL) {
+        if (a->kind != FL_ARG_VALUE || a->value || !a->size)
+            return FL_DIRECT_ARGUMENT;
+        pointer = local_memory(l, a->size);
+    } else {
+        reason = f->spaces[index] == FL_SPACE_MEMORY ? pointer_of(l, a, &pointer) : FL_DIRECT_IMAGE;
+        if (reason)
+            return reason;
+    }
+    slot = take(l, sizeof *slot, sizeof *slot);
+    if (slot) {
+        *slot = pointer;
+        *argument = slot;
+    }
+    return FL_DIRECT_FINE;
+}
+
+static void put_automatic(fl_layout *l, size_t size, void **argument) {
+    void *pointer = local_memory(l, size), **slot = take(l, sizeof *slot, sizeof *slot);
+    if (slot) {
+        *slot = pointer;
+        *argument = slot;
+    }
+}
+
+static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
+    static char nowhere[FL_ALIGNMENT];   /* no kernel that prints comes here */
+    static uint32_t position;
+    const fl_group_function *f = function_of(l->d, c->kernel);
+    fl_group_context context = {.work_dim = c->work_dim, .work_dim_of_3 = c->work_dim, .printf_buffer = nowhere, .printf_position = &position};
+    void *unused = NULL;
+    if (!f)
+        return FL_DIRECT_KERNEL;
+    if (!c->arguments || c->arguments->count != f->argument_count)
+        return FL_DIRECT_ARGUMENT;
+    int reason = divide(l->d, f, c, &context);
+    fl_group_context *kept = take(l, sizeof *kept, FL_ALIGNMENT);
+    void **arguments = take(l, (f->argument_count + f->automatic_count + 1) * sizeof *arguments, sizeof *arguments);
+    l->scratch_at = 0;
+    for (uint32_t i = 0; i < f->argument_count && !reason; i++)
+        reason = put_argument(l, f, i, &c->arguments->list[i], arguments ? &arguments[i] : &unused);
+    for (uint32_t i = 0; i < f->automatic_count && !reason; i++)
+        put_automatic(l, f->automatic[i], arguments ? &arguments[f->argument_count + i] : &unused);
+    if (!reason && l->scratch_at > l->d->device->local_memory)
+        reason = FL_DIRECT_RANGE;
+    if (!reason && kept) {
+        *kept = context;
+        s->function = f;
+        s->arguments = arguments;
+        s->context = kept;
+        s->run = f->function;
+        s->flags = f->flushes ? FLUSHING_MXCSR : PLAIN_MXCSR;
+        s->kind = FL_STEP_LAUNCH;
+    }
+    return reason;
+}
+
+/* --- transfers --- */
+
+#define NO_READ (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)
+#define NO_WRITE (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
+
+/* One side of a copy: where it begins, and that it ends inside. `host` is memory without a known end. */
+static int side(fl_layout *l, void *buffer, void *host, uint64_t forbidden, size_t offset, size_t extent, unsigned char **begin) {
+    int reason = FL_DIRECT_FINE;
+    if (!buffer) {
+        *begin = (unsigned char *)host + offset;
+        return host ? reason : FL_DIRECT_RANGE;
+    }
+    const struct fl_place *place = fl_find_memory(l->d->device, l->memory, l->before, buffer, &reason);
+    if (!place)
+        return reason;
+    if ((place->flags & forbidden) || offset > place->size || extent > place->size - offset)
+        return FL_DIRECT_RANGE;
+    *begin = place->address + offset;
+    return reason;
+}
+
+/* A copy of which `made` has the region and pitches; its sides begin `from_at` and `to_at` bytes into what they are in. */
+static int put_copy(fl_layout *l, const fl_command *c, fl_direct_step *s, fl_direct_copy made, size_t from_at, size_t to_at) {
+    unsigned char *from, *to;
+    const size_t *r = made.region;
+    size_t from_extent = (r[2] - 1) * made.from_slice + (r[1] - 1) * made.from_row + r[0];
+    size_t to_extent = (r[2] - 1) * made.to_slice + (r[1] - 1) * made.to_row + r[0];
+    bool reads = c->op == FL_READ || c->op == FL_READ_RECT, writes = c->op == FL_WRITE || c->op == FL_WRITE_RECT;
+    int reason = side(l, writes ? NULL : c->source, c->host, reads ? NO_READ : 0, from_at, from_extent, &from);
+    if (!reason)
+        reason = side(l, reads ? NULL : c->target, c->host, writes ? NO_WRITE : 0, to_at, to_extent, &to);
+    if (!reason && from < to + to_extent && to < from + from_extent)
+        reason = FL_DIRECT_RANGE;   /* they overlap: the driver knows how far that is allowed */
+    fl_direct_copy *kept = take(l, sizeof *kept, sizeof(void *));
+    if (!reason && kept) {
+        made.from = from;
+        made.to = to;
+        *kept = made;
+        s->copy = kept;
+        s->kind = FL_STEP_COPY;
+    }
+    return reason;
+}
+
+static int put_plain(fl_layout *l, const fl_command *c, fl_direct_step *s) {
+    size_t from = c->op == FL_WRITE ? 0 : c->n[0], to = c->op == FL_COPY ? c->n[1] : c->op == FL_WRITE ? c->n[0] : 0;
+    size_t size = c->op == FL_COPY ? c->n[2] : c->n[1];
+    if (!size)
+        return FL_DIRECT_RANGE;
+    return put_copy(l, c, s, (fl_direct_copy){.region = {size, 1, 1}}, from, to);
+}
+
+/* Pitches as the driver takes them: 0 stands for what the region needs. */
+static bool pitches(const size_t *region, size_t row, size_t slice, size_t *made) {
+    made[0] = row ? row : region[0];
+    made[1] = slice ? slice : region[1] * made[0];
+    return made[0] >= region[0] && made[1] >= region[1] * made[0] && made[1] % made[0] == 0;
+}
+
+static int put_rect(fl_layout *l, const fl_command *c, fl_direct_step *s) {
+    const size_t *region = c->n + 6, *from = c->n, *to = c->n + 3;
+    size_t from_pitch[2], to_pitch[2];
+    for (int i = 0; i < 13; i++)
+        if (c->n[i] >> 31 || (i >= 6 && i < 9 && !c->n[i]))   /* no product of two overflows below */
+            return FL_DIRECT_RANGE;
+    const size_t *first = c->n + 9, *second = c->n + 11;
+    if (c->op == FL_WRITE_RECT) {   /* the buffer's origin and pitches come first */
+        from = c->n + 3, to = c->n;
+        first = c->n + 11, second = c->n + 9;
+    }
+    if (!pitches(region, first[0], first[1], from_pitch) || !pitches(region, second[0], second[1], to_pitch))
+        return FL_DIRECT_RANGE;
+    fl_direct_copy made = {.region = {region[0], region[1], region[2]},
+                           .from_row = from_pitch[0], .from_slice = from_pitch[1], .to_row = to_pitch[0], .to_slice = to_pitch[1]};
+    size_t from_at, to_at, end;
+    bool over = __builtin_mul_overflow(from[2] + region[2], from_pitch[1], &from_at) ||
+                __builtin_mul_overflow(to[2] + region[2], to_pitch[1], &to_at);
+    if (over || __builtin_add_overflow(from_at, to_at, &end) || end >> 62)
+        return FL_DIRECT_RANGE;
+    return put_copy(l, c, s, made, from[2] * from_pitch[1] + from[1] * from_pitch[0] + from[0], to[2] * to_pitch[1] + to[1] * to_pitch[0] + to[0]);
+}
+
+static int put_fill(fl_layout *l, const fl_command *c, fl_direct_step *s) {
+    bool svm = c->op == FL_SVM_FILL;
+    size_t size = c->n[1], offset = svm ? (size_t)c->target : c->n[0];
+    unsigned char *to;
+    if (!c->pattern || !c->pattern_size || c->pattern_size > FL_ALIGNMENT || !size || size % c->pattern_size || offset % c->pattern_size)
+        return FL_DIRECT_RANGE;
+    int reason = side(l, svm ? NULL : c->target, c->target, 0, svm ? 0 : offset, size, &to);
+    fl_direct_fill *kept = take(l, sizeof *kept, sizeof(void *));
+    unsigned char *pattern = take(l, c->pattern_size, 1);
+    if (!reason && kept) {
+        memcpy(pattern, c->pattern, c->pattern_size);
+        *kept = (fl_direct_fill){to, pattern, c->pattern_size, size};
+        s->fill = kept;
+        s->kind = FL_STEP_FILL;
+    }
+    return reason;
+}
+
+static int put_svm_copy(fl_layout *l, const fl_command *c, fl_direct_step *s) {
+    const unsigned char *from = c->source;
+    unsigned char *to = c->target;
+    fl_direct_copy *kept = take(l, sizeof *kept, sizeof(void *));
+    if (!from || !to || !c->n[0] || (from < to + c->n[0] && to < from + c->n[0]))
+        return FL_DIRECT_RANGE;
+    if (kept) {
+        *kept = (fl_direct_copy){.from = from, .to = to, .region = {c->n[0], 1, 1}};
+        s->copy = kept;
+        s->kind = FL_STEP_COPY;
+    }
+    return FL_DIRECT_FINE;
+}
+
+int fl_put_command(fl_layout *l, const fl_command *c, fl_direct_step *s) {
+    switch ((enum fl_op)c->op) {
+    case FL_KERNEL:
+        return put_launch(l, c, s);
+    case FL_COPY:
+    case FL_READ:
+    case FL_WRITE:
+        return put_plain(l, c, s);
+    case FL_COPY_RECT:
+    case FL_READ_RECT:
+    case FL_WRITE_RECT:
+        return put_rect(l, c, s);
+    case FL_FILL:
+    case FL_SVM_FILL:
+        return put_fill(l, c, s);
+    case FL_SVM_COPY:
+        return put_svm_copy(l, c, s);
+    case FL_MARKER:
+    case FL_BARRIER:
+    case FL_HINT:
+        return FL_DIRECT_FINE;
+    default:
+        return FL_DIRECT_IMAGE;
+    }
+}

@@ -1,0 +1,278 @@
+"""Work-group functions of kernels, taken from what PoCL's CL_PROGRAM_BINARIES holds.
+
+PoCL compiles a kernel to a shared library. Its binary of a program has the library of the generic
+work-group function, which takes any local size, offset and number of groups. `parse` reads a
+binary. `PoclKernel.function` opens the library from memory and finds the function. `VERSIONS` says
+which versions this is proven for; on any other one nothing is called.
+
+Layout (little endian): "poclbin\\0", u64 device, u32 layout, u32 kernels, u64 flags, [from 9: u32
+roots], hash[41], [if flag bit 1: u64 size of program-scope variables], files of the program,
+kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from ..loader.base.errors import FairleadError
+from ..loader.base.forks import new_lock
+
+
+@dataclass(frozen=True)
+class PoclVersion:
+    """A version of PoCL that the engine `direct` knows.
+
+    Attributes:
+        name: how CL_PLATFORM_VERSION names it: "3.0" for PoCL 3.0-rc2.
+        layout: the number of its binaries' layout.
+        reports_failures: whether its work-group functions report that they failed.
+        proven: what is known of it, and from where.
+    """
+
+    name: str
+    layout: int
+    reports_failures: bool
+    proven: str
+
+
+#: The versions that are known. The self-test must pass besides, for each file of a driver.
+VERSIONS: Final = (
+    PoclVersion(
+        "3.0",
+        8,
+        False,
+        "3.0-rc2 of PyPI: the project's tests, and random graphs against the driver",
+    ),
+    PoclVersion("3.1", 9, False, "3.1 of Debian 12: a prototype's random graphs and the self-test"),
+    PoclVersion("5.0", 11, False, "the layout of 7.1, which lies in the same place; the self-test"),
+    PoclVersion(
+        "7.1", 11, True, "7.1 of Debian sid: a prototype's random graphs and the self-test"
+    ),
+)
+
+_MAGIC: Final = b"poclbin\0"
+_FLUSHES: Final = 1  # the flags of a program: denormals are zero,
+_HAS_VARIABLES: Final = 2  # and it has variables of its own
+_LOCAL: Final = 0x119C  # CL_KERNEL_ARG_ADDRESS_LOCAL
+_VALUE, _POINTER = 0, 1  # what an argument is
+_ARGUMENT: Final = struct.Struct("<IIQII")  # access, space, qualifiers, what it is, size in bytes
+
+#: Sections that a loader writes to; a kernel writes to no other one.
+_LOADER_WRITES: Final = (b".dynamic", b".got", b".got.plt", b".data.rel.ro", b".relro_padding")
+_WRITE_AND_ALLOCATE: Final = 3
+
+
+class PoclBinaryError(FairleadError):
+    """PoCL's binary of a program has not its version's layout, or a library in it cannot be
+    opened."""
+
+
+def version_of(platform_version: str) -> PoclVersion | None:
+    """The known version that a CL_PLATFORM_VERSION names, None if it is not known."""
+    _, _, rest = platform_version.partition("PoCL ")
+    number = rest.split()[0] if rest.split() else ""
+    return next(
+        (
+            row
+            for row in VERSIONS
+            if number == row.name or number.startswith((f"{row.name}-rc", f"{row.name}."))
+        ),
+        None,
+    )
+
+
+@dataclass(frozen=True)
+class PoclKernel:
+    """A kernel of a binary.
+
+    Attributes:
+        name: of the kernel.
+        spaces: what each argument is: "value", "local", "memory" or "other".
+        sizes: the size of each argument in bytes.
+        automatic: the sizes of its local variables in bytes; they are further arguments.
+        required: reqd_work_group_size, or zeros.
+        flushes: whether it runs with denormals as zero.
+        library: the shared library of its generic work-group function.
+        why_not: why the function is not called, None if it can be.
+    """
+
+    name: str
+    spaces: tuple[str, ...]
+    sizes: tuple[int, ...]
+    automatic: tuple[int, ...]
+    required: tuple[int, ...]
+    flushes: bool
+    library: bytes
+    why_not: str | None
+
+    @cached_property
+    def function(self) -> int:
+        """The address of its work-group function. Raises PoclBinaryError if there is none."""
+        symbol = f"_pocl_kernel_{self.name}_workgroup"
+        try:
+            return ctypes.cast(getattr(_open(self.library), symbol), ctypes.c_void_p).value or 0
+        except (OSError, AttributeError) as error:
+            raise PoclBinaryError(
+                f"the library of the kernel {self.name} cannot be used: {error}.", routine="dlopen"
+            ) from error
+
+
+_libraries: Final[dict[bytes, Any]] = {}
+_lock: Final = new_lock()
+
+
+def _open(library: bytes) -> Any:
+    """A library, opened from memory; equal ones are opened once. They stay open, as drivers do."""
+    digest = hashlib.sha256(library).digest()
+    with _lock:
+        found = _libraries.get(digest)
+        if found is None:
+            file = os.memfd_create("fairlead-kernel", os.MFD_CLOEXEC)
+            try:
+                with os.fdopen(os.dup(file), "wb") as stream:
+                    stream.write(library)
+                # dlopen tells libraries apart by their paths, and the number is used again
+                different = format(len(_libraries) + 1, "b").replace("0", "/").replace("1", "/.")
+                path = f"/proc/self/fd{different}/{file}"
+                found = ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_LOCAL)
+            finally:
+                os.close(file)
+            _libraries[digest] = found
+        return found
+
+
+# The layout
+
+
+class _Reader:
+    """Reads values one after the other. Raises struct.error or IndexError where there are none."""
+
+    def __init__(self, data: bytes, place: int = 0, end: int | None = None) -> None:
+        self.data, self.place = data, place
+        self.end = len(data) if end is None else end
+
+    def bytes(self, size: int) -> bytes:
+        if size > self.end - self.place:
+            raise IndexError(f"{size} bytes at {self.place} are more than there are")
+        self.place += size
+        return self.data[self.place - size : self.place]
+
+    def number(self, kind: str = "I") -> int:
+        return struct.unpack(f"<{kind}", self.bytes(struct.calcsize(f"<{kind}")))[0]
+
+    def text(self) -> bytes:
+        return self.bytes(self.number())
+
+    def files(self) -> Iterator[tuple[bytes, bytes]]:
+        while self.place < self.end:
+            yield self.text(), self.text()
+
+
+def parse(binary: bytes, version: PoclVersion) -> dict[str, PoclKernel]:
+    """The kernels of a binary, by name.
+
+    Args:
+        binary: what CL_PROGRAM_BINARIES gives.
+        version: of the PoCL that gave it.
+
+    Raises:
+        PoclBinaryError: it has another layout.
+    """
+    try:
+        return {kernel.name: kernel for kernel in _kernels(binary, version)}
+    except (struct.error, IndexError, ValueError) as error:
+        raise PoclBinaryError(
+            f"the program's binary has another layout than that of PoCL {version.name}: {error}.",
+            routine="clGetProgramInfo(CL_PROGRAM_BINARIES)",
+        ) from error
+
+
+def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
+    reader = _Reader(binary)
+    if reader.bytes(len(_MAGIC)) != _MAGIC:
+        raise ValueError("it does not begin with poclbin")
+    reader.number("Q")  # the device
+    layout, count, flags = reader.number(), reader.number(), reader.number("Q")
+    if layout != version.layout:
+        raise ValueError(f"its layout is {layout} and not {version.layout}")
+    roots = reader.number() if layout >= 9 else 0
+    reader.bytes(41)  # the hash
+    variables = reader.number("Q") if layout > 9 and flags & _HAS_VARIABLES else 0
+    if layout == 8:
+        for _ in ("path", "contents"):  # of the one file of the program
+            reader.text()
+    for _ in range(roots):
+        reader.bytes(reader.number("Q"))
+    for _ in range(count):
+        yield _kernel(reader, bool(flags & _FLUSHES), variables)
+
+
+def _kernel(reader: _Reader, flushes: bool, variables: int) -> PoclKernel:
+    begin = reader.place
+    size, file_bytes, argument_bytes = reader.number("Q"), reader.number("Q"), reader.number()
+    name = reader.text().decode()
+    argument_count, local_count = reader.number(), reader.number()
+    required = tuple(reader.number("Q") for _ in range(3))
+    automatic = tuple(reader.number("Q") for _ in range(local_count))
+    end = begin + size
+    if end > reader.end or file_bytes + argument_bytes > size:
+        raise ValueError(f"the kernel {name} is larger than the binary")
+    files = end - file_bytes
+    arguments = _Reader(reader.data, files - argument_bytes, files)
+    rows = [_argument(arguments) for _ in range(argument_count)]
+    library = next(
+        (data for path, data in _Reader(reader.data, files, end).files() if _is_generic(path)), b""
+    )
+    reader.place = end
+    why_not = "the program has program-scope variables" if variables else _why_not(library)
+    spaces, sizes = tuple(space for space, _ in rows), tuple(size for _, size in rows)
+    return PoclKernel(name, spaces, sizes, automatic, required, flushes, library, why_not)
+
+
+def _argument(reader: _Reader) -> tuple[str, int]:
+    _, space, _, what, size = _ARGUMENT.unpack(reader.bytes(_ARGUMENT.size))
+    for _ in ("name", "type's name"):
+        reader.text()
+    if what == _VALUE:
+        return "value", size
+    if what != _POINTER:
+        return "other", size
+    return "local" if space == _LOCAL else "memory", size
+
+
+def _is_generic(path: bytes) -> bool:
+    return b"/0-0-0/" in path and path.endswith(b".so")
+
+
+def _why_not(library: bytes) -> str | None:
+    if not library:
+        return "its binary has no generic work-group function"
+    if b"printf" in library:
+        return "it calls printf"
+    written = [name for name in _written_sections(library) if name not in _LOADER_WRITES]
+    if written:
+        return f"the program has program-scope variables ({written[0].decode(errors='replace')})"
+    return None
+
+
+def _written_sections(library: bytes) -> list[bytes]:
+    """Return the sections of an ELF file of this machine that are writable memory (System V
+    ABI)."""
+    table, entry, count, names = (
+        struct.unpack_from("<Q", library, 0x28)[0],
+        *struct.unpack_from("<HHH", library, 0x3A),
+    )
+    rows = [struct.unpack_from("<IIQQQQ", library, table + k * entry) for k in range(count)]
+    text = rows[names][4]
+    return [
+        library[text + name : library.index(b"\0", text + name)]
+        for name, _, flags, _, _, size in rows
+        if flags & _WRITE_AND_ALLOCATE == _WRITE_AND_ALLOCATE and size
+    ]

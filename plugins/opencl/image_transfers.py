@@ -1,0 +1,135 @@
+"""Transfers of images: read, write, copy. Origins and regions are in pixels, pitches in bytes.
+
+OpenCL leaves some refusals to drivers. They are made here, with the codes that the specification
+lists: INVALID_SIZE for everything that does not fit.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from ...loader.ur.abi import UR
+from .core import check, failure
+from .enqueue import Enqueue, declare_enqueue, enqueues
+from .events import UREvent
+from .images import Extent, URImage, checked_images, has_images
+from .memory import URMemory
+from .queues import URQueue, create_queue
+from .transfers import offset_of, region_of, sizes_of
+
+_PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+
+
+def _check_region(image: URImage, origin: Extent, region: Extent) -> None:
+    """Raise URError (INVALID_SIZE) if a region ends outside an image."""
+    ends = [start + size for start, size in zip(origin, region, strict=True)]
+    if any(end > size for end, size in zip(ends, image.extent, strict=True)):
+        raise failure("INVALID_SIZE", f"pixels up to {ends} of an image of {image.extent}")
+
+
+def _pitches(image: URImage, region: Extent, row: int, slice_: int) -> tuple[int, int]:
+    """Return row and slice pitch as drivers take them.
+
+    The slice pitch, or else the row pitch, says how far apart the lines of an array of 1D images
+    are. Raises URError (INVALID_SIZE).
+    """
+    least = region[0] * image.element_size
+    lines = image.kind.is_lines
+    if lines:
+        row = slice_ = slice_ or row
+    if row and row < least:
+        raise failure("INVALID_SIZE", f"a row of {least} bytes with a pitch of {row}")
+    if not image.kind.has_slices:
+        return row, 0  # there is only one slice
+    height = 1 if lines else region[1]
+    if slice_ and slice_ < (row or least) * height:
+        raise failure("INVALID_SIZE", f"a slice of {height} rows with a pitch of {slice_}")
+    return row, slice_
+
+
+def _check_queue(queue: URQueue) -> None:
+    """Raise URError (UNSUPPORTED_FEATURE) if the queue's device has no images."""
+    if not has_images(queue.device):
+        raise failure("UNSUPPORTED_FEATURE", "the device has no images")
+
+
+def _transfer_host(
+    routine: str,
+    enqueue: Enqueue,
+    memory: URMemory,
+    host: int,
+    image_origin: Any,
+    image_region: Any,
+    *pitches: int,
+) -> UREvent | None:
+    """Read or write a region of an image. `pitches` are two for host memory."""
+    _check_queue(enqueue.queue)
+    (image,) = checked_images(enqueue.queue.context, memory)
+    origin, region = offset_of(image_origin), region_of(image_region)
+    _check_region(image, origin, region)
+    row, slice_ = _pitches(image, region, *pitches)
+    places = sizes_of(origin), sizes_of(region), row, slice_
+    if _needs_whole_device(enqueue.queue):
+        return _call_on_whole_device(enqueue, routine, image.cl, False, *places, host)
+    return enqueue.call(routine, image.cl, enqueue.blocks, *places, host)
+
+
+for _name, _command, _routine, _host in (
+    ("urEnqueueMemImageRead", "MEM_IMAGE_READ", "clEnqueueReadImage", "pDst"),
+    ("urEnqueueMemImageWrite", "MEM_IMAGE_WRITE", "clEnqueueWriteImage", "pSrc"),
+):
+    _parameters = "hImage", _host, "origin", "region", "rowPitch", "slicePitch"
+    declare_enqueue(_name, _command, partial(_transfer_host, _routine), *_parameters)
+
+
+@enqueues("MEM_IMAGE_COPY")
+def urEnqueueMemImageCopy(
+    enqueue: Enqueue,
+    hImageSrc: URMemory,
+    hImageDst: URMemory,
+    srcOrigin: Any,
+    dstOrigin: Any,
+    region: Any,
+) -> UREvent | None:
+    _check_queue(enqueue.queue)
+    source, target = checked_images(enqueue.queue.context, hImageSrc, hImageDst)
+    if source.format != target.format:
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
+    start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    _check_region(source, start, size)
+    _check_region(target, to, size)
+    if source.cl == target.cl and _overlap(start, to, size):
+        raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
+    given = source.cl, target.cl, sizes_of(start), sizes_of(to), sizes_of(size)
+    if _needs_whole_device(enqueue.queue):
+        return _call_on_whole_device(enqueue, "clEnqueueCopyImage", *given)
+    return enqueue.call("clEnqueueCopyImage", *given)
+
+
+def _needs_whole_device(queue: URQueue) -> bool:
+    """Return whether the driver crashes if a queue transfers images."""
+    profile = queue.context.platform.profile
+    return profile.transfers_images_on_whole_devices and queue.device.parent is not None
+
+
+def _call_on_whole_device(enqueue: Enqueue, routine: str, *arguments: Any) -> UREvent | None:
+    """Enqueue a transfer on a queue to the whole device, at its place in the order of the queue to
+    the sub-device. It must not be one that blocks in the driver."""
+    queue, device = enqueue.queue, enqueue.queue.device
+    enqueue.block_by_event()
+    while device.parent is not None:
+        device = device.parent
+    other = create_queue(queue.context, device, queue.flags & _PROFILING)
+    before = queue.mark(enqueue.waits)
+    check(queue.table.clFlush(queue.cl), "clFlush")
+    event = other.enqueue(routine, enqueue.command, arguments, [before], True)
+    assert event is not None
+    check(other.table.clFlush(other.cl), "clFlush")
+    event.queue = queue
+    queue.mark([event])  # what comes after it in the queue waits for it
+    return enqueue.complete(event)
+
+
+def _overlap(start: Extent, to: Extent, size: Extent) -> bool:
+    return all(abs(a - b) < length for a, b, length in zip(start, to, size, strict=True))

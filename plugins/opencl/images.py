@@ -1,0 +1,316 @@
+"""Images: formats, descriptions, creation and queries. image_transfers.py moves their contents.
+
+OpenCL leaves some refusals to drivers. They are made here, with the codes that the specification
+lists. Unified Runtime has no 1D image of a buffer. A native handle of one becomes a 1D image.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from ...icd.abi import OPENCL
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
+from .contexts import URContext
+from .core import adapter, check, create, failure, query, retain_unless_owned
+from .devices import URDevice
+from .memory import USE, URMemory, ask, check_flags, native_type, opencl_flags
+
+Extent = tuple[int, int, int]
+_ORDERS: Final = ("A", "R", "RG", "RA", "RGB", "RGBA", "BGRA", "ARGB", "ABGR", "INTENSITY")
+_TYPES: Final = (
+    *("SNORM_INT8", "SNORM_INT16", "UNORM_INT8", "UNORM_INT16"),
+    *("UNORM_SHORT_565", "UNORM_SHORT_555", "SIGNED_INT8", "SIGNED_INT16", "SIGNED_INT32"),
+    *("UNSIGNED_INT8", "UNSIGNED_INT16", "UNSIGNED_INT32", "HALF_FLOAT", "FLOAT"),
+)
+_OTHERS: Final = {
+    "LUMINANCE": "LUMINANCE",
+    "RX": "Rx",
+    "RGX": "RGx",
+    "RGBX": "RGBx",
+    "SRGBA": "sRGBA",
+}
+
+#: OpenCL's numbers by Unified Runtime's.
+_CL_ORDERS: Final = {
+    UR[f"UR_IMAGE_CHANNEL_ORDER_{name}"]: OPENCL[f"CL_{other}"]
+    for name, other in (dict(zip(_ORDERS, _ORDERS, strict=True)) | _OTHERS).items()
+}
+_CL_TYPES: Final = {
+    UR[f"UR_IMAGE_CHANNEL_TYPE_{name}"]: OPENCL[f"CL_{name}"] for name in _TYPES
+} | {UR["UR_IMAGE_CHANNEL_TYPE_INT_101010"]: OPENCL["CL_UNORM_INT_101010"]}
+_UR_ORDERS: Final = {opencl: number for number, opencl in _CL_ORDERS.items()}
+_UR_TYPES: Final = {opencl: number for number, opencl in _CL_TYPES.items()}
+
+
+class _Kind(NamedTuple):
+    """A type of images.
+
+    Attributes:
+        cl: OpenCL's number.
+        sizes: the fields of ur_image_desc_t that are its sizes along x, y and z.
+        limits: the properties of devices that limit these sizes.
+    """
+
+    cl: int
+    sizes: tuple[str, ...]
+    limits: tuple[str, ...]
+
+    @property
+    def is_lines(self) -> bool:
+        """Return whether it is an array of 1D images, whose distance is the slice pitch."""
+        return self.sizes == ("width", "arraySize")
+
+    @property
+    def has_slices(self) -> bool:
+        """Return whether a slice pitch matters."""
+        return self.is_lines or len(self.sizes) == 3
+
+
+def _kind(name: str, sizes: str, limits: str) -> _Kind:
+    names = tuple(f"CL_DEVICE_{limit}" for limit in limits.split())
+    return _Kind(OPENCL[f"CL_MEM_OBJECT_{name}"], tuple(sizes.split()), names)
+
+
+_FLAT: Final = "IMAGE2D_MAX_WIDTH IMAGE2D_MAX_HEIGHT"
+_KINDS: Final = {
+    UR[f"UR_MEM_TYPE_{name}"]: _kind(name, *row)
+    for name, row in {
+        "IMAGE1D": ("width", "IMAGE2D_MAX_WIDTH"),
+        "IMAGE1D_ARRAY": ("width arraySize", "IMAGE2D_MAX_WIDTH IMAGE_MAX_ARRAY_SIZE"),
+        "IMAGE2D": ("width height", _FLAT),
+        "IMAGE2D_ARRAY": ("width height arraySize", f"{_FLAT} IMAGE_MAX_ARRAY_SIZE"),
+        "IMAGE3D": ("width height depth", "IMAGE3D_MAX_WIDTH IMAGE3D_MAX_HEIGHT IMAGE3D_MAX_DEPTH"),
+    }.items()
+}
+_OF_CL: Final = {kind.cl: number for number, kind in _KINDS.items()} | {
+    OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"]: UR["UR_MEM_TYPE_IMAGE1D"]
+}
+_CL_FIELDS: Final = {
+    "width": "image_width",
+    "height": "image_height",
+    "depth": "image_depth",
+    "arraySize": "image_array_size",
+}
+
+
+class URImage(URMemory):
+    """A cl_mem that is an image.
+
+    Attributes:
+        kind: its type.
+        format: its channel order and channel type, as Unified Runtime's numbers.
+        extent: its pixels along x, y and z. The images of an array are the last dimension. It is 1
+            for a dimension that the image lacks.
+        element_size: bytes of a pixel.
+    """
+
+    def __init__(
+        self, cl: int, context: URContext, kind: int, format: tuple[int, int], *, host: int = 0
+    ) -> None:
+        super().__init__(cl, context, ask(cl, context, "CL_MEM_SIZE"), host=host)
+        self.kind, self.format = _KINDS[kind], format
+        self.element_size = self.query_image("ELEMENT_SIZE")
+        sizes = (self.query_image(_CL_FIELDS[name][6:].upper()) for name in self.kind.sizes)
+        self.extent = _extent(*sizes)
+
+    def query_image(self, name: str) -> int:
+        """Return the answer of clGetImageInfo to a property without CL_IMAGE_ in its name."""
+        return ask(self.cl, self.context, f"CL_IMAGE_{name}", "clGetImageInfo")
+
+
+def _extent(width: int, height: int = 1, depth: int = 1) -> Extent:
+    return width, height, depth
+
+
+def has_images(device: URDevice) -> bool:
+    """Return whether a device has images."""
+    return bool(device.icd.info("CL_DEVICE_IMAGE_SUPPORT"))
+
+
+def check_images(context: URContext) -> None:
+    """Raise URError (UNSUPPORTED_FEATURE) if no device of the context has images."""
+    if not any(map(has_images, context.devices)):
+        raise failure("UNSUPPORTED_FEATURE", "no device of the context has images")
+
+
+def _check_description(desc: Any, host: int) -> None:
+    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) if it does not describe an image."""
+    for wrong, why in (
+        (desc.stype != UR["UR_STRUCTURE_TYPE_IMAGE_DESC"], "pImageDesc->stype"),
+        (desc.type not in _KINDS, "pImageDesc->type is not a type of images"),
+        (desc.numMipLevel or desc.numSamples, "an image has no mipmaps and no samples"),
+        (not host and (desc.rowPitch or desc.slicePitch), "pitches need host memory"),
+    ):
+        if wrong:
+            raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", why)
+
+
+def _format(format: Any) -> Any:
+    """Return the cl_image_format for a ur_image_format_t. Raises URError."""
+    order, kind = format.channelOrder, format.channelType
+    if order not in _CL_ORDERS or kind not in _CL_TYPES:
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "there is no such order or type")
+    return OPENCL.struct("cl_image_format")(_CL_ORDERS[order], _CL_TYPES[kind])
+
+
+def _supported(context: URContext, flags: int, kind: int) -> Iterator[tuple[int, int]]:
+    """Yield the formats that the driver has for a type of images: OpenCL's order and type."""
+    ask_driver, count = context.table.clGetSupportedImageFormats, ctypes.c_uint32()
+    code = ask_driver(context.cl, flags, kind, 0, None, ctypes.byref(count))
+    check(code, "clGetSupportedImageFormats")
+    found = (OPENCL.struct("cl_image_format") * count.value)()
+    if count.value:
+        code = ask_driver(context.cl, flags, kind, count.value, found, None)
+        check(code, "clGetSupportedImageFormats")
+    for each in found:
+        yield each.image_channel_order, each.image_channel_data_type
+
+
+def _check_size(context: URContext, kind: _Kind, sizes: Extent) -> None:
+    """Raise URError (INVALID_IMAGE_SIZE) if an image is empty, or too large for every device."""
+
+    def fits(device: URDevice) -> bool:
+        info = device.icd.info
+        return has_images(device) and all(
+            size <= info(limit) for size, limit in zip(sizes, kind.limits, strict=False)
+        )
+
+    if 0 in sizes or not any(map(fits, context.devices)):
+        shown = " by ".join(map(str, sizes[: len(kind.sizes)]))
+        raise failure("INVALID_IMAGE_SIZE", f"no device has images of {shown} pixels")
+
+
+def _describe(desc: Any, kind: _Kind, host: int) -> Any:
+    """Return a cl_image_desc with the fields that the type of images has."""
+    made = OPENCL.struct("cl_image_desc")(image_type=kind.cl)
+    for name in kind.sizes:
+        setattr(made, _CL_FIELDS[name], getattr(desc, name))
+    if host:
+        made.image_row_pitch = desc.rowPitch
+        made.image_slice_pitch = desc.slicePitch if kind.has_slices else 0
+    return made
+
+
+def _check_pitches(desc: Any, kind: _Kind, sizes: Extent, element_size: int) -> None:
+    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for pitches that cannot be host memory's."""
+    row = desc.rowPitch or sizes[0] * element_size
+    if row < sizes[0] * element_size or row % element_size:
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a row pitch of {row} bytes")
+    least, given = row if kind.is_lines else row * sizes[1], desc.slicePitch
+    if kind.has_slices and given and (given < least or given % row):
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a slice pitch of {given} bytes")
+
+
+#: Channels by order. Bytes of a channel by type, for a packed type those of a pixel.
+_CHANNELS: Final = {
+    UR[f"UR_IMAGE_CHANNEL_ORDER_{name}"]: count
+    for count, names in {
+        1: ("A", "R", "INTENSITY", "LUMINANCE"),
+        2: ("RG", "RA", "RX"),
+        3: ("RGB", "RGX"),
+        4: ("RGBA", "BGRA", "ARGB", "ABGR", "RGBX", "SRGBA"),
+    }.items()
+    for name in names
+}
+_PACKED: Final = {
+    UR["UR_IMAGE_CHANNEL_TYPE_UNORM_SHORT_565"]: 2,
+    UR["UR_IMAGE_CHANNEL_TYPE_UNORM_SHORT_555"]: 2,
+    UR["UR_IMAGE_CHANNEL_TYPE_INT_101010"]: 4,
+}
+_BYTES: Final = {
+    UR[f"UR_IMAGE_CHANNEL_TYPE_{name}"]: 1 if "8" in name else 4 if "32" in name else 2
+    for name in _TYPES
+} | {UR["UR_IMAGE_CHANNEL_TYPE_FLOAT"]: 4}
+
+
+def _element_size(format: Any) -> int:
+    """Return the bytes of a pixel."""
+    packed = _PACKED.get(format.channelType)
+    return packed or _CHANNELS[format.channelOrder] * _BYTES[format.channelType]
+
+
+@adapter.entry
+def urMemImageCreate(
+    hContext: URContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
+) -> URImage:
+    check_flags(flags, pHost)
+    _check_description(pImageDesc, pHost)
+    format, kind = _format(pImageFormat), _KINDS[pImageDesc.type]
+    check_images(hContext)
+    sizes = _extent(*(getattr(pImageDesc, name) for name in kind.sizes))
+    _check_size(hContext, kind, sizes)
+    _check_pitches(pImageDesc, kind, sizes, _element_size(pImageFormat))
+    bits = opencl_flags(flags)
+    access = bits & ~(OPENCL["CL_MEM_USE_HOST_PTR"] | OPENCL["CL_MEM_COPY_HOST_PTR"])
+    wanted = format.image_channel_order, format.image_channel_data_type
+    if wanted not in _supported(hContext, access or OPENCL["CL_MEM_READ_WRITE"], kind.cl):
+        raise failure(
+            "UNSUPPORTED_IMAGE_FORMAT", "no device of the context has images of this format"
+        )
+    desc = _describe(pImageDesc, kind, pHost)
+    given = bits, ctypes.byref(format), ctypes.byref(desc), pHost or None
+    cl = create(hContext.table, "clCreateImage", hContext.cl, *given)
+    numbers = pImageFormat.channelOrder, pImageFormat.channelType
+    return URImage(cl, hContext, pImageDesc.type, numbers, host=pHost if flags & USE else 0)
+
+
+def _format_bytes(image: URImage) -> bytes:
+    return bytes(ffi.buffer(ffi.new("ur_image_format_t *", image.format)))
+
+
+adapter.info(
+    "urMemImageGetInfo",
+    {
+        f"UR_IMAGE_INFO_{name}": lambda image, name=name: _checked(image).query_image(name)
+        for name in (
+            *("ELEMENT_SIZE", "ROW_PITCH", "SLICE_PITCH", "WIDTH", "HEIGHT", "DEPTH"),
+            "ARRAY_SIZE",
+        )
+    }
+    | {
+        "UR_IMAGE_INFO_FORMAT": lambda image: _format_bytes(_checked(image)),
+        "UR_IMAGE_INFO_NUM_MIP_LEVELS": lambda image: _checked(image) and 0,
+        "UR_IMAGE_INFO_NUM_SAMPLES": lambda image: _checked(image) and 0,
+    },
+)
+
+
+def _checked(memory: URMemory) -> URImage:
+    if not isinstance(memory, URImage):
+        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
+    return memory
+
+
+def checked_images(context: URContext, *memory: URMemory) -> list[URImage]:
+    """Return memory objects that have to be images of a context.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT for a buffer, INVALID_CONTEXT for another context.
+    """
+    images = [_checked(each) for each in memory]
+    context.check_same("an image", *images)
+    return images
+
+
+@adapter.entry
+def urMemImageCreateWithNativeHandle(
+    hNativeMem: int, hContext: URContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
+) -> URImage:
+    """Make an image of a native handle. The program has to give its format and type correctly."""
+    kind = _OF_CL[native_type(hNativeMem, hContext, _OF_CL)]
+    told = query(hContext.table, "clGetImageInfo", hNativeMem, OPENCL["CL_IMAGE_FORMAT"])
+    found = OPENCL.struct("cl_image_format").from_buffer_copy(told)
+    order, channel = found.image_channel_order, found.image_channel_data_type
+    if order not in _UR_ORDERS or channel not in _UR_TYPES:
+        raise failure("UNSUPPORTED_IMAGE_FORMAT", "Unified Runtime does not have its format")
+    format = _UR_ORDERS[order], _UR_TYPES[channel]
+    if format != (pImageFormat.channelOrder, pImageFormat.channelType) or kind != pImageDesc.type:
+        raise failure(
+            "INVALID_IMAGE_FORMAT_DESCRIPTOR", "the native image has another format or type"
+        )
+    retain_unless_owned(URImage, hNativeMem, hContext.table, pProperties)
+    host = ask(hNativeMem, hContext, "CL_MEM_HOST_PTR")
+    return URImage(hNativeMem, hContext, kind, format, host=host)

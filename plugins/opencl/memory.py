@@ -1,0 +1,120 @@
+"""What all memory objects have in common: flags, native handles, queries.
+
+buffers.py and images.py have the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+from ...loader.ur.abi import UR
+from .contexts import URContext, check_native
+from .core import CLObject, adapter, failure, flags, query_number
+from .devices import URDevice
+
+_FLAGS: Final = {
+    "UR_MEM_FLAG_READ_WRITE": "CL_MEM_READ_WRITE",
+    "UR_MEM_FLAG_WRITE_ONLY": "CL_MEM_WRITE_ONLY",
+    "UR_MEM_FLAG_READ_ONLY": "CL_MEM_READ_ONLY",
+    "UR_MEM_FLAG_USE_HOST_POINTER": "CL_MEM_USE_HOST_PTR",
+    "UR_MEM_FLAG_ALLOC_HOST_POINTER": "CL_MEM_ALLOC_HOST_PTR",
+    "UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER": "CL_MEM_COPY_HOST_PTR",
+}
+_ACCESS: Final = tuple(
+    UR[name]
+    for name in ("UR_MEM_FLAG_READ_WRITE", "UR_MEM_FLAG_WRITE_ONLY", "UR_MEM_FLAG_READ_ONLY")
+)
+USE: Final = UR["UR_MEM_FLAG_USE_HOST_POINTER"]
+ALLOC: Final = UR["UR_MEM_FLAG_ALLOC_HOST_POINTER"]
+COPY: Final = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
+
+
+@adapter.kind
+class URMemory(CLObject):
+    """A cl_mem: a `URBuffer` or a `URImage`.
+
+    Args:
+        cl: its handle.
+        context: its context.
+        size: bytes.
+        host: the address of the program's memory that it uses, or 0.
+        owned: whether it has a reference to `cl`, which it releases at the end.
+    """
+
+    type = "ur_mem_handle_t"
+    release, retain_function = "clReleaseMemObject", "clRetainMemObject"
+
+    def __init__(
+        self, cl: int, context: URContext, size: int, *, host: int = 0, owned: bool = True
+    ) -> None:
+        super().__init__(cl, context.table, owned)
+        self.context, self.size, self.host = context, size, host
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what launches.c knows of it."""
+        return self.cl, self.context.cl, 0, 0
+
+
+def check_flags(value: int, host: int) -> None:
+    """Check flags that drivers do not agree about.
+
+    Args:
+        value: ur_mem_flags_t.
+        host: the address of host memory, or 0.
+
+    Raises:
+        URError: INVALID_VALUE for flags that exclude each other. INVALID_HOST_PTR for a host
+            pointer without flags that need it, or such flags without a host pointer.
+    """
+    if bool(host) != bool(value & (USE | COPY)):
+        raise failure("INVALID_HOST_PTR", "a host pointer needs the flag that says what it is for")
+    if sum(bool(value & flag) for flag in _ACCESS) > 1:
+        raise failure("INVALID_VALUE", "a memory object has one kind of access")
+    if value & USE and value & (ALLOC | COPY):
+        raise failure("INVALID_VALUE", "the memory is either the program's or allocated")
+
+
+def opencl_flags(value: int) -> int:
+    """Return OpenCL's flags for ur_mem_flags_t."""
+    return flags(value, _FLAGS)
+
+
+def ask(native: int, context: URContext, name: str, routine: str = "clGetMemObjectInfo") -> int:
+    """Return a property of a cl_mem that is a number. Raises OpenCLError."""
+    return query_number(context.table, routine, native, name)
+
+
+def native_type(native: int, context: URContext, types: Container[int]) -> int:
+    """Return the CL_MEM_TYPE of a native handle.
+
+    Args:
+        native: the handle.
+        context: the context that it has to belong to.
+        types: the types that it may have.
+
+    Raises:
+        URError: INVALID_CONTEXT, or INVALID_MEM_OBJECT for another type.
+    """
+    check_native(native, context, "clGetMemObjectInfo", "CL_MEM_CONTEXT")
+    found = ask(native, context, "CL_MEM_TYPE")
+    if found not in types:
+        raise failure("INVALID_MEM_OBJECT", "the native memory object is of another kind")
+    return found
+
+
+adapter.info(
+    "urMemGetInfo",
+    {
+        "UR_MEM_INFO_SIZE": lambda memory: memory.size,
+        "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,
+        "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
+    },
+)
+
+
+@adapter.entry
+def urMemGetNativeHandle(hMem: URMemory, hDevice: URDevice | None) -> int:
+    if hDevice is not None:
+        hMem.context.check_device(hDevice)
+    return hMem.cl

@@ -1,0 +1,69 @@
+"""Commands of queues that the program has released."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from ...icd.calls import status_of
+from ...icd.command_buffer.waiting import wait as wait_for_event
+from ...icd.errors import OpenCLError
+from .core import CLObject, adapter, check, handles
+from .events import waits_itself
+
+if TYPE_CHECKING:
+    from .queues import URQueue
+
+
+class UnfinishedCommands(CLObject):
+    """The commands of a closed queue: the event of a marker behind them.
+
+    It holds the device, because some drivers delete a device while a queue of it has commands. It
+    does not hold the context, because the program's deleters must not wait for it.
+    """
+
+    type = ""
+    release, retain_function = "clReleaseEvent", "clRetainEvent"
+
+    def __init__(self, cl: int, queue: URQueue) -> None:
+        super().__init__(cl, queue.table)
+        self.context_cl, self.device, self.in_order = queue.context.cl, queue.device, queue.in_order
+
+    @classmethod
+    def of(cls, queue: URQueue) -> UnfinishedCommands | None:
+        """Remember the commands of a queue that is closed now, without waiting.
+
+        Returns:
+            What to wait for, None if the driver refuses a marker.
+        """
+        cls.forget_ended()
+        marker = ctypes.c_void_p()
+        code = queue.table.clEnqueueMarkerWithWaitList(queue.cl, 0, None, ctypes.byref(marker))
+        if code or not marker.value:
+            return None
+        queue.table.clFlush(queue.cl)
+        commands = cls(marker.value, queue)
+        unfinished[id(commands)] = commands
+        return commands
+
+    @staticmethod
+    def forget_ended() -> None:
+        """Release the markers that are complete."""
+        for key, one in list(unfinished.items()):
+            with suppress(OpenCLError):
+                if status_of(one.cl) <= 0:
+                    unfinished.pop(key, None)
+
+    def wait(self) -> None:
+        """Wait until the commands have ended. A failed command is no error here."""
+        with suppress(OpenCLError):
+            if waits_itself(self.device.platform):
+                one_at_a_time = self.device.platform.profile.waits_one_at_a_time
+                wait_for_event(self.cl, self.in_order, one_at_a_time)
+            else:
+                check(self.table.clWaitForEvents(1, handles([self])), "clWaitForEvents")
+
+
+unfinished: Final[dict[int, UnfinishedCommands]] = {}
+adapter.on_close.append(unfinished.clear)

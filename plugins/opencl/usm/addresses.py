@@ -1,0 +1,113 @@
+"""What an address is to kernels, transfers and command-buffers."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from ....icd.command_buffer.commands import MemoryFunctions
+from ....loader.base.memory import read
+from ..contexts import URContext
+from ..core import failure
+from .registry import find, find_foreign, is_unreachable
+from .strategies import Buffers, Intel, required_strategy, strategy_of
+from .strategy import Location, Operation
+
+#: The end of the addresses that there are.
+_END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
+
+_new: Final = tuple.__new__  # the NamedTuple's takes three times as long
+
+
+def locate(context: URContext, address: int, size: int) -> Location:
+    """Find the allocation of some bytes.
+
+    Args:
+        context: the context that the memory has to belong to, if it is not host memory.
+        address: the first byte.
+        size: how many bytes.
+
+    Returns:
+        The address with the allocation, or with None for host memory.
+
+    Raises:
+        URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
+            is no memory at the first or the last byte, or device memory of another context.
+    """
+    if address + size > _END:
+        raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
+    allocation = find(context, address)
+    if allocation is None and is_unreachable(address):
+        raise failure(
+            "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
+        )
+    if allocation is None and not (read(address, 1) and read(address + size - 1, 1)):
+        allocation = find_foreign(context, strategy_of(context), address)
+        if allocation is None:
+            raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
+    if allocation is not None and address + size > allocation.end:
+        raise failure(
+            "INVALID_SIZE",
+            f"{size} bytes from {address:#x} on, of an allocation that ends at {allocation.end:#x}",
+        )
+    return _new(Location, (address, allocation))
+
+
+def pointer_argument(context: URContext, address: int) -> tuple[str, int]:
+    """Say how an address becomes a kernel's argument.
+
+    Returns:
+        What sets it, and the value. "svm": clSetKernelArgSVMPointer; "usm":
+        clSetKernelArgMemPointerINTEL; "mem": clSetKernelArg with a cl_mem, 0 for NULL.
+
+    Raises:
+        URError: INVALID_OPERATION without USM, INVALID_VALUE for an address outside USM memory,
+            UNSUPPORTED_FEATURE where no sub-buffer can begin.
+    """
+    strategy = required_strategy(context)
+    if not address and strategy is not Intel:  # NVIDIA's driver refuses NULL for SVM
+        return "mem", 0
+    if strategy is not Buffers:
+        return strategy.argument, address
+    allocation = find(context, address)
+    if allocation is None:
+        raise failure("INVALID_VALUE", "the address is in no USM memory of the context")
+    return "mem", Buffers.part(allocation, address - allocation.base)
+
+
+def memory_functions(context: URContext) -> MemoryFunctions:
+    """Return the driver's functions for addresses where they are not those of SVM."""
+    if strategy_of(context) is not Intel:
+        return MemoryFunctions()
+    routines = "clSetKernelArgMemPointerINTEL", Intel.copy_routine, Intel.fill_routine
+    find_function = context.platform.icd.extension_function
+    return MemoryFunctions(*(find_function(routine) or 0 for routine in routines))
+
+
+def as_copy(context: URContext, target: int, source: int, size: int) -> Operation:
+    """Return the operation of `icd.command_buffer` that copies bytes.
+
+    Raises:
+        URError: as `locate` and `Strategy.copy`.
+    """
+    target_place, source_place = locate(context, target, size), locate(context, source, size)
+    return required_strategy(context).copy(target_place, source_place, size)
+
+
+def as_fill(
+    context: URContext, address: int, pattern: Any, pattern_size: int, size: int
+) -> Operation:
+    """Return the operation of `icd.command_buffer` that fills bytes.
+
+    Args:
+        context: the context.
+        address: the first byte.
+        pattern: a pointer to a pattern that OpenCL takes. It becomes a field of the operation.
+        pattern_size: the bytes of the pattern.
+        size: how many bytes are filled.
+
+    Raises:
+        URError: as `locate` and `Strategy.fill`.
+    """
+    place = locate(context, address, size)
+    return required_strategy(context).fill(place, pattern, pattern_size, size)

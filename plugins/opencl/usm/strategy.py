@@ -1,0 +1,244 @@
+"""What the strategies of USM have in common: allocations, transfers, `Strategy`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NamedTuple
+
+from ..contexts import URContext
+from ..core import CLObject
+from ..devices import URDevice
+from ..enqueue import Call
+
+
+class CLMemory(CLObject):
+    """A cl_mem behind an address, or a part of one.
+
+    It is released when neither an allocation nor a command-buffer holds it any more.
+    """
+
+    type = ""
+    release, retain_function = "clReleaseMemObject", "clRetainMemObject"
+
+
+@dataclass(eq=False)
+class Allocation:
+    """Memory that is used by its address.
+
+    Attributes:
+        base: the address of its first byte.
+        size: bytes.
+        kind: "host", "device" or "shared".
+        context: its context.
+        device: its device, None for host memory.
+        strategy: what allocated it.
+        pool: its `URPool`, or None.
+        memory: the cl_mem behind it, if there is one.
+        parts: the sub-buffers that kernels were given, by their offsets in bytes.
+        imported: whether it is the program's own memory, which is not freed.
+        padding: bytes before `base` that the driver allocated, too.
+        key: what its pool finds it by.
+    """
+
+    base: int
+    size: int
+    kind: str
+    context: URContext
+    device: URDevice | None
+    strategy: type[Strategy]
+    pool: Any = None
+    memory: CLMemory | None = None
+    parts: dict[int, CLMemory] = field(default_factory=dict)
+    imported: bool = False
+    padding: int = 0
+    key: Any = None
+
+    @property
+    def end(self) -> int:
+        """Return the address of the first byte behind it."""
+        return self.base + self.size
+
+    @property
+    def driver_base(self) -> int:
+        """Return the address that the driver allocated."""
+        return self.base - self.padding
+
+    @property
+    def mem(self) -> int:
+        """Return the cl_mem behind it, 0 if there is none."""
+        return self.memory.cl if self.memory is not None else 0
+
+
+class Location(NamedTuple):
+    """An address, and the allocation that it lies in: None for host memory."""
+
+    address: int
+    allocation: Allocation | None
+
+    @property
+    def offset(self) -> int:
+        """Return the offset in the allocation in bytes, 0 in host memory."""
+        return self.address - self.allocation.base if self.allocation is not None else 0
+
+
+class Operation(NamedTuple):
+    """A transfer as a command of `icd.command_buffer`.
+
+    Attributes:
+        op: the name of the operation (`icd.command_buffer.commands.OPERATIONS`).
+        numbers: `fl_command.n`.
+        fields: the pointers of the `fl_command`, by their names.
+        keep: objects that have to live as long as the operation may run.
+    """
+
+    op: str
+    numbers: tuple[int, ...]
+    fields: dict[str, Any]
+    keep: tuple[Any, ...] = ()
+
+
+#: The driver's command for a copy, by the name of the operation. The functions get the strategy,
+#: whether the command blocks, the operation's numbers and its fields.
+_CALLS: Final[dict[str, Callable[[Any, bool, tuple[int, ...], dict[str, Any]], Call]]] = {
+    "svm_copy": lambda usm, blocks, n, f: (
+        usm.copy_routine,
+        (blocks, f["target"], f["source"], *n),
+    ),
+    "copy": lambda usm, blocks, n, f: ("clEnqueueCopyBuffer", (f["source"], f["target"], *n)),
+    "read": lambda usm, blocks, n, f: ("clEnqueueReadBuffer", (f["source"], blocks, *n, f["host"])),
+    "write": lambda usm, blocks, n, f: (
+        "clEnqueueWriteBuffer",
+        (f["target"], blocks, *n, f["host"]),
+    ),
+}
+
+
+class Hints(NamedTuple):
+    """What a program would like: ur_usm_host_mem_flags_t, ur_usm_device_mem_flags_t, a bank."""
+
+    host: int = 0
+    device: int = 0
+    location: int | None = None
+
+
+class AllocationRequest(NamedTuple):
+    """An allocation that is asked for: `size` bytes, aligned to `align` bytes (0: to anything)."""
+
+    context: URContext
+    kind: str
+    device: URDevice | None
+    size: int
+    align: int = 0
+    hints: Hints = Hints()
+
+    def at(self, base: int, strategy: type[Strategy], **others: Any) -> Allocation:
+        """Return the allocation that fulfils it."""
+        return Allocation(base, self.size, self.kind, self.context, self.device, strategy, **others)
+
+
+_support: Final[weakref.WeakKeyDictionary[URDevice, dict[type[Strategy], dict[str, int]]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+class Strategy:
+    """A way in which drivers have memory that is used by its address. There are no instances.
+
+    Attributes:
+        name: what FAIRLEAD_USM calls it.
+        aligns_freely: whether `allocate` takes every alignment.
+        argument: how an address becomes a kernel's argument (`addresses.pointer_argument`).
+        copy_routine: OpenCL's function that copies between addresses.
+        fill_routine: OpenCL's function that fills from an address on.
+    """
+
+    name: ClassVar[str]
+    aligns_freely: ClassVar[bool] = False
+    argument: ClassVar[str]
+    copy_routine: ClassVar[str]
+    fill_routine: ClassVar[str]
+
+    @classmethod
+    def support(cls, device: URDevice) -> dict[str, int]:
+        """Return what a device can do with each kind of USM.
+
+        Returns:
+            "host", "device", "shared", "cross" and "system" with their
+            ur_device_usm_access_capability_flags_t. It is empty if the device cannot.
+        """
+        known = _support.setdefault(device, {})
+        if cls not in known:
+            known[cls] = cls.ask(device)
+        return known[cls]
+
+    @staticmethod
+    def ask(device: URDevice) -> dict[str, int]:
+        """Ask a device what `support` returns."""
+        raise NotImplementedError
+
+    @classmethod
+    def allocate(cls, request: AllocationRequest) -> Allocation:
+        """Allocate memory. Raises OpenCLError, URError (OUT_OF_RESOURCES)."""
+        raise NotImplementedError
+
+    @staticmethod
+    def free(allocation: Allocation, *, wait: bool = False) -> None:
+        """Free memory that nothing uses any more, as far as we know.
+
+        Args:
+            allocation: the memory.
+            wait: whether the driver may wait until it knows that, too.
+
+        Raises:
+            OpenCLError: what the driver answers.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def foreign(context: URContext, address: int) -> Allocation | None:
+        """Return what the driver knows of memory that was allocated by interoperation."""
+        return None
+
+    @classmethod
+    def copy(cls, target: Location, source: Location, size: int) -> Operation:
+        """Return the operation that copies bytes.
+
+        Raises:
+            URError: UNSUPPORTED_FEATURE if that is not a single operation.
+        """
+        return Operation("svm_copy", (size,), {"target": target.address, "source": source.address})
+
+    @classmethod
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> Operation:
+        """Return the operation that fills bytes.
+
+        Args:
+            target: where.
+            pattern: a pointer to a pattern that OpenCL takes.
+            pattern_size: its bytes.
+            size: how many bytes are filled.
+
+        Raises:
+            URError: UNSUPPORTED_FEATURE if that is not a single operation.
+        """
+        fields = {"target": target.address, "pattern": pattern, "pattern_size": pattern_size}
+        return Operation("svm_fill", (0, size), fields)
+
+    @classmethod
+    def call_of(cls, operation: Operation, blocks: bool = False) -> Call:
+        """Return the driver's command for an operation that copies."""
+        return _CALLS[operation.op](cls, blocks, operation.numbers, operation.fields)
+
+    @staticmethod
+    def migrate(allocation: Allocation, address: int, size: int, flags: int) -> Call | None:
+        """Return the command that moves memory, None if there is none.
+
+        Args:
+            allocation: the allocation.
+            address: where to begin.
+            size: bytes.
+            flags: cl_mem_migration_flags; 0: to the queue's device.
+        """
+        return None

@@ -1,0 +1,87 @@
+"""SYCL programs with device code, which libsycl compiles at run time, on a driver that takes SPIR-V: both adapters give the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from helpers.clients import (
+    ADAPTERS,
+    DEVICE_PROGRAMS,
+    HERE,
+    WATCHED,
+    Compiler,
+    adapter_path,
+    complaints,
+    error_of,
+    on,
+    printed,
+    run,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("driver", on("intel_cpu"))]
+
+#: What Intel's adapter has not: updates of graphs on this driver.
+_NO_UPDATE: Final = "Device does not support Command Graph update"
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("program", DEVICE_PROGRAMS)
+def test_it_prints_what_it_says(
+    adapter: str,
+    program: str,
+    driver: str,
+    now: Path,
+    compile_client: Compiler,
+    drivers: dict[str, str],
+) -> None:
+    output = run(
+        compile_client.device(program), now, drivers[driver], adapter_path(adapter), **WATCHED
+    )
+    if (adapter, program) == ("intel", "graph_update"):
+        assert (error_of(output), output.code) == (_NO_UPDATE, 1)
+        return
+    assert (output.out, output.code) == (printed(HERE / f"device/{program}.cpp"), 0)
+    assert adapter == "intel" or complaints(output) == []
+
+
+@pytest.mark.parametrize("way", ["native", "replay"])
+@pytest.mark.parametrize("program", ["graph", "graph_update"])
+def test_command_buffers_of_both_kinds(
+    way: str,
+    program: str,
+    driver: str,
+    now: Path,
+    compile_client: Compiler,
+    drivers: dict[str, str],
+) -> None:
+    output = run(
+        compile_client.device(program),
+        now,
+        drivers[driver],
+        adapter_path("fairlead"),
+        FAIRLEAD_COMMAND_BUFFER=way,
+    )
+    source = HERE / f"device/{program}.cpp"
+    assert (output.out, output.err, output.code) == (printed(source), "", 0)
+
+
+def test_binaries_of_programs_come_from_the_cache_of_libsycl(
+    driver: str, now: Path, compile_client: Compiler, drivers: dict[str, str], tmp_path: Path
+) -> None:
+    """The second run makes its programs of what the first one asked the adapter for, urProgramGetInfo's binaries."""
+    cache = {"SYCL_CACHE_PERSISTENT": "1", "SYCL_CACHE_DIR": tmp_path, "SYCL_UR_TRACE": "2"}
+    made_of_binaries = []
+    for _ in range(2):
+        output = run(
+            compile_client.device("groups"),
+            now,
+            drivers[driver],
+            adapter_path("fairlead"),
+            **cache,
+        )
+        said = output.out + output.err
+        made_of_binaries.append("---> urProgramCreateWithBinary" in said)
+        assert "transposed: 0 4 8 12 1 5" in said
+    assert made_of_binaries == [False, True]

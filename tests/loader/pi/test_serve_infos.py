@@ -1,0 +1,262 @@
+"""Info queries of PI served from a Unified Runtime adapter."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+from helpers.pi_service import Adapter, ask, give, long_words, tell, word, words
+
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI, serve
+from fairlead.loader.ur.abi import UR
+
+
+def test_only_a_table_of_ur_can_be_served_from(pi: DispatchTable) -> None:
+    with pytest.raises(FairleadError, match="only be served from a Unified Runtime adapter"):
+        serve(pi)
+
+
+def test_platforms_of_all_adapters_come_in_one_list(adapter: Adapter, pi: DispatchTable) -> None:
+    adapter.on("urAdapterGet", lambda room, out, count: give([1, 2], out, count))
+    adapter.on(
+        "urPlatformGet",
+        lambda which, room, out, count: give([10 * which, 10 * which + 1], out, count),
+    )
+    count, found = ctypes.c_uint32(), (ctypes.c_uint64 * 3)()
+    assert pi.piPlatformsGet(3, found, ctypes.byref(count)) == 0
+    assert (count.value, list(found)) == (4, [10, 11, 20])
+
+
+def test_types_that_are_ored_are_asked_for_one_by_one(adapter: Adapter, pi: DispatchTable) -> None:
+    of_type = {
+        "UR_DEVICE_TYPE_CPU": [5],
+        "UR_DEVICE_TYPE_GPU": [6, 7],
+        "UR_DEVICE_TYPE_MCA": [8],
+        "UR_DEVICE_TYPE_ALL": [9],
+    }
+
+    def devices(platform: int, kind: int, room: int, out: int, count: int) -> int:
+        found = of_type.get(UR.groups["ur_device_type_t"][kind])
+        missing = {"UR_DEVICE_TYPE_VPU": 54}.get(
+            UR.groups["ur_device_type_t"][kind], 18
+        )  # UNSUPPORTED_ENUMERATION, DEVICE_NOT_FOUND
+        return give(found, out, count) if found else missing
+
+    adapter.on("urDeviceGet", devices)
+
+    def ask_for(bits: int) -> list[int]:
+        count, found = ctypes.c_uint32(), (ctypes.c_uint64 * 8)()
+        assert pi.piDevicesGet(1, bits, 8, found, ctypes.byref(count)) == 0
+        return list(found)[: count.value]
+
+    assert ask_for(PI["PI_DEVICE_TYPE_CPU"] | PI["PI_DEVICE_TYPE_GPU"]) == [5, 6, 7]
+    assert ask_for(PI["PI_DEVICE_TYPE_ACC"]) == [8]
+    assert ask_for(PI["PI_DEVICE_TYPE_ALL"]) == [9]
+    assert ask_for(PI["PI_DEVICE_TYPE_CUSTOM"]) == []
+    assert pi.piDevicesGet(1, 0, 0, None, None) == PI.codes["PI_ERROR_INVALID_DEVICE_TYPE"]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "data", "answer"),
+    [
+        ("PI_DEVICE_INFO_TYPE", "UR_DEVICE_INFO_TYPE", b"\3\0\0\0", b"\4" + bytes(7)),  # GPU
+        (
+            "PI_DEVICE_INFO_TYPE",
+            "UR_DEVICE_INFO_TYPE",
+            b"\6\0\0\0",
+            b"\10" + bytes(7),
+        ),  # MCA: an accelerator
+        ("PI_DEVICE_INFO_AVAILABLE", "UR_DEVICE_INFO_AVAILABLE", b"\1", b"\1\0\0\0"),
+        (
+            "PI_DEVICE_INFO_SINGLE_FP_CONFIG",
+            "UR_DEVICE_INFO_SINGLE_FP_CONFIG",
+            b"\x32\0\0\0",
+            b"\x07" + bytes(7),
+        ),
+        (
+            "PI_DEVICE_INFO_QUEUE_PROPERTIES",
+            "UR_DEVICE_INFO_QUEUE_PROPERTIES",
+            b"\3\x08\0\0",
+            b"\3" + bytes(7),
+        ),
+        (
+            "PI_DEVICE_INFO_SUB_GROUP_SIZES_INTEL",
+            "UR_DEVICE_INFO_SUB_GROUP_SIZES_INTEL",
+            b"\4\0\0\0",
+            b"\4" + bytes(7),
+        ),
+        (
+            "PI_DEVICE_INFO_SUB_GROUP_SIZES_INTEL",
+            "UR_DEVICE_INFO_SUB_GROUP_SIZES_INTEL",
+            words(4, 8),
+            long_words(4, 8),
+        ),
+        (
+            "PI_DEVICE_INFO_PARTITION_PROPERTIES",
+            "UR_DEVICE_INFO_SUPPORTED_PARTITIONS",
+            b"\x86\x10\0\0",
+            b"\x86\x10" + bytes(14),
+        ),
+        (
+            "PI_DEVICE_INFO_PARTITION_TYPE",
+            "UR_DEVICE_INFO_PARTITION_TYPE",
+            words(0x1086, 4),
+            long_words(0x1086, 4, 0),
+        ),
+        ("PI_DEVICE_INFO_NAME", "UR_DEVICE_INFO_NAME", b"made up\0", b"made up\0"),
+        ("PI_DEVICE_INFO_GPU_SLICES", "UR_DEVICE_INFO_GPU_EU_SLICES", b"\2\0\0\0", b"\2\0\0\0"),
+    ],
+)
+def test_device_infos_are_asked_for_by_ur_name_and_answered_in_pi_type(
+    adapter: Adapter, pi: DispatchTable, name: str, asked: str, data: bytes, answer: bytes
+) -> None:
+    adapter.on("urDeviceGetInfo", tell(data))
+    assert ask(pi.piDeviceGetInfo, 1, PI[name]) == answer
+    assert {call[1] for call in adapter.calls["urDeviceGetInfo"]} == {UR[asked]}
+
+
+def test_number_may_be_cut_to_the_width_of_the_caller_but_to_no_less_than_urs(
+    adapter: Adapter, pi: DispatchTable
+) -> None:
+    adapter.on("urDeviceGetInfo", tell(b"\1"))
+    answer = ctypes.create_string_buffer(b"\7\7", 2)
+    assert pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_ATOMIC_64"], 1, answer, None) == 0
+    assert answer.raw == b"\1\7"
+    adapter.on("urDeviceGetInfo", tell(b"\3\0\0\0"))
+    assert (
+        pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_TYPE"], 2, answer, None)
+        == PI.codes["PI_ERROR_INVALID_VALUE"]
+    )
+    assert answer.raw == b"\1\7"
+
+
+def test_answer_that_is_empty_needs_no_room(adapter: Adapter, pi: DispatchTable) -> None:
+    """UR refuses a place without a size, PI only if the answer does not fit."""
+    adapter.on(
+        "urDeviceGetInfo", lambda *came: tell(data)(*came) if came[2] or not came[3] else 35
+    )  # …_ERROR_INVALID_SIZE
+    size, asked = ctypes.c_size_t(9), PI["PI_EXT_ONEAPI_DEVICE_INFO_COMPONENT_DEVICES"]
+    data = b""
+    assert pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), ctypes.byref(size)) == 0
+    assert size.value == 0
+    data = long_words(5)
+    assert (
+        pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), None)
+        == PI.codes["PI_ERROR_INVALID_VALUE"]
+    )
+
+
+@pytest.mark.parametrize("supported", [b"\1", b"\0", None])
+def test_command_buffers_are_among_the_extensions(
+    adapter: Adapter, pi: DispatchTable, supported: bytes | None
+) -> None:
+    """DPC++ of PI looks for them there, UR has a property."""
+
+    def answer(device: int, name: int, *came: int) -> int:
+        if name == UR["UR_DEVICE_INFO_EXTENSIONS"]:
+            return tell(b"cl_khr_fp64 cl_khr_fp16\0")(*came)
+        return (
+            44 if supported is None else tell(supported)(*came)
+        )  # UR_RESULT_ERROR_UNSUPPORTED_FEATURE
+
+    adapter.on("urDeviceGetInfo", answer)
+    found = ask(pi.piDeviceGetInfo, 1, PI["PI_DEVICE_INFO_EXTENSIONS"]).rstrip(b"\0").split()
+    assert found == [
+        b"cl_khr_fp64",
+        b"cl_khr_fp16",
+        *([b"ur_exp_command_buffer"] if supported == b"\1" else []),
+    ]
+
+
+def test_infos_without_a_counterpart_are_refused_or_answered_without_ur(
+    adapter: Adapter, pi: DispatchTable
+) -> None:
+    adapter.on("urDeviceGetInfo")
+    assert (
+        pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_OPENCL_C_VERSION"], 0, None, None)
+        == PI.codes["PI_ERROR_INVALID_VALUE"]
+    )
+    assert pi.piDeviceGetInfo(1, 0x7777, 0, None, None) == PI.codes["PI_ERROR_INVALID_VALUE"]
+    assert ask(pi.piDeviceGetInfo, 1, PI["PI_EXT_CODEPLAY_DEVICE_INFO_SUPPORTS_FUSION"]) == bytes(4)
+    assert "urDeviceGetInfo" not in adapter.calls
+
+
+@pytest.mark.parametrize(
+    ("function", "served", "name", "data", "answer"),
+    [
+        (
+            "piEventGetInfo",
+            "urEventGetInfo",
+            "PI_EVENT_INFO_COMMAND_TYPE",
+            0x1000,
+            "PI_COMMAND_TYPE_EXT_COMMAND_BUFFER",
+        ),
+        (
+            "piEventGetInfo",
+            "urEventGetInfo",
+            "PI_EVENT_INFO_COMMAND_TYPE",
+            0x14,
+            "PI_COMMAND_TYPE_USER",
+        ),
+        (
+            "piEventGetInfo",
+            "urEventGetInfo",
+            "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS",
+            3,
+            "PI_EVENT_QUEUED",
+        ),
+        ("piEventGetInfo", "urEventGetInfo", "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS", 4, -999),
+        (
+            "piPlatformGetInfo",
+            "urPlatformGetInfo",
+            "PI_EXT_PLATFORM_INFO_BACKEND",
+            5,
+            "PI_EXT_PLATFORM_BACKEND_NATIVE_CPU",
+        ),
+    ],
+)
+def test_enumerations_that_are_answered_are_pis(
+    adapter: Adapter,
+    pi: DispatchTable,
+    function: str,
+    served: str,
+    name: str,
+    data: int,
+    answer: str | int,
+) -> None:
+    adapter.on(served, tell(data.to_bytes(4, "little")))
+    told = int.from_bytes(ask(getattr(pi, function), 1, PI[name]), "little", signed=True)
+    assert told == (PI[answer] if isinstance(answer, str) else answer)
+
+
+def test_image_format_comes_back_as_it_was_given(adapter: Adapter, pi: DispatchTable) -> None:
+    given_format = []
+
+    def create(context: int, flags: int, form: int, desc: int, host: int, out: int) -> int:
+        given_format.append(ctypes.string_at(form, 8))
+        image = UR.struct("ur_image_desc_t").from_address(desc)
+        assert (image.stype, image.type, image.width, image.rowPitch) == (
+            1,
+            UR["UR_MEM_TYPE_IMAGE3D"],
+            16,
+            64,
+        )
+        return give([0x11], out, 0)
+
+    adapter.on("urMemImageCreate", create)
+    form = PI.struct("pi_image_format")(
+        PI["PI_IMAGE_CHANNEL_ORDER_sRGBA"], PI["PI_IMAGE_CHANNEL_TYPE_FLOAT"]
+    )
+    desc = PI.struct("pi_image_desc")(
+        image_type=PI["PI_MEM_TYPE_IMAGE3D"], image_width=16, image_row_pitch=64
+    )
+    image = word()
+    assert (
+        pi.piMemImageCreate(1, 1, ctypes.byref(form), ctypes.byref(desc), None, ctypes.byref(image))
+        == 0
+    )
+    assert (image.value, given_format) == (0x11, [b"\x0e\0\0\0\x0e\0\0\0"])
+    adapter.on("urMemImageGetInfo", tell(given_format[0]))
+    assert ask(pi.piMemImageGetInfo, 0x11, PI["PI_IMAGE_INFO_FORMAT"]) == bytes(form)

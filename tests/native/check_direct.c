@@ -1,0 +1,277 @@
+/* The engine `direct`: what it runs, what an update changes, and what is alive until a queue has run it. The work-group function is one of this
+ * file. The mock driver maps buffers that lie in host memory, and keeps native kernels until the test runs them. */
+#include "harness.h"
+
+#include <string.h>
+
+#define SIZE 64
+enum { MOST = 8 };
+
+static struct {
+    void (*function)(void *);
+    unsigned char arguments[32];
+    cl_event event;
+} pending[MOST];
+static int pending_count;
+
+static void *map(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags, size_t offset, size_t size, cl_uint count,
+                 const cl_event *list, cl_event *event, cl_int *code) {
+    void *host = NULL;
+    (void)queue, (void)blocking, (void)flags, (void)offset, (void)size, (void)count, (void)list, (void)event;
+    *code = CL(buffer, clGetMemObjectInfo)(buffer, CL_MEM_HOST_PTR, sizeof host, &host, NULL);
+    return host;
+}
+
+static cl_int unmap(cl_command_queue queue, cl_mem buffer, void *pointer, cl_uint count, const cl_event *list, cl_event *event) {
+    (void)queue, (void)buffer, (void)pointer, (void)count, (void)list, (void)event;
+    return CL_OUT_OF_RESOURCES;   /* so that nobody waits for it */
+}
+
+static cl_int native(cl_command_queue queue, void *function, void *arguments, size_t size, cl_uint mem_count, const cl_mem *mems,
+                     const void **places, cl_uint count, const cl_event *list, cl_event *event) {
+    cl_context context;
+    (void)list;
+    CHECK(mem_count == 0 && !mems && !places && size <= sizeof pending->arguments && pending_count < MOST && event);
+    CHECK((count == 0) == (list == NULL));
+    OK(CL(queue, clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL));
+    pending[pending_count].function = (void (*)(void *))function;
+    memcpy(pending[pending_count].arguments, arguments, size);
+    pending[pending_count].event = *event = mock_pending(context);
+    CL(*event, clRetainEvent)(*event);
+    pending_count++;
+    return CL_SUCCESS;
+}
+
+/* The queue runs everything that it has. */
+static void run_pending(void) {
+    for (int i = 0; i < pending_count; i++) {
+        pending[i].function(pending[i].arguments);
+        mock_complete(pending[i].event, CL_COMPLETE);
+        release_event(pending[i].event);
+    }
+    pending_count = 0;
+}
+
+/* a[group] = value + b[group], with local memory in between. */
+static void step(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
+    float *a = *(float **)arguments[0], *b = *(float **)arguments[1], *own = *(float **)arguments[3];
+    CHECK(y == 0 && z == 0 && context[6] == 4 && (uintptr_t)own % 128 == 0);
+    own[0] = *(float *)arguments[2];
+    if (a)
+        a[context[3] + x] = own[0] + (b ? b[context[3] + x] : 0);
+}
+
+typedef struct direct {
+    fl_recording *recording;
+    fl_command commands[2];
+    fl_group_function function;
+    fl_direct_device device;
+    fl_direct *made;
+    cl_mem a, b;
+    float host_a[SIZE], host_b[SIZE];
+} direct;
+
+static const uint8_t spaces[] = {FL_SPACE_MEMORY, FL_SPACE_MEMORY, FL_SPACE_VALUE};
+static const uint32_t sizes[] = {8, 8, 4};
+static const uint64_t automatic[] = {sizeof(float)};
+
+static void record(world *w, direct *d) {
+    const size_t offset = 1, global = 16, local = 4;
+    mock_put_slot(w->m, SLOT_clEnqueueMapBuffer, (void *)map);
+    mock_put_slot(w->m, SLOT_clEnqueueUnmapMemObject, (void *)unmap);
+    mock_put_slot(w->m, SLOT_clEnqueueNativeKernel, (void *)native);
+    d->a = mock_buffer(w->context, sizeof d->host_a, d->host_a);
+    d->b = mock_buffer(w->context, sizeof d->host_b, d->host_b);
+    d->recording = begin(w);
+    set_arguments(w, w->kernel, d->a, d->b, 1);
+    OK(CL(w->queue, clEnqueueNDRangeKernel)(w->queue, w->kernel, 1, &offset, &global, &local, 0, NULL, NULL));
+    OK(CL(w->queue, clEnqueueCopyBuffer)(w->queue, d->a, d->b, 0, 128, 64, 0, NULL, NULL));
+    end(w, d->recording);
+    for (uint32_t i = 0; i < 2; i++)
+        d->commands[i] = *command(d->recording, i);
+    const fl_command *c = &d->commands[0];
+    d->commands[0].arguments = fl_change_arguments(c->arguments, fl_argument_count(c->arguments), NULL, 0);
+    d->function = (fl_group_function){.kernel = c->kernel, .function = (void *)step, .spaces = spaces, .sizes = sizes, .automatic = automatic,
+                                      .argument_count = 3, .automatic_count = 1, .most_items = 64};
+    d->device = (fl_direct_device){.queue = w->queue, .most_items = {64, 64, 64}, .local_memory = 1024};
+}
+
+static void make(world *w, direct *d) {
+    int code;
+    uint8_t reasons[2];
+    memset(d, 0, sizeof *d);
+    record(w, d);
+    EQUAL(fl_direct_check(&d->device, &d->function, 1, d->commands, 2, reasons), 0);
+    d->made = fl_new_direct(&d->device, &d->function, 1, d->commands, 2, 1, &code);
+    CHECK(d->made);
+    OK(code);
+}
+
+static void finish(world *w, direct *d) {
+    if (d->made)
+        fl_release_direct(d->made);
+    run_pending();
+    fl_release_direct_images();
+    fl_release_arguments(d->commands[0].arguments);
+    EQUAL(mock_references(d->a), 2);   /* ours, and the recording's */
+    drop(w, d->recording);
+    CL(d->a, clReleaseMemObject)(d->a);
+    CL(d->b, clReleaseMemObject)(d->b);
+    mock_put_back_slots(w->m);
+}
+
+static void enqueue_direct(world *w, direct *d, uint32_t times, cl_event *event) {
+    uint32_t failed;
+    OK(fl_enqueue_direct(d->made, (void *const *)&w->queue, 1, times, 0, NULL, (void **)event, &failed));
+}
+
+static void set_value(direct *d, float value) {
+    OK(fl_set_argument(&d->commands[0], 2, FL_ARG_VALUE, sizeof value, &value));
+    OK(fl_update_direct(d->made, 0, false));
+}
+
+SCENARIO(direct_runs) {
+    direct d;
+    cl_event e;
+    make(w, &d);
+    d.host_b[2] = 10;
+    OK(fl_run_direct(d.made, 1));
+    CHECK(d.host_a[0] == 0 && d.host_a[1] == 1 && d.host_a[2] == 11 && d.host_a[4] == 1 && d.host_a[5] == 0);
+    CHECK(d.host_b[32] == 0 && d.host_b[33] == 1 && d.host_b[34] == 11);
+    enqueue_direct(w, &d, 2, &e);
+    CHECK(d.host_a[2] == 11 && pending_count == 1);
+    d.host_b[2] = 20;
+    run_pending();
+    CHECK(d.host_a[2] == 21);
+    uint32_t times[2];
+    uint64_t groups[2];
+    EQUAL(fl_direct_times(d.made, times, groups), 1);
+    CHECK(groups[0] == 4 && groups[1] == 1 && times[0] < UINT32_MAX);
+    release_event(e);
+    finish(w, &d);
+}
+
+/* An update is for the next enqueue: what a queue has runs as it was. */
+SCENARIO(direct_updated_in_flight) {
+    direct d;
+    make(w, &d);
+    for (int i = 1; i < MOST; i++) {
+        set_value(&d, (float)i);
+        enqueue_direct(w, &d, 1, NULL);
+    }
+    for (int i = 1; i < MOST; i++) {
+        pending[i - 1].function(pending[i - 1].arguments);
+        CHECK(d.host_a[1] == (float)i);
+    }
+    run_pending();
+    set_value(&d, 100);
+    set_value(&d, 200);
+    OK(fl_run_direct(d.made, 1));
+    CHECK(d.host_a[1] == 200);
+    enqueue_direct(w, &d, 1, NULL);
+    set_value(&d, 300);   /* in the place of an image that has ended */
+    run_pending();
+    CHECK(d.host_a[1] == 200);
+    finish(w, &d);
+}
+
+/* Another buffer, none, and the same again: each is alive for as long as an image has its address. */
+SCENARIO(direct_other_buffers) {
+    direct d;
+    make(w, &d);
+    float host[SIZE] = {0};
+    cl_mem other = mock_buffer(w->context, sizeof host, host), none = NULL;
+    OK(fl_set_argument(&d.commands[0], 0, FL_ARG_MEM, sizeof other, &other));
+    OK(fl_update_direct(d.made, 0, false));
+    enqueue_direct(w, &d, 1, NULL);
+    OK(fl_set_argument(&d.commands[0], 0, FL_ARG_VALUE, sizeof none, &none));
+    OK(fl_update_direct(d.made, 0, false));
+    OK(fl_run_direct(d.made, 1));
+    CHECK(host[1] == 0 && mock_references(other) > 1);
+    run_pending();
+    CHECK(host[1] == 1);
+    for (int i = 0; i < 40; i++) {   /* so many buffers that images let go of the earlier ones */
+        float more[SIZE];
+        cl_mem another = mock_buffer(w->context, sizeof more, more);
+        OK(fl_set_argument(&d.commands[0], 0, FL_ARG_MEM, sizeof another, &another));
+        CL(another, clReleaseMemObject)(another);
+        OK(fl_update_direct(d.made, 0, false));
+    }
+    EQUAL(mock_references(other), 1);
+    CL(other, clReleaseMemObject)(other);
+    OK(fl_set_argument(&d.commands[0], 0, FL_ARG_MEM, sizeof d.a, &d.a));
+    OK(fl_update_direct(d.made, 0, false));
+    finish(w, &d);
+}
+
+SCENARIO(direct_released_in_flight) {
+    direct d;
+    make(w, &d);
+    enqueue_direct(w, &d, 1, NULL);
+    set_value(&d, 5);
+    enqueue_direct(w, &d, 1, NULL);
+    fl_release_direct(d.made);
+    d.made = NULL;
+    CHECK(mock_references(d.a) > 2);
+    run_pending();
+    CHECK(d.host_a[1] == 5);
+    finish(w, &d);
+}
+
+/* What is odd is refused, and nothing is kept of it. */
+SCENARIO(direct_refuses) {
+    direct d;
+    uint8_t reasons[2];
+    make(w, &d);
+#define REFUSED_WITH(REASON, CHANGE)                                                              \
+    do {                                                                                          \
+        fl_command before[2] = {d.commands[0], d.commands[1]};                                    \
+        CHANGE;                                                                                   \
+        EQUAL(fl_direct_check(&d.device, &d.function, 1, d.commands, 2, reasons), 1);             \
+        EQUAL(reasons[0] ? reasons[0] : reasons[1], REASON);                                      \
+        memcpy(d.commands, before, sizeof before);                                                \
+    } while (0)
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[0].n[3] = 0);
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[0].n[3] = 17);
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[0].n[6] = 0);
+    REFUSED_WITH(FL_DIRECT_RANGE, (d.commands[0].n[3] = 128, d.commands[0].n[6] = 128));
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[0].n[0] = SIZE_MAX);
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[0].work_dim = 4);
+    REFUSED_WITH(FL_DIRECT_LOCAL_SIZE, d.commands[0].has_local = 0);
+    REFUSED_WITH(FL_DIRECT_KERNEL, d.commands[0].kernel = w->kernel);
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[2] = 0);
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[2] = 129);
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[0] = SIZE_MAX);
+    REFUSED_WITH(FL_DIRECT_RANGE, (d.commands[1].target = d.commands[1].source, d.commands[1].n[1] = 32));
+#undef REFUSED_WITH
+    d.function.function = NULL;
+    EQUAL(fl_direct_check(&d.device, &d.function, 1, d.commands, 2, reasons), 1);
+    d.function.function = (void *)step;
+    mock_fail(SLOT_clGetMemObjectInfo, 0, CL_OUT_OF_RESOURCES);
+    CHECK(fl_direct_check(&d.device, &d.function, 1, d.commands, 2, reasons) > 0);
+    CHECK(mock_has_failed());
+    finish(w, &d);
+}
+
+/* Without memory nothing is made, and nothing is left over. */
+SCENARIO(direct_no_memory) {
+    direct d;
+    int code = CL_SUCCESS;
+    make(w, &d);
+    for (int n = 0;; n++) {
+        memory_fails(n, false);
+        fl_direct *another = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, &code);
+        bool failed = memory_has_failed();
+        CHECK(failed == !another);
+        if (!failed) {
+            fl_release_direct(another);
+            break;
+        }
+        EQUAL(code, CL_OUT_OF_HOST_MEMORY);
+    }
+    enqueue_direct(w, &d, 1, NULL);
+    memory_fails(0, true);
+    EQUAL(fl_update_direct(d.made, 0, false), CL_OUT_OF_HOST_MEMORY);
+    CHECK(memory_has_failed());
+    finish(w, &d);
+}

@@ -1,0 +1,325 @@
+"""Kernels with images and samplers: launches, the older functions, command-buffers and updates."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import pytest
+from helpers.command_bench import Bench, update
+from helpers.image_calls import image_content, image_format, new_image
+from helpers.launching import MEM, SAMPLER, Numbers, built, launch, rows, sizes
+from helpers.memory_calls import held_back, struct
+from helpers.ur_calls import Calls, array
+
+from fairlead.loader.ur.abi import UR
+
+WIDTH, HEIGHT = 12, 5  # of the images of these tests
+SOURCE = b"""
+constant sampler_t plain = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+kernel void flip(read_only image2d_t from, write_only image2d_t to) {
+    int2 at = (int2)(get_global_id(0), get_global_id(1));
+    write_imageui(to, (int2)(get_image_width(from) - 1 - at.x, at.y), read_imageui(from, plain, at));
+}
+kernel void sample(read_only image2d_t image, sampler_t sampler, global int *out, float step) {
+    int i = get_global_id(0);
+    out[i] = (int)read_imageui(image, sampler, (float2)((i - 2) * step + step / 2, 0.0f)).x;
+}
+kernel void lines(read_only image1d_array_t from, write_only image2d_array_t to) {
+    int x = get_global_id(0), y = get_global_id(1);
+    write_imageui(to, (int4)(x, y, 2, 0), read_imageui(from, plain, (int2)(x, y)));
+}
+"""
+WHOLE = WIDTH, HEIGHT, 1
+
+
+@pytest.fixture
+def kernels(ur: Calls, context: int) -> Iterator[dict[str, int]]:
+    program = built(ur, context, SOURCE)
+    names = ("flip", "sample", "lines")
+    made = {name: ur.made("urKernelCreate", program, name.encode()).value or 0 for name in names}
+    yield made
+    for handle in made.values():
+        ur.ok("urKernelRelease", handle)
+    ur.ok("urProgramRelease", program)
+
+
+@pytest.fixture
+def images(ur: Calls, context: int) -> Iterator[list[ctypes.c_void_p]]:
+    """Two images with contents, and two that are to get some."""
+    contents = (picture(1), picture(2), bytes(240), bytes(240))
+    made = [new_image(ur, context, data=data) for data in contents]
+    yield made
+    for image in made:
+        ur.ok("urMemRelease", image)
+
+
+def picture(seed: int) -> bytes:
+    """Pixels of RGBA."""
+    return bytes((seed * 37 + i * seed) % 256 for i in range(240))
+
+
+def flipped(data: bytes) -> bytes:
+    """Pixels with each row the other way round."""
+    lines = [[data[at : at + 4] for at in range(row, row + 48, 4)] for row in range(0, 240, 48)]
+    return b"".join(b"".join(reversed(line)) for line in lines)
+
+
+def sampler(
+    ur: Calls, context: int, addressing: str = "CLAMP_TO_EDGE", normalized: bool = False
+) -> ctypes.c_void_p:
+    """A sampler that takes the nearest pixel."""
+    mode = UR[f"UR_SAMPLER_ADDRESSING_MODE_{addressing}"]
+    fields = {"normalizedCoords": normalized, "addressingMode": mode}
+    desc = struct("ur_sampler_desc_t", "SAMPLER_DESC", **fields)
+    return ur.made("urSamplerCreate", context, ctypes.byref(desc))
+
+
+def test_a_kernel_reads_and_writes_images(
+    ur: Calls, queue: int, kernels: dict[str, int], images: list[ctypes.c_void_p]
+) -> None:
+    given = (MEM, images[0].value), (MEM, images[2].value)
+    assert launch(ur, queue, kernels["flip"], (WIDTH, HEIGHT), *given) == "SUCCESS"
+    assert image_content(ur, queue, images[2], WHOLE) == flipped(picture(1))
+
+
+def test_arrays_of_images_in_kernels(
+    ur: Calls, context: int, queue: int, kernels: dict[str, int]
+) -> None:
+    lines = new_image(ur, context, "IMAGE1D_ARRAY", data=picture(3))
+    stack = new_image(ur, context, "IMAGE2D_ARRAY", data=bytes(720))
+    given = (MEM, lines.value), (MEM, stack.value)
+    assert launch(ur, queue, kernels["lines"], (WIDTH, HEIGHT), *given) == "SUCCESS"
+    assert image_content(ur, queue, stack, (WIDTH, HEIGHT, 3)) == bytes(480) + picture(3)
+    for memory in (lines, stack):
+        ur.ok("urMemRelease", memory)
+
+
+@pytest.mark.parametrize(
+    ("addressing", "normalized", "expected"),
+    [
+        ("CLAMP_TO_EDGE", False, [0, 0, *range(12), 11, 11]),
+        ("CLAMP", False, [0, 0, *range(12), 0, 0]),
+        ("REPEAT", True, [10, 11, *range(12), 0, 1]),
+        ("MIRRORED_REPEAT", True, [1, 0, *range(12), 11, 10]),
+    ],
+)
+def test_samplers_say_what_is_beyond_the_edges(
+    ur: Calls,
+    context: int,
+    queue: int,
+    kernels: dict[str, int],
+    addressing: str,
+    normalized: bool,
+    expected: list[int],
+) -> None:
+    data = bytes(i // 4 % 12 + 1 if i % 4 == 0 else 0 for i in range(240))
+    image = new_image(ur, context, data=data)
+    made, numbers = sampler(ur, context, addressing, normalized), Numbers(ur, context, 16)
+    step = ctypes.c_float(1 / WIDTH if normalized else 1.0)
+    table = rows((MEM, image.value), (SAMPLER, made.value), numbers.argument, 0)
+    table[3].value.value = ctypes.addressof(step)
+    ends = 4, table, None, 0, None, None
+    name = "urEnqueueKernelLaunchWithArgsExp"
+    ur.ok(name, queue, kernels["sample"], 1, None, sizes((16,)), None, *ends)
+    inside = [number + 1 for number in expected]
+    if addressing == "CLAMP":  # a border of no colour
+        inside[:2] = inside[-2:] = [0, 0]
+    assert numbers.read(queue) == inside
+    ur.ok("urSamplerRelease", made)
+    for memory in (image, numbers.handle):
+        ur.ok("urMemRelease", memory)
+
+
+def test_the_older_functions_take_images_and_samplers(
+    old: Calls, context: int, queue: int, kernels: dict[str, int], images: list[ctypes.c_void_p]
+) -> None:
+    flip, sample = kernels["flip"], kernels["sample"]
+    old.ok("urKernelSetArgMemObj", flip, 0, None, images[0])
+    old.ok("urKernelSetArgMemObj", flip, 1, None, images[2])
+    shape = None, sizes((WIDTH, HEIGHT)), None
+    old.ok("urEnqueueKernelLaunch", queue, flip, 2, *shape, None, 0, None, None)
+    assert image_content(old, queue, images[2], WHOLE) == flipped(picture(1))
+    made = sampler(old, context)
+    assert old("urKernelSetArgSampler", sample, 1, None, images[0]) == "INVALID_SAMPLER"
+    assert old("urKernelSetArgMemObj", sample, 0, None, made) == "INVALID_MEM_OBJECT"
+    old.ok("urKernelSetArgSampler", sample, 1, None, made)
+    old.ok("urSamplerRelease", made)  # the argument keeps it
+    numbers, step = Numbers(old, context, 16), ctypes.c_float(1)
+    old.ok("urKernelSetArgMemObj", sample, 0, None, images[0])
+    old.ok("urKernelSetArgMemObj", sample, 2, None, numbers.handle)
+    old.ok("urKernelSetArgValue", sample, 3, 4, None, ctypes.byref(step))
+    shape = None, sizes((16,)), None
+    old.ok("urEnqueueKernelLaunch", queue, sample, 1, *shape, None, 0, None, None)
+    red = list(picture(1)[0:48:4])
+    assert numbers.read(queue) == [red[0]] * 2 + red + [red[-1]] * 2
+    old.ok("urMemRelease", numbers.handle)
+
+
+def test_released_images_live_until_the_kernel_ends(
+    ur: Calls, context: int, queue: int, kernels: dict[str, int]
+) -> None:
+    gate, go = held_back(ur, context)
+    source, target = new_image(ur, context, data=picture(1)), new_image(ur, context)
+    ur.ok("urMemRetain", target)
+    given = (MEM, source.value), (MEM, target.value)
+    code = launch(ur, queue, kernels["flip"], (WIDTH, HEIGHT), *given, waits=(gate,))
+    assert code == "SUCCESS"
+    ur.ok("urMemRelease", source)
+    ur.ok("urMemRelease", target)
+    go()
+    assert image_content(ur, queue, target, WHOLE) == flipped(picture(1))
+    ur.ok("urMemRelease", target)
+    ur.ok("urEventRelease", gate)
+
+
+def test_an_argument_of_a_released_image_is_not_there(
+    old: Calls, context: int, queue: int, kernels: dict[str, int]
+) -> None:
+    source, target = (new_image(old, context) for _ in range(2))
+    for index, image in enumerate((source, target)):
+        old.ok("urKernelSetArgMemObj", kernels["flip"], index, None, image)
+    old.ok("urMemRelease", source)
+    shape = None, sizes((WIDTH, HEIGHT)), None
+    given = queue, kernels["flip"], 2, *shape, None, 0, None, None
+    assert old("urEnqueueKernelLaunch", *given) == "INVALID_KERNEL_ARGS"
+    old.ok("urMemRelease", target)
+
+
+def test_what_is_no_image_of_the_context(
+    ur: Calls, bench: Bench, kernels: dict[str, int], images: list[ctypes.c_void_p]
+) -> None:
+    other = ur.made("urContextCreate", 1, array(bench.device), None).value or 0
+    image = new_image(ur, other)
+    given = (MEM, image.value), (MEM, images[2].value)
+    size = WIDTH, HEIGHT
+    assert launch(ur, bench.queue, kernels["flip"], size, *given) == "INVALID_CONTEXT"
+    made = sampler(ur, other)
+    given = (MEM, images[0].value), (SAMPLER, made.value)
+    assert launch(ur, bench.queue, kernels["sample"], (1,), *given) == "INVALID_CONTEXT"
+    ur.ok("urSamplerRelease", made)
+    ur.ok("urMemRelease", image)
+    ur.ok("urContextRelease", other)
+
+
+# command-buffers
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_images_in_command_buffers(
+    old: Calls,
+    mode: str,
+    bench: Bench,
+    kernels: dict[str, int],
+    images: list[ctypes.c_void_p],
+    older: bool,
+) -> None:
+    ur, flip = old, kernels["flip"]
+    buffer = bench.buffer()
+    for source, target in ((0, 2), (2, 3)):
+        table = rows((MEM, images[source].value), (MEM, images[target].value))
+        shape = None, sizes((WIDTH, HEIGHT)), None
+        ends = 0, None, 0, None, 0, None, None, None, None
+        if older:
+            for index, image in enumerate((source, target)):
+                ur.ok("urKernelSetArgMemObj", flip, index, None, images[image])
+            ur.ok("urCommandBufferAppendKernelLaunchExp", buffer, flip, 2, *shape, *ends)
+        else:
+            name = "urCommandBufferAppendKernelLaunchWithArgsExp"
+            ur.ok(name, buffer, flip, 2, *shape, 2, table, *ends)
+    bench.run(bench.finalize(buffer), 2)
+    assert image_content(ur, bench.queue, images[2], WHOLE) == flipped(picture(1))
+    assert image_content(ur, bench.queue, images[3], WHOLE) == picture(1)
+    ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_a_command_buffer_keeps_its_images_and_samplers(
+    ur: Calls, mode: str, context: int, bench: Bench, kernels: dict[str, int]
+) -> None:
+    image, made = new_image(ur, context, data=picture(1)), sampler(ur, context)
+    numbers, step = Numbers(ur, context, 16), ctypes.c_float(1)
+    table = rows((MEM, image.value), (SAMPLER, made.value), numbers.argument, 0)
+    table[3].value.value = ctypes.addressof(step)
+    buffer = bench.buffer()
+    ends = 4, table, 0, None, 0, None, 0, None, None, None, None
+    name = "urCommandBufferAppendKernelLaunchWithArgsExp"
+    ur.ok(name, buffer, kernels["sample"], 1, None, sizes((16,)), None, *ends)
+    ur.ok("urMemRelease", image)
+    ur.ok("urSamplerRelease", made)
+    others = [new_image(ur, context, data=picture(2)) for _ in range(4)]
+    bench.run(bench.finalize(buffer))
+    red = list(picture(1)[0:48:4])
+    assert numbers.read(bench.queue) == [red[0]] * 2 + red + [red[-1]] * 2
+    ur.ok("urCommandBufferReleaseExp", buffer)
+    for memory in (*others, numbers.handle):
+        ur.ok("urMemRelease", memory)
+
+
+def test_an_update_gives_a_launch_another_image(
+    ur: Calls, mode: str, bench: Bench, kernels: dict[str, int], images: list[ctypes.c_void_p]
+) -> None:
+    buffer, command = bench.buffer(updatable=True), ctypes.c_void_p()
+    table = rows((MEM, images[0].value), (MEM, images[2].value))
+    shape = None, sizes((WIDTH, HEIGHT)), None
+    ends = 2, table, 0, None, 0, None, 0, None, None, None, ctypes.byref(command)
+    name = "urCommandBufferAppendKernelLaunchWithArgsExp"
+    ur.ok(name, buffer, kernels["flip"], 2, *shape, *ends)
+    bench.run(bench.finalize(buffer))
+    change = update(command.value or 0, memory={0: images[1].value}, newWorkDim=2)
+    assert bench.update(buffer, change) == "SUCCESS"
+    bench.run(buffer)
+    assert image_content(ur, bench.queue, images[2], WHOLE) == flipped(picture(2))
+    change = update(command.value or 0, memory={1: images[3].value}, newWorkDim=2)
+    assert bench.update(buffer, change) == "SUCCESS"
+    bench.run(buffer)
+    assert image_content(ur, bench.queue, images[3], WHOLE) == flipped(picture(2))
+    ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_formats_are_converted_by_the_sampler(ur: Calls, context: int, queue: int) -> None:
+    source = b"""
+    constant sampler_t plain = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+    kernel void halve(read_only image2d_t from, write_only image2d_t to) {
+        int2 at = (int2)(get_global_id(0), get_global_id(1));
+        write_imagef(to, at, read_imagef(from, plain, at) * 0.5f);
+    }"""
+    program = built(ur, context, source)
+    kernel = ur.made("urKernelCreate", program, b"halve").value or 0
+    form = image_format("RGBA", "UNORM_INT8")
+    image = new_image(ur, context, format=form, data=bytes(range(240)))
+    half = new_image(ur, context, format=image_format("RGBA", "FLOAT"))
+    given = (MEM, image.value), (MEM, half.value)
+    assert launch(ur, queue, kernel, (WIDTH, HEIGHT), *given) == "SUCCESS"
+    data = image_content(ur, queue, half, WHOLE, element_size=16)
+    found = list(memoryview(data).cast("f"))
+    assert found == pytest.approx([number / 510 for number in range(240)])
+    for routine, *handles in (
+        ("urMemRelease", image, half),
+        ("urKernelRelease", kernel),
+        ("urProgramRelease", program),
+    ):
+        for handle in handles:
+            ur.ok(routine, handle)
+
+
+def test_a_released_sampler_lives_until_the_kernel_ends(
+    ur: Calls, context: int, queue: int, kernels: dict[str, int]
+) -> None:
+    gate, go = held_back(ur, context)
+    image, made = new_image(ur, context, data=picture(1)), sampler(ur, context, "CLAMP")
+    numbers, step = Numbers(ur, context, 16), ctypes.c_float(1)
+    table = rows((MEM, image.value), (SAMPLER, made.value), numbers.argument, 0)
+    table[3].value.value = ctypes.addressof(step)
+    ends = 4, table, None, 1, array(gate), None
+    name = "urEnqueueKernelLaunchWithArgsExp"
+    ur.ok(name, queue, kernels["sample"], 1, None, sizes((16,)), None, *ends)
+    ur.ok("urKernelRelease", kernels.pop("sample"))  # its arguments hold the sampler, too
+    ur.ok("urSamplerRelease", made)
+    others = [sampler(ur, context, "REPEAT", True) for _ in range(64)]
+    go()
+    assert numbers.read(queue) == [0, 0, *picture(1)[0:48:4], 0, 0]
+    for other in others:
+        ur.ok("urSamplerRelease", other)
+    for memory in (image, numbers.handle):
+        ur.ok("urMemRelease", memory)
+    ur.ok("urEventRelease", gate)

@@ -1,0 +1,551 @@
+"""Images of the reference adapter: how they are made, transfers, and what is refused."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy
+import pytest
+from helpers.image_calls import (
+    COPY,
+    KINDS,
+    READ_WRITE,
+    USE,
+    create_image,
+    image_content,
+    image_desc,
+    image_format,
+    new_image,
+)
+from helpers.memory_calls import (
+    content,
+    finish,
+    held_back,
+    new_buffer,
+    new_queue,
+    opencl,
+    rect,
+    region,
+    struct,
+)
+from helpers.tables import table
+from helpers.ur_calls import Calls, array
+
+from fairlead.icd.abi import OPENCL
+from fairlead.icd.objects import CLDevice
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import PluginDevice
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def pixels(kind: str, seed: int = 1) -> numpy.ndarray[Any, Any]:
+    """Bytes of RGBA for an image of a kind: z, y, x, channel."""
+    x, y, z = KINDS[kind]
+    return numpy.random.default_rng(seed).integers(0, 256, (z, y, x, 4), numpy.uint8)
+
+
+def info(ur: Calls, image: ctypes.c_void_p, name: str) -> int:
+    return ur.number("urMemImageGetInfo", image, f"UR_IMAGE_INFO_{name}")
+
+
+# made, and what they tell
+
+
+@every_kind
+def test_an_image_tells_of_itself(ur: Calls, context: int, kind: str) -> None:
+    image = new_image(ur, context, kind)
+    x, y, z = KINDS[kind]
+    assert info(ur, image, "WIDTH") == x
+    assert info(ur, image, "ELEMENT_SIZE") == 4
+    assert info(ur, image, "ROW_PITCH") >= 4 * x
+    assert info(ur, image, "NUM_MIP_LEVELS") == info(ur, image, "NUM_SAMPLES") == 0
+    if kind in ("IMAGE2D", "IMAGE2D_ARRAY", "IMAGE3D"):
+        assert info(ur, image, "HEIGHT") == y
+    if kind == "IMAGE3D":
+        assert info(ur, image, "DEPTH") == z
+    if kind.endswith("ARRAY"):
+        assert info(ur, image, "ARRAY_SIZE") == (y if kind == "IMAGE1D_ARRAY" else z)
+    form = image_format()
+    assert ur.info("urMemImageGetInfo", image, "UR_IMAGE_INFO_FORMAT") == bytes(form)
+    assert ur.number("urMemGetInfo", image, "UR_MEM_INFO_SIZE") >= 4 * x * y * z
+    assert ur.number("urMemGetInfo", image, "UR_MEM_INFO_CONTEXT") == context
+    ur.ok("urMemRetain", image)
+    assert ur.number("urMemGetInfo", image, "UR_MEM_INFO_REFERENCE_COUNT") == 2
+    ur.ok("urMemRelease", image)
+    ur.ok("urMemRelease", image)
+    assert ur("urMemRelease", image) == "INVALID_MEM_OBJECT"
+
+
+def test_devices_say_what_images_they_have(ur: Calls, device: PluginDevice) -> None:
+    names = ("IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT", "IMAGE3D_MAX_WIDTH", "MAX_SAMPLERS")
+    names += ("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "IMAGE_MAX_ARRAY_SIZE")
+    for name in ("IMAGE_SUPPORT", *names):
+        assert ur.number("urDeviceGetInfo", device.handle, f"UR_DEVICE_INFO_{name}") > 0
+
+
+@every_kind
+@pytest.mark.parametrize("flag", [COPY, USE])
+def test_host_memory_is_copied_or_used(
+    ur: Calls, context: int, queue: int, kind: str, flag: int
+) -> None:
+    data = pixels(kind)
+    host = ctypes.create_string_buffer(data.tobytes(), data.nbytes)
+    code, image = create_image(ur, context, image_desc(kind), flags=READ_WRITE | flag, host=host)
+    assert code == "SUCCESS"
+    assert image_content(ur, queue, image, KINDS[kind]) == data.tobytes()
+    ur.ok("urMemRelease", image)
+
+
+def test_host_memory_may_have_pitches(ur: Calls, context: int, queue: int) -> None:
+    data = numpy.zeros((3, 6, 16, 4), numpy.uint8)  # one row, and four pixels of each, too many
+    data[:, :5, :12] = pixels("IMAGE3D")
+    desc = image_desc("IMAGE3D", rowPitch=64, slicePitch=6 * 64)
+    host = data.ctypes.data_as(ctypes.c_void_p)
+    code, image = create_image(ur, context, desc, flags=READ_WRITE | COPY, host=host)
+    assert code == "SUCCESS"
+    assert image_content(ur, queue, image, (12, 5, 3)) == data[:, :5, :12].tobytes()
+    ur.ok("urMemRelease", image)
+
+
+FORMATS = [
+    ("RGBA", "UNORM_INT8", 4),
+    ("RGBA", "SIGNED_INT16", 8),
+    ("RGBA", "FLOAT", 16),
+    ("RGBA", "HALF_FLOAT", 8),
+    ("BGRA", "UNORM_INT8", 4),
+    ("R", "FLOAT", 4),
+    ("R", "UNSIGNED_INT8", 1),
+    ("R", "UNSIGNED_INT32", 4),
+    ("A", "UNORM_INT16", 2),
+]
+
+
+@table("order, channel, size", FORMATS)
+def test_formats(ur: Calls, context: int, queue: int, order: str, channel: str, size: int) -> None:
+    form = image_format(order, channel)
+    data = bytes(range(60)) * size
+    image = new_image(ur, context, "IMAGE2D", form, data)
+    assert info(ur, image, "ELEMENT_SIZE") == size
+    assert ur.info("urMemImageGetInfo", image, "UR_IMAGE_INFO_FORMAT") == bytes(form)
+    assert image_content(ur, queue, image, KINDS["IMAGE2D"], element_size=size) == data
+    ur.ok("urMemRelease", image)
+
+
+# transfers
+
+
+@every_kind
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_part_is_written_and_read(
+    ur: Calls, context: int, queue: int, kind: str, blocking: bool
+) -> None:
+    expected, patch = pixels(kind), pixels(kind, 2)
+    x, y, z = KINDS[kind]
+    image = new_image(ur, context, kind, data=expected.tobytes())
+    origin = tuple(min(size - 1, 1) for size in (x, y, z))
+    size = tuple(max(1, size - 2) for size in (x, y, z))
+    part = tuple(slice(at, at + n) for at, n in zip(origin, size, strict=True))[::-1]
+    patch = numpy.ascontiguousarray(patch[part])
+    expected[part] = patch
+    area = rect(*origin), region(*size)
+    given = patch.ctypes.data_as(ctypes.c_void_p)
+    written, read = ctypes.c_void_p(), ctypes.c_void_p()
+    ends = 0, 0, given, 0, None, ctypes.byref(written)
+    ur.ok("urEnqueueMemImageWrite", queue, image, blocking, *area, *ends)
+    ur.ok("urEventWait", 1, array(written))
+    assert image_content(ur, queue, image, (x, y, z)) == expected.tobytes()
+    # rows in the host's memory are further apart than they have to be
+    row = 4 * size[0] + 8
+    slices = row * (size[1] + 1)
+    has_slices, is_lines = z > 1, kind == "IMAGE1D_ARRAY"
+    room = numpy.full((size[2], size[1] + 1, row), 7, numpy.uint8)
+    into = room.ctypes.data_as(ctypes.c_void_p)
+    pitches = row, slices if has_slices else row if is_lines else 0
+    ends = *pitches, into, 1, array(written), ctypes.byref(read)
+    ur.ok("urEnqueueMemImageRead", queue, image, blocking, *area, *ends)
+    ur.ok("urEventWait", 1, array(read))
+    found = room[:, : size[1], : 4 * size[0]].reshape(patch.shape)
+    assert (found == patch).all()
+    assert (room[:, :, 4 * size[0] :] == 7).all()
+    for event in (written, read):
+        ur.ok("urEventRelease", event)
+    ur.ok("urMemRelease", image)
+
+
+def test_events_tell_of_transfers(ur: Calls, context: int, device: PluginDevice) -> None:
+    queue = new_queue(ur, context, device.handle, "PROFILING_ENABLE").value or 0
+    image, other = (new_image(ur, context, data=bytes(240)) for _ in range(2))
+    room, event = ctypes.create_string_buffer(240), ctypes.c_void_p()
+    area = rect(), region(12, 5)
+    for name in ("Write", "Read"):
+        ends = 0, 0, room, 0, None, ctypes.byref(event)
+        ur.ok(f"urEnqueueMemImage{name}", queue, image, False, *area, *ends)
+        finish(ur, event, f"MEM_IMAGE_{name.upper()}")
+    ends = 0, None, ctypes.byref(event)
+    ur.ok("urEnqueueMemImageCopy", queue, image, other, rect(), *area, *ends)
+    finish(ur, event, "MEM_IMAGE_COPY")
+    for memory in (image, other):
+        ur.ok("urMemRelease", memory)
+    ur.ok("urQueueRelease", queue)
+
+
+def test_a_slice_of_a_volume_is_copied_to_an_image(ur: Calls, context: int, queue: int) -> None:
+    data, other = pixels("IMAGE3D"), pixels("IMAGE2D")
+    volume = new_image(ur, context, "IMAGE3D", data=data.tobytes())
+    image = new_image(ur, context, "IMAGE2D", data=other.tobytes())
+    area = rect(2, 1, 2), rect(4, 3), region(5, 2)
+    ur.ok("urEnqueueMemImageCopy", queue, volume, image, *area, 0, None, None)
+    other[0, 3:5, 4:9] = data[2, 1:3, 2:7]
+    assert image_content(ur, queue, image, KINDS["IMAGE2D"]) == other.tobytes()
+    # within one image, where the regions do not meet
+    ur.ok(
+        "urEnqueueMemImageCopy", queue, image, image, rect(), rect(6), region(6, 5), 0, None, None
+    )
+    other[0, :, 6:] = other[0, :, :6].copy()
+    assert image_content(ur, queue, image, KINDS["IMAGE2D"]) == other.tobytes()
+    for memory in (volume, image):
+        ur.ok("urMemRelease", memory)
+
+
+def test_a_released_image_lives_until_its_commands_end(ur: Calls, context: int, queue: int) -> None:
+    gate, go = held_back(ur, context)
+    image = new_image(ur, context, data=bytes(range(240)))
+    room, read = ctypes.create_string_buffer(240), ctypes.c_void_p()
+    ends = 0, 0, room, 1, array(gate), ctypes.byref(read)
+    ur.ok("urEnqueueMemImageRead", queue, image, False, rect(), region(12, 5), *ends)
+    ur.ok("urMemRelease", image)
+    go()
+    ur.ok("urEventWait", 1, array(read))
+    assert room.raw == bytes(range(240))
+    for event in (gate, read):
+        ur.ok("urEventRelease", event)
+
+
+# native handles
+
+
+@pytest.mark.parametrize("owned", [False, True])
+@every_kind
+def test_an_image_made_of_a_native_handle_is_that_image(
+    ur: Calls, context: int, device: PluginDevice, queue: int, kind: str, owned: bool
+) -> None:
+    data = pixels(kind).tobytes()
+    image = new_image(ur, context, kind, data=data)
+    native = ur.made("urMemGetNativeHandle", image, device.handle).value
+    if owned:  # a reference of the program's own, which it hands over
+        assert opencl(ur, context)[0].clRetainMemObject(native) == 0
+    properties = struct(
+        "ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned
+    )
+    given = ctypes.byref(image_format()), ctypes.byref(image_desc(kind)), ctypes.byref(properties)
+    other = ur.made("urMemImageCreateWithNativeHandle", native, context, *given)
+    ur.ok("urMemRelease", image)
+    assert info(ur, other, "WIDTH") == KINDS[kind][0]
+    assert image_content(ur, queue, other, KINDS[kind]) == data
+    ur.ok("urMemRelease", other)
+
+
+def test_an_image_over_a_buffer_comes_as_a_native_handle(
+    ur: Calls, context: int, queue: int
+) -> None:
+    buffer = new_buffer(ur, context, 48, bytes(range(48)))
+    driver, native = opencl(ur, context)
+    desc = OPENCL.struct("cl_image_desc")(
+        image_type=OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"],
+        image_width=12,
+        buffer=ur.made("urMemGetNativeHandle", buffer, None).value,
+    )
+    form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT8"])
+    code = ctypes.c_int32()
+    flags = OPENCL["CL_MEM_READ_WRITE"]
+    given = ctypes.byref(form), ctypes.byref(desc), None, ctypes.byref(code)
+    cl = driver.clCreateImage(native, flags, *given)
+    assert code.value == 0
+    owned = struct("ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=True)
+    shape = ctypes.byref(image_desc("IMAGE1D"))
+    given = ctypes.byref(image_format()), shape, ctypes.byref(owned)
+    image = ur.made("urMemImageCreateWithNativeHandle", cl, context, *given)
+    assert image_content(ur, queue, image, (12, 1, 1)) == bytes(range(48))
+    patch = ctypes.create_string_buffer(b"new!", 4)
+    ends = 0, 0, patch, 0, None, None
+    ur.ok("urEnqueueMemImageWrite", queue, image, True, rect(3), region(1), *ends)
+    assert content(ur, queue, buffer, 4, 12) == b"new!"
+    ur.ok("urMemRelease", image)
+    ur.ok("urMemRelease", buffer)
+
+
+def test_native_handles_that_are_no_such_image(
+    ur: Calls, context: int, device: PluginDevice
+) -> None:
+    image, buffer = new_image(ur, context), new_buffer(ur, context, 64)
+    native, native_buffer = (
+        ur.made("urMemGetNativeHandle", memory, None).value for memory in (image, buffer)
+    )
+
+    def take(native: Any, where: int, form: Any, desc: Any) -> str:
+        given = ctypes.byref(form), ctypes.byref(desc), None, ctypes.byref(ctypes.c_void_p())
+        return ur("urMemImageCreateWithNativeHandle", native, where, *given)
+
+    plain, shape = image_format(), image_desc("IMAGE2D")
+    wrong = "INVALID_IMAGE_FORMAT_DESCRIPTOR"
+    assert take(0, context, plain, shape) == "INVALID_NULL_HANDLE"
+    assert take(0x1000, context, plain, shape) == "INVALID_VALUE"
+    assert take(native_buffer, context, plain, shape) == "INVALID_MEM_OBJECT"
+    assert take(native, context, image_format("RGBA", "FLOAT"), shape) == wrong
+    assert take(native, context, plain, image_desc("IMAGE3D")) == wrong
+    other = ur.made("urContextCreate", 1, array(device.handle), None)
+    assert take(native, other.value or 0, plain, shape) == "INVALID_CONTEXT"
+    made = ctypes.byref(ctypes.c_void_p())
+    assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) == (
+        "INVALID_MEM_OBJECT"
+    )
+    ur.ok("urContextRelease", other)
+    for memory in (image, buffer):
+        ur.ok("urMemRelease", memory)
+
+
+# what is refused
+
+NO_IMAGE = "INVALID_IMAGE_FORMAT_DESCRIPTOR"
+
+
+@table(
+    "kind, fields, code",
+    [
+        ("IMAGE2D", {"stype": 0}, NO_IMAGE),
+        ("IMAGE2D", {"type": 5}, NO_IMAGE),
+        ("IMAGE2D", {"type": UR["UR_MEM_TYPE_IMAGE_CUBEMAP_EXP"]}, NO_IMAGE),
+        ("IMAGE2D", {"numMipLevel": 1}, NO_IMAGE),
+        ("IMAGE2D", {"numSamples": 1}, NO_IMAGE),
+        ("IMAGE2D", {"rowPitch": 48}, NO_IMAGE),
+        ("IMAGE3D", {"slicePitch": 240}, NO_IMAGE),
+        ("IMAGE1D", {"width": 0}, "INVALID_IMAGE_SIZE"),
+        ("IMAGE2D", {"height": 0}, "INVALID_IMAGE_SIZE"),
+        ("IMAGE3D", {"depth": 0}, "INVALID_IMAGE_SIZE"),
+        ("IMAGE1D_ARRAY", {"arraySize": 0}, "INVALID_IMAGE_SIZE"),
+        ("IMAGE2D_ARRAY", {"arraySize": 0}, "INVALID_IMAGE_SIZE"),
+        ("IMAGE1D", {"width": 1 << 40}, "INVALID_IMAGE_SIZE"),
+        ("IMAGE2D", {"height": 1 << 40}, "INVALID_IMAGE_SIZE"),
+        ("IMAGE3D", {"depth": 1 << 40}, "INVALID_IMAGE_SIZE"),
+        ("IMAGE2D_ARRAY", {"arraySize": 1 << 40}, "INVALID_IMAGE_SIZE"),
+        # what a type of images does not have is not looked at
+        ("IMAGE1D", {"height": 0, "depth": 0, "arraySize": 0}, "SUCCESS"),
+        ("IMAGE2D", {"depth": 1 << 40, "arraySize": 1 << 40}, "SUCCESS"),
+    ],
+)
+def test_descriptions(
+    ur: Calls, context: int, kind: str, fields: dict[str, int], code: str
+) -> None:
+    found, image = create_image(ur, context, image_desc(kind, **fields))
+    assert found == code
+    if code == "SUCCESS":
+        ur.ok("urMemRelease", image)
+
+
+@table(
+    "kind, fields",
+    [
+        ("IMAGE2D", {"rowPitch": 44}),
+        ("IMAGE2D", {"rowPitch": 50}),
+        ("IMAGE3D", {"slicePitch": 192}),
+        ("IMAGE3D", {"slicePitch": 250}),
+        ("IMAGE3D", {"rowPitch": 64, "slicePitch": 240}),
+        ("IMAGE2D_ARRAY", {"slicePitch": 192}),
+        ("IMAGE1D_ARRAY", {"slicePitch": 40}),
+    ],
+)
+def test_pitches_of_host_memory(ur: Calls, context: int, kind: str, fields: dict[str, int]) -> None:
+    host = ctypes.create_string_buffer(4096)
+    desc = image_desc(kind, **fields)
+    assert create_image(ur, context, desc, flags=READ_WRITE | COPY, host=host)[0] == NO_IMAGE
+
+
+@table(
+    "flags, host, code",
+    [
+        (COPY, False, "INVALID_HOST_PTR"),
+        (USE, False, "INVALID_HOST_PTR"),
+        (READ_WRITE, True, "INVALID_HOST_PTR"),
+        (USE | COPY, True, "INVALID_VALUE"),
+        (READ_WRITE | UR["UR_MEM_FLAG_READ_ONLY"], False, "INVALID_VALUE"),
+        (0x40, False, "INVALID_ENUMERATION"),
+        (0, False, "SUCCESS"),
+    ],
+)
+def test_flags_and_host_pointers_have_to_fit(
+    ur: Calls, context: int, flags: int, host: bool, code: str
+) -> None:
+    room = ctypes.create_string_buffer(4096) if host else None
+    found, image = create_image(ur, context, image_desc("IMAGE2D"), flags=flags, host=room)
+    assert found == code
+    if code == "SUCCESS":
+        ur.ok("urMemRelease", image)
+
+
+def test_formats_that_there_are_not(ur: Calls, context: int) -> None:
+    desc = image_desc("IMAGE2D")
+    for field in ("channelOrder", "channelType"):
+        form = image_format()
+        setattr(form, field, 99)
+        assert create_image(ur, context, desc, form)[0] == NO_IMAGE
+    odd = image_format("RGB", "FLOAT")
+    assert create_image(ur, context, desc, odd)[0] == "UNSUPPORTED_IMAGE_FORMAT"
+
+
+def test_nulls(ur: Calls, context: int, queue: int) -> None:
+    form, desc, made = (
+        ctypes.byref(image_format()),
+        ctypes.byref(image_desc("IMAGE2D")),
+        ctypes.byref(ctypes.c_void_p()),
+    )
+    create = "urMemImageCreate"
+    assert ur(create, None, READ_WRITE, form, desc, None, made) == "INVALID_NULL_HANDLE"
+    for given in ((None, desc, None, made), (form, None, None, made), (form, desc, None, None)):
+        assert ur(create, context, READ_WRITE, *given) == "INVALID_NULL_POINTER"
+    image, area = new_image(ur, context), (rect(), region(1))
+    for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
+        ends = 0, 0, ctypes.create_string_buffer(4), 0, None, None
+        assert ur(name, queue, None, True, *area, *ends) == "INVALID_NULL_HANDLE"
+        ends = 0, 0, None, 0, None, None
+        assert ur(name, queue, image, True, *area, *ends) == "INVALID_NULL_POINTER"
+    ur.ok("urMemRelease", image)
+
+
+@table(
+    "kind, origin, size",
+    [
+        ("IMAGE2D", (0, 0, 0), (0, 1, 1)),
+        ("IMAGE2D", (0, 0, 0), (1, 0, 1)),
+        ("IMAGE2D", (0, 0, 0), (1, 1, 0)),
+        ("IMAGE2D", (1, 0, 0), (12, 1, 1)),
+        ("IMAGE2D", (0, 5, 0), (1, 1, 1)),
+        ("IMAGE2D", (0, 0, 1), (1, 1, 1)),
+        ("IMAGE2D", ((1 << 64) - 1, 0, 0), (2, 1, 1)),
+        ("IMAGE1D", (0, 1, 0), (1, 1, 1)),
+        ("IMAGE1D_ARRAY", (0, 4, 0), (1, 2, 1)),
+        ("IMAGE3D", (0, 0, 2), (1, 1, 2)),
+        ("IMAGE2D_ARRAY", (0, 0, 0), (12, 5, 4)),
+    ],
+)
+def test_regions_that_are_not_in_the_image(
+    ur: Calls, context: int, queue: int, kind: str, origin: Any, size: Any
+) -> None:
+    image, room = new_image(ur, context, kind), ctypes.create_string_buffer(4096)
+    other = new_image(ur, context, "IMAGE3D")
+    area = rect(*origin), region(*size)
+    for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
+        ends = 0, 0, room, 0, None, None
+        assert ur(name, queue, image, True, *area, *ends) == "INVALID_SIZE"
+    copy = "urEnqueueMemImageCopy"
+    assert ur(copy, queue, image, other, area[0], rect(), area[1], 0, None, None) == "INVALID_SIZE"
+    assert ur(copy, queue, other, image, rect(), *area, 0, None, None) == "INVALID_SIZE"
+    for memory in (image, other):
+        ur.ok("urMemRelease", memory)
+
+
+@table(
+    "kind, row, slice_, code",
+    [
+        ("IMAGE2D", 47, 0, "INVALID_SIZE"),
+        ("IMAGE2D", 48, 240, "SUCCESS"),  # there is one slice, whatever its pitch
+        ("IMAGE3D", 0, 239, "INVALID_SIZE"),
+        ("IMAGE3D", 52, 240, "INVALID_SIZE"),
+        ("IMAGE3D", 52, 260, "SUCCESS"),
+        ("IMAGE1D_ARRAY", 0, 47, "INVALID_SIZE"),
+        ("IMAGE1D_ARRAY", 47, 0, "INVALID_SIZE"),
+    ],
+)
+def test_pitches_of_transfers(
+    ur: Calls, context: int, queue: int, kind: str, row: int, slice_: int, code: str
+) -> None:
+    image, room = new_image(ur, context, kind), ctypes.create_string_buffer(4096)
+    area = rect(), region(*KINDS[kind])
+    for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
+        assert ur(name, queue, image, True, *area, row, slice_, room, 0, None, None) == code
+    ur.ok("urMemRelease", image)
+
+
+def test_copies_that_cannot_be(ur: Calls, context: int, queue: int) -> None:
+    image = new_image(ur, context)
+    other = new_image(ur, context, format=image_format("R", "FLOAT"))
+    copy, area = "urEnqueueMemImageCopy", region(4, 4)
+    ends = area, 0, None, None
+    assert ur(copy, queue, image, other, rect(), rect(), *ends) == NO_IMAGE
+    assert ur(copy, queue, image, image, rect(), rect(3, 1), *ends) == "OVERLAPPING_REGIONS"
+    for memory in (image, other):
+        ur.ok("urMemRelease", memory)
+
+
+def test_an_image_is_no_buffer_and_a_buffer_no_image(
+    ur: Calls, context: int, device: PluginDevice, queue: int
+) -> None:
+    image, buffer = new_image(ur, context), new_buffer(ur, context, 4096)
+    room, made = ctypes.create_string_buffer(4096), ctypes.byref(ctypes.c_void_p())
+    ends, area = (0, None, None), (rect(), region(1))
+    part = ctypes.byref(struct("ur_buffer_region_t", "BUFFER_REGION", origin=0, size=4))
+    size = ctypes.byref(ctypes.c_size_t())
+    buffers = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC")
+    commands = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(buffers))
+    appended = None, 0, None, 0, None, None, None, None
+    for name, *given in (
+        ("urEnqueueMemBufferRead", queue, image, True, 0, 4, room, *ends),
+        ("urEnqueueMemBufferWrite", queue, image, True, 0, 4, room, *ends),
+        ("urEnqueueMemBufferCopy", queue, image, buffer, 0, 0, 4, *ends),
+        ("urEnqueueMemBufferCopy", queue, buffer, image, 0, 0, 4, *ends),
+        ("urEnqueueMemBufferCopyRect", queue, buffer, image, rect(), *area, 0, 0, 0, 0, *ends),
+        ("urEnqueueMemBufferReadRect", queue, image, True, rect(), *area, 0, 0, 0, 0, room, *ends),
+        ("urEnqueueMemBufferFill", queue, image, room, 4, 0, 4, *ends),
+        ("urEnqueueMemBufferMap", queue, image, True, 1, 0, 4, *ends, made),
+        ("urMemBufferPartition", image, 0, UR["UR_BUFFER_CREATE_TYPE_REGION"], part, made),
+        ("urCommandBufferAppendMemBufferFillExp", commands, image, room, 4, 0, 4, *appended[1:]),
+        ("urCommandBufferAppendMemBufferReadExp", commands, image, 0, 4, room, *appended[1:]),
+        ("urEnqueueMemImageRead", queue, buffer, True, *area, 0, 0, room, *ends),
+        ("urEnqueueMemImageWrite", queue, buffer, True, *area, 0, 0, room, *ends),
+        ("urEnqueueMemImageCopy", queue, buffer, image, rect(), *area, *ends),
+        ("urEnqueueMemImageCopy", queue, image, buffer, rect(), *area, *ends),
+        ("urMemImageGetInfo", buffer, UR["UR_IMAGE_INFO_WIDTH"], 0, None, size),
+    ):
+        assert ur(name, *given) == "INVALID_MEM_OBJECT", name
+    ur.ok("urCommandBufferReleaseExp", commands)
+    for memory in (image, buffer):
+        ur.ok("urMemRelease", memory)
+
+
+def test_an_image_of_another_context(
+    ur: Calls, context: int, device: PluginDevice, queue: int
+) -> None:
+    other = ur.made("urContextCreate", 1, array(device.handle), None).value or 0
+    image, here = new_image(ur, other), new_image(ur, context)
+    area, room = (rect(), region(1)), ctypes.create_string_buffer(4)
+    ends = 0, 0, room, 0, None, None
+    assert ur("urEnqueueMemImageRead", queue, image, True, *area, *ends) == "INVALID_CONTEXT"
+    given = queue, here, image, rect(), *area, 0, None, None
+    assert ur("urEnqueueMemImageCopy", *given) == "INVALID_CONTEXT"
+    for memory in (image, here):
+        ur.ok("urMemRelease", memory)
+    ur.ok("urContextRelease", other)
+
+
+def test_devices_without_images(
+    ur: Calls, context: int, queue: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = new_image(ur, context)
+    ask = CLDevice.info
+
+    def without(device: CLDevice, name: str) -> Any:
+        return False if name == "CL_DEVICE_IMAGE_SUPPORT" else ask(device, name)
+
+    monkeypatch.setattr(CLDevice, "info", without)
+    assert create_image(ur, context, image_desc("IMAGE2D"))[0] == "UNSUPPORTED_FEATURE"
+    area, room = (rect(), region(1)), ctypes.create_string_buffer(4)
+    ends = 0, 0, room, 0, None, None
+    for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
+        assert ur(name, queue, image, True, *area, *ends) == "UNSUPPORTED_FEATURE"
+    given = queue, image, image, rect(), *area, 0, None, None
+    assert ur("urEnqueueMemImageCopy", *given) == "UNSUPPORTED_FEATURE"
+    made = ctypes.byref(ctypes.c_void_p())
+    sampler = ctypes.byref(struct("ur_sampler_desc_t", "SAMPLER_DESC"))
+    assert ur("urSamplerCreate", context, sampler, made) == "UNSUPPORTED_FEATURE"
+    ur.ok("urMemRelease", image)
