@@ -121,7 +121,10 @@ class CommandBuffer:
             return done
 
     def _present_route(self, queue: int) -> Route:
-        """The route to a queue. After the first runs an engine may have learned to leave commands to others."""
+        """Return the route to a queue.
+
+        After the first runs an engine may have learned to leave commands to others.
+        """
         route = self._route
         if route is None or queue != self._queue:
             return self._find_route(queue)
@@ -131,7 +134,7 @@ class CommandBuffer:
         return route
 
     def run(self, queue: int, times: int) -> bool:
-        """Run it in this thread, after everything that is in the queue, and return when it has ended.
+        """Run it in this thread, after everything in the queue, and return when it has ended.
 
         Args:
             queue: a handle, of the commands' context.
@@ -365,7 +368,7 @@ class CommandBuffer:
 
 
 class Route:
-    """How a build is enqueued over and over on one queue: laid out once, so that an enqueue only hands over what changes.
+    """How a build is enqueued repeatedly on one queue. An enqueue passes only what changes.
 
     One thread at a time uses the routes of a command-buffer.
 
@@ -391,7 +394,7 @@ class Route:
         self.learns = learns
         #: Whether the caller's thread can run it, once the queue is idle.
         self.runs_here = in_order and all(part.native.run for part in build.parts)
-        #: Whether the driver may refuse an enqueue as a whole, which then is to be run by another engine.
+        #: Whether the driver may refuse an enqueue as a whole. Another engine then runs it.
         self.may_refuse = any(part.may_refuse for part in build.parts)
         externals: list[int] = []  # the command of each outside event
         for number, count in commands.externals.items():

@@ -1,7 +1,8 @@
-"""Whether the engine `direct` may call into a driver: a known version, and a self-test that its file has passed.
+"""Whether the engine `direct` may call into a driver: a known version, and a passed self-test.
 
-The self-test (direct_test.py) runs in a child process, once for each driver file, and is remembered as
-probes are (loader/base/verdicts.py). Nothing is called where it fails, crashes, hangs or cannot run.
+The self-test (direct_test.py) runs in a child process, once for each driver file. Its result is
+remembered like those of probes (loader/base/verdicts.py). If it fails, crashes, hangs or cannot
+run, nothing is called.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _CPU, _NATIVE_KERNEL = OPENCL["CL_DEVICE_TYPE_CPU"], OPENCL["CL_EXEC_NATIVE_KERN
 
 @dataclass(frozen=True)
 class Trust:
-    """What the engine knows of a device's driver. `version` is None where `why_not` says why it is off."""
+    """What the engine knows of a device's driver.
+
+    `version` is None if `why_not` says why it is off.
+    """
 
     version: PoclVersion | None = None
     why_not: str | None = None
