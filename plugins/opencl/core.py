@@ -1,8 +1,8 @@
 """The adapter, the base of its objects, and the codes that OpenCL's errors become.
 
 An object holds the driver's handle of one of OpenCL's objects (`cl`), which is also its native
-handle, and the table of its platform, by which the driver is called. It also holds the Python
-objects that it was made from. So a context lives as long as its queues.
+handle. It calls the driver by the table of its platform. It also holds the Python objects that it
+was made from. So a context lives as long as its queues.
 """
 
 from __future__ import annotations

@@ -57,6 +57,11 @@ class URDevice(CLObject):
             _parts.pop(self.cl, None)  # before the driver can use the handle again
         super().close()
 
+    @property
+    def root(self) -> URDevice:
+        """Return the root device that it is a part of, or itself."""
+        return self if self.parent is None else self.parent.root
+
     def is_part_of(self, device: URDevice) -> bool:
         """Return whether it is a device, or a sub-device of it at any depth."""
         part: URDevice | None = self
