@@ -25,6 +25,7 @@ MEASURES = (
     "replay",
     "arrays",
     "command_buffer",
+    "direct",
     "capture_cost",
     "imports",
     "table_call",

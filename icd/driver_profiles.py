@@ -55,6 +55,8 @@ class DriverProfile:
     blocking_write_returns_early: bool = False
     #: clEnqueueCopyBufferRect crashes on sub-buffers; it copies between their parents instead.
     copies_rects_of_parents: bool = False
+    #: Image transfers crash on queues to sub-devices; they run on a queue to the whole device.
+    transfers_images_on_whole_devices: bool = False
     #: A marker that waits for events has no times, or those of another command.
     waiting_markers_have_no_times: bool = False
     #: clGetKernelSuggestedLocalWorkSizeKHR may be called.
@@ -359,6 +361,16 @@ ROWS: Final = (
         "not, and no version before it is proven",
         test="icd/test_habits.py::test_rect_copies_of_sub_buffers",
         sets={"copies_rects_of_parents": True},
+    ),
+    ProfileRow(
+        id="image-transfers-of-sub-devices",
+        applies=Applies(name=_POCL, product="PoCL"),
+        does="moves images on a queue to the whole device if the program's queue is to a "
+        "sub-device",
+        evidence="3.0 crashes in clEnqueueReadImage and its like on such a queue; no version is "
+        "proven",
+        test="plugins/opencl/test_images_of_sub_devices.py::test_every_transfer",
+        sets={"transfers_images_on_whole_devices": True},
     ),
     ProfileRow(
         id="local-size-suggestion-crashes",

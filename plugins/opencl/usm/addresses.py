@@ -11,7 +11,7 @@ from ..contexts import URContext
 from ..core import failure
 from .registry import find, find_foreign, is_unreachable
 from .strategies import Buffers, Intel, required_strategy, strategy_of
-from .strategy import Operation, Place
+from .strategy import Location, Operation
 
 #: The end of the addresses that there are.
 _END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
@@ -19,7 +19,7 @@ _END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 _new: Final = tuple.__new__  # the NamedTuple's takes three times as long
 
 
-def locate(context: URContext, address: int, size: int) -> Place:
+def locate(context: URContext, address: int, size: int) -> Location:
     """Find the allocation of some bytes.
 
     Args:
@@ -50,7 +50,7 @@ def locate(context: URContext, address: int, size: int) -> Place:
             "INVALID_SIZE",
             f"{size} bytes from {address:#x} on, of an allocation that ends at {allocation.end:#x}",
         )
-    return _new(Place, (address, allocation))
+    return _new(Location, (address, allocation))
 
 
 def pointer_argument(context: URContext, address: int) -> tuple[str, int]:

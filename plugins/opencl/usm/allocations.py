@@ -23,7 +23,7 @@ from ..queues import drain_queues
 from .addresses import locate
 from .registry import add, find, find_foreign, free, remove
 from .strategies import required_strategy, strategy_of
-from .strategy import Allocation, Hints, Request
+from .strategy import Allocation, AllocationRequest, Hints
 
 _KINDS: Final = {kind: UR[f"UR_USM_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")}
 
@@ -137,7 +137,7 @@ def allocate(
     if not all(strategy.support(one).get(kind) for one in devices):
         raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
     align = descriptor.align if descriptor else 0
-    request = Request(context, kind, device, size, align, _hints(descriptor))
+    request = AllocationRequest(context, kind, device, size, align, _hints(descriptor))
 
     def new() -> Allocation:
         if strategy.aligns_freely or align <= min(alignment for _, alignment in limits):
@@ -244,7 +244,7 @@ def _import_memory(context: URContext, address: int, size: int) -> None:
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
     locate(context, address, size)
-    add(Request(context, "host", None, size).at(address, strategy, imported=True))
+    add(AllocationRequest(context, "host", None, size).at(address, strategy, imported=True))
 
 
 def _forget_imported(context: URContext, address: int) -> None:

@@ -31,7 +31,7 @@ from ..events import UREvent, call_on_status
 from ..queues import create_queue
 from .allocations import allocate, check_flags, find_chained, release_memory
 from .registry import add, free, remove
-from .strategy import Allocation, Place, Request
+from .strategy import Allocation, AllocationRequest, Location
 from .transfers import fill
 
 _LARGEST: Final = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
@@ -87,7 +87,7 @@ class URPool(Object):
         if context.cl != self.context.cl or self.device not in (None, device):
             raise failure("INVALID_VALUE", "the pool is of another context, or of another device")
 
-    def take(self, request: Request, new: Callable[[], Allocation]) -> Allocation:
+    def take(self, request: AllocationRequest, new: Callable[[], Allocation]) -> Allocation:
         """Take an allocation that it keeps, or else a new one.
 
         Args:
@@ -129,12 +129,12 @@ class URPool(Object):
         allocation.pool, allocation.key = self, key
         return allocation
 
-    def _allocate(self, request: Request, new: Callable[[], Allocation]) -> Allocation:
+    def _allocate(self, request: AllocationRequest, new: Callable[[], Allocation]) -> Allocation:
         allocation = new()
         if self.flags & _ZERO:
             device = request.device or self.context.devices[0]
             queue = create_queue(self.context, device, 0)
-            place = Place(allocation.base, allocation)
+            place = Location(allocation.base, allocation)
             fill(Enqueue(queue, "USM_FILL"), place, b"\0", allocation.size)
             queue.drain()
         return allocation

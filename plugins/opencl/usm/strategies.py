@@ -36,7 +36,7 @@ from ..devices import URDevice
 from ..enqueue import Call
 from ..platforms import extension
 from ..reserved import release_range, reserve
-from .strategy import Allocation, CLMemory, Hints, Operation, Place, Request, Strategy
+from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Location, Operation, Strategy
 
 _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
     UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"]
@@ -81,7 +81,7 @@ class Intel(Strategy):
         }
 
     @classmethod
-    def allocate(cls, request: Request) -> Allocation:
+    def allocate(cls, request: AllocationRequest) -> Allocation:
         properties = cls._properties(request.context, request.hints)
         base, code = cls._allocate(request, properties)
         if code and properties is not None:  # not every driver knows every hint for every kind
@@ -90,7 +90,7 @@ class Intel(Strategy):
         return request.at(base, cls)
 
     @staticmethod
-    def _allocate(request: Request, properties: Any) -> tuple[int, int]:
+    def _allocate(request: AllocationRequest, properties: Any) -> tuple[int, int]:
         """Return an address and an OpenCL code."""
         code, context = ctypes.c_int32(), request.context
         function = extension(context.platform, _INTEL_ALLOCATE[request.kind])
@@ -179,7 +179,7 @@ class SVM(Strategy):
         }
 
     @classmethod
-    def allocate(cls, request: Request) -> Allocation:
+    def allocate(cls, request: AllocationRequest) -> Allocation:
         context, bits = request.context, OPENCL["CL_MEM_READ_WRITE"]
         if request.kind != "device":
             bits |= OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
@@ -215,7 +215,7 @@ class Buffers(Strategy):
         return {"host": 0, "device": _ACCESS | _ATOMIC, "shared": 0, "cross": 0, "system": 0}
 
     @classmethod
-    def allocate(cls, request: Request) -> Allocation:
+    def allocate(cls, request: AllocationRequest) -> Allocation:
         context, bits = request.context, OPENCL["CL_MEM_READ_WRITE"]
         cl = create(context.table, "clCreateBuffer", context.cl, bits, request.size, None)
         memory = CLMemory(cl, context.table)
@@ -236,7 +236,7 @@ class Buffers(Strategy):
         allocation.memory = None
 
     @classmethod
-    def copy(cls, target: Place, source: Place, size: int) -> Operation:
+    def copy(cls, target: Location, source: Location, size: int) -> Operation:
         to, at = target.allocation, source.allocation
         if to is not None and at is not None:
             numbers, fields = (source.offset, target.offset), {"source": at.mem, "target": to.mem}
@@ -253,7 +253,7 @@ class Buffers(Strategy):
         )
 
     @classmethod
-    def fill(cls, target: Place, pattern: Any, pattern_size: int, size: int) -> Operation:
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> Operation:
         to = target.allocation
         if to is None:
             raise failure(

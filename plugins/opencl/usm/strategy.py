@@ -71,7 +71,7 @@ class Allocation:
         return self.memory.cl if self.memory is not None else 0
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """An address, and the allocation that it lies in: None for host memory."""
 
     address: int
@@ -123,7 +123,7 @@ class Hints(NamedTuple):
     location: int | None = None
 
 
-class Request(NamedTuple):
+class AllocationRequest(NamedTuple):
     """An allocation that is asked for: `size` bytes, aligned to `align` bytes (0: to anything)."""
 
     context: URContext
@@ -179,7 +179,7 @@ class Strategy:
         raise NotImplementedError
 
     @classmethod
-    def allocate(cls, request: Request) -> Allocation:
+    def allocate(cls, request: AllocationRequest) -> Allocation:
         """Allocate memory. Raises OpenCLError, URError (OUT_OF_RESOURCES)."""
         raise NotImplementedError
 
@@ -202,7 +202,7 @@ class Strategy:
         return None
 
     @classmethod
-    def copy(cls, target: Place, source: Place, size: int) -> Operation:
+    def copy(cls, target: Location, source: Location, size: int) -> Operation:
         """Return the operation that copies bytes.
 
         Raises:
@@ -211,7 +211,7 @@ class Strategy:
         return Operation("svm_copy", (size,), {"target": target.address, "source": source.address})
 
     @classmethod
-    def fill(cls, target: Place, pattern: Any, pattern_size: int, size: int) -> Operation:
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> Operation:
         """Return the operation that fills bytes.
 
         Args:

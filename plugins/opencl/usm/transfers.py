@@ -30,7 +30,7 @@ from ..transfers import (
 )
 from .addresses import locate
 from .strategies import Buffers, required_strategy
-from .strategy import Allocation, Place
+from .strategy import Allocation, Location
 
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
 
@@ -80,7 +80,7 @@ class _Rows(NamedTuple):
         memory: the cl_mem that the rows are in, 0 in host memory.
     """
 
-    place: Place
+    place: Location
     pitch: int
     memory: int
 
@@ -103,7 +103,7 @@ class _Rows(NamedTuple):
             )
         return cls(place, pitch, allocation.mem if allocation is not None else 0)
 
-    def row(self, index: int) -> Place:
+    def row(self, index: int) -> Location:
         """Return where a row begins."""
         return self.place._replace(address=self.place.address + index * self.pitch)
 
@@ -131,7 +131,7 @@ def urEnqueueUSMMemcpy2D(
     strategy = required_strategy(context)
     if strategy is Buffers and not (target.memory or source.memory):
         buffer = temporary_buffer(context, width * height)
-        rows = _Rows(Place(0, None), width, buffer.cl)
+        rows = _Rows(Location(0, None), width, buffer.cl)
         calls = [_copy_rect(rows, source, width, height), _copy_rect(target, rows, width, height)]
         return enqueue.call_in_sequence(calls)
     if dstPitch == srcPitch == width:
@@ -161,7 +161,7 @@ def _copy_rect(target: _Rows, source: _Rows, width: int, height: int) -> Call:
 # fills
 
 
-def fill(enqueue: Enqueue, target: Place, pattern: bytes, size: int) -> UREvent | None:
+def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREvent | None:
     """Fill bytes.
 
     Args:
