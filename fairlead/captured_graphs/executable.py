@@ -83,7 +83,8 @@ class Executable(Drawable):
         #: All commands, if the graph is as it was recorded.
         self._whole: CapturedSegment | None = None
         self._executable_graph: ExecutableGraph | None = None
-        #: How the last replay is repeated, if it was a simple one: a function, the class of its queue, what makes an event, and `forks()`.
+        #: How the last simple replay is repeated: a function, its queue's class, how its event is
+        #: made, and `forks()`.
         self._again: tuple[Callable[[int], int], type, Callable[[int, bool], Any], int] | None = (
             None
         )

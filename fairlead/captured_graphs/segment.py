@@ -1,7 +1,8 @@
-"""Captured commands in executable graphs: partitions of them are command-buffers of icd's, whatever the graph's adapter is.
+"""Captured commands in executable graphs: their partitions are command-buffers of icd, on any
+adapter.
 
-A `CapturedSegment` runs on native queues: on that of a runtime queue, as part of a graph, or on a pyopencl queue (`run`). Events go from
-one side to the other as native handles.
+A `CapturedSegment` runs on native queues: on that of a runtime queue, as part of a graph, or on a
+pyopencl queue (`run`). Events cross over as native handles.
 """
 
 from __future__ import annotations
@@ -274,9 +275,9 @@ class CapturedSegment:
     # updating
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
-        """Put commands in the place of others: all of them or, if an engine refuses (OpenCLError), none.
+        """Replace commands: all of them or, if an engine refuses (OpenCLError), none.
 
-        What has been enqueued already keeps what it was enqueued with.
+        What was enqueued before does not change.
         """
         with self._lock:
             new = {self._place[node]: as_captured(one).native for node, (_, one) in changes.items()}
