@@ -126,7 +126,7 @@ class CommandBuffer:
         After the first runs an engine may have learned to leave commands to others.
         """
         route = self._route
-        if route is None or queue != self._queue:
+        if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
         if route.learns and self._builds.learn(self._kind_of(queue)):
             self._route = None
@@ -289,6 +289,8 @@ class CommandBuffer:
 
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
+        if self.native.stale:
+            self._route = None  # what it leads to will be gone
         build = self._builds.of(kind)
         learns = self._builds.learns(kind, build)
         return Route(self.native, queue, kind.in_order, build, self._commands, learns)
@@ -296,6 +298,8 @@ class CommandBuffer:
     def explain(self, queue: int) -> str:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
+            if self.native.stale:
+                self._route = None  # what it leads to will be gone
             return self._builds.explain(self._kind_of(queue))
 
     # changes
