@@ -316,7 +316,7 @@ class ExecutableGraph(Drawable):
                 deferred.wait()
 
     def wait_for_deferred(self) -> None:
-        """Wait until the adapter has all submissions: a change must not reach those that it does not have."""
+        """Wait until the adapter has all submissions, which a change must not reach."""
         for deferred in self._in_flight():
             deferred.wait()
 

@@ -1,6 +1,6 @@
-"""The cells of a command-buffer: what Parameters are at present in its commands (icd/native/cells.c).
+"""The cells of a command-buffer: the present values of Parameters (icd/native/cells.c).
 
-A launch's argument leads to a cell, so that a change is a store and a word to the engines. A recording's
+A launch's argument refers to a cell. So a change is a store and a word to the engines. A recording's
 cells hold what was given in the block. A command-buffer has cells of its own, which are bound here.
 """
 
@@ -21,7 +21,7 @@ AS_MEMORY: Final[int] = lib.FL_AS_MEMORY
 
 
 class CellKey(NamedTuple):
-    """What tells a cell from others: the Parameter's number, how it becomes an argument, and how many bytes that has."""
+    """What tells a cell from others: the Parameter's number, the argument's kind and its bytes."""
 
     parameter: int
     conversion: int
@@ -34,7 +34,8 @@ class Cells:
     Args:
         array: the commands, an `fl_command *`; each has a reference to its arguments.
         count: how many.
-        memory: by the handle of a Parameter's own memory object, its number and the handle of what it is at first.
+        memory: the number and the first memory object of each Parameter, by the handle of its own
+            memory object.
 
     Attributes:
         rows: an `fl_value` for each cell; `bytes` leads to memory for what the cell is to become.
@@ -62,7 +63,7 @@ class Cells:
         self._memory = {**self._memory, **memory}
 
     def take(self, numbers: Sequence[int]) -> bool:
-        """Bind commands that were put into the array. Returns whether there are cells, and rows, that there were not before."""
+        """Bind commands that were put into the array. Returns whether there are new cells or rows."""
         known = len(self.keys)
         for number in numbers:
             self._take_transfer(number)
@@ -98,7 +99,7 @@ class Cells:
         self.keys.append(key)
 
     def _take_transfer(self, number: int) -> None:
-        """A transfer names a Parameter's own memory object: have it name what the Parameter is at present."""
+        """Have a transfer of a Parameter's own memory object name the Parameter's present one."""
         command = self._array[number]
         for places in self._transfers.values():
             places[:] = [place for place in places if place[0] != number]
