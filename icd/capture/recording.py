@@ -127,6 +127,9 @@ class Observer(Protocol):
         """
         ...
 
+    def parameter(self, number: int) -> None:
+        """A Parameter became a kernel's argument: keep it."""
+
     def is_housekeeping(self, caller: FrameType | None) -> bool:
         """Return whether the present wait is the client's own housekeeping, not the program's."""
         ...
@@ -175,6 +178,8 @@ def _answer(
         observer.passed(caller)
     elif what == lib.FL_ASK_SVM:
         observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
+    elif what == lib.FL_ASK_PARAMETER:
+        observer.parameter(size)
     elif what == lib.FL_ASK_WAIT:
         return not observer.is_housekeeping(caller)
     elif what == lib.FL_ASK_REFUSED:
