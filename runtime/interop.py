@@ -338,7 +338,8 @@ FOREIGN.append(_maker)
 
 def to_pyopencl(value: Any) -> Any:
     """Return a runtime Device, Context, Queue, Event, Program or Kernel as the pyopencl object of
-    the same native handle. But for an event, it keeps its context, which Intel's driver leaves to the program.
+    the same native handle. A queue, program or kernel keeps its context, which Intel's driver
+    leaves to the program.
 
     Raises:
         SYCLError: invalid, for other objects, and for those of other backends.
