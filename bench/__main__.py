@@ -26,6 +26,7 @@ MEASURES = (
     "arrays",
     "command_buffer",
     "direct",
+    "parameters",
     "capture_cost",
     "imports",
     "table_call",

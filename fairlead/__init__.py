@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .api import adapters, devices, pi_plugins, platforms
     from .captured_graphs.context import CapturedGraph, CaptureError, capture
     from .captured_graphs.executable import Executable, ReplayError
+    from .captured_graphs.parameter import Parameter
     from .icd.errors import OpenCLError, PlatformNotFoundError
     from .icd.objects import Device, Platform
     from .loader.base.errors import FairleadError, LibraryError, NotFoundError
@@ -43,6 +44,7 @@ __all__ = [
     "LibraryError",
     "NotFoundError",
     "OpenCLError",
+    "Parameter",
     "Platform",
     "PlatformNotFoundError",
     "ReplayError",
@@ -65,6 +67,7 @@ _MODULES = {
     "LibraryError": ".loader.base.errors",
     "NotFoundError": ".loader.base.errors",
     "OpenCLError": ".icd.errors",
+    "Parameter": ".captured_graphs.parameter",
     "Platform": ".icd.objects",
     "PlatformNotFoundError": ".icd.errors",
     "ReplayError": ".captured_graphs.executable",

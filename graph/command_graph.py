@@ -32,6 +32,7 @@ from ..runtime.interop import queue_of
 from ..runtime.memory import MODES
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
+from .conditions import Decides
 from .dynamic import DynamicCommandGroup, check_dynamic
 from .edges import connect, connected, cut_edges
 from .executable import ExecutableGraph
@@ -51,7 +52,7 @@ _ids: Final = itertools.count()
 _NODE: Final = "give nodes of this graph: what graph.add gives, Node.of_event(event)"
 
 
-class CommandGraph(Nodes, Recordable, Drawable):
+class CommandGraph(Nodes, Recordable, Drawable, Decides):
     """A modifiable graph of commands for the devices of a context. Its methods can be called from
     any thread.
 

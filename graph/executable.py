@@ -315,6 +315,11 @@ class ExecutableGraph(Drawable):
             for deferred in waiting:  # not with the lock: they may be waiting for whoever wants it
                 deferred.wait()
 
+    def wait_for_deferred(self) -> None:
+        """Wait until the adapter has all submissions: a change must not reach those that it does not have."""
+        for deferred in self._in_flight():
+            deferred.wait()
+
     def _in_flight(self) -> list[Deferred]:
         """Return the submissions that the adapter does not have yet, which an update must not
         reach."""

@@ -5,12 +5,24 @@ A driver that gets a released object, or one of another type, may crash. So it i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
+
+import numpy
 
 from ..icd._native import ffi
 from ..icd.abi import OPENCL
 from ..icd.calls import address, call
-from ..icd.command_buffer.edits import MEMORY, SAMPLER, UNSET, object_of
+from ..icd.command_buffer.edits import (
+    MEMORY,
+    SAMPLER,
+    UNSET,
+    VALUE,
+    argument_of,
+    bytes_of,
+    cell_of,
+    object_of,
+)
 from ..loader.base.memory import read_word
 from ..runtime.errors import Errc, SYCLError
 
@@ -29,6 +41,30 @@ _IMAGES: Final = {
     OPENCL["CL_MEM_OBJECT_IMAGE2D_ARRAY"]: "a 2D image array",
     OPENCL["CL_MEM_OBJECT_IMAGE3D"]: "a 3D image",
 }
+
+
+def shown_argument(command: Any, index: int, declared: Any, parameters: Mapping[int, Any]) -> Any:
+    """An argument of a launch, for people. See `CapturedNode.args`."""
+    import pyopencl
+
+    kind, size, is_local = argument_of(command, index)
+    if kind == UNSET:
+        return None
+    parameter = cell_of(command, index)
+    if parameter in parameters:
+        return parameters[parameter]
+    if is_local:
+        return pyopencl.LocalMemory(size)
+    data = bytes_of(command, index)
+    if kind == VALUE and isinstance(declared, numpy.dtype) and declared.itemsize == size:
+        return numpy.frombuffer(data, declared)[0]
+    if kind == VALUE:
+        return data
+    word = int.from_bytes(data, "little")
+    if kind == MEMORY:
+        is_image = bool(_image_type(word))
+        return (pyopencl.Image if is_image else pyopencl.Buffer).from_int_ptr(word)
+    return pyopencl.Sampler.from_int_ptr(word) if kind == SAMPLER else word
 
 
 def wrong_argument(message: str, remedy: str) -> SYCLError:
@@ -51,7 +87,7 @@ def check_object(command: Any, index: int, kind: int, handle: int, context: int)
             released, and one of another type than the present one.
     """
     if handle and kind in _QUERIES:
-        _check_context(index, kind, handle, context)
+        check_context(f"argument {index}", kind, handle, context)
     present_kind, present = object_of(command, index)
     if present_kind == UNSET:
         return
@@ -63,18 +99,23 @@ def check_object(command: Any, index: int, kind: int, handle: int, context: int)
         raise wrong_argument(f"argument {index} is {had or 'no image'}", _REMEDY)
 
 
-def _check_context(index: int, kind: int, handle: int, context: int) -> None:
-    """A released object is freed memory, as a rule."""
-    routine, name, what = _QUERIES[kind]
+def check_context(name: str, kind: int, handle: int, context: int) -> None:
+    """Raise SYCLError (kernel_argument) unless a handle is an object of a context. A released object is freed memory, as a rule.
+
+    Args:
+        name: what it is to be, for the message.
+        kind: MEMORY or SAMPLER.
+        handle: the object.
+        context: of the graph, a handle.
+    """
+    routine, query, what = _QUERIES[kind]
     if read_word(handle) != read_word(context):
-        raise wrong_argument(
-            f"argument {index} is no object of the graph's driver", "give one that lives"
-        )
+        raise wrong_argument(f"{name} is no object of the graph's driver", "give one that lives")
     value = ffi.new("uintptr_t *")
-    code = call(handle, routine, OPENCL[name], 8, address(value), None)
+    code = call(handle, routine, OPENCL[query], 8, address(value), None)
     if code or value[0] != context:
         raise wrong_argument(
-            f"argument {index} is {what} of another context, or was released",
+            f"{name} is {what} of another context, or was released",
             "give one of the context that was captured",
         )
 

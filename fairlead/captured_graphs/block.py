@@ -5,12 +5,12 @@ A captured graph, its nodes and its executables share a `CapturedBlock`. It refe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
-from ..icd.calls import kernel_name
+from ..icd.calls import address, kernel_name
 from ..icd.capture.recording import Recording
 from ..icd.command_buffer.commands import OPERATIONS, ORDER_ONLY
 from ..icd.command_buffer.order import Order
@@ -20,6 +20,7 @@ from ..runtime.errors import Errc, SYCLError
 from ..runtime.interop import context_of, device_of
 from ..runtime.platform import Device
 from . import pyopencl_client as _client
+from .parameter import MemoryParameter, living_memory, names_in, parameter_of
 
 
 class PyOpenCLObserver:
@@ -30,6 +31,11 @@ class PyOpenCLObserver:
         self.kept: list[Any] = list(keep)
         self.held: dict[int, Any] = {}
         self.places: list[Any] = []
+        #: The Parameters that are used, by number.
+        self.parameters: dict[int, Any] = {}
+
+    def parameter(self, number: int) -> None:
+        self.parameters[number] = parameter_of(number)
 
     def added(self, caller: FrameType | None, new_objects: bool) -> None:
         self.places.append(_client.calling_place(caller))
@@ -41,7 +47,8 @@ class PyOpenCLObserver:
             self.held[id(pooled)] = pooled
 
     def keep_host(self, caller: FrameType | None, address: int, size: int) -> bool:
-        owner = _client.owner_in(self.kept, address, size)
+        memory = [one.buffer for one in living_memory()]
+        owner = _client.owner_in([*self.kept, *memory], address, size)
         if owner is None:
             owner = _client.owner_of(caller, address, size)
         if owner is None:
@@ -95,6 +102,10 @@ class CapturedBlock:
         self.order = Order((), ())
         self._commands: Any = None
         self._names: dict[int, str] = {}
+        #: The pairs of buffers that alternate (swaps.Swap).
+        self.swaps: Sequence[Any] = ()
+        #: The names of its Parameters, by number.
+        self.names: dict[int, str] = {}
         self._forks = forks()
 
     def __del__(self) -> None:
@@ -115,8 +126,13 @@ class CapturedBlock:
                 remedy='capture in the child; of multiprocessing\'s start methods use "spawn"',
             )
 
-    def end(self, failed: bool) -> None:
-        """The block has ended: what was recorded is there to be used, unless it failed."""
+    def end(self, failed: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """The block has ended: what was recorded is there to be used, unless it failed.
+
+        Args:
+            failed: whether an error was raised.
+            variables: of the function with the block, which name Parameters.
+        """
         if failed:
             self.recording.drop()
             return
@@ -126,6 +142,37 @@ class CapturedBlock:
             _Dependencies(self.recording),
             [OPERATIONS[commands[node].op] in ORDER_ONLY for node in range(count)],
         )
+        self._find_memory()
+        self.names = names_in(variables, self.parameters.values())
+
+    def _find_memory(self) -> None:
+        """Find the Parameters that only transfers use, which no kernel's argument told of."""
+        living = {one.handle: one for one in living_memory()}
+        for number in range(len(self) if living else 0):
+            command = self._commands[number]
+            for field in (command.source, command.target):
+                found = living.get(address(field))
+                if found is not None:
+                    self.parameters[found.number] = found
+
+    @property
+    def parameters(self) -> dict[int, Any]:
+        """The Parameters that its commands use, by number."""
+        return self._observer.parameters
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether there may be Parameters in it."""
+        return bool(self.parameters) or bool(living_memory())
+
+    @property
+    def memory(self) -> dict[int, tuple[int, int]]:
+        """By the handle of each Parameter's own memory object, its number and the handle of what it is at first."""
+        return {
+            one.handle: (one.number, one.buffer.int_ptr)
+            for one in self.parameters.values()
+            if isinstance(one, MemoryParameter)
+        }
 
     def __len__(self) -> int:
         return len(self.order)
@@ -162,5 +209,6 @@ class CapturedBlock:
 
     @property
     def uses_host_memory(self) -> bool:
-        """Whether commands use memory that has no reference count in OpenCL: the host's, or SVM."""
-        return bool(self._observer.held) or self.recording.pinned > 0
+        """Whether commands use memory that drivers do not keep while they run: the host's, SVM, or that of images of buffers."""
+        recording = self.recording
+        return bool(self._observer.held) or recording.pinned > 0 or recording.has_parts

@@ -7,9 +7,13 @@ values that an argument may have are checked here, too.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy
+
+from ..icd._native import ffi, lib
 from ..icd.calls import address
 from ..icd.command_buffer.commands import OPERATIONS, describe
 from ..icd.command_buffer.edits import (
@@ -23,6 +27,7 @@ from ..icd.command_buffer.edits import (
     copy_of,
     set_argument,
 )
+from ..icd.errors import error
 from ..runtime.accessor import Accessor
 from ..runtime.arguments import LOCAL, argument
 from ..runtime.arguments import POINTER as USM_POINTER
@@ -30,9 +35,12 @@ from ..runtime.arguments import VALUE as BYTES
 from ..runtime.commands import Barrier, Command
 from ..runtime.kernel_types import Declared, declared_types, fit
 from ..runtime.launches import Launch, Sizes
-from .argument_objects import check_object, foundation_of, wrong_argument
+from .argument_objects import check_object, foundation_of, shown_argument, wrong_argument
 from .block import CapturedBlock
+from .parameter import entry_of
 
+#: NumPy's numbers that `struct` has under the same letter.
+_CODES: Final = frozenset("bBhHiIlLqQfd")
 #: The memory that commands name (fl_command): buffers, images, addresses of SVM, and the host's.
 _MEMORY: Final = {
     "copy": ("source", "target"),
@@ -122,6 +130,8 @@ class CapturedLaunch(Captured, Launch):
         super().__init__(block, index)
         self.changed = False
         self._kept: dict[int, Any] = {}
+        #: For numbers of a type that an argument has had: how they are stored.
+        self._quick: dict[tuple[int, type], tuple[Any, Any, Any, int]] = {}
         self._declared: tuple[Declared, ...] | None = None
 
     def copy(self) -> CapturedLaunch:
@@ -138,6 +148,25 @@ class CapturedLaunch(Captured, Launch):
     @property
     def uses_host_memory(self) -> bool:
         return bool(self._kept) or self.block.uses_host_memory
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether an argument was changed to memory, which its Python object keeps."""
+        return bool(self._kept)
+
+    def arguments(self) -> tuple[Any, ...]:
+        """See `CapturedNode.args`."""
+        count = argument_count(self.native)
+        if self._declared is None:
+            self._declared = declared_types(address(self.native.kernel), count)
+        return tuple(
+            shown_argument(self.native, index, self._declared[index], self.block.parameters)
+            for index in range(count)
+        )
+
+    def lies_at(self, row: Any, owner: Any) -> None:
+        """It is what an executable graph has in its own array, which `owner` keeps."""
+        self.native, self.changed, self._owner = row, True, owner
 
     @property
     def kernel_name(self) -> str:
@@ -161,6 +190,17 @@ class CapturedLaunch(Captured, Launch):
 
     def set_arg(self, index: int, value: Any) -> None:
         """See `CapturedNode.set_arg`."""
+        quick = self._quick.get((index, type(value)))
+        if quick is None:
+            self._set_arg(index, value)
+            return
+        pack_into, buffer, room, size = quick
+        pack_into(buffer, 0, value)
+        code = lib.fl_set_argument(self.native, index, VALUE, size, room)
+        if code:
+            raise error(code, "clSetKernelArg", f"(argument {index})")
+
+    def _set_arg(self, index: int, value: Any) -> None:
         count = argument_count(self.native)
         if not 0 <= index < count:
             raise wrong_argument(
@@ -174,7 +214,19 @@ class CapturedLaunch(Captured, Launch):
         check_object(self.native, index, kind, word, context)
         _check_kind(argument_of(self.native, index), kind, size, word, index)
         set_argument(self._own(), index, kind, size, word)
-        self._kept[index] = foundation_of(keep)
+        self._kept.pop(index, None)
+        for known in [known for known in self._quick if known[0] == index]:
+            del self._quick[known]
+        if kind != VALUE:
+            self._kept[index] = foundation_of(keep)
+        elif (
+            isinstance(value, numpy.number)
+            and value.dtype.char in _CODES
+            and self._declared[index] in (None, value.dtype)
+        ):
+            room = ffi.new("char[]", size)
+            pack_into = struct.Struct(value.dtype.char).pack_into
+            self._quick[index, type(value)] = pack_into, ffi.buffer(room), room, size
 
 
 def _converted(
@@ -184,6 +236,11 @@ def _converted(
     import pyopencl
     from pyopencl.array import Array
 
+    if entry_of(value) is not None:
+        raise wrong_argument(
+            f"argument {index} cannot become a Parameter after the block",
+            "pass the Parameter to the kernel in the block",
+        )
     if value is None:
         return MEMORY, 8, 0, None
     if isinstance(value, Array):

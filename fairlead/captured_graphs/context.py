@@ -8,6 +8,7 @@ of it (executable.py), whose `replay(queue)` runs all of them by one native call
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
@@ -20,6 +21,7 @@ from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
 from .segment import Replays
+from .swaps import buffers_in, swaps_of, warn_of_exchange
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
 
@@ -34,6 +36,8 @@ class capture:
         keep: objects that the graph must keep alive although it cannot find them: host arrays, and
             buffers of kernels whose arguments were set before the block. If a buffer is named,
             kernels with such arguments are accepted, and all of their buffers have to be named.
+        swap: two buffers or arrays, or a list of such pairs, that exchange their roles after each
+            replay: what one replay writes, the next one reads.
 
     Raises:
         CaptureError: the block did what cannot be captured. It is raised in that line, and again at
@@ -41,7 +45,7 @@ class capture:
             is as before.
     """
 
-    def __init__(self, *queues: Any, keep: Iterable[Any] = ()) -> None:
+    def __init__(self, *queues: Any, keep: Iterable[Any] = (), swap: Iterable[Any] = ()) -> None:
         if not queues:
             raise _client.ArgumentError(
                 "no queue was given.", routine="capture", remedy="capture(queue)"
@@ -56,11 +60,14 @@ class capture:
                 remedy="capture queues of one context; make one graph for each context",
             )
         self._queues, self._context, self._keep = queues, contexts.pop(), list(keep)
+        self._swap, self._buffers = tuple(swap), dict[str, int]()
         self._graph: CapturedGraph | None = None
 
     def __enter__(self) -> CapturedGraph:
         import pyopencl
 
+        swaps = swaps_of(self._swap)
+        self._buffers = buffers_in(sys._getframe(1))
         first = self._queues[0]
         extra = pyopencl.CommandQueue(first.context, first.device, properties=first.properties)
         observer = PyOpenCLObserver(self._keep)
@@ -75,6 +82,7 @@ class capture:
             CapturedBlock(recording, observer, [*self._queues, extra], Replays(self._context))
         )
         self._graph.queue = extra
+        self._graph.block.swaps = swaps
         return self._graph
 
     def __exit__(
@@ -92,7 +100,15 @@ class capture:
             )
         graph.block.recording.end()
         refusals = graph.block.recording.refusals
-        graph.end(failed=bool(raised or refusals or graph.block.recording.raised))
+        frame = sys._getframe(1)
+        graph.end(
+            bool(raised or refusals or graph.block.recording.raised),
+            {**frame.f_globals, **frame.f_locals} if graph.block.has_parameters else {},
+        )
+        if self._buffers and graph.state == "captured":
+            warn_of_exchange(self._buffers, buffers_in(frame), graph.block.swaps, 3)
+        for swap in graph.block.swaps:  # from now on the two are buffers like all others
+            swap.end()
         if raised is None and graph.block.recording.raised is not None:
             raise graph.block.recording.raised
         if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):

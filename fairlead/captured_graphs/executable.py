@@ -8,24 +8,31 @@ queue; it need not be waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
+from numpy import ndarray
+
 from ..graph.executable import ExecutableGraph
 from ..graph.picture import Drawable
 from ..graph.snapshot import Snapshot
+from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
-from ..icd.calls import call, enqueue_marker
+from ..icd.calls import address, call, enqueue_marker
 from ..icd.capture.recording import CaptureError, is_captured
-from ..icd.errors import error
+from ..icd.command_buffer.edits import MEMORY
+from ..icd.errors import check, error
 from ..loader.base.forks import forks
+from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
 from . import pyopencl_client as _client
-from .commands import command_of
-from .nodes import nodes_of
+from .argument_objects import check_context
+from .commands import CapturedLaunch, command_of
+from .nodes import CapturedNode, nodes_of
+from .parameter import entry_of
 from .segment import CapturedSegment, ReplayError, event_from
 
 if TYPE_CHECKING:
@@ -41,6 +48,11 @@ __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 _ONCE: Final = 1
 
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
+
+
+def _is_series(value: Any) -> bool:
+    """Whether a value is one for each replay: a list, or a NumPy array."""
+    return isinstance(value, (list, tuple, ndarray)) and getattr(value, "shape", None) != ()
 
 
 def _has(queue: Any, name: str) -> bool:
@@ -148,13 +160,99 @@ class Executable(Drawable):
         self, what: HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
     ) -> None:
         """Take over what has changed in nodes, or a whole graph of the same topology. See `ExecutableGraph.update`."""
+        if type(what) is CapturedNode and self.updatable and self._take_over(what):
+            return
         self.executable_graph.update(what, strict=strict)
+
+    def _take_over(self, node: CapturedNode) -> bool:
+        """Update a launch that has only other numbers and sizes. Returns whether it was one."""
+        graph, new = self._executable_graph, node.command
+        if graph is None:
+            return False
+        number, only = graph.snapshot.index.get(node.id), graph.only
+        if number is None or not isinstance(only, CapturedSegment):
+            return False
+        old = graph.snapshot.commands[number]
+        return (
+            isinstance(old, CapturedLaunch)
+            and isinstance(new, CapturedLaunch)
+            and only.take_over(number, old, new)
+        )
 
     def required_memory(self) -> int:
         """How many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
         return self.executable_graph.required_memory()
 
     # replays
+
+    def set(self, *argument: Any, **values: Any) -> None:
+        """Set Parameters, by name, for the next replays. Nothing is changed for replays that were made before.
+
+        `set(node, index, value)` is `node.set_arg(index, value)` and `update(node)` in one.
+
+        Args:
+            argument: nothing, or a node, the index of an argument, and its value.
+            values: a number that the Parameter's type can hold (floats are rounded to it), or memory of the context. `set(dt=0.5)`.
+
+        Raises:
+            SYCLError: invalid, if there is no such Parameter; kernel_argument, if it cannot be that. Nothing has changed then.
+        """
+        if argument:
+            node, index, value = argument
+            node.set_arg(index, value)
+            self.update(node)
+        if not values:
+            return
+        only = self._only()
+        if only is not None and only.settings is not None:
+            try:
+                only.set(values)
+            except KeyError:
+                raise self._no_parameter(values) from None
+            return
+        with self._lock:
+            self._set_parts(values)
+
+    def _set_parts(self, values: Mapping[str, Any]) -> None:
+        parts = [(one, one.settings.writers) for one in self._captured_segments() if one.settings]
+        for name in values:
+            if not any(name in writers for _, writers in parts):
+                raise self._no_parameter(values)
+        if self._executable_graph is not None:
+            self._executable_graph.wait_for_deferred()
+        for segment, writers in parts:
+            segment.set({name: values[name] for name in values if name in writers})
+
+    def _captured_segments(self) -> list[CapturedSegment]:
+        if self._executable_graph is None:
+            return [self._whole] if self._whole is not None else []
+        return [one for one in self._executable_graph.segments if isinstance(one, CapturedSegment)]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its Parameters. One without a name is ""."""
+        names: dict[str, None] = {}
+        for segment in self._captured_segments():
+            names |= dict.fromkeys(segment.settings.by_name if segment.settings else ())
+        return tuple(names)
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the next replay has the buffers of `capture(swap=(u, v))` in each other's place: after an odd number of replays."""
+        settings = [one.settings for one in self._captured_segments()]
+        return any(one is not None and one.alternations and one.turn % 2 for one in settings)
+
+    def _no_parameter(self, values: Mapping[str, Any]) -> SYCLError:
+        names = self.parameters
+        unknown = next((name for name in values if name not in names), "")
+        there = ", ".join(name or "one without a name" for name in names) or "none"
+        return SYCLError(
+            Errc.invalid,
+            f"the graph has no Parameter {unknown}; it has: {there}",
+            routine="set",
+            remedy="pass a Parameter itself to a kernel in the block; give it a name if no variable "
+            "or several hold it: Parameter(value, name=…)",
+        )
 
     def replay(
         self,
@@ -163,6 +261,9 @@ class Executable(Drawable):
         wait_for: Iterable[Any] | None = None,
         *,
         wait: bool = False,
+        until: Any = None,
+        every: int = 16,
+        **values: Any,
     ) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
 
@@ -170,16 +271,24 @@ class Executable(Drawable):
         caller's thread, which is the fastest way on PoCL.
 
         The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
-        events in `wait_for` and after the last replay of this executable. Nothing is waited for. If the graph has host tasks, what one
+        events in `wait_for` and after the last replay of this executable. Nothing is waited for. `values` are set first, as `set` does;
+        with `times`, an array of so many numbers gives each replay its own. If the graph has host tasks, what one
         of them raises is raised by the event's `wait`. If both the graph and the queue profile, `event.profile.start` is when the first
         command began, in whatever replay of the `times`, and `event.profile.end` when the last one ended.
+
+        With `until`, a pyopencl.Buffer or Array, it stops when the first word (32 bits) of that memory is not 0, and after `times` replays
+        at the latest. The word is read after `every` replays, while the next ones already run: so up to twice `every` replays can follow
+        the one that has set it. Whoever wants to go on sets it to 0 again. The loop has ended when this returns, and the event's
+        `replays` says how many there were, `has_stopped` whether the word was set.
 
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
         type.
         """
-        if times is _ONCE and wait_for is None and self._again is not None and not wait:
+        is_plain = times is _ONCE and wait_for is None and until is None and not wait
+        if is_plain and self._again is not None:
             again, queue_type, to_event, forks_then = self._again
-            if type(queue) is queue_type and forks() == forks_then:
+            is_ours = type(queue) is queue_type and forks() == forks_then
+            if is_ours and not (values and self._set_for_replay(values, 1)):
                 event = again(queue.int_ptr)
                 if event:
                     return to_event(event, False)
@@ -199,21 +308,94 @@ class Executable(Drawable):
                 remedy="replay on a queue that is not in a capture block",
             )
         profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
-        only = self._only()
-        if wait and only is not None and not waits and not profiled:
+        only, series = self._only(), None
+        if values:
+            series = self._set_for_replay(values, times)
+        if until is not None:
+            return self._replay_until(queue, handle, times, waits, until, every, series)
+        if wait and only is not None and not waits and not profiled and not series:
             times = only.run_here(handle, times)
             if not times:
                 return None
         if only is not None:
-            end = self._end(queue, *only.run(handle, times, waits), profiled)
+            end = self._end(queue, *only.run(handle, times, waits, series), profiled)
             if not self.profiling:
                 self._again = only.again, type(queue), type(end).from_int_ptr, forks()
         else:
             with self._lock:
-                end = self._replay_parts(queue, handle, times, waits, profiled)
+                end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
         if wait:
             end.wait()
         return None if wait else end
+
+    def _replay_until(
+        self,
+        queue: Any,
+        handle: int,
+        times: int,
+        waits: list[int],
+        until: Any,
+        every: int,
+        series: Mapping[str, Any] | None,
+    ) -> Any:
+        from .replay_end import EndedLoop
+
+        if series or type(every) is not int or every < 1:
+            raise _client.ArgumentError(
+                "until goes with single values, and every is a whole number from 1.",
+                routine="replay",
+                remedy="replay(queue, times=10_000, until=flag, every=16)",
+            )
+        flag, only = self._flag(until), self._only()
+        alternates = only is not None and only.settings is not None and only.settings.alternations
+        if only is not None and not alternates:
+            return EndedLoop(queue.context, *only.run_until(handle, times, every, flag, waits))
+        ran, stopped, word = 0, False, ffi.new("uint32_t *")
+        while ran < times and not stopped:
+            count = min(every, times - ran)
+            with self._lock:
+                if only is not None:
+                    for event in only.run(handle, count, waits):
+                        call(event, "clReleaseEvent") if event else None
+                else:
+                    self._replay_parts(queue, handle, count, waits, False, {}).wait()
+            read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
+            check(call(handle, "clEnqueueReadBuffer", *read), "replay")
+            ran, stopped, waits = ran + count, bool(word[0]), []
+        return EndedLoop(queue.context, ran, stopped)
+
+    def _flag(self, until: Any) -> tuple[int, int]:
+        """The memory object and the offset of a flag. Raises ArgumentError or SYCLError for what cannot be one."""
+        import pyopencl
+
+        buffer, offset = getattr(until, "base_data", until), getattr(until, "offset", 0)
+        if (
+            not isinstance(buffer, pyopencl.MemoryObjectHolder)
+            or isinstance(buffer, pyopencl.Image)
+            or entry_of(until) is not None
+            or buffer.size < offset + 4
+        ):
+            raise _client.ArgumentError(
+                "until is no buffer with a word of 32 bits.",
+                routine="replay",
+                remedy="give the pyopencl.Buffer or Array whose first word a kernel of the graph sets",
+            )
+        context = self._block.recording.context
+        check_context("the flag of until", MEMORY, buffer.int_ptr, context)
+        return buffer.int_ptr, offset
+
+    def _set_for_replay(self, values: Mapping[str, Any], times: int) -> Mapping[str, Any]:
+        """Set what is the same for all replays. Returns the others, which have a value for each."""
+        if not any(map(_is_series, values.values())):
+            self.set(**values)
+            return {}
+        series = {name: value for name, value in values.items() if _is_series(value)}
+        if not series.keys() <= set(self.parameters):
+            raise self._no_parameter(series)
+        once = {name: value for name, value in values.items() if name not in series}
+        if once:
+            self.set(**once)
+        return series
 
     def _only(self) -> CapturedSegment | None:
         """The segment of all commands, if it is one of captured commands."""
@@ -239,7 +421,13 @@ class Executable(Drawable):
         return pyopencl.Event.from_int_ptr(end, False)
 
     def _replay_parts(
-        self, queue: Any, handle: int, times: int, waits: Sequence[int], profiled: bool
+        self,
+        queue: Any,
+        handle: int,
+        times: int,
+        waits: Sequence[int],
+        profiled: bool,
+        series: Mapping[str, Any],
     ) -> Any:
         """Run the graph on a queue of our own, between two barriers of the caller's queue."""
         import pyopencl
@@ -250,9 +438,12 @@ class Executable(Drawable):
         call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
         event = Event(self.context, event_from(begin, self.context))
         own = self._own_queue(queue)
-        first = event = self.executable_graph.execute(own, [event])
-        for _ in range(times - 1):
+        first = None
+        for turn in range(times):
+            if series:
+                self._set_parts({name: value[turn] for name, value in series.items()})
             event = self.executable_graph.execute(own, [event])
+            first = first or event
         own.adapter.call("urQueueFlush", own.handle)
         parts = list(event.parts())
         if profiled or any(part.deferred is not None or part.error is not None for part in parts):

@@ -8,12 +8,13 @@ something needs it. So capture and replay alone load no adapter.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ..graph.command_graph import Addable, CommandGraph
+from ..graph.conditions import Decides
 from ..graph.edges import cut_edges
 from ..graph.node import Node
 from ..graph.nodes import Nodes
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..runtime.queue import Queue
 
 
-class CapturedGraph(Nodes, Drawable):
+class CapturedGraph(Nodes, Drawable, Decides):
     """The commands of a capture block. It can be inspected, changed and finalized after the block.
 
     `graph[3]`, slices, iteration and `nodes` give nodes in the order of recording, added ones at
@@ -55,11 +56,11 @@ class CapturedGraph(Nodes, Drawable):
         self._nodes: list[Node] | None = None
         self._command_graph: CommandGraph | None = None
 
-    def end(self, failed: bool) -> None:
-        """The block has ended."""
+    def end(self, failed: bool, variables: Mapping[str, Any]) -> None:
+        """The block has ended. See `CapturedBlock.end`."""
         self.queue = None
         self.state = "failed" if failed else "captured"
-        self.block.end(failed)
+        self.block.end(failed, variables)
 
     # its nodes, made at their first use
 
@@ -72,6 +73,14 @@ class CapturedGraph(Nodes, Drawable):
 
     def __len__(self) -> int:
         return len(self.block) if self._nodes is None else len(self._nodes)
+
+    def find(self, kernel: str) -> list[Node]:
+        """The nodes that launch a kernel of this name, in the order of recording."""
+        return [
+            node
+            for node in self.all_nodes()
+            if isinstance(node.command, CapturedLaunch) and node.command.kernel_name == kernel
+        ]
 
     @property
     def is_as_recorded(self) -> bool:

@@ -93,6 +93,13 @@ class CapturedNode(Node):
             )
         command.set_arg(index, value)
 
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """What the launch's arguments are now: NumPy scalars where the driver tells the type, else bytes; pyopencl memory and samplers; an
+        address for SVM; Parameters; None for what was set before the block. Empty for a node that is no launch."""
+        command = self.command
+        return command.arguments() if isinstance(command, CapturedLaunch) else ()
+
 
 def nodes_of(block: CapturedBlock, graph: Callable[[], CommandGraph | None]) -> list[CapturedNode]:
     """Make nodes for the commands of a block, with their edges. `graph` returns their graph."""

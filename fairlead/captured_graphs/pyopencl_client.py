@@ -56,6 +56,31 @@ def is_device_object(thing: Any) -> bool:
     return isinstance(getattr(thing, "base_data", thing), kinds)
 
 
+def buffer_of(thing: Any, routine: str) -> Any:
+    """The pyopencl.Buffer that something is, or that an array lies in. ArgumentError if it is neither."""
+    if not handle_of_buffer(thing):
+        raise ArgumentError(
+            f"expected a pyopencl.Buffer or an Array, got {type(thing).__name__}.",
+            routine=routine,
+            remedy="pass the buffer itself",
+        )
+    return getattr(thing, "base_data", thing)
+
+
+def handle_of_buffer(thing: Any) -> int:
+    """The handle of a pyopencl.Buffer, or of that of an array; 0 for anything else."""
+    import pyopencl
+
+    if isinstance(thing, FrameType):
+        return 0
+    try:
+        buffer = getattr(thing, "base_data", thing)
+        is_buffer = isinstance(buffer, pyopencl.MemoryObjectHolder)
+        return buffer.int_ptr if is_buffer and not isinstance(buffer, pyopencl.Image) else 0
+    except Exception:  # a variable of the program that cannot even be looked at
+        return 0
+
+
 def context_of(queue: Any, routine: str) -> int:
     """Return the handle of a queue's context.
 
@@ -135,6 +160,13 @@ def calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
     while frame is not None and _is_clients(frame.f_code):
         frame = frame.f_back
     return frame and (frame.f_code, frame.f_lasti)
+
+
+def is_invoker(code: CodeType) -> bool:
+    """Whether code is what PyOpenCL generates to set a kernel's arguments."""
+    return code.co_filename.startswith("<generated") and (
+        code.co_name == "set_args" or code.co_name.startswith("enqueue_knl_")
+    )
 
 
 def line_of(place: tuple[CodeType, int] | None) -> str:

@@ -99,3 +99,17 @@ class ReplayedEvent(pyopencl.UserEvent):
     def __del__(self) -> None:
         self._outcome.is_dropped = True
         self._outcome.warn()
+
+
+class EndedLoop(pyopencl.UserEvent):
+    """The event of a loop that has ended by itself or by its number of replays.
+
+    Attributes:
+        replays: how often the graph was replayed.
+        has_stopped: whether its flag was set.
+    """
+
+    def __init__(self, context: Any, replays: int, has_stopped: bool) -> None:
+        super().__init__(context)
+        self.replays, self.has_stopped = replays, has_stopped
+        self.set_status(_COMPLETE)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from ..icd._native import lib
 from ..icd.calls import call, status_of
+from ..icd.command_buffer.cells import Cells, copy_of_commands
 from ..icd.command_buffer.command_buffer import CommandBuffer
 from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
@@ -25,7 +27,8 @@ from ..loader.base.interrupts import slices
 from ..runtime.event import Event
 from ..runtime.handles import make_struct
 from .block import CapturedBlock
-from .commands import Captured, as_captured
+from .commands import Captured, CapturedLaunch, as_captured
+from .settings import ParameterSettings
 
 if TYPE_CHECKING:
     from ..graph.executable import ExecutableGraph
@@ -79,10 +82,12 @@ class Replays:
             array.order,
             (array, list(blocks)),
             schedule=graph.schedule,
-            updatable=graph.updatable,
+            updatable=graph.updatable or any(block.parameters for block in blocks),
             first=array.order.first if graph.profiling else None,
         )
-        return CapturedSegment(listed, list(blocks), commands.__getitem__, nodes)
+        return CapturedSegment(
+            listed, list(blocks), commands.__getitem__, nodes, _settings_of(listed, blocks)
+        )
 
 
 def _in_order_of_recording(
@@ -93,6 +98,22 @@ def _in_order_of_recording(
     if any(before > node and before in inside for node in nodes for before in predecessors[node]):
         return nodes
     return sorted(nodes)
+
+
+def _settings_of(
+    commands: CommandList, blocks: Iterable[CapturedBlock]
+) -> ParameterSettings | None:
+    """What the Parameters in commands are; None if there are none. The commands lie in an array of their own."""
+    parameters, memory, names, swaps = {}, {}, {}, []
+    for block in blocks:
+        swaps += block.swaps
+        parameters |= block.parameters
+        memory |= block.memory
+        names |= block.names
+    if not parameters:
+        return None
+    cells = Cells(commands.array, len(commands), memory)
+    return ParameterSettings(cells, parameters, names, commands.context, swaps)
 
 
 #: What dropped segments used.
@@ -107,6 +128,7 @@ class CapturedSegment:
         blocks: where they were captured.
         command_at: gives the command of a number in the graph.
         nodes: the numbers of the commands in the graph, by place.
+        settings: what the Parameters in the commands are.
     """
 
     def __init__(
@@ -115,7 +137,10 @@ class CapturedSegment:
         blocks: Sequence[CapturedBlock],
         command_at: Callable[[int], Command],
         nodes: Sequence[int],
+        settings: ParameterSettings | None = None,
     ) -> None:
+        #: Of the Parameters in its commands, None if there are none.
+        self.settings = settings
         self._commands, self._blocks = commands, blocks
         self._command_at, self._nodes = command_at, nodes
         pending = (event for block in blocks for event in block.recording.pending)
@@ -134,16 +159,22 @@ class CapturedSegment:
         profiled: bool = False,
     ) -> CapturedSegment:
         """All commands of a block, as they lie in its recording."""
+        array, owner = block.recording.commands, block
+        if block.parameters:  # they change in commands of its own
+            copied = copy_of_commands(array, len(block))
+            array, owner = copied.commands, (block, copied)
         commands = CommandList(
             block.recording.context,
             block.devices,
-            block.recording.commands,
+            array,
             block.order,
-            block,
+            owner,
             schedule=schedule,
+            updatable=bool(block.parameters),
             first=block.order.first if profiled else None,
         )
-        return cls(commands, (block,), command_at, range(len(block)))
+        settings = _settings_of(commands, (block,))
+        return cls(commands, (block,), command_at, range(len(block)), settings)
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -151,8 +182,34 @@ class CapturedSegment:
 
     # running
 
-    def run(self, queue: int, times: int, waits: list[int]) -> tuple[int, int]:
+    def set(self, values: Mapping[str, Any]) -> None:
+        """Set Parameters, by name, for the next `run`.
+
+        Raises:
+            SYCLError: kernel_argument, for what a Parameter cannot be.
+        """
+        settings = self.settings
+        assert settings is not None
+        with self._lock:
+            settings.stage(values)
+            self._buffer.set_cells(settings.cells)
+            if settings.memory:
+                _unfinished.keep_until(self._buffer.last_event, settings.taken())
+
+    def run(
+        self,
+        queue: int,
+        times: int,
+        waits: list[int],
+        series: Mapping[str, Any] | None = None,
+    ) -> tuple[int, int]:
         """Enqueue it `times` times on a native queue after events.
+
+        Args:
+            queue: a handle.
+            times: at least 1.
+            waits: events, handles.
+            series: for Parameters by name, an array of a value for each time.
 
         Returns:
             The events of its end and, if it is profiled, of its first command; 0 where that of the end tells both times. References are
@@ -165,6 +222,8 @@ class CapturedSegment:
         with self._lock:
             if self._pending:
                 waits += self._still_pending()
+            if series or (self.settings is not None and self.settings.alternations):
+                return self._run_series(queue, times, waits, series or {})
             if self._commands.first is None or times == 1:
                 return self._run(queue, times, waits)
             end, first = self._run(queue, 1, waits)
@@ -183,7 +242,8 @@ class CapturedSegment:
             ReplayError: a command could not be enqueued.
         """
         with self._lock:
-            event = 0 if self._pending else self._buffer.again(queue)
+            alternates = self.settings is not None and self.settings.alternations
+            event = 0 if self._pending or alternates else self._buffer.again(queue)
             if event < 0:
                 raise self._failure(event, self._buffer.failed_again)
         return event
@@ -198,6 +258,8 @@ class CapturedSegment:
             OpenCLError: a command has failed, or one from before the capture.
         """
         with self._lock:
+            if self.settings is not None and self.settings.alternations:
+                return times
             if self._commands.first is not None or (self._pending and self._still_pending()):
                 return times
             for count in slices(times) if times > 1 else (1,):
@@ -206,14 +268,56 @@ class CapturedSegment:
                 times -= count
             return times
 
-    def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
-        event, exported = 0, list[int]()
+    def run_until(
+        self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
+    ) -> tuple[int, bool]:
+        """Enqueue it until a word is not 0, and wait for the end. See `CommandBuffer.enqueue_until`.
+
+        Returns:
+            How often it was enqueued, and whether the word was set.
+        """
+        ran, stopped = 0, False
+        for count in slices(times):
+            while count > 0 and not stopped:  # one that may be refused runs `every` at a time
+                with self._lock:
+                    if self._pending:
+                        waits += self._still_pending()
+                    code, done, stopped, failed = self._buffer.enqueue_until(
+                        queue, count, min(every, count), flag, waits
+                    )
+                    if code:
+                        raise self._failure(code, failed)
+                ran, count, waits = ran + done, count - done, []
+            if stopped:
+                break
+        return ran, stopped
+
+    def _run_series(
+        self, queue: int, times: int, waits: Sequence[int], series: Mapping[str, Any]
+    ) -> tuple[int, int]:
+        settings = self.settings
+        assert settings is not None
+        settings.begin_series(series, times)
+        try:
+            done = self._run(queue, times, waits, settings)
+            settings.turn += times
+            return done
+        finally:
+            settings.end_series()
+
+    def _run(
+        self, queue: int, times: int, waits: Sequence[int], series: ParameterSettings | None = None
+    ) -> tuple[int, int]:
+        event, exported, done = 0, list[int](), 0
         for count in slices(times) if times > 1 else (1,):
+            if series is not None:
+                series.advance(done)
+                done += count
             for one in exported:  # of the replays before these
                 call(one, "clReleaseEvent")
             times -= count
             code, event, failed, exported = self._buffer.enqueue(
-                queue, count, waits, wanted=not times
+                queue, count, waits, wanted=not times, series=series and series.cells
             )
             if code:
                 raise self._failure(code, failed)
@@ -280,6 +384,7 @@ class CapturedSegment:
         What was enqueued before does not change.
         """
         with self._lock:
+            self._learn(as_captured(one).block for _, one in changes.values())
             new = {self._place[node]: as_captured(one).native for node, (_, one) in changes.items()}
             if all(self._keeps_kernel(number, native) for number, native in new.items()):
                 self._buffer.change(list(new), lambda: self._put(new), "update")
@@ -288,6 +393,40 @@ class CapturedSegment:
             used = [old for old, _ in changes.values() if as_captured(old).uses_host_memory]
             if used:
                 _unfinished.keep_until(self._buffer.last_event, used)
+
+    def take_over(self, number: int, old: CapturedLaunch, new: CapturedLaunch) -> bool:
+        """Let a launch take over the numbers and sizes of another one, by one call of C. Returns whether that could be done.
+
+        Args:
+            number: of the launch in the graph.
+            old: what the graph has in that place.
+            new: what it is to be like.
+        """
+        if (
+            self.settings is not None
+            or old.keeps_memory
+            or new.keeps_memory
+            or old.block is not new.block
+        ):
+            return False
+        with self._lock:
+            place = self._place[number]
+            row = self._commands.array + place
+            if lib.fl_take_over(self._buffer.native, place, row, new.native):
+                return False
+            if old.native != row:
+                old.lies_at(row, self._commands)
+            return True
+
+    def _learn(self, blocks: Iterable[CapturedBlock]) -> None:
+        """Commands of these blocks are about to be put into the array, with their Parameters."""
+        for block in dict.fromkeys(blocks):
+            if not block.parameters:
+                continue
+            if self.settings is None:
+                cells = Cells(self._commands.array, len(self._commands), {})
+                self.settings = ParameterSettings(cells, {}, {}, self._commands.context)
+            self.settings.learn(block.parameters, block.memory, block.names, block.swaps)
 
     def _keeps_kernel(self, number: int, native: Any) -> bool:
         """Return whether a command can use the kernel of the one that it replaces: the same
@@ -304,7 +443,13 @@ class CapturedSegment:
             kernel = row.kernel
             put(row, native, row.queue)
             row.kernel = kernel
+        self._bind(commands)
         return dict.fromkeys(commands, False)
+
+    def _bind(self, commands: Mapping[int, Any]) -> None:
+        """Commands were put into the array: their Parameters are those of this segment."""
+        if self.settings is not None:
+            self.settings.take(list(commands))
 
     def _make_anew(self, commands: Mapping[int, Any]) -> None:
         """Change the array when kernels change: make another command-buffer."""
@@ -314,6 +459,7 @@ class CapturedSegment:
             put(row, native, row.queue)
             if keeps:
                 row.kernel = kernel
+        self._bind(commands)
         self._buffer = CommandBuffer(self._commands, after=self._buffer)
 
     def explain(self, queue: int) -> str:
@@ -321,12 +467,19 @@ class CapturedSegment:
         with self._lock:
             return self._buffer.explain(queue)
 
+    def _uses_host_memory(self) -> bool:
+        """Whether commands may use memory that goes with their blocks, or with arguments that were changed."""
+        if any(block.uses_host_memory for block in self._blocks):
+            return True
+        changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
+        return any(isinstance(one, Captured) and one.uses_host_memory for one in changed)
+
     def __del__(self) -> None:
         """Host memory and SVM go with the block: what may still be using them keeps it."""
         buffer = getattr(self, "_buffer", None)
         if buffer is None or sys is None or sys.is_finalizing():  # it was not made, or Python ends
             return
-        if buffer.last_event and any(block.uses_host_memory for block in self._blocks):
+        if buffer.last_event and self._uses_host_memory():
             _unfinished.keep_until(buffer.last_event, (self._blocks, self._command_at))
 
 

@@ -127,6 +127,9 @@ class Observer(Protocol):
         """
         ...
 
+    def parameter(self, number: int) -> None:
+        """A Parameter became a kernel's argument: keep it."""
+
     def is_housekeeping(self, caller: FrameType | None) -> bool:
         """Return whether the present wait is the client's own housekeeping, not the program's."""
         ...
@@ -175,6 +178,8 @@ def _answer(
         observer.passed(caller)
     elif what == lib.FL_ASK_SVM:
         observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
+    elif what == lib.FL_ASK_PARAMETER:
+        observer.parameter(size)
     elif what == lib.FL_ASK_WAIT:
         return not observer.is_housekeeping(caller)
     elif what == lib.FL_ASK_REFUSED:
@@ -297,6 +302,12 @@ class Recording:
     def kept(self) -> int:
         """The number of OpenCL objects that the recording keeps alive."""
         return lib.fl_kept(self.native)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether it keeps memory objects that are parts of or made from others. A command in flight does not keep all of that on every
+        driver: PoCL 3.0 loses the buffer of an image."""
+        return bool(lib.fl_has_parts(self.native))
 
     @property
     def pinned(self) -> int:

@@ -90,6 +90,11 @@ class Builds:
 
         Raises OpenCLError if the last engine cannot build its part.
         """
+        if self.native.stale:  # an engine cannot run a changed command
+            with self.changing():
+                self.native.stale = 0
+            for other in list(self._builds):
+                self._drop(other, {})
         found = self._builds.get(kind)
         while found is None:
             found = self._make(kind)

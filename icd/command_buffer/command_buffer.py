@@ -24,6 +24,7 @@ from .._native import ffi, lib
 from ..calls import address, call, device_of, profile_of_device, properties_of
 from ..errors import OpenCLError, check, error
 from .builds import Build, Builds
+from .cells import Cells
 from .commands import CommandList
 from .edits import copy_of, put
 from .engine import Built, QueueKind
@@ -94,6 +95,7 @@ class CommandBuffer:
         waits: Sequence[int] = (),
         externals: Sequence[int] = (),
         wanted: bool = True,
+        series: Cells | None = None,
     ) -> Enqueued:
         """Enqueue it `times` times, after the events `waits` and after the enqueue before this one.
 
@@ -103,6 +105,7 @@ class CommandBuffer:
             waits: events, handles.
             externals: the outside events that commands wait for, in the order of CommandList.externals.
             wanted: whether the event of the end is given.
+            series: cells with rows that have values for each of the times.
 
         Returns:
             OpenCL's code, the event of the end (a reference for the caller, 0 if it was not wanted), the number of the command that
@@ -110,14 +113,46 @@ class CommandBuffer:
         """
         with self.lock:
             route = self._present_route(queue)
-            if route.may_refuse or route.build.trial is not None:
-                done = self._enqueue_in_turns(route, times, waits, externals, wanted)
+            in_turns = route.may_refuse or route.build.trial is not None
+            if in_turns or (series is not None and self.native.python_updates):
+                done = self._enqueue_in_turns(route, times, waits, externals, wanted, series)
             else:
-                done = route.enqueue(times, waits, externals, wanted)
+                done = route.enqueue(times, waits, externals, wanted, series)
                 if not done[0]:
                     self._route = route
             if not done[0] and queue != self._queue:
                 self._hold(queue)
+            return done
+
+    def enqueue_until(
+        self, queue: int, times: int, every: int, flag: tuple[int, int], waits: Sequence[int] = ()
+    ) -> tuple[int, int, bool, int]:
+        """Enqueue it until a word is not 0, and wait for the end.
+
+        Args:
+            queue: a handle, of the commands' context.
+            times: how often at most.
+            every: after how many times the word is read. While it is, as many are enqueued again.
+            flag: a memory object (a handle), and where the word is in it, in bytes.
+            waits: events, handles.
+
+        Returns:
+            OpenCL's code, how often it was enqueued, whether the word was set, and the number of the command that failed (-1: none).
+        """
+        with self.lock:
+            route = self._present_route(queue)
+            if route.may_refuse or route.build.trial is not None:
+                code, _, failed, _ = self.enqueue(queue, every, waits, wanted=False)
+                word = ffi.new("uint32_t *")
+                if code == 0:
+                    read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
+                    code = call(queue, "clEnqueueReadBuffer", *read)
+                return code, every, bool(word[0]), failed
+            done = route.enqueue_until(times, every, flag, waits)
+            if not done[0]:
+                self._route = route
+                if queue != self._queue:
+                    self._hold(queue)
             return done
 
     def _present_route(self, queue: int) -> Route:
@@ -126,7 +161,7 @@ class CommandBuffer:
         After the first runs an engine may have learned to leave commands to others.
         """
         route = self._route
-        if route is None or queue != self._queue:
+        if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
         if route.learns and self._builds.learn(self._kind_of(queue)):
             self._route = None
@@ -189,6 +224,7 @@ class CommandBuffer:
         waits: Sequence[int],
         externals: Sequence[int],
         wanted: bool,
+        series: Cells | None,
     ) -> Enqueued:
         """Enqueue one by one what the driver may refuse as a whole, or what takes turns with its
         rivals.
@@ -200,14 +236,21 @@ class CommandBuffer:
             before, is_last = () if turn else waits, turn == times - 1
             for one in done[3]:  # of the turn before
                 call(one, "clReleaseEvent")
-            if route.build.trial is not None and turn:
+            if series is not None:
+                series.stage_series(turn)
+                self.set_cells(series)
+            if (route.build.trial is not None and turn) or series is not None:
                 route = self._find_route(route.queue)
             done = self._enqueue_once(route, before, externals, wanted and is_last)
             if done[0]:
                 recovered = self._recover(route, done[0], before) if route.may_refuse else None
                 if recovered is None and route.may_refuse and len(self._choice.engines) > 1:
                     left = times - turn
-                    return self._enqueue_without(route, done[0], left, before, externals, wanted)
+                    if series is not None:
+                        series.skip(turn)
+                    return self._enqueue_without(
+                        route, done[0], left, before, externals, wanted, series
+                    )
                 if recovered is None or recovered[0]:
                     return done if recovered is None else (recovered[0], 0, -1, [])
                 if wanted and is_last:
@@ -255,12 +298,13 @@ class CommandBuffer:
         waits: Sequence[int],
         externals: Sequence[int],
         wanted: bool,
+        series: Cells | None,
     ) -> Enqueued:
         """Let other engines run it, after the driver refused an enqueue."""
         reason = f"the driver refused it, {error(code, 'the enqueue')}"
         self._builds.refuse(self._kind_of(route.queue), route.build, reason)
         again = self._find_route(route.queue)
-        done = again.enqueue(times, waits, externals, wanted)
+        done = again.enqueue(times, waits, externals, wanted, series)
         if not done[0]:
             self._route = again
         return done
@@ -289,6 +333,8 @@ class CommandBuffer:
 
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
+        if self.native.stale:
+            self._route = None  # what it leads to will be gone
         build = self._builds.of(kind)
         learns = self._builds.learns(kind, build)
         return Route(self.native, queue, kind.in_order, build, self._commands, learns)
@@ -296,6 +342,8 @@ class CommandBuffer:
     def explain(self, queue: int) -> str:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
+            if self.native.stale:
+                self._route = None  # what it leads to will be gone
             return self._builds.explain(self._kind_of(queue))
 
     # changes
@@ -336,6 +384,23 @@ class CommandBuffer:
                     put(self._commands.array + number, command)
                 self._tell(changed)
                 raise
+
+    def set_cells(self, cells: Cells) -> None:
+        """Have cells take what was staged in their rows. What has been enqueued keeps what it was enqueued with.
+
+        No other thread of Python changes or enqueues it meanwhile.
+
+        Raises:
+            OpenCLError: an engine refuses it.
+        """
+        code = lib.fl_set_cells(self._builds.native, cells.rows, cells.count)
+        if code == lib.FL_PYTHON_UPDATES:
+            changed = cells.pending()
+            self._wait_for_updates()
+            code = lib.fl_store_cells(self.native, cells.rows, cells.count)
+            code = code or self._tell(dict.fromkeys(changed, False))
+        if code:
+            raise error(code, "set", "An engine refused the new values.")
 
     def _tell(self, changes: Mapping[int, bool]) -> int:
         if self.native.python_updates:
@@ -421,6 +486,7 @@ class Route:
         waits: Sequence[int] = (),
         externals: Sequence[int] = (),
         wanted: bool = True,
+        series: Cells | None = None,
     ) -> Enqueued:
         """Enqueue it `times` times, after the events `waits` and after the last enqueue of the command-buffer.
 
@@ -429,18 +495,25 @@ class Route:
             waits: events, handles.
             externals: the outside events that commands wait for (CommandList.externals).
             wanted: whether the event of the end is given.
+            series: cells with rows that have values for each of the times.
         """
         for part, places in self._externals:
             part.give_externals([externals[place] for place in places])
         wait_list = _handles(waits) if waits else ffi.NULL
-        code = lib.fl_enqueue(
-            self.native,
-            times,
-            len(waits),
-            wait_list,
-            self._event if wanted else ffi.NULL,
-            self._failed,
-        )
+        event = self._event if wanted else ffi.NULL
+        if series is None:
+            code = lib.fl_enqueue(self.native, times, len(waits), wait_list, event, self._failed)
+        else:
+            code = lib.fl_enqueue_series(
+                self.native,
+                times,
+                series.rows,
+                series.count,
+                len(waits),
+                wait_list,
+                event,
+                self._failed,
+            )
         if code:
             return code, 0, -1 if self._failed[0] == _NO_COMMAND else self._failed[0], []
         return (
@@ -449,6 +522,26 @@ class Route:
             -1,
             self._exported() if self._exports else [],
         )
+
+    def enqueue_until(
+        self, times: int, every: int, flag: tuple[int, int], waits: Sequence[int]
+    ) -> tuple[int, int, bool, int]:
+        """See `CommandBuffer.enqueue_until`."""
+        counts = ffi.new("uint32_t[2]")
+        code = lib.fl_enqueue_until(
+            self.native,
+            times,
+            every,
+            ffi.cast("void *", flag[0]),
+            flag[1],
+            len(waits),
+            _handles(waits) if waits else ffi.NULL,
+            counts,
+            counts + 1,
+            self._failed,
+        )
+        failed = -1 if self._failed[0] == _NO_COMMAND else self._failed[0]
+        return code, counts[0], bool(counts[1]), failed
 
     def _exported(self) -> list[int]:
         events: dict[int, int] = {}

@@ -74,6 +74,20 @@ def argument_of(command: Any, index: int) -> tuple[int, int, bool]:
     return found.kind, found.size, found.kind == VALUE and not found.value
 
 
+def bytes_of(command: Any, index: int) -> bytes:
+    """The bytes of an argument; a pointer's are the pointer. Not of local memory."""
+    found = ffi.new("fl_change *")
+    check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
+    if found.kind == POINTER:
+        return address(found.value).to_bytes(8, "little")
+    return ffi.buffer(found.value, found.size)[:]
+
+
+def cell_of(command: Any, index: int) -> int:
+    """The number of the Parameter that an argument is, 0 if it is none."""
+    return lib.fl_parameter_of(command.arguments, index)
+
+
 def object_of(command: Any, index: int) -> tuple[int, int]:
     """Return an argument's kind, and its memory object or sampler (a handle), 0 if it is
     neither."""

@@ -15,6 +15,7 @@ typedef struct argument {
     size_t size;
     void *value;         /* copy of `size` bytes, NULL for local memory */
     void *object;        /* the memory object or sampler (retained), or the SVM pointer */
+    fl_cell *cell;       /* of the Parameter that it is, a reference; NULL: it is none */
 } argument;
 
 enum { NOT_ASKED, MEMORY, LOCAL_MEMORY, VALUE, SAMPLER, UNKNOWN };
@@ -63,6 +64,7 @@ static void release(uint8_t kind, void *object) {
 /* What releases objects is called without the lock: a driver may call the program back (clSetMemObjectDestructorCallback). */
 static void release_value(const argument *a) {
     release(a->kind, a->object);
+    fl_release_cell(a->cell);
     free(a->value);
 }
 
@@ -229,13 +231,17 @@ static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value
     cl_kernel copy = NULL;
     cl_mem memory = NULL;
     cl_int code;
+    uint64_t parameter = 0;
     if (copying)
         return;
+    fl_cell *cell = svm ? NULL : fl_cell_for(kernel, size, value, &parameter);
     pthread_mutex_lock(&seen.lock);
     kernel_state *state = fl_is_patched(kernel, SLOT_clSetKernelArg) ? state_of(kernel, &code) : NULL;
     if (state && index < state->count) {
         old = state->arguments[index];
         take_value(state, index, size, value, svm);
+        state->arguments[index].cell = cell;
+        cell = NULL;
         if (state->arguments[index].kind == FL_ARG_MEM)
             memory = state->arguments[index].object;
         if (old.kind == FL_ARG_UNSEEN || state->arguments[index].kind == FL_ARG_UNSEEN) {
@@ -247,8 +253,11 @@ static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value
     release_value(&old);
     if (copy)
         CALL(fl_table_of(copy), clReleaseKernel)(copy);
+    fl_release_cell(cell);
     if (memory)
         fl_tell_memory(memory);
+    if (parameter)
+        fl_tell_parameter(parameter);
 }
 
 static cl_int watched_clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void *arg_value) {
@@ -326,10 +335,10 @@ cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments) {
     return code == CL_SUCCESS ? copy : NULL;
 }
 
-/* The memory object or the sampler that an argument of a list is, NULL for what is neither. */
+/* The memory object or the sampler that an argument of a list is, NULL for what is neither, or is a cell's. */
 static void *object_in(const fl_argument *a) {
     void *object = NULL;
-    if ((a->kind == FL_ARG_MEM || a->kind == FL_ARG_SAMPLER) && a->value)
+    if (!a->cell && (a->kind == FL_ARG_MEM || a->kind == FL_ARG_SAMPLER) && a->value)
         memcpy(&object, a->value, sizeof object);
     return object;
 }
@@ -337,14 +346,19 @@ static void *object_in(const fl_argument *a) {
 void fl_release_arguments(fl_arguments *list) {
     if (!list || atomic_fetch_sub(&list->users, 1) != 1)
         return;
-    for (uint32_t i = 0; list->holds && i < list->count; i++)
-        release(list->list[i].kind, object_in(&list->list[i]));
+    for (uint32_t i = 0; i < list->count; i++) {
+        fl_release_cell(list->list[i].cell);
+        if (list->holds)
+            release(list->list[i].kind, object_in(&list->list[i]));
+    }
     free(list);
 }
 
 bool fl_same_argument(const fl_argument *a, const fl_argument *b) {
-    if (a->kind != b->kind || a->size != b->size)
+    if (a->kind != b->kind || a->size != b->size || a->cell != b->cell)
         return false;
+    if (a->cell)
+        return true;
     if (a->kind == FL_ARG_SVM || !a->value || !b->value)
         return a->value == b->value;
     return memcmp(a->value, b->value, a->size) == 0;
@@ -357,11 +371,14 @@ static bool same_list(const fl_arguments *a, const fl_arguments *b) {
     return true;
 }
 
-/* A list of arguments in one piece of memory: their values lie behind them. It holds no objects. */
+/* Whether a list has its own copy of a value: a pointer is the value itself, and a Parameter's value is in its cell. */
+static bool is_copied(const fl_argument *a) { return a->kind != FL_ARG_SVM && a->value && !a->cell; }
+
+/* A list of arguments in one piece of memory: their values lie behind them. It holds no objects but cells. */
 static fl_arguments *new_list(const fl_argument *arguments, uint32_t count) {
     size_t bytes = 0, head = sizeof(fl_arguments) + count * sizeof *arguments;
     for (uint32_t i = 0; i < count; i++)
-        bytes += arguments[i].kind != FL_ARG_SVM && arguments[i].value ? arguments[i].size : 0;
+        bytes += is_copied(&arguments[i]) ? arguments[i].size : 0;
     fl_arguments *list = malloc(head + bytes);
     if (!list)
         return NULL;
@@ -369,9 +386,9 @@ static fl_arguments *new_list(const fl_argument *arguments, uint32_t count) {
     *list = (fl_arguments){.users = 1, .count = count, .hash = 14695981039346656037u};   /* FNV-1a over all values */
     for (uint32_t i = 0; i < count; i++) {
         const fl_argument *a = &arguments[i];
-        bool copied = a->kind != FL_ARG_SVM && a->value;
-        list->list[i] = (fl_argument){a->kind, a->size, copied ? at : a->value};
-        const unsigned char *from = copied ? a->value : (const unsigned char *)&a->value;
+        bool copied = is_copied(a);
+        list->list[i] = (fl_argument){a->kind, a->size, a->cell ? a->cell->bytes : copied ? at : a->value, fl_retain_cell(a->cell)};
+        const unsigned char *from = copied ? a->value : (const unsigned char *)&list->list[i].value;
         for (size_t k = 0; k < (copied ? a->size : sizeof a->value); k++)
             list->hash = (list->hash ^ from[k]) * 1099511628211u;
         if (copied) {
@@ -390,10 +407,19 @@ static fl_arguments *list_arguments(const kernel_state *state) {
         return NULL;
     for (uint32_t i = 0; i < state->count; i++) {
         const argument *a = &state->arguments[i];
-        arguments[i] = (fl_argument){a->kind, a->size, a->kind == FL_ARG_SVM ? a->object : a->value};
+        arguments[i] = (fl_argument){a->kind, a->size, a->kind == FL_ARG_SVM ? a->object : a->value, a->cell};
     }
     fl_arguments *list = new_list(arguments, state->count);
     free(arguments);
+    return list;
+}
+
+static fl_arguments *new_holding_list(const fl_argument *arguments, uint32_t count) {
+    fl_arguments *list = new_list(arguments, count);
+    for (uint32_t i = 0; list && i < count; i++)
+        retain(list->list[i].kind, object_in(&list->list[i]));
+    if (list)
+        list->holds = true;
     return list;
 }
 
@@ -405,15 +431,37 @@ fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, cons
         memcpy(arguments, base->list, count * sizeof *arguments);
     for (uint32_t i = 0; i < change_count; i++)
         if (changes[i].index < count)
-            arguments[changes[i].index] = (fl_argument){(uint8_t)changes[i].kind, changes[i].size, changes[i].value};
-    fl_arguments *list = new_list(arguments, count);
+            arguments[changes[i].index] = (fl_argument){(uint8_t)changes[i].kind, changes[i].size, changes[i].value, NULL};
+    fl_arguments *list = new_holding_list(arguments, count);
     if (arguments != few)
         free(arguments);
-    for (uint32_t i = 0; list && i < count; i++)
-        retain(list->list[i].kind, object_in(&list->list[i]));
-    if (list)
-        list->holds = true;
     return list;
+}
+
+int fl_bind_arguments(fl_command *command, fl_cell *const *cells, uint32_t cell_count) {
+    const fl_arguments *base = command->arguments;
+    uint32_t count = base ? base->count : 0, bound = 0;
+    fl_argument *arguments = calloc(count + 1, sizeof *arguments);
+    if (!arguments)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        arguments[i] = base->list[i];
+        const fl_cell *old = arguments[i].cell;
+        for (uint32_t k = 0; old && k < cell_count; k++)
+            if (cells[k] != old && cells[k]->id == old->id && cells[k]->conversion == old->conversion && cells[k]->size == old->size) {
+                arguments[i].cell = cells[k];
+                bound++;
+            }
+    }
+    fl_arguments *list = bound ? new_holding_list(arguments, count) : NULL;
+    free(arguments);
+    if (bound && !list)
+        return CL_OUT_OF_HOST_MEMORY;
+    if (list) {
+        fl_release_arguments(command->arguments);
+        command->arguments = list;
+    }
+    return CL_SUCCESS;
 }
 
 int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t size, const void *value) {
@@ -421,9 +469,9 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
     if (!list || index >= list->count)
         return CL_INVALID_ARG_INDEX;
     fl_argument *a = &list->list[index];
-    bool in_place = list->holds && atomic_load(&list->users) == 1 && a->kind == kind && a->size == size;
+    bool in_place = list->holds && atomic_load(&list->users) == 1 && a->kind == kind && a->size == size && !a->cell;
     if (in_place && (kind == FL_ARG_SVM || (a->value && value))) {
-        retain((uint8_t)kind, object_in(&(fl_argument){(uint8_t)kind, size, value}));
+        retain((uint8_t)kind, object_in(&(fl_argument){(uint8_t)kind, size, value, NULL}));
         release(a->kind, object_in(a));
         if (kind == FL_ARG_SVM)
             a->value = value;
@@ -444,6 +492,10 @@ int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argumen
         return CL_INVALID_ARG_INDEX;
     *argument = (fl_change){index, list->list[index].kind, list->list[index].size, list->list[index].value};
     return CL_SUCCESS;
+}
+
+uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index) {
+    return list && index < list->count && list->list[index].cell ? list->list[index].cell->id : 0;
 }
 
 uint32_t fl_argument_count(const fl_arguments *list) { return list ? list->count : 0; }
@@ -483,12 +535,12 @@ static bool grow_lists(kernel_state *state) {
 static fl_arguments *present_arguments(kernel_state *state) {
     fl_arguments *list = list_arguments(state);
     if (!list || (state->list_count == state->list_room && !grow_lists(state))) {
-        free(list);
+        fl_release_arguments(list);
         return NULL;
     }
     uint32_t at = list_place(state, list);
     if (state->places[at]) {
-        free(list);
+        fl_release_arguments(list);
         return state->lists[state->places[at] - 1];
     }
     state->lists[state->list_count] = list;

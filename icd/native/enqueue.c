@@ -72,6 +72,15 @@ static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, v
     return CL_SUCCESS;
 }
 
+/* Where the queue keeps the order, only the last one needs an event. */
+int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
+                    uint32_t *failed) {
+    if (is_first || is_last || !route->in_order || route->part_count != 1)
+        return enqueue(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
+    *failed = UINT32_MAX;
+    return enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
+}
+
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_enter(route->buffer);
     int code = enqueue(route, times, wait_count, wait_list, event, failed);
@@ -81,7 +90,7 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
 
 intptr_t fl_enqueue_again(fl_route *route) {
     void *event = NULL;
-    if (fl_is_captured(route->queue))
+    if (fl_is_captured(route->queue) || route->buffer->stale)
         return 0;
     fl_enter(route->buffer);
     int code = enqueue(route, 1, 0, NULL, &event, &route->failed);
@@ -129,14 +138,45 @@ void fl_begin_changes(fl_buffer *buffer) { fl_enter(buffer); }
 
 void fl_end_changes(fl_buffer *buffer) { fl_leave(buffer); }
 
-int fl_update_buffer(const fl_buffer *b, uint32_t command, int relaunched) {
+int fl_update_buffer(fl_buffer *b, uint32_t command, int relaunched) {
     cl_int code = CL_SUCCESS;
     for (uint32_t i = 0; i < b->built_count; i++) {
         const fl_built *built = b->built[i];
         uint32_t number = command - built->first;   /* of a command before it: larger than any count */
         cl_int failed = built->update && number < built->count ? built->update(built->self, number, relaunched) : CL_SUCCESS;
-        code = failed != CL_SUCCESS ? failed : code;
+        if (failed == FL_BUILD_ANEW)
+            b->stale = 1;
+        else
+            code = failed != CL_SUCCESS ? failed : code;
     }
+    return code;
+}
+
+static void exchange_launch(fl_command *row, fl_command *other) {
+    fl_command old = *row;
+    *row = *other;
+    *other = old;
+}
+
+int fl_take_over(fl_buffer *b, uint32_t command, fl_command *row, const fl_command *other) {
+    if (b->python_updates || row->kernel != other->kernel)
+        return FL_PYTHON_UPDATES;
+    fl_command now = *other;
+    now.queue = row->queue;
+    now.first_dep = row->first_dep;
+    now.dep_count = row->dep_count;
+    now.arguments = fl_change_arguments(other->arguments, fl_argument_count(other->arguments), NULL, 0);
+    if (!now.arguments)
+        return CL_OUT_OF_HOST_MEMORY;
+    fl_enter(b);
+    exchange_launch(row, &now);
+    int code = fl_update_buffer(b, command, 0);
+    if (code != CL_SUCCESS) {
+        exchange_launch(row, &now);
+        fl_update_buffer(b, command, 0);
+    }
+    fl_leave(b);
+    fl_release_arguments(now.arguments);   /* the old ones, or those that were refused */
     return code;
 }
 

@@ -66,6 +66,7 @@ enum fl_ask {
     FL_ASK_HOST_OF_MEMORY,   /* a memory object lies in host memory: -, address, size in bytes */
     FL_ASK_SVM,              /* an SVM command uses memory: its operation, address, size in bytes */
     FL_ASK_PASSED,           /* a memory object that is not kept yet became a kernel's argument */
+    FL_ASK_PARAMETER,        /* a Parameter became a kernel's argument: -, -, its number */
     FL_ASK_WAIT,             /* the program waits for captured events: the slot of its call */
     FL_ASK_REFUSED           /* a call was refused: its slot, -, enum fl_reason */
 };
@@ -79,11 +80,13 @@ fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int a
 void fl_end(fl_recording *recording);
 void fl_drop(fl_recording *recording);
 int fl_is_captured(void *queue);
+int fl_is_recording(void);   /* this thread is in a block */
 const fl_command *fl_commands(const fl_recording *recording, uint32_t *count);
 const uint32_t *fl_deps(const fl_recording *recording, uint32_t *count);
 void *const *fl_pending(const fl_recording *recording, uint32_t *count);
 uint32_t fl_kept(const fl_recording *recording);
 uint32_t fl_pinned(const fl_recording *recording);
+int fl_has_parts(const fl_recording *recording);
 int fl_forgotten_kernels(void);
 
 /* --- arguments.c: the arguments of a launch, immutable and shared --- */
@@ -105,8 +108,37 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
 /* What an argument is: its kind (0: not set) and size; `value` leads to its bytes, or is the pointer. */
 int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument);
 uint32_t fl_argument_count(const fl_arguments *list);
+/* The number of the Parameter that an argument is, 0 if it is none. */
+uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index);
 /* A kernel of the same function that nobody else has, with its arguments where the driver has clCloneKernel; NULL if there is none. */
 void *fl_clone_kernel(void *kernel);
+
+/* --- cells.c: Parameters, which a program changes between replays. A cell holds what one is at present: arguments lead to it, so that a
+ * change is a store. What an argument is made of a Parameter: its bytes, or a number of the argument's own size --- */
+typedef struct fl_cell fl_cell;
+enum fl_conversion { FL_AS_IT_IS, FL_AS_FLOAT, FL_AS_INTEGER, FL_AS_MEMORY };
+/* A cell of `size` bytes, a reference; NULL: there is no memory. */
+fl_cell *fl_new_cell(uint64_t id, uint32_t conversion, size_t size, const void *bytes);
+void fl_release_cell(fl_cell *cell);
+typedef struct fl_cell_look {
+    uint64_t id;
+    uint32_t conversion;
+    size_t size;
+    void *bytes;
+} fl_cell_look;
+void fl_look_at_cell(const fl_cell *cell, fl_cell_look *look);
+/* A Parameter lives: arguments that are set from memory at `key`, or to the memory object `key` (FL_AS_MEMORY), are this one. `conversion` and
+ * `size` are what its own bytes are: an argument that is just that is FL_AS_IT_IS. 0 or CL_OUT_OF_HOST_MEMORY. */
+int fl_know_parameter(const void *key, uint64_t id, uint32_t conversion, size_t size);
+void fl_forget_parameter(uint64_t id);
+/* The client asked it for a number (the one of `real` and `integer` that the conversion says), to set it next on a kernel, in this thread. */
+void fl_convert_parameter(uint64_t id, uint32_t conversion, const void *kernel, double real, int64_t integer);
+/* The cells of commands: how many there are, of which the first `room` are given, without a reference. */
+uint32_t fl_find_cells(const fl_command *commands, uint32_t count, fl_cell **found, uint32_t room);
+/* The numbers of the launches that have a cell; as above. */
+uint32_t fl_find_places(const fl_command *commands, uint32_t count, const fl_cell *cell, uint32_t *places, uint32_t room);
+/* A launch uses those of `cells` that are of the same Parameter and kind as its own. It has a reference to its arguments. 0 or an error. */
+int fl_bind_arguments(fl_command *command, fl_cell *const *cells, uint32_t cell_count);
 
 /* --- array.c: commands; each has a reference to its arguments --- */
 typedef struct fl_array {
@@ -115,6 +147,8 @@ typedef struct fl_array {
 } fl_array;
 /* One more, of zeros; the others may have moved. NULL: there is no memory. */
 fl_command *fl_new_command(fl_array *array);
+/* cells.c: more, like others; what these point to is not copied. 0 or CL_OUT_OF_HOST_MEMORY. */
+int fl_copy_commands(fl_array *array, const fl_command *commands, uint32_t count);
 void fl_drop_command(fl_array *array);   /* the last one */
 void fl_release_array(fl_array *array);
 
@@ -163,10 +197,13 @@ typedef struct fl_built {
      * event of its end. On failure *failed is the number of the command within the run, or UINT32_MAX. */
     int (*enqueue)(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
                    void **event, uint32_t *failed);
-    /* A command of the run, by its number in the run, has changed; NULL: updates of this run have to go through Python. */
+    /* A command of the run, by its number in the run, has changed; NULL: updates of this run have to go through Python. FL_BUILD_ANEW: it
+     * cannot be what it was built as any more. */
     int (*update)(void *self, uint32_t command, int relaunched);
     void *self;
     uint32_t first, count;   /* the commands of the run */
+    /* A cell that arguments of the run have holds other bytes now; NULL: `update` is called for each command that has it. */
+    int (*set_cell)(void *self, const fl_cell *cell);
     /* Run it `times` times in the caller's thread, to the end; NULL: only queues run it. No queue has it meanwhile. */
     int (*run)(void *self, uint32_t times);
 } fl_built;
@@ -188,7 +225,9 @@ typedef struct fl_buffer {
     uint32_t built_count, python_updates;
     int32_t busy;
     void *last_queue, *last_event;
+    uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
 } fl_buffer;
+enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
 void fl_begin_changes(fl_buffer *buffer);
 void fl_end_changes(fl_buffer *buffer);
@@ -211,12 +250,40 @@ typedef struct fl_route {
 /* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
  * command-buffer. One thread at a time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+/* until.c: enqueue it until the word at `offset` of the memory object `flag` is not 0, at most `times` times, and wait for the end. The word
+ * is read after every `every` times. *ran is how often it was enqueued, *stopped whether the word was set. */
+int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag, size_t offset, uint32_t wait_count,
+                     void *const *wait_list, uint32_t *ran, uint32_t *stopped, uint32_t *failed);
+enum { FL_PYTHON_UPDATES = 1 };   /* no code of OpenCL's */
+/* cells.c: what a command-buffer's cell becomes. `places` are the commands that have it; `transfers` lead to where some name its object. */
+typedef struct fl_value {
+    fl_cell *cell;
+    const void *bytes;        /* the new ones, if `pending` */
+    const void *series;       /* the new ones of each enqueue, one after the other; NULL: it stays as it is */
+    const uint32_t *places;
+    void **const *transfers;
+    uint32_t pending, place_count, transfer_count;
+    void *old;                /* of cells.c */
+} fl_value;
+/* The pending ones of these cells change. What was enqueued keeps what it had. 0 or an error, after which it is not known what launches have
+ * until the next change. */
+int fl_store_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
+/* The same where C alone can do it, else FL_PYTHON_UPDATES and nothing is done. */
+int fl_set_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
+/* As fl_enqueue, and before each enqueue the cells that have a series take the next values of it. */
+int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, uint32_t wait_count, void *const *wait_list,
+                      void **event, uint32_t *failed);
+/* replay.c: fl_built.set_cell of a program. */
+int fl_set_cell_of_program(void *program, const fl_cell *cell);
+/* A launch takes over the sizes and arguments of another one of the same kernel, and everything that was built of it is told. `command` is its
+ * number, `row` its place. 0, FL_PYTHON_UPDATES where Python has to do it, or an error; nothing has changed then. */
+int fl_take_over(fl_buffer *buffer, uint32_t command, fl_command *row, const fl_command *other);
 /* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: the queue is captured, and nothing happened. */
 intptr_t fl_enqueue_again(fl_route *route);
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
 /* A command has changed: everything that was built of it is told. */
-int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
+int fl_update_buffer(fl_buffer *buffer, uint32_t command, int relaunched);
 
 /* --- timing.c: how long an enqueue takes, for the caller or, if that is more, for the device. `marked`: a marker after the wait list is
  * put before it, and the device begins when that is complete. NULL: there is no memory. --- */
@@ -287,6 +354,6 @@ typedef struct fl_functions {
     int (*set_argument)(fl_command *command, uint32_t index, uint32_t kind, size_t size, const void *value);
     int (*get_argument)(const fl_arguments *list, uint32_t index, fl_change *argument);
     uint32_t (*argument_count)(const fl_arguments *list);
-    int (*update_buffer)(const fl_buffer *buffer, uint32_t command, int relaunched);
+    int (*update_buffer)(fl_buffer *buffer, uint32_t command, int relaunched);
 } fl_functions;
 const fl_functions *fl_exported(void);

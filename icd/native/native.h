@@ -30,6 +30,7 @@ typedef struct fl_keep {
     uint32_t count, room;
     uint32_t *places;          /* open addressing by object: number of the entry + 1, 0 where free */
     uint32_t capacity;
+    bool has_parts;            /* there is a memory object that is a part of or made from another one */
 } fl_keep;
 bool fl_keep_has(const fl_keep *keep, const void *object);
 /* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; negative: the code of
@@ -58,6 +59,26 @@ bool fl_is_patched(const void *object, int slot);
 /* recording.c: a memory object became a kernel's argument in this thread; recordings that do not keep it yet tell their observers. */
 void fl_tell_memory(cl_mem memory);
 
+/* The same for a Parameter, by its number: they keep it. */
+void fl_tell_parameter(uint64_t id);
+
+/* cells.c: what a Parameter is at present, in a recording or in a command-buffer. A memory object in it is retained. */
+struct fl_cell {
+    atomic_uint users;
+    uint32_t conversion;   /* enum fl_conversion */
+    uint64_t id;           /* the Parameter's number, never used again */
+    size_t size;
+    unsigned char bytes[];
+};
+fl_cell *fl_retain_cell(fl_cell *cell);
+cl_mem fl_object_of(const fl_cell *cell);
+/* The cell of the Parameter that a kernel's argument is being set to (a reference), and its number; NULL if it is none. */
+fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_t *id);
+
+/* enqueue.c: one of several enqueues that follow each other without a look at anything in between. The caller has the buffer. */
+int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
+                    uint32_t *failed);
+
 /* arguments.c: what clSetKernelArg put into which kernel while a block records. */
 int fl_watch_arguments(void **table, fl_mapping *known);
 void fl_unwatch_arguments(void **table, fl_mapping *known);
@@ -79,6 +100,7 @@ typedef struct fl_argument {
     uint8_t kind;   /* enum fl_argument_kind; FL_ARG_UNSEEN: as it is in the copied kernel */
     size_t size;
     const void *value;
+    fl_cell *cell;  /* where the value lies if it is a Parameter's, a reference; else NULL */
 } fl_argument;
 
 struct fl_arguments {
@@ -119,6 +141,7 @@ struct fl_prepared {
     fl_launch *launches;       /* by step, and one more */
     fl_set *sets;
     bool ready;                /* the kernels are as the last step leaves them */
+    bool stale;                /* but for cells, which have changed since */
 };
 cl_int fl_prepare(fl_program *program);
 /* What turns the arguments `before` (NULL: nothing is known) into `after` is written to `sets`, or only counted if that is NULL. */

@@ -20,7 +20,7 @@ static const fl_command *launch(const fl_program *p, uint32_t step) {
 
 static void put(fl_set *set, cl_uint index, const fl_argument *a) {
     *set = (fl_set){.value = a->value, .size = (cl_uint)a->size, .index = index, .svm = a->kind == FL_ARG_SVM};
-    set->inside = !set->svm && a->value && a->size <= sizeof set->bytes;
+    set->inside = !set->svm && !a->cell && a->value && a->size <= sizeof set->bytes;
     if (set->inside)
         memcpy(set->bytes, a->value, a->size);
 }

@@ -243,6 +243,11 @@ uint32_t fl_kept(const fl_recording *r) {
     return r->keep.count;
 }
 
+/* Whether it keeps memory objects that are parts of or made from others. */
+int fl_has_parts(const fl_recording *r) {
+    return r->keep.has_parts;
+}
+
 /* How many SVM pointers it pins. */
 uint32_t fl_pinned(const fl_recording *r) {
     return r->pins.count;
@@ -266,4 +271,25 @@ void fl_tell_memory(cl_mem memory) {
     fl_recording *r;
     while ((r = next_to_tell(number, memory)))   /* the list is looked at anew: an observer may end a recording */
         r->observer(r->cookie, FL_ASK_PASSED, 0, NULL, 0);
+}
+
+void fl_tell_parameter(uint64_t id) {
+    fl_recording *mine[8];
+    int count = 0;
+    pthread_mutex_lock(&lock);
+    for (fl_recording *r = recordings; r && count < 8; r = r->next)
+        if (pthread_equal(r->thread, pthread_self()))
+            mine[count++] = r;
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < count; i++)
+        mine[i]->observer(mine[i]->cookie, FL_ASK_PARAMETER, 0, NULL, (size_t)id);
+}
+
+int fl_is_recording(void) {
+    pthread_mutex_lock(&lock);
+    fl_recording *r = recordings;
+    while (r && !pthread_equal(r->thread, pthread_self()))
+        r = r->next;
+    pthread_mutex_unlock(&lock);
+    return r != NULL;
 }

@@ -116,6 +116,21 @@ static cl_int make_ready(const fl_program *p, const functions *f) {
     return code;
 }
 
+/* What the cells hold now, in the kernels whose last launch leaves a cell in. */
+static cl_int refresh(const fl_program *p, const functions *f) {
+    const fl_prepared *made = p->prepared;
+    cl_int code = CL_SUCCESS;
+    for (uint32_t k = 0; k < made->copied.count && code == CL_SUCCESS; k++) {
+        if (made->last_step[k] == UINT32_MAX)
+            continue;
+        const fl_arguments *arguments = p->commands[p->steps[made->last_step[k]].command].arguments;
+        for (uint32_t i = 0; i < arguments->count && code == CL_SUCCESS; i++)
+            if (arguments->list[i].cell)
+                code = f->set(made->kernels[k], i, arguments->list[i].size, arguments->list[i].value);
+    }
+    return code;
+}
+
 static functions functions_of(const fl_program *p, const void *object) {
     void **t = fl_table_of(object);
     return (functions){
@@ -232,6 +247,8 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     functions f = functions_of(p, lanes[0]);
     if (code == CL_SUCCESS && !p->prepared->ready)
         code = make_ready(p, &f);
+    else if (code == CL_SUCCESS && p->prepared->stale)
+        code = refresh(p, &f);
     for (uint32_t i = 0; i < p->external_count && code == CL_SUCCESS; i++)
         w.signals[p->step_count + i] = p->externals[i];
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
@@ -244,6 +261,8 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     }
     if (p->prepared)
         p->prepared->ready = code == CL_SUCCESS;   /* a failure leaves the kernels somewhere in between */
+    if (code == CL_SUCCESS)
+        p->prepared->stale = false;
     if (code != CL_SUCCESS)
         join(lanes, lane_count);
     for (uint32_t i = 0; lane_count > 1 && i < lane_count; i++)   /* SPEC clFlush: lanes that wait for each other */
@@ -251,6 +270,15 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     free(w.signals);
     free(w.list);
     return code;
+}
+
+/* Launches lead to the cell. Kernels whose last launch leaves it in are told by the next replay. */
+int fl_set_cell_of_program(void *program, const fl_cell *cell) {
+    fl_prepared *made = ((fl_program *)program)->prepared;
+    (void)cell;
+    if (made)
+        made->stale = true;
+    return CL_SUCCESS;
 }
 
 int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,

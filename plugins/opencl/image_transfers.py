@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from .core import check, failure
+from .core import failure
 from .enqueue import Enqueue, declare_enqueue, enqueues
 from .events import UREvent
 from .images import Extent, URImage, checked_images, has_images
@@ -114,18 +114,18 @@ def _needs_whole_device(queue: URQueue) -> bool:
 
 
 def _call_on_whole_device(enqueue: Enqueue, routine: str, *arguments: Any) -> UREvent | None:
-    """Enqueue a transfer on a queue to the whole device, at its place in the order of the queue to
-    the sub-device. It must not be one that blocks in the driver."""
-    queue, device = enqueue.queue, enqueue.queue.device
+    """Enqueue a transfer on a queue of the root device, in the order of the sub-device's queue.
+
+    It must not be a transfer that blocks in the driver.
+    """
+    queue = enqueue.queue
     enqueue.block_by_event()
-    while device.parent is not None:
-        device = device.parent
-    other = create_queue(queue.context, device, queue.flags & _PROFILING)
+    other = create_queue(queue.context, queue.device.root, queue.flags & _PROFILING)
     before = queue.mark(enqueue.waits)
-    check(queue.table.clFlush(queue.cl), "clFlush")
+    queue.flush()
     event = other.enqueue(routine, enqueue.command, arguments, [before], True)
     assert event is not None
-    check(other.table.clFlush(other.cl), "clFlush")
+    other.flush()
     event.queue = queue
     queue.mark([event])  # what comes after it in the queue waits for it
     return enqueue.complete(event)

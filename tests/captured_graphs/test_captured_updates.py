@@ -4,6 +4,7 @@ executable graphs."""
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyopencl.array
 import pytest
 from helpers.captures import SOURCE, Numbers
 
+import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.runtime import Errc, LocalMemory, NDRange, RawArgument, SYCLError
 
@@ -52,6 +54,57 @@ def test_changes_before_finalize(numbers: Numbers) -> None:
     assert numbers.value() == 15
     before.replay(numbers.queue)
     assert numbers.value() == 48
+
+
+def test_one_step_for_a_launch(numbers: Numbers) -> None:
+    graph = captured(numbers)
+    loop, other = graph.finalize(updatable=True), numbers.new(100)
+    for number in (2, 3, 4):
+        loop.set(graph[0], 1, np.int32(number))
+        loop.replay(numbers.queue)
+    assert numbers.value() == ((2 * 3 + 3) * 3 + 4) * 3
+    loop.set(graph.find("add")[0], 0, other)
+    loop.set(graph[0], 1, np.int32(7))
+    graph[1].update_range(32)
+    loop.update(graph[1])
+    loop.replay(numbers.queue)
+    assert numbers.value(other) == 107
+    before = graph[1].args
+    with pytest.raises(SYCLError, match="argument 1 has 4 bytes, not 8"):
+        loop.set(graph[1], 1, RawArgument(bytes(8)))
+    again = graph.finalize(updatable=True)  # numbers of the graph, too
+    assert graph[1].args[1] == before[1]
+    again.replay(numbers.queue)
+    assert numbers.value(other) == 114
+
+
+def test_an_update_leaves_what_was_enqueued(numbers: Numbers) -> None:
+    graph = captured(numbers)
+    loop = graph.finalize(updatable=True)
+    gate = cl.UserEvent(numbers.queue.context)
+    loop.replay(numbers.queue, wait_for=[gate])
+    for number in (10, 100):
+        loop.set(graph[0], 1, np.int32(number))
+        loop.replay(numbers.queue)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert numbers.value() == ((1 * 3 + 10) * 3 + 100) * 3
+
+
+def test_nodes_tell_their_arguments(numbers: Numbers) -> None:
+    program = cl.Program(numbers.queue.context, SOURCE).build(["-cl-kernel-arg-info"])
+    by = fairlead.Parameter(np.int32(6))
+    with capture(numbers.queue) as graph:
+        program.add(numbers.queue, (64,), None, numbers.buffer, np.int32(5))
+        tile: Any = cl.LocalMemory(16)
+        program.shared_add(numbers.queue, (64,), (4,), numbers.buffer, by, tile)
+        numbers.read()
+    assert graph.find("add") == [graph[0]] and graph.find("none") == []
+    arguments: Any = graph[0].args
+    buffer, number = arguments
+    assert buffer == numbers.buffer and number == 5 and type(number) is np.int32
+    assert graph[1].args[1] is by and graph[1].args[2].size == 16 and graph[2].args == ()
+    graph[0].set_arg(1, np.int32(8))
+    assert graph[0].args[1] == 8
 
 
 def test_what_was_enqueued_keeps_its_arguments(numbers: Numbers) -> None:
@@ -103,6 +156,32 @@ def test_arrays_and_svm(numbers: Numbers) -> None:
     graph[1].set_arg(0, numbers.buffer)  # and back to a buffer
     loop.update(graph[1])
     loop.replay(queue).wait()
+
+
+@pytest.mark.parametrize("updatable", [False, True])
+def test_new_memory_lives_as_long_as_a_dropped_graph_runs(
+    numbers: Numbers, updatable: bool
+) -> None:
+    class Memory(cl.SVMAllocation):  # of which there can be weak references
+        pass
+
+    queue, graph = numbers.queue, captured(numbers)
+    memory: Any = Memory(queue.context, 256, 0, cl.svm_mem_flags.READ_WRITE)
+    cl.enqueue_copy(queue, memory, np.full(64, 9, np.int32))
+    loop = graph.finalize(updatable=True) if updatable else None
+    graph[0].set_arg(0, memory)
+    if loop is not None:
+        loop.update(graph[0])
+    loop, gate = loop or graph.finalize(), cl.UserEvent(queue.context)
+    event, there = loop.replay(queue, wait_for=[gate]), weakref.ref(memory)
+    del graph, loop, memory
+    gc.collect()
+    assert there() is not None
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    event.wait()
+    captured(numbers).finalize().replay(queue).wait()  # which looks for what has ended
+    gc.collect()
+    assert there() is None
 
 
 @pytest.mark.parametrize("kind", [LocalMemory, cl.LocalMemory])

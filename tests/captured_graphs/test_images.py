@@ -349,3 +349,36 @@ def test_a_sampler_alone_may_be_named(queue: cl.CommandQueue) -> None:
     gc.collect()
     graph.finalize().replay(queue).wait()
     np.testing.assert_array_equal(images.read(queue, target, kind), 3 * images.numbers(kind, 4))
+
+
+@pytest.mark.parametrize("command", ["kernel", *COMMANDS])
+def test_a_replay_that_is_not_over_outlives_its_graph(
+    queue: cl.CommandQueue, kind: Kind, command: str
+) -> None:
+    context = queue.context
+    triple, near = images.kernel(context, kind), images.sampler(context)
+    called, captured = (Scene(queue, kind) for _ in range(2))
+
+    def step(scene: Scene, kernel: Any, sampler: Any) -> None:
+        if command == "kernel":
+            kernel(queue, kind.region, None, scene.one, scene.two, sampler)
+        else:
+            COMMANDS[command](scene)
+
+    if command == "copy_image" and kind is KINDS[1]:
+        return  # PoCL 3.0 copies no images of buffers
+    step(called, triple, near)
+    with capture(queue) as graph:
+        step(captured, triple, near)
+    expected, gate = called.state()[1:], cl.UserEvent(context)
+    event = graph.finalize().replay(queue, wait_for=[gate])
+    captured.one = called.one
+    del graph, triple, near
+    gc.collect()
+    rubbish = [images.make(context, kind, images.numbers(kind, 10**6)) for _ in range(20)]
+    rubbish += [images.sampler(context) for _ in range(20)]
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    event.wait()
+    for one, other in zip(captured.state()[1:], expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(rubbish) == 40

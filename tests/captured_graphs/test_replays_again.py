@@ -78,10 +78,7 @@ def test_updates_take_effect(numbers: Numbers, loop: Executable) -> None:
     assert numbers.value() == 112
 
 
-def test_a_failure_names_its_command_and_enqueues_nothing_twice(
-    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+def test_a_failure_names_its_command_and_enqueues_nothing_twice(numbers: Numbers) -> None:
     with capture(numbers.queue) as graph:
         numbers.add(1)
         numbers.program.add(numbers.queue, (64,), (64,), numbers.buffer, np.int32(1))

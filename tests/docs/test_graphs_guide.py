@@ -22,7 +22,7 @@ def test_the_examples_print_what_is_below_them(
     programs, printed = (
         re.findall(rf"```{kind}\n(.*?)```", GUIDE, re.S) for kind in ("python", "text")
     )
-    assert len(programs) == len(printed) == 11
+    assert len(programs) == len(printed) == 12
     assert run_python(
         "\n".join(programs), env={**wheel_drivers, "ONEAPI_DEVICE_SELECTOR": selector}
     ).out == "".join(printed)

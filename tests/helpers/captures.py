@@ -18,6 +18,10 @@ __kernel void shared_add(__global int *a, int n, __local int *tile) {
 """
 
 
+def _typed(number: Any) -> Any:
+    return np.int32(number) if isinstance(number, int) else number
+
+
 class Numbers:
     """A buffer of 64 equal int32, and launches that add or multiply, so that the result shows their
     order."""
@@ -39,15 +43,15 @@ class Numbers:
         cl.enqueue_fill_buffer(self.queue, buffer, np.array(value, np.int32), 0, 256).wait()
         return buffer
 
-    def add(self, number: int, buffer: cl.Buffer | None = None, **options: Any) -> cl.Event:
+    def add(self, number: Any, buffer: cl.Buffer | None = None, **options: Any) -> cl.Event:
         """Add a number to each."""
         queue = options.pop("queue", self.queue)
-        return self._add(queue, (64,), None, buffer or self.buffer, np.int32(number), **options)
+        return self._add(queue, (64,), None, buffer or self.buffer, _typed(number), **options)
 
-    def mul(self, number: int, buffer: cl.Buffer | None = None, **options: Any) -> cl.Event:
+    def mul(self, number: Any, buffer: cl.Buffer | None = None, **options: Any) -> cl.Event:
         """Multiply each by a number."""
         queue = options.pop("queue", self.queue)
-        return self._mul(queue, (64,), None, buffer or self.buffer, np.int32(number), **options)
+        return self._mul(queue, (64,), None, buffer or self.buffer, _typed(number), **options)
 
     def read(self) -> cl.Event:
         """Bring them to `host`, without waiting."""

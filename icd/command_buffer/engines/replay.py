@@ -72,6 +72,7 @@ class ReplayProgram(Built):
                 "update": ffi.addressof(lib, "fl_update_program"),
                 "self": self._program,
                 "count": len(commands),
+                "set_cell": ffi.addressof(lib, "fl_set_cell_of_program"),
             },
         )
 

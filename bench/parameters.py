@@ -1,0 +1,164 @@
+"""Parameters of captured graphs, and loops that end by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyopencl as cl
+
+import fairlead
+
+from .measuring import Row, Target, in_turns, ratio, summary
+from .work import WORK_ITEMS, Launches, make_queue
+
+_LAUNCHES: Final = 100
+_CALLS: Final = 1000
+_SIDE: Final = 64
+_JACOBI: Final = """
+kernel void relax(global const float *u, global float *v, global int *flag, float tolerance) {
+    int x = get_global_id(0) + 1, y = get_global_id(1) + 1, row = SIDE + 2, at = y * row + x;
+    float next = 0.25f * (u[at - 1] + u[at + 1] + u[at - row] + u[at + row]);
+    v[at] = next;
+    if (fabs(next - u[at]) > tolerance) flag[1] = 1;
+}
+kernel void judge(global int *flag) { flag[0] = !flag[1]; flag[1] = 0; }
+"""
+
+
+def measure(quick: bool) -> list[Row]:
+    """Take all of it, on the first device."""
+    rounds = 5 if quick else 301
+    return [*_changed(rounds), _one_argument(rounds), _until(3 if quick else 11)]
+
+
+def _repeated(action: Callable[[int], object]) -> Callable[[], None]:
+    def run() -> None:
+        for turn in range(_CALLS):
+            action(turn)
+
+    return run
+
+
+def _changed(rounds: int) -> list[Row]:
+    """One number of 100 launches: set, replayed, and another one for each of many replays."""
+    launches = Launches(make_queue(), _LAUNCHES)
+    queue, kernel, size = launches.queue, launches.kernel, (WORK_ITEMS,)
+    s = fairlead.Parameter(np.float32(1e-3))
+    with fairlead.capture(queue) as graph:
+        for a, b, _ in launches.arguments:
+            kernel(queue, size, size, a, b, s)
+    loop = graph.finalize()
+    with fairlead.capture(queue) as graph:
+        for a, b, _ in launches.arguments[:1]:
+            kernel(queue, size, size, a, b, s)
+    one = graph.finalize()
+    values = np.linspace(1e-6, 1e-3, _CALLS, dtype=np.float32)
+    numbers = values.tolist()
+
+    def changed() -> None:
+        loop.replay(queue, s=numbers[_LAUNCHES])
+        queue.finish()
+
+    def same() -> None:
+        loop.replay(queue)
+        queue.finish()
+
+    replays = in_turns({"changed": changed, "the same": same}, rounds)
+    sets = in_turns({"set": _repeated(lambda turn: loop.set(s=numbers[turn]))}, rounds // 5, _CALLS)
+    steps = in_turns(
+        {
+            "an array": lambda: one.replay(queue, times=_CALLS, s=values),
+            "one number": lambda: one.replay(queue, times=_CALLS),
+        },
+        rounds // 5,
+        _CALLS,
+        queue.finish,
+    )
+    series = {name: summary(taken) for name, taken in steps.items()}
+    more = series["an array"]["median"] - series["one number"]["median"]
+    return [
+        ratio(
+            "100 launches: replay with a changed Parameter ÷ replay",
+            replays,
+            "changed",
+            "the same",
+            Target("≤", 1.1),
+            unit="µs per replay",
+        ),
+        Row(
+            "setting a Parameter of 100 launches",
+            summary(sets["set"])["median"],
+            "µs",
+            Target("≤", 1),
+            {"set": summary(sets["set"])},
+            "µs",
+        ),
+        Row(
+            "a Parameter's number for each replay: more for a replay",
+            more,
+            "µs",
+            Target("≤", 0.3),
+            series,
+            "µs per replay",
+        ),
+    ]
+
+
+def _one_argument(rounds: int) -> Row:
+    launches = Launches(make_queue(), _LAUNCHES)
+    with fairlead.capture(launches.queue) as graph:
+        launches.call()
+    loop, node = graph.finalize(updatable=True), graph[_LAUNCHES // 2]
+    loop.replay(launches.queue)
+    numbers = np.linspace(0, 1, _CALLS, dtype=np.float32)
+    action = _repeated(lambda turn: loop.set(node, 2, numbers[turn]))
+    series = {"set": summary(in_turns({"set": action}, rounds // 5, _CALLS)["set"])}
+    value = series["set"]["median"]
+    return Row("setting an argument of a launch", value, "µs", Target("≤", 3), series, "µs")
+
+
+def _until(rounds: int) -> Row:
+    """Jacobi's method until it has converged: a check in each step, and a loop that ends itself."""
+    queue = make_queue()
+    program = cl.Program(queue.context, _JACOBI).build([f"-DSIDE={_SIDE}"])
+    step, judge, size = program.relax, program.judge, (_SIDE, _SIDE)
+    host = np.zeros((_SIDE + 2, _SIDE + 2), np.float32)
+    host[0] = 1
+    flags = cl.mem_flags.READ_WRITE
+    u, v = (cl.Buffer(queue.context, flags, host.nbytes) for _ in range(2))
+    flag, word = cl.Buffer(queue.context, flags, 8), np.zeros(2, np.int32)
+    step.set_scalar_arg_dtypes([None, None, None, np.float32])
+    tolerance: Any = np.float32(1e-5)
+
+    def begin() -> None:
+        for buffer in (u, v):
+            cl.enqueue_copy(queue, buffer, host)
+        cl.enqueue_copy(queue, flag, np.zeros(2, np.int32))
+
+    def twice() -> None:
+        for before, after in ((u, v), (v, u)):
+            step(queue, size, None, before, after, flag, tolerance)
+        judge(queue, (1,), None, flag)
+
+    def checked() -> None:
+        begin()
+        word[0] = 0
+        while not word[0]:
+            twice()
+            cl.enqueue_copy(queue, word, flag)
+
+    with fairlead.capture(queue) as graph:
+        twice()
+    loop = graph.finalize()
+
+    def until() -> None:
+        begin()
+        loop.replay(queue, times=100_000, until=flag, every=32)
+
+    samples = in_turns({"PyOpenCL": checked, "until": until}, rounds)
+    name = (
+        "Jacobi's method until it has converged, 64×64: PyOpenCL with a check in each step ÷ until="
+    )
+    return ratio(name, samples, "PyOpenCL", "until", Target("≥", 20), unit="µs")

@@ -1,0 +1,217 @@
+"""Parameters in expressions: what `x * dt` launches for an array of PyOpenCL, and what `dt * 2` is.
+
+PyOpenCL's operators turn a number into the array's type before they pass it on, so that nobody can see any
+more where it came from. But they leave what is no number to the other operand. So a Parameter makes the same
+launch as PyOpenCL does for a number, and passes itself: as it is, negated, or one divided by it.
+"""
+
+from __future__ import annotations
+
+import dis
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from ..icd._native import lib
+
+
+def _common(array: Any, parameter: Any) -> np.dtype[Any]:
+    """The type of a result, as PyOpenCL finds it."""
+    from pyopencl.array import _get_common_dtype  # pyright: ignore[reportPrivateUsage]
+
+    return _get_common_dtype(array, parameter.value, array.queue)
+
+
+def _quotient(array: Any, parameter: Any) -> np.dtype[Any]:
+    from pyopencl.array import _get_truedivide_dtype  # pyright: ignore[reportPrivateUsage]
+
+    return _get_truedivide_dtype(array, parameter.value, array.queue)
+
+
+def _truth(array: Any, parameter: Any) -> np.dtype[Any]:
+    return np.dtype(np.int8)
+
+
+def _as(parameter: Any, dtype: np.dtype[Any]) -> Any:
+    """A Parameter as a number of a type."""
+    if parameter.dtype == dtype:
+        return parameter
+    return parameter.derived(lambda value: np.asarray(value).astype(dtype)[()])
+
+
+def _inverse(parameter: Any, dtype: np.dtype[Any]) -> Any:
+    one = dtype.type(1)
+    return parameter.derived(lambda value: np.true_divide(one, value).astype(dtype))
+
+
+#: For `x sign p`: the type of a new result, PyOpenCL's launch, and its arguments after the result. `c` is the type of the result.
+_Row = tuple[Callable[[Any, Any], Any], str, Callable[[Any, Any, Any], tuple[Any, ...]]]
+_OPERATORS: Final[dict[str, _Row]] = {
+    "x + p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, _as(p, c))),
+    "x - p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
+    "p - x": (_common, "_axpbz", lambda x, p, c: (c.type(-1), x, _as(p, c))),
+    "x * p": (_common, "_axpbz", lambda x, p, c: (_as(p, c), x, x.dtype.type(0))),
+    "x / p": (_quotient, "_axpbz", lambda x, p, c: (_inverse(p, c), x, x.dtype.type(0))),
+    "p / x": (_quotient, "_rdiv_scalar", lambda x, p, c: (x, _as(p, c))),
+    "x ** p": (_common, "_pow_scalar", lambda x, p, c: (x, p)),
+    "p ** x": (_common, "_rpow_scalar", lambda x, p, c: (_as(p, c), x)),
+    "x += p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, p)),
+    "x -= p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
+    "x *= p": (_common, "_axpbz", lambda x, p, c: (p, x, x.dtype.type(0))),
+    "x /= p": (_quotient, "_axpbz", lambda x, p, c: (_inverse(p, c), x, x.dtype.type(0))),
+}
+_OPERATORS["p + x"], _OPERATORS["p * x"] = _OPERATORS["x + p"], _OPERATORS["x * p"]
+
+_FUNCTIONS: Final = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+    "+=": operator.iadd,
+    "-=": operator.isub,
+    "*=": operator.imul,
+    "/=": operator.itruediv,
+    "**=": operator.ipow,
+}
+#: How each comparison reads from the other side.
+_MIRRORED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+#: Python 3.10 has an instruction for each operator.
+_OLD_NAMES: Final = {
+    f"{kind}_{name}": sign + ("=" if kind == "INPLACE" else "")
+    for kind in ("BINARY", "INPLACE")
+    for name, sign in (
+        ("ADD", "+"),
+        ("SUBTRACT", "-"),
+        ("MULTIPLY", "*"),
+        ("TRUE_DIVIDE", "/"),
+        ("POWER", "**"),
+    )
+}
+
+
+def _written(frame: Any) -> str | None:
+    """The operator that a frame is executing, such as "+=", None for what is no operator of the program's text."""
+    for instruction in dis.get_instructions(frame.f_code):
+        if instruction.offset == frame.f_lasti:
+            if instruction.opname == "BINARY_OP":
+                return instruction.argrepr
+            return _OLD_NAMES.get(instruction.opname)
+    return None
+
+
+def _run(launch: str, result: Any, *arguments: Any, **options: Any) -> Any:
+    """Make a launch of PyOpenCL's, whose kernel is chosen by the values of Parameters."""
+    from pyopencl.array import Array, elwise_kernel_runner
+
+    choose = getattr(Array, launch).__wrapped__
+
+    def kernel_of(result: Any, *given: Any) -> Any:
+        values = [one.value if isinstance(one, Expressions) else one for one in given]
+        return choose(result, *values, **options)
+
+    return elwise_kernel_runner(kernel_of)(result, *arguments)
+
+
+def _is_array(thing: Any) -> bool:
+    module = sys.modules.get("pyopencl.array")
+    return module is not None and isinstance(thing, module.Array)
+
+
+class Expressions:
+    """The operators of Parameters."""
+
+    #: NumPy's numbers and arrays leave operators to the Parameter.
+    __array_ufunc__ = None
+    value: Any
+    derived: Callable[[Callable[[Any], Any]], Any]
+
+    def _combine(self, other: Any, sign: str, forward: bool) -> Any:
+        """`other sign self`, or `self sign other` if `forward`."""
+        if isinstance(other, (int, float, complex, np.number)):
+            function = _FUNCTIONS[sign]
+            return self.derived(
+                lambda value: function(value, other) if forward else function(other, value)
+            )
+        if not _is_array(other):
+            return NotImplemented
+        written = _written(sys._getframe(2))
+        if written not in (sign, sign + "="):
+            raise TypeError(
+                f"a Parameter cannot be the operand of a function: write the operator, x {sign} p"
+            )
+        if lib.fl_is_recording():
+            return self._launch(other, f"p {sign} x" if forward else f"x {written} p")
+        function = _FUNCTIONS[written]
+        return function(self.value, other) if forward else function(other, self.value)
+
+    def _launch(self, array: Any, expression: str) -> Any:
+        row = _OPERATORS.get(expression)
+        if row is None:
+            raise TypeError(f"{expression} is not there for Parameters: write it without the =")
+        kind_of, launch, arguments = row
+        kind, in_place = kind_of(array, self), "=" in expression
+        if (
+            in_place
+            and launch
+            and "/" in expression
+            and not np.can_cast(kind, array.dtype, "same_kind")
+        ):
+            raise TypeError(f"Cannot cast {array.dtype!r} to {kind!r}")
+        result = array if in_place else array._new_like_me(kind)
+        result.add_event(_run(launch, result, *arguments(array, self, kind)))
+        return result
+
+    def _compare(self, other: Any, sign: str) -> Any:
+        """`self sign other`."""
+        if _is_array(other):
+            mirrored = _MIRRORED[sign]
+            if not lib.fl_is_recording():
+                return _COMPARISONS[mirrored](other, self.value)
+            result = other._new_like_me(_truth(other, self))
+            result.add_event(_run("_scalar_comparison", result, other, self, op=mirrored))
+            return result
+        if other is self or not isinstance(other, (int, float, complex, np.number)):
+            return NotImplemented
+        if lib.fl_is_recording():
+            raise TypeError(
+                f"{self!r} was compared in a capture block: the graph would keep the outcome"
+            )
+        return _COMPARISONS[sign](self.value, other)
+
+    def __neg__(self) -> Any:
+        return self.derived(operator.neg)
+
+
+_COMPARISONS: Final = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def _give_operators() -> None:
+    """Give Expressions the methods that Python looks for."""
+    for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("pow", "**")):
+        for prefix, forward in (("", True), ("r", False)):
+
+            def combine(self: Any, other: Any, sign: str = sign, forward: bool = forward) -> Any:
+                return self._combine(other, sign, forward)
+
+            setattr(Expressions, f"__{prefix}{name}__", combine)
+    for sign, function in _COMPARISONS.items():
+
+        def compare(self: Any, other: Any, sign: str = sign) -> Any:
+            return self._compare(other, sign)
+
+        setattr(Expressions, f"__{function.__name__}__", compare)
+    Expressions.__hash__ = object.__hash__
+
+
+_give_operators()

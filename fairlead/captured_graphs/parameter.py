@@ -1,0 +1,275 @@
+"""Parameters: numbers and buffers that change between the replays of a captured graph.
+
+dt = fairlead.Parameter(numpy.float32(0.01))
+with fairlead.capture(queue) as graph:
+    step(queue, (n,), None, u.data, dt)
+loop = graph.finalize()
+loop.replay(queue, dt=0.02)
+
+How a Parameter is found among the arguments of a launch: never by its value. One that is passed as it is
+has memory that nothing else has, and clSetKernelArg is given its address. Where PyOpenCL was told the
+types of a kernel's arguments, it asks the Parameter for a number and sets that number next; the Parameter
+sees which function asks. A Parameter of a buffer is a memory object of its own, a sub-buffer of all of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from ..icd._native import ffi, lib
+from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY
+from . import pyopencl_client as _client
+from .expressions import Expressions
+
+#: Names that `replay` has for itself.
+_RESERVED: Final = frozenset(("queue", "times", "wait_for", "wait", "until", "every"))
+_ids: Final = itertools.count(1)
+#: The Parameters that live, by number.
+_alive: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
+
+
+def parameter_of(number: int) -> Any:
+    """The Parameter of a number, None if it is gone."""
+    return _alive.get(number)
+
+
+def living_memory() -> list[MemoryParameter]:
+    """The Parameters of buffers that live."""
+    return [one for one in list(_alive.values()) if isinstance(one, MemoryParameter)]
+
+
+def _named(name: str | None) -> str | None:
+    if name is not None and (
+        not isinstance(name, str) or not name.isidentifier() or name in _RESERVED
+    ):
+        raise _client.ArgumentError(
+            f"{name!r} cannot be a Parameter's name.",
+            routine="Parameter",
+            remedy="give a name that replay(queue, name=…) can take",
+        )
+    return name
+
+
+class GraphParameter(Expressions):
+    """A number or a buffer that changes between the replays of a captured graph.
+
+    Pass it to kernels in a capture block, as often as wanted, as you would pass its value. `loop.replay(queue, dt=…)` and
+    `loop.set(dt=…)` change all of these places. Outside of blocks it is like its value. In `pyopencl.array` expressions it can stand
+    where a NumPy scalar can: `x * dt`, `x += dt`, `x.fill(dt)`.
+
+    Args:
+        value: a NumPy scalar; or a pyopencl.Buffer or Array, which gives a Buffer or Array of the same memory that is the Parameter.
+        name: what `replay` and `set` call it. By default, the name of the one variable that holds it where the block ends.
+
+    Raises:
+        ArgumentError: the value is a Python number, which has no type, or something else that cannot be one; or the name is none.
+    """
+
+    dtype: np.dtype[Any]
+
+    def __new__(cls, value: Any, *, name: str | None = None) -> Any:
+        """Make one of the kind that the value asks for."""
+        if isinstance(value, np.ndarray) and value.shape == ():
+            value = value[()]
+        if isinstance(value, np.generic):
+            return ctypes.Structure.__new__(_class_of(value.dtype.itemsize))
+        return _of_memory(value, _named(name))
+
+    def __init__(self, value: Any, *, name: str | None = None) -> None:
+        self.name, self.number = _named(name), next(_ids)
+        self._value = np.asarray(value)[()]
+        self.dtype = self._value.dtype
+        #: What it is computed from, and how; None for one that the program made.
+        self.source: tuple[GraphParameter, Callable[[Any], Any]] | None = None
+        data = self._value.tobytes()
+        ctypes.memmove(ctypes.addressof(self), data, len(data))  # pyright: ignore[reportArgumentType]
+        own = {"f": AS_FLOAT, "i": AS_INTEGER, "u": AS_INTEGER}.get(self.dtype.kind, AS_IT_IS)
+        _know(self.number, ctypes.addressof(self), own, len(data))  # pyright: ignore[reportArgumentType]
+        _alive[self.number] = self
+
+    @property
+    def value(self) -> Any:
+        """What it was made with, a NumPy scalar. A graph begins with it."""
+        return self._value
+
+    def derived(self, function: Callable[[Any], Any]) -> GraphParameter:
+        """A Parameter that is always `function` of this one. The function takes a NumPy scalar or an array of them."""
+        made = GraphParameter(np.asarray(function(self.value))[()], name=self.name)
+        made.source = (self, function)
+        return made
+
+    def _as(self, conversion: int, number: Any) -> Any:
+        """The number, for whoever asks: in a block only for the function of PyOpenCL's that sets a kernel's arguments."""
+        if not lib.fl_is_recording():
+            return number
+        frame = sys._getframe(2)
+        if not _client.is_invoker(frame.f_code):
+            raise TypeError(
+                f"{self!r} was converted to a number in a capture block: the graph would keep the "
+                "number. Pass the Parameter itself to the kernel; its value is in .value"
+            )
+        if "pack" in frame.f_code.co_names:
+            raise TypeError(
+                f"{self!r} is an argument of a kernel that has complex numbers, half, bool or long "
+                "long among its declared types. Do not declare the types of that kernel's arguments"
+            )
+        real, integer = (number, 0) if conversion == AS_FLOAT else (0.0, number)
+        signed = (integer + (1 << 63)) % (1 << 64) - (1 << 63)
+        kernel = ffi.cast("void *", frame.f_locals["self"].int_ptr)
+        lib.fl_convert_parameter(self.number, conversion, kernel, real, signed)
+        return number
+
+    def __float__(self) -> float:
+        return self._as(AS_FLOAT, float(self._value))
+
+    def __int__(self) -> int:
+        return self._as(AS_INTEGER, int(self._value))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"{self!r} is no whole number")
+        return self._as(AS_INTEGER, int(self._value))
+
+    def __bool__(self) -> bool:
+        if lib.fl_is_recording():
+            raise TypeError(
+                f"{self!r} was tested in a capture block: the graph would keep the outcome"
+            )
+        return bool(self._value)
+
+    def __del__(self) -> None:
+        if lib is not None and "number" in self.__dict__:
+            lib.fl_forget_parameter(self.number)
+
+    def __repr__(self) -> str:
+        name = f" {self.name}" if self.name else ""
+        return f"<Parameter{name}: {self.dtype} {self._value}>"
+
+
+def _know(number: int, key: int, conversion: int, size: int) -> None:
+    if lib.fl_know_parameter(ffi.cast("void *", key), number, conversion, size):
+        raise MemoryError("no memory for a Parameter")
+
+
+@cache
+def _class_of(size: int) -> type[Any]:
+    """The class of Parameters of so many bytes: a structure of ctypes, whose memory PyOpenCL passes on as it is.
+
+    A structure of two members, because NumPy would make a number of anything simpler, and nobody could see what became of that.
+    """
+    members = [("bytes", ctypes.c_ubyte * size), ("nothing", ctypes.c_ubyte * 0)]
+    names = {"_fields_": members, "__module__": __name__}
+    return type("Parameter", (GraphParameter, ctypes.Structure), names)
+
+
+class MemoryParameter:
+    """What is known of a Parameter that is a buffer or an array. The buffer that stands for it owns it.
+
+    Attributes:
+        number, name: as of a Parameter.
+        value: the buffer or array that it was made of.
+        buffer: the same as a buffer.
+        handle: of the memory object that stands for it.
+    """
+
+    source = None
+
+    def __init__(self, value: Any, buffer: Any, alias: Any, name: str | None) -> None:
+        import pyopencl
+
+        self.number, self.name = next(_ids), name
+        self.value, self.buffer, self.handle = value, buffer, alias.int_ptr
+        #: While this lives no other memory object has the handle. It does not lead back to the alias.
+        self._kept = pyopencl.Buffer.from_int_ptr(self.handle)
+        _know(self.number, self.handle, AS_MEMORY, 8)
+        _alive[self.number] = self
+
+    @classmethod
+    def of_itself(cls, buffer: Any) -> MemoryParameter:
+        """One whose own memory object is the buffer itself, for as long as it is used for nothing else."""
+        return cls(buffer, buffer, buffer, None)
+
+    def forget(self) -> None:
+        """Have C no longer find it."""
+        lib.fl_forget_parameter(self.number)
+        _alive.pop(self.number, None)
+
+    def __del__(self) -> None:
+        if lib is not None and "number" in self.__dict__:
+            lib.fl_forget_parameter(self.number)
+
+
+def root_of(parameter: Any) -> Any:
+    """The Parameter that the program made, of which this one follows."""
+    while parameter.source is not None:
+        parameter = parameter.source[0]
+    return parameter
+
+
+def names_in(variables: Mapping[str, Any], parameters: Iterable[Any]) -> dict[int, str]:
+    """The names of Parameters, by number: their own, or that of the one variable that holds one."""
+    roots = {root.number: root for root in map(root_of, parameters)}
+    names = {number: root.name for number, root in roots.items() if root.name}
+    found: dict[int, list[str]] = {}
+    for name, value in variables.items() if len(names) < len(roots) else ():
+        entry = entry_of(value)
+        if entry is not None and entry.number in roots and name not in _RESERVED:
+            found.setdefault(entry.number, []).append(name)
+    unnamed = {number: one[0] for number, one in found.items() if len(one) == 1}
+    return unnamed | names
+
+
+#: The attribute of a buffer by which it owns its MemoryParameter.
+_ATTRIBUTE: Final = "fairlead_parameter"
+
+
+def entry_of(thing: Any) -> Any:
+    """The Parameter that something is: itself, or the MemoryParameter of a buffer or array. None for what is none."""
+    if isinstance(thing, GraphParameter):
+        return thing
+    try:
+        return getattr(getattr(thing, "base_data", thing), _ATTRIBUTE, None)
+    except Exception:  # a variable of the program that cannot even be looked at
+        return None
+
+
+def _of_memory(value: Any, name: str | None) -> Any:
+    import pyopencl
+    from pyopencl.array import Array
+
+    buffer: Any = value.base_data if isinstance(value, Array) else value
+    if not isinstance(buffer, pyopencl.MemoryObjectHolder) or isinstance(buffer, pyopencl.Image):
+        raise _client.ArgumentError(
+            f"{type(value).__name__} cannot be a Parameter.",
+            routine="Parameter",
+            remedy="give a NumPy scalar, such as numpy.float32(0.01), a pyopencl.Buffer or an Array",
+        )
+    whole, offset = buffer, 0
+    parent = buffer.associated_memobject  # pyright: ignore[reportAttributeAccessIssue]
+    if parent is not None:
+        whole, offset = parent, buffer.get_info(pyopencl.mem_info.OFFSET)
+    plain: Any = pyopencl.Buffer.from_int_ptr(whole.int_ptr)  # a pool's buffers have no sub-buffers
+    alias: Any = plain.get_sub_region(offset, buffer.size)
+    setattr(alias, _ATTRIBUTE, MemoryParameter(value, buffer, alias, name))
+    if not isinstance(value, Array):
+        return alias
+    return Array(
+        value.queue or value.context,
+        value.shape,
+        value.dtype,
+        strides=value.strides,
+        data=alias,
+        offset=value.offset,
+    )
+
+
+#: What programs call it: `fairlead.Parameter`.
+Parameter = GraphParameter

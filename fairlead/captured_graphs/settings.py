@@ -1,0 +1,378 @@
+"""What the Parameters of an executable graph are set to, and how a value becomes the bytes of its cells.
+
+`loop.set(dt=0.5)` writes the bytes into memory that C knows, and makes one call of C for all Parameters
+(icd/command_buffer/cells.py). A number of the Parameter's own type is one struct.pack_into. Whatever else
+follows from a Parameter, such as its negative, is computed by NumPy.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ..icd._native import ffi
+from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY, Cells
+from ..icd.command_buffer.edits import MEMORY
+from ..runtime.errors import Errc, SYCLError
+from .argument_objects import check_context
+from .parameter import GraphParameter, MemoryParameter, root_of
+from .pyopencl_client import ArgumentError
+from .swaps import Alternation, Swap
+
+#: The codes of `struct` for numbers, which refuse what is no such number.
+_CODES: Final = {
+    np.dtype(getattr(np, name)): code
+    for name, code in zip(
+        [
+            "int8",
+            "uint8",
+            "int16",
+            "uint16",
+            "int32",
+            "uint32",
+            "int64",
+            "uint64",
+            "float32",
+            "float64",
+        ],
+        "bBhHiIqQfd",
+        strict=True,
+    )
+}
+_Writer = Callable[[Any], None]
+
+
+def _wrong(message: str, remedy: str) -> SYCLError:
+    return SYCLError(Errc.kernel_argument, message, routine="set", remedy=remedy)
+
+
+def converted(name: str, parameter: GraphParameter, value: Any) -> Any:
+    """A value as a Parameter's type: a NumPy scalar. Raises SYCLError (kernel_argument) if it is not exactly that, floats excepted."""
+    dtype, code = parameter.dtype, _CODES.get(parameter.dtype)
+    if isinstance(value, GraphParameter):
+        value = value.value
+    if code is None:
+        given = np.asarray(value)
+        if given.shape == () and (given.dtype == dtype or _fits(given, dtype)):
+            return given.astype(dtype)[()]
+    else:
+        try:
+            return dtype.type(struct.unpack(code, struct.pack(code, value))[0])
+        except (struct.error, OverflowError, TypeError):
+            pass
+    raise _wrong(
+        f"the Parameter {name} is {dtype}, and {value!r} cannot be that",
+        f"give a number that numpy.{dtype} can be",
+    )
+
+
+def _fits(given: np.ndarray, dtype: np.dtype[Any]) -> bool:
+    return given.dtype.kind in "biufc" and np.can_cast(given.dtype, dtype, "same_kind")
+
+
+def series_of(name: str, parameter: GraphParameter, values: Any, times: int) -> np.ndarray:
+    """Values for each of the replays as an array of a Parameter's type. Raises SYCLError (kernel_argument)."""
+    given, dtype = np.asarray(values), parameter.dtype
+    if given.shape != (times,):
+        raise _wrong(
+            f"the values of {name} have the shape {given.shape}, and there are {times} replays",
+            f"give one number, or an array of {times}",
+        )
+    with np.errstate(all="ignore"):
+        made = (
+            np.ascontiguousarray(given, dtype)
+            if given.dtype == dtype or _fits(given, dtype)
+            else None
+        )
+    if made is None or (dtype.kind in "iu" and (made != given).any()):
+        raise _wrong(
+            f"the Parameter {name} is {dtype}, and its values are {given.dtype}",
+            f"give an array of numpy.{dtype}",
+        )
+    return made
+
+
+def _function(parameter: GraphParameter, conversion: int, size: int) -> Callable[[Any], np.ndarray]:
+    """What makes an array of a cell's contents from an array of the values of the Parameter that the program made."""
+    chain: list[Callable[[Any], Any]] = []
+    one: Any = parameter
+    while one.source is not None:
+        one, function = one.source
+        chain.insert(0, function)
+    kind = {AS_FLOAT: f"f{size}", AS_INTEGER: f"i{size}"}.get(conversion)
+
+    def compute(values: Any) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            for function in chain:
+                values = function(values)
+            made = np.asarray(values)
+            return np.ascontiguousarray(made if kind is None else made.astype(kind))
+
+    return compute
+
+
+class Setting:
+    """A Parameter in an executable graph.
+
+    Attributes:
+        name: what it is called.
+        parameter: the one that the program made.
+        write: stages a value for the next call of C. Raises SYCLError (kernel_argument).
+    """
+
+    write: _Writer
+    series: Sequence[np.ndarray] = ()
+
+    def __init__(
+        self, name: str, parameter: Any, cells: Cells, rows: list[tuple[int, Any]]
+    ) -> None:
+        self.name, self.parameter = name, parameter
+        self._rows = [
+            (number, cells.rows[number], cells.staging(number), function)
+            for number, function in rows
+        ]
+
+    def clear(self) -> None:
+        """Forget what was staged."""
+        for _, row, _, _ in self._rows:
+            row.pending = 0
+
+    def begin_series(self, values: Any, times: int) -> None:
+        """Have the enqueues take one value each. Raises SYCLError (kernel_argument)."""
+        raise _wrong(f"the Parameter {self.name} is memory", "set it between replays")
+
+
+class NumberSetting(Setting):
+    """A number."""
+
+    def __init__(
+        self, name: str, parameter: Any, cells: Cells, rows: list[tuple[int, Any]]
+    ) -> None:
+        super().__init__(name, parameter, cells, rows)
+        self.write = self._write
+        code = _CODES.get(parameter.dtype)
+        (_, row, staging, _), key = self._rows[0], cells.keys[rows[0][0]]
+        own = key.parameter == parameter.number and key.conversion == AS_IT_IS
+        if code and own and len(self._rows) == 1:
+            self.write = self._quick(struct.Struct(code).pack_into, staging, row)
+
+    def _quick(self, pack_into: Any, staging: Any, row: Any) -> _Writer:
+        def write(value: Any) -> None:
+            try:
+                pack_into(staging, 0, value)
+            except (struct.error, OverflowError, TypeError):
+                self._write(value)  # which says what is wrong
+            row.pending = 1
+
+        return write
+
+    def _write(self, value: Any) -> None:
+        number = converted(self.name, self.parameter, value)
+        for _, row, staging, function in self._rows:
+            staging[:] = function(number).tobytes()
+            row.pending = 1
+
+    def begin_series(self, values: Any, times: int) -> None:
+        array = series_of(self.name, self.parameter, values, times)
+        self.series = [function(array) for _, _, _, function in self._rows]
+        self.advance(0)
+
+    def advance(self, done: int) -> None:
+        """So many enqueues have taken theirs."""
+        for (_, row, _, _), array in zip(self._rows, self.series, strict=True):
+            row.series = ffi.cast("void *", array.ctypes.data + done * array.itemsize)
+
+    def end_series(self) -> None:
+        """Keep the last value."""
+        for _, row, _, _ in self._rows:
+            row.series = ffi.NULL
+        self.series = []
+
+
+class MemorySetting(Setting):
+    """A buffer or an array."""
+
+    def __init__(
+        self,
+        name: str,
+        parameter: Any,
+        cells: Cells,
+        rows: list[tuple[int, Any]],
+        context: int,
+    ) -> None:
+        super().__init__(name, parameter, cells, rows)
+        self._context, self.write = context, self._write
+        #: What is used now, and what was staged.
+        self.value, self.next = parameter.value, None
+
+    def _write(self, value: Any) -> None:
+        from pyopencl import Image, MemoryObjectHolder
+        from pyopencl.array import Array
+
+        parameter: MemoryParameter = self.parameter
+        first: Any = parameter.value
+        buffer = value
+        if isinstance(first, Array):
+            same = isinstance(value, Array) and all(
+                getattr(value, name) == getattr(first, name)
+                for name in ("shape", "dtype", "strides", "offset")
+            )
+            if not same:
+                raise _wrong(
+                    f"the Parameter {self.name} is an array of {first.shape} {first.dtype}",
+                    "give an array of the same shape, type, strides and offset",
+                )
+            buffer = value.base_data
+        if not isinstance(buffer, MemoryObjectHolder) or isinstance(buffer, Image):
+            raise _wrong(f"the Parameter {self.name} is a buffer", "give a pyopencl.Buffer")
+        handle = buffer.int_ptr
+        check_context(f"the Parameter {self.name}", MEMORY, handle, self._context)
+        if buffer.size < parameter.buffer.size:
+            raise _wrong(
+                f"the Parameter {self.name} is a buffer of {parameter.buffer.size} bytes, and "
+                f"this one has {buffer.size}",
+                "give one that is as large",
+            )
+        self.next = value
+        for _, row, staging, _ in self._rows:
+            staging[:] = handle.to_bytes(8, "little")
+            row.pending = 1
+
+
+def all_rows(cells: Cells) -> dict[int, list[int]]:
+    """The rows of each Parameter, by its number."""
+    rows: dict[int, list[int]] = {}
+    for number, key in enumerate(cells.keys):
+        rows.setdefault(key.parameter, []).append(number)
+    return rows
+
+
+class ParameterSettings:
+    """The Parameters in a segment's commands.
+
+    Args:
+        cells: of the segment.
+        parameters: by number, those that its blocks know.
+        names: of those that the program made, by number.
+        context: a handle.
+        swaps: the pairs of buffers that alternate.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        parameters: Mapping[int, Any],
+        names: Mapping[int, str],
+        context: int,
+        swaps: Sequence[Swap] = (),
+    ) -> None:
+        self.cells, self._swaps = cells, list(swaps)
+        #: How many enqueues there were.
+        self.turn = 0
+        self._parameters, self._names, self._context = parameters, names, context
+        self._list()
+
+    def learn(
+        self,
+        parameters: Mapping[int, Any],
+        memory: Mapping[int, tuple[int, int]],
+        names: Mapping[int, str],
+        swaps: Sequence[Swap] = (),
+    ) -> None:
+        """Commands with these Parameters may be put into the array."""
+        self._parameters = {**self._parameters, **parameters}
+        self._names = {**self._names, **names}
+        self.cells.learn(memory)
+        self._swaps += swaps
+
+    def take(self, numbers: Sequence[int]) -> None:
+        """Commands were put into the array."""
+        self.cells.take(numbers)
+        self._list()
+
+    def _list(self) -> None:
+        cells, parameters, names = self.cells, self._parameters, self._names
+        self.by_name: dict[str, Any] = {}
+        rows: dict[int, list[tuple[int, Any]]] = {}
+        roots: dict[int, Any] = {}
+        for number, key in enumerate(cells.keys):
+            if not cells.is_used(number):
+                continue
+            parameter = parameters[key.parameter]
+            root = root_of(parameter)
+            roots[root.number] = root
+            function = None
+            if key.conversion != AS_MEMORY:
+                function = _function(parameter, key.conversion, key.size)
+            rows.setdefault(root.number, []).append((number, function))
+        self.alternations = [Alternation(one, cells, all_rows(cells)) for one in self._swaps]
+        swapped = {one.number for swap in self._swaps for one in swap.pair}
+        for number, root in roots.items():
+            if number in swapped:
+                continue
+            name = names.get(number, "")
+            if name in self.by_name and name:
+                raise ArgumentError(
+                    f"two Parameters of the graph are called {name}.",
+                    routine="finalize",
+                    remedy="give them names: GraphParameter(value, name=…)",
+                )
+            self.by_name[name] = (
+                MemorySetting(name, root, cells, rows[number], self._context)
+                if isinstance(root, MemoryParameter)
+                else NumberSetting(name, root, cells, rows[number])
+            )
+        self.memory = [one for one in self.by_name.values() if isinstance(one, MemorySetting)]
+        self.writers = {name: setting.write for name, setting in self.by_name.items() if name}
+
+    def stage(self, values: Mapping[str, Any]) -> None:
+        """Write values where C takes them from: all of them, or none. The caller has the lock."""
+        try:
+            for name in values:
+                self.writers[name](values[name])
+        except BaseException:
+            for setting in self.by_name.values():
+                setting.clear()
+            raise
+
+    def begin_series(self, values: Mapping[str, Any], times: int) -> None:
+        """Have the enqueues take one value each, of arrays; and the buffers that alternate."""
+        begun: list[NumberSetting] = []
+        for alternation in self.alternations:
+            alternation.begin(self.turn, times)
+        try:
+            for name, array in values.items():
+                self.by_name[name].begin_series(array, times)
+                begun.append(self.by_name[name])
+        except BaseException:
+            for setting in begun:
+                setting.end_series()
+            raise
+
+    def advance(self, done: int) -> None:
+        """So many enqueues have taken their values."""
+        for alternation in self.alternations:
+            alternation.advance(done)
+        for setting in self.by_name.values():
+            if setting.series:
+                setting.advance(done)
+
+    def end_series(self) -> None:
+        """All enqueues have taken their values."""
+        for alternation in self.alternations:
+            alternation.end()
+        for setting in self.by_name.values():
+            if setting.series:
+                setting.end_series()
+
+    def taken(self) -> list[Any]:
+        """What was staged is set. Returns the memory that is used no more."""
+        gone = []
+        for setting in self.memory:
+            if setting.next is not None:
+                gone.append(setting.value)
+                setting.value, setting.next = setting.next, None
+        return gone

@@ -1,0 +1,146 @@
+"""Buffers that exchange their roles: what one step writes, the next one reads.
+
+`capture(queue, swap=(u, v))` has every second replay use v for u and u for v. For the block the two are known
+to C as Parameters are, by their own memory objects; so their cells alternate between the two.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from ..icd._native import ffi
+from ..icd.command_buffer.cells import Cells
+from . import pyopencl_client as _client
+from .parameter import MemoryParameter
+
+
+class CaptureWarning(UserWarning):
+    """A capture is probably not what the program means."""
+
+
+class Swap:
+    """Two buffers that exchange their roles after each replay.
+
+    Attributes:
+        pair: what C knows of them.
+    """
+
+    def __init__(self, first: Any, second: Any) -> None:
+        buffers = [_client.buffer_of(one, "capture") for one in (first, second)]
+        if buffers[0].size != buffers[1].size or buffers[0] == buffers[1]:
+            raise _client.ArgumentError(
+                "swap is no pair of two buffers of the same size.",
+                routine="capture",
+                remedy="capture(queue, swap=(u, v))",
+            )
+        self.pair = [MemoryParameter.of_itself(one) for one in buffers]
+
+    def end(self) -> None:
+        """The block has ended: whoever uses the two now does not mean this pair."""
+        for one in self.pair:
+            one.forget()
+
+
+def swaps_of(swap: Any) -> list[Swap]:
+    """The pairs that `capture` was given: one, or a list of them. Raises ArgumentError."""
+    pairs: Sequence[Any] = list(swap)
+    if pairs and not isinstance(pairs[0], (tuple, list)):
+        pairs = [pairs]
+    try:
+        return [Swap(*pair) for pair in pairs]
+    except TypeError as wrong:
+        if isinstance(wrong, _client.ArgumentError):
+            raise
+        raise _client.ArgumentError(
+            "swap is no pair of buffers.",
+            routine="capture",
+            remedy="capture(queue, swap=(u, v)), or a list of pairs",
+        ) from wrong
+
+
+class Alternation:
+    """A pair in the cells of a command-buffer.
+
+    Args:
+        swap: the pair.
+        cells: of the command-buffer.
+        rows: the rows of each of the two, by its number.
+    """
+
+    def __init__(self, swap: Swap, cells: Cells, rows: Mapping[int, Sequence[int]]) -> None:
+        first, second = (one.handle for one in swap.pair)
+        patterns = (first, second), (second, first)
+        self._rows = [
+            (cells.rows[row], pattern)
+            for one, pattern in zip(swap.pair, patterns, strict=True)
+            for row in rows.get(one.number, ())
+        ]
+        self._arrays: list[np.ndarray] = []
+
+    def begin(self, turn: int, times: int) -> None:
+        """Enqueues number `turn` and the following ones take their buffers."""
+        self._arrays = [
+            np.resize(np.array(pattern, np.uint64), times + 2)[turn % 2 :]
+            for _, pattern in self._rows
+        ]
+        self.advance(0)
+
+    def advance(self, done: int) -> None:
+        """So many enqueues have taken theirs."""
+        for (row, _), array in zip(self._rows, self._arrays, strict=True):
+            row.series = ffi.cast("void *", array.ctypes.data + 8 * done)
+
+    def end(self) -> None:
+        """All enqueues have taken theirs."""
+        for row, _ in self._rows:
+            row.series = ffi.NULL
+
+
+# the advice
+
+
+def buffers_in(frame: FrameType) -> dict[str, int]:
+    """The buffers and arrays that a function's variables hold: the handles of their memory objects, by name."""
+    found = {}
+    for name, value in frame.f_locals.items():
+        handle = _client.handle_of_buffer(value)
+        if handle:
+            found[name] = handle
+    return found
+
+
+def warn_of_exchange(
+    before: Mapping[str, int], after: Mapping[str, int], swaps: Iterable[Swap], stacklevel: int
+) -> None:
+    """Warn if variables have exchanged their buffers in a block: a replay begins with the same ones each time.
+
+    Args:
+        before, after: the variables at the beginning and the end of the block.
+        swaps: the pairs that alternate.
+        stacklevel: of the frame with the block.
+    """
+    known = {one.handle for swap in swaps for one in swap.pair}
+    moved = [
+        name
+        for name, handle in after.items()
+        if name in before and before[name] != handle and handle not in known
+    ]
+    if len(moved) < 2 or {before[name] for name in moved} != {after[name] for name in moved}:
+        return
+    names = ", ".join(moved)
+    remedy = (
+        f"capture(queue, swap=({names}))"
+        if len(moved) == 2
+        else "capture as many steps as bring each buffer back to its name"
+    )
+    warnings.warn(
+        f"this replay does not continue from its own result: {names} have exchanged their buffers in "
+        f"the capture block, and every replay begins with the same ones again. Remedy: {remedy}",
+        CaptureWarning,
+        stacklevel=stacklevel,
+    )

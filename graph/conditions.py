@@ -1,0 +1,188 @@
+"""Nodes that decide while a graph runs: a graph that is repeated, or one of two.
+
+The first word of a flag decides. The nodes are host tasks, because neither OpenCL nor Unified
+Runtime has such nodes. One reads the word and submits executable graphs to a queue of its own. It
+is complete when these are. So whatever comes after it waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy
+
+from ..runtime.checks import wrong_type
+from ..runtime.context import Context
+from ..runtime.errors import SYCLError, invalid
+from ..runtime.platform import Device
+from ..runtime.queue import Queue
+
+if TYPE_CHECKING:
+    from .executable import ExecutableGraph
+    from .node import Node
+
+#: Bytes of a flag that count.
+WORD: Final = 4
+
+
+class IsExecutable(Protocol):
+    """An executable graph, or what has one, such as a finalized captured graph."""
+
+    def of_context(self, context: Context) -> ExecutableGraph: ...
+
+
+class _Decision:
+    """What such nodes share: the flag, and a queue of their own.
+
+    Args:
+        context, device: where the graphs run.
+        flag: memory whose first word decides.
+    """
+
+    def __init__(self, context: Context, device: Device, flag: Any) -> None:
+        self._context, self._device, self._flag = context, device, flag
+        self._queue: Queue | None = None
+        self._word = numpy.zeros(1, numpy.uint32)
+
+    def is_set(self) -> bool:
+        """Whether the flag's word is not 0, after everything that was run before."""
+        self.queue.memcpy(self._word, self._flag, WORD).wait()
+        return bool(self._word[0])
+
+    @property
+    def queue(self) -> Queue:
+        """An in-order queue, which nobody else uses."""
+        if self._queue is None:
+            self._queue = Queue(self._context, self._device, in_order=True)
+        return self._queue
+
+    def run(self, graph: ExecutableGraph) -> None:
+        """Run a graph, and wait for it."""
+        self.queue.graph(graph).wait()
+
+
+def loop_of(
+    context: Context, device: Device, body: IsExecutable, flag: Any, at_most: int | None
+) -> Callable[[], None]:
+    """The function of a node that repeats a graph for as long as a flag is set.
+
+    Raises:
+        SYCLError: invalid, if the graph is not executable or of another context, or the flag is no
+            memory.
+    """
+    made, decision = checked(body, context, "while_loop"), decision_of(context, device, flag)
+
+    def run() -> None:
+        turns = 0
+        while decision.is_set():
+            if turns == at_most:
+                raise invalid(
+                    f"the flag of while_loop was still set after {turns} turns",
+                    routine="while_loop",
+                    remedy="let a kernel of the body write 0 to the flag, or allow more turns",
+                )
+            decision.run(made)
+            turns += 1
+
+    return run
+
+
+def choice_of(
+    context: Context,
+    device: Device,
+    flag: Any,
+    then: IsExecutable | None,
+    otherwise: IsExecutable | None,
+) -> Callable[[], None]:
+    """The function of a node that runs one of two graphs. See `loop_of`."""
+    graphs = [
+        None if one is None else checked(one, context, "if_else") for one in (otherwise, then)
+    ]
+    decision = decision_of(context, device, flag)
+
+    def run() -> None:
+        chosen = graphs[decision.is_set()]
+        if chosen is not None:
+            decision.run(chosen)
+
+    return run
+
+
+def checked(graph: IsExecutable, context: Context, routine: str) -> ExecutableGraph:
+    """The executable graph that something is. Raises SYCLError (invalid)."""
+    if not hasattr(graph, "of_context"):
+        raise wrong_type(graph, "executable graph", routine, "finalize() it")
+    return graph.of_context(context)
+
+
+def decision_of(context: Context, device: Device, flag: Any) -> _Decision:
+    """Check a flag. Raises SYCLError (invalid)."""
+    buffer = getattr(flag, "base_data", None)  # a pyopencl.array.Array
+    if buffer is not None:
+        if flag.offset or flag.nbytes < WORD:
+            raise _no_flag()
+        flag = buffer
+    size = getattr(flag, "nbytes", getattr(flag, "size", 0))
+    if isinstance(flag, numpy.ndarray) or not isinstance(size, int) or size < WORD:
+        raise _no_flag()
+    return _Decision(context, device, flag)
+
+
+def _no_flag() -> SYCLError:
+    return invalid(
+        f"a flag is memory of the device, of at least {WORD} bytes",
+        routine="flag",
+        remedy="give USM memory, or a pyopencl.Buffer or Array that begins with the word",
+    )
+
+
+class Decides:
+    """The methods of graphs that add such nodes."""
+
+    def while_loop(
+        self,
+        body: IsExecutable,
+        flag: Any,
+        *,
+        depends_on: Node | Iterable[Node] = (),
+        at_most: int | None = None,
+    ) -> Node:
+        """Add a node that runs a graph as long as the first word (32 bits) of a flag is not 0.
+
+        The word is read before each turn. Updates of `body` count from the next turn on.
+
+        Args:
+            body: an executable graph of this context. A kernel of it writes 0 to the flag some
+                time.
+            flag: USM memory, or a pyopencl.Buffer or Array.
+            depends_on: nodes that it comes after.
+            at_most: after so many turns the submission fails, None for no limit.
+
+        Returns:
+            The node, which is a host task.
+
+        Raises:
+            SYCLError: invalid.
+        """
+        graph: Any = self
+        run = loop_of(graph.context, graph.device, body, flag, at_most)
+        return graph.add(lambda handler: handler.host_task(run), depends_on=depends_on)
+
+    def if_else(
+        self,
+        flag: Any,
+        then: IsExecutable | None,
+        otherwise: IsExecutable | None = None,
+        *,
+        depends_on: Node | Iterable[Node] = (),
+    ) -> Node:
+        """Add a node that runs `then` if the first word (32 bits) of a flag is not 0, else
+        `otherwise`. See `while_loop`.
+
+        Raises:
+            SYCLError: invalid.
+        """
+        graph: Any = self
+        run = choice_of(graph.context, graph.device, flag, then, otherwise)
+        return graph.add(lambda handler: handler.host_task(run), depends_on=depends_on)

@@ -1,0 +1,176 @@
+"""The cells of a command-buffer: what Parameters are at present in its commands (icd/native/cells.c).
+
+A launch's argument leads to a cell, so that a change is a store and a word to the engines. A recording's
+cells hold what was given in the block. A command-buffer has cells of its own, which are bound here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from .._native import ffi, lib
+from ..calls import address
+from .commands import OPERATIONS
+
+#: How a Parameter becomes an argument (enum fl_conversion).
+AS_IT_IS: Final[int] = lib.FL_AS_IT_IS
+AS_FLOAT: Final[int] = lib.FL_AS_FLOAT
+AS_INTEGER: Final[int] = lib.FL_AS_INTEGER
+AS_MEMORY: Final[int] = lib.FL_AS_MEMORY
+
+
+class CellKey(NamedTuple):
+    """What tells a cell from others: the Parameter's number, how it becomes an argument, and how many bytes that has."""
+
+    parameter: int
+    conversion: int
+    size: int
+
+
+class Cells:
+    """The cells of a command-buffer's commands. Not thread-safe.
+
+    Args:
+        array: the commands, an `fl_command *`; each has a reference to its arguments.
+        count: how many.
+        memory: by the handle of a Parameter's own memory object, its number and the handle of what it is at first.
+
+    Attributes:
+        rows: an `fl_value` for each cell; `bytes` leads to memory for what the cell is to become.
+        count: of the rows.
+        keys: which cells these are.
+    """
+
+    def __init__(self, array: Any, count: int, memory: Mapping[int, tuple[int, int]]) -> None:
+        self._array, self._count, self._memory = array, count, memory
+        self._cells: list[Any] = []
+        self._transfers: dict[int, list[tuple[int, str]]] = {}  # by the Parameter's number
+        self._kept: list[Any] = []
+        self.keys: list[CellKey] = []
+        self.rows: Any = ffi.new("fl_value[]", 0)
+        self.take(range(count))
+
+    def skip(self, turns: int) -> None:
+        """So many enqueues have taken their values from the rows' series."""
+        for row, key in zip(self.rows, self.keys, strict=True):
+            if row.series:
+                row.series = ffi.cast("char *", row.series) + turns * key.size
+
+    def learn(self, memory: Mapping[int, tuple[int, int]]) -> None:
+        """Commands may name these Parameters' memory objects, too. See `Cells`."""
+        self._memory = {**self._memory, **memory}
+
+    def take(self, numbers: Sequence[int]) -> bool:
+        """Bind commands that were put into the array. Returns whether there are cells, and rows, that there were not before."""
+        known = len(self.keys)
+        for number in numbers:
+            self._take_transfer(number)
+        found = ffi.new("fl_cell *[]", 256)
+        for cell in found[0 : min(256, lib.fl_find_cells(self._array, self._count, found, 256))]:
+            self._add(cell)
+        mine = ffi.new("fl_cell *[]", self._cells)
+        for number in numbers:
+            if self._array[number].arguments and lib.fl_bind_arguments(
+                self._array + number, mine, len(self._cells)
+            ):
+                raise MemoryError("no memory for a launch's arguments")
+        self._list()
+        return len(self.keys) > known
+
+    def _add(self, cell: Any) -> None:
+        look = ffi.new("fl_cell_look *")
+        lib.fl_look_at_cell(cell, look)
+        key = CellKey(look.id, look.conversion, look.size)
+        if key in self.keys:
+            return
+        if key.conversion == AS_MEMORY:
+            handle = ffi.cast("uintptr_t *", look.bytes)[0]
+            self._new(key, ffi.new("uintptr_t *", self._memory[handle][1]))
+        else:
+            self._new(key, look.bytes)
+
+    def _new(self, key: CellKey, data: Any) -> None:
+        made = lib.fl_new_cell(*key, data)
+        if not made:
+            raise MemoryError("no memory for a Parameter")
+        self._cells.append(ffi.gc(made, lib.fl_release_cell))
+        self.keys.append(key)
+
+    def _take_transfer(self, number: int) -> None:
+        """A transfer names a Parameter's own memory object: have it name what the Parameter is at present."""
+        command = self._array[number]
+        for places in self._transfers.values():
+            places[:] = [place for place in places if place[0] != number]
+        if not self._memory or OPERATIONS[command.op] == "kernel":
+            return
+        for field in ("source", "target"):
+            parameter, first = self._memory.get(address(getattr(command, field)), (0, 0))
+            if not parameter:
+                continue
+            key = CellKey(parameter, AS_MEMORY, 8)
+            if key not in self.keys:
+                self._new(key, ffi.new("uintptr_t *", first))
+            setattr(command, field, ffi.cast("void *", self.object_of(key)))
+            self._transfers.setdefault(parameter, []).append((number, field))
+
+    def object_of(self, key: CellKey) -> int:
+        """The memory object that a cell holds, a handle."""
+        look = ffi.new("fl_cell_look *")
+        lib.fl_look_at_cell(self._cells[self.keys.index(key)], look)
+        return ffi.cast("uintptr_t *", look.bytes)[0]
+
+    def _list(self) -> None:
+        """Make the rows: C reads them."""
+        rows = ffi.new("fl_value[]", len(self._cells))
+        self._kept = []
+        for row, key, cell in zip(rows, self.keys, self._cells, strict=True):
+            staging = ffi.new("uint64_t[]", (key.size + 7) // 8)
+            moved = self._transfers.get(key.parameter, ())
+            count = lib.fl_find_places(self._array, self._count, cell, ffi.NULL, 0)
+            places = ffi.new("uint32_t[]", count + len(moved))
+            lib.fl_find_places(self._array, self._count, cell, places, count)
+            for place, (number, _) in enumerate(moved, count):
+                places[place] = number
+            members = [
+                ffi.cast("void **", ffi.addressof(self._array[number], field))
+                for number, field in moved
+            ]
+            transfers = ffi.new("void **[]", members)
+            row.cell, row.bytes, row.places, row.transfers = cell, staging, places, transfers
+            row.place_count, row.transfer_count = count + len(moved), len(members)
+            self._kept.append((staging, places, transfers))
+        self.rows, self.count = rows, len(self._cells)
+
+    def is_used(self, number: int) -> bool:
+        """Whether any command uses a row's cell."""
+        return bool(self.rows[number].place_count)
+
+    def pending(self) -> list[int]:
+        """The commands that use what was staged."""
+        changed: dict[int, None] = {}
+        for row in self.rows:
+            if row.pending:
+                changed |= dict.fromkeys(row.places[0 : row.place_count])
+        return list(changed)
+
+    def stage_series(self, turn: int) -> None:
+        """Stage what the rows' series have for an enqueue."""
+        for number, key in enumerate(self.keys):
+            row = self.rows[number]
+            if row.series:
+                data = ffi.cast("char *", row.series) + turn * key.size
+                self.staging(number)[:] = ffi.buffer(data, key.size)[:]
+                row.pending = 1
+
+    def staging(self, number: int) -> Any:
+        """Writable memory for what a row's cell is to become."""
+        return ffi.buffer(self._kept[number][0], self.keys[number].size)
+
+
+def copy_of_commands(commands: Any, count: int) -> Any:
+    """An `fl_array` of commands like these; what they point to belongs to the others."""
+    array = ffi.gc(ffi.new("fl_array *"), lib.fl_release_array)
+    if lib.fl_copy_commands(array, commands, count):
+        raise MemoryError("no memory for commands")
+    return array

@@ -1,0 +1,492 @@
+"""Parameters: numbers and buffers of a captured graph that change between its replays."""
+
+from __future__ import annotations
+
+import gc
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+import pyopencl.cltypes
+import pytest
+from helpers.captures import Numbers
+
+import fairlead
+from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.runtime import Errc, SYCLError
+
+
+def declared(numbers: Numbers, *types: Any) -> Any:
+    """The kernel add, whose types PyOpenCL was told."""
+    kernel = cl.Kernel(numbers.program, "add")
+    kernel.set_scalar_arg_dtypes([None, *types])
+    return kernel
+
+
+def test_a_number_in_many_places(numbers: Numbers) -> None:
+    by, typed, queue = fairlead.Parameter(np.int32(2)), declared(numbers, np.int32), numbers.queue
+    with capture(queue) as graph:
+        numbers.add(by)
+        typed(queue, (64,), None, numbers.buffer, by)
+        numbers.add(2)  # the same number, and no Parameter
+        typed(queue, (64,), None, numbers.buffer, np.int32(2))
+        numbers.mul(by)
+    loop = graph.finalize()
+    assert loop.parameters == ("by",) and numbers.value() == 0
+    loop.replay(queue)
+    assert numbers.value() == 16
+    loop.set(by=3)
+    loop.replay(queue)
+    assert numbers.value() == (16 + 10) * 3
+    loop.replay(queue, by=np.int32(0))
+    assert numbers.value() == 0
+    loop.replay(queue)  # it stays
+    assert numbers.value() == 0
+
+
+def test_kernels_that_were_given_their_arguments_before_the_launch(numbers: Numbers) -> None:
+    by, kernel = fairlead.Parameter(np.int32(1), name="n"), cl.Kernel(numbers.program, "add")
+    with capture(numbers.queue) as graph:
+        kernel.set_arg(0, numbers.buffer)
+        kernel.set_arg(1, by)
+        for _ in range(3):
+            cl.enqueue_nd_range_kernel(numbers.queue, kernel, (64,), None)
+        kernel.set_args(numbers.buffer, np.int32(100))
+        cl.enqueue_nd_range_kernel(numbers.queue, kernel, (64,), None)
+    graph.finalize().replay(numbers.queue, n=5)
+    assert numbers.value() == 115
+
+
+def test_executables_have_numbers_of_their_own(numbers: Numbers) -> None:
+    by = fairlead.Parameter(np.int32(1))
+    with capture(numbers.queue) as graph:
+        numbers.add(by)
+    one, other = graph.finalize(), graph.finalize()
+    one.set(by=10)
+    one.replay(numbers.queue)
+    other.replay(numbers.queue)
+    assert numbers.value() == 11 and by.value == 1
+
+
+def test_what_was_enqueued_keeps_its_numbers_and_buffers(numbers: Numbers) -> None:
+    by, into = fairlead.Parameter(np.int32(1)), fairlead.Parameter(numbers.buffer)
+    with capture(numbers.queue) as graph:
+        numbers.add(by, into)
+    loop, other = graph.finalize(), numbers.new()
+    gate = cl.UserEvent(numbers.queue.context)
+    loop.replay(numbers.queue, wait_for=[gate])
+    loop.replay(numbers.queue, by=20)
+    loop.replay(numbers.queue, by=300, into=other)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert (numbers.value(), numbers.value(other)) == (21, 300)
+
+
+@pytest.mark.parametrize("schedule", ["auto", "lanes", "levels", "events"])
+def test_branches_on_an_out_of_order_queue(
+    numbers: Numbers, out_of_order: cl.CommandQueue, schedule: str
+) -> None:
+    by, other = fairlead.Parameter(np.int32(1)), numbers.new()
+    with capture(out_of_order) as graph:
+        first = numbers.add(by, queue=out_of_order)
+        numbers.mul(by, queue=out_of_order, wait_for=[first])
+        numbers.add(by, other, queue=out_of_order)
+    loop = graph.finalize(schedule=schedule)
+    loop.replay(out_of_order)
+    loop.replay(out_of_order, times=2, by=[2, 3]).wait()
+    assert (numbers.value(), numbers.value(other)) == (((1 + 2) * 2 + 3) * 3, 6)
+
+
+# --- a number for each replay ---
+
+
+def test_a_number_for_each_of_many_replays(numbers: Numbers) -> None:
+    by, factor = fairlead.Parameter(np.int32(1)), fairlead.Parameter(np.int32(1))
+    with capture(numbers.queue) as graph:
+        numbers.mul(factor)
+        numbers.add(by)
+    loop = graph.finalize()
+    loop.replay(numbers.queue, times=1000, by=np.arange(1000), factor=1)
+    assert numbers.value() == 499500
+    loop.replay(numbers.queue, factor=0)  # the last one stays
+    assert numbers.value() == 999
+    loop.replay(numbers.queue, times=2, by=[1, 2], factor=(10, 2))
+    assert numbers.value() == (9990 + 1) * 2 + 2
+
+
+def test_wrong_series_change_nothing(numbers: Numbers) -> None:
+    by, into = fairlead.Parameter(np.int32(1)), fairlead.Parameter(numbers.buffer)
+    with capture(numbers.queue) as graph:
+        numbers.add(by, into)
+    loop = graph.finalize()
+    wrong = [
+        ({"by": [1, 2]}, r"shape \(2,\), and there are 3 replays"),
+        ({"by": [1.5, 2, 3]}, "is int32, and its values are float64"),
+        ({"by": np.array([1, 2, 1 << 40])}, "is int32"),
+        ({"into": [numbers.buffer] * 3}, "is memory"),
+        ({"no": [1, 2, 3]}, "no Parameter no; it has: (into, by|by, into)"),
+    ]
+    for values, message in wrong:
+        with pytest.raises(SYCLError, match=message):
+            loop.replay(numbers.queue, times=3, **values)
+    assert numbers.value() == 0
+    loop.replay(numbers.queue)
+    assert numbers.value() == 1
+
+
+# --- buffers and arrays ---
+
+
+def test_a_buffer_in_kernels_and_transfers(numbers: Numbers) -> None:
+    u = fairlead.Parameter(numbers.buffer)
+    with capture(numbers.queue) as graph:
+        numbers.add(1, u)
+        cl.enqueue_copy(numbers.queue, numbers.host, u, is_blocking=False)
+        cl.enqueue_fill_buffer(numbers.queue, u, np.array(7, np.int32), 0, 256)
+    loop, other = graph.finalize(), numbers.new(40)
+    loop.replay(numbers.queue).wait()
+    assert (numbers.host[0], numbers.value()) == (1, 7)
+    loop.replay(numbers.queue, u=other).wait()
+    assert (numbers.host[0], numbers.value(), numbers.value(other)) == (41, 7, 7)
+
+
+def test_a_buffer_that_only_a_transfer_uses_and_one_within_another(numbers: Numbers) -> None:
+    whole = cl.Buffer(numbers.queue.context, cl.mem_flags.READ_WRITE, 8192)
+    part = fairlead.Parameter(whole.get_sub_region(4096, 256), name="part")
+    with capture(numbers.queue) as graph:
+        cl.enqueue_fill_buffer(numbers.queue, part, np.array(7, np.int32), 0, 256)
+    loop = graph.finalize()
+    loop.replay(numbers.queue)
+    values = np.zeros(64, np.int32)
+    cl.enqueue_copy(numbers.queue, values, whole, src_offset=4096)
+    assert (values == 7).all()
+    loop.replay(numbers.queue, part=numbers.buffer)
+    assert numbers.value() == 7
+
+
+def test_a_new_buffer_lives_as_long_as_it_is_set(numbers: Numbers) -> None:
+    u = fairlead.Parameter(numbers.buffer)
+    with capture(numbers.queue) as graph:
+        numbers.add(1, u)
+        cl.enqueue_copy(numbers.queue, numbers.host, u, is_blocking=False)
+    loop = graph.finalize()
+    loop.set(u=numbers.new(40))
+    gc.collect()
+    rubbish = [numbers.new(-1) for _ in range(50)]
+    loop.replay(numbers.queue).wait()
+    assert numbers.host[0] == 41 and len(rubbish) == 50
+
+
+def test_memory_that_cannot_be_set(numbers: Numbers) -> None:
+    u = fairlead.Parameter(numbers.buffer)
+    array = pyopencl.array.zeros(numbers.queue, 64, np.int32)
+    x = fairlead.Parameter(array)
+    with capture(numbers.queue) as graph:
+        numbers.add(1, u)
+        numbers.add(1, x.base_data)
+    loop, context = graph.finalize(), numbers.queue.context
+    released = numbers.new()
+    released.release()
+    small = cl.Buffer(context, cl.mem_flags.READ_WRITE, 128)
+    elsewhere = cl.Buffer(cl.Context([numbers.queue.device]), cl.mem_flags.READ_WRITE, 256)
+    wrong = [
+        ({"u": small}, "a buffer of 256 bytes, and this one has 128"),
+        ({"u": released}, "the Parameter u is"),
+        ({"u": elsewhere}, "memory of another context"),
+        ({"u": np.int32(1)}, "the Parameter u is a buffer"),
+        ({"x": numbers.buffer}, "an array of .64,. int32"),
+        ({"x": pyopencl.array.zeros(numbers.queue, 64, np.float32)}, "an array of .64,. int32"),
+    ]
+    for values, message in wrong:
+        with pytest.raises(SYCLError, match=message) as caught:
+            loop.set(**values)
+        assert caught.value.errc is Errc.kernel_argument
+    loop.replay(numbers.queue)
+    assert numbers.value() == 1 and (array.get() == 1).all()
+
+
+def test_an_array_in_expressions(numbers: Numbers) -> None:
+    queue = numbers.queue
+    first = pyopencl.array.to_device(queue, np.arange(64, dtype=np.float32))
+    second = first + 100
+    out = pyopencl.array.zeros(queue, 64, np.float32)
+    x = fairlead.Parameter(first)
+    assert type(x) is pyopencl.array.Array
+    with capture(queue) as graph:
+        out += x * np.float32(2)
+    loop = graph.finalize()
+    loop.replay(queue)
+    loop.replay(queue, x=second)
+    assert (out.get() == np.arange(64) * 4 + 200).all()
+
+
+def plus(x: Any, p: Any) -> Any:
+    x += p
+    return x
+
+
+def minus(x: Any, p: Any) -> Any:
+    x -= p
+    return x
+
+
+def times(x: Any, p: Any) -> Any:
+    x *= p
+    return x
+
+
+def over(x: Any, p: Any) -> Any:
+    x /= p
+    return x
+
+
+EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "x + p": lambda x, p: x + p,
+    "p + x": lambda x, p: p + x,
+    "x - p": lambda x, p: x - p,
+    "p - x": lambda x, p: p - x,
+    "x * p": lambda x, p: x * p,
+    "p * x": lambda x, p: p * x,
+    "x / p": lambda x, p: x / p,
+    "p / x": lambda x, p: p / x,
+    "x ** p": lambda x, p: x**p,
+    "p ** x": lambda x, p: p**x,
+    "x < p": lambda x, p: x < p,
+    "p < x": lambda x, p: p < x,
+    "x == p": lambda x, p: x == p,
+    "x += p": plus,
+    "x -= p": minus,
+    "x *= p": times,
+    "x /= p": over,
+    "fill": lambda x, p: x.fill(p),
+    "mul_add": lambda x, p: x.mul_add(p, x, 2),
+    "-p": lambda x, p: x + -p,
+    "2 * p": lambda x, p: x + np.float32(2) * p,
+}
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32], ids=["float32", "int32"])
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_expressions_compute_what_they_do_with_a_number(
+    numbers: Numbers, name: str, kind: Any
+) -> None:
+    queue, expression = numbers.queue, EXPRESSIONS[name]
+    values = np.linspace(1, 4, 64, dtype=np.float32)
+    p = fairlead.Parameter(kind(3))
+    x = pyopencl.array.to_device(queue, values)
+    try:
+        expression(x.copy(), kind(5))
+    except (TypeError, cl.Error) as refused:
+        pytest.skip(f"PyOpenCL does not do it with a number, either: {refused}")
+    with capture(queue) as graph:
+        out = expression(x, p)
+    loop = graph.finalize()
+    for number in (5, 3):
+        x.set(values)
+        loop.replay(queue, p=number)
+        expected = expression(pyopencl.array.to_device(queue, values), kind(number))
+        assert out.dtype == expected.dtype
+        assert out.get().tobytes() == expected.get().tobytes()
+    x.set(values)
+    assert expression(x, p).get().tobytes() == expected.get().tobytes()  # outside of blocks
+
+
+def test_an_elementwise_kernel(numbers: Numbers) -> None:
+    from pyopencl.elementwise import ElementwiseKernel
+
+    queue, a = numbers.queue, fairlead.Parameter(np.float32(2))
+    kernel = ElementwiseKernel(queue.context, "float *x, float a, int n0", "x[i] = a * n0")
+    x = pyopencl.array.zeros(queue, 64, np.float32)
+    with capture(queue) as graph:
+        kernel(x, a, 2)
+    loop = graph.finalize()
+    loop.replay(queue, a=0.5)
+    assert (x.get() == 1).all()
+
+
+# --- what is a Parameter, and what it is called ---
+
+
+def test_a_number_becomes_what_the_kernel_declares(numbers: Numbers) -> None:
+    program = cl.Program(
+        numbers.queue.context,
+        "kernel void put(global long *x, long a, float b, uchar c) { x[0] = a; x[1] = b * 2; x[2] = c; }",
+    ).build()
+    put = program.put
+    put.set_scalar_arg_dtypes([None, np.int64, np.float32, np.uint8])
+    n, x = fairlead.Parameter(np.int32(3)), pyopencl.array.zeros(numbers.queue, 3, np.int64)
+    with capture(numbers.queue) as graph:
+        put(numbers.queue, (1,), None, x.base_data, n, n, n)  # pyright: ignore[reportArgumentType]
+    loop = graph.finalize()
+    loop.replay(numbers.queue, n=200)
+    assert x.get().tolist() == [200, 400, 200]
+    loop.replay(numbers.queue, times=2, n=[1, 5])
+    assert x.get().tolist() == [5, 10, 5]
+
+
+def test_structures(numbers: Numbers) -> None:
+    program = cl.Program(
+        numbers.queue.context,
+        "kernel void put(global float *x, float4 v) { vstore4(v, 0, x); }",
+    ).build()
+    put, make = program.put, pyopencl.cltypes.make_float4
+    v, x = fairlead.Parameter(make(1, 2, 3, 4)), pyopencl.array.zeros(numbers.queue, 4, "f4")
+    with capture(numbers.queue) as graph:
+        put(numbers.queue, (1,), None, x.base_data, v)  # pyright: ignore[reportArgumentType]
+    loop = graph.finalize()
+    loop.replay(numbers.queue)
+    assert x.get().tolist() == [1, 2, 3, 4]
+    loop.replay(numbers.queue, v=make(5, 6, 7, 8))
+    assert x.get().tolist() == [5, 6, 7, 8]
+    with pytest.raises(SYCLError, match="the Parameter v is"):
+        loop.set(v=1)
+
+
+def test_a_number_that_could_not_be_set_is_forgotten(numbers: Numbers) -> None:
+    """PyOpenCL asks for the number, and finds that it does not fit; the next call is another one."""
+    big, typed = fairlead.Parameter(np.int64(1 << 40)), declared(numbers, np.int32)
+    with capture(numbers.queue) as graph:
+        with pytest.raises(Exception, match=r"cast|range|overflow|int"):
+            typed(numbers.queue, (64,), None, numbers.buffer, big)
+        typed(numbers.queue, (64,), None, numbers.buffer, np.int32(0))
+    assert len(graph) == 1 and graph.finalize().parameters == ()
+
+
+def test_conversions_that_would_freeze_the_number_are_refused(numbers: Numbers) -> None:
+    p = fairlead.Parameter(np.float32(2))
+    x = pyopencl.array.zeros(numbers.queue, 64, np.float32)
+    complicated = cl.Kernel(numbers.program, "add")
+    complicated.set_scalar_arg_dtypes([None, np.float16])
+    with capture(numbers.queue) as graph:
+        for action, message in [
+            (lambda: float(p), "the graph would keep the number"),
+            (lambda: np.sqrt(p), "__array_ufunc__"),
+            (lambda: np.float32(p), "Cannot cast"),
+            (lambda: np.float64(p), "Cannot cast"),
+            (lambda: bool(p), "the graph would keep the outcome"),
+            (lambda: p > 1, "the graph would keep the outcome"),
+            (lambda: operator.add(x, p), "write the operator"),
+            (lambda: range(p), "no whole number"),
+        ]:
+            with pytest.raises(TypeError, match=message):
+                action()
+        with pytest.raises(Exception, match=r"half|float"):
+            complicated(numbers.queue, (64,), None, numbers.buffer, p)
+    assert len(graph) == 0
+    assert float(p) == 2 and p > 1 and p.value == np.float32(2)
+
+
+def test_names(numbers: Numbers) -> None:
+    first = second = fairlead.Parameter(np.int32(1))  # held by two variables
+    third = fairlead.Parameter(np.int32(1), name="factor")
+    with capture(numbers.queue) as graph:
+        numbers.add(first)
+        numbers.mul(third)
+    loop = graph.finalize()
+    assert loop.parameters == ("", "factor") and second is first
+    with pytest.raises(SYCLError, match="no Parameter first; it has: one without a name, factor"):
+        loop.set(first=2)
+    same = fairlead.Parameter(np.int32(1), name="factor")
+    with capture(numbers.queue) as graph:
+        numbers.add(same)
+        numbers.mul(third)
+    with pytest.raises(ArgumentError, match="two Parameters of the graph are called factor"):
+        graph.finalize()
+    for wrong in ("times", "a b", 3):
+        with pytest.raises(ArgumentError, match="cannot be a Parameter's name"):
+            fairlead.Parameter(np.int32(1), name=wrong)  # pyright: ignore[reportArgumentType]
+    for wrong in (1, 2.5, "text", None, np.zeros(3)):
+        with pytest.raises(ArgumentError, match="cannot be a Parameter"):
+            fairlead.Parameter(wrong)
+
+
+def test_numbers_that_a_parameter_cannot_be(numbers: Numbers) -> None:
+    by = fairlead.Parameter(np.int32(1))
+    with capture(numbers.queue) as graph:
+        numbers.add(by)
+    loop = graph.finalize()
+    for wrong in (1.5, 1 << 31, "text", None, np.zeros(2), 1j):
+        with pytest.raises(SYCLError) as caught:
+            loop.set(by=wrong)
+        assert caught.value.errc is Errc.kernel_argument or isinstance(wrong, np.ndarray)
+    loop.set(by=np.uint8(4))
+    loop.replay(numbers.queue)
+    assert numbers.value() == 4
+
+
+def test_a_parameter_that_is_gone(numbers: Numbers) -> None:
+    with capture(numbers.queue) as graph:
+        numbers.add(fairlead.Parameter(np.int32(1), name="by"))
+    gc.collect()
+    loop = graph.finalize()
+    del graph
+    gc.collect()
+    loop.replay(numbers.queue, by=6)
+    assert numbers.value() == 6
+
+
+# --- with other changes ---
+
+
+def test_nodes_and_whole_graphs_are_updated_too(numbers: Numbers) -> None:
+    by = fairlead.Parameter(np.int32(1), name="by")
+
+    def captured(buffer: cl.Buffer, number: Any) -> Any:
+        with capture(numbers.queue) as graph:
+            numbers.add(number, buffer)
+            numbers.add(by, buffer)
+        return graph
+
+    graph, other = captured(numbers.buffer, by), numbers.new()
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue, by=10)
+    assert numbers.value() == 20
+    graph[0].set_arg(1, np.int32(100))  # no Parameter any more
+    loop.update(graph[0])
+    loop.replay(numbers.queue, by=1)
+    assert numbers.value() == 121
+    loop.update(captured(other, by))
+    loop.replay(numbers.queue)
+    loop.replay(numbers.queue, by=5)
+    assert (numbers.value(), numbers.value(other)) == (121, 12)
+    with pytest.raises(SYCLError, match="cannot become a Parameter"):
+        graph[0].set_arg(1, by)
+
+
+def test_a_graph_without_parameters_learns_of_them(numbers: Numbers) -> None:
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    loop, by = graph.finalize(updatable=True), fairlead.Parameter(np.int32(5))
+    with capture(numbers.queue) as again:
+        numbers.add(by)
+    loop.update(again)
+    loop.replay(numbers.queue)
+    loop.replay(numbers.queue, by=7)
+    assert numbers.value() == 12
+
+
+def test_host_tasks_and_sub_graphs(numbers: Numbers) -> None:
+    by, seen = fairlead.Parameter(np.int32(1)), []
+    with capture(numbers.queue) as graph:
+        numbers.add(by)
+        numbers.read()
+        numbers.mul(by)
+    task = graph.add(
+        lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))),
+        depends_on=graph[1],
+    )
+    graph[2].depends_on(task)
+    loop = graph.finalize()
+    loop.replay(numbers.queue, by=2)
+    loop.replay(numbers.queue, by=3)
+    loop.replay(numbers.queue, times=2, by=[1, 0]).wait()
+    assert seen == [2, 7, 22, 22] and numbers.value() == 0
+    with capture(numbers.queue) as outer:
+        numbers.add(by)
+    outer.add(lambda handler: handler.graph_execution(loop), depends_on=outer[0])
+    both = outer.finalize()
+    both.replay(numbers.queue, by=4).wait()
+    assert seen[-1] == 8 and numbers.value() == 32

@@ -1,0 +1,132 @@
+"""Buffers that exchange their roles from one replay to the next."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+import pytest
+from helpers.captures import Numbers
+
+import fairlead
+from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.captured_graphs.swaps import CaptureWarning
+
+SOURCE = "kernel void step(global const int *u, global int *v) { v[get_global_id(0)] = 2 * u[get_global_id(0)] + 1; }"
+
+
+class Steps:
+    """Two buffers of 64 int32, and a step from one to the other."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.queue, self.u, self.v = numbers.queue, numbers.new(0), numbers.new(-1)
+        program = cl.Program(self.queue.context, SOURCE.replace("step", "advance")).build()
+        self._kernel, self._numbers = program.advance, numbers
+
+    def step(self, u: Any, v: Any, queue: Any = None) -> cl.Event:
+        return self._kernel(queue or self.queue, (64,), None, u, v)
+
+    def values(self) -> tuple[int, int]:
+        return self._numbers.value(self.u), self._numbers.value(self.v)
+
+
+@pytest.fixture
+def steps(numbers: Numbers) -> Steps:
+    return Steps(numbers)
+
+
+def test_replays_alternate(steps: Steps) -> None:
+    with capture(steps.queue, swap=(steps.u, steps.v)) as graph:
+        steps.step(steps.u, steps.v)
+    loop = graph.finalize()
+    assert not loop.is_swapped
+    loop.replay(steps.queue)
+    assert steps.values() == (0, 1) and loop.is_swapped
+    loop.replay(steps.queue)
+    assert steps.values() == (3, 1) and not loop.is_swapped
+    loop.replay(steps.queue, times=5)
+    assert steps.values() == (63, 127) and loop.is_swapped
+    loop.replay(steps.queue, times=2)
+    assert steps.values() == (255, 511)
+    other = graph.finalize()  # begins at the beginning
+    other.replay(steps.queue)
+    assert steps.values() == (255, 511)
+
+
+def test_transfers_arrays_and_several_pairs(steps: Steps) -> None:
+    queue = steps.queue
+    a, b = (pyopencl.array.to_device(queue, np.full(64, n, np.int32)) for n in (1, 2))
+    with capture(queue, swap=[(steps.u, steps.v), (a, b)]) as graph:
+        steps.step(steps.u, steps.v)
+        cl.enqueue_copy(queue, a.base_data, steps.v)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    loop = graph.finalize()
+    loop.replay(queue)
+    loop.replay(queue).wait()
+    assert steps.values() == (3, 1) and (a.get()[0], b.get()[0]) == (1, 3)
+
+
+def test_with_a_parameter_a_flag_and_host_tasks(steps: Steps, numbers: Numbers) -> None:
+    queue, by, seen = steps.queue, fairlead.Parameter(np.int32(1)), []
+    with capture(queue, swap=(steps.u, steps.v)) as graph:
+        steps.step(steps.u, steps.v)
+        numbers.add(by, steps.v)
+    loop = graph.finalize()
+    loop.replay(queue, times=3, by=[1, 10, 100])
+    assert steps.values() == (2 * 2 + 1 + 10, 131)
+    done = loop.replay(queue, times=4, until=steps.v, every=1, by=0)
+    assert done.replays == 1 and steps.values() == (263, 131)
+    graph.add(lambda handler: handler.host_task(lambda: seen.append(1)), depends_on=graph[1])
+    parts = graph.finalize()
+    parts.replay(queue, times=2, by=0).wait()
+    assert steps.values() == (2 * (2 * 263 + 1) + 1, 527) and seen == [1, 1]
+
+
+def test_an_out_of_order_queue(steps: Steps, out_of_order: cl.CommandQueue) -> None:
+    steps.queue.finish()
+    with capture(out_of_order, swap=(steps.u, steps.v)) as graph:
+        steps.step(steps.u, steps.v, out_of_order)
+    graph.finalize().replay(out_of_order, times=4).wait()
+    assert steps.values() == (15, 7)
+
+
+def test_the_pair_is_known_in_the_block_alone(steps: Steps) -> None:
+    with capture(steps.queue, swap=(steps.u, steps.v)):
+        pass
+    with capture(steps.queue) as graph:
+        steps.step(steps.u, steps.v)
+    loop = graph.finalize()
+    loop.replay(steps.queue, times=3)
+    assert steps.values() == (0, 1) and not loop.is_swapped and loop.parameters == ()
+
+
+def test_an_exchange_in_the_block_is_told(steps: Steps) -> None:
+    u, v, w = steps.u, steps.v, steps.u
+    with pytest.warns(CaptureWarning, match=r"not continue from its own.*swap=.u, v.") as caught:
+        with capture(steps.queue):
+            steps.step(u, v)
+            u, v = v, u
+    assert caught[0].filename == __file__ and w is v
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with capture(steps.queue) as graph:  # an even number of steps
+            for _ in range(2):
+                steps.step(u, v)
+                u, v = v, u
+        with capture(steps.queue, swap=(u, v)):  # it is known
+            steps.step(u, v)
+            u, v = v, u
+        with capture(steps.queue):  # another buffer is no exchange
+            w = cl.Buffer(steps.queue.context, cl.mem_flags.READ_WRITE, 256)
+    assert len(graph) == 2 and w is not None
+
+
+def test_what_cannot_be_swapped(steps: Steps, numbers: Numbers) -> None:
+    small = cl.Buffer(steps.queue.context, cl.mem_flags.READ_WRITE, 128)
+    for wrong in ((steps.u, small), (steps.u, steps.u), (steps.u,), [(1, 2)], (steps.u, None)):
+        with pytest.raises(ArgumentError, match=r"swap is no|expected a pyopencl.Buffer"):
+            with capture(steps.queue, swap=wrong):
+                pass
