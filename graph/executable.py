@@ -316,7 +316,8 @@ class ExecutableGraph(Drawable):
                 deferred.wait()
 
     def wait_for_deferred(self) -> None:
-        """Wait until the adapter has all submissions, which a change must not reach."""
+        """Wait until the adapter has all submissions, because a change must not reach the
+        others."""
         for deferred in self._in_flight():
             deferred.wait()
 
