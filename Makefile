@@ -2,15 +2,16 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Downloads that are no Python packages of ours: fetched once, outside the working tree.
+# Downloads that pip does not install are kept outside the working tree.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead/build
-# Adapters and plugins that others wrote, of releases that cannot share an environment: wheel, version, files.
+# Adapters and plugins of other projects, in releases that cannot share an environment.
 PLUGINS := $(CACHE)/plugins-1
 UR_NOW  := 2026.2.0
 UR_THEN := 2025.3.3
 PI_LAST := 2024.2.1
 UMF     := 1.2.0
-# Programs that others wrote, and the DPC++ runtimes they run on: today's, and the last one with PI plugins. dpctl is made for one Python.
+# Programs of other projects, and their DPC++ runtimes: today's, and the last one with PI plugins.
+# Each wheel of dpctl is for one Python.
 PYTAG   := $(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])' 2>/dev/null)
 CLIENTS := $(CACHE)/clients-3-$(PYTAG)
 DPCTL_NOW := 0.22.1
@@ -19,29 +20,29 @@ DPCTL   := 'dpctl/*.py' 'dpctl/*.so' 'dpctl/*.so.0' 'dpctl/memory/*' 'dpctl/prog
 # libsycl-jit.so compiles SYCL code at run time; 250 MB of the wheel's 600 once unpacked.
 SYCL    := 'lib/libsycl.so.9' 'lib/libsycl-jit.so' 'include/sycl/**' 'include/CL/**' 'include/unified-runtime/**'
 INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
-# Kernel caches are private to a run.
+# Each run has its own kernel caches.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
 .PHONY: help demo test test-fast test-all test-pristine test-pythons demo-pythons lint types check docs bench sanitize clean
 help:
-	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
+	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      the tests'
-	@echo 'make test-fast the tests of a minute: on PoCL alone, no programs of others, no random calls'
-	@echo 'make test-all  these, and further libraries and builds'
-	@echo "               TESTS names tests and options of pytest: make test TESTS='tests/icd -k probe',"
-	@echo "               TESTS='-m thorough' for what make test leaves out, TESTS='--drivers intel_cpu'"
+	@echo 'make test-fast the tests that take a minute: on PoCL, without DPC++, dpctl and fuzzing'
+	@echo 'make test-all  what make test runs, also on further libraries and builds'
+	@echo "               TESTS selects tests, by options of pytest: make test TESTS='tests/icd -k probe',"
+	@echo "               TESTS='-m thorough' for what make test does not run, TESTS='--drivers intel_cpu'"
 	@echo '               OCL_ICD_FILENAMES names further drivers to test on'
-	@echo 'make test-pristine  both on a fresh Debian 12, with the packages of README.md alone (as root; RELEASE=sid POCL=1 TESTS=…:'
-	@echo '               see tests/helpers/pristine.py)'
-	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
-	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
-	@echo 'make lint      ruff;  make types  pyright'
+	@echo 'make test-pristine  make demo and make test on a fresh Debian 12, with the packages of README.md;'
+	@echo '               as root (RELEASE=sid POCL=1 TESTS=…: see tests/helpers/pristine.py)'
+	@echo 'make test-pythons  make demo and make test on every Python from 3.10 to 3.13 (PYTHONS=… TESTS=…)'
+	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each Python'
+	@echo 'make lint      ruff;  make types  pyright;  make check  both'
 	@echo 'make docs      the reference, from the docstrings, in build/docs, and docs/errors.md'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
-	@echo 'make clean     everything that was built here'
+	@echo 'make clean     deletes everything that was built here'
 
-# Names what is missing in one line, before pip buries it.
+# Says in one line what is missing, before pip prints many.
 define REQUIRE
 import sys, sysconfig, shutil, subprocess, os
 v = '%d.%d' % sys.version_info[:2]
@@ -76,14 +77,14 @@ $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@echo 'installing fairlead, PoCL, PyOpenCL and NumPy: downloads of about 80 MB'
 	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
 	@touch $@
-# It has all that the demo needs.
+# It also has everything that the demo needs.
 $(VENV)/installed-test: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE" test
 	@echo "installing fairlead and what its tests need: downloads of about 350 MB, Intel's CPU driver is 225 of them"
 	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $(VENV)/installed-demo $@
 
-# FETCH(package, version, folder, patterns, MB): download a wheel, take files out of it, forget the wheel.
+# FETCH(package, version, folder, patterns, MB): download a wheel, take files from it, delete it.
 define FETCH
 	@echo 'downloading $(1) $(2): $(5) MB'
 	@mkdir -p $(3)
@@ -99,9 +100,9 @@ $(PLUGINS)/fetched: | $(BIN)/python
 	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(PLUGINS)/pi,'libpi_opencl.so',10)
 	@touch $@
 
-# dpctl of the last PI generation was built for CPython 3.10 and 3.11 alone.
+# dpctl of the last PI generation has wheels for CPython 3.10 and 3.11 only.
 HAS_DPCTL_PI = $(filter cp310 cp311,$(PYTAG))
-# The headers of intel-sycl-rt are also what the ABI data is compared with.
+# Tests compare the ABI data with the headers of intel-sycl-rt, too.
 $(CLIENTS)/fetched: | $(BIN)/python
 	$(call FETCH,intel-sycl-rt,$(UR_NOW),$(CLIENTS)/now,$(SYCL),173)
 	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(CLIENTS)/now,'lib/libur_loader.so.0',33)
@@ -115,7 +116,7 @@ $(CLIENTS)/fetched: | $(BIN)/python
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
-# What make downloaded, for the tests that compare with it and run it.
+# Where the downloads are, for the tests that need them.
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS)
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 

@@ -25,6 +25,7 @@ MEASURES = (
     "replay",
     "arrays",
     "command_buffer",
+    "direct",
     "parameters",
     "capture_cost",
     "imports",

@@ -15,7 +15,7 @@ from .work import WORK_ITEMS, Launches, c_loop, check_same, driver_function, mak
 _CALLS: Final = 20
 
 
-class _Arguments(ctypes.Structure):
+class Arguments(ctypes.Structure):
     _fields_ = [("a", ctypes.c_void_p), ("b", ctypes.c_void_p), ("s", ctypes.c_float)]
 
 
@@ -47,7 +47,7 @@ class Loops:
         self._kernels = (ctypes.c_void_p * launches.count)(
             *(kernel.int_ptr for kernel in self._clones)
         )
-        self._values = (_Arguments * launches.count)(
+        self._values = (Arguments * launches.count)(
             *((a.int_ptr, b.int_ptr, s) for a, b, s in launches.arguments)
         )
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+
+#: The last arguments of an enqueue without a wait list and an event.
+NO_EVENTS: Final = (0, None, None)
 
 
 def handles(*values: int) -> Any:

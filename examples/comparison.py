@@ -1,9 +1,11 @@
 """What the examples share: results computed directly and by replays are compared and timed."""
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Sized
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +27,19 @@ def options(description: str | None, **defaults: int) -> argparse.Namespace:
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default, help="a number")
     return parser.parse_args()
+
+
+def finalize_for(graph: Any, engine: str) -> Any:
+    """Finalize a graph for an engine that `FAIRLEAD_COMMAND_BUFFER` can name."""
+    variable = "FAIRLEAD_COMMAND_BUFFER"
+    before = os.environ.get(variable)
+    os.environ[variable] = engine
+    try:
+        return graph.finalize()
+    finally:
+        os.environ.pop(variable)
+        if before is not None:
+            os.environ[variable] = before
 
 
 def compare(

@@ -5,14 +5,13 @@ a capture block its five commands run, inside they are recorded.
 """
 
 import argparse
-import os
 import sys
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from comparison import compare
+from comparison import compare, finalize_for
 
 import fairlead
 
@@ -79,36 +78,27 @@ def in_numpy() -> np.ndarray:
 
 
 def run(device: fairlead.Device) -> bool:
-    """Compute the wave directly and by replays, and print both. Return whether all is right."""
-    context = cl.Context([device.to_pyopencl()])
-    wave = Wave(queue := cl.CommandQueue(context))
+    """Compute the wave directly and by replays, and print all. Return whether all is right."""
+    wave = Wave(queue := cl.CommandQueue(cl.Context([device.to_pyopencl()])))
     with fairlead.capture(queue) as graph:  # nothing runs in here
         for _ in range(BLOCK):
             wave.step(queue)
-    loop, replays = graph.finalize(), STEPS // BLOCK
-    os.environ["FAIRLEAD_COMMAND_BUFFER"] = "replay"  # each command by the driver's own enqueue
-    by_driver = graph.finalize()
-    del os.environ["FAIRLEAD_COMMAND_BUFFER"]
+    loop, by_driver = graph.finalize(), finalize_for(graph, "replay")
+    commands = len(graph) * (replays := STEPS // BLOCK)
 
     def direct() -> int:
         for _ in range(STEPS):
             wave.step(queue)
         queue.finish()
-        return len(graph) * replays
+        return commands
 
     def replayed() -> int:
-        by_driver.replay(queue, replays).wait()  # one native call
-        return len(graph) * replays
-
-    def at_once() -> int:
-        loop.replay(queue, replays, wait=True)  # on PoCL without calling the driver
-        return len(graph) * replays
+        return by_driver.replay(queue, replays).wait() or commands  # one native call
 
     problem = f"{SIZE}×{SIZE} points, {STEPS} steps in {replays} replays"
-    functions = wave.reset, direct, replayed, wave.now.get
-    return compare(
-        device, problem, graph, "command", *functions, in_numpy(), TOLERANCE, at_once=at_once
-    )
+    functions = wave.reset, direct, replayed, wave.now.get, in_numpy(), TOLERANCE
+    waited = {"at_once": lambda: loop.replay(queue, replays, wait=True) or commands}  # None
+    return compare(device, problem, graph, "command", *functions, **waited)
 
 
 def main() -> bool:

@@ -55,6 +55,8 @@ class DriverProfile:
     blocking_write_returns_early: bool = False
     #: clEnqueueCopyBufferRect crashes on sub-buffers; it copies between their parents instead.
     copies_rects_of_parents: bool = False
+    #: Image transfers crash on queues to sub-devices; they run on a queue to the whole device.
+    transfers_images_on_whole_devices: bool = False
     #: A marker that waits for events has no times, or those of another command.
     waiting_markers_have_no_times: bool = False
     #: clGetKernelSuggestedLocalWorkSizeKHR may be called.
@@ -66,6 +68,9 @@ class DriverProfile:
     fast_compile_option: str = ""
     #: GPUs run explicit SIMD kernels (ESIMD).
     has_esimd: bool = False
+    #: Compiled kernels are functions of this process, in libraries that program binaries hold;
+    #: icd/pocl_kernels.py.
+    has_kernels_in_process: bool = False
 
 
 @dataclass(frozen=True)
@@ -361,6 +366,16 @@ ROWS: Final = (
         sets={"copies_rects_of_parents": True},
     ),
     ProfileRow(
+        id="image-transfers-of-sub-devices",
+        applies=Applies(name=_POCL, product="PoCL"),
+        does="moves images on a queue to the whole device if the program's queue is to a "
+        "sub-device",
+        evidence="3.0 crashes in clEnqueueReadImage and its like on such a queue; no version is "
+        "proven",
+        test="plugins/opencl/test_images_of_sub_devices.py::test_every_transfer",
+        sets={"transfers_images_on_whole_devices": True},
+    ),
+    ProfileRow(
         id="local-size-suggestion-crashes",
         applies=Applies(name=_POCL, product="PoCL", since=(8, 0)),
         does="computes suggested local sizes itself and does not ask the driver",
@@ -369,6 +384,16 @@ ROWS: Final = (
         "function",
         test="icd/test_habits.py::test_local_size_suggestion_crashes",
         sets={"suggests_local_sizes": False},
+    ),
+    ProfileRow(
+        id="kernels-in-process",
+        applies=Applies(name=_POCL),
+        does="lets the engine `direct` call a graph's compiled kernels, if the version is proven "
+        "and the self-test has passed",
+        evidence="PoCL runs kernels in the process of the program, from libraries that its program "
+        "binaries hold (docs/direct_engine.md)",
+        test="captured_graphs/test_direct.py::test_without_its_row_it_is_off",
+        sets={"has_kernels_in_process": True},
     ),
     ProfileRow(
         id="intel-device-code",

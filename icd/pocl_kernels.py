@@ -1,12 +1,13 @@
 """Work-group functions of kernels, taken from what PoCL's CL_PROGRAM_BINARIES holds.
 
 PoCL compiles a kernel to a shared library. Its binary of a program has the library of the generic
-work-group function, which takes any local size, offset and number of groups. `parse` reads a binary,
-`PoclKernel.function` opens the library from memory and finds the function. `VERSIONS` says which
-versions this is proven for; on any other one nothing is called.
+work-group function, which takes any local size, offset and number of groups. `parse` reads a
+binary. `PoclKernel.function` opens the library from memory and finds the function. `VERSIONS` says
+which versions this is proven for; on any other one nothing is called.
 
 Layout (little endian): "poclbin\\0", u64 device, u32 layout, u32 kernels, u64 flags, [from 9: u32
-roots], hash[41], [if flag bit 1: u64 size of program-scope variables], files of the program, kernels.
+roots], hash[41], [if flag bit 1: u64 size of program-scope variables], files of the program,
+kernels.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ _WRITE_AND_ALLOCATE: Final = 3
 
 
 class PoclBinaryError(FairleadError):
-    """A program's binary of PoCL has another layout than its version's, or a library in it cannot be opened."""
+    """The layout of PoCL's binary is not its version's, or a library in it cannot be opened."""
 
 
 def version_of(platform_version: str) -> PoclVersion | None:
@@ -261,7 +262,8 @@ def _why_not(library: bytes) -> str | None:
 
 
 def _written_sections(library: bytes) -> list[bytes]:
-    """The sections of an ELF file of this machine that are memory and can be written to (System V ABI)."""
+    """Return the sections of an ELF file of this machine that are writable memory (System V
+    ABI)."""
     table, entry, count, names = (
         struct.unpack_from("<Q", library, 0x28)[0],
         *struct.unpack_from("<HHH", library, 0x3A),

@@ -9,28 +9,33 @@ name an operation. Ranges are in work-items, in OpenCL's order of dimensions: th
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
 from ..loader.ur.abi import UR
-from .accessor import Accessor, rectangle, span
+from .accessor import Accessor
 from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
+from .buffer_copies import (
+    accessor_copy,
+    accessor_fill,
+    check_use,
+    host_copy,
+    memory_copy,
+    memory_fill,
+)
 from .checks import as_integer, check_executable, expect, wrong_type
 from .coherent import CoherentMemory
 from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand
-from .errors import Errc, SYCLError, invalid, unsupported
+from .errors import Errc, SYCLError, invalid
 from .event import Event
-from .handles import make_struct
 from .image_copies import image_copy, of_image
 from .interop import event_of, kernel_of
 from .kernel_types import fitted
 from .launches import KernelLaunch, NDRange, sizes
-from .memory import Memory
 from .program import Kernel
-from .transfers import Transfer, byte_count, copy_row, element_bytes
+from .transfers import Transfer, byte_count, element_bytes
 from .usm import USM, pointer_of
 
 if TYPE_CHECKING:
@@ -209,14 +214,7 @@ class Handler:
         Raises:
             SYCLError: invalid.
         """
-        self._memcpy(destination, source, nbytes, "memcpy")
-
-    def _memcpy(self, destination: Any, source: Any, nbytes: int | None, routine: str) -> None:
-        to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
-        start, there, other = pointer_of(source, routine=routine, objects=True)
-        count = byte_count(nbytes, room, there, routine)
-        row, fields = copy_row(to, start, count)
-        self.set_command(Transfer(row, fields, (owner, other)) if count else Empty())
+        self.set_command(memory_copy(destination, source, nbytes, "memcpy"))
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
         """Set every byte of USM memory to a value from 0 to 255. Raises SYCLError (invalid)."""
@@ -226,7 +224,7 @@ class Handler:
                 routine="memset",
                 remedy="0 to 255; fill takes elements",
             )
-        self._fill("memset", destination, bytes([value]), nbytes)
+        self.set_command(memory_fill("memset", destination, bytes([value]), nbytes))
 
     def fill(self, destination: Any, pattern: Any, count: int | None = None) -> None:
         """Fill memory with an element, over and over.
@@ -240,54 +238,17 @@ class Handler:
             SYCLError: invalid.
         """
         if isinstance(destination, Accessor):
-            self._fill_accessor(destination, pattern)
+            command = accessor_fill(destination, pattern)
+            self.require(destination)
+            self.set_command(command)
             return
         data = (
             pattern
             if isinstance(pattern, bytes)
             else element_bytes(pattern, getattr(destination, "dtype", None))
         )
-        self._fill(
-            "usm_fill",
-            destination,
-            data,
-            None if count is None else as_integer(count, "count", "fill") * len(data),
-        )
-
-    def _fill(self, row: str, destination: Any, pattern: bytes, nbytes: int | None) -> None:
-        routine = row.removeprefix("usm_")
-        if not pattern:
-            raise invalid(
-                "the pattern is empty", routine=routine, remedy="give an element, or bytes"
-            )
-        to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
-        count = byte_count(nbytes, room, room, routine) // len(pattern) * len(pattern)
-        kept = ctypes.create_string_buffer(pattern, len(pattern))
-        fields: tuple[Any, ...] = (to, ctypes.addressof(kept), len(pattern), count)
-        if isinstance(to, Memory):
-            row, fields = "buffer_fill", (*fields[:3], to.offset, count)
-        self.set_command(Transfer(row, fields, (owner, kept)) if count else Empty())
-
-    def _fill_accessor(self, accessor: Accessor, pattern: Any) -> None:
-        buffer = accessor.buffer
-        if of_image(accessor):
-            raise unsupported(
-                "Unified Runtime has no fill of an image",
-                routine="fill",
-                remedy="launch a kernel, or make the Image of an array: numpy.full(…)",
-            )
-        data = element_bytes(pattern, buffer.dtype)
-        kept = ctypes.create_string_buffer(data, len(data))
-        begin, contiguous = span(accessor)
-        if not contiguous:
-            remedy = "fill rows one by one, or launch a kernel"
-            raise invalid(
-                "a part that is not contiguous cannot be filled", routine="fill", remedy=remedy
-            )
-        self._check(accessor, "fill", writes=True)
-        self.require(accessor)
-        fields = buffer, ctypes.addressof(kept), len(data), begin, accessor.nbytes
-        self.set_command(Transfer("buffer_fill", fields, kept))
+        nbytes = None if count is None else as_integer(count, "count", "fill") * len(data)
+        self.set_command(memory_fill("usm_fill", destination, data, nbytes))
 
     def copy(self, source: Any, destination: Any, count: int | None = None) -> None:
         """Copy elements between accessors and memory. Memory is USM, a NumPy array or an address.
@@ -305,7 +266,7 @@ class Handler:
         """
         for accessor, writes in ((source, False), (destination, True)):
             if isinstance(accessor, Accessor):
-                self._check(accessor, "copy", writes=writes)
+                check_use(accessor, "copy", writes=writes)
                 self.require(accessor)
         types = [
             getattr(memory, "buffer", memory).dtype
@@ -322,74 +283,17 @@ class Handler:
                 remedy="convert them first (array.astype), or copy bytes with memcpy",
             )
         if isinstance(source, Accessor) and isinstance(destination, Accessor):
-            self._copy_accessors(source, destination)
+            self.set_command(accessor_copy(source, destination))
         elif isinstance(source, Accessor):
-            self._copy_host("buffer_read", source, destination)
+            self.set_command(host_copy("buffer_read", source, destination))
         elif isinstance(destination, Accessor):
-            self._copy_host("buffer_write", destination, source)
+            self.set_command(host_copy("buffer_write", destination, source))
         else:
             item = getattr(
                 source, "dtype", getattr(destination, "dtype", numpy.dtype(numpy.uint8))
             ).itemsize
-            self._memcpy(
-                destination,
-                source,
-                None if count is None else as_integer(count, "count", "copy") * item,
-                "copy",
-            )
-
-    @staticmethod
-    def _check(accessor: Accessor, routine: str, *, writes: bool) -> None:
-        """Raise SYCLError (invalid) unless an accessor lets a command write, or read."""
-        if not (accessor.writes if writes else accessor.reads):
-            can, needed = ("written to", "write") if writes else ("read", "read")
-            raise invalid(
-                f"the accessor's mode is {accessor.mode!r}: it cannot be {can}",
-                routine=routine,
-                remedy=f'access(buffer, "{needed}")',
-            )
-
-    def _copy_accessors(self, source: Accessor, destination: Accessor) -> None:
-        if source.nbytes != destination.nbytes:
-            message = f"the parts differ in size: {source.nbytes} and {destination.nbytes} bytes"
-            raise invalid(message, routine="copy", remedy="copy equal parts")
-        (src, plain), (dst, also_plain) = span(source), span(destination)
-        if plain and also_plain:
-            fields: tuple[Any, ...] = (source.buffer, destination.buffer, src, dst, source.nbytes)
-            self.set_command(Transfer("buffer_copy", fields))
-            return
-        if tuple(source.shape) != tuple(destination.shape):
-            raise invalid("parts that are not contiguous have to be of one shape", routine="copy")
-        rects = rectangle(source), rectangle(destination)
-        fields = (
-            source.buffer,
-            destination.buffer,
-            rects[0][0],
-            rects[1][0],
-            rects[0][1],
-            *rects[0][2:],
-            *rects[1][2:],
-        )
-        self.set_command(Transfer("buffer_copy_rect", fields))
-
-    def _copy_host(self, row: str, accessor: Accessor, memory: Any) -> None:
-        address, room, owner = pointer_of(memory, writable=row == "buffer_read", routine="copy")
-        if room is not None and room < accessor.nbytes:
-            raise invalid(
-                f"the memory has {room} bytes, the accessor {accessor.nbytes}",
-                routine="copy",
-                remedy="give as much memory",
-            )
-        begin, contiguous = span(accessor)
-        if contiguous:
-            fields: tuple[Any, ...] = (accessor.buffer, begin, accessor.nbytes, address)
-            self.set_command(Transfer(row, fields, owner))
-            return
-        origin, region, pitch, slice_pitch = rectangle(accessor)
-        zero = make_struct("ur_rect_offset_t")
-        tight = region.width, region.width * region.height
-        fields = (accessor.buffer, origin, zero, region, pitch, slice_pitch, *tight, address)
-        self.set_command(Transfer(f"{row}_rect", fields, owner))
+            nbytes = None if count is None else as_integer(count, "count", "copy") * item
+            self.set_command(memory_copy(destination, source, nbytes, "copy"))
 
     def update_host(self, accessor: Accessor) -> None:
         """Bring the contents of an accessor's buffer to the host's copy. (SYCL 2020, section

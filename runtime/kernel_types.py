@@ -31,7 +31,7 @@ _OBJECTS: Final = {
     "image2d_t": "an accessor of an Image of two dimensions",
     "image3d_t": "an accessor of an Image of three dimensions",
     "image1d_array_t": "an accessor of an Image of two dimensions with image_array=True",
-    "image1d_buffer_t": "a pyopencl.Image of that kind",
+    "image1d_buffer_t": "an Image of PyOpenCL's",
     "image2d_array_t": "an accessor of an Image of three dimensions with image_array=True",
 }
 
@@ -126,7 +126,8 @@ def fit(one: Argument, wanted: Declared, index: int, kernel: str, routine: str) 
     if wanted is IS_MEMORY:
         raise _misfit(index, kernel, "a pointer", what, "USM memory or an accessor", routine)
     if wanted in _OBJECTS:
-        raise _misfit(index, kernel, wanted, what, _OBJECTS[wanted], routine)
+        remedy = f"{_OBJECTS[wanted]}, or PyOpenCL's object of that type"
+        raise _misfit(index, kernel, wanted, what, remedy, routine)
     name = _NAMES[wanted]
     if one.type != VALUE:
         raise _misfit(index, kernel, name, what, f"numpy.{wanted}(…)", routine)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.arrays import ints, sizes
+from fairlead.conformance.arrays import NO_EVENTS, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import CHAINED, CommandBuffers, Recorder, chain
 from fairlead.conformance.opencl.objects import Objects
@@ -143,9 +143,7 @@ def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
         0,
         0,
         into,
-        0,
-        None,
-        None,
+        *NO_EVENTS,
     )
     return list(into[::4])
 
@@ -267,10 +265,7 @@ def test_arguments_of_each(recorder: Recorder, objects: Objects) -> None:
 
 @rule(KERNEL, "the kernel can be released after recording")
 def test_released_kernel(recorder: Recorder, objects: Objects) -> None:
-    buffer, inner = (
-        objects.buffer([0] * 8),
-        objects.another(),
-    )
+    buffer, inner = (objects.buffer([0] * 8), objects.another())
     recorder.launch(inner.kernel("increment", buffer), 8)
     inner.close()
     recorder.run()

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
-from fairlead.conformance.arrays import handles, ints, sizes
+from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
 from fairlead.conformance.checks import expect, failed, name_of, unsupported
 from fairlead.conformance.maker import Maker
 from fairlead.conformance.opencl.objects import SOURCE
@@ -122,16 +122,7 @@ class Objects(Maker):
         into = (ctypes.c_int32 * count)()
         self.finish(queue)
         self.call(
-            "piEnqueueMemBufferRead",
-            queue,
-            buffer,
-            True,
-            0,
-            ctypes.sizeof(into),
-            into,
-            0,
-            None,
-            None,
+            "piEnqueueMemBufferRead", queue, buffer, True, 0, ctypes.sizeof(into), into, *NO_EVENTS
         )
         return list(into)
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fairlead.conformance.arrays import handles, sizes
+from fairlead.conformance.arrays import NO_EVENTS, handles, sizes
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.pi.objects import Objects, Pointer, codes
 from fairlead.conformance.shared_cases import global_ids
@@ -264,16 +264,7 @@ def test_range(objects: Objects, queue: int, dimensions: int) -> None:
 def test_no_offset(objects: Objects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 4)
     objects.call(
-        LAUNCH,
-        queue,
-        objects.kernel("ids", Pointer(memory)),
-        1,
-        None,
-        sizes(4),
-        None,
-        0,
-        None,
-        None,
+        LAUNCH, queue, objects.kernel("ids", Pointer(memory)), 1, None, sizes(4), None, *NO_EVENTS
     )
     equal(objects.numbers(queue, memory, 4), [0, 1, 2, 3], "the ids")
 

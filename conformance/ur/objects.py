@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlead.conformance.arrays import handles, ints, sizes
+from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
 from fairlead.conformance.checks import failed, unsupported
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
@@ -352,16 +352,7 @@ class Objects:
         """Write int32 numbers to a buffer, and wait for everything in the queue."""
         data = ints(numbers)
         self.ur.ok(
-            "urEnqueueMemBufferWrite",
-            queue,
-            buffer,
-            True,
-            0,
-            ctypes.sizeof(data),
-            data,
-            0,
-            None,
-            None,
+            "urEnqueueMemBufferWrite", queue, buffer, True, 0, ctypes.sizeof(data), data, *NO_EVENTS
         )
         self.ur.ok("urQueueFinish", queue)
 
@@ -369,16 +360,7 @@ class Objects:
         """Return the first int32 numbers of a buffer, after everything in an in-order queue."""
         data = (ctypes.c_int32 * count)()
         self.ur.ok(
-            "urEnqueueMemBufferRead",
-            queue,
-            buffer,
-            True,
-            0,
-            ctypes.sizeof(data),
-            data,
-            0,
-            None,
-            None,
+            "urEnqueueMemBufferRead", queue, buffer, True, 0, ctypes.sizeof(data), data, *NO_EVENTS
         )
         return list(data)
 

@@ -12,7 +12,7 @@ import ctypes
 
 import pytest
 
-from fairlead.conformance.arrays import ints
+from fairlead.conformance.arrays import NO_EVENTS, ints
 from fairlead.conformance.checks import each, equal, expect, failed, rule, unsupported
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
@@ -57,13 +57,7 @@ def test_launch_after_finalize(
 def test_enqueue_before_finalize(ur: Calls, make: Objects, context: int, queue: int) -> None:
     recording = Recording(make, context)
     ur.fails(
-        ENQUEUE,
-        "INVALID_OPERATION|INVALID_COMMAND_BUFFER_EXP",
-        queue,
-        recording.handle,
-        0,
-        None,
-        None,
+        ENQUEUE, "INVALID_OPERATION|INVALID_COMMAND_BUFFER_EXP", queue, recording.handle, *NO_EVENTS
     )
 
 

@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from fairlead.conformance.arrays import handles, ints
+from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule
 from fairlead.conformance.ur.boxes import in_box, offset, region
 from fairlead.conformance.ur.calls import Calls
@@ -142,15 +142,7 @@ def test_write_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
     ur.ok(
-        "urEnqueueMemBufferWriteRect",
-        queue,
-        buffer,
-        True,
-        *shape,
-        ints(range(COUNT)),
-        0,
-        None,
-        None,
+        "urEnqueueMemBufferWriteRect", queue, buffer, True, *shape, ints(range(COUNT)), *NO_EVENTS
     )
     expected = [i - 18 + 21 - 16 if in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
     equal(make.read(queue, buffer), expected, "the buffer")
@@ -184,9 +176,7 @@ def test_rect_without_pitches(ur: Calls, make: Objects, queue: int, buffer: int)
         0,
         0,
         data,
-        0,
-        None,
-        None,
+        *NO_EVENTS,
     )
     equal(list(data), list(range(COUNT)), "what was read")
 

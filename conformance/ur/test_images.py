@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.checks import each, equal, rule
 from fairlead.conformance.ur import kernels
 from fairlead.conformance.ur.calls import Calls
@@ -37,18 +38,7 @@ def pixels(first: float = 0.0) -> Any:
 def written(ur: Calls, make: Objects, context: int, queue: int) -> int:
     image = make.image(context, WIDTH, HEIGHT)
     ur.ok(
-        "urEnqueueMemImageWrite",
-        queue,
-        image,
-        True,
-        place(),
-        whole(),
-        0,
-        0,
-        pixels(),
-        0,
-        None,
-        None,
+        "urEnqueueMemImageWrite", queue, image, True, place(), whole(), 0, 0, pixels(), *NO_EVENTS
     )
     ur.ok("urQueueFinish", queue)
     return image
@@ -65,18 +55,7 @@ def test_round_trip(ur: Calls, make: Objects, context: int, queue: int) -> None:
 def test_part(ur: Calls, make: Objects, context: int, queue: int) -> None:
     image, out = written(ur, make, context, queue), (ctypes.c_float * 16)()
     ur.ok(
-        "urEnqueueMemImageRead",
-        queue,
-        image,
-        True,
-        place(3, 2),
-        whole(2, 2),
-        0,
-        0,
-        out,
-        0,
-        None,
-        None,
+        "urEnqueueMemImageRead", queue, image, True, place(3, 2), whole(2, 2), 0, 0, out, *NO_EVENTS
     )
     equal(list(out)[0::4], [19.0, 20.0, 27.0, 28.0], "red of four pixels")
 
@@ -96,9 +75,7 @@ def test_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
         place(0, 0),
         place(4, 4),
         whole(2, 1),
-        0,
-        None,
-        None,
+        *NO_EVENTS,
     )
     ur.ok("urEnqueueMemImageRead", queue, other, True, place(), whole(), 0, 0, out, 0, None, None)
     equal(list(out)[0::4][36:38], [0.0, 1.0], "red of the copied pixels")

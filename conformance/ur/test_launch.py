@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.arrays import handles, ints, sizes
+from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
 from fairlead.conformance.checks import each, equal, failed, rule
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, Objects
@@ -162,9 +162,7 @@ def test_too_large_a_group(
         sizes(size),
         *given,
         None,
-        0,
-        None,
-        None,
+        *NO_EVENTS,
     )
 
 
@@ -188,9 +186,7 @@ def test_dimensions(ur: Calls, make: Objects, queue: int, program: int, buffer: 
             None,
             *given,
             None,
-            0,
-            None,
-            None,
+            *NO_EVENTS,
         )
 
 
@@ -292,9 +288,7 @@ def test_properties(ur: Calls, make: Objects, queue: int, program: int, buffer: 
         None,
         *given,
         ctypes.byref(how),
-        0,
-        None,
-        None,
+        *NO_EVENTS,
     )
     equal(make.read(queue, buffer), [18] * COUNT, "what the launch wrote")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from fairlead.conformance.arrays import handles, ints
+from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import equal, expect, failed, rule, unsupported
 from fairlead.conformance.ur import kernels, spirv
 from fairlead.conformance.ur.calls import Calls
@@ -273,9 +273,7 @@ def test_variable(ur: Calls, make: Objects, context: int, queue: int) -> None:
             4,
             0,
             out,
-            0,
-            None,
-            None,
+            *NO_EVENTS,
         )
         seen.append(out[0])
     equal(seen, [5, 8], "what was read")

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from fairlead.conformance.arrays import handles, ints
+from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.kinds import USM_KINDS, of_kinds
@@ -107,15 +107,7 @@ def test_sizes(ur: Calls, make: Objects, context: int, queue: int, kind: str) ->
         memory, out = make.usm(context, kind, size), ctypes.c_uint8()
         ur.ok("urEnqueueUSMFill", queue, memory, 1, b"\x07", size, 0, None, None)
         ur.ok(
-            "urEnqueueUSMMemcpy",
-            queue,
-            True,
-            ctypes.byref(out),
-            memory + size - 1,
-            1,
-            0,
-            None,
-            None,
+            "urEnqueueUSMMemcpy", queue, True, ctypes.byref(out), memory + size - 1, 1, *NO_EVENTS
         )
         equal(out.value, 7, f"the last byte of {size}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cached_property
 
-from fairlead.conformance.arrays import sizes
+from fairlead.conformance.arrays import NO_EVENTS, sizes
 from fairlead.loader.ur.abi import UR
 
 from .objects import COUNT, SIZE, Objects
@@ -78,17 +78,7 @@ class World(Objects):
     def mapped(self) -> int:
         """Where `the_buffer` is mapped."""
         place = ctypes.c_void_p()
-        given = (
-            self.the_queue,
-            self.the_buffer,
-            True,
-            UR["UR_MAP_FLAG_READ"],
-            0,
-            SIZE,
-            0,
-            None,
-            None,
-        )
+        given = (self.the_queue, self.the_buffer, True, UR["UR_MAP_FLAG_READ"], 0, SIZE, *NO_EVENTS)
         self.ur.ok("urEnqueueMemBufferMap", *given, ctypes.byref(place))
         return place.value or 0
 

@@ -70,13 +70,18 @@ class CapturedNode(Node):
         return self._captured.where
 
     def set_arg(self, index: int, value: Any) -> None:
-        """Give the launch another argument, by its index in the kernel; executable graphs see it after `update`.
+        """Give the launch another argument. Executable graphs see it after `update`.
 
-        `value` is what PyOpenCL takes: a NumPy scalar, a pyopencl.Buffer, an Image, a Sampler, an Array, SVM, LocalMemory, None; or what
-        the runtime's `set_arg` takes (runtime/arguments.py), accessors excepted. A value has the size of the one that it replaces, an
-        image its type.
+        Args:
+            index: the argument's index in the kernel.
+            value: what PyOpenCL takes: a NumPy scalar, a pyopencl.Buffer, an Image, a Sampler, an
+                Array, SVM, LocalMemory, None; or what the runtime's `set_arg` takes
+                (runtime/arguments.py), except accessors. It has the size of the value that it
+                replaces, an image its type.
 
-        Raises SYCLError (invalid) for a node that is no launch, (kernel_argument) for what the argument cannot be.
+        Raises:
+            SYCLError: invalid, for a node that is no launch; kernel_argument, for a value of a
+                wrong kind.
         """
         command = self.command
         if not isinstance(command, CapturedLaunch):
@@ -90,8 +95,12 @@ class CapturedNode(Node):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """What the launch's arguments are now: NumPy scalars where the driver tells the type, else bytes; pyopencl memory and samplers; an
-        address for SVM; Parameters; None for what was set before the block. Empty for a node that is no launch."""
+        """The launch's present arguments.
+
+        They are NumPy scalars, or bytes if the driver does not name the type; pyopencl memory and
+        samplers; an address for SVM; Parameters; and None for what was set before the block. It is
+        empty for a node that is no launch.
+        """
         command = self.command
         return command.arguments() if isinstance(command, CapturedLaunch) else ()
 

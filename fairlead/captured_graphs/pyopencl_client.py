@@ -48,7 +48,8 @@ def handle(thing: Any, kind: str, routine: str) -> int:
 
 
 def is_device_object(thing: Any) -> bool:
-    """Whether something is a PyOpenCL buffer, image, sampler or SVM allocation, or an array that holds one."""
+    """Return whether something is a PyOpenCL buffer, image, sampler or SVM allocation, or holds
+    one."""
     import pyopencl
 
     kinds = pyopencl.MemoryObjectHolder, pyopencl.SVMPointer, pyopencl.Sampler
@@ -56,7 +57,10 @@ def is_device_object(thing: Any) -> bool:
 
 
 def buffer_of(thing: Any, routine: str) -> Any:
-    """The pyopencl.Buffer that something is, or that an array lies in. ArgumentError if it is neither."""
+    """Return the pyopencl.Buffer that something is, or that an array lies in.
+
+    Raises ArgumentError.
+    """
     if not handle_of_buffer(thing):
         raise ArgumentError(
             f"expected a pyopencl.Buffer or an Array, got {type(thing).__name__}.",
@@ -115,7 +119,10 @@ def _frames(caller: FrameType | None) -> Iterator[FrameType]:
 
 
 class _Known(Generic[_T]):
-    """What was found out about code and types, for as long as they live. By identity: hashing code is slow."""
+    """Facts about code and types, for as long as they live.
+
+    They are looked up by identity, because hashing code is slow.
+    """
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Any, _T]] = {}
@@ -148,9 +155,9 @@ def _is_clients(code: CodeType) -> bool:
 
 
 def calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
-    """Where the program is calling from, as code and instruction: the first frame that is not PyOpenCL's. `line_of` reads it.
+    """Return the first frame that is not PyOpenCL's, as code and instruction.
 
-    `caller` is the frame that is calling OpenCL, here and below.
+    `line_of` reads it.
     """
     frame = caller
     while frame is not None and _is_clients(frame.f_code):
@@ -178,7 +185,8 @@ def line_of(place: tuple[CodeType, int] | None) -> str:
 
 
 def is_housekeeping(caller: FrameType | None) -> bool:
-    """Whether pyopencl.array is trimming its list of events, which it does whenever that grows long."""
+    """Return whether pyopencl.array is trimming its list of events, as it does when the list is
+    long."""
     return (
         caller is not None
         and caller.f_code.co_name == "add_event"
@@ -265,9 +273,10 @@ def _type_kind(kind: type) -> int:
 
 
 def pooled_buffers(caller: FrameType | None) -> list[Any]:
-    """The buffers of a PyOpenCL memory pool among the variables of the calling function.
+    """Return the buffers of a PyOpenCL memory pool among the variables of the calling function.
 
-    A pool hands a dropped buffer's memory to the next who asks, so for a graph it is not enough to hold the OpenCL object.
+    A pool gives a dropped buffer's memory to the next caller, so holding the OpenCL object is not
+    enough.
     """
     found = []
     for thing in () if caller is None else caller.f_locals.values():

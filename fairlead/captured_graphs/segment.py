@@ -1,7 +1,8 @@
-"""Captured commands in executable graphs: partitions of them are command-buffers of icd's, whatever the graph's adapter is.
+"""Captured commands in executable graphs: their partitions are command-buffers of icd, on any
+adapter.
 
-A `CapturedSegment` runs on native queues: on that of a runtime queue, as part of a graph, or on a pyopencl queue (`run`). Events go from
-one side to the other as native handles.
+A `CapturedSegment` runs on native queues: on that of a runtime queue, as part of a graph, or on a
+pyopencl queue (`run`). Events cross over as native handles.
 """
 
 from __future__ import annotations
@@ -102,7 +103,10 @@ def _in_order_of_recording(
 def _settings_of(
     commands: CommandList, blocks: Iterable[CapturedBlock]
 ) -> ParameterSettings | None:
-    """What the Parameters in commands are; None if there are none. The commands lie in an array of their own."""
+    """Return the settings of the Parameters in commands, None without any.
+
+    The commands lie in an array of their own.
+    """
     parameters, memory, names, swaps = {}, {}, {}, []
     for block in blocks:
         swaps += block.swaps
@@ -120,14 +124,15 @@ _unfinished: Final = Lifetimes()
 
 
 class CapturedSegment:
-    """Captured commands that are enqueued as one. Thread-safe: what is enqueued comes after what was enqueued before.
+    """Captured commands that are enqueued as one. Thread-safe: each enqueue comes after the one
+    before.
 
     Args:
         commands: what is run.
         blocks: where they were captured.
-        command_at: gives the command of a number in the graph.
-        nodes: the numbers of the commands in the graph, by place.
-        settings: what the Parameters in the commands are.
+        command_at: returns the command of an index in the graph.
+        nodes: the indices of the commands in the graph, by place.
+        settings: the settings of the Parameters in the commands.
     """
 
     def __init__(
@@ -211,8 +216,8 @@ class CapturedSegment:
             series: for Parameters by name, an array of a value for each time.
 
         Returns:
-            The events of its end and, if it is profiled, of its first command; 0 where that of the end tells both times. References are
-            for the caller.
+            The events of its end and, if it is profiled, of its first command. The second is 0 if
+                the first has both times. The references are the caller's.
 
         Raises:
             ReplayError: a command could not be enqueued.
@@ -232,7 +237,7 @@ class CapturedSegment:
         return last, first or end
 
     def again(self, queue: int) -> int:
-        """`run` it once on the native queue of the last run, after nothing, if this needs no thought.
+        """`run` it once on the native queue of the last run, after nothing else, if possible.
 
         Returns:
             The event of its end, a reference for the caller; 0 if `run` has to do it.
@@ -248,7 +253,7 @@ class CapturedSegment:
         return event
 
     def run_here(self, queue: int, times: int) -> int:
-        """Run it `times` times in this thread after everything in a native queue, and return when that has ended.
+        """Run it `times` times in this thread, after everything in a native queue, to the end.
 
         Returns:
             How many times are left to be enqueued: all of them if no engine can do that.
@@ -270,7 +275,7 @@ class CapturedSegment:
     def run_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
     ) -> tuple[int, bool]:
-        """Enqueue it until a word is not 0, and wait for the end. See `CommandBuffer.enqueue_until`.
+        """Enqueue it until a word is not 0, and wait for the end: `CommandBuffer.enqueue_until`.
 
         Returns:
             How often it was enqueued, and whether the word was set.
@@ -345,7 +350,8 @@ class CapturedSegment:
             if status < 0:
                 name, sentence = describe(status)
                 raise OpenCLError(
-                    f"A command from before the capture block, which the graph waits for, failed. {sentence}",
+                    "A command from before the capture block, which the graph waits for, failed. "
+                    f"{sentence}",
                     routine="replay",
                     code=name,
                     value=status,
@@ -372,15 +378,16 @@ class CapturedSegment:
             code=name,
             value=code,
             node=node,
-            remedy="the commands before it are enqueued: finish the queue, mend the cause and replay again",
+            remedy="the commands before it are enqueued: finish the queue, mend the cause and "
+            "replay again",
         )
 
     # updating
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
-        """Put commands in the place of others: all of them or, if an engine refuses (OpenCLError), none.
+        """Replace commands: all of them or, if an engine refuses (OpenCLError), none.
 
-        What has been enqueued already keeps what it was enqueued with.
+        What was enqueued before does not change.
         """
         with self._lock:
             self._learn(as_captured(one).block for _, one in changes.values())
@@ -394,12 +401,15 @@ class CapturedSegment:
                 _unfinished.keep_until(self._buffer.last_event, used)
 
     def take_over(self, number: int, old: CapturedLaunch, new: CapturedLaunch) -> bool:
-        """Let a launch take over the numbers and sizes of another one, by one call of C. Returns whether that could be done.
+        """Let a launch take over the numbers and sizes of another one, by one call of C.
 
         Args:
             number: of the launch in the graph.
             old: what the graph has in that place.
-            new: what it is to be like.
+            new: what it has to be like.
+
+        Returns:
+            Whether that was possible.
         """
         if (
             self.settings is not None
@@ -466,12 +476,20 @@ class CapturedSegment:
         with self._lock:
             return self._buffer.explain(queue)
 
+    def _uses_host_memory(self) -> bool:
+        """Whether commands may use memory that lives as long as their blocks, or changed
+        arguments."""
+        if any(block.uses_host_memory for block in self._blocks):
+            return True
+        changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
+        return any(isinstance(one, Captured) and one.uses_host_memory for one in changed)
+
     def __del__(self) -> None:
         """Host memory and SVM go with the block: what may still be using them keeps it."""
         buffer = getattr(self, "_buffer", None)
         if buffer is None or sys is None or sys.is_finalizing():  # it was not made, or Python ends
             return
-        if buffer.last_event and any(block.uses_host_memory for block in self._blocks):
+        if buffer.last_event and self._uses_host_memory():
             _unfinished.keep_until(buffer.last_event, (self._blocks, self._command_at))
 
 

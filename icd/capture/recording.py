@@ -304,6 +304,14 @@ class Recording:
         return lib.fl_kept(self.native)
 
     @property
+    def has_parts(self) -> bool:
+        """Whether it keeps memory objects that are parts of others, or made from others.
+
+        Not every driver keeps those for a command in flight: PoCL 3.0 loses the buffer of an image.
+        """
+        return bool(lib.fl_has_parts(self.native))
+
+    @property
     def pinned(self) -> int:
         """The number of SVM pointers that the recording's commands use."""
         return lib.fl_pinned(self.native)

@@ -1,9 +1,9 @@
-"""What engines have built of a command list, for each kind of queue that it met, and how changes reach it.
+"""What engines built of a command list, for each kind of queue, and how changes reach it.
 
-A kind of queue is planned (plan.py) and built when it is first needed. Where a driver refuses what an
-engine has built, it is planned anew without that engine. Where it is not known which of several plans
-is the fastest, all of them are built, and first replays tell (trial.py). C knows all of it
-(`fl_buffer`), since it makes updates, too.
+A kind of queue is planned (plan.py) and built at its first use. If a driver refuses what an engine
+built, it is planned again without that engine. If the fastest of several plans is unknown, all of
+them are built, and the first replays decide (trial.py). C knows all builds (`fl_buffer`), because
+it makes updates, too.
 """
 
 from __future__ import annotations
@@ -90,6 +90,11 @@ class Builds:
 
         Raises OpenCLError if the last engine cannot build its part.
         """
+        if self.native.stale:  # an engine cannot run a changed command
+            with self.changing():
+                self.native.stale = 0
+            for other in list(self._builds):
+                self._drop(other, {})
         found = self._builds.get(kind)
         while found is None:
             found = self._make(kind)
@@ -177,7 +182,8 @@ class Builds:
         )
 
     def learn(self, kind: QueueKind) -> bool:
-        """Ask a build what its first runs have taught; forget it if an engine leaves commands to others.
+        """Ask a build what its first runs have taught. Forget it if an engine leaves commands to
+        others.
 
         Returns:
             Whether everything is known. Nothing more is learned then.

@@ -103,13 +103,15 @@ class CommandBuffer:
             queue: a handle, of the commands' context.
             times: at least 1.
             waits: events, handles.
-            externals: the outside events that commands wait for, in the order of CommandList.externals.
-            wanted: whether the event of the end is given.
+            externals: the outside events that commands wait for, in the order of
+                CommandList.externals.
+            wanted: whether to return the event of the end.
             series: cells with rows that have values for each of the times.
 
         Returns:
-            OpenCL's code, the event of the end (a reference for the caller, 0 if it was not wanted), the number of the command that
-            failed (-1: none of them), and the events of CommandList.wanted_events, a reference each.
+            OpenCL's code; the event of the end (a reference for the caller, 0 if not wanted); the
+                number of the command that failed (-1: none); and the events of
+                CommandList.wanted_events, a reference each.
         """
         with self.lock:
             route = self._present_route(queue)
@@ -132,12 +134,13 @@ class CommandBuffer:
         Args:
             queue: a handle, of the commands' context.
             times: how often at most.
-            every: after how many times the word is read. While it is, as many are enqueued again.
-            flag: a memory object (a handle), and where the word is in it, in bytes.
+            every: after how many times the word is read. Meanwhile as many are enqueued again.
+            flag: a memory object (a handle), and the offset of the word in it, in bytes.
             waits: events, handles.
 
         Returns:
-            OpenCL's code, how often it was enqueued, whether the word was set, and the number of the command that failed (-1: none).
+            OpenCL's code, how often it was enqueued, whether the word was set, and the number of
+                the command that failed (-1: none).
         """
         with self.lock:
             route = self._present_route(queue)
@@ -156,9 +159,12 @@ class CommandBuffer:
             return done
 
     def _present_route(self, queue: int) -> Route:
-        """The route to a queue. After the first runs an engine may have learned to leave commands to others."""
+        """Return the route to a queue.
+
+        After the first runs an engine may have learned to leave commands to others.
+        """
         route = self._route
-        if route is None or queue != self._queue:
+        if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
         if route.learns and self._builds.learn(self._kind_of(queue)):
             self._route = None
@@ -166,7 +172,7 @@ class CommandBuffer:
         return route
 
     def run(self, queue: int, times: int) -> bool:
-        """Run it in this thread, after everything that is in the queue, and return when it has ended.
+        """Run it in this thread, after everything in the queue, and return when it has ended.
 
         Args:
             queue: a handle, of the commands' context.
@@ -330,6 +336,8 @@ class CommandBuffer:
 
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
+        if self.native.stale:
+            self._route = None  # what it leads to will be gone
         build = self._builds.of(kind)
         learns = self._builds.learns(kind, build)
         return Route(self.native, queue, kind.in_order, build, self._commands, learns)
@@ -337,6 +345,8 @@ class CommandBuffer:
     def explain(self, queue: int) -> str:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
+            if self.native.stale:
+                self._route = None  # what it leads to will be gone
             return self._builds.explain(self._kind_of(queue))
 
     # changes
@@ -379,9 +389,9 @@ class CommandBuffer:
                 raise
 
     def set_cells(self, cells: Cells) -> None:
-        """Have cells take what was staged in their rows. What has been enqueued keeps what it was enqueued with.
+        """Let cells take what was staged in their rows. What was enqueued does not change.
 
-        No other thread of Python changes or enqueues it meanwhile.
+        No other Python thread may change or enqueue it meanwhile.
 
         Raises:
             OpenCLError: an engine refuses it.
@@ -426,7 +436,7 @@ class CommandBuffer:
 
 
 class Route:
-    """How a build is enqueued over and over on one queue: laid out once, so that an enqueue only hands over what changes.
+    """How a build is enqueued repeatedly on one queue. An enqueue passes only what changes.
 
     One thread at a time uses the routes of a command-buffer.
 
@@ -452,7 +462,7 @@ class Route:
         self.learns = learns
         #: Whether the caller's thread can run it, once the queue is idle.
         self.runs_here = in_order and all(part.native.run for part in build.parts)
-        #: Whether the driver may refuse an enqueue as a whole, which then is to be run by another engine.
+        #: Whether the driver may refuse an enqueue as a whole. Another engine then runs it.
         self.may_refuse = any(part.may_refuse for part in build.parts)
         externals: list[int] = []  # the command of each outside event
         for number, count in commands.externals.items():
@@ -481,13 +491,14 @@ class Route:
         wanted: bool = True,
         series: Cells | None = None,
     ) -> Enqueued:
-        """Enqueue it `times` times, after the events `waits` and after the last enqueue of the command-buffer.
+        """Enqueue it `times` times, after the events `waits` and after the last enqueue of the
+        command-buffer.
 
         Args:
             times: at least 1.
             waits: events, handles.
             externals: the outside events that commands wait for (CommandList.externals).
-            wanted: whether the event of the end is given.
+            wanted: whether to return the event of the end.
             series: cells with rows that have values for each of the times.
         """
         for part, places in self._externals:

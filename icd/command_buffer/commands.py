@@ -120,21 +120,24 @@ class MemoryFunctions:
 
 @dataclass(frozen=True)
 class CommandList:
-    """Commands that are to be run, and what the caller wants of them.
+    """Commands to run, and what the caller wants of them.
 
     Attributes:
         context: the OpenCL context, a handle.
-        devices: handles; `fl_command.queue` is a number in it. Commands of other devices than the queue's run on queues of our own.
+        devices: handles; `fl_command.queue` is an index in it. Commands of other devices than the
+            queue's run on queues of our own.
         array, order: the commands (`fl_command *`), and what each comes after.
-        owner: what the array's memory belongs to.
+        owner: what owns the array's memory.
         schedule: "auto", "in-order", "lanes", "levels" or "events" (order.py).
         updatable: whether commands change after they were built.
-        alternatives: kernels (handles) that a change may put in the place of a launch's.
+        alternatives: kernels (handles) that an update may give to a launch.
         memory: the driver's functions for memory by address.
-        externals: how many outside events a command waits for, by its number. An enqueue takes the events in this order.
-        exports: the commands whose events an enqueue gives, in this order.
-        first: one more of those, of which the caller wants the time; None for none.
-        notes: what engines have found out about the commands, for as long as the list and its parts live.
+        externals: how many outside events a command waits for, by its number. An enqueue takes the
+            events in this order.
+        exports: the commands whose events an enqueue returns, in this order.
+        first: another such command, whose time the caller wants; None for none.
+        notes: what engines found out about the commands, for as long as the list and its parts
+            live.
     """
 
     context: int

@@ -49,7 +49,7 @@ def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> di
     found = _REMEMBERED.read().get(key or "", {}).get("seconds")
     if not isinstance(found, dict) or list(found) != list(names):
         return {}
-    return {name: float(seconds) for name, seconds in found.items()}
+    return found if all(isinstance(seconds, float) for seconds in found.values()) else {}
 
 
 def remember(commands: CommandList, target: QueueKind, seconds: Mapping[str, float]) -> None:

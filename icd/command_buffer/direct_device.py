@@ -1,4 +1,4 @@
-"""A device as the engine `direct` knows it: its limits, and a queue of our own to ask the driver on."""
+"""A device as the engine `direct` knows it: its limits, and a queue of our own for queries."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The self-test of the engine `direct`: kernels that the driver runs, and that are run directly, with equal results.
+"""The self-test of the engine `direct`: the driver and direct calls must give equal results.
 
-direct_trust.py runs `main` in a child process. The kernels write what a work-group function is given: every
-id, size and offset, values of several types, NULL, constant and local memory, and the flags of the floating
-point unit.
+direct_trust.py runs `main` in a child process. The kernels write what a work-group function gets:
+every id, size and offset, values of several types, NULL, constant and local memory, and the flags
+of the floating point unit.
 """
 
 from __future__ import annotations
@@ -38,21 +38,25 @@ _MOST_ITEMS: Final = 64
 
 _SOURCE: Final = b"""
 typedef struct { char a; int b; double2 c; } mixed;
-kernel void fairlead_everything(global ulong *out, uchar small, ulong large, float4 four, mixed both,
-                                constant int *table, global int *nothing, local ulong *given) {
+kernel void fairlead_everything(global ulong *out, uchar small, ulong large, float4 four,
+                                mixed both, constant int *table, global int *nothing,
+                                local ulong *given) {
     local ulong own[64];
     size_t x = get_global_id(0) - get_global_offset(0), y = get_global_id(1) - get_global_offset(1);
     size_t z = get_global_id(2) - get_global_offset(2);
     size_t item = (z * get_global_size(1) + y) * get_global_size(0) + x;
-    size_t inside = (get_local_id(2) * get_local_size(1) + get_local_id(1)) * get_local_size(0) + get_local_id(0);
+    size_t inside = (get_local_id(2) * get_local_size(1) + get_local_id(1)) * get_local_size(0);
+    inside += get_local_id(0);
     size_t others = get_local_size(0) * get_local_size(1) * get_local_size(2);
     global ulong *o = out + item * WORDS;
     for (uint i = 0; i < 4; i++) {
-        *o++ = get_global_id(i); *o++ = get_local_id(i); *o++ = get_group_id(i); *o++ = get_global_size(i);
-        *o++ = get_local_size(i); *o++ = get_num_groups(i); *o++ = get_global_offset(i);
+        *o++ = get_global_id(i); *o++ = get_local_id(i); *o++ = get_group_id(i);
+        *o++ = get_global_size(i); *o++ = get_local_size(i);
+        *o++ = get_num_groups(i); *o++ = get_global_offset(i);
     }
-    *o++ = get_work_dim(); *o++ = small; *o++ = large; *o++ = as_uint(four.x + four.w); *o++ = both.a;
-    *o++ = both.b; *o++ = as_ulong(both.c.y); *o++ = table[item % 4]; *o++ = nothing == 0;
+    *o++ = get_work_dim(); *o++ = small; *o++ = large; *o++ = as_uint(four.x + four.w);
+    *o++ = both.a; *o++ = both.b; *o++ = as_ulong(both.c.y);
+    *o++ = table[item % 4]; *o++ = nothing == 0;
     *o++ = (ulong)given % 128; *o++ = (ulong)own % 64;
     given[inside] = item; own[inside] = item * 3;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -80,12 +84,12 @@ _CPU: Final = OPENCL["CL_DEVICE_TYPE_CPU"]
 
 
 def difference(device: int, platform_version: str, progress: Callable[[str], None]) -> str:
-    """The first difference between the driver's results and those of direct calls, "" if there is none.
+    """Return the first difference between the driver's results and those of direct calls, or "".
 
     Args:
         device: a handle.
         platform_version: CL_PLATFORM_VERSION of its platform.
-        progress: is called with what comes next.
+        progress: called with the next step.
 
     Raises:
         OpenCLError, PoclBinaryError: the driver or its binaries are not as they should be.

@@ -1,7 +1,8 @@
-"""Whether the engine `direct` may call into a driver: a known version, and a self-test that its file has passed.
+"""Whether the engine `direct` may call into a driver: a known version, and a passed self-test.
 
-The self-test (direct_test.py) runs in a child process, once for each driver file, and is remembered as
-probes are (loader/base/verdicts.py). Nothing is called where it fails, crashes, hangs or cannot run.
+The self-test (direct_test.py) runs in a child process, once for each driver file. Its result is
+remembered like those of probes (loader/base/verdicts.py). If it fails, crashes, hangs or cannot
+run, nothing is called.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from ...loader.base.search import Candidate, secure_environ
 from ...loader.base.verdicts import judge
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, device_identity
+from ..calls import address, call, device_identity, profile_of_device
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclVersion, version_of
-
-POCL: Final = "Portable Computing Language"
 
 #: The module whose `main` is the self-test.
 SELF_TEST: str = "fairlead.icd.command_buffer.direct_test"
@@ -31,7 +30,10 @@ _CPU, _NATIVE_KERNEL = OPENCL["CL_DEVICE_TYPE_CPU"], OPENCL["CL_EXEC_NATIVE_KERN
 
 @dataclass(frozen=True)
 class Trust:
-    """What the engine knows of a device's driver. `version` is None where `why_not` says why it is off."""
+    """What the engine knows of a device's driver.
+
+    `version` is None if `why_not` says why it is off.
+    """
 
     version: PoclVersion | None = None
     why_not: str | None = None
@@ -63,9 +65,9 @@ def trust_of(device: int) -> Trust:
 
 
 def _judge(device: int, identity: Sequence[str]) -> Trust:
-    platform, platform_version, *_ = identity
-    version = version_of(platform_version) if platform == POCL else None
-    if platform != POCL:
+    _, platform_version, *_ = identity
+    version = version_of(platform_version)
+    if not profile_of_device(device).has_kernels_in_process:
         return Trust(why_not="the driver is not PoCL, whose kernels are functions of this process")
     if version is None:
         return Trust(why_not=f"{platform_version} is no version of PoCL that it is proven for")

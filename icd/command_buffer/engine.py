@@ -61,14 +61,18 @@ class Cost:
 
 
 class Built(ABC):
-    """What an engine has made of a list of commands for a kind of queue.
+    """What an engine built of a list of commands for a kind of queue.
 
     Attributes:
-        native: what C calls, an `fl_built *`. Its `first` is set by whoever makes the list a part of a longer one.
+        native: what C calls, an `fl_built *`. The code that makes the list a part of a longer one
+            sets its `first`.
         own_queues: queues (handles) that it needs besides the caller's.
-        may_refuse: whether the driver may refuse an enqueue as a whole, which another engine can then do.
-        updates_wait: whether it must not be updated while it is executed. Only for what C cannot update.
-        learns: whether it measures its first runs, after which it may leave commands to other engines.
+        may_refuse: whether the driver may refuse an enqueue as a whole. Another engine can then do
+            it.
+        updates_wait: whether it must not be updated while it is executed. Only for what C cannot
+            update.
+        learns: whether it measures its first runs. After that it may leave commands to other
+            engines.
     """
 
     native: Any
@@ -98,7 +102,10 @@ class Built(ABC):
         raise NotImplementedError
 
     def learned(self) -> Mapping[int, str] | None:
-        """The commands, by their numbers, that another engine had better run, and why. None if that is not known yet."""
+        """Return the commands, by their numbers, that another engine should run, and why.
+
+        None means that this is not known yet.
+        """
         return {}
 
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
@@ -126,8 +133,9 @@ class Engine(ABC):
     """A way to run commands. It has no state of its own.
 
     Attributes:
-        name: what FAIRLEAD_COMMAND_BUFFER calls it.
-        divides: whether it takes runs of commands and leaves others to another engine; else it runs all of them or none.
+        name: its name in FAIRLEAD_COMMAND_BUFFER.
+        divides: whether it takes runs of commands and leaves others to another engine. If not, it
+            runs all of them or none.
         always_faster: why it needs no comparison with others by cost, None if it does.
     """
 
@@ -150,7 +158,10 @@ class Engine(ABC):
         return None
 
     def refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
-        """The commands that it leaves to another engine, by their numbers, and why. Only asked of an engine that divides."""
+        """Return the commands that it leaves to another engine, by their numbers, and why.
+
+        It is only called for an engine that divides.
+        """
         order_only = commands.order.order_only
         reasons = (
             (number, self.why_not_command(commands, number, target))

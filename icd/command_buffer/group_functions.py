@@ -1,7 +1,7 @@
-"""The work-group functions of the kernels that commands launch, as the engine `direct` calls them.
+"""The work-group functions of the kernels that commands launch, for the engine `direct`.
 
-`ProgramFunctions` are those of a program, read once from its binary. `GroupFunctions` are those of a list
-of commands, in an array for C. Both hold what they came from.
+`ProgramFunctions` are those of a program, read once from its binary. `GroupFunctions` are those of
+a list of commands, in an array for C. Both keep what they were made from.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def functions_of(program: int, version: PoclVersion) -> ProgramFunctions:
 
 
 def binary_of(program: int) -> bytes:
-    """CL_PROGRAM_BINARIES of a program with one device. Raises OpenCLError, or PoclBinaryError if it has several."""
+    """Return CL_PROGRAM_BINARIES of a program with one device.
+
+    Raises OpenCLError, or PoclBinaryError if it has several devices.
+    """
     sizes, devices = ffi.new("size_t *"), ffi.new("uint32_t *")
 
     def ask(name: str, size: int, value: Any) -> None:
@@ -83,7 +86,8 @@ def binary_of(program: int) -> bytes:
 
 
 class GroupFunctions:
-    """What C knows of kernels: an array of `fl_group_function`, in the order of the kernels' handles.
+    """What C knows of kernels: an array of `fl_group_function`, in the order of the kernels'
+    handles.
 
     Args:
         kernels: handles; they live at least as long.
@@ -121,7 +125,10 @@ class GroupFunctions:
         return row
 
     def _find(self, kernel: int, version: PoclVersion) -> PoclKernel:
-        """The kernel in its program's binary. Raises PoclBinaryError if it is not there, or not called."""
+        """Return the kernel in its program's binary.
+
+        Raises PoclBinaryError if it is missing, or not called.
+        """
         value = ffi.new("uintptr_t *")
         code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None)
         check(code, "clGetKernelInfo")

@@ -1,6 +1,7 @@
-"""What a launch of many work-groups costs that the driver's threads run: measured once for a device, with an empty kernel.
+"""What a launch of many work-groups costs on the driver's threads.
 
-The engine `direct` asks, when a launch of its own took long: then the driver's threads may be faster.
+It is measured once for a device, with an empty kernel. The engine `direct` asks when a launch of
+its own took long: then the driver's threads may be faster.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ def _least_time(target: QueueKind, commands: CommandList) -> float:
 
 
 def _launches(target: QueueKind, kernel: int, groups: int) -> CommandList:
-    """Launches of a kernel without arguments: a path for an in-order queue, independent ones for an out-of-order one."""
+    """Return launches of a kernel without arguments.
+
+    They are a path for an in-order queue, and independent for an out-of-order one.
+    """
     commands = CommandArray()
     for index in range(_LAUNCHES):
         arguments = lib.fl_change_arguments(ffi.NULL, 0, ffi.NULL, 0)

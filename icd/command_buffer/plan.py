@@ -63,7 +63,10 @@ def make_plans(
     refused: Mapping[str, str],
     left: Mapping[str, Mapping[int, str]],
 ) -> list[Plan]:
-    """The plans that may be the fastest. Each does without one more of the engines whose costs are not known. See `make_plan`."""
+    """Return the plans that may be the fastest. See `make_plan`.
+
+    Each does without one more of the engines whose costs are unknown.
+    """
     plans = [make_plan(commands, target, choice, refused, left)]
     while plans[-1].undecided:
         refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}

@@ -160,6 +160,7 @@ static bool own(fl_direct *d) {
     return true;
 }
 
+/* What cannot be run directly any more is the driver's to run, or to refuse: then everything is built anew. */
 int fl_update_direct(void *self, uint32_t command, int relaunched) {
     fl_direct *d = self;
     int code;
@@ -169,9 +170,9 @@ int fl_update_direct(void *self, uint32_t command, int relaunched) {
     int reason = fl_store(d, d->image, command);
     if (reason == FL_DIRECT_FINE)
         return CL_SUCCESS;
-    fl_image *made = fl_make_image(d, d->image, &code);   /* it says what is wrong, or has more room */
+    fl_image *made = reason == FL_DIRECT_NO_PLACE ? fl_make_image(d, d->image, &code) : NULL;
     if (!made)
-        return code;
+        return reason == FL_DIRECT_NO_PLACE || reason == FL_DIRECT_NO_ROOM ? CL_OUT_OF_HOST_MEMORY : FL_BUILD_ANEW;
     d->image->next = d->retired;
     d->retired = d->image;
     d->image = made;
@@ -181,7 +182,8 @@ int fl_update_direct(void *self, uint32_t command, int relaunched) {
 }
 
 int fl_direct_times(fl_direct *d, uint32_t *times, uint64_t *groups) {
-    if (in_flight(d->image) || d->image->passes < 2)
+    uint32_t passes = atomic_load(&d->image->passes);
+    if (passes < 2 || (passes < FL_MEASURED && in_flight(d->image)))   /* after the last of them nothing is written */
         return 0;
     for (uint32_t i = 0; i < d->count; i++) {
         const fl_direct_step *s = &fl_steps(d->image)[i];

@@ -9,6 +9,7 @@
 
 #include "native.h"
 
+#define FL_MEASURED 3      /* passes of a new image: the first one runs cold */
 #define FL_ALIGNMENT 128   /* of the largest type of OpenCL C */
 
 /* `struct pocl_context` of all known versions: they differ only in where work_dim lies, which is why there are two. */
@@ -94,7 +95,7 @@ typedef struct fl_image {
     unsigned char *block;        /* steps, data, local memory */
     size_t used, scratch, size;  /* bytes of steps and data; of local memory; of all */
     uint32_t step_count, live;   /* `live`: how many buffers it had when it was made */
-    uint32_t passes;             /* that were measured */
+    atomic_uint passes;          /* that were measured, at most FL_MEASURED */
     bool watched;                /* its work-group functions report failures */
     atomic_int failed;           /* one did */
 } fl_image;

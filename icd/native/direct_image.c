@@ -97,7 +97,7 @@ fl_image *fl_make_image(fl_direct *d, const fl_image *before, int *code) {
     image->step_count = d->count;
     image->watched = d->device->reports_failures;
     image->live = memory.keep.count;
-    image->passes = 0;
+    atomic_store(&image->passes, 0);
     for (uint32_t i = 0; i < d->count; i++) {
         put_step(d, image, i, steps);
         steps += fl_up(fl_steps(image)[i].room, FL_ALIGNMENT);
@@ -142,7 +142,7 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
     made->step_count = image->step_count;
     made->watched = image->watched;
     made->live = image->live;
-    made->passes = image->passes;
+    atomic_store(&made->passes, atomic_load(&image->passes));
     for (fl_direct_step *s = fl_steps(made), *end = s + made->step_count; s < end; s++)
         if (s->kind == FL_STEP_LAUNCH)
             move_launch(s, image, made);

@@ -90,7 +90,7 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
 
 intptr_t fl_enqueue_again(fl_route *route) {
     void *event = NULL;
-    if (fl_is_captured(route->queue))
+    if (fl_is_captured(route->queue) || route->buffer->stale)
         return 0;
     fl_enter(route->buffer);
     int code = enqueue(route, 1, 0, NULL, &event, &route->failed);
@@ -138,13 +138,16 @@ void fl_begin_changes(fl_buffer *buffer) { fl_enter(buffer); }
 
 void fl_end_changes(fl_buffer *buffer) { fl_leave(buffer); }
 
-int fl_update_buffer(const fl_buffer *b, uint32_t command, int relaunched) {
+int fl_update_buffer(fl_buffer *b, uint32_t command, int relaunched) {
     cl_int code = CL_SUCCESS;
     for (uint32_t i = 0; i < b->built_count; i++) {
         const fl_built *built = b->built[i];
         uint32_t number = command - built->first;   /* of a command before it: larger than any count */
         cl_int failed = built->update && number < built->count ? built->update(built->self, number, relaunched) : CL_SUCCESS;
-        code = failed != CL_SUCCESS ? failed : code;
+        if (failed == FL_BUILD_ANEW)
+            b->stale = 1;
+        else
+            code = failed != CL_SUCCESS ? failed : code;
     }
     return code;
 }

@@ -75,6 +75,7 @@ int fl_keep_add_memory(fl_keep *keep, cl_mem mem) {
         chain[count++] = at;
         added = made_from(at, &at);
     }
+    keep->has_parts |= count > 1;
     while (count > 0 && added >= 0)
         added = fl_keep_add(keep, chain[--count], FL_KEEP_MEM, false);
     return added;

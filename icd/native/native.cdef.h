@@ -86,6 +86,7 @@ const uint32_t *fl_deps(const fl_recording *recording, uint32_t *count);
 void *const *fl_pending(const fl_recording *recording, uint32_t *count);
 uint32_t fl_kept(const fl_recording *recording);
 uint32_t fl_pinned(const fl_recording *recording);
+int fl_has_parts(const fl_recording *recording);
 int fl_forgotten_kernels(void);
 
 /* --- arguments.c: the arguments of a launch, immutable and shared --- */
@@ -196,7 +197,8 @@ typedef struct fl_built {
      * event of its end. On failure *failed is the number of the command within the run, or UINT32_MAX. */
     int (*enqueue)(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
                    void **event, uint32_t *failed);
-    /* A command of the run, by its number in the run, has changed; NULL: updates of this run have to go through Python. */
+    /* A command of the run, by its number in the run, has changed; NULL: updates of this run have to go through Python. FL_BUILD_ANEW: it
+     * cannot be what it was built as any more. */
     int (*update)(void *self, uint32_t command, int relaunched);
     void *self;
     uint32_t first, count;   /* the commands of the run */
@@ -223,7 +225,9 @@ typedef struct fl_buffer {
     uint32_t built_count, python_updates;
     int32_t busy;
     void *last_queue, *last_event;
+    uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
 } fl_buffer;
+enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
 void fl_begin_changes(fl_buffer *buffer);
 void fl_end_changes(fl_buffer *buffer);
@@ -279,7 +283,7 @@ intptr_t fl_enqueue_again(fl_route *route);
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
 /* A command has changed: everything that was built of it is told. */
-int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
+int fl_update_buffer(fl_buffer *buffer, uint32_t command, int relaunched);
 
 /* --- timing.c: how long an enqueue takes, for the caller or, if that is more, for the device. `marked`: a marker after the wait list is
  * put before it, and the device begins when that is complete. NULL: there is no memory. --- */
@@ -350,6 +354,6 @@ typedef struct fl_functions {
     int (*set_argument)(fl_command *command, uint32_t index, uint32_t kind, size_t size, const void *value);
     int (*get_argument)(const fl_arguments *list, uint32_t index, fl_change *argument);
     uint32_t (*argument_count)(const fl_arguments *list);
-    int (*update_buffer)(const fl_buffer *buffer, uint32_t command, int relaunched);
+    int (*update_buffer)(fl_buffer *buffer, uint32_t command, int relaunched);
 } fl_functions;
 const fl_functions *fl_exported(void);

@@ -30,6 +30,7 @@ typedef struct fl_keep {
     uint32_t count, room;
     uint32_t *places;          /* open addressing by object: number of the entry + 1, 0 where free */
     uint32_t capacity;
+    bool has_parts;            /* there is a memory object that is a part of or made from another one */
 } fl_keep;
 bool fl_keep_has(const fl_keep *keep, const void *object);
 /* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; negative: the code of

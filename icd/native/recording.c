@@ -243,6 +243,11 @@ uint32_t fl_kept(const fl_recording *r) {
     return r->keep.count;
 }
 
+/* Whether it keeps memory objects that are parts of or made from others. */
+int fl_has_parts(const fl_recording *r) {
+    return r->keep.has_parts;
+}
+
 /* How many SVM pointers it pins. */
 uint32_t fl_pinned(const fl_recording *r) {
     return r->pins.count;

@@ -13,10 +13,10 @@ from .memory import (
     COPY,
     USE,
     URMemory,
-    ask,
     check_flags,
-    native_type,
     opencl_flags,
+    query_memory,
+    query_native_type,
 )
 
 
@@ -88,10 +88,10 @@ def urMemBufferPartition(hBuffer: URBuffer, flags: int, pRegion: Any) -> URBuffe
     if flags & (USE | ALLOC | COPY):
         raise failure("INVALID_VALUE", "a sub-buffer has the memory of its buffer")
     check_flags(flags, 0)
-    return sub_buffer(hBuffer, pRegion.origin, pRegion.size, opencl_flags(flags))
+    return create_sub_buffer(hBuffer, pRegion.origin, pRegion.size, opencl_flags(flags))
 
 
-def sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> URBuffer:
+def create_sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> URBuffer:
     """Create a sub-buffer.
 
     Args:
@@ -112,7 +112,7 @@ def sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> U
 
 
 def create_part(memory: CLObject, origin: int, size: int, cl_flags: int = 0) -> int:
-    """Create the cl_mem of a sub-buffer. Arguments and errors are those of `sub_buffer`."""
+    """Create the cl_mem of a sub-buffer. Arguments and errors are those of `create_sub_buffer`."""
     region = OPENCL.struct("cl_buffer_region")(origin, size)
     kind = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
     return create(
@@ -124,10 +124,12 @@ def create_part(memory: CLObject, origin: int, size: int, cl_flags: int = 0) -> 
 def urMemBufferCreateWithNativeHandle(
     hNativeMem: int, hContext: URContext, pProperties: Any
 ) -> URBuffer:
-    native_type(hNativeMem, hContext, (OPENCL["CL_MEM_OBJECT_BUFFER"],))
+    query_native_type(hNativeMem, hContext, (OPENCL["CL_MEM_OBJECT_BUFFER"],))
     retain_unless_owned(URBuffer, hNativeMem, hContext.table, pProperties)
-    size, host = (ask(hNativeMem, hContext, f"CL_MEM_{name}") for name in ("SIZE", "HOST_PTR"))
+    size, host = (
+        query_memory(hNativeMem, hContext, f"CL_MEM_{name}") for name in ("SIZE", "HOST_PTR")
+    )
     made = URBuffer(hNativeMem, hContext, size, host=host)
-    whole = ask(hNativeMem, hContext, "CL_MEM_ASSOCIATED_MEMOBJECT")
-    made.whole = whole or hNativeMem, ask(hNativeMem, hContext, "CL_MEM_OFFSET")
+    whole = query_memory(hNativeMem, hContext, "CL_MEM_ASSOCIATED_MEMOBJECT")
+    made.whole = whole or hNativeMem, query_memory(hNativeMem, hContext, "CL_MEM_OFFSET")
     return made

@@ -37,8 +37,7 @@ def _time_marker(device: URDevice) -> tuple[int, int]:
 
     A sub-device has the clock of its root device. Raises OpenCLError.
     """
-    while device.parent is not None:
-        device = device.parent
+    device = device.root
     with _lock:
         if device not in _queues:
             context: URContext = urContextCreate([device])

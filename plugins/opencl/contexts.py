@@ -14,7 +14,7 @@ from .core import (
     adapter,
     create,
     failure,
-    handles,
+    handles_of,
     query,
     query_number,
     retain_unless_owned,
@@ -105,7 +105,7 @@ def urContextCreate(phDevices: list[URDevice]) -> URContext:
     if any(device.platform is not platform for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.cl, 0)
-    arguments = properties, len(phDevices), handles(phDevices), None, None
+    arguments = properties, len(phDevices), handles_of(phDevices), None, None
     return URContext(create(platform.table, "clCreateContext", *arguments), phDevices)
 
 

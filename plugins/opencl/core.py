@@ -1,8 +1,8 @@
 """The adapter, the base of its objects, and the codes that OpenCL's errors become.
 
 An object holds the driver's handle of one of OpenCL's objects (`cl`), which is also its native
-handle, and the table of its platform, by which the driver is called. It also holds the Python
-objects that it was made from. So a context lives as long as its queues.
+handle. It calls the driver by the table of its platform. It also holds the Python objects that it
+was made from. So a context lives as long as its queues.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def retain_unless_owned(
         check(getattr(table, kind.retain_function)(native), kind.retain_function)
 
 
-def handles(things: Sequence[CLObject]) -> Any:
+def handles_of(things: Sequence[CLObject]) -> Any:
     """Return the OpenCL handles of objects as a C array, None for no objects."""
     if not things:
         return None
@@ -184,7 +184,7 @@ def check_count(count: int, code: str, what: str) -> None:
         raise failure(code, f"{count} {what}")
 
 
-def flags(value: int, table: dict[str, str], what: str = "") -> int:
+def convert_flags(value: int, table: dict[str, str], what: str = "") -> int:
     """Return OpenCL's flags for Unified Runtime's.
 
     Args:
@@ -210,10 +210,10 @@ __all__ = [
     "adapter",
     "check",
     "check_count",
+    "convert_flags",
     "create",
     "failure",
-    "flags",
-    "handles",
+    "handles_of",
     "icd",
     "query",
     "query_number",

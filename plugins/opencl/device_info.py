@@ -193,17 +193,17 @@ def _eu_count(device: URDevice) -> int | None:
 
 def _usm(name: str) -> Callable[[URDevice], int]:
     def answer(device: URDevice) -> int:
-        from .usm.strategies import support
+        from .usm.strategies import support_of
 
-        return support(device)[f"UR_DEVICE_INFO_{name}"]
+        return support_of(device)[f"UR_DEVICE_INFO_{name}"]
 
     return answer
 
 
 def _launch_capabilities(device: URDevice) -> int:
-    from .launches import capabilities
+    from .launches import launch_capabilities_of
 
-    return capabilities(device)
+    return launch_capabilities_of(device)
 
 
 def _images(device: URDevice) -> bool:

@@ -57,6 +57,11 @@ class URDevice(CLObject):
             _parts.pop(self.cl, None)  # before the driver can use the handle again
         super().close()
 
+    @property
+    def root(self) -> URDevice:
+        """Return the root device that it is a part of, or itself."""
+        return self if self.parent is None else self.parent.root
+
     def is_part_of(self, device: URDevice) -> bool:
         """Return whether it is a device, or a sub-device of it at any depth."""
         part: URDevice | None = self
@@ -260,7 +265,7 @@ def takes_specialization_constants(device: URDevice) -> bool:
     return takes_spirv(device) and device.has((2, 2))
 
 
-def targets(device: URDevice) -> list[str]:
+def binary_targets_of(device: URDevice) -> list[str]:
     """Return the targets of binaries that a device takes, the best first."""
     compiled = device.platform.profile.binary_targets.get(device.icd.type)
     found = [compiled] if compiled else []
@@ -275,12 +280,13 @@ def urDeviceSelectBinary(hDevice: URDevice, pBinaries: Any, NumBinaries: int) ->
         raise failure("INVALID_SIZE", "there is no binary to select from")
     check_count(NumBinaries, "INVALID_SIZE", "binaries")
     specs = [_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
-    for target in targets(hDevice):
+    targets = binary_targets_of(hDevice)
+    for target in targets:
         if target in specs:
             return specs.index(target)
     raise failure(
         "INVALID_BINARY",
-        f"the device takes {' and '.join(targets(hDevice)) or 'none'}, not {', '.join(specs)}",
+        f"the device takes {' and '.join(targets) or 'none'}, not {', '.join(specs)}",
     )
 
 

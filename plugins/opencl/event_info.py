@@ -8,7 +8,7 @@ from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
 from .core import adapter, query_number, retain_unless_owned
-from .events import UREvent, completed_event
+from .events import UREvent, create_completed_event
 from .queues import URQueue, queue_of
 
 _TYPES: Final = {
@@ -102,7 +102,7 @@ def urEventCreateWithNativeHandle(
 ) -> UREvent:
     """Make the event of a native handle. NULL gives a complete event, as in other adapters."""
     if not hNativeEvent:
-        return UREvent(completed_event(hContext), hContext)
+        return UREvent(create_completed_event(hContext), hContext)
     check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
     retain_unless_owned(UREvent, hNativeEvent, hContext.table, pProperties)
     made = UREvent(hNativeEvent, hContext)

@@ -19,7 +19,7 @@ from ...loader.base.forks import new_lock
 from ...loader.base.interrupts import in_main_thread
 from ...loader.ur.abi import UR
 from .contexts import URContext
-from .core import CLObject, adapter, check, create, failure, handles
+from .core import CLObject, adapter, check, create, failure, handles_of
 
 if TYPE_CHECKING:
     from .platforms import URPlatform
@@ -91,7 +91,7 @@ class UREvent(CLObject):
         return int.from_bytes(data, "little", signed=True)
 
 
-def completed_event(context: URContext) -> int:
+def create_completed_event(context: URContext) -> int:
     """Return a new cl_event that is complete. Raises OpenCLError."""
     made = create(context.table, "clCreateUserEvent", context.cl)
     check(context.table.clSetUserEventStatus(made, 0), "clSetUserEventStatus")
@@ -111,7 +111,7 @@ class URCommandEvent(UREvent):
     """
 
     def __init__(self, context: URContext, command: int, buffer: ref[Any], index: int) -> None:
-        self.current = UREvent(completed_event(context), context)
+        self.current = UREvent(create_completed_event(context), context)
         super().__init__(self.current.cl, context, None, command, owned=False)
         self.buffer, self.index = buffer, index
 
@@ -160,7 +160,9 @@ def wait(events: Iterable[UREvent]) -> None:
             if waits_itself(context.platform):
                 _wait_for_each([event.current_object() for event in group])
             else:
-                check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
+                check(
+                    group[0].table.clWaitForEvents(len(group), handles_of(group)), "clWaitForEvents"
+                )
         except OpenCLError as error:
             failed = failed or error
     if failed is not None:

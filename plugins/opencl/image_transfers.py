@@ -7,15 +7,18 @@ lists: INVALID_SIZE for everything that does not fit.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from ...loader.ur.abi import UR
 from .core import failure
 from .enqueue import Enqueue, declare_enqueue, enqueues
 from .events import UREvent
 from .images import Extent, URImage, checked_images, has_images
 from .memory import URMemory
-from .queues import URQueue
+from .queues import URQueue, create_queue
 from .transfers import offset_of, region_of, sizes_of
+
+_PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 
 
 def _check_region(image: URImage, origin: Extent, region: Extent) -> None:
@@ -67,6 +70,8 @@ def _transfer_host(
     _check_region(image, origin, region)
     row, slice_ = _pitches(image, region, *pitches)
     places = sizes_of(origin), sizes_of(region), row, slice_
+    if _needs_whole_device(enqueue.queue):
+        return _call_on_whole_device(enqueue, routine, image.cl, False, *places, host)
     return enqueue.call(routine, image.cl, enqueue.blocks, *places, host)
 
 
@@ -96,8 +101,34 @@ def urEnqueueMemImageCopy(
     _check_region(target, to, size)
     if source.cl == target.cl and _overlap(start, to, size):
         raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
-    sizes = sizes_of(start), sizes_of(to), sizes_of(size)
-    return enqueue.call("clEnqueueCopyImage", source.cl, target.cl, *sizes)
+    given = source.cl, target.cl, sizes_of(start), sizes_of(to), sizes_of(size)
+    if _needs_whole_device(enqueue.queue):
+        return _call_on_whole_device(enqueue, "clEnqueueCopyImage", *given)
+    return enqueue.call("clEnqueueCopyImage", *given)
+
+
+def _needs_whole_device(queue: URQueue) -> bool:
+    """Return whether the driver crashes if a queue transfers images."""
+    profile = queue.context.platform.profile
+    return profile.transfers_images_on_whole_devices and queue.device.parent is not None
+
+
+def _call_on_whole_device(enqueue: Enqueue, routine: str, *arguments: Any) -> UREvent | None:
+    """Enqueue a transfer on a queue of the root device, in the order of the sub-device's queue.
+
+    It must not be a transfer that blocks in the driver.
+    """
+    queue = enqueue.queue
+    enqueue.block_by_event()
+    other = create_queue(queue.context, queue.device.root, queue.flags & _PROFILING)
+    before = queue.mark(enqueue.waits)
+    queue.flush()
+    event = other.enqueue(routine, enqueue.command, arguments, [before], True)
+    assert event is not None
+    other.flush()
+    event.queue = queue
+    queue.mark([event])  # what comes after it in the queue waits for it
+    return enqueue.complete(event)
 
 
 def _overlap(start: Extent, to: Extent, size: Extent) -> bool:

@@ -16,7 +16,7 @@ from ..sdk._native import ffi
 from .contexts import URContext
 from .core import adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
-from .memory import USE, URMemory, ask, check_flags, native_type, opencl_flags
+from .memory import USE, URMemory, check_flags, opencl_flags, query_memory, query_native_type
 
 Extent = tuple[int, int, int]
 _ORDERS: Final = ("A", "R", "RG", "RA", "RGB", "RGBA", "BGRA", "ARGB", "ABGR", "INTENSITY")
@@ -110,7 +110,7 @@ class URImage(URMemory):
     def __init__(
         self, cl: int, context: URContext, kind: int, format: tuple[int, int], *, host: int = 0
     ) -> None:
-        super().__init__(cl, context, ask(cl, context, "CL_MEM_SIZE"), host=host)
+        super().__init__(cl, context, query_memory(cl, context, "CL_MEM_SIZE"), host=host)
         self.kind, self.format = _KINDS[kind], format
         self.element_size = self.query_image("ELEMENT_SIZE")
         sizes = (self.query_image(_CL_FIELDS[name][6:].upper()) for name in self.kind.sizes)
@@ -118,7 +118,7 @@ class URImage(URMemory):
 
     def query_image(self, name: str) -> int:
         """Return the answer of clGetImageInfo to a property without CL_IMAGE_ in its name."""
-        return ask(self.cl, self.context, f"CL_IMAGE_{name}", "clGetImageInfo")
+        return query_memory(self.cl, self.context, f"CL_IMAGE_{name}", "clGetImageInfo")
 
 
 def _extent(width: int, height: int = 1, depth: int = 1) -> Extent:
@@ -300,7 +300,7 @@ def urMemImageCreateWithNativeHandle(
     hNativeMem: int, hContext: URContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
 ) -> URImage:
     """Make an image of a native handle. The program has to give its format and type correctly."""
-    kind = _OF_CL[native_type(hNativeMem, hContext, _OF_CL)]
+    kind = _OF_CL[query_native_type(hNativeMem, hContext, _OF_CL)]
     told = query(hContext.table, "clGetImageInfo", hNativeMem, OPENCL["CL_IMAGE_FORMAT"])
     found = OPENCL.struct("cl_image_format").from_buffer_copy(told)
     order, channel = found.image_channel_order, found.image_channel_data_type
@@ -312,5 +312,5 @@ def urMemImageCreateWithNativeHandle(
             "INVALID_IMAGE_FORMAT_DESCRIPTOR", "the native image has another format or type"
         )
     retain_unless_owned(URImage, hNativeMem, hContext.table, pProperties)
-    host = ask(hNativeMem, hContext, "CL_MEM_HOST_PTR")
+    host = query_memory(hNativeMem, hContext, "CL_MEM_HOST_PTR")
     return URImage(hNativeMem, hContext, kind, format, host=host)

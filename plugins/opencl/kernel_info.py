@@ -19,7 +19,7 @@ from .devices import URDevice
 from .kernel_arguments import arguments_of
 from .kernels import URKernel, set_on
 from .queues import URQueue
-from .usm.registry import allocations
+from .usm.registry import allocations_of
 
 _INVALID_VALUE: Final = "CL_INVALID_VALUE"
 
@@ -196,7 +196,7 @@ def declare_memory(kernel: URKernel) -> None:
     Raises:
         OpenCLError: what the driver answers.
     """
-    bases = [allocation.driver_base for allocation in allocations(kernel.context)]
+    bases = [allocation.driver_base for allocation in allocations_of(kernel.context)]
     if bases and bases != kernel.declared_memory:
         _declare(kernel, bases)
 

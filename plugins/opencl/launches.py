@@ -136,7 +136,7 @@ def _is_cooperative(properties: Any, device: URDevice) -> bool:
         if kind not in _TRIVIAL or not _TRIVIAL[kind](data):
             raise failure("INVALID_OPERATION", f"OpenCL has no launch property {kind:#x}")
     together = bool(properties.flags & _COOPERATIVE)
-    if together and not capabilities(device):
+    if together and not launch_capabilities_of(device):
         raise failure("INVALID_OPERATION", "the device cannot run all work-groups at the same time")
     return together
 
@@ -182,7 +182,7 @@ _CountPrototype: Final = ctypes.CFUNCTYPE(
 )
 
 
-def capabilities(device: URDevice) -> int:
+def launch_capabilities_of(device: URDevice) -> int:
     """Return the answer to UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES."""
     has_function = _EXTENSION in device.icd.extensions and device.platform.icd.extension_function(
         _COUNT
@@ -217,7 +217,7 @@ def urKernelSuggestMaxCooperativeGroupCount(
     if not 1 <= workDim <= 3:
         raise failure("INVALID_WORK_DIMENSION")
     hKernel.context.check_device(hDevice)
-    if not capabilities(hDevice):
+    if not launch_capabilities_of(hDevice):
         raise failure("UNSUPPORTED_FEATURE", f"the device has no {_EXTENSION}")
     if 0 in pLocalWorkSize:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")

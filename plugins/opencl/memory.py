@@ -10,7 +10,7 @@ from typing import Final
 
 from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
-from .core import CLObject, adapter, failure, flags, query_number
+from .core import CLObject, adapter, convert_flags, failure, query_number
 from .devices import URDevice
 
 _FLAGS: Final = {
@@ -77,15 +77,17 @@ def check_flags(value: int, host: int) -> None:
 
 def opencl_flags(value: int) -> int:
     """Return OpenCL's flags for ur_mem_flags_t."""
-    return flags(value, _FLAGS)
+    return convert_flags(value, _FLAGS)
 
 
-def ask(native: int, context: URContext, name: str, routine: str = "clGetMemObjectInfo") -> int:
+def query_memory(
+    native: int, context: URContext, name: str, routine: str = "clGetMemObjectInfo"
+) -> int:
     """Return a property of a cl_mem that is a number. Raises OpenCLError."""
     return query_number(context.table, routine, native, name)
 
 
-def native_type(native: int, context: URContext, types: Container[int]) -> int:
+def query_native_type(native: int, context: URContext, types: Container[int]) -> int:
     """Return the CL_MEM_TYPE of a native handle.
 
     Args:
@@ -97,7 +99,7 @@ def native_type(native: int, context: URContext, types: Container[int]) -> int:
         URError: INVALID_CONTEXT, or INVALID_MEM_OBJECT for another type.
     """
     check_native(native, context, "clGetMemObjectInfo", "CL_MEM_CONTEXT")
-    found = ask(native, context, "CL_MEM_TYPE")
+    found = query_memory(native, context, "CL_MEM_TYPE")
     if found not in types:
         raise failure("INVALID_MEM_OBJECT", "the native memory object is of another kind")
     return found

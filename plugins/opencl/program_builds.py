@@ -15,7 +15,7 @@ from ...icd.errors import OpenCLError
 from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
 from .contexts import URContext
-from .core import adapter, check, check_count, failure, handles
+from .core import adapter, check, check_count, failure, handles_of
 from .devices import URDevice, takes_specialization_constants
 from .programs import URProgram, text_of
 
@@ -91,7 +91,7 @@ def _compile(program: URProgram, devices: Sequence[URDevice], options: str | Non
 def _call_compiler(
     routine: str, program: URProgram, devices: Sequence[URDevice], options: str | None, *rest: Any
 ) -> None:
-    function, listed, text = getattr(program.table, routine), handles(devices), _options(options)
+    function, listed, text = getattr(program.table, routine), handles_of(devices), _options(options)
     code = _run_aside((program,), lambda: function(program.cl, len(devices), listed, text, *rest))
     if code in _BUILD:
         raise BuildError.of(code, routine, program.log)
@@ -187,7 +187,7 @@ def _link(
         raise failure("INVALID_SIZE", "there is no program to link")
     context.check_same("a program", *programs)
     code = ctypes.c_int32()
-    listed, text, parts = handles(devices), _options(options), handles(programs)
+    listed, text, parts = handles_of(devices), _options(options), handles_of(programs)
     arguments = len(devices), listed, text, len(programs), parts, None, None, ctypes.byref(code)
     cl = _run_aside(programs, lambda: context.table.clLinkProgram(context.cl, *arguments))
     made = URProgram(cl, context) if cl else None

@@ -16,7 +16,7 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ..sdk._native import ffi
 from .contexts import URContext, check_native
-from .core import CLObject, adapter, check, create, failure, handles, query, retain_unless_owned
+from .core import CLObject, adapter, check, create, failure, handles_of, query, retain_unless_owned
 from .devices import URDevice, device_of, takes_spirv
 from .platforms import extension
 
@@ -210,7 +210,7 @@ def urProgramCreateWithBinary(
         raise failure("INVALID_NATIVE_BINARY", "a binary of PoCL ends too early")
     code = ctypes.c_int32()
     lengths, pointers = (ctypes.c_size_t * numDevices), (ctypes.c_void_p * numDevices)
-    arguments = handles(phDevices), lengths(*pLengths), pointers(*binaries), None
+    arguments = handles_of(phDevices), lengths(*pLengths), pointers(*binaries), None
     made = hContext.table.clCreateProgramWithBinary(
         hContext.cl, numDevices, *arguments, ctypes.byref(code)
     )

@@ -24,7 +24,7 @@ from .core import (
     check,
     create,
     failure,
-    handles,
+    handles_of,
     query_number,
     retain_unless_owned,
 )
@@ -169,7 +169,7 @@ class URQueue(CLObject):
         if waits:
             self.check_waits(waits)
         function = function or getattr(self.table, routine)
-        listed = len(waits), handles(waits)
+        listed = len(waits), handles_of(waits)
         if not wanted:
             check(function(self.cl, *arguments, *listed, None), routine)
             self.enqueued += 1

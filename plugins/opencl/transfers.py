@@ -17,7 +17,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from .buffers import URBuffer, check_buffers
 from .contexts import URContext
-from .core import CLObject, create, failure, flags
+from .core import CLObject, convert_flags, create, failure
 from .enqueue import Call, Enqueue, declare_enqueue, enqueues
 from .events import UREvent
 from .memory import URMemory
@@ -226,12 +226,12 @@ def is_opencl_pattern(size: int, offset: int) -> bool:
     return size <= LARGEST_PATTERN and is_power_of_two(size) and offset % size == 0
 
 
-def repeated(pattern: bytes, size: int) -> bytes:
+def repeat_pattern(pattern: bytes, size: int) -> bytes:
     """Repeat a pattern up to `size` bytes and up to a block, but at least once."""
     return pattern * max(1, min(size, _BLOCK) // len(pattern))
 
 
-def doubling_steps(have: int, size: int) -> list[tuple[int, int]]:
+def plan_doubling(have: int, size: int) -> list[tuple[int, int]]:
     """Return the copies that make `have` filled bytes `size` filled bytes.
 
     Returns:
@@ -244,7 +244,7 @@ def doubling_steps(have: int, size: int) -> list[tuple[int, int]]:
     return steps
 
 
-def temporary_buffer(context: URContext, data: bytes | int) -> URBuffer:
+def create_temporary_buffer(context: URContext, data: bytes | int) -> URBuffer:
     """Create a buffer with a copy of some bytes, or of so many bytes.
 
     It may be dropped as soon as the commands that use it are enqueued (SPEC clReleaseMemObject).
@@ -276,11 +276,11 @@ def fill_memory(
     """
     if is_opencl_pattern(len(pattern), offset):
         return enqueue.call("clEnqueueFillBuffer", memory.cl, pattern, len(pattern), offset, size)
-    block = temporary_buffer(enqueue.queue.context, repeated(pattern, size))
+    block = create_temporary_buffer(enqueue.queue.context, repeat_pattern(pattern, size))
     calls: list[Call] = [("clEnqueueCopyBuffer", (block.cl, memory.cl, 0, offset, block.size))]
     calls += [
         ("clEnqueueCopyBuffer", (memory.cl, memory.cl, offset, offset + at, count))
-        for at, count in doubling_steps(block.size, size)
+        for at, count in plan_doubling(block.size, size)
     ]
     return enqueue.call_in_sequence(calls)
 
@@ -323,7 +323,7 @@ def urEnqueueMemBufferMap(
         mapped.append(queue.table.clEnqueueMapBuffer(*arguments, ctypes.byref(code)))
         return code.value
 
-    queue, bits = enqueue.queue, flags(mapFlags, _MAP_FLAGS)
+    queue, bits = enqueue.queue, convert_flags(mapFlags, _MAP_FLAGS)
     arguments = hBuffer.cl, enqueue.blocks, bits, offset, size
     event = enqueue.call("clEnqueueMapBuffer", *arguments, function=map_buffer)
     return event, mapped[0]

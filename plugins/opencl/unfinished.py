@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ...icd.calls import status_of
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
-from .core import CLObject, adapter, check, handles
+from .core import CLObject, adapter, check, handles_of
 from .events import waits_itself
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class UnfinishedCommands(CLObject):
                 one_at_a_time = self.device.platform.profile.waits_one_at_a_time
                 wait_for_event(self.cl, self.in_order, one_at_a_time)
             else:
-                check(self.table.clWaitForEvents(1, handles([self])), "clWaitForEvents")
+                check(self.table.clWaitForEvents(1, handles_of([self])), "clWaitForEvents")
 
 
 unfinished: Final[dict[int, UnfinishedCommands]] = {}

@@ -101,7 +101,7 @@ UR_RESULT_ERROR_UNSUPPORTED_FEATURE, and urAdapterGetLastError names the feature
 """
 
 
-def page() -> str:
+def make_page() -> str:
     """Return docs/adapter_support.md."""
     declared = adapter.declared
     every = [name for names in TABLES.values() for name in names]
@@ -157,4 +157,4 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 if __name__ == "__main__":
-    print(page())
+    print(make_page())

@@ -58,8 +58,8 @@ class Adapter(Object):
         name: its name in the log.
         backend: what queries say that it drives, a name of ur_backend_t.
         version: what queries say about its version.
-        stoppable: whether Ctrl-C ends all of its waits (loader/base/interrupts.py). Then the runtime
-            waits in the main thread itself.
+        stoppable: whether Ctrl-C ends all of its waits (loader/base/interrupts.py). Then the
+            runtime waits in the main thread itself.
 
     Attributes:
         codes: the codes of exceptions by their classes: a name, or a function of the exception.

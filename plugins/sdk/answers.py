@@ -65,7 +65,7 @@ _SPECIAL: Final[dict[str, Encode]] = {"char[]": _text, "unsigned char *[]": enco
 
 
 @cache
-def encoder(answer: str) -> Encode:
+def encoder_of(answer: str) -> Encode:
     """Return the function that makes bytes of a value.
 
     Args:
@@ -95,14 +95,14 @@ def encoder(answer: str) -> Encode:
 
 
 @cache
-def properties(group: str) -> dict[int, Encode]:
+def encoders_of(group: str) -> dict[int, Encode]:
     """Return the encoders of an info type's properties by their numbers.
 
     Args:
         group: the info type, such as "ur_device_info_t".
     """
     return {
-        value: encoder(UR.constants[name].answer)
+        value: encoder_of(UR.constants[name].answer)
         for value, name in UR.groups.get(group, {}).items()
     }
 
@@ -115,7 +115,7 @@ def describe_wrong_answer(encoders: dict[int, Encode], name: int, value: Any) ->
         name: the number of the property.
         value: the answer.
     """
-    group = next(group for group in UR.groups if properties(group) is encoders)
+    group = next(group for group in UR.groups if encoders_of(group) is encoders)
     constant = UR.groups[group][name]
     wanted = UR.constants[constant].answer
     return f"the answer to {constant} is {value!r}, and has to be of the type {wanted}"

@@ -24,7 +24,7 @@ MARK = b"FAIRLEAD SHELL CONFIGURATION\n"
 ROOM = 8192  # bytes: shell.c's `configuration`
 
 
-def python_library() -> str:
+def find_python_library() -> str:
     """Return the path of this Python's shared library, "" if it was built without one."""
     name = sysconfig.get_config_var("INSTSONAME") or ""
     folders = (sysconfig.get_config_var("LIBDIR") or "", os.path.join(sys.base_prefix, "lib"))
@@ -32,7 +32,7 @@ def python_library() -> str:
     return next(filter(os.path.exists, paths), "")
 
 
-def configuration(module: str, *, here: bool = True) -> str:
+def make_configuration(module: str, *, here: bool = True) -> str:
     """Return the configuration of a shell.
 
     Args:
@@ -46,7 +46,7 @@ def configuration(module: str, *, here: bool = True) -> str:
     if here:
         lines |= {
             "program": sys.executable,
-            "library": python_library(),
+            "library": find_python_library(),
             "site": sysconfig.get_path("purelib"),
         }
     if any("\n" in value for value in lines.values()):
@@ -54,7 +54,7 @@ def configuration(module: str, *, here: bool = True) -> str:
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 
 
-def settings(text: str) -> dict[str, str]:
+def parse_configuration(text: str) -> dict[str, str]:
     """Return the lines `name=value` of a shell's configuration."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
@@ -73,7 +73,7 @@ def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> N
     """
     data = shell.read_bytes()
     at = data.find(MARK)
-    text = MARK + os.fsencode(configuration(module, here=here))
+    text = MARK + os.fsencode(make_configuration(module, here=here))
     if at < 0:
         raise ValueError(f"{shell} is not a shell of fairlead")
     if len(text) >= ROOM:

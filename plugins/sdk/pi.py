@@ -33,7 +33,7 @@ from ...loader.ur.adapters import open_and_bind
 from ...loader.ur.binding import PluginBinding
 from ...loader.ur.discovery import PluginCandidate
 from ._native import ffi
-from .build import settings
+from .build import parse_configuration
 from .start import shell_at
 
 _shells: Final[list[Any]] = []  # all that were ever started, by their numbers
@@ -55,7 +55,7 @@ def start(address: int) -> None:
     """
     shell = shell_at(address)
     with _lock:
-        adapter = _adapter(settings(os.fsdecode(ffi.string(shell.config)))["module"])
+        adapter = _adapter(parse_configuration(os.fsdecode(ffi.string(shell.config)))["module"])
         table = serve(adapter, ended=shell.reset)
         for index in range(shell.entry_count):
             function = PI.functions[ffi.string(shell.names[index]).decode()]

@@ -31,7 +31,7 @@ from ...loader.base.interrupts import ENTRY, declare_stoppable, defer_interrupts
 from ...loader.base.library import file_of
 from ._native import ffi, lib
 from .adapter import Adapter
-from .build import settings
+from .build import parse_configuration
 from .conversions import code_of
 from .objects import reap
 from .wrap import Entries
@@ -72,7 +72,7 @@ def start(address: int) -> None:
         Exception: what the module raises when it is imported.
     """
     shell = shell_at(address)
-    adapter = load(settings(os.fsdecode(ffi.string(shell.config)))["module"])
+    adapter = load(parse_configuration(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
         defer_interrupts(
             lib.fl_put_off_interrupt,

@@ -38,7 +38,7 @@ from ...loader.base.interrupts import ENTRY
 from ...loader.ur.abi import UR
 from . import conversions
 from ._native import ffi
-from .answers import describe_wrong_return, properties
+from .answers import describe_wrong_return, encoders_of
 from .conversions import WAIT_LISTS, Refused, code_of
 from .objects import Registry, gone, reap
 
@@ -339,7 +339,7 @@ class _Entry:
         )
         if self.is_query:
             yield f"_value = _body({arguments})"
-            self.scope["_encoders"] = properties(self.parameters["propName"].type)
+            self.scope["_encoders"] = encoders_of(self.parameters["propName"].type)
             yield f"_answer(_encoders, _registry, _value, {', '.join(_QUERY)})"
             return
         returned = [

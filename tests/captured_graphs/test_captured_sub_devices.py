@@ -19,7 +19,9 @@ from fairlead.runtime.interop import context_of, device_of, to_pyopencl
 
 @pytest.fixture
 def parts(device: cl.Device) -> list[cl.Device]:
-    """Two parts of a device, which has at least two compute units on every driver here."""
+    """Two parts of a device that can be divided: PoCL 7.1's cannot."""
+    if device.partition_max_sub_devices < 2:
+        pytest.skip("the device has no sub-devices")
     return parts_of(device, max(1, device.max_compute_units // 2))[:2]
 
 

@@ -4,6 +4,7 @@ executable graphs."""
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,32 @@ def test_arrays_and_svm(numbers: Numbers) -> None:
     graph[1].set_arg(0, numbers.buffer)  # and back to a buffer
     loop.update(graph[1])
     loop.replay(queue).wait()
+
+
+@pytest.mark.parametrize("updatable", [False, True])
+def test_new_memory_lives_as_long_as_a_dropped_graph_runs(
+    numbers: Numbers, updatable: bool
+) -> None:
+    class Memory(cl.SVMAllocation):  # of which there can be weak references
+        pass
+
+    queue, graph = numbers.queue, captured(numbers)
+    memory: Any = Memory(queue.context, 256, 0, cl.svm_mem_flags.READ_WRITE)
+    cl.enqueue_copy(queue, memory, np.full(64, 9, np.int32))
+    loop = graph.finalize(updatable=True) if updatable else None
+    graph[0].set_arg(0, memory)
+    if loop is not None:
+        loop.update(graph[0])
+    loop, gate = loop or graph.finalize(), cl.UserEvent(queue.context)
+    event, there = loop.replay(queue, wait_for=[gate]), weakref.ref(memory)
+    del graph, loop, memory
+    gc.collect()
+    assert there() is not None
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    event.wait()
+    captured(numbers).finalize().replay(queue).wait()  # which looks for what has ended
+    gc.collect()
+    assert there() is None
 
 
 @pytest.mark.parametrize("kind", [LocalMemory, cl.LocalMemory])

@@ -297,6 +297,23 @@ def test_ranges_and_local_memory_can_change(numbers: Numbers, others: cl.Program
     assert numbers.value() == 17
 
 
+@pytest.mark.usefixtures("direct")
+def test_what_it_cannot_run_after_an_update_is_the_drivers(numbers: Numbers) -> None:
+    queue, hidden = numbers.queue, cl.mem_flags.HOST_NO_ACCESS | cl.mem_flags.READ_WRITE
+    with capture(queue) as graph:
+        numbers.add(1)
+        numbers.add(2)
+    loop = graph.finalize(updatable=True)
+    loop.replay(queue, wait=True)
+    graph[1].set_arg(0, cl.Buffer(queue.context, hidden, 256))
+    loop.update(graph[1])
+    loop.replay(queue, wait=True)
+    assert numbers.value() == 4
+    said = loop.explain(queue)
+    assert "direct  0–0: " in said and "replay  1–1: " in said
+    assert "the host may not map a buffer of it" in said
+
+
 # --- memory ---
 
 
@@ -408,6 +425,18 @@ def test_it_is_off_where_probes_are_forbidden(
         numbers.add(1)
     said = parts_of(graph.finalize(), numbers.queue)["direct"]
     assert said == "not chosen: FAIRLEAD_PROBE=0 forbids its self-test"
+
+
+@pytest.mark.usefixtures("direct")
+def test_without_its_row_it_is_off(
+    numbers: Numbers, untested: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untested("raise AssertionError('the self-test runs')")
+    monkeypatch.setenv("FAIRLEAD_QUIRKS", "-kernels-in-process")
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    said = parts_of(graph.finalize(), numbers.queue)["direct"]
+    assert said.startswith("not chosen: the driver is not PoCL")
 
 
 def test_versions_that_are_not_known_are_not_called() -> None:

@@ -171,14 +171,14 @@ def test_what_an_image_or_a_sampler_cannot_become(queue: cl.CommandQueue) -> Non
         (graph[0], 0, buffer, "argument 0 is a 2D image"),
         (graph[0], 0, images.make(context, KINDS[5]), "argument 0 is a 2D image"),
         (graph[0], 0, None, "argument 0 is a 2D image"),
-        (graph[0], 0, np.int64(1), "argument 0 is"),
+        (graph[0], 0, np.int64(1), "argument 0 (of triple )?is"),
         (graph[0], 0, near, "argument 0 is no sampler"),
         (graph[0], 0, released, "argument 0 is"),
         (graph[0], 0, images.make(foreign, IMAGE2D), "argument 0 is memory of another context"),
         (graph[0], 2, images.sampler(foreign), "argument 2 is a sampler of another context"),
         (graph[0], 2, target, "argument 2 is a sampler"),
         (graph[0], 2, None, "argument 2 is a sampler"),
-        (graph[0], 2, np.int64(1), "argument 2 is a sampler"),
+        (graph[0], 2, np.int64(1), "argument 2 (of triple )?is"),
         (other[0], 0, target, "argument 0 is no image"),
         (other[0], 1, near, "argument 1 is no sampler"),
     ]
@@ -349,3 +349,37 @@ def test_a_sampler_alone_may_be_named(queue: cl.CommandQueue) -> None:
     gc.collect()
     graph.finalize().replay(queue).wait()
     np.testing.assert_array_equal(images.read(queue, target, kind), 3 * images.numbers(kind, 4))
+
+
+@pytest.mark.parametrize("command", ["kernel", *COMMANDS])
+def test_a_replay_that_is_not_over_outlives_its_graph(
+    queue: cl.CommandQueue, kind: Kind, command: str
+) -> None:
+    context, is_launch = queue.context, command == "kernel"
+    triple = images.kernel(context, kind) if is_launch else None
+    near = images.sampler(context)
+    called, captured = (Scene(queue, kind) for _ in range(2))
+
+    def step(scene: Scene, kernel: Any, sampler: Any) -> None:
+        if is_launch:
+            kernel(queue, kind.region, None, scene.one, scene.two, sampler)
+        else:
+            COMMANDS[command](scene)
+
+    if command == "copy_image" and kind is KINDS[1]:
+        return  # PoCL 3.0 copies no images of buffers
+    step(called, triple, near)
+    with capture(queue) as graph:
+        step(captured, triple, near)
+    expected, gate = called.state()[1:], cl.UserEvent(context)
+    event = graph.finalize().replay(queue, wait_for=[gate])
+    captured.one = called.one
+    del graph, triple, near
+    gc.collect()
+    rubbish = [images.make(context, kind, images.numbers(kind, 10**6)) for _ in range(20)]
+    rubbish += [images.sampler(context) for _ in range(20)]
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    event.wait()
+    for one, other in zip(captured.state()[1:], expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(rubbish) == 40

@@ -218,6 +218,21 @@ def test_the_fastest_is_kept_and_remembered(
     assert numbers.value() == 19
 
 
+@pytest.mark.parametrize("found", [None, [], {"rival": 1.0}, {"rival": "1", "replay": 2.0}])
+def test_facts_of_another_form_are_as_good_as_none(
+    numbers: Numbers, rivals: None, remembered: Path, told: type[Told], found: object
+) -> None:
+    for count in (1, 2):
+        with capture(numbers.queue) as graph:
+            numbers.add(1)
+        graph.finalize().replay(numbers.queue, times=20).wait()
+        assert told.count == 16 * count
+        facts = json.loads(remembered.read_text())
+        remembered.write_text(
+            json.dumps({key: {**fact, "seconds": found} for key, fact in facts.items()})
+        )
+
+
 def test_another_graph_is_tried_anew(
     numbers: Numbers, rivals: None, remembered: Path, told: type[Told]
 ) -> None:

@@ -72,7 +72,7 @@ def test_the_libraries_of_a_wheel_know_nothing_of_where_they_were_built(installe
     for library in ("libur_adapter_fairlead.so.0", "libpi_fairlead.so"):
         data = adapter_in(installed).with_name(library).read_bytes()
         text = data[data.index(build.MARK) :][: build.ROOM].rstrip(b"\0").decode()
-        assert list(build.settings(text)) == ["module"]
+        assert list(build.parse_configuration(text)) == ["module"]
 
 
 def test_a_c_program_gets_the_environment_of_the_adapter(host: Host, installed: Path) -> None:

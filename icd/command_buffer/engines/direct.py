@@ -1,9 +1,9 @@
-"""The engine `direct`: work-group functions are called from C, and the driver is not called at all (icd/native/direct.c).
+"""The engine `direct`: C calls work-group functions, without the driver (icd/native/direct.c).
 
-It runs on PoCL's CPU devices, whose kernels are functions of this process. A run of commands is one native
-kernel in the queue, or the caller's own thread for a replay that is waited for. It takes launches, copies,
-fills, reads, writes and rectangles. Everything that is odd in any way is left to the driver, which then
-answers as it always does. docs/direct_engine.md says what is trusted, and why.
+It runs on PoCL's CPU devices, whose kernels are functions of this process. A run of commands is one
+native kernel in the queue. For a replay that is waited for, it runs in the caller's own thread. It
+takes launches, copies, fills, reads, writes and rectangles. Everything unusual is left to the
+driver, which then answers as it always does. docs/direct_engine.md says what is trusted, and why.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _REASONS: Final[dict[int, str]] = {
     lib.FL_DIRECT_NO_ROOM: "there is no memory",
 }
 
-#: A launch goes to the driver's threads if they take clearly less time. Shorter ones (ns) are not looked at.
+#: A launch goes to the driver's threads if they take clearly less time. Shorter ones (ns) are
+#: ignored.
 _CLEARLY: Final = 0.9
 _SHORT: Final = 2000
 
@@ -149,7 +150,8 @@ class BuiltDirect(Built):
         )
 
     def learned(self) -> Mapping[int, str] | None:
-        """The launches that the driver's threads run faster, from the times of the first replays."""
+        """Return the launches that the driver's threads run faster, from the times of the first
+        replays."""
         count = len(self._commands)
         times, groups = ffi.new("uint32_t[]", max(1, count)), ffi.new("uint64_t[]", max(1, count))
         if not lib.fl_direct_times(self._direct, times, groups):

@@ -83,7 +83,7 @@ class Append:
         if events:
             buffer.context.check_same("an event of the wait list", *events)
         self.inside, self.outside = split_waits(buffer, events)
-        self.buffer, self.after = buffer, buffer.after(sync_points)
+        self.buffer, self.after = buffer, buffer.predecessors_of(sync_points)
         if self.inside and not buffer.in_order:
             self.after = tuple(dict.fromkeys((*self.after, *(one.index for one in self.inside))))
         self.event, self.command = event, command

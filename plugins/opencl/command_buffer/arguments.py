@@ -1,6 +1,6 @@
 """The arguments of launches in command-buffers, which C reads from the caller's memory.
 
-C is told of the command-buffer (`launches_of`), and its errors become exceptions (`refused`).
+C is told of the command-buffer (`launches_of`). Its errors become exceptions (`argument_error`).
 plugins/sdk/native/launches.c is the other side.
 """
 
@@ -65,7 +65,7 @@ def py_part(cookie: Any, address: int) -> int:
         return 0
 
 
-def refused(code: int, index: int, kernel: URKernel) -> URError:
+def argument_error(code: int, index: int, kernel: URKernel) -> URError:
     """Return the exception for a code of C.
 
     Args:

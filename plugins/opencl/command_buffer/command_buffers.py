@@ -136,7 +136,7 @@ class URCommandBuffer(Object):
         if self.runner is not None:
             raise failure("INVALID_OPERATION", "the command-buffer is finalized")
 
-    def after(self, sync_points: Sequence[int]) -> Sequence[int]:
+    def predecessors_of(self, sync_points: Sequence[int]) -> Sequence[int]:
         """Return the commands that the next one comes after.
 
         Raises:

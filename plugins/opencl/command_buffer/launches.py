@@ -16,7 +16,7 @@ from ..core import check, failure
 from ..kernel_arguments import URKernelArgument, argument_rows
 from ..kernels import URKernel
 from .appends import Append, Appended, declare_append
-from .arguments import refused
+from .arguments import argument_error
 from .command_buffers import URCommandBuffer
 
 _BITS: Final = 64  # of fl_appended.addresses
@@ -116,7 +116,7 @@ def _append_launch(
         native,
     )
     if done.code:
-        raise refused(done.code, done.index, kernel)
+        raise argument_error(done.code, done.index, kernel)
     commands = buffer.commands
     try:
         copy = copy_of(buffer, kernel, done.addresses)

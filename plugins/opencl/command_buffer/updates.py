@@ -24,7 +24,7 @@ from ..core import LONGEST, adapter, check_count, failure
 from ..events import URCommandEvent, UREvent
 from ..kernels import URKernel
 from .appends import split_waits
-from .arguments import refused
+from .arguments import argument_error
 from .command_buffers import URCommand, URCommandBuffer
 
 _CHANGES: Final = icd_ffi.typeof("fl_change[]")
@@ -152,7 +152,7 @@ class _Arguments:
             index,
         )
         if code:
-            raise refused(code, index[0], kernel)
+            raise argument_error(code, index[0], kernel)
 
     def commit(self) -> None:
         """Give the command these arguments. Raises OpenCLError."""

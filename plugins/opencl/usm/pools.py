@@ -21,7 +21,7 @@ from typing import Any, Final
 from ....loader.base.forks import new_lock
 from ....loader.ur.abi import UR
 from ...sdk._native import ffi
-from ...sdk.answers import properties
+from ...sdk.answers import encoders_of
 from ...sdk.objects import Object
 from ..contexts import URContext
 from ..core import adapter, failure
@@ -223,7 +223,7 @@ def urUSMPoolGetInfoExp(hPool: URPool, propName: int, pPropValue: int, pPropSize
         raise failure("INVALID_NULL_POINTER")
     assert adapter.registry is not None
     name = UR.groups["ur_usm_pool_info_t"][propName]
-    data = properties("ur_usm_pool_info_t")[propName](_INFO[name](hPool), adapter.registry.show)
+    data = encoders_of("ur_usm_pool_info_t")[propName](_INFO[name](hPool), adapter.registry.show)
     if pPropValue:
         ffi.memmove(ffi.cast("char *", pPropValue), data, len(data))
     if pPropSizeRet:

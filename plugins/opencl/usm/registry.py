@@ -112,7 +112,7 @@ def free(allocation: Allocation, *, wait: bool = False) -> None:
     allocation.strategy.free(allocation, wait=wait)
 
 
-def allocations(context: URContext) -> list[Allocation]:
+def allocations_of(context: URContext) -> list[Allocation]:
     """Return everything that is allocated in a context."""
     with _lock:
         known = _lists.get(context.cl)

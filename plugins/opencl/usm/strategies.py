@@ -340,7 +340,7 @@ def required_strategy(context: URContext) -> type[Strategy]:
     return strategy
 
 
-def support(device: URDevice) -> dict[str, int]:
+def support_of(device: URDevice) -> dict[str, int]:
     """Return what a device can do with each kind of USM.
 
     Returns:

@@ -21,12 +21,12 @@ from ..enqueue import Call, Enqueue, enqueues
 from ..events import UREvent
 from ..queues import URQueue, create_queue
 from ..transfers import (
-    doubling_steps,
+    create_temporary_buffer,
     fill_memory,
     is_opencl_pattern,
     is_power_of_two,
-    repeated,
-    temporary_buffer,
+    plan_doubling,
+    repeat_pattern,
 )
 from .addresses import locate
 from .strategies import Buffers, required_strategy
@@ -48,7 +48,7 @@ def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> URE
     if strategy is not Buffers:
         return enqueue.call(strategy.copy_routine, enqueue.blocks, pDst, pSrc, size)
     if known is None:  # such a driver can do no more than that in its queue's order
-        between = temporary_buffer(context, size)
+        between = create_temporary_buffer(context, size)
         write = "clEnqueueWriteBuffer", (between.cl, False, 0, size, pSrc)
         read = "clEnqueueReadBuffer", (between.cl, enqueue.blocks, 0, size, pDst)
         return enqueue.call_in_sequence([write, read])
@@ -130,7 +130,7 @@ def urEnqueueUSMMemcpy2D(
         return enqueue.mark()
     strategy = required_strategy(context)
     if strategy is Buffers and not (target.memory or source.memory):
-        buffer = temporary_buffer(context, width * height)
+        buffer = create_temporary_buffer(context, width * height)
         rows = _Rows(Location(0, None), width, buffer.cl)
         calls = [_copy_rect(rows, source, width, height), _copy_rect(target, rows, width, height)]
         return enqueue.call_in_sequence(calls)
@@ -186,9 +186,9 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
         return fill_memory(enqueue, allocation.memory, pattern, target.offset, size)
     if is_opencl_pattern(len(pattern), address):
         return enqueue.call(strategy.fill_routine, address, pattern, len(pattern), size)
-    block = ctypes.create_string_buffer(data := repeated(pattern, size), len(data))
+    block = ctypes.create_string_buffer(data := repeat_pattern(pattern, size), len(data))
     parts = [(0, ctypes.addressof(block), len(data))]
-    parts += [(at, address, count) for at, count in doubling_steps(len(data), size)]
+    parts += [(at, address, count) for at, count in plan_doubling(len(data), size)]
     return enqueue.call_in_sequence(
         [
             (strategy.copy_routine, (False, address + at, source, count))

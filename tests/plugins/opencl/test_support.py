@@ -11,7 +11,7 @@ from helpers.ur_calls import Calls
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as declared
-from fairlead.plugins.opencl.unsupported import REASONS, TABLES, page
+from fairlead.plugins.opencl.unsupported import REASONS, TABLES, make_page
 
 EVERY = [name for names in TABLES.values() for name in names]
 
@@ -24,14 +24,14 @@ def test_every_entry_point_is_implemented_or_has_one_reason() -> None:
 
 
 def test_the_page_is_what_the_adapter_declares() -> None:
-    assert (ROOT / "docs/adapter_support.md").read_text(encoding="utf-8") == page() + "\n"
+    assert (ROOT / "docs/adapter_support.md").read_text(encoding="utf-8") == make_page() + "\n"
 
 
 def test_the_module_prints_the_page(run_python: RunPython) -> None:
     done = run_python(
         "import runpy; runpy.run_module('fairlead.plugins.opencl.unsupported', run_name='__main__')"
     )
-    assert done.out == page() + "\n"
+    assert done.out == make_page() + "\n"
 
 
 @table("name", [name for names in REASONS.values() for name in names])

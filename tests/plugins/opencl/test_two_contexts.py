@@ -134,6 +134,7 @@ def test_host_memory_may_be_known_to_two_contexts(way: Way, ur: Calls) -> None:
     ur.ok("urContextRelease", other)
 
 
+@pytest.mark.usefixtures("divisible")
 def test_the_time_of_a_part_of_a_device_leaves_nothing(ur: Calls, device: PluginDevice) -> None:
     """PoCL 3.0 has no timer, so that a queue of ours is asked: that of the whole device."""
     one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])

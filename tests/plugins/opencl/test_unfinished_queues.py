@@ -124,6 +124,7 @@ def test_a_queue_that_only_its_event_holds_is_waited_for(
     held.end()
 
 
+@pytest.mark.usefixtures("divisible")
 def test_a_queue_is_released_without_a_look_at_its_device(
     ur: Calls, device: PluginDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

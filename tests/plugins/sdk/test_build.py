@@ -16,7 +16,7 @@ from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
 from fairlead.plugins import build_adapter
 from fairlead.plugins.sdk import build
 from fairlead.plugins.sdk._native import ffi
-from fairlead.plugins.sdk.build import configure, settings
+from fairlead.plugins.sdk.build import configure
 from fairlead.plugins.sdk.start import StartError, shell_at
 
 TOY = ROOT / "examples/toy_adapter.py"
@@ -83,7 +83,7 @@ def test_a_file_becomes_a_library_with_its_path(
 def configured(library: Path) -> dict[str, str]:
     data = library.read_bytes()
     at = data.index(build.MARK)
-    return settings(os.fsdecode(data[at : at + build.ROOM].rstrip(b"\0")))
+    return build.parse_configuration(os.fsdecode(data[at : at + build.ROOM].rstrip(b"\0")))
 
 
 def test_a_module_is_known_by_its_name(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_the_python_of_an_environment_is_found_from_a_library_in_it(
 ) -> None:
     site = environment(tmp_path / "env")
     Path(site, "own.pth").write_text(
-        f"import site; site.addsitedir({build.configuration('x').split('site=')[1].strip()!r})\n"
+        f"import site; site.addsitedir({build.make_configuration('x').split('site=')[1].strip()!r})\n"
     )
     library = Path(site, "some/package/libtoy.so")
     configure(SHELL, library, str(TOY), here=False)

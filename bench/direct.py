@@ -1,0 +1,143 @@
+"""The engine `direct` beside the same calls in a C loop, and a graph's finalize."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyopencl as cl
+
+import fairlead
+
+from .measuring import Row, Target, in_turns, ratio
+from .replay import Arguments
+from .work import c_loop, driver_function, make_queue
+
+_SOURCE: Final = """
+kernel void add(global float *a, global const float *b, float s) {
+    size_t i = get_global_id(0);
+    a[i] += s * b[i];
+}
+"""
+_VARIABLE: Final = "FAIRLEAD_COMMAND_BUFFER"
+
+
+class Chain:
+    """`count` launches of so many work-items, each after the one before it."""
+
+    def __init__(self, count: int, items: int, local: int) -> None:
+        self.queue, self.count = make_queue(), count
+        self.context, self.size, self.local = self.queue.context, (items,), (local,)
+        self.program = cl.Program(self.context, _SOURCE).build()
+        self.kernel = cl.Kernel(self.program, "add")
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        self.start = np.random.default_rng(1).random(items, np.float32)
+        self.a, self.b = (cl.Buffer(self.context, flags, hostbuf=self.start) for _ in range(2))
+        self.values = [np.float32(1e-3 * (1 + number % 97)) for number in range(count)]
+        self._native = (Arguments * count)(
+            *((self.a.int_ptr, self.b.int_ptr, value) for value in self.values)
+        )
+        names = "clEnqueueNDRangeKernel", "clSetKernelArg", "clFinish"
+        self._functions = *map(driver_function, names), None, None
+
+    def capture(self) -> Any:
+        """The launches as a graph."""
+        with fairlead.capture(self.queue) as graph:
+            for value in self.values:
+                self.kernel(self.queue, self.size, self.local, self.a, self.b, value)
+        return graph
+
+    def in_c(self) -> None:
+        """The launches in a C loop."""
+        handles = (
+            ctypes.c_void_p(self.queue.int_ptr),
+            ctypes.c_void_p(self.kernel.int_ptr),
+            self._native,
+        )
+        numbers = map(ctypes.c_size_t, (self.count, *self.size, *self.local))
+        if c_loop().set_and_launch(*self._functions, *handles, *numbers):
+            raise SystemExit("the C loop failed")
+
+    def result_of(self, action: Callable[[], object]) -> bytes:
+        """What an action leaves in the buffer, bit for bit."""
+        cl.enqueue_copy(self.queue, self.a, self.start)
+        action()
+        found = np.empty_like(self.start)
+        cl.enqueue_copy(self.queue, found, self.a)
+        return found.tobytes()
+
+
+def finalized(graph: Any, engine: str) -> Any:
+    """A graph, finalized for an engine."""
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = engine
+    try:
+        return graph.finalize()
+    finally:
+        os.environ.pop(_VARIABLE)
+        if before is not None:
+            os.environ[_VARIABLE] = before
+
+
+def _rows(what: str, chain: Chain, quick: bool, waited: Target, queued: Target) -> list[Row]:
+    graph, queue = chain.capture(), chain.queue
+    auto, replay = graph.finalize(), finalized(graph, "replay")
+
+    def enqueued(loop: Any) -> Callable[[], None]:
+        def run() -> None:
+            loop.replay(queue)
+            queue.finish()
+
+        return run
+
+    actions = {
+        "C loop": chain.in_c,
+        "replay": enqueued(replay),
+        "auto": enqueued(auto),
+        "auto, waited for": lambda: auto.replay(queue, wait=True),
+    }
+    expected = chain.result_of(chain.in_c)
+    for name, action in actions.items():
+        for _ in range(4):  # by then it is known which launches are left to the driver
+            if chain.result_of(action) != expected:
+                raise SystemExit(f"{name} does not compute what the C loop computes")
+    samples = in_turns(actions, 5 if quick else 51, chain.count)
+    return [
+        ratio(f"{what}: C loop ÷ auto, waited for", samples, "C loop", "auto, waited for", waited),
+        ratio(f"{what}: C loop ÷ auto, in the queue", samples, "C loop", "auto", queued),
+        ratio(f"{what}: auto ÷ replay", samples, "auto", "replay", Target("≤", 1.05)),
+    ]
+
+
+def _finalize(chain: Chain, quick: bool) -> Row:
+    """A graph's finalize and first replay. The kernel's library is in PoCL's cache."""
+    graph, queue = chain.capture(), chain.queue
+    kept = finalized(graph, "direct")  # what is known of the program and the device stays known
+    kept.replay(queue).wait()
+    actions = {
+        name: lambda name=name: finalized(graph, name).replay(queue).wait()
+        for name in ("direct", "replay")
+    }
+    samples = in_turns(actions, 3 if quick else 21, chain.count)
+    what = "finalize and first replay, 1,000 kernels: direct ÷ replay"
+    return ratio(what, samples, "direct", "replay", Target("≤", 1.5))
+
+
+def measure(quick: bool) -> list[Row]:
+    """Measure chains of several sizes; nothing where the engine is off."""
+    count = 1000
+    small = Chain(count, 64, 64)
+    probe = finalized(small.capture(), "direct").explain(small.queue)
+    if "one native kernel" not in probe:
+        return [Row("the engine direct", None, "", note="it is off on this driver")]
+    at_least = [Target("≥", bound) for bound in (100, 12, 30, 10, 2, 1.3)]
+    return [
+        *_rows("1,000 kernels of one group", small, quick, *at_least[:2]),
+        *_rows("1,000 kernels of 16 groups", Chain(count, 1024, 64), quick, *at_least[2:4]),
+        *_rows("100 kernels of 256 groups", Chain(100, 65536, 256), quick, *[at_least[4]] * 2),
+        *_rows("50 kernels of 4,096 groups", Chain(50, 1 << 20, 256), quick, *[at_least[5]] * 2),
+        _finalize(small, quick),
+    ]

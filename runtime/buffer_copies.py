@@ -1,0 +1,154 @@
+"""Copies and fills of buffers, of parts of them, and of memory by address: the commands.
+
+image_copies.py has those of images.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from .accessor import Accessor, rectangle, span
+from .commands import Command, Empty
+from .errors import invalid, unsupported
+from .handles import make_struct
+from .image_copies import of_image
+from .memory import Memory
+from .transfers import Transfer, byte_count, copy_row, element_bytes
+from .usm import pointer_of
+
+
+def check_use(accessor: Accessor, routine: str, *, writes: bool) -> None:
+    """Raise SYCLError (invalid) unless an accessor lets a command write, or read."""
+    if not (accessor.writes if writes else accessor.reads):
+        can, needed = ("written to", "write") if writes else ("read", "read")
+        raise invalid(
+            f"the accessor's mode is {accessor.mode!r}: it cannot be {can}",
+            routine=routine,
+            remedy=f'access(buffer, "{needed}")',
+        )
+
+
+def accessor_copy(source: Accessor, destination: Accessor) -> Transfer:
+    """Return the command that copies a part of a buffer to a part of another one.
+
+    Raises:
+        SYCLError: invalid.
+    """
+    if source.nbytes != destination.nbytes:
+        message = f"the parts differ in size: {source.nbytes} and {destination.nbytes} bytes"
+        raise invalid(message, routine="copy", remedy="copy equal parts")
+    (src, plain), (dst, also_plain) = span(source), span(destination)
+    if plain and also_plain:
+        fields: tuple[Any, ...] = (source.buffer, destination.buffer, src, dst, source.nbytes)
+        return Transfer("buffer_copy", fields)
+    if tuple(source.shape) != tuple(destination.shape):
+        raise invalid("parts that are not contiguous have to be of one shape", routine="copy")
+    rects = rectangle(source), rectangle(destination)
+    fields = (
+        source.buffer,
+        destination.buffer,
+        rects[0][0],
+        rects[1][0],
+        rects[0][1],
+        *rects[0][2:],
+        *rects[1][2:],
+    )
+    return Transfer("buffer_copy_rect", fields)
+
+
+def host_copy(row: str, accessor: Accessor, memory: Any) -> Transfer:
+    """Return the command that copies a part of a buffer to memory, or memory to it.
+
+    Args:
+        row: "buffer_read" or "buffer_write".
+        accessor: the part.
+        memory: USM, a NumPy array or an address.
+
+    Raises:
+        SYCLError: invalid.
+    """
+    address, room, owner = pointer_of(memory, writable=row == "buffer_read", routine="copy")
+    if room is not None and room < accessor.nbytes:
+        raise invalid(
+            f"the memory has {room} bytes, the accessor {accessor.nbytes}",
+            routine="copy",
+            remedy="give as much memory",
+        )
+    begin, contiguous = span(accessor)
+    if contiguous:
+        fields: tuple[Any, ...] = (accessor.buffer, begin, accessor.nbytes, address)
+        return Transfer(row, fields, owner)
+    origin, region, pitch, slice_pitch = rectangle(accessor)
+    zero = make_struct("ur_rect_offset_t")
+    tight = region.width, region.width * region.height
+    fields = (accessor.buffer, origin, zero, region, pitch, slice_pitch, *tight, address)
+    return Transfer(f"{row}_rect", fields, owner)
+
+
+def accessor_fill(accessor: Accessor, pattern: Any) -> Transfer:
+    """Return the command that fills a part of a buffer with an element.
+
+    Raises:
+        SYCLError: invalid; feature_not_supported, for an image.
+    """
+    buffer = accessor.buffer
+    if of_image(accessor):
+        raise unsupported(
+            "Unified Runtime has no fill of an image",
+            routine="fill",
+            remedy="launch a kernel, or make the Image of an array: numpy.full(…)",
+        )
+    data = element_bytes(pattern, buffer.dtype)
+    kept = ctypes.create_string_buffer(data, len(data))
+    begin, contiguous = span(accessor)
+    if not contiguous:
+        remedy = "fill rows one by one, or launch a kernel"
+        raise invalid(
+            "a part that is not contiguous cannot be filled", routine="fill", remedy=remedy
+        )
+    check_use(accessor, "fill", writes=True)
+    fields = buffer, ctypes.addressof(kept), len(data), begin, accessor.nbytes
+    return Transfer("buffer_fill", fields, kept)
+
+
+def memory_copy(destination: Any, source: Any, nbytes: int | None, routine: str) -> Command:
+    """Return the command that copies bytes between memory by address and PyOpenCL's objects.
+
+    Args:
+        destination, source: the memory.
+        nbytes: how many bytes; None means as many as the smaller of the two has.
+        routine: named in errors.
+
+    Raises:
+        SYCLError: invalid.
+    """
+    to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
+    start, there, other = pointer_of(source, routine=routine, objects=True)
+    count = byte_count(nbytes, room, there, routine)
+    row, fields = copy_row(to, start, count)
+    return Transfer(row, fields, (owner, other)) if count else Empty()
+
+
+def memory_fill(row: str, destination: Any, pattern: bytes, nbytes: int | None) -> Command:
+    """Return the command that fills memory with a pattern.
+
+    Args:
+        row: "memset" or "usm_fill".
+        destination: USM memory, or another object with memory.
+        pattern: the bytes.
+        nbytes: how many bytes; None means all.
+
+    Raises:
+        SYCLError: invalid.
+    """
+    routine = row.removeprefix("usm_")
+    if not pattern:
+        raise invalid("the pattern is empty", routine=routine, remedy="give an element, or bytes")
+    to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
+    count = byte_count(nbytes, room, room, routine) // len(pattern) * len(pattern)
+    kept = ctypes.create_string_buffer(pattern, len(pattern))
+    fields: tuple[Any, ...] = (to, ctypes.addressof(kept), len(pattern), count)
+    if isinstance(to, Memory):
+        row, fields = "buffer_fill", (*fields[:3], to.offset, count)
+    return Transfer(row, fields, (owner, kept)) if count else Empty()
