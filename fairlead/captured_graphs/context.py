@@ -103,7 +103,9 @@ class capture:
         frame = sys._getframe(1)
         graph.end(
             bool(raised or refusals or graph.block.recording.raised),
-            {**frame.f_globals, **frame.f_locals} if graph.block.has_parameters else {},
+            {**frame.f_globals, **_client.variables_of(frame)}
+            if graph.block.has_parameters
+            else {},
         )
         if self._buffers and graph.state == "captured":
             warn_of_exchange(self._buffers, buffers_in(frame), graph.block.swaps, 3)

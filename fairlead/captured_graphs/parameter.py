@@ -248,9 +248,9 @@ _ATTRIBUTE: Final = "fairlead_parameter"
 def entry_of(thing: Any) -> Any:
     """Return the Parameter that something is, or the MemoryParameter of a buffer or array, else
     None."""
-    if isinstance(thing, GraphParameter):
-        return thing
     try:
+        if isinstance(thing, GraphParameter):
+            return thing
         return getattr(getattr(thing, "base_data", thing), _ATTRIBUTE, None)
     except Exception:  # a variable of the program that cannot even be looked at
         return None

@@ -109,7 +109,7 @@ def buffers_in(frame: FrameType) -> dict[str, int]:
     """Return the buffers and arrays in a function's variables: the handles of their memory, by
     name."""
     found = {}
-    for name, value in frame.f_locals.items():
+    for name, value in _client.variables_of(frame).items():
         handle = _client.handle_of_buffer(value)
         if handle:
             found[name] = handle
