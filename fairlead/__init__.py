@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from .api import adapters, devices, pi_plugins, platforms
     from .captured_graphs.context import CapturedGraph, CaptureError, capture
     from .captured_graphs.executable import Executable, ReplayError
+    from .captured_graphs.graphed import GraphedWarning, graphed
     from .captured_graphs.parameter import Parameter
+    from .captured_graphs.swaps import CaptureWarning
     from .icd.errors import OpenCLError, PlatformNotFoundError
     from .icd.objects import Device, Platform
     from .loader.base.errors import FairleadError, LibraryError, NotFoundError
@@ -37,10 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CaptureError",
+    "CaptureWarning",
     "CapturedGraph",
     "Device",
     "Executable",
     "FairleadError",
+    "GraphedWarning",
     "LibraryError",
     "NotFoundError",
     "OpenCLError",
@@ -52,6 +56,7 @@ __all__ = [
     "adapters",
     "capture",
     "devices",
+    "graphed",
     "pi_plugins",
     "platforms",
     "trace",
@@ -60,10 +65,12 @@ __all__ = [
 #: Where each public name comes from.
 _MODULES = {
     "CaptureError": ".captured_graphs.context",
+    "CaptureWarning": ".captured_graphs.swaps",
     "CapturedGraph": ".captured_graphs.context",
     "Device": ".icd.objects",
     "Executable": ".captured_graphs.executable",
     "FairleadError": ".loader.base.errors",
+    "GraphedWarning": ".captured_graphs.graphed",
     "LibraryError": ".loader.base.errors",
     "NotFoundError": ".loader.base.errors",
     "OpenCLError": ".icd.errors",
@@ -74,6 +81,7 @@ _MODULES = {
     "adapters": ".api",
     "capture": ".captured_graphs.context",
     "devices": ".api",
+    "graphed": ".captured_graphs.graphed",
     "pi_plugins": ".api",
     "platforms": ".api",
     "trace": ".loader.trace.trace",

@@ -316,7 +316,8 @@ class ExecutableGraph(Drawable):
                 deferred.wait()
 
     def wait_for_deferred(self) -> None:
-        """Wait until the adapter has all submissions: a change must not reach those that it does not have."""
+        """Wait until the adapter has all submissions, because a change must not reach the
+        others."""
         for deferred in self._in_flight():
             deferred.wait()
 

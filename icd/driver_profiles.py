@@ -68,6 +68,9 @@ class DriverProfile:
     fast_compile_option: str = ""
     #: GPUs run explicit SIMD kernels (ESIMD).
     has_esimd: bool = False
+    #: Compiled kernels are functions of this process, in libraries that program binaries hold;
+    #: icd/pocl_kernels.py.
+    has_kernels_in_process: bool = False
 
 
 @dataclass(frozen=True)
@@ -381,6 +384,16 @@ ROWS: Final = (
         "function",
         test="icd/test_habits.py::test_local_size_suggestion_crashes",
         sets={"suggests_local_sizes": False},
+    ),
+    ProfileRow(
+        id="kernels-in-process",
+        applies=Applies(name=_POCL),
+        does="lets the engine `direct` call a graph's compiled kernels, if the version is proven "
+        "and the self-test has passed",
+        evidence="PoCL runs kernels in the process of the program, from libraries that its program "
+        "binaries hold (docs/direct_engine.md)",
+        test="captured_graphs/test_direct.py::test_without_its_row_it_is_off",
+        sets={"has_kernels_in_process": True},
     ),
     ProfileRow(
         id="intel-device-code",

@@ -70,8 +70,7 @@ _WRITE_AND_ALLOCATE: Final = 3
 
 
 class PoclBinaryError(FairleadError):
-    """PoCL's binary of a program has not its version's layout, or a library in it cannot be
-    opened."""
+    """The layout of PoCL's binary is not its version's, or a library in it cannot be opened."""
 
 
 def version_of(platform_version: str) -> PoclVersion | None:

@@ -59,6 +59,19 @@ def _check(value: Any, name: str, routine: str) -> None:
         raise wrong_type(value, name.removeprefix("Command"), routine, remedy)
 
 
+def _context_of(value: Any, routine: str) -> Any:
+    """Return the pyopencl.Context of a pyopencl object. Raises SYCLError (invalid) if it is gone:
+    on Intel's driver an object does not keep its context."""
+    try:
+        return value.context
+    except Exception as error:  # pyopencl's, of the driver
+        raise invalid(
+            f"the context of the pyopencl.{type(value).__name__} is gone: {error}",
+            routine=routine,
+            remedy="keep the pyopencl.Context",
+        ) from error
+
+
 def _not_owned(kind: str) -> Any:
     """Return the properties for a native handle whose reference stays PyOpenCL's."""
     return ctypes.byref(make_struct(f"ur_{kind}_native_properties_t", isNativeHandleOwned=False))
@@ -139,7 +152,7 @@ def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
     if known is not None and known.handle:
         return known
     flags = pyopencl.command_queue_properties
-    context, device = context_of(queue.context), device_of(queue.device)
+    context, device = context_of(_context_of(queue, routine)), device_of(queue.device)
     handle = context.adapter.obtain(
         "urQueueCreateWithNativeHandle",
         queue.int_ptr,
@@ -162,7 +175,7 @@ def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
     """Return an event for a pyopencl.Event, of this context or of another. `routine` is named in
     errors."""
     _check(event, "Event", routine)
-    its_own = event.context
+    its_own = _context_of(event, routine)
     if its_own.int_ptr != context.native():
         context = context_of(its_own)
     return Event(
@@ -209,7 +222,7 @@ class PyOpenCLMemory(Memory):
 
     def memory(self, context: Context) -> int:
         if self._made is None or self._made[0] is not context:
-            if self.keep.context.int_ptr != context.native():
+            if _context_of(self.keep, "submit").int_ptr != context.native():
                 raise invalid(
                     "the pyopencl memory belongs to another context",
                     routine="submit",
@@ -325,7 +338,8 @@ FOREIGN.append(_maker)
 
 def to_pyopencl(value: Any) -> Any:
     """Return a runtime Device, Context, Queue, Event, Program or Kernel as the pyopencl object of
-    the same native handle.
+    the same native handle. A queue, program or kernel keeps its context, which Intel's driver
+    leaves to the program.
 
     Raises:
         SYCLError: invalid, for other objects, and for those of other backends.
@@ -350,4 +364,7 @@ def to_pyopencl(value: Any) -> Any:
         raise invalid(
             f"{type(value).__name__} has no counterpart in pyopencl", routine="to_pyopencl"
         )
-    return target.from_int_ptr(value.native(), True)
+    made = target.from_int_ptr(value.native(), True)
+    if target not in (pyopencl.Device, pyopencl.Context):
+        made.fairlead_context = to_pyopencl(value.context)
+    return made

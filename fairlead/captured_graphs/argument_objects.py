@@ -100,10 +100,12 @@ def check_object(command: Any, index: int, kind: int, handle: int, context: int)
 
 
 def check_context(name: str, kind: int, handle: int, context: int) -> None:
-    """Raise SYCLError (kernel_argument) unless a handle is an object of a context. A released object is freed memory, as a rule.
+    """Raise SYCLError (kernel_argument) unless a handle is an object of a context.
+
+    A released object is usually freed memory.
 
     Args:
-        name: what it is to be, for the message.
+        name: what it has to be, for the message.
         kind: MEMORY or SAMPLER.
         handle: the object.
         context: of the graph, a handle.

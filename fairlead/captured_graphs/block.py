@@ -167,7 +167,10 @@ class CapturedBlock:
 
     @property
     def memory(self) -> dict[int, tuple[int, int]]:
-        """By the handle of each Parameter's own memory object, its number and the handle of what it is at first."""
+        """The number and the first memory of each Parameter with a memory object of its own.
+
+        The key is the handle of that object; the first memory is a handle, too.
+        """
         return {
             one.handle: (one.number, one.buffer.int_ptr)
             for one in self.parameters.values()
@@ -209,6 +212,9 @@ class CapturedBlock:
 
     @property
     def uses_host_memory(self) -> bool:
-        """Whether commands use memory that drivers do not keep while they run: the host's, SVM, or that of images of buffers."""
+        """Whether commands use memory that drivers do not keep while they run.
+
+        It is the host's memory, SVM, or that of images of buffers.
+        """
         recording = self.recording
         return bool(self._observer.held) or recording.pinned > 0 or recording.has_parts

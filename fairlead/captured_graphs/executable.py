@@ -1,9 +1,10 @@
-"""A finalized capture: `replay(queue)` enqueues all of its commands on a pyopencl queue; `runtime.Queue.graph` takes it, too.
+"""A finalized capture: `replay(queue)` enqueues all of its commands on a pyopencl queue.
 
-A graph that is as it was recorded is a single command-buffer (segment.py), which a replay enqueues by one native call. One that was changed
-has an executable graph (graph/executable.py) with a segment for each partition. If these are more than one segment of captured commands, a
-replay runs them on a queue of its own, between two barriers of the caller's. A replay comes after the one before it, also on another
-queue; it need not be waited for.
+`runtime.Queue.graph` takes it, too. A graph that was not changed is a single command-buffer
+(segment.py), which a replay enqueues by one native call. A graph that was changed has an executable
+graph (graph/executable.py) with a segment for each partition. If several segments have captured
+commands, a replay runs them on a queue of its own, between two barriers of the caller's queue. A
+replay comes after the one before it, also on another queue, and nobody need wait in between.
 """
 
 from __future__ import annotations
@@ -159,7 +160,8 @@ class Executable(Drawable):
     def update(
         self, what: HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
     ) -> None:
-        """Take over what has changed in nodes, or a whole graph of the same topology. See `ExecutableGraph.update`."""
+        """Take over changes of nodes, or a whole graph of the same topology:
+        `ExecutableGraph.update`."""
         if type(what) is CapturedNode and self.updatable and self._take_over(what):
             return
         self.executable_graph.update(what, strict=strict)
@@ -186,16 +188,18 @@ class Executable(Drawable):
     # replays
 
     def set(self, *argument: Any, **values: Any) -> None:
-        """Set Parameters, by name, for the next replays. Nothing is changed for replays that were made before.
+        """Set Parameters, by name, for the next replays. Earlier replays do not change.
 
         `set(node, index, value)` is `node.set_arg(index, value)` and `update(node)` in one.
 
         Args:
             argument: nothing, or a node, the index of an argument, and its value.
-            values: a number that the Parameter's type can hold (floats are rounded to it), or memory of the context. `set(dt=0.5)`.
+            values: a number that the Parameter's type can hold (floats are rounded to it), or
+                memory of the context. `set(dt=0.5)`.
 
         Raises:
-            SYCLError: invalid, if there is no such Parameter; kernel_argument, if it cannot be that. Nothing has changed then.
+            SYCLError: invalid, for an unknown Parameter; kernel_argument, for a value that it
+                cannot have. Nothing has changed then.
         """
         if argument:
             node, index, value = argument
@@ -238,7 +242,10 @@ class Executable(Drawable):
 
     @property
     def is_swapped(self) -> bool:
-        """Whether the next replay has the buffers of `capture(swap=(u, v))` in each other's place: after an odd number of replays."""
+        """Whether the next replay exchanges the buffers of `capture(swap=(u, v))`.
+
+        It does so after an odd number of replays.
+        """
         settings = [one.settings for one in self._captured_segments()]
         return any(one is not None and one.alternations and one.turn % 2 for one in settings)
 
@@ -250,8 +257,8 @@ class Executable(Drawable):
             Errc.invalid,
             f"the graph has no Parameter {unknown}; it has: {there}",
             routine="set",
-            remedy="pass a Parameter itself to a kernel in the block; give it a name if no variable "
-            "or several hold it: Parameter(value, name=…)",
+            remedy="pass a Parameter itself to a kernel in the block; give it a name if no "
+            "variable or several hold it: Parameter(value, name=…)",
         )
 
     def replay(
@@ -265,24 +272,37 @@ class Executable(Drawable):
         every: int = 16,
         **values: Any,
     ) -> Any:
-        """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
+        """Enqueue the graph `times` times on a queue and return the event of its end.
 
-        With `wait` it returns None when the replay has ended. On an in-order queue the engine `direct` then runs the graph in the
-        caller's thread, which is the fastest way on PoCL.
+        The first command comes after the events in `wait_for` and after the last replay of this
+        executable. An exception of a host task is raised by the event's `wait`. If both the graph
+        and the queue profile, `event.profile.start` is when the first command of all replays began,
+        and `event.profile.end` when the last one ended.
 
-        The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
-        events in `wait_for` and after the last replay of this executable. Nothing is waited for. `values` are set first, as `set` does;
-        with `times`, an array of so many numbers gives each replay its own. If the graph has host tasks, what one
-        of them raises is raised by the event's `wait`. If both the graph and the queue profile, `event.profile.start` is when the first
-        command began, in whatever replay of the `times`, and `event.profile.end` when the last one ended.
+        Nothing is waited for, unless `wait` says so. With it, on an in-order queue, the engine
+        `direct` runs the graph in the caller's thread, which is fastest on PoCL.
 
-        With `until`, a pyopencl.Buffer or Array, it stops when the first word (32 bits) of that memory is not 0, and after `times` replays
-        at the latest. The word is read after `every` replays, while the next ones already run: so up to twice `every` replays can follow
-        the one that has set it. Whoever wants to go on sets it to 0 again. The loop has ended when this returns, and the event's
-        `replays` says how many there were, `has_stopped` whether the word was set.
+        With `until` the loop stops when the first word (32 bits) of that memory is not 0. The word
+        is read after `every` replays, while the next ones already run. So up to twice `every`
+        replays can follow the one that has set it. To continue, set it to 0 again. The loop has
+        ended when this returns. The event's `replays` says how many there were, `has_stopped`
+        whether the word was set.
 
-        Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
-        type.
+        Args:
+            queue: a pyopencl.CommandQueue of the graph's context, to a device that it was captured
+                from.
+            times: how often it is enqueued; with `until`, at most.
+            wait_for: pyopencl events.
+            wait: return None when the replay has ended.
+            until: a pyopencl.Buffer or Array.
+            every: after how many replays the word of `until` is read.
+            values: Parameters, set first as by `set`. With `times`, an array of so many numbers
+                gives each replay its own.
+
+        Raises:
+            ReplayError: a command cannot be enqueued.
+            OpenCLError: the queue or an event is a wrong one.
+            ArgumentError: an argument has a wrong type.
         """
         is_plain = times is _ONCE and wait_for is None and until is None and not wait
         if is_plain and self._again is not None:
@@ -365,7 +385,7 @@ class Executable(Drawable):
         return EndedLoop(queue.context, ran, stopped)
 
     def _flag(self, until: Any) -> tuple[int, int]:
-        """The memory object and the offset of a flag. Raises ArgumentError or SYCLError for what cannot be one."""
+        """Return the memory object and the offset of a flag. Raises ArgumentError or SYCLError."""
         import pyopencl
 
         buffer, offset = getattr(until, "base_data", until), getattr(until, "offset", 0)
@@ -378,7 +398,8 @@ class Executable(Drawable):
             raise _client.ArgumentError(
                 "until is no buffer with a word of 32 bits.",
                 routine="replay",
-                remedy="give the pyopencl.Buffer or Array whose first word a kernel of the graph sets",
+                remedy="give the pyopencl.Buffer or Array whose first word a kernel of the graph "
+                "sets",
             )
         context = self._block.recording.context
         check_context("the flag of until", MEMORY, buffer.int_ptr, context)

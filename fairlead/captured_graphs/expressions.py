@@ -1,8 +1,9 @@
 """Parameters in expressions: what `x * dt` launches for an array of PyOpenCL, and what `dt * 2` is.
 
-PyOpenCL's operators turn a number into the array's type before they pass it on, so that nobody can see any
-more where it came from. But they leave what is no number to the other operand. So a Parameter makes the same
-launch as PyOpenCL does for a number, and passes itself: as it is, negated, or one divided by it.
+PyOpenCL's operators convert a number to the array's type before they pass it on. Then nothing shows
+where it came from. But they leave what is no number to the other operand. So a Parameter makes the
+same launch as PyOpenCL does for a number, and passes itself: as it is, negated, or one divided by
+it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def _inverse(parameter: Any, dtype: np.dtype[Any]) -> Any:
     return parameter.derived(lambda value: np.true_divide(one, value).astype(dtype))
 
 
-#: For `x sign p`: the type of a new result, PyOpenCL's launch, and its arguments after the result. `c` is the type of the result.
+#: For `x sign p`: the type of a new result, PyOpenCL's launch, and its arguments after the result.
+#: `c` is the type of the result.
 _Row = tuple[Callable[[Any, Any], Any], str, Callable[[Any, Any, Any], tuple[Any, ...]]]
 _OPERATORS: Final[dict[str, _Row]] = {
     "x + p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, _as(p, c))),
@@ -94,7 +96,10 @@ _OLD_NAMES: Final = {
 
 
 def _written(frame: Any) -> str | None:
-    """The operator that a frame is executing, such as "+=", None for what is no operator of the program's text."""
+    """Return the operator that a frame is executing, such as "+=".
+
+    None means that it is no operator of the program's text.
+    """
     for instruction in dis.get_instructions(frame.f_code):
         if instruction.offset == frame.f_lasti:
             if instruction.opname == "BINARY_OP":

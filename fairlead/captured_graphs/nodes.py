@@ -95,8 +95,12 @@ class CapturedNode(Node):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """What the launch's arguments are now: NumPy scalars where the driver tells the type, else bytes; pyopencl memory and samplers; an
-        address for SVM; Parameters; None for what was set before the block. Empty for a node that is no launch."""
+        """The launch's present arguments.
+
+        They are NumPy scalars, or bytes if the driver does not name the type; pyopencl memory and
+        samplers; an address for SVM; Parameters; and None for what was set before the block. It is
+        empty for a node that is no launch.
+        """
         command = self.command
         return command.arguments() if isinstance(command, CapturedLaunch) else ()
 

@@ -1,15 +1,16 @@
 """Parameters: numbers and buffers that change between the replays of a captured graph.
 
-dt = fairlead.Parameter(numpy.float32(0.01))
-with fairlead.capture(queue) as graph:
-    step(queue, (n,), None, u.data, dt)
-loop = graph.finalize()
-loop.replay(queue, dt=0.02)
+    dt = fairlead.Parameter(numpy.float32(0.01))
+    with fairlead.capture(queue) as graph:
+        step(queue, (n,), None, u.data, dt)
+    loop = graph.finalize()
+    loop.replay(queue, dt=0.02)
 
-How a Parameter is found among the arguments of a launch: never by its value. One that is passed as it is
-has memory that nothing else has, and clSetKernelArg is given its address. Where PyOpenCL was told the
-types of a kernel's arguments, it asks the Parameter for a number and sets that number next; the Parameter
-sees which function asks. A Parameter of a buffer is a memory object of its own, a sub-buffer of all of it.
+A Parameter is never found by its value among the arguments of a launch. One that is passed as it is
+has memory of its own, and clSetKernelArg gets its address. If PyOpenCL knows the types of a
+kernel's arguments, it asks the Parameter for a number and sets that number next; the Parameter sees
+which function asks. A Parameter of a buffer is a memory object of its own, a sub-buffer of all of
+it.
 """
 
 from __future__ import annotations
@@ -61,16 +62,20 @@ def _named(name: str | None) -> str | None:
 class GraphParameter(Expressions):
     """A number or a buffer that changes between the replays of a captured graph.
 
-    Pass it to kernels in a capture block, as often as wanted, as you would pass its value. `loop.replay(queue, dt=…)` and
-    `loop.set(dt=…)` change all of these places. Outside of blocks it is like its value. In `pyopencl.array` expressions it can stand
-    where a NumPy scalar can: `x * dt`, `x += dt`, `x.fill(dt)`.
+    Pass it to kernels in a capture block, as often as wanted, as you would pass its value.
+    `loop.replay(queue, dt=…)` and `loop.set(dt=…)` change all of these places. Outside of blocks it
+    is like its value. In `pyopencl.array` expressions it can stand where a NumPy scalar can: `x *
+    dt`, `x += dt`, `x.fill(dt)`.
 
     Args:
-        value: a NumPy scalar; or a pyopencl.Buffer or Array, which gives a Buffer or Array of the same memory that is the Parameter.
-        name: what `replay` and `set` call it. By default, the name of the one variable that holds it where the block ends.
+        value: a NumPy scalar; or a pyopencl.Buffer or Array, which gives a Buffer or Array of the
+            same memory that is the Parameter.
+        name: its name in `replay` and `set`. By default, the name of the one variable that holds it
+            where the block ends.
 
     Raises:
-        ArgumentError: the value is a Python number, which has no type, or something else that cannot be one; or the name is none.
+        ArgumentError: the value is a Python number, which has no type, or something else that
+            cannot be one; or the name is invalid.
     """
 
     dtype: np.dtype[Any]
@@ -101,13 +106,19 @@ class GraphParameter(Expressions):
         return self._value
 
     def derived(self, function: Callable[[Any], Any]) -> GraphParameter:
-        """A Parameter that is always `function` of this one. The function takes a NumPy scalar or an array of them."""
+        """Return a Parameter that is always `function` of this one.
+
+        The function takes a NumPy scalar or an array of them.
+        """
         made = GraphParameter(np.asarray(function(self.value))[()], name=self.name)
         made.source = (self, function)
         return made
 
     def _as(self, conversion: int, number: Any) -> Any:
-        """The number, for whoever asks: in a block only for the function of PyOpenCL's that sets a kernel's arguments."""
+        """Return the number.
+
+        In a block only PyOpenCL's function that sets kernel arguments gets it.
+        """
         if not lib.fl_is_recording():
             return number
         frame = sys._getframe(2)
@@ -161,9 +172,10 @@ def _know(number: int, key: int, conversion: int, size: int) -> None:
 
 @cache
 def _class_of(size: int) -> type[Any]:
-    """The class of Parameters of so many bytes: a structure of ctypes, whose memory PyOpenCL passes on as it is.
+    """Return the class of Parameters of so many bytes: a ctypes structure.
 
-    A structure of two members, because NumPy would make a number of anything simpler, and nobody could see what became of that.
+    PyOpenCL passes its memory on as it is. The structure has two members, because NumPy would make
+    a number of anything simpler, and its origin would be lost.
     """
     members = [("bytes", ctypes.c_ubyte * size), ("nothing", ctypes.c_ubyte * 0)]
     names = {"_fields_": members, "__module__": __name__}
@@ -171,7 +183,8 @@ def _class_of(size: int) -> type[Any]:
 
 
 class MemoryParameter:
-    """What is known of a Parameter that is a buffer or an array. The buffer that stands for it owns it.
+    """The facts about a Parameter that is a buffer or an array. The buffer that stands for it owns
+    it.
 
     Attributes:
         number, name: as of a Parameter.
@@ -187,14 +200,15 @@ class MemoryParameter:
 
         self.number, self.name = next(_ids), name
         self.value, self.buffer, self.handle = value, buffer, alias.int_ptr
-        #: While this lives no other memory object has the handle. It does not lead back to the alias.
+        #: While this lives no other memory object has the handle. It does not refer to the alias.
         self._kept = pyopencl.Buffer.from_int_ptr(self.handle)
         _know(self.number, self.handle, AS_MEMORY, 8)
         _alive[self.number] = self
 
     @classmethod
     def of_itself(cls, buffer: Any) -> MemoryParameter:
-        """One whose own memory object is the buffer itself, for as long as it is used for nothing else."""
+        """Return one whose own memory object is the buffer itself, which has no other use
+        meanwhile."""
         return cls(buffer, buffer, buffer, None)
 
     def forget(self) -> None:
@@ -232,7 +246,8 @@ _ATTRIBUTE: Final = "fairlead_parameter"
 
 
 def entry_of(thing: Any) -> Any:
-    """The Parameter that something is: itself, or the MemoryParameter of a buffer or array. None for what is none."""
+    """Return the Parameter that something is, or the MemoryParameter of a buffer or array, else
+    None."""
     if isinstance(thing, GraphParameter):
         return thing
     try:
@@ -250,7 +265,8 @@ def _of_memory(value: Any, name: str | None) -> Any:
         raise _client.ArgumentError(
             f"{type(value).__name__} cannot be a Parameter.",
             routine="Parameter",
-            remedy="give a NumPy scalar, such as numpy.float32(0.01), a pyopencl.Buffer or an Array",
+            remedy="give a NumPy scalar, such as numpy.float32(0.01), a pyopencl.Buffer or an "
+            "Array",
         )
     whole, offset = buffer, 0
     parent = buffer.associated_memobject  # pyright: ignore[reportAttributeAccessIssue]

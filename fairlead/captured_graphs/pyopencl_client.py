@@ -57,7 +57,10 @@ def is_device_object(thing: Any) -> bool:
 
 
 def buffer_of(thing: Any, routine: str) -> Any:
-    """The pyopencl.Buffer that something is, or that an array lies in. ArgumentError if it is neither."""
+    """Return the pyopencl.Buffer that something is, or that an array lies in.
+
+    Raises ArgumentError.
+    """
     if not handle_of_buffer(thing):
         raise ArgumentError(
             f"expected a pyopencl.Buffer or an Array, got {type(thing).__name__}.",

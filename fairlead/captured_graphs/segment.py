@@ -103,7 +103,10 @@ def _in_order_of_recording(
 def _settings_of(
     commands: CommandList, blocks: Iterable[CapturedBlock]
 ) -> ParameterSettings | None:
-    """What the Parameters in commands are; None if there are none. The commands lie in an array of their own."""
+    """Return the settings of the Parameters in commands, None without any.
+
+    The commands lie in an array of their own.
+    """
     parameters, memory, names, swaps = {}, {}, {}, []
     for block in blocks:
         swaps += block.swaps
@@ -121,14 +124,15 @@ _unfinished: Final = Lifetimes()
 
 
 class CapturedSegment:
-    """Captured commands that are enqueued as one. Thread-safe: what is enqueued comes after what was enqueued before.
+    """Captured commands that are enqueued as one. Thread-safe: each enqueue comes after the one
+    before.
 
     Args:
         commands: what is run.
         blocks: where they were captured.
-        command_at: gives the command of a number in the graph.
-        nodes: the numbers of the commands in the graph, by place.
-        settings: what the Parameters in the commands are.
+        command_at: returns the command of an index in the graph.
+        nodes: the indices of the commands in the graph, by place.
+        settings: the settings of the Parameters in the commands.
     """
 
     def __init__(
@@ -212,8 +216,8 @@ class CapturedSegment:
             series: for Parameters by name, an array of a value for each time.
 
         Returns:
-            The events of its end and, if it is profiled, of its first command; 0 where that of the end tells both times. References are
-            for the caller.
+            The events of its end and, if it is profiled, of its first command. The second is 0 if
+                the first has both times. The references are the caller's.
 
         Raises:
             ReplayError: a command could not be enqueued.
@@ -233,7 +237,7 @@ class CapturedSegment:
         return last, first or end
 
     def again(self, queue: int) -> int:
-        """`run` it once on the native queue of the last run, after nothing, if this needs no thought.
+        """`run` it once on the native queue of the last run, after nothing else, if possible.
 
         Returns:
             The event of its end, a reference for the caller; 0 if `run` has to do it.
@@ -249,7 +253,7 @@ class CapturedSegment:
         return event
 
     def run_here(self, queue: int, times: int) -> int:
-        """Run it `times` times in this thread after everything in a native queue, and return when that has ended.
+        """Run it `times` times in this thread, after everything in a native queue, to the end.
 
         Returns:
             How many times are left to be enqueued: all of them if no engine can do that.
@@ -271,7 +275,7 @@ class CapturedSegment:
     def run_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
     ) -> tuple[int, bool]:
-        """Enqueue it until a word is not 0, and wait for the end. See `CommandBuffer.enqueue_until`.
+        """Enqueue it until a word is not 0, and wait for the end: `CommandBuffer.enqueue_until`.
 
         Returns:
             How often it was enqueued, and whether the word was set.
@@ -346,7 +350,8 @@ class CapturedSegment:
             if status < 0:
                 name, sentence = describe(status)
                 raise OpenCLError(
-                    f"A command from before the capture block, which the graph waits for, failed. {sentence}",
+                    "A command from before the capture block, which the graph waits for, failed. "
+                    f"{sentence}",
                     routine="replay",
                     code=name,
                     value=status,
@@ -373,7 +378,8 @@ class CapturedSegment:
             code=name,
             value=code,
             node=node,
-            remedy="the commands before it are enqueued: finish the queue, mend the cause and replay again",
+            remedy="the commands before it are enqueued: finish the queue, mend the cause and "
+            "replay again",
         )
 
     # updating
@@ -395,12 +401,15 @@ class CapturedSegment:
                 _unfinished.keep_until(self._buffer.last_event, used)
 
     def take_over(self, number: int, old: CapturedLaunch, new: CapturedLaunch) -> bool:
-        """Let a launch take over the numbers and sizes of another one, by one call of C. Returns whether that could be done.
+        """Let a launch take over the numbers and sizes of another one, by one call of C.
 
         Args:
             number: of the launch in the graph.
             old: what the graph has in that place.
-            new: what it is to be like.
+            new: what it has to be like.
+
+        Returns:
+            Whether that was possible.
         """
         if (
             self.settings is not None
@@ -468,7 +477,8 @@ class CapturedSegment:
             return self._buffer.explain(queue)
 
     def _uses_host_memory(self) -> bool:
-        """Whether commands may use memory that goes with their blocks, or with arguments that were changed."""
+        """Whether commands may use memory that lives as long as their blocks, or changed
+        arguments."""
         if any(block.uses_host_memory for block in self._blocks):
             return True
         changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)

@@ -1,8 +1,8 @@
-"""What the Parameters of an executable graph are set to, and how a value becomes the bytes of its cells.
+"""The settings of an executable graph's Parameters: how a value becomes the bytes of its cells.
 
-`loop.set(dt=0.5)` writes the bytes into memory that C knows, and makes one call of C for all Parameters
-(icd/command_buffer/cells.py). A number of the Parameter's own type is one struct.pack_into. Whatever else
-follows from a Parameter, such as its negative, is computed by NumPy.
+`loop.set(dt=0.5)` writes the bytes into memory that C knows, and makes one call of C for all
+Parameters (icd/command_buffer/cells.py). A number of the Parameter's own type is one
+struct.pack_into. NumPy computes what follows from a Parameter, such as its negative.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def _wrong(message: str, remedy: str) -> SYCLError:
 
 
 def converted(name: str, parameter: GraphParameter, value: Any) -> Any:
-    """A value as a Parameter's type: a NumPy scalar. Raises SYCLError (kernel_argument) if it is not exactly that, floats excepted."""
+    """Return a value as a NumPy scalar of a Parameter's type.
+
+    Raises SYCLError (kernel_argument) if it is not exactly that. Floats are rounded.
+    """
     dtype, code = parameter.dtype, _CODES.get(parameter.dtype)
     if isinstance(value, GraphParameter):
         value = value.value
@@ -74,7 +77,10 @@ def _fits(given: np.ndarray, dtype: np.dtype[Any]) -> bool:
 
 
 def series_of(name: str, parameter: GraphParameter, values: Any, times: int) -> np.ndarray:
-    """Values for each of the replays as an array of a Parameter's type. Raises SYCLError (kernel_argument)."""
+    """Return values for each of the replays as an array of a Parameter's type.
+
+    Raises SYCLError (kernel_argument).
+    """
     given, dtype = np.asarray(values), parameter.dtype
     if given.shape != (times,):
         raise _wrong(
@@ -96,7 +102,7 @@ def series_of(name: str, parameter: GraphParameter, values: Any, times: int) -> 
 
 
 def _function(parameter: GraphParameter, conversion: int, size: int) -> Callable[[Any], np.ndarray]:
-    """What makes an array of a cell's contents from an array of the values of the Parameter that the program made."""
+    """Return what makes an array of a cell's contents from an array of the Parameter's values."""
     chain: list[Callable[[Any], Any]] = []
     one: Any = parameter
     while one.source is not None:

@@ -1,7 +1,8 @@
 """Buffers that exchange their roles: what one step writes, the next one reads.
 
-`capture(queue, swap=(u, v))` has every second replay use v for u and u for v. For the block the two are known
-to C as Parameters are, by their own memory objects; so their cells alternate between the two.
+With `capture(queue, swap=(u, v))` every second replay uses v for u and u for v. In the block C
+knows the two as Parameters, by memory objects of their own. So their cells alternate between the
+two.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class Alternation:
 
 
 def buffers_in(frame: FrameType) -> dict[str, int]:
-    """The buffers and arrays that a function's variables hold: the handles of their memory objects, by name."""
+    """Return the buffers and arrays in a function's variables: the handles of their memory, by
+    name."""
     found = {}
     for name, value in frame.f_locals.items():
         handle = _client.handle_of_buffer(value)
@@ -117,7 +119,9 @@ def buffers_in(frame: FrameType) -> dict[str, int]:
 def warn_of_exchange(
     before: Mapping[str, int], after: Mapping[str, int], swaps: Iterable[Swap], stacklevel: int
 ) -> None:
-    """Warn if variables have exchanged their buffers in a block: a replay begins with the same ones each time.
+    """Warn if variables have exchanged their buffers in a block.
+
+    A replay begins with the same ones each time.
 
     Args:
         before, after: the variables at the beginning and the end of the block.
@@ -139,8 +143,8 @@ def warn_of_exchange(
         else "capture as many steps as bring each buffer back to its name"
     )
     warnings.warn(
-        f"this replay does not continue from its own result: {names} have exchanged their buffers in "
-        f"the capture block, and every replay begins with the same ones again. Remedy: {remedy}",
+        f"this replay does not continue from its own result: {names} have exchanged their buffers "
+        f"in the capture block, and every replay begins with the same ones again. Remedy: {remedy}",
         CaptureWarning,
         stacklevel=stacklevel,
     )

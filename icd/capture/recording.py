@@ -305,8 +305,10 @@ class Recording:
 
     @property
     def has_parts(self) -> bool:
-        """Whether it keeps memory objects that are parts of or made from others. A command in flight does not keep all of that on every
-        driver: PoCL 3.0 loses the buffer of an image."""
+        """Whether it keeps memory objects that are parts of others, or made from others.
+
+        Not every driver keeps those for a command in flight: PoCL 3.0 loses the buffer of an image.
+        """
         return bool(lib.fl_has_parts(self.native))
 
     @property

@@ -1,7 +1,8 @@
-"""The cells of a command-buffer: what Parameters are at present in its commands (icd/native/cells.c).
+"""The cells of a command-buffer: the present values of Parameters (icd/native/cells.c).
 
-A launch's argument leads to a cell, so that a change is a store and a word to the engines. A recording's
-cells hold what was given in the block. A command-buffer has cells of its own, which are bound here.
+A launch's argument points to a cell, so a change is a store and a note to the engines. A
+recording's cells hold what was given in the block. A command-buffer has cells of its own, which are
+bound here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ AS_MEMORY: Final[int] = lib.FL_AS_MEMORY
 
 
 class CellKey(NamedTuple):
-    """What tells a cell from others: the Parameter's number, how it becomes an argument, and how many bytes that has."""
+    """What identifies a cell: the Parameter's number, how it becomes an argument, and its size in
+    bytes."""
 
     parameter: int
     conversion: int
@@ -34,10 +36,11 @@ class Cells:
     Args:
         array: the commands, an `fl_command *`; each has a reference to its arguments.
         count: how many.
-        memory: by the handle of a Parameter's own memory object, its number and the handle of what it is at first.
+        memory: the number and the first memory (a handle) of each Parameter, by the handle of its
+            own memory object.
 
     Attributes:
-        rows: an `fl_value` for each cell; `bytes` leads to memory for what the cell is to become.
+        rows: an `fl_value` for each cell; `bytes` points to memory for the next contents.
         count: of the rows.
         keys: which cells these are.
     """
@@ -62,7 +65,10 @@ class Cells:
         self._memory = {**self._memory, **memory}
 
     def take(self, numbers: Sequence[int]) -> bool:
-        """Bind commands that were put into the array. Returns whether there are cells, and rows, that there were not before."""
+        """Bind commands that were put into the array.
+
+        Returns whether there are new cells, and new rows.
+        """
         known = len(self.keys)
         for number in numbers:
             self._take_transfer(number)
@@ -98,7 +104,7 @@ class Cells:
         self.keys.append(key)
 
     def _take_transfer(self, number: int) -> None:
-        """A transfer names a Parameter's own memory object: have it name what the Parameter is at present."""
+        """Replace a Parameter's own memory object in a transfer by the Parameter's present one."""
         command = self._array[number]
         for places in self._transfers.values():
             places[:] = [place for place in places if place[0] != number]

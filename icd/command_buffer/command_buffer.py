@@ -103,13 +103,15 @@ class CommandBuffer:
             queue: a handle, of the commands' context.
             times: at least 1.
             waits: events, handles.
-            externals: the outside events that commands wait for, in the order of CommandList.externals.
-            wanted: whether the event of the end is given.
+            externals: the outside events that commands wait for, in the order of
+                CommandList.externals.
+            wanted: whether to return the event of the end.
             series: cells with rows that have values for each of the times.
 
         Returns:
-            OpenCL's code, the event of the end (a reference for the caller, 0 if it was not wanted), the number of the command that
-            failed (-1: none of them), and the events of CommandList.wanted_events, a reference each.
+            OpenCL's code; the event of the end (a reference for the caller, 0 if not wanted); the
+                number of the command that failed (-1: none); and the events of
+                CommandList.wanted_events, a reference each.
         """
         with self.lock:
             route = self._present_route(queue)
@@ -132,12 +134,13 @@ class CommandBuffer:
         Args:
             queue: a handle, of the commands' context.
             times: how often at most.
-            every: after how many times the word is read. While it is, as many are enqueued again.
-            flag: a memory object (a handle), and where the word is in it, in bytes.
+            every: after how many times the word is read. Meanwhile as many are enqueued again.
+            flag: a memory object (a handle), and the offset of the word in it, in bytes.
             waits: events, handles.
 
         Returns:
-            OpenCL's code, how often it was enqueued, whether the word was set, and the number of the command that failed (-1: none).
+            OpenCL's code, how often it was enqueued, whether the word was set, and the number of
+                the command that failed (-1: none).
         """
         with self.lock:
             route = self._present_route(queue)
@@ -386,9 +389,9 @@ class CommandBuffer:
                 raise
 
     def set_cells(self, cells: Cells) -> None:
-        """Have cells take what was staged in their rows. What has been enqueued keeps what it was enqueued with.
+        """Let cells take what was staged in their rows. What was enqueued does not change.
 
-        No other thread of Python changes or enqueues it meanwhile.
+        No other Python thread may change or enqueue it meanwhile.
 
         Raises:
             OpenCLError: an engine refuses it.
@@ -488,13 +491,14 @@ class Route:
         wanted: bool = True,
         series: Cells | None = None,
     ) -> Enqueued:
-        """Enqueue it `times` times, after the events `waits` and after the last enqueue of the command-buffer.
+        """Enqueue it `times` times, after the events `waits` and after the last enqueue of the
+        command-buffer.
 
         Args:
             times: at least 1.
             waits: events, handles.
             externals: the outside events that commands wait for (CommandList.externals).
-            wanted: whether the event of the end is given.
+            wanted: whether to return the event of the end.
             series: cells with rows that have values for each of the times.
         """
         for part, places in self._externals:

@@ -17,11 +17,9 @@ from ...loader.base.search import Candidate, secure_environ
 from ...loader.base.verdicts import judge
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, device_identity
+from ..calls import address, call, device_identity, profile_of_device
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclVersion, version_of
-
-POCL: Final = "Portable Computing Language"
 
 #: The module whose `main` is the self-test.
 SELF_TEST: str = "fairlead.icd.command_buffer.direct_test"
@@ -67,9 +65,9 @@ def trust_of(device: int) -> Trust:
 
 
 def _judge(device: int, identity: Sequence[str]) -> Trust:
-    platform, platform_version, *_ = identity
-    version = version_of(platform_version) if platform == POCL else None
-    if platform != POCL:
+    _, platform_version, *_ = identity
+    version = version_of(platform_version)
+    if not profile_of_device(device).has_kernels_in_process:
         return Trust(why_not="the driver is not PoCL, whose kernels are functions of this process")
     if version is None:
         return Trust(why_not=f"{platform_version} is no version of PoCL that it is proven for")

@@ -427,6 +427,18 @@ def test_it_is_off_where_probes_are_forbidden(
     assert said == "not chosen: FAIRLEAD_PROBE=0 forbids its self-test"
 
 
+@pytest.mark.usefixtures("direct")
+def test_without_its_row_it_is_off(
+    numbers: Numbers, untested: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untested("raise AssertionError('the self-test runs')")
+    monkeypatch.setenv("FAIRLEAD_QUIRKS", "-kernels-in-process")
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    said = parts_of(graph.finalize(), numbers.queue)["direct"]
+    assert said.startswith("not chosen: the driver is not PoCL")
+
+
 def test_versions_that_are_not_known_are_not_called() -> None:
     known = version_of("OpenCL 3.0 PoCL 3.0-rc2  Linux, Release")
     assert known is not None and known.layout == 8

@@ -355,12 +355,13 @@ def test_a_sampler_alone_may_be_named(queue: cl.CommandQueue) -> None:
 def test_a_replay_that_is_not_over_outlives_its_graph(
     queue: cl.CommandQueue, kind: Kind, command: str
 ) -> None:
-    context = queue.context
-    triple, near = images.kernel(context, kind), images.sampler(context)
+    context, is_launch = queue.context, command == "kernel"
+    triple = images.kernel(context, kind) if is_launch else None
+    near = images.sampler(context)
     called, captured = (Scene(queue, kind) for _ in range(2))
 
     def step(scene: Scene, kernel: Any, sampler: Any) -> None:
-        if command == "kernel":
+        if is_launch:
             kernel(queue, kind.region, None, scene.one, scene.two, sampler)
         else:
             COMMANDS[command](scene)

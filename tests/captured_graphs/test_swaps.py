@@ -105,10 +105,10 @@ def test_the_pair_is_known_in_the_block_alone(steps: Steps) -> None:
 
 def test_an_exchange_in_the_block_is_told(steps: Steps) -> None:
     u, v, w = steps.u, steps.v, steps.u
-    with pytest.warns(CaptureWarning, match=r"not continue from its own.*swap=.u, v.") as caught:
-        with capture(steps.queue):
-            steps.step(u, v)
-            u, v = v, u
+    message = r"not continue from its own.*swap=.u, v."
+    with pytest.warns(CaptureWarning, match=message) as caught, capture(steps.queue):
+        steps.step(u, v)
+        u, v = v, u
     assert caught[0].filename == __file__ and w is v
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -127,6 +127,6 @@ def test_an_exchange_in_the_block_is_told(steps: Steps) -> None:
 def test_what_cannot_be_swapped(steps: Steps, numbers: Numbers) -> None:
     small = cl.Buffer(steps.queue.context, cl.mem_flags.READ_WRITE, 128)
     for wrong in ((steps.u, small), (steps.u, steps.u), (steps.u,), [(1, 2)], (steps.u, None)):
-        with pytest.raises(ArgumentError, match=r"swap is no|expected a pyopencl.Buffer"):
-            with capture(steps.queue, swap=wrong):
-                pass
+        message = r"swap is no|expected a pyopencl.Buffer"
+        with pytest.raises(ArgumentError, match=message), capture(steps.queue, swap=wrong):
+            pass

@@ -28,6 +28,11 @@ CASES = {
         "3 pictures of 24×24; the graph has 6 nodes",
         "picture",
     ),
+    "heat": (
+        "--size 16 --steps 40",
+        "16×16 points, 40 steps; the graph has 1 nodes",
+        "step",
+    ),
     "array_program": (
         "--countries 33 --days 40",
         "33 countries, 40 days; the graph has 7 nodes",

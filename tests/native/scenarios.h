@@ -35,6 +35,8 @@
     /* check_direct.c */                                                                                  \
     X(direct_runs) X(direct_updated_in_flight) X(direct_other_buffers) X(direct_released_in_flight)       \
     X(direct_refuses) X(direct_no_memory)                                                                              \
+    /* check_cells.c */                                                                                   \
+    X(cells_of_numbers) X(cells_of_memory)                                                                \
     /* check_launches.c */                                                                                \
     X(launches_appended) X(launches_refused) X(launches_pointers) X(launches_many) X(launches_updated) X(launches_entry)    \
     /* check_layers.c */                                                                                  \

@@ -14,6 +14,7 @@ from helpers.sycl import SOURCE, N, raises, zeros
 
 from fairlead.runtime import (
     USM,
+    Context,
     Device,
     Errc,
     Event,
@@ -57,6 +58,39 @@ def test_their_context_and_queue_are_one_object_each(device: Device) -> None:
     queue.finish()
     assert event.status == "complete" and event.profiling("end") >= event.profiling("start")
     assert (memory.array == 1).all()
+
+
+def test_pyopencl_objects_keep_their_context(device: Device) -> None:
+    """On Intel's driver a queue does not: its context is gone with the program's last reference."""
+
+    def make() -> tuple[cl.CommandQueue, cl.Program, cl.Kernel]:
+        queue = Queue(Context(device))
+        program = Program(queue.context, SOURCE)
+        return to_pyopencl(queue), to_pyopencl(program), to_pyopencl(program.add)
+
+    queue, program, kernel = make()
+    gc.collect()
+    assert queue.context.devices == [to_pyopencl(device)]
+    assert program.get_info(cl.program_info.CONTEXT) == queue.context
+    assert kernel.context.devices == queue.context.devices
+    assert queue_of(queue).context is context_of(queue.context)
+
+
+@pytest.mark.driver("intel_cpu")
+def test_a_queue_of_theirs_whose_context_is_gone(device: Device) -> None:
+    def make() -> tuple[cl.CommandQueue, cl.UserEvent]:
+        context = cl.Context([to_pyopencl(device)])
+        return cl.CommandQueue(context), cl.UserEvent(context)
+
+    queue, event = make()
+    gc.collect()
+    if "Intel" not in device.platform.name:
+        assert queue_of(queue).context is context_of(queue.context)
+        return
+    with pytest.raises(SYCLError, match=r"(?s)context of the pyopencl.CommandQueue is gone.*keep"):
+        queue_of(queue)
+    with pytest.raises(SYCLError, match=r"(?s)context of the pyopencl.UserEvent is gone.*keep"):
+        event_of(event, Context(device))
 
 
 def test_events_go_both_ways(

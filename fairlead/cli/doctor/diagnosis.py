@@ -17,8 +17,8 @@ from importlib import metadata
 from typing import Any, Final
 
 from ...icd import discovery
-from ...icd.command_buffer.direct_trust import POCL, try_library
-from ...icd.driver_profiles import ROWS, ProfileRow, switched_off
+from ...icd.command_buffer.direct_trust import try_library
+from ...icd.driver_profiles import ROWS, ProfileRow, profile_for, switched_off
 from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
@@ -274,11 +274,11 @@ def _driver(report: ProbeReport) -> DriverReport:
 
 def _direct(report: ProbeReport) -> str:
     """What the engine `direct` does with a driver; "" for one that is not PoCL."""
-    pocl = next((platform for platform in report.platforms if platform.name == POCL), None)
-    if pocl is None:
-        return ""
-    why_not = try_library(report.real_path, pocl.version)
-    return f"off: {why_not}" if why_not else "on"
+    for one in report.platforms:
+        if profile_for(one.name, one.vendor, one.version).has_kernels_in_process:
+            why_not = try_library(report.real_path, one.version)
+            return f"off: {why_not}" if why_not else "on"
+    return ""
 
 
 def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:

@@ -1,0 +1,129 @@
+/* Parameters: which arguments are found to be one, and what replays give the driver after a change. */
+#include "harness.h"
+
+#include <string.h>
+
+enum { NUMBER = 7, MEMORY = 8 };
+
+/* The cells of a recording's commands as a command-buffer of its own. */
+typedef struct loop {
+    fl_array array;
+    fl_step steps[8];
+    fl_program program;
+    fl_built built;
+    const fl_built *list[1];
+    fl_buffer buffer;
+    fl_part part;
+    fl_route route;
+    fl_cell *cells[4];
+    fl_value values[4];
+    uint32_t cell_count;
+} loop;
+
+static void make(loop *l, world *w, const fl_recording *r) {
+    uint32_t count;
+    const fl_command *commands = fl_commands(r, &count);
+    *l = (loop){.cell_count = fl_find_cells(commands, count, l->cells, 4)};
+    OK(fl_copy_commands(&l->array, commands, count));
+    fl_cell *recorded[4];
+    fl_find_cells(commands, count, recorded, 4);
+    for (uint32_t i = 0; i < l->cell_count; i++) {
+        fl_cell_look look;
+        fl_look_at_cell(recorded[i], &look);
+        l->cells[i] = fl_new_cell(look.id, look.conversion, look.size, look.bytes);
+        l->values[i].cell = l->cells[i];
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        OK(fl_bind_arguments(&l->array.commands[i], l->cells, l->cell_count));
+        l->steps[i] = (fl_step){.command = i};
+    }
+    l->program = (fl_program){.commands = l->array.commands, .steps = l->steps, .step_count = count, .updatable = 1};
+    l->built = (fl_built){.enqueue = fl_enqueue_program, .set_cell = fl_set_cell_of_program, .self = &l->program, .count = count};
+    l->list[0] = &l->built;
+    l->buffer = (fl_buffer){.built = l->list, .built_count = 1};
+    l->part = (fl_part){.built = &l->built, .lanes = (void *const *)&w->queue, .lane_count = 1};
+    l->route = (fl_route){.buffer = &l->buffer, .queue = w->queue, .in_order = 1, .part_count = 1, .parts = &l->part};
+}
+
+static void give_up(loop *l) {
+    fl_remember(&l->buffer, NULL, NULL);
+    fl_release(&l->program);
+    fl_release_array(&l->array);
+    for (uint32_t i = 0; i < l->cell_count; i++)
+        fl_release_cell(l->cells[i]);
+}
+
+static float number_at(int entry) {
+    float value;
+    memcpy(&value, &mock_log(entry)->arguments[2], sizeof value);
+    return value;
+}
+
+static void replay(loop *l) {
+    uint32_t failed;
+    mock_clear();
+    OK(fl_enqueue(&l->route, 1, 0, NULL, NULL, &failed));
+}
+
+/* A number is found by its memory, or because it was asked for in this very call; an equal one is none. */
+SCENARIO(cells_of_numbers) {
+    float number = 2, equal = 2;
+    loop l;
+    OK(fl_know_parameter(&number, NUMBER, FL_AS_FLOAT, sizeof number));
+    fl_recording *r = begin(w);
+    set_arguments(w, w->kernel, w->a, w->b, equal);
+    OK(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof number, &number));
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    set_arguments(w, w->kernel, w->a, w->b, equal);
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    fl_convert_parameter(NUMBER, FL_AS_FLOAT, w->kernel, 2, 0);
+    OK(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof equal, &equal));
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    fl_convert_parameter(NUMBER, FL_AS_FLOAT, w->kernel, 3, 0);   /* it was not set: another number was */
+    OK(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof equal, &equal));
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    end(w, r);
+    make(&l, w, r);
+    EQUAL(l.cell_count, 1);
+    float series[] = {5, 6};
+    for (int turn = 0; turn < 3; turn++) {
+        float value = turn ? 10.f * (float)turn : 2;
+        l.values[0].bytes = &value;
+        l.values[0].pending = turn > 0;
+        OK(fl_set_cells(&l.buffer, l.values, 1));
+        replay(&l);
+        for (int i = 0; i < 4; i++)
+            CHECK(number_at(i) == (i % 2 ? 2 : value));
+    }
+    uint32_t failed;
+    mock_clear();
+    l.values[0].series = series;
+    OK(fl_enqueue_series(&l.route, 2, l.values, 1, 0, NULL, NULL, &failed));
+    EQUAL(mock_count(), 8);
+    CHECK(number_at(0) == 5 && number_at(2) == 5 && number_at(4) == 6 && number_at(7) == 2);
+    fl_forget_parameter(NUMBER);
+    give_up(&l);
+    drop(w, r);
+}
+
+/* A memory object that stands for another one; the driver gets what it is at present. */
+SCENARIO(cells_of_memory) {
+    loop l;
+    OK(fl_know_parameter(w->a, MEMORY, FL_AS_MEMORY, sizeof w->a));
+    fl_recording *r = begin(w);
+    set_arguments(w, w->kernel, w->a, w->b, 1);
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    end(w, r);
+    fl_forget_parameter(MEMORY);
+    make(&l, w, r);
+    EQUAL(l.cell_count, 1);
+    for (int turn = 0; turn < 2; turn++) {
+        l.values[0].bytes = &w->b;
+        l.values[0].pending = turn;
+        OK(fl_set_cells(&l.buffer, l.values, 1));
+        replay(&l);
+        CHECK(memcmp(&mock_log(0)->arguments[0], turn ? &w->b : &w->a, sizeof w->a) == 0);
+    }
+    give_up(&l);
+    drop(w, r);
+}
