@@ -1,7 +1,7 @@
 """`@fairlead.graphed`: a function of PyOpenCL arrays that captures itself.
 
-The first call with arguments of certain shapes and types captures the function. Later calls replay
-it with their own arrays and numbers, which are Parameters. If that is impossible, the function runs
+The first call with arguments of certain shapes and types captures the function. Later ones replay
+it with their own arrays and numbers, which are Parameters. Where that cannot be, the function runs
 as it is, and a warning says why.
 """
 
@@ -131,16 +131,15 @@ class Graphed:
 
 
 def graphed(function: _Function) -> _Function:
-    """Capture a function of PyOpenCL arrays at its first call, and replay it from then on. A
-    decorator.
+    """Capture a function of PyOpenCL arrays at its first call, and replay it from then on.
 
-    The queue is that of the first array. Each call may have other arrays, buffers and NumPy
-    scalars. Other shapes or types lead to another capture, and so do other values of any other
-    argument. The function may return arrays, or a tuple or list of them. An array that it made is
-    memory of the graph: the next call with such arguments overwrites it.
+    A decorator. The queue is that of the first array. Arrays, buffers and NumPy scalars may be
+    others in each call. Other shapes or types lead to another capture, as do other values of all
+    other arguments. The function may return arrays, or a tuple or list of them. An array that it
+    has made is memory of the graph: the next call with such arguments overwrites it.
 
-    The Python code of the function runs only while it is captured. What it reads from elsewhere
-    keeps the value of that time.
+    The Python code of the function runs only while it is captured. What it reads from elsewhere is
+    as it was then.
 
     A call that cannot be captured is an ordinary call, and GraphedWarning says why, once.
     `explain()` lists the reasons.

@@ -332,7 +332,8 @@ def test_structures(numbers: Numbers) -> None:
         numbers.queue.context,
         "kernel void put(global float *x, float4 v) { vstore4(v, 0, x); }",
     ).build()
-    put, make = program.put, pyopencl.cltypes.make_float4
+    cltypes: Any = pyopencl.cltypes
+    put, make = program.put, cltypes.make_float4
     v, x = fairlead.Parameter(make(1, 2, 3, 4)), pyopencl.array.zeros(numbers.queue, 4, "f4")
     with capture(numbers.queue) as graph:
         put(numbers.queue, (1,), None, x.base_data, v)  # pyright: ignore[reportArgumentType]
