@@ -304,7 +304,7 @@ def build_adapter(module: str, output: Path | None) -> None:
         raise click.ClickException(str(error)) from None
     click.echo(str(path))
     click.echo(f"use it: UR_ADAPTERS_FORCE_LOAD={_list_item(path)} PROGRAM", err=True)
-    if not build.python_library():
+    if not build.find_python_library():
         click.echo(
             "warning: this Python was built without a shared library: "
             "only programs that it runs can use the adapter",

@@ -48,6 +48,11 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
 
 
+def local(size: int) -> Any:
+    """Local memory of so many bytes."""
+    return cl.LocalMemory(size)
+
+
 def parts_of(loop: Executable, queue: cl.CommandQueue) -> dict[str, str]:
     """What explain says of each engine; the first line of each."""
     found: dict[str, str] = {}
@@ -67,7 +72,7 @@ def test_it_runs_everything_that_it_can(numbers: Numbers) -> None:
         numbers.add(1)
         numbers.mul(3)
         cl.enqueue_barrier(queue)
-        numbers.shared_add(queue, (64,), (16,), numbers.buffer, np.int32(5), cl.LocalMemory(64))
+        numbers.shared_add(queue, (64,), (16,), numbers.buffer, np.int32(5), local(64))
         numbers.read()
     loop = graph.finalize()
     loop.replay(queue, times=2).wait()
@@ -280,13 +285,9 @@ def test_buffers_that_updates_replaced_are_let_go(numbers: Numbers) -> None:
 @pytest.mark.usefixtures("direct")
 def test_ranges_and_local_memory_can_change(numbers: Numbers, others: cl.Program) -> None:
     with capture(numbers.queue) as graph:
-        numbers.shared_add(
-            numbers.queue, (64,), (4,), numbers.buffer, np.int32(5), cl.LocalMemory(16)
-        )
+        numbers.shared_add(numbers.queue, (64,), (4,), numbers.buffer, np.int32(5), local(16))
     with capture(numbers.queue) as larger:
-        numbers.shared_add(
-            numbers.queue, (64,), (64,), numbers.buffer, np.int32(7), cl.LocalMemory(256)
-        )
+        numbers.shared_add(numbers.queue, (64,), (64,), numbers.buffer, np.int32(7), local(256))
     loop = graph.finalize(updatable=True)
     loop.replay(numbers.queue, wait=True)
     loop.update(larger)
@@ -339,7 +340,7 @@ def test_sub_buffers_and_memory_of_the_host(numbers: Numbers) -> None:
     host = np.zeros(512, np.uint8)[4:260]
     inside = cl.Buffer(context, flags.READ_WRITE | flags.USE_HOST_PTR, 256, hostbuf=host)
     parent = cl.Buffer(context, flags.READ_WRITE, 1024)
-    cl.enqueue_fill_buffer(queue, parent, np.int32(0), 0, 1024)
+    cl.enqueue_fill_buffer(queue, parent, np.zeros(1, np.int32), 0, 1024)
     low, high = parent.get_sub_region(256, 256), parent.get_sub_region(512, 256)
     with capture(queue, keep=[host]) as graph:
         numbers.add(1, low)
@@ -358,7 +359,7 @@ def test_sub_buffers_and_memory_of_the_host(numbers: Numbers) -> None:
 
 @pytest.mark.usefixtures("direct")
 def test_svm_is_passed_as_it_is(numbers: Numbers, context: cl.Context) -> None:
-    memory = cl.csvm_empty(context, 64, np.int32)
+    memory = cl.csvm_empty(context, 64, np.dtype(np.int32))
     with cl.SVM(memory).map_rw(numbers.queue) as mapped:
         mapped[:] = 4
     with capture(numbers.queue) as graph:
@@ -448,7 +449,8 @@ def test_versions_that_are_not_known_are_not_called() -> None:
 
 
 def test_binaries_of_another_layout_are_refused(numbers: Numbers) -> None:
-    binary = bytes(numbers.program.get_info(cl.program_info.BINARIES)[0])
+    binaries: Any = numbers.program.get_info(cl.program_info.BINARIES)
+    binary = bytes(binaries[0])
     kernels = parse(binary, VERSIONS[0])
     assert set(kernels) == {"add", "mul", "shared_add"}
     assert kernels["shared_add"].spaces == ("memory", "value", "local")

@@ -1,4 +1,4 @@
-"""Graphs of images: PyOpenCL programs as they are written, random ones in every schedule, edits, sub-graphs, and pictures."""
+"""Graphs of images: PyOpenCL programs as they are written, random ones, edits, pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ enqueue_copy: Any = cl.enqueue_copy
 
 #: A picture is smoothed to and fro between two images. The border repeats, as the sampler says.
 SMOOTH = """
-constant sampler_t edge = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP_TO_EDGE | CLK_FILTER_NEAREST;
+constant sampler_t edge =
+    CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP_TO_EDGE | CLK_FILTER_NEAREST;
 kernel void smooth(read_only image2d_t from, write_only image2d_t to, sampler_t near) {
     int2 at = (int2)(get_global_id(0), get_global_id(1));
     float4 sum = 2 * read_imagef(from, near, at);
@@ -105,8 +106,9 @@ def test_an_image_that_kernels_read_and_write(queue: cl.CommandQueue) -> None:
 
 
 def _random_commands(scene: Scene, triple: cl.Kernel, near: cl.Sampler, seed: int) -> None:
-    """Commands in a random row on an out-of-order queue. Each comes after the last one that had one of its things.
+    """Commands in a random row on an out-of-order queue.
 
+    Each comes after the last one that had one of its things.
     A replay begins after the one before it, and what it begins with is what the scene began with.
     """
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Captured images and samplers: a replay does what the calls themselves do, bit for bit, and keeps what it uses alive."""
+"""Captured images and samplers: a replay does what the calls do, and keeps what it uses alive."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_command_does_what_its_call_does(
 
 
 def _tripled(queue: cl.CommandQueue, kind: Kind) -> tuple[Any, cl.Image]:
-    """A graph of a launch from one image to another, of which the program keeps the second alone."""
+    """A graph of a launch from one image to another. The program keeps the second one alone."""
     context = queue.context
     triple, near = images.kernel(context, kind), images.sampler(context)
     source, target = images.make(context, kind, images.numbers(kind, 7)), images.make(context, kind)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyopencl as cl
 import pytest
@@ -71,7 +73,7 @@ def test_it_comes_after_events_and_the_last_replay(numbers: Numbers, loop: Execu
 
 def test_updates_take_effect(numbers: Numbers, loop: Executable) -> None:
     for number in (10, 100):
-        (node,) = loop.graph.nodes
+        node: Any = loop.graph.nodes[0]
         node.set_arg(1, np.int32(number))
         loop.update(node)
         loop.replay(numbers.queue)

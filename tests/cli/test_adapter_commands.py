@@ -85,7 +85,7 @@ def test_an_output_that_cannot_be_written_is_an_error() -> None:
 def test_a_python_without_a_shared_library_is_warned_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "python_library", lambda: "")
+    monkeypatch.setattr(build, "find_python_library", lambda: "")
     done = run("build-adapter", TOY, "-o", tmp_path)
     assert (
         done.exit_code == 0

@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT, _DEPTH, _LAYERS = 8, 4, 3, 5
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of image: its name in OpenCL C, the shape that it is made with, its layers, and its size as a region."""
+    """A type of image: its name in OpenCL C, its shape and layers, and its size as a region."""
 
     name: str
     shape: tuple[int, int, int]
@@ -61,7 +61,7 @@ def numbers(kind: Kind, first: int = 0) -> np.ndarray:
 
 
 class BufferImage(cl.Image):
-    """An image of a buffer. Intel's driver takes it for dead once the program has dropped the buffer, so it holds it."""
+    """An image of a buffer, which it holds: Intel's driver takes it for dead without it."""
 
     made_from: cl.Buffer
 
@@ -98,7 +98,8 @@ def read(queue: cl.CommandQueue, image: cl.Image, kind: Kind) -> np.ndarray:
 def kernel(context: cl.Context, kind: Kind) -> cl.Kernel:
     """It writes three times the numbers of one image to another one."""
     read_it = f"read_imageui(source, {'' if 'buffer' in kind.name else 'near, '}{kind.coordinates})"
-    source = f"""kernel void triple(read_only {kind.name} source, write_only {kind.name} target, sampler_t near) {{
+    source = f"""kernel void triple(read_only {kind.name} source, write_only {kind.name} target,
+                                   sampler_t near) {{
         write_imageui(target, {kind.coordinates}, 3 * {read_it});
     }}"""
     if kind.name == "image3d_t":
@@ -113,7 +114,7 @@ def sampler(context: cl.Context) -> cl.Sampler:
 
 @dataclass
 class Scene:
-    """Two images with different numbers, a buffer and host memory, and one command of each kind on them."""
+    """Two images, a buffer and host memory with different numbers, and commands on them."""
 
     queue: cl.CommandQueue
     kind: Kind
@@ -128,7 +129,7 @@ class Scene:
         self.origin, self.region = kind.part()
 
     def state(self) -> list[np.ndarray]:
-        """The numbers of the images, the buffer and the host, after everything that is in the queue."""
+        """All numbers, after everything that is in the queue."""
         values = np.empty_like(self.buffer_values)
         cl.enqueue_copy(self.queue, values, self.buffer)
         return [

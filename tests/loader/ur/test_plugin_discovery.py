@@ -370,8 +370,8 @@ def test_own_file_replaces_the_plugins_that_ship(machine: Machine) -> None:
     folder = machine.put("prefix/lib", PLUGIN, "libpi_mine.so", "libodd.so")
     config = machine.root / "my.conf"
     config.write_text(
-        "libodd.so\nlibpi_mine.so\nlibpi_none.so\nlibur_adapter_x.so.0\n./libpi_gone.so\nlibpi_x.so PI\n"
-        "libodd.so\nlibpi_mine.so\nlibpi_none.so\nlibur_adapter_x.so.0\n./libpi_gone.so\nlibpi_x.so PI\n"
+        "libodd.so\nlibpi_mine.so\nlibpi_none.so\nlibur_adapter_x.so.0\n./libpi_gone.so\n"
+        "libpi_x.so PI\n"
     )
     result = machine.plugins(SYCL_PI_CONFIG=str(config))
     assert result.candidates == (
