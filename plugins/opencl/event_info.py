@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
@@ -80,7 +81,9 @@ def _profiling_query(of_command: str, of_time_stamp: str) -> Any:
         name = of_time_stamp if event.is_time_stamp else of_command
         begins = name != "CL_PROFILING_COMMAND_END"
         asked = event.first if event.first is not None and begins else event.current_object()
-        return query_number(asked.table, "clGetEventProfilingInfo", asked.cl, name)
+        ask = partial(query_number, asked.table, "clGetEventProfilingInfo", asked.cl)
+        # A driver may have no time of the call for a marker.
+        return ask(name) or ask("CL_PROFILING_COMMAND_SUBMIT")
 
     return answer
 
