@@ -79,7 +79,8 @@ def in_numpy() -> np.ndarray:
 
 def run(device: fairlead.Device) -> bool:
     """Compute the wave directly and by replays, and print all. Return whether all is right."""
-    wave = Wave(queue := cl.CommandQueue(cl.Context([device.to_pyopencl()])))
+    context = cl.Context([device.to_pyopencl()])  # Intel's driver drops it with its last reference
+    wave = Wave(queue := cl.CommandQueue(context))
     with fairlead.capture(queue) as graph:  # nothing runs in here
         for _ in range(BLOCK):
             wave.step(queue)
