@@ -91,7 +91,7 @@ def test_an_interrupt_while_a_queue_is_kept_releases_nothing_twice(
     before = queue.reference_count
     buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16)
     with capture(queue) as graph:
-        cl.enqueue_fill_buffer(queue, buffer, np.int32(0), 0, 16)
+        cl.enqueue_fill_buffer(queue, buffer, np.zeros(1, np.int32), 0, 16)
     loop = graph.finalize()
 
     def interrupted(handle: int, routine: str, *arguments: object) -> int:
