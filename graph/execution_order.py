@@ -22,8 +22,8 @@ def execution_order(
 ) -> list[int]:
     """Return `nodes` in the order in which they are enqueued (spec B2): reversed depth-first.
 
-    What became ready last runs first, so that one branch is followed to its end before another one
-    begins. Predecessors outside of `nodes` do not count. (DPC++ counted them until PR #22565, and
+    The node that became ready last runs first. So one branch ends before another one begins.
+    Predecessors outside of `nodes` do not count. (DPC++ counted them until PR #22565, and
     lost the nodes that have some.)
 
     Raises:
