@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from ...loader.base.forks import new_lock
 from .._native import ffi
@@ -35,10 +35,11 @@ class DirectDevice:
 
     def __init__(self, context: int, device: int, reports_failures: bool) -> None:
         self._objects: list[tuple[int, str]] = []
-        self._queue = 0
-        self._queue = new_queue(context, device)
+        queue = new_queue(context, device)
+        # Not by __del__: while that runs, `_devices` still gives the object to other threads.
+        finalize(self, _release, self._objects, queue).atexit = False
         self.native: Any = ffi.new("fl_direct_device *")
-        self.native.queue = ffi.cast("void *", self._queue)
+        self.native.queue = ffi.cast("void *", queue)
         self.native.reports_failures = reports_failures
         sizes, memory = ffi.new("size_t[3]"), ffi.new("uint64_t *")
         for name, size, value in (
@@ -100,13 +101,12 @@ class DirectDevice:
         self.native.shape = ffi.cast("void *", kernel)
         self.native.answer = ffi.cast("void *", answer)
 
-    def __del__(self) -> None:
-        if call is None:  # Python is taking modules down
-            return
-        for handle, release in reversed(self._objects):
-            call(handle, release)
-        if self._queue:
-            leave(self._queue)
+
+def _release(objects: list[tuple[int, str]], queue: int) -> None:
+    """Release the objects, each a handle and the function that releases it, and the queue."""
+    for handle, release in reversed(objects):
+        call(handle, release)
+    leave(queue)
 
 
 #: By device: the binary of the program that tells local sizes.

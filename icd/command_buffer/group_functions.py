@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Final
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from ...loader.base.forks import new_lock
 from .._native import ffi, lib
@@ -41,15 +41,12 @@ class ProgramFunctions:
         self.kernels: dict[str, PoclKernel] = {}
         self.why_not: str | None = None
         call(program, "clRetainProgram")
-        self._program = program
+        # Not by __del__: while that runs, `_programs` still gives the object to other threads.
+        finalize(self, call, program, "clReleaseProgram").atexit = False
         try:
             self.kernels = parse(binary_of(program), version)
         except (OpenCLError, PoclBinaryError) as error:
             self.why_not = str(error)
-
-    def __del__(self) -> None:
-        if call is not None and hasattr(self, "_program"):  # Python is not taking modules down
-            call(self._program, "clReleaseProgram")
 
 
 _programs: Final[WeakValueDictionary[int, ProgramFunctions]] = WeakValueDictionary()

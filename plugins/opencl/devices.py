@@ -126,7 +126,10 @@ def device_of(native: int) -> URDevice:
 
 def _find_known(native: int) -> URDevice | None:
     roots = (device for platform in platforms() for device in devices_of(platform))
-    return _parts.get(native) or next((root for root in roots if root.cl == native), None)
+    part = _parts.get(native)
+    if part is not None and not part.is_closed:  # a finalizer may be running
+        return part
+    return next((root for root in roots if root.cl == native), None)
 
 
 #: The bits of CL_DEVICE_TYPE for a ur_device_type_t. OpenCL has one name for all accelerators.
@@ -219,7 +222,7 @@ def urDevicePartition(hDevice: URDevice, pProperties: Any, NumDevices: int) -> S
         return range(count.value)  # the caller asks only for their number
     keys = [(hDevice.cl, wanted, index) for index in range(count.value)]
     parts = [_divided.get(key) for key in keys]
-    if None in parts:
+    if any(part is None or part.is_closed for part in parts):
         made = (ctypes.c_void_p * count.value)()
         check(divide(hDevice.cl, properties, count.value, made, None), "clCreateSubDevices")
         parts = [URDevice(cl or 0, hDevice.platform, hDevice) for cl in made]
