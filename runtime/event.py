@@ -1,9 +1,10 @@
 """Events: what a submission returns, to be waited for, asked, and depended on.
 
 An event is *deferred* while its command cannot be given to the adapter. The command then comes
-after a host task, an open host accessor, or something of another context. `deferred` is the scheduler's
-entry then. Once the adapter has the command, `handle` is its event. A host task's event has no
-handle. The event of a graph's submission stands for several: all of `others` must be complete too.
+after a host task, an open host accessor, or something of another context. `deferred` is the
+scheduler's entry then. Once the adapter has the command, `handle` is its event. A host task's event
+has no handle. The event of a graph's submission stands for several: all of `others` must be
+complete too.
 An event that was recorded into a graph has a `node`, and cannot be waited for.
 """
 
