@@ -41,7 +41,10 @@ from fairlead import *
 assert isinstance(Platform, type) and isinstance(Device, type)
 print(capture.__name__, platforms.__name__, sorted(fairlead.__all__)[:3])
 """
-    assert run_python(code).out == "capture platforms ['CaptureError', 'CaptureWarning', 'CapturedGraph']\n"
+    assert (
+        run_python(code).out
+        == "capture platforms ['CaptureError', 'CaptureWarning', 'CapturedGraph']\n"
+    )
 
 
 def test_a_name_that_is_not_there() -> None:
