@@ -19,9 +19,8 @@ from numpy import ndarray
 from ..graph.executable import ExecutableGraph
 from ..graph.picture import Drawable
 from ..graph.snapshot import Snapshot
-from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
-from ..icd.calls import address, call, enqueue_marker
+from ..icd.calls import call, enqueue_marker, read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import check, error
@@ -370,18 +369,18 @@ class Executable(Drawable):
         alternates = only is not None and only.settings is not None and only.settings.alternations
         if only is not None and not alternates:
             return EndedLoop(queue.context, *only.run_until(handle, times, every, flag, waits))
-        ran, stopped, word = 0, False, ffi.new("uint32_t *")
+        ran, stopped = 0, False
         while ran < times and not stopped:
             count = min(every, times - ran)
-            with self._lock:
-                if only is not None:
-                    for event in only.run(handle, count, waits):
-                        call(event, "clReleaseEvent") if event else None
-                else:
-                    self._replay_parts(queue, handle, count, waits, False, {}).wait()
-            read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
-            check(call(handle, "clEnqueueReadBuffer", *read), "replay")
-            ran, stopped, waits = ran + count, bool(word[0]), []
+            if only is not None:
+                end = self._end(queue, *only.run(handle, count, waits), False)
+            else:
+                with self._lock:
+                    end = self._replay_parts(queue, handle, count, waits, False, {})
+                end.wait()
+            code, word = read_word(handle, *flag, [end.int_ptr])
+            check(code, "replay")
+            ran, stopped, waits = ran + count, bool(word), []
         return EndedLoop(queue.context, ran, stopped)
 
     def _flag(self, until: Any) -> tuple[int, int]:

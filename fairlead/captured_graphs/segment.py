@@ -302,11 +302,11 @@ class CapturedSegment:
         settings = self.settings
         assert settings is not None
         settings.begin_series(series, times)
+        before = self._buffer.enqueued
         try:
-            done = self._run(queue, times, waits, settings)
-            settings.turn += times
-            return done
+            return self._run(queue, times, waits, settings)
         finally:
+            settings.turn += self._buffer.enqueued - before
             settings.end_series()
 
     def _run(

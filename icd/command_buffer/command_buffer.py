@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ...loader.base.forks import new_lock
 from .._native import ffi, lib
-from ..calls import address, call, device_of, profile_of_device, properties_of
+from ..calls import address, call, device_of, profile_of_device, properties_of, read_word
 from ..errors import OpenCLError, check, error
 from .builds import Build, Builds
 from .cells import Cells
@@ -77,9 +77,9 @@ class CommandBuffer:
 
     def _follow(self, other: CommandBuffer) -> None:
         call(other.last_event, "clRetainEvent")
-        queue, event = (ffi.cast("void *", one) for one in (other._queue, other.last_event))
-        lib.fl_remember(self.native, queue, event)
-        self._hold(other._queue)
+        queue = other.native.last_queue
+        lib.fl_remember(self.native, queue, other.native.last_event)
+        self._hold(address(queue))
 
     @property
     def native(self) -> Any:
@@ -146,11 +146,10 @@ class CommandBuffer:
             route = self._present_route(queue)
             if route.may_refuse or route.build.trial is not None:
                 code, _, failed, _ = self.enqueue(queue, every, waits, wanted=False)
-                word = ffi.new("uint32_t *")
+                word = 0
                 if code == 0:
-                    read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
-                    code = call(queue, "clEnqueueReadBuffer", *read)
-                return code, every, bool(word[0]), failed
+                    code, word = read_word(queue, *flag, [self.last_event])
+                return code, every, bool(word), failed
             done = route.enqueue_until(times, every, flag, waits)
             if not done[0]:
                 self._route = route
@@ -188,9 +187,10 @@ class CommandBuffer:
             route = self._present_route(queue)
             if not route.runs_here or lib.fl_stack_left() < _STACK:
                 return False
+            if self.last_event and queue != address(self.native.last_queue):
+                self._wait_for_last()
+                lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
             if queue != self._queue:
-                if self.last_event:
-                    self._wait_for_last()
                 self._hold(queue)
             self._route = route
             check(lib.fl_run(route.native, times), "replay")
@@ -291,6 +291,7 @@ class CommandBuffer:
             lib.fl_remember(
                 self.native, ffi.cast("void *", route.queue), ffi.cast("void *", done[1])
             )
+            self.native.enqueued += 1
         return done
 
     def _enqueue_without(
@@ -330,6 +331,12 @@ class CommandBuffer:
     def last_event(self) -> int:
         """The event of the last enqueue, 0 if there was none. The reference stays here."""
         return address(self.native.last_event)
+
+    @property
+    def enqueued(self) -> int:
+        """How often it was enqueued. Ctrl-C may come before an enqueue returns, but not before this
+        counts it."""
+        return self.native.enqueued
 
     def _kind_of(self, queue: int) -> QueueKind:
         return QueueKind(self._commands.context, device_of(queue), properties_of(queue))
@@ -418,7 +425,7 @@ class CommandBuffer:
 
     def _wait_for_last(self) -> None:
         """Wait for the last enqueue, of which there is one."""
-        kind = self._kind_of(self._queue)
+        kind = self._kind_of(address(self.native.last_queue))
         profile = profile_of_device(kind.device)
         with suppress(OpenCLError):  # whatever became of its commands
             wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)
