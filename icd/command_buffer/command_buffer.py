@@ -122,6 +122,13 @@ class CommandBuffer:
                 done = route.enqueue(times, waits, externals, wanted, series)
                 if not done[0]:
                     self._route = route
+                elif done[0] == lib.FL_BUILD_ANEW and series is not None:
+                    turn = done[2]  # an engine cannot run what a value has made of a command
+                    series.skip(turn)
+                    route, left = self._find_route(queue), () if turn else waits
+                    done = self._enqueue_in_turns(
+                        route, times - turn, left, externals, wanted, series
+                    )
             if not done[0] and queue != self._queue:
                 self._hold(queue)
             return done

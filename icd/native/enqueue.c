@@ -44,7 +44,7 @@ static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_co
     return CL_SUCCESS;
 }
 
-static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     void *end = NULL, **list = NULL;
     fl_buffer *b = route->buffer;
     *failed = UINT32_MAX;
@@ -76,14 +76,14 @@ static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, v
 int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
                     uint32_t *failed) {
     if (is_first || is_last || !route->in_order || route->part_count != 1)
-        return enqueue(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
+        return fl_enqueue_all(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
     *failed = UINT32_MAX;
     return enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
 }
 
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_enter(route->buffer);
-    int code = enqueue(route, times, wait_count, wait_list, event, failed);
+    int code = fl_enqueue_all(route, times, wait_count, wait_list, event, failed);
     fl_leave(route->buffer);
     return code;
 }
@@ -93,7 +93,7 @@ intptr_t fl_enqueue_again(fl_route *route) {
     if (fl_is_captured(route->queue) || route->buffer->stale)
         return 0;
     fl_enter(route->buffer);
-    int code = enqueue(route, 1, 0, NULL, &event, &route->failed);
+    int code = fl_enqueue_all(route, 1, 0, NULL, &event, &route->failed);
     fl_leave(route->buffer);
     return code != CL_SUCCESS ? code : (intptr_t)event;
 }

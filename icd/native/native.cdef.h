@@ -191,6 +191,7 @@ int fl_update(fl_program *program, uint32_t step, int relaunched);
 void fl_release(fl_program *program);
 
 /* --- enqueue.c: command-buffers. Engines build what runs their commands; an enqueue runs it all, by one call --- */
+typedef struct fl_value fl_value;   /* of cells.c, see below */
 /* What an engine has built of a run of commands: functions, and what they are given as `self`. A new engine in C is one of these. */
 typedef struct fl_built {
     /* Enqueue the run `times` times on `lanes`, of which the first is the caller's queue, after the wait list. *event, if wanted, is the
@@ -202,10 +203,13 @@ typedef struct fl_built {
     int (*update)(void *self, uint32_t command, int relaunched);
     void *self;
     uint32_t first, count;   /* the commands of the run */
-    /* A cell that arguments of the run have holds other bytes now; NULL: `update` is called for each command that has it. */
+    /* A cell that arguments of the run have holds other bytes now; NULL: `update` is called for each launch that has it. FL_BUILD_ANEW. */
     int (*set_cell)(void *self, const fl_cell *cell);
     /* Run it `times` times in the caller's thread, to the end; NULL: only queues run it. No queue has it meanwhile. */
     int (*run)(void *self, uint32_t times);
+    /* The next enqueue, which is of so many times, takes the values that these rows have for each of them. An error: it cannot, or this is NULL.
+     * 0 times: nothing is taken any more. */
+    int (*take_series)(void *self, const fl_value *values, uint32_t count, uint32_t times);
 } fl_built;
 /* A program of replay.c as an engine's functions take it. */
 int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
@@ -256,7 +260,7 @@ int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void
                      void *const *wait_list, uint32_t *ran, uint32_t *stopped, uint32_t *failed);
 enum { FL_PYTHON_UPDATES = 1 };   /* no code of OpenCL's */
 /* cells.c: what a command-buffer's cell becomes. `places` are the commands that have it; `transfers` lead to where some name its object. */
-typedef struct fl_value {
+struct fl_value {
     fl_cell *cell;
     const void *bytes;        /* the new ones, if `pending` */
     const void *series;       /* the new ones of each enqueue, one after the other; NULL: it stays as it is */
@@ -264,13 +268,14 @@ typedef struct fl_value {
     void **const *transfers;
     uint32_t pending, place_count, transfer_count;
     void *old;                /* of cells.c */
-} fl_value;
+};
 /* The pending ones of these cells change. What was enqueued keeps what it had. 0 or an error, after which it is not known what launches have
  * until the next change. */
 int fl_store_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
 /* The same where C alone can do it, else FL_PYTHON_UPDATES and nothing is done. */
 int fl_set_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
-/* As fl_enqueue, and before each enqueue the cells that have a series take the next values of it. */
+/* As fl_enqueue, and before each enqueue the cells that have a series take the next values of it. FL_BUILD_ANEW: after *failed enqueues something
+ * cannot be what it was built as any more. */
 int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, uint32_t wait_count, void *const *wait_list,
                       void **event, uint32_t *failed);
 /* replay.c: fl_built.set_cell of a program. */
@@ -341,6 +346,8 @@ int fl_enqueue_direct(void *direct, void *const *lanes, uint32_t lane_count, uin
                       void **event, uint32_t *failed);
 int fl_update_direct(void *direct, uint32_t command, int relaunched);
 int fl_run_direct(void *direct, uint32_t times);
+int fl_set_cell_of_direct(void *direct, const fl_cell *cell);
+int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, uint32_t times);
 /* How long each command took at best, in ns: 1 if that is known, 0 if it was not run often enough or still runs. */
 int fl_direct_times(fl_direct *direct, uint32_t *times, uint64_t *groups);
 /* How much stack the caller's thread has left, in bytes. */

@@ -75,7 +75,9 @@ cl_mem fl_object_of(const fl_cell *cell);
 /* The cell of the Parameter that a kernel's argument is being set to (a reference), and its number; NULL if it is none. */
 fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_t *id);
 
-/* enqueue.c: one of several enqueues that follow each other without a look at anything in between. The caller has the buffer. */
+/* enqueue.c: fl_enqueue, if the caller has the buffer. */
+int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+/* One of several enqueues that follow each other without a look at anything in between. The caller has the buffer. */
 int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
                     uint32_t *failed);
 
