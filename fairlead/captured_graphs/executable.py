@@ -282,11 +282,12 @@ class Executable(Drawable):
         Nothing is waited for, unless `wait` says so. With it, on an in-order queue, the engine
         `direct` runs the graph in the caller's thread, which is fastest on PoCL.
 
-        With `until` the loop stops when the first word (32 bits) of that memory is not 0. The word
-        is read after `every` replays, while the next ones already run. So up to twice `every`
-        replays can follow the one that has set it. To continue, set it to 0 again. The loop has
-        ended when this returns. The event's `replays` says how many there were, `has_stopped`
-        whether the word was set.
+        With `until` the loop stops when the first word (32 bits) of that memory is not 0. Where the
+        engine `direct` has the graph, the word is read after each replay. Elsewhere it is read
+        after `every` replays, while the next ones already run. So up to twice `every` replays can
+        follow the one that has set it. To continue, set it to 0 again. The loop has ended when this
+        returns. The event's `replays` says how many there were, `has_stopped` whether the word was
+        set.
 
         Args:
             queue: a pyopencl.CommandQueue of the graph's context, to a device that it was captured
@@ -367,10 +368,15 @@ class Executable(Drawable):
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
         flag, only = self._flag(until), self._only()
+        ran, stopped, word = 0, False, ffi.new("uint32_t *")
+        if only is not None and not waits:
+            ran, stopped = only.run_until_here(handle, times, flag)
+        if stopped or ran == times:
+            return EndedLoop(queue.context, ran, stopped)
         alternates = only is not None and only.settings is not None and only.settings.alternations
         if only is not None and not alternates:
-            return EndedLoop(queue.context, *only.run_until(handle, times, every, flag, waits))
-        ran, stopped, word = 0, False, ffi.new("uint32_t *")
+            more, stopped = only.run_until(handle, times - ran, every, flag, waits)
+            return EndedLoop(queue.context, ran + more, stopped)
         while ran < times and not stopped:
             count = min(every, times - ran)
             with self._lock:

@@ -272,6 +272,50 @@ class CapturedSegment:
                 times -= count
             return times
 
+    def run_until_here(
+        self, queue: int, times: int, flag: tuple[int, int], *, is_set: bool = True
+    ) -> tuple[int, bool]:
+        """Run it in this thread until a word is not 0, after everything in a native queue.
+
+        Args:
+            queue: a handle.
+            times: how often at most.
+            flag: a memory object (a handle), and the offset of the word in it, in bytes.
+            is_set: False to run it until the word is 0, and not at all if it is that already.
+
+        Returns:
+            How often it was run, and whether the word was as wanted. If it was not, the rest has to
+                be enqueued.
+
+        Raises:
+            OpenCLError: a command has failed, or one from before the capture.
+        """
+        ran, stopped = 0, False
+        for count in slices(times):
+            with self._lock:
+                done, stopped = self._run_until_here(queue, count, flag, is_set, not ran)
+            ran += done
+            if stopped or done < count:
+                break
+        return ran, stopped
+
+    def _run_until_here(
+        self, queue: int, times: int, flag: tuple[int, int], is_set: bool, is_first: bool
+    ) -> tuple[int, bool]:
+        if self._commands.first is not None or (self._pending and self._still_pending()):
+            return 0, False
+        settings, run = self.settings, self._buffer.run_until
+        options = {"is_set": is_set, "looks_first": is_first and not is_set}
+        if settings is None or not settings.alternations:
+            return run(queue, times, flag, **options)
+        settings.begin_series({}, times)
+        try:
+            done, stopped = run(queue, times, flag, series=settings.cells, **options)
+            settings.turn += done
+        finally:
+            settings.end_series()
+        return done, stopped
+
     def run_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
     ) -> tuple[int, bool]:

@@ -86,7 +86,7 @@ class Alternation:
     def begin(self, turn: int, times: int) -> None:
         """Enqueues number `turn` and the following ones take their buffers."""
         self._arrays = [
-            np.resize(np.array(pattern, np.uint64), times + 2)[turn % 2 :]
+            np.tile(np.array(pattern, np.uint64), times // 2 + 1)[turn % 2 :]
             for _, pattern in self._rows
         ]
         self.advance(0)

@@ -192,16 +192,73 @@ class CommandBuffer:
             OpenCLError: a command has failed.
         """
         with self.lock:
-            route = self._present_route(queue)
-            if not route.runs_here or lib.fl_stack_left() < _STACK:
+            route = self._route_here(queue)
+            if route is None:
                 return False
-            if queue != self._queue:
-                if self.last_event:
-                    self._wait_for_last()
-                self._hold(queue)
-            self._route = route
             check(lib.fl_run(route.native, times), "replay")
             return True
+
+    def run_until(
+        self,
+        queue: int,
+        times: int,
+        flag: tuple[int, int],
+        *,
+        is_set: bool = True,
+        looks_first: bool = False,
+        series: Cells | None = None,
+    ) -> tuple[int, bool]:
+        """Run it in this thread, after everything in the queue, until a word is not 0.
+
+        Args:
+            queue: a handle, of the commands' context.
+            times: how often at most.
+            flag: a memory object (a handle), and the offset of the word in it, in bytes.
+            is_set: False to run it until the word is 0.
+            looks_first: whether the word is read before the first run, too.
+            series: cells with rows that have values for each of the times.
+
+        Returns:
+            How often it was run, and whether the word was as wanted. If neither, it cannot be run
+                so: enqueue it.
+
+        Raises:
+            OpenCLError: a command has failed.
+        """
+        with self.lock:
+            route = self._route_here(queue)
+            if route is None or self.native.python_updates:
+                return 0, False
+            counts = ffi.new("uint32_t[2]")
+            rows, count = (ffi.NULL, 0) if series is None else (series.rows, series.count)
+            memory, offset = ffi.cast("void *", flag[0]), flag[1]
+            code = lib.fl_run_until(
+                route.native,
+                times,
+                rows,
+                count,
+                memory,
+                offset,
+                is_set,
+                looks_first,
+                counts,
+                counts + 1,
+            )
+            check(0 if code == lib.FL_BUILD_ANEW else code, "replay")
+            return counts[0], bool(counts[1])
+
+    def _route_here(self, queue: int) -> Route | None:
+        """Return the route to a queue if this thread can run it, with nothing of it in another
+        queue."""
+        route = self._present_route(queue)
+        if not route.runs_here or lib.fl_stack_left() < _STACK:
+            return None
+        if queue != self._queue:
+            if self.last_event:
+                self._wait_for_last()
+            self._hold(queue)
+        self._route = route
+        return route
 
     def again(self, queue: int) -> int:
         """Enqueue it again on the queue of the last enqueue, after that one and nothing else, if

@@ -290,8 +290,7 @@ int fl_store_cells(fl_buffer *buffer, fl_value *values, uint32_t count) {
     return code;
 }
 
-/* Whether an engine takes all values with one enqueue. Transfers are changed one by one. */
-static bool takes_all(const fl_route *route, const fl_value *values, uint32_t count, uint32_t times) {
+bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count, uint32_t times) {
     const fl_built *built = route->parts[0].built;
     for (const fl_value *v = values; v < values + count; v++)
         if (v->series && v->transfer_count)
@@ -299,12 +298,12 @@ static bool takes_all(const fl_route *route, const fl_value *values, uint32_t co
     return route->part_count == 1 && built->take_series && built->take_series(built->self, values, count, times) == CL_SUCCESS;
 }
 
-static int take_all_next(const fl_route *route, const fl_value *values, uint32_t count, uint32_t turn) {
+int fl_take_next(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn) {
     int code = CL_SUCCESS;
     for (const fl_value *v = values; v < values + count && code == CL_SUCCESS; v++)
         if (v->series) {
             take_next(v, turn);
-            code = tell(route->buffer, v);
+            code = tell(buffer, v);
         }
     return code;
 }
@@ -316,15 +315,15 @@ int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, u
     const fl_built *built = route->parts[0].built;
     *failed = UINT32_MAX;
     fl_enter(route->buffer);
-    if (takes_all(route, values, count, times)) {
+    if (fl_takes_all(route, values, count, times)) {
         turn = times;
         code = fl_enqueue_all(route, times, wait_count, wait_list, event, failed);
         built->take_series(built->self, NULL, 0, 0);
         if (code == CL_SUCCESS)
-            code = take_all_next(route, values, count, times - 1);
+            code = fl_take_next(route->buffer, values, count, times - 1);
     }
     for (; turn < times && code == CL_SUCCESS; turn++) {
-        code = take_all_next(route, values, count, turn);
+        code = fl_take_next(route->buffer, values, count, turn);
         if (code == CL_SUCCESS && route->buffer->stale) {
             *failed = turn;
             code = FL_BUILD_ANEW;

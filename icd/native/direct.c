@@ -133,7 +133,7 @@ static cl_int failure_of(fl_image *image) { return atomic_exchange(&image->faile
 
 static void run_ticket(void *arguments) {
     const fl_ticket *t = arguments;
-    fl_run_image(t->image, t->times, t->values, t->series);
+    fl_run_image(t->image, t->times, t->values, t->series, NULL);
     if (t->series)
         atomic_store(&t->series->done, true);
 }
@@ -189,7 +189,21 @@ int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint3
 
 int fl_run_direct(void *self, uint32_t times) {
     fl_direct *d = self;
-    fl_run_image(d->image, times, d->ticket->values, NULL);
+    fl_run_image(d->image, times, d->ticket->values, NULL, NULL);
+    return failure_of(d->image);
+}
+
+int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped) {
+    fl_direct *d = self;
+    uint32_t word;
+    int reason;
+    const struct fl_place *place = fl_find_memory(d->device, &d->image->memory, NULL, flag, &reason);
+    if (!place || (place->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)) || offset + sizeof word > place->size)
+        return FL_BUILD_ANEW;
+    fl_stop stop = {.word = place->address + offset, .wanted = wanted != 0};
+    *ran = fl_run_image(d->image, times, d->ticket->values, d->ticket->series, &stop);
+    memcpy(&word, stop.word, sizeof word);
+    *stopped = times ? stop.stopped : (word != 0) == stop.wanted;
     return failure_of(d->image);
 }
 

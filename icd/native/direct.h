@@ -152,8 +152,14 @@ int fl_store(fl_direct *d, fl_image *image, uint32_t command);
 void fl_free_image(fl_image *image);
 
 /* direct_run.c */
-/* Run it with these values in the places of its cells, and with those of a series (or NULL) in each pass. */
-void fl_run_image(fl_image *image, uint32_t times, const unsigned char *values, const fl_direct_series *series);
+/* After which run to stop: when the word is not 0, or if that is not `wanted`, when it is. */
+typedef struct fl_stop {
+    const unsigned char *word;
+    bool wanted, stopped;
+} fl_stop;
+/* Run it with these values in the places of its cells, and with those of a series (or NULL) in each pass. `stop` may be NULL. The answer is how
+ * often it was run. */
+uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values, const fl_direct_series *series, fl_stop *stop);
 
 /* What a native kernel is given, by value. */
 typedef struct fl_ticket {

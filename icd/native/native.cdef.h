@@ -210,6 +210,10 @@ typedef struct fl_built {
     /* The next enqueue, which is of so many times, takes the values that these rows have for each of them. An error: it cannot, or this is NULL.
      * 0 times: nothing is taken any more. */
     int (*take_series)(void *self, const fl_value *values, uint32_t count, uint32_t times);
+    /* Run it in the caller's thread until the word at `offset` of the memory object `flag` is not 0, or if that is not `wanted`, until it is: at most
+     * `times` times, looking after each; 0 times: it is only looked. It takes the values of take_series. FL_BUILD_ANEW: nobody can look there;
+     * NULL: only queues run it. */
+    int (*run_until)(void *self, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
 } fl_built;
 /* A program of replay.c as an engine's functions take it. */
 int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
@@ -258,6 +262,11 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
  * is read after every `every` times. *ran is how often it was enqueued, *stopped whether the word was set. */
 int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag, size_t offset, uint32_t wait_count,
                      void *const *wait_list, uint32_t *ran, uint32_t *stopped, uint32_t *failed);
+/* The same in the caller's thread, after everything in the queue, by an engine that looks after each run. Before each run the cells that have a
+ * series take the next values of it. `wanted`: it ends when the word is not 0, else when it is. `first`: it looks before the first run, too.
+ * FL_BUILD_ANEW: it cannot, after *ran runs. */
+int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, void *flag, size_t offset, int wanted, int first,
+                 uint32_t *ran, uint32_t *stopped);
 enum { FL_PYTHON_UPDATES = 1 };   /* no code of OpenCL's */
 /* cells.c: what a command-buffer's cell becomes. `places` are the commands that have it; `transfers` lead to where some name its object. */
 struct fl_value {
@@ -347,6 +356,7 @@ int fl_enqueue_direct(void *direct, void *const *lanes, uint32_t lane_count, uin
 int fl_update_direct(void *direct, uint32_t command, int relaunched);
 int fl_run_direct(void *direct, uint32_t times);
 int fl_set_cell_of_direct(void *direct, const fl_cell *cell);
+int fl_run_direct_until(void *direct, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
 int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, uint32_t times);
 /* How long each command took at best, in ns: 1 if that is known, 0 if it was not run often enough or still runs. */
 int fl_direct_times(fl_direct *direct, uint32_t *times, uint64_t *groups);

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array
 import pytest
 from helpers.captures import Numbers
 
@@ -176,3 +178,84 @@ def test_swaps_in_flight(numbers: Numbers, out_of_order: cl.CommandQueue, in_ord
         gate = cl.UserEvent(queue.context)
         assert (numbers.value(u), numbers.value(v)) == (255, 127)
     assert numbers.value() == 255
+
+
+# --- until ---
+
+_UNTIL = """
+kernel void go(global const int *u, global int *v, global int *flag, int most) {
+    v[get_global_id(0)] = u[get_global_id(0)] + 1;
+    if (get_global_id(0) == 0 && v[0] >= most) flag[1] = 1;
+}
+"""
+
+
+class Loop:
+    """Buffers that alternate, and a graph that adds 1 until it comes to `most`."""
+
+    def __init__(self, numbers: Numbers, most: Any, with_transfer: bool = False) -> None:
+        self.queue, self.u, self.v = numbers.queue, numbers.new(), numbers.new()
+        self.flags = pyopencl.array.zeros(self.queue, 4, np.int32)
+        self.flag, self._numbers = self.flags[1:], numbers
+        go = cl.Program(self.queue.context, _UNTIL).build().go
+        with capture(self.queue, swap=(self.u, self.v)) as graph:
+            go(self.queue, (64,), None, self.u, self.v, self.flags.base_data, most)
+            if with_transfer:
+                cl.enqueue_copy(self.queue, numbers.buffer, self.v)
+        self.executable = graph.finalize()
+        assert runs_directly(self.executable, self.queue)
+
+    def run(self, times: int = 100_000, **values: Any) -> Any:
+        return self.executable.replay(self.queue, times=times, until=self.flag, **values)
+
+    def values(self) -> set[int]:
+        return {self._numbers.value(self.u), self._numbers.value(self.v)}
+
+
+@pytest.mark.parametrize("with_transfer", [False, True], ids=["kernels", "transfers"])
+def test_a_loop_stops_after_the_replay_that_sets_its_flag(
+    numbers: Numbers, with_transfer: bool
+) -> None:
+    most, gate = fairlead.Parameter(np.int32(33)), cl.UserEvent(numbers.queue.context)
+    loop = Loop(numbers, most, with_transfer)
+    done = loop.run()
+    assert (done.replays, done.has_stopped, loop.values()) == (33, True, {32, 33})
+    assert loop.executable.is_swapped
+    loop.flags.fill(0)  # the loop comes after it
+    done = loop.run(most=1000, times=7)
+    assert (done.replays, done.has_stopped, loop.values()) == (7, False, {39, 40})
+    gate.set_status(_COMPLETE)
+    done = loop.run(most=1000, wait_for=[gate])  # begins in the queue
+    assert done.has_stopped and done.replays >= 960
+    total = 40 + done.replays
+    assert loop.values() == {total, total - 1}
+    loop.executable.replay(loop.queue, times=3)
+    assert loop.values() == {total + 2, total + 3}
+    if with_transfer:
+        assert numbers.value() == total + 3
+
+
+def test_a_flag_that_the_host_cannot_see(numbers: Numbers) -> None:
+    queue, context = numbers.queue, numbers.queue.context
+    hidden = cl.Buffer(context, cl.mem_flags.READ_WRITE | cl.mem_flags.HOST_WRITE_ONLY, 256)
+    cl.enqueue_fill_buffer(queue, hidden, np.array(0, np.int32), 0, 256)
+    with capture(queue) as graph:
+        numbers.add(1)
+    loop = graph.finalize()
+    assert runs_directly(loop, queue)
+    done = loop.replay(queue, times=20, until=numbers.buffer)
+    assert (done.replays, done.has_stopped, numbers.value()) == (1, True, 1)
+    with pytest.raises(fairlead.OpenCLError):  # the driver lets nobody read it
+        loop.replay(queue, times=20, until=hidden)
+
+
+def test_a_loop_comes_after_a_replay_on_another_queue(numbers: Numbers) -> None:
+    another, gate = cl.CommandQueue(numbers.queue.context), cl.UserEvent(numbers.queue.context)
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    loop = graph.finalize()
+    loop.replay(another, wait_for=[gate])
+    loop.replay(another)
+    threading.Timer(0, gate.set_status, [_COMPLETE]).start()
+    done = loop.replay(numbers.queue, times=5, until=numbers.buffer)
+    assert (done.replays, numbers.value()) == (1, 3)

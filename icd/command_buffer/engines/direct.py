@@ -146,6 +146,7 @@ class BuiltDirect(Built):
                 "set_cell": ffi.addressof(lib, "fl_set_cell_of_direct"),
                 "run": ffi.addressof(lib, "fl_run_direct"),
                 "take_series": ffi.addressof(lib, "fl_take_series_direct"),
+                "run_until": ffi.addressof(lib, "fl_run_direct_until"),
                 "self": self._direct,
                 "count": len(commands),
             },
