@@ -23,9 +23,9 @@ from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from ..icd.calls import address, call, enqueue_marker
 from ..icd.capture.recording import CaptureError, is_captured
+from ..icd.command_buffer.command_buffer import NO_COMMAND, Route
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import check, error
-from ..loader.base.forks import forks
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 _ONCE: Final = 1
+
+#: What enqueues (CapturedSegment.again) and what it is given, the queue's class and its handle, how
+#: the event is made, and the route, which is kept alive.
+_Again = tuple[Callable[[Any], int], Any, type, int, Callable[[int, bool], Any], Route]
 
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
 
@@ -96,11 +100,8 @@ class Executable(Drawable):
         #: All commands, if the graph is as it was recorded.
         self._whole: CapturedSegment | None = None
         self._executable_graph: ExecutableGraph | None = None
-        #: How the last simple replay is repeated: a function, its queue's class, how its event is
-        #: made, and `forks()`.
-        self._again: tuple[Callable[[int], int], type, Callable[[int, bool], Any], int] | None = (
-            None
-        )
+        #: How the last simple replay is repeated.
+        self._again: _Again | None = None
         if graph.is_as_recorded and not updatable:
             self._whole = CapturedSegment.whole(
                 self._block, partial(command_of, self._block), schedule, profiled=profiling
@@ -305,14 +306,16 @@ class Executable(Drawable):
             OpenCLError: the queue or an event is a wrong one.
             ArgumentError: an argument has a wrong type.
         """
-        is_plain = times is _ONCE and wait_for is None and until is None and not wait
-        if is_plain and self._again is not None:
-            again, queue_type, to_event, forks_then = self._again
-            is_ours = type(queue) is queue_type and forks() == forks_then
+        again = self._again
+        if again and times is _ONCE and wait_for is None and until is None and not wait:
+            enqueue, native, queue_type, of_queue, to_event, route = again
+            is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
             if is_ours and not (values and self._set_for_replay(values, 1)):
-                event = again(queue.int_ptr)
-                if event:
+                event = enqueue(native)
+                if event > 0:
                     return to_event(event, False)
+                if event:
+                    self._fail(event, route)
         handle = self._checked(queue, "replay")
         if type(times) is not int or not 1 <= times < 1 << 32:
             remedy = "replay(queue, times=1)"
@@ -341,13 +344,26 @@ class Executable(Drawable):
         if only is not None:
             end = self._end(queue, *only.run(handle, times, waits, series), profiled)
             if not self.profiling:
-                self._again = only.again, type(queue), type(end).from_int_ptr, forks()
+                self._again = self._how_again(only, queue, handle, end)
         else:
             with self._lock:
                 end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
         if wait:
             end.wait()
         return None if wait else end
+
+    def _how_again(self, only: CapturedSegment, queue: Any, handle: int, end: Any) -> _Again | None:
+        again = only.again()
+        if again is None:
+            return None
+        enqueue, route = again
+        return enqueue, route.native, type(queue), handle, type(end).from_int_ptr, route
+
+    def _fail(self, code: int, route: Route) -> None:
+        """Raise the error of a repeated enqueue."""
+        only, failed = self._only(), route.native.failed
+        assert only is not None
+        raise only.failure(code, -1 if failed == NO_COMMAND else failed)
 
     def _replay_until(
         self,

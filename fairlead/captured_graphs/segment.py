@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..icd._native import lib
 from ..icd.calls import call, status_of
 from ..icd.command_buffer.cells import Cells, copy_of_commands
-from ..icd.command_buffer.command_buffer import CommandBuffer
+from ..icd.command_buffer.command_buffer import CommandBuffer, Route
 from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
 from ..icd.command_buffer.lifetimes import Lifetimes
@@ -197,8 +197,8 @@ class CapturedSegment:
         with self._lock:
             settings.stage(values)
             self._buffer.set_cells(settings.cells)
-            if settings.memory:
-                _unfinished.keep_until(self._buffer.last_event, settings.taken())
+            if settings.memory and (gone := settings.taken()):
+                self._buffer.keep(_unfinished, gone)
 
     def run(
         self,
@@ -236,20 +236,27 @@ class CapturedSegment:
             call(event, "clReleaseEvent")
         return last, first or end
 
-    def again(self, queue: int) -> int:
-        """`run` it once on the native queue of the last run, after nothing else, if possible.
+    def again(self) -> tuple[Callable[[Any], int], Route] | None:
+        """How the last `run` is repeated, once and after nothing else; None if it cannot be.
 
         Returns:
-            The event of its end, a reference for the caller; 0 if `run` has to do it.
-
-        Raises:
-            ReplayError: a command could not be enqueued.
+            A function of the route's `native`. It returns the event of the end, a reference for the
+                caller; 0 if `run` has to do it; or OpenCL's code, which is negative. And the route.
         """
         with self._lock:
+            route = None if self._pending else self._buffer.again
+            if route is None:
+                return None
             alternates = self.settings is not None and self.settings.alternations
-            event = 0 if self._pending or alternates else self._buffer.again(queue)
-            if event < 0:
-                raise self._failure(event, self._buffer.failed_again)
+            return self._alternate if alternates else lib.fl_enqueue_again, route
+
+    def _alternate(self, route: Any) -> int:
+        settings = self.settings
+        assert settings is not None
+        with self._lock:
+            rows, count = settings.cells.rows, settings.cells.count
+            event = lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
+            settings.turn += event > 0
         return event
 
     def run_here(self, queue: int, times: int) -> int:
@@ -305,12 +312,14 @@ class CapturedSegment:
         if self._commands.first is not None or (self._pending and self._still_pending()):
             return 0, False
         settings, run = self.settings, self._buffer.run_until
-        options = {"is_set": is_set, "looks_first": is_first and not is_set}
+        first = is_first and not is_set
         if settings is None or not settings.alternations:
-            return run(queue, times, flag, **options)
+            return run(queue, times, flag, is_set=is_set, looks_first=first)
         settings.begin_series({}, times)
         try:
-            done, stopped = run(queue, times, flag, series=settings.cells, **options)
+            done, stopped = run(
+                queue, times, flag, is_set=is_set, looks_first=first, series=settings.cells
+            )
             settings.turn += done
         finally:
             settings.end_series()
@@ -334,7 +343,7 @@ class CapturedSegment:
                         queue, count, min(every, count), flag, waits
                     )
                     if code:
-                        raise self._failure(code, failed)
+                        raise self.failure(code, failed)
                 ran, count, waits = ran + done, count - done, []
             if stopped:
                 break
@@ -368,7 +377,7 @@ class CapturedSegment:
                 queue, count, waits, wanted=not times, series=series and series.cells
             )
             if code:
-                raise self._failure(code, failed)
+                raise self.failure(code, failed)
             waits = ()
         return event, exported[0] if exported else 0
 
@@ -407,7 +416,8 @@ class CapturedSegment:
                 waits.append(event)
         return waits
 
-    def _failure(self, code: int, failed: int) -> ReplayError:
+    def failure(self, code: int, failed: int) -> ReplayError:
+        """Return the error for OpenCL's code and the number of a command, -1 for a barrier."""
         name, sentence = describe(code)
         node, what = -1, "a barrier"
         if failed >= 0:
@@ -442,7 +452,7 @@ class CapturedSegment:
                 self._make_anew(new)
             used = [old for old, _ in changes.values() if as_captured(old).uses_host_memory]
             if used:
-                _unfinished.keep_until(self._buffer.last_event, used)
+                self._buffer.keep(_unfinished, used)
 
     def take_over(self, number: int, old: CapturedLaunch, new: CapturedLaunch) -> bool:
         """Let a launch take over the numbers and sizes of another one, by one call of C.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import in_child, new_lock
 from .._native import ffi, lib
 from ..calls import address, call, device_of, profile_of_device, properties_of
 from ..errors import OpenCLError, check, error
@@ -30,6 +30,7 @@ from .edits import copy_of, put
 from .engine import Built, QueueKind
 from .engines import Choice, choose
 from .leaving import leave, release_ended
+from .lifetimes import Lifetimes
 from .waiting import wait
 
 #: OpenCL's code; the event of the end (a reference for the caller, 0 if not wanted); the number of
@@ -37,7 +38,8 @@ from .waiting import wait
 #: list asks for, a reference each.
 Enqueued = tuple[int, int, int, list[int]]
 
-_NO_COMMAND: Final = 0xFFFFFFFF
+#: The number that C gives where no command has failed.
+NO_COMMAND: Final = 0xFFFFFFFF
 
 #: Bytes of stack that a thread needs to run work-groups. PoCL's own threads have 8 MiB.
 _STACK: Final = 15 << 19
@@ -70,12 +72,14 @@ class CommandBuffer:
         self._choice = choice or choose()
         self._builds = Builds(commands, self._choice, given, self.lock)
         self._route: Route | None = None
+        self._again: Route | None = None
         self._queue = 0  # of the last enqueue: a reference
         if after is not None and after.last_event:
             self._follow(after)
         release_ended()
 
     def _follow(self, other: CommandBuffer) -> None:
+        other._forbid_again()
         call(other.last_event, "clRetainEvent")
         queue, event = (ffi.cast("void *", one) for one in (other._queue, other.last_event))
         lib.fl_remember(self.native, queue, event)
@@ -121,7 +125,7 @@ class CommandBuffer:
             else:
                 done = route.enqueue(times, waits, externals, wanted, series)
                 if not done[0]:
-                    self._route = route
+                    self._take(route)
                 elif done[0] == lib.FL_BUILD_ANEW and series is not None:
                     turn = done[2]  # an engine cannot run what a value has made of a command
                     series.skip(turn)
@@ -129,8 +133,10 @@ class CommandBuffer:
                     done = self._enqueue_in_turns(
                         route, times - turn, left, externals, wanted, series
                     )
-            if not done[0] and queue != self._queue:
-                self._hold(queue)
+            if not done[0]:
+                if queue != self._queue:
+                    self._hold(queue)
+                self._allow_again()
             return done
 
     def enqueue_until(
@@ -160,9 +166,10 @@ class CommandBuffer:
                 return code, every, bool(word[0]), failed
             done = route.enqueue_until(times, every, flag, waits)
             if not done[0]:
-                self._route = route
+                self._take(route)
                 if queue != self._queue:
                     self._hold(queue)
+                self._allow_again()
             return done
 
     def _present_route(self, queue: int) -> Route:
@@ -174,7 +181,7 @@ class CommandBuffer:
         if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
         if route.learns and self._builds.learn(self._kind_of(queue)):
-            self._route = None
+            self._take(None)
             return self._find_route(queue)
         return route
 
@@ -257,32 +264,32 @@ class CommandBuffer:
             if self.last_event:
                 self._wait_for_last()
             self._hold(queue)
-        self._route = route
+        self._take(route)
         return route
 
-    def again(self, queue: int) -> int:
-        """Enqueue it again on the queue of the last enqueue, after that one and nothing else, if
-        possible.
-
-        Nobody else may use it at the same time; the caller ensures that.
-
-        Args:
-            queue: a handle.
-
-        Returns:
-            The event of the end, a reference for the caller; OpenCL's code, which is negative; 0 if
-                `enqueue` has to do it.
-        """
-        route = self._route
-        if route is None or queue != self._queue or not route.is_plain:
-            return 0
-        return lib.fl_enqueue_again(route.native)
-
     @property
-    def failed_again(self) -> int:
-        """The number of the command at which `again` failed, -1: none of them."""
-        failed = _NO_COMMAND if self._route is None else self._route.native.failed
-        return -1 if failed == _NO_COMMAND else failed
+    def again(self) -> Route | None:
+        """The route of the last enqueue, if `lib.fl_enqueue_again` may make another one like it:
+        after that one and nothing else, and without a lock."""
+        return self._again
+
+    def _take(self, route: Route | None) -> None:
+        """Take another route from now on. Nobody is on the one before."""
+        if route is not self._route:
+            self._forbid_again()
+            self._route = route
+
+    def _allow_again(self) -> None:
+        """Allow repeated enqueues on the present route. Its queue is held."""
+        route = self._route
+        if route is not self._again and route and route.is_plain and route.queue == self._queue:
+            lib.fl_allow_again(self.native, route.native)
+            self._again = route
+
+    def _forbid_again(self) -> None:
+        if self._again is not None:
+            lib.fl_allow_again(self.native, ffi.NULL)
+            self._again = None
 
     def _enqueue_in_turns(
         self,
@@ -324,7 +331,7 @@ class CommandBuffer:
                     call(recovered[1], "clRetainEvent")
                     done = 0, recovered[1], -1, []
         if route.build.trial is None:
-            self._route = route
+            self._take(route)
         return done
 
     def _enqueue_once(
@@ -373,7 +380,7 @@ class CommandBuffer:
         again = self._find_route(route.queue)
         done = again.enqueue(times, waits, externals, wanted, series)
         if not done[0]:
-            self._route = again
+            self._take(again)
         return done
 
     def _hold(self, queue: int) -> None:
@@ -392,14 +399,27 @@ class CommandBuffer:
 
     @property
     def last_event(self) -> int:
-        """The event of the last enqueue, 0 if there was none. The reference stays here."""
+        """The event of the last enqueue, 0 if there was none. The reference stays here, until the
+        next enqueue."""
         return address(self.native.last_event)
+
+    def keep(self, lifetimes: Lifetimes, things: Any) -> None:
+        """Keep things until the last enqueue has ended, although another thread may make the
+        next."""
+        with self.changing():
+            event = self.last_event
+            if event:
+                call(event, "clRetainEvent")
+        lifetimes.keep_until(event, things)
+        if event:
+            call(event, "clReleaseEvent")
 
     def _kind_of(self, queue: int) -> QueueKind:
         return QueueKind(self._commands.context, device_of(queue), properties_of(queue))
 
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
+        self._forbid_again()
         if self.native.stale:
             self._route = None  # what it leads to will be gone
         build = self._builds.of(kind)
@@ -410,7 +430,7 @@ class CommandBuffer:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
             if self.native.stale:
-                self._route = None  # what it leads to will be gone
+                self._take(None)  # what it leads to will be gone
             return self._builds.explain(self._kind_of(queue))
 
     # changes
@@ -471,13 +491,15 @@ class CommandBuffer:
 
     def _tell(self, changes: Mapping[int, bool]) -> int:
         if self.native.python_updates:
-            self._route = None  # what it leads to may be gone
+            with self.changing():  # what it leads to may be gone
+                self._route, self._again, self.native.again = None, None, ffi.NULL
         return self._builds.tell(changes)
 
     def _wait_for_updates(self) -> None:
         """Wait for the last enqueue if a driver's command-buffer must not be updated before its
         end."""
-        if self.last_event and self.native.python_updates and self._builds.updates_wait:
+        if self.native.python_updates and self._builds.updates_wait and self.last_event:
+            self._forbid_again()
             self._wait_for_last()
 
     def _wait_for_last(self) -> None:
@@ -489,7 +511,7 @@ class CommandBuffer:
 
     def close(self) -> None:
         """Release what it holds of the driver. What was enqueued runs to its end."""
-        self._route = None
+        self._take(None)
         self._builds.close()
         lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
         self._hold(0)
@@ -497,6 +519,9 @@ class CommandBuffer:
     def __del__(self) -> None:
         if lib is not None and hasattr(self, "_builds"):  # Python is not taking modules down
             self.close()
+
+
+in_child(lib.fl_begin_child)
 
 
 class Route:
@@ -583,7 +608,7 @@ class Route:
                 self._failed,
             )
         if code:
-            return code, 0, -1 if self._failed[0] == _NO_COMMAND else self._failed[0], []
+            return code, 0, -1 if self._failed[0] == NO_COMMAND else self._failed[0], []
         return (
             0,
             address(self._event[0]) if wanted else 0,
@@ -608,7 +633,7 @@ class Route:
             counts + 1,
             self._failed,
         )
-        failed = -1 if self._failed[0] == _NO_COMMAND else self._failed[0]
+        failed = -1 if self._failed[0] == NO_COMMAND else self._failed[0]
         return code, counts[0], bool(counts[1]), failed
 
     def _exported(self) -> list[int]:

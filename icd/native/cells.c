@@ -246,8 +246,8 @@ static void store(const fl_value *v, const void *bytes) {
         *v->transfers[k] = fl_object_of(v->cell);
 }
 
-static void take_next(const fl_value *v, uint32_t turn) {
-    const void *bytes = (const unsigned char *)v->series + (size_t)turn * v->cell->size;
+static void take_next(const fl_value *v, const void *series, uint32_t turn) {
+    const void *bytes = (const unsigned char *)series + (size_t)turn * v->cell->size;
     cl_mem old = NULL;
     if (v->cell->conversion == FL_AS_MEMORY) {
         cl_mem object;
@@ -302,7 +302,17 @@ int fl_take_next(fl_buffer *buffer, const fl_value *values, uint32_t count, uint
     int code = CL_SUCCESS;
     for (const fl_value *v = values; v < values + count && code == CL_SUCCESS; v++)
         if (v->series) {
-            take_next(v, turn);
+            take_next(v, v->series, turn);
+            code = tell(buffer, v);
+        }
+    return code;
+}
+
+int fl_take_turn(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn) {
+    int code = CL_SUCCESS;
+    for (const fl_value *v = values; v < values + count && code == CL_SUCCESS; v++)
+        if (v->cycle) {
+            take_next(v, v->cycle, turn % 2);
             code = tell(buffer, v);
         }
     return code;

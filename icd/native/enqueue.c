@@ -88,15 +88,37 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
     return code;
 }
 
-intptr_t fl_enqueue_again(fl_route *route) {
+static uint32_t forks;
+
+void fl_begin_child(void) { forks++; }
+
+void fl_allow_again(fl_buffer *buffer, fl_route *route) {
+    fl_enter(buffer);
+    if (route)
+        route->forks = forks;
+    buffer->again = route;
+    fl_leave(buffer);
+}
+
+/* While a route is allowed, its queue and what it leads to are kept. */
+intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn) {
+    fl_buffer *b = route->buffer;
     void *event = NULL;
-    if (fl_is_captured(route->queue) || route->buffer->stale)
+    int code = CL_SUCCESS;
+    if (route->forks != forks)
         return 0;
-    fl_enter(route->buffer);
-    int code = fl_enqueue_all(route, 1, 0, NULL, &event, &route->failed);
-    fl_leave(route->buffer);
+    fl_enter(b);
+    bool allowed = b->again == route && !b->stale && !fl_is_captured(route->queue);
+    if (allowed && count)
+        code = fl_take_turn(b, values, count, turn);
+    allowed &= !b->stale;
+    if (allowed && code == CL_SUCCESS)
+        code = fl_enqueue_all(route, 1, 0, NULL, &event, &route->failed);
+    fl_leave(b);
     return code != CL_SUCCESS ? code : (intptr_t)event;
 }
+
+intptr_t fl_enqueue_again(fl_route *route) { return fl_enqueue_turn(route, NULL, 0, 0); }
 
 int fl_run(const fl_route *route, uint32_t times) {
     void **table = fl_table_of(route->queue);

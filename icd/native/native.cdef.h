@@ -234,6 +234,7 @@ typedef struct fl_buffer {
     int32_t busy;
     void *last_queue, *last_event;
     uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
+    const void *again;   /* the route that fl_enqueue_again may take, or NULL */
 } fl_buffer;
 enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
@@ -254,6 +255,7 @@ typedef struct fl_route {
     uint32_t in_order, part_count;
     const fl_part *parts;
     uint32_t failed;   /* by fl_enqueue_again: the command, or UINT32_MAX */
+    uint32_t forks;    /* before fl_allow_again */
 } fl_route;
 /* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
  * command-buffer. One thread at a time, for all routes of a command-buffer. */
@@ -273,6 +275,7 @@ struct fl_value {
     fl_cell *cell;
     const void *bytes;        /* the new ones, if `pending` */
     const void *series;       /* the new ones of each enqueue, one after the other; NULL: it stays as it is */
+    const void *cycle;        /* two that alternate, for fl_enqueue_again; NULL: it does not */
     const uint32_t *places;
     void **const *transfers;
     uint32_t pending, place_count, transfer_count;
@@ -292,8 +295,13 @@ int fl_set_cell_of_program(void *program, const fl_cell *cell);
 /* A launch takes over the sizes and arguments of another one of the same kernel, and everything that was built of it is told. `command` is its
  * number, `row` its place. 0, FL_PYTHON_UPDATES where Python has to do it, or an error; nothing has changed then. */
 int fl_take_over(fl_buffer *buffer, uint32_t command, fl_command *row, const fl_command *other);
-/* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: the queue is captured, and nothing happened. */
+/* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: nothing happened, because the route is not the
+ * one that the command-buffer allows, or its queue is captured. Cells that alternate take the value of this turn. Any thread may call it. */
 intptr_t fl_enqueue_again(fl_route *route);
+intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn);
+/* Allow it one route, or none (NULL). After that nobody is on another one. */
+void fl_allow_again(fl_buffer *buffer, fl_route *route);
+void fl_begin_child(void);   /* in a forked child, where no route is allowed that was before */
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
 /* A command has changed: everything that was built of it is told. */

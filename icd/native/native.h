@@ -74,6 +74,8 @@ fl_cell *fl_retain_cell(fl_cell *cell);
 cl_mem fl_object_of(const fl_cell *cell);
 /* The cells of these rows take the value that their series have for a turn. The caller has the buffer. */
 int fl_take_next(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn);
+/* The same for those that alternate. */
+int fl_take_turn(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn);
 /* Whether an engine takes so many of these values with its next enqueue or run. Transfers are changed one by one. */
 bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count, uint32_t times);
 /* The cell of the Parameter that a kernel's argument is being set to (a reference), and its number; NULL if it is none. */

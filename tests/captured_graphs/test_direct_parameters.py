@@ -197,9 +197,10 @@ class Loop:
         self.queue, self.u, self.v = numbers.queue, numbers.new(), numbers.new()
         self.flags = pyopencl.array.zeros(self.queue, 4, np.int32)
         self.flag, self._numbers = self.flags[1:], numbers
-        go = cl.Program(self.queue.context, _UNTIL).build().go
+        go, flags = cl.Program(self.queue.context, _UNTIL).build().go, self.flags.base_data
+        assert isinstance(flags, cl.Buffer)
         with capture(self.queue, swap=(self.u, self.v)) as graph:
-            go(self.queue, (64,), None, self.u, self.v, self.flags.base_data, most)
+            go(self.queue, (64,), None, self.u, self.v, flags, most)
             if with_transfer:
                 cl.enqueue_copy(self.queue, numbers.buffer, self.v)
         self.executable = graph.finalize()
