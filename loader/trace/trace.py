@@ -277,9 +277,9 @@ class TracingLayers:
 
 
 def _checked_apis(apis: Iterable[str]) -> frozenset[str]:
-    names = frozenset((apis,) if isinstance(apis, str) else apis)
-    if unknown := sorted(names - set(APIS)):
+    given = (apis,) if isinstance(apis, str) or not isinstance(apis, Iterable) else apis
+    if unknown := [name for name in given if name not in tuple(APIS)]:
         raise FairleadError(
             f"{unknown[0]!r} is no API that can be traced", remedy=f"choose from {', '.join(APIS)}"
         )
-    return names
+    return frozenset(given)

@@ -299,6 +299,18 @@ except FairleadError as error:
     assert "'sycl'" in done.out and "choose from ur, pi, cl" in done.out
 
 
+@pytest.mark.parametrize("wrong", ["True", "None", "3", "[1]", "[[]]"])
+def test_what_is_no_list_of_apis_is_the_same_error(child: Child, wrong: str) -> None:
+    done = child(f"""
+from fairlead.loader.base.errors import FairleadError
+try:
+    with trace({wrong}): pass
+except FairleadError as error:
+    print(error)
+""")
+    assert "is no API that can be traced" in done.out and "choose from ur, pi, cl" in done.out
+
+
 def test_more_tables_than_layers_is_an_error_that_leaves_nothing_behind(child: Child) -> None:
     done = child("""
 from fairlead.loader.base.errors import FairleadError
