@@ -315,9 +315,10 @@ def conformance(
     """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against its specification.
 
     LIBRARY is the library's file; its interface follows from its symbols. Cases run in child
-    processes: one that crashes or hangs has failed, and the others continue. The output is a table
-    that counts passed, failed and unsupported cases for each area. Each failure is a line: entry
-    point, rule, expected, got.
+    processes: one that crashes or hangs has failed, and the others continue. The output says
+    first how to read it. A table counts passed, failed and unsupported cases for each area; what
+    the library does not implement is unsupported. Each failure is a line: entry point, rule,
+    expected, got.
 
     The exit code is 1 if a case failed, 2 if there is no such area or device.
     """
