@@ -255,6 +255,18 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
 @click.option(
     "--sycl", is_flag=True, help="Have a real DPC++ runtime print its calls to stdout, too."
 )
+@click.option(
+    "--device",
+    is_flag=True,
+    help="Say what devices did: when each command was queued, submitted, started and ended.",
+)
+@click.option(
+    "--only",
+    default="",
+    metavar="NAMES",
+    help="Show calls of these functions only: a comma list of patterns such as clEnqueue*.",
+)
+@click.option("--errors", is_flag=True, help="Show only calls that failed.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def trace(
@@ -264,6 +276,9 @@ def trace(
     live: bool,
     times: bool,
     sycl: bool,
+    device: bool,
+    only: str,
+    errors: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
@@ -275,9 +290,13 @@ def trace(
 
     The exit code is that of COMMAND.
     """
+    from ..loader.trace.environment import Wanted
     from .trace import run
 
-    ctx.exit(run(command, apis, None if live else output, times, sycl))
+    if live and device:
+        raise click.UsageError("--device writes a table and a file, and --print none of them")
+    wanted = Wanted.of(only, errors)
+    ctx.exit(run(command, apis, None if live else output, times, sycl, device, wanted))
 
 
 @main.command()
