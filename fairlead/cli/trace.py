@@ -105,7 +105,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="fairlead-trace-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         added = environment(os.environ, folder, apis, record=bool(output), times=times, sycl=sycl)
-        code = _execute(command, {**os.environ, **added})
+        code = execute(command, {**os.environ, **added})
         found = gather(folder)
     for warning in found.warnings:
         _say(f"warning: {warning}")
@@ -215,7 +215,7 @@ def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
         ) from None
 
 
-def _execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
+def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the command with our standard streams, and pass signals on to it.
 
     Returns:
