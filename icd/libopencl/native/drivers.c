@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
-#include <regex.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -35,9 +35,12 @@ static struct short_table {
 static void **handles; /* of the open libraries */
 static size_t handle_count;
 
+static struct repair *repairs; /* that wait for the first question for devices */
+
 void fl_forget_drivers(void) {
     fl_platforms = NULL, fl_platform_count = 0;
     handles = NULL, handle_count = 0;
+    repairs = NULL;
 }
 
 bool fl_lacks_slot(void *const *table, unsigned slot) {
@@ -174,14 +177,15 @@ static const char *add(cl_platform_id platform, get_extension_function *extensio
 /* Whether a file is an OpenCL loader by its real name: libOpenCL.so.1.0.0, or libOpenCL-5519dec5.so.1.0.0 in a wheel. */
 static bool is_named_like_a_loader(const char *library) {
     char path[PATH_MAX];
-    regex_t pattern;
     if (!strchr(library, '/') || !realpath(library, path))
         snprintf(path, sizeof path, "%s", library);
-    if (regcomp(&pattern, "^libOpenCL(-[0-9a-f]+)?\\.so(\\..*)?$", REG_EXTENDED | REG_NOSUB))
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    if (strncmp(name, "libOpenCL", 9) != 0)
         return false;
-    bool found = regexec(&pattern, basename(path), 0, NULL, 0) == 0;
-    regfree(&pattern);
-    return found;
+    name += 9;
+    if (*name == '-' && strspn(name + 1, "0123456789abcdef"))
+        name += 1 + strspn(name + 1, "0123456789abcdef");
+    return strncmp(name, ".so", 3) == 0 && (!name[3] || name[3] == '.');
 }
 
 /* dlerror begins with the name of the missing library. Once that is open, its soname satisfies the dependency. */
@@ -282,14 +286,61 @@ static void name_cpu(cl_device_id device, unsigned triple_offset, unsigned cpu_o
         memcpy(place, &name, sizeof name);
 }
 
-void fl_name_cpus(cl_uint first, unsigned triple_offset, unsigned cpu_offset, const char *cpu) {
-    for (cl_uint i = first; i < fl_platform_count; i++) {
+/* A repair waits until the program asks for devices: a driver may take long to find them. */
+struct repair {
+    cl_uint first, end; /* platforms */
+    unsigned triple_offset, cpu_offset;
+    char cpu[32];
+    struct repair *next;
+};
+static pthread_mutex_t repair_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* a driver may call OpenCL */
+static fn_clGetDeviceIDs *next_device_ids;
+static fn_clCreateContextFromType *next_context_from_type;
+
+static void do_repair(const struct repair *repair) {
+    for (cl_uint i = repair->first; i < repair->end && i < fl_platform_count; i++) {
         cl_platform_id platform = fl_platforms[i].handle;
         fn_clGetDeviceIDs *get = (fn_clGetDeviceIDs *)fl_table(platform)[SLOT_clGetDeviceIDs];
         cl_device_id devices[64] = {NULL};
         cl_uint count = 0;
         if (get && !get(platform, (cl_device_type)0xFFFFFFFF, 64, devices, &count))
             for (cl_uint j = 0; j < count && j < 64; j++)
-                name_cpu(devices[j], triple_offset, cpu_offset, cpu);
+                name_cpu(devices[j], repair->triple_offset, repair->cpu_offset, repair->cpu);
     }
+}
+
+static void do_repairs(void) {
+    if (!__atomic_load_n(&repairs, __ATOMIC_ACQUIRE))
+        return;
+    pthread_mutex_lock(&repair_lock);
+    for (struct repair *one = repairs; one; one = one->next)
+        do_repair(one);
+    __atomic_store_n(&repairs, NULL, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&repair_lock);
+}
+
+static cl_int repaired_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room, cl_device_id *into, cl_uint *count) {
+    do_repairs();
+    return next_device_ids(platform, type, room, into, count);
+}
+
+static cl_context repaired_context_from_type(const cl_context_properties *properties, cl_device_type type, void *notify, void *data,
+                                             cl_int *errcode_ret) {
+    do_repairs();
+    return next_context_from_type(properties, type, notify, data, errcode_ret);
+}
+
+void fl_name_cpus(cl_uint first, unsigned triple_offset, unsigned cpu_offset, const char *cpu) {
+    struct repair *repair = calloc(1, sizeof *repair);
+    if (!repair)
+        return;
+    *repair = (struct repair){first, fl_platform_count, triple_offset, cpu_offset, "", repairs};
+    snprintf(repair->cpu, sizeof repair->cpu, "%s", cpu);
+    if (!next_device_ids) {
+        next_device_ids = (fn_clGetDeviceIDs *)fl_bottom[SLOT_clGetDeviceIDs];
+        next_context_from_type = (fn_clCreateContextFromType *)fl_bottom[SLOT_clCreateContextFromType];
+        fl_bottom[SLOT_clGetDeviceIDs] = (void *)repaired_device_ids;
+        fl_bottom[SLOT_clCreateContextFromType] = (void *)repaired_context_from_type;
+    }
+    repairs = repair;
 }

@@ -67,7 +67,7 @@ static char *make_key(void) {
     return text;
 }
 
-/* The path of the verdict file, to be freed; its folder exists. NULL if this user has no cache. */
+/* The path of the verdict file, to be freed. NULL if this user has no cache. */
 static char *file_name(const char *key) {
     uint64_t hash = 14695981039346656037u; /* FNV-1a */
     for (const char *at = key; *at; at++)
@@ -77,20 +77,23 @@ static char *file_name(const char *key) {
     if (cache && *cache == '/' ? asprintf(&path, "%s/fairlead/drivers/%016llx", cache, (unsigned long long)hash) < 0
         : !home || *home != '/' || asprintf(&path, "%s/.cache/fairlead/drivers/%016llx", home, (unsigned long long)hash) < 0)
         return NULL;
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    return path;
+}
+
+static void make_folders(char *path) {
+    for (char *slash = path ? strchr(path + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         mkdir(path, 0700);
         *slash = '/';
     }
-    return path;
 }
 
-/* The text of a descriptor, to be freed. It is closed. */
-static char *read_all(int file, const struct timespec *deadline) {
-    char *text = malloc(MOST_BYTES + 1);
+/* The text of a descriptor, `most` bytes at most, to be freed. It is closed. */
+static char *read_all(int file, size_t most, const struct timespec *deadline) {
+    char *text = malloc(most + 1);
     size_t size = 0;
     ssize_t got = 0;
-    for (struct timespec now; text && size < MOST_BYTES; size += got > 0 ? (size_t)got : 0) {
+    for (struct timespec now; text && size < most; size += got > 0 ? (size_t)got : 0) {
         struct pollfd ready = {file, POLLIN, 0};
         clock_gettime(CLOCK_MONOTONIC, &now);
         if (deadline && now.tv_sec > deadline->tv_sec) {
@@ -101,7 +104,7 @@ static char *read_all(int file, const struct timespec *deadline) {
             got = 0;
             continue;
         }
-        got = read(file, text + size, MOST_BYTES - size);
+        got = read(file, text + size, most - size);
         if (got == 0 || (got < 0 && errno != EINTR))
             break;
     }
@@ -155,11 +158,11 @@ static char *read_verdict(const char *path, const char *key) {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (file < 0)
         return NULL;
-    if (fstat(file, &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022)) {
+    if (fstat(file, &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022) || status.st_size > MOST_BYTES) {
         close(file);
         return NULL;
     }
-    char *text = read_all(file, NULL);
+    char *text = read_all(file, (size_t)status.st_size, NULL);
     if (is_whole(text, key) && is_fresh(text + strlen(key)))
         return text;
     free(text);
@@ -187,6 +190,8 @@ static void find_root(char *root, size_t size) {
 /* Python's path; "" if there is none. */
 static void find_python(const char *root, char *python, size_t size) {
     const char *named = secure_getenv("FAIRLEAD_PYTHON"), *lib = strstr(root, "/lib/python");
+    if (!lib)
+        lib = strstr(root, "/lib64/python");
     snprintf(python, size, "%s", named ? named : "");
     if (named)
         return;
@@ -195,11 +200,12 @@ static void find_python(const char *root, char *python, size_t size) {
     if (access(python, X_OK) == 0)
         return;
 #endif
-    int version = lib ? (int)strcspn(lib + strlen("/lib/"), "/") : 0;
+    const char *name = lib ? strstr(lib, "python") : "";
+    int version = (int)strcspn(name, "/");
     const char *const places[] = {"", "/usr/local", "/usr"};
     for (size_t i = 0; lib && i < sizeof places / sizeof *places; i++) {
         int prefix = i ? (int)strlen(places[i]) : (int)(lib - root);
-        snprintf(python, size, "%.*s/bin/%.*s", prefix, i ? places[i] : root, version, lib + strlen("/lib/"));
+        snprintf(python, size, "%.*s/bin/%.*s", prefix, i ? places[i] : root, version, name);
         if (access(python, X_OK) == 0)
             return;
     }
@@ -221,6 +227,14 @@ static char **child_environment(void) {
     if (made)
         made[kept++] = IN_CHILD "=1", made[kept] = NULL;
     return made;
+}
+
+/* The part of a text that a verdict is: what is installed in Python may print something before it. */
+static char *behind_noise(char *text, const char *key) {
+    char *start = text ? strstr(text, key) : NULL;
+    if (start)
+        memmove(text, start, strlen(start) + 1);
+    return text;
 }
 
 /* What the child prints, to be freed. Its signals and descriptors are its own. */
@@ -262,7 +276,7 @@ static char *run_python(const char *python, const char *root, const char *path, 
         close(ends[0]);
         return NULL;
     }
-    char *text = read_all(ends[0], &deadline);
+    char *text = read_all(ends[0], MOST_BYTES, &deadline);
     if (!text)
         kill(-child, SIGKILL);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) /* a program that ignores SIGCHLD has ECHILD */
@@ -271,18 +285,19 @@ static char *run_python(const char *python, const char *root, const char *path, 
 }
 
 /* A new verdict, to be freed. Of several processes at once, one asks Python. */
-static char *ask_python(const char *path, const char *key) {
+static char *ask_python(char *path, const char *key) {
     char root[PATH_MAX], python[PATH_MAX], guard[PATH_MAX];
     find_root(root, sizeof root);
     find_python(root, python, sizeof python);
     if (strcmp(python, "0") == 0) /* nobody wants one */
         return NULL;
+    make_folders(path);
     snprintf(guard, sizeof guard, "%s.lock", path ? path : "");
     int lock = path ? open(guard, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
     char *text = NULL;
     if (lock >= 0 && flock(lock, LOCK_EX) == 0)
         text = read_verdict(path, key);
-    if (!text && *python && !is_whole(text = run_python(python, root, path, key), key)) {
+    if (!text && *python && !is_whole(text = behind_noise(run_python(python, root, path, key), key), key)) {
         free(text);
         text = NULL;
     }
