@@ -58,6 +58,7 @@ bool fl_each_of_directory(const char *directory, const char *suffix, fl_take *ta
 
 /* --- verdict.c --- */
 bool fl_use_verdict(void); /* what Python found; false: there is no verdict to be had */
+void fl_drop_guard(void);  /* in a forked child, which would keep its parent's lock */
 
 /* --- layers.c --- */
 void fl_start_layers(void); /* and fill fl_current */

@@ -284,25 +284,40 @@ static char *run_python(const char *python, const char *root, const char *path, 
     return text;
 }
 
+static int guard = -1; /* the file whose lock says that this process asks Python */
+
+void fl_drop_guard(void) {
+    if (guard >= 0)
+        close(guard);
+    guard = -1;
+}
+
+/* Wait until no other process asks Python; a process that stands still is waited for no longer than a Python. */
+static void take_guard(const char *path) {
+    char name[PATH_MAX];
+    const struct timespec pause = {0, 5000000};
+    if (!path || snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name)
+        return;
+    guard = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    for (long tries = 0; guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) && tries < PATIENCE * 200; tries++)
+        nanosleep(&pause, NULL);
+}
+
 /* A new verdict, to be freed. Of several processes at once, one asks Python. */
 static char *ask_python(char *path, const char *key) {
-    char root[PATH_MAX], python[PATH_MAX], guard[PATH_MAX];
+    char root[PATH_MAX], python[PATH_MAX];
     find_root(root, sizeof root);
     find_python(root, python, sizeof python);
     if (strcmp(python, "0") == 0) /* nobody wants one */
         return NULL;
     make_folders(path);
-    snprintf(guard, sizeof guard, "%s.lock", path ? path : "");
-    int lock = path ? open(guard, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
-    char *text = NULL;
-    if (lock >= 0 && flock(lock, LOCK_EX) == 0)
-        text = read_verdict(path, key);
+    take_guard(path);
+    char *text = path ? read_verdict(path, key) : NULL;
     if (!text && *python && !is_whole(text = behind_noise(run_python(python, root, path, key), key), key)) {
         free(text);
         text = NULL;
     }
-    if (lock >= 0)
-        close(lock);
+    fl_drop_guard();
     if (!text)
         fl_say("%s%s: OpenCL drivers are looked for by the plain rules, and none is tried first or repaired",
                *python ? python : "no Python was found", *python ? " does not run fairlead" : "");

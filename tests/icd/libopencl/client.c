@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "opencl_abi.h"
@@ -134,6 +135,55 @@ static void reopen(const char *library) {
     printf("\n");
 }
 
+/* Another loader in this process, before or after ours was started, and unloaded while objects live. */
+static void two_loaders(const char *library, int other_first) {
+    if (!other_first)
+        name_platforms();
+    void *other = dlopen(library, RTLD_NOW | RTLD_LOCAL), *theirs[1024];
+    cl_uint count = 0;
+    fn_clGetPlatformIDs *ids = (fn_clGetPlatformIDs *)dlsym(other, "clGetPlatformIDs");
+    fn_clGetDeviceIDs *devices = (fn_clGetDeviceIDs *)dlsym(other, "clGetDeviceIDs");
+    printf("%d ", ids(1024, (cl_platform_id *)theirs, &count));
+    printf("%u ", count);
+    if (other_first)
+        list();
+    for (cl_uint i = 0; i < count; i++) {
+        cl_device_id device = NULL;
+        printf("%d ", devices(theirs[i], 0xFFFFFFFF, 1, &device, NULL));
+        make_queue(theirs[i]);
+        printf("%d ", clFinish(queue));
+    }
+    dlclose(other);
+    printf("%d ", clFinish(queue));
+    printf("%d ", clReleaseCommandQueue(queue));
+    printf("%d\n", clReleaseContext(context));
+    queue = NULL;
+    use();
+}
+
+/* A thread starts while this one forks; the child starts, too. */
+static void *start_in_thread(void *nothing) {
+    list();
+    return nothing;
+}
+
+static void fork_while_starting(void) {
+    pthread_t thread;
+    int status = 0;
+    pthread_create(&thread, NULL, start_in_thread, NULL);
+    struct timespec moment = {0, 1000000};
+    nanosleep(&moment, NULL);
+    pid_t child = fork();
+    if (!child) {
+        name_platforms();
+        exit(0);
+    }
+    waitpid(child, &status, 0);
+    pthread_join(thread, NULL);
+    printf("%d ", status);
+    name_platforms();
+}
+
 static void null_platform(void) {
     char name[100] = "";
     cl_int code = clGetPlatformInfo(NULL, CL_PLATFORM_NAME, sizeof name, name, NULL), made = 0;
@@ -198,6 +248,10 @@ int main(int argc, char **argv) {
         loader_info();
     else if (strcmp(what, "counts") == 0)
         counts();
+    else if (strcmp(what, "other-first") == 0 || strcmp(what, "other-second") == 0)
+        two_loaders(argv[2], strcmp(what, "other-first") == 0);
+    else if (strcmp(what, "fork-while-starting") == 0)
+        fork_while_starting();
     else if (strcmp(what, "reopen") == 0)
         reopen(argv[argc - 1]);
     return 0;

@@ -18,6 +18,9 @@ from fairlead.icd.abi import OPENCL, slots_of_version
 
 from .conftest import Client, run_client
 
+#: The system's own loader.
+SYSTEM = Path("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1")
+
 #: What each version node has first, and one that ocl-icd puts elsewhere than its slot's version.
 NODES = {
     "OPENCL_1.0": ("clGetPlatformIDs", "clGetGLContextInfoKHR", "clCreateFromEGLImageKHR"),
@@ -279,6 +282,35 @@ def test_forks(client: Client, fake_driver: FakeDriver, by: str) -> None:
     drivers = [fake_driver(icd=2)]
     assert client("fork-first", drivers=drivers, by=by).out == "Fake 0\nchild 0\nFake 0\n"
     assert client("fork-later", drivers=drivers, by=by).out == "Fake 0\nFake 0\nchild 0\n"
+
+
+def test_a_fork_while_another_thread_finds_the_drivers(
+    client: Client, fake_driver: FakeDriver
+) -> None:
+    """That thread waits for Python, and holds a lock, when the process forks."""
+    out = client("fork-while-starting", drivers=[fake_driver()], by="verdict").out
+    assert out == "Fake 0\n0 Fake 0\n"
+
+
+@pytest.mark.skipif(not SYSTEM.exists(), reason="the system has no libOpenCL.so.1")
+@pytest.mark.parametrize("icd", [1, 2])
+def test_another_loader_in_the_process_before_ours(
+    client: Client, fake_driver: FakeDriver, icd: int
+) -> None:
+    """It is unloaded while objects live."""
+    used, drivers = "0 -59 -59 1 -59 0 0\n", [fake_driver(icd=icd)]
+    out = client("other-first", SYSTEM, drivers=drivers).out
+    assert out == f"0 1 0 0 0 0 0\n{used}"
+
+
+@pytest.mark.skipif(not SYSTEM.exists(), reason="the system has no libOpenCL.so.1")
+@pytest.mark.parametrize("icd", [1, 2])
+def test_another_loader_in_the_process_after_ours(
+    client: Client, fake_driver: FakeDriver, icd: int
+) -> None:
+    used, drivers = "0 -59 -59 1 -59 0 0\n", [fake_driver(icd=icd)]
+    out = client("other-second", SYSTEM, drivers=drivers).out
+    assert out == f"Fake 0\n0 1 0 0 0 0 0\n{used}"
 
 
 def test_live_objects_at_the_end(client: Client, fake_driver: FakeDriver) -> None:
