@@ -1,6 +1,6 @@
 /* What Python calls: read by the C compiler and by cffi alike, so there is no preprocessor directive and no include in here. */
 
-/* --- generated: thunks_cl.c, which loader/layers.py makes layers of --- */
+/* --- generated: thunks_cl.c, which loader/base/layers.py makes layers of --- */
 typedef struct fl_thunks fl_thunks;
 const fl_thunks *fl_cl_thunks(void);
 
