@@ -35,7 +35,7 @@ def preload() -> None:
             f"{late[0]} is loaded already, with an OpenCL loader of its own",
             remedy="import fairlead.preload before it",
         )
-    os.environ.setdefault("FAIRLEAD_PYTHON", sys.executable)
+    os.environ[libopencl.PYTHON_VARIABLE] = sys.executable
     ctypes.CDLL(str(libopencl.existing_path()), ctypes.RTLD_GLOBAL)
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from ...loader.base.errors import FairleadError
+
+#: Names this Python for a library that does not find it; FAIRLEAD_PYTHON is the user's.
+PYTHON_VARIABLE: Final = "FAIRLEAD_LIBOPENCL_PYTHON"
 
 
 def path() -> Path:
@@ -43,12 +47,13 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
             f"LD_PRELOAD cannot name {library}: it has a blank, ':' or ';' in it",
             remedy="install fairlead in a folder whose path has none of them",
         )
-    added = {
-        "LD_LIBRARY_PATH": ":".join(
-            filter(None, (str(path().parent), environ.get("LD_LIBRARY_PATH")))
-        ),
-        "LD_PRELOAD": ":".join(filter(None, (library, environ.get("LD_PRELOAD")))),
+    return {
+        PYTHON_VARIABLE: sys.executable,
+        "LD_LIBRARY_PATH": _with(str(path().parent), environ.get("LD_LIBRARY_PATH", "")),
+        "LD_PRELOAD": _with(library, environ.get("LD_PRELOAD", "")),
     }
-    return (
-        {"FAIRLEAD_PYTHON": sys.executable, **added} if "FAIRLEAD_PYTHON" not in environ else added
-    )
+
+
+def _with(element: str, others: str) -> str:
+    """A `:`-list with an element before the others."""
+    return f"{element}:{others}" if others else element

@@ -84,13 +84,15 @@ def test_its_exit_code_and_what_it_changes(run_python: RunPython) -> None:
 
 def test_the_variables() -> None:
     library, folder = str(libopencl.path()), str(libopencl.path().parent)
+    python = {"FAIRLEAD_LIBOPENCL_PYTHON": sys.executable}
     assert libopencl.environment({}) == {
-        "FAIRLEAD_PYTHON": sys.executable,
+        **python,
         "LD_LIBRARY_PATH": folder,
         "LD_PRELOAD": library,
     }
-    before = {"LD_LIBRARY_PATH": "/a", "LD_PRELOAD": "/b.so", "FAIRLEAD_PYTHON": "0"}
+    before = {"LD_LIBRARY_PATH": "/a", "LD_PRELOAD": "/b.so"}
     assert libopencl.environment(before) == {
+        **python,
         "LD_LIBRARY_PATH": f"{folder}:/a",
         "LD_PRELOAD": f"{library}:/b.so",
     }

@@ -26,7 +26,9 @@
 enum { MOST_BYTES = 1 << 22, PATIENCE = 300 /* seconds for Python, which has time limits of its own for every driver */ };
 
 #define HEAD "fairlead drivers 1\n"
+/* Set by fairlead: in the Python that this file starts, and in the programs that `fairlead run` starts. */
 #define IN_CHILD "FAIRLEAD_LIBOPENCL_CHILD"
+#define OUR_PYTHON "FAIRLEAD_LIBOPENCL_PYTHON"
 
 extern char **environ;
 
@@ -187,9 +189,9 @@ static void find_root(char *root, size_t size) {
     snprintf(root, size, "%s", file);
 }
 
-/* Python's path; "" if there is none. */
+/* Python's path, or a name on PATH; "" if there is none. */
 static void find_python(const char *root, char *python, size_t size) {
-    const char *named = secure_getenv("FAIRLEAD_PYTHON"), *lib = strstr(root, "/lib/python");
+    const char *asked = secure_getenv("FAIRLEAD_PYTHON"), *named = asked && *asked ? asked : secure_getenv(OUR_PYTHON), *lib = strstr(root, "/lib/python");
     if (!lib)
         lib = strstr(root, "/lib64/python");
     snprintf(python, size, "%s", named ? named : "");
@@ -267,7 +269,7 @@ static char *run_python(const char *python, const char *root, const char *path, 
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &usual);
-    int failed = posix_spawn(&child, python, &files, &attributes, (char *const *)arguments, environment);
+    int failed = posix_spawnp(&child, python, &files, &attributes, (char *const *)arguments, environment);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     free(environment);

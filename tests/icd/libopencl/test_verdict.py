@@ -107,6 +107,12 @@ def test_without_a_cache_each_process_asks_python(seen: Look, tmp_path: Path) ->
         assert seen(XDG_CACHE_HOME=cache) == ("Fake 0", before + 1)
 
 
+def test_python_may_be_a_name_on_the_path(seen: Look, tmp_path: Path) -> None:
+    python(tmp_path)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert seen(FAIRLEAD_PYTHON="python", PATH=path) == ("Fake 0", 1)
+
+
 NO_PYTHON = {
     "it is missing": "/nowhere/python",
     "it is no program": "/dev/null",
