@@ -124,7 +124,7 @@ def run(
             device=device,
             wanted=wanted,
         )
-        code = _execute(command, {**os.environ, **added})
+        code = execute(command, {**os.environ, **added})
         found = gather(folder)
     for warning in found.warnings:
         _say(f"warning: {warning}")
@@ -275,7 +275,7 @@ def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
         ) from None
 
 
-def _execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
+def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the command with our standard streams, and pass signals on to it.
 
     Returns:
