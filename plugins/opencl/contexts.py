@@ -12,9 +12,11 @@ from ..sdk._native import ffi
 from .core import (
     CLObject,
     adapter,
+    address_of,
     create,
     failure,
     handles_of,
+    new_answers,
     query,
     query_number,
     retain_unless_owned,
@@ -48,6 +50,12 @@ class URContext(CLObject):
         self.deleters: list[tuple[int, int]] = []
         self.usm: tuple[Any] | None = None
         self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
+        self.answers = new_answers()
+        self.struct = ffi.new("fl_context *", {"cl": cl, "driver": self.platform.struct})
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return self.cl, address_of(self.struct), 0, address_of(self.answers)
 
     @cached_property
     def cookie(self) -> Any:

@@ -9,6 +9,7 @@ import bisect
 from typing import Final
 
 from ....loader.base.forks import new_lock
+from ...sdk._native import lib
 from ..contexts import URContext
 from ..core import adapter, failure
 from .strategy import Allocation, Strategy
@@ -43,7 +44,16 @@ def add(allocation: Allocation) -> Allocation:
         known.allocations[allocation.base] = allocation
         if not allocation.imported:
             _ours.add(allocation.driver_base)
+        if not _is_told(allocation) or not lib.fl_add_memory(
+            allocation.base, allocation.size, allocation.context.cl
+        ):
+            lib.fl_add_hidden(1)
     return allocation
+
+
+def _is_told(allocation: Allocation) -> bool:
+    """Return whether C knows an allocation. Memory of the program may be in several contexts."""
+    return not allocation.imported
 
 
 def remove(context: URContext, address: int) -> Allocation:
@@ -64,6 +74,10 @@ def remove(context: URContext, address: int) -> Allocation:
         allocation = known.allocations.pop(address, None) if known is not None else None
         if known is None or allocation is None:
             raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+        if _is_told(allocation):
+            lib.fl_remove_memory(address)
+        else:
+            lib.fl_add_hidden(-1)
         del known.bases[bisect.bisect_left(known.bases, address)]
         if not known.bases:
             del _lists[context.cl]
@@ -122,6 +136,9 @@ def allocations_of(context: URContext) -> list[Allocation]:
 def _forget_all() -> None:
     """Forget everything at the adapter's end, after its contexts."""
     with _lock:
+        for known in _lists.values():
+            for base in known.bases:
+                lib.fl_remove_memory(base)
         _lists.clear()
         _ours.clear()
 

@@ -29,6 +29,7 @@ from ....icd.errors import OpenCLError
 from ....loader.base.forks import new_lock
 from ....loader.base.search import secure_environ
 from ....loader.ur.abi import UR
+from ...sdk._native import lib
 from ..buffers import create_part
 from ..contexts import URContext
 from ..core import adapter, check, create, failure
@@ -304,6 +305,10 @@ _SUPPORT: Final = {
 }
 
 
+#: The strategies whose transfers C makes.
+_IN_C: Final[dict[Any, int]] = {Intel: lib.FL_USM_INTEL, SVM: lib.FL_USM_SVM}
+
+
 def _allowed_strategies() -> list[type[Strategy]]:
     """Return the strategies that FAIRLEAD_USM allows, the preferred one first."""
     name = secure_environ().get("FAIRLEAD_USM", "").strip().lower()
@@ -325,6 +330,7 @@ def strategy_of(context: URContext) -> type[Strategy] | None:
         allowed = _allowed_strategies()
         fitting = (cls for cls in allowed if all(map(cls.support, context.devices)))
         context.usm = (next(fitting, None),)
+        context.struct.usm = _IN_C.get(context.usm[0], lib.FL_USM_OTHER)
     return context.usm[0]
 
 

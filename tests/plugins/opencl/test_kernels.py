@@ -202,7 +202,8 @@ def test_kernels_of_one_native_handle_share_a_lock(
         or 0
     )
     other = ur.made("urKernelCreate", program, b"store").value or 0
-    assert object_of(again).lock is object_of(kernel).lock is not object_of(other).lock
+    locks = [object_of(one).thread_lock for one in (again, kernel, other)]
+    assert locks[0] is locks[1] is not locks[2]
     for handle in (again, other):
         ur.ok("urKernelRelease", handle)
 

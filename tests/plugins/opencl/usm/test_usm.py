@@ -12,7 +12,7 @@ import pytest
 from helpers.memory_calls import held_back, new_queue, opencl, struct
 from helpers.tables import table
 from helpers.ur_calls import Calls, array
-from helpers.usm_ways import KINDS, Way, aligned
+from helpers.usm_ways import KINDS, Way, aligned, forget_answers
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
@@ -49,6 +49,7 @@ def test_a_way_that_the_driver_does_not_have(
 ) -> None:
     device = next(found for found in adapter.devices if "Portable" in found.platform.name)
     monkeypatch.setenv("FAIRLEAD_USM", "intel")
+    forget_answers()
     assert not any(support(ur, device).values())
     context = ur.made("urContextCreate", 1, array(device.handle), None)
     made = ctypes.c_void_p()
@@ -59,6 +60,7 @@ def test_a_way_that_the_driver_does_not_have(
     assert ur("urUSMHostAlloc", context, None, None, 64, ctypes.byref(made)) == "INVALID_OPERATION"
     ur.ok("urContextRelease", context)
     monkeypatch.setenv("FAIRLEAD_USM", "nonsense")
+    forget_answers()
     assert support(ur, device)["device"]
     said = capfd.readouterr().err
     assert (

@@ -1,0 +1,81 @@
+/* What C knows of the reference adapter's objects. Python makes these structs, and they live as long
+ * as the objects (calls.h). Numbers are OpenCL's handles or addresses of functions. */
+
+/* A platform. It lives as long as the process. */
+typedef struct fl_driver {
+    uintptr_t table;          /* where the address of the present table is, which traces change */
+    int32_t turns;            /* one thread at a time may be in the driver's own wait */
+    int32_t early;            /* blocking writes return before their events are complete */
+    uintptr_t set_pointer, copy, fill;   /* of cl_intel_unified_shared_memory, or 0 */
+} fl_driver;
+
+typedef enum fl_usm { FL_USM_OTHER, FL_USM_INTEL, FL_USM_SVM } fl_usm;
+
+typedef struct fl_context {
+    uintptr_t cl;
+    const fl_driver *driver;
+    fl_usm usm;               /* FL_USM_OTHER: Python has to be asked */
+} fl_context;
+
+typedef struct fl_queue {
+    uintptr_t cl;
+    const fl_context *context;
+    uint64_t device;          /* the cl_device_id */
+    int32_t in_order;
+    int32_t shared;           /* others may enqueue, too */
+    uint64_t enqueued;        /* commands, each counted after it was enqueued */
+    uint64_t finished;        /* commands that are known to be complete */
+} fl_queue;
+
+enum { FL_COMMAND_BITS = 20 };   /* of an event's fourth number */
+enum { FL_INSIDE = 64, FL_ARGUMENTS = 64 };
+enum { FL_KEPT_NOTHING, FL_KEPT_VALUE, FL_KEPT_LOCAL, FL_KEPT_POINTER, FL_KEPT_MEM };
+
+/* What an argument was set to. Of a memory object it is the handle, with the handle's number. */
+typedef struct fl_kept_argument {
+    uint32_t kind;
+    size_t size;
+    uint64_t number;
+    uintptr_t value;
+    char bytes[FL_INSIDE];
+} fl_kept_argument;
+
+typedef struct fl_kernel {
+    uintptr_t cl;
+    const fl_context *context;
+    int32_t busy;             /* a thread sets arguments or uses them */
+    int32_t in_python;        /* only Python knows all that was set on it */
+    uint32_t count;           /* of its arguments */
+    uint64_t changed;         /* bit i: Python does not know argument i yet */
+    uint64_t device;          /* of `required`, or 0 */
+    size_t required[3];       /* the work-group that it is compiled for, 0: any */
+    fl_kept_argument *arguments;
+} fl_kernel;
+
+typedef struct fl_answers fl_answers;
+fl_answers *fl_new_answers(void);
+void fl_free_answers(fl_answers *answers);
+/* Says which properties of a query never change. Negative numbers: if their handles last. */
+void fl_keep_answers(uint32_t query, const int64_t *names, uint32_t count);
+
+/* Counts a command that Python has enqueued. */
+void fl_count(fl_queue *queue);
+/* Python waits for a kernel, and leaves it. */
+void fl_enter_kernel(fl_kernel *kernel);
+void fl_leave_kernel(fl_kernel *kernel);
+/* The thread that waits in steps because Python's signals come there, or 0. */
+void fl_waits_in_steps(uintptr_t thread);
+/* Whether this thread runs a callback of a driver. */
+void fl_in_callback(int32_t runs);
+
+/* An allocation. Transfers in C check that they lie in one. */
+typedef struct fl_memory {
+    uintptr_t base;
+    size_t size;
+    uintptr_t context;        /* the cl_context */
+} fl_memory;
+/* Returns false without memory for it. */
+bool fl_add_memory(uintptr_t base, size_t size, uintptr_t context);
+void fl_remove_memory(uintptr_t base);
+/* Adds to the number of ranges that only Python knows, such as the program's own. */
+void fl_add_hidden(int32_t count);
