@@ -225,32 +225,49 @@ static void measure(const struct action *action, unsigned rounds) {
 /* Each thread has a queue and a kernel, and launches and waits. */
 static ur_program_handle_t program;
 
-static void *work(void *count) {
+struct worker {
+    pthread_t thread;
     ur_queue_handle_t queue;
     ur_kernel_handle_t kernel;
-    OK(urQueueCreate, w.context, w.device, NULL, &queue);
-    OK(urKernelCreate, program, "store", &kernel);
-    OK(urKernelSetArgPointer, kernel, 0, NULL, w.shared);
-    for (unsigned i = *(unsigned *)count; i; i--) {
-        OK(urKernelSetArgValue, kernel, 1, sizeof number, NULL, &number);
-        enqueue(queue, kernel, NULL);
+    unsigned count;
+};
+
+static void *work(void *one) {
+    struct worker *worker = one;
+    for (unsigned i = worker->count; i; i--) {
+        OK(urKernelSetArgValue, worker->kernel, 1, sizeof number, NULL, &number);
+        enqueue(worker->queue, worker->kernel, NULL);
         if (i % 16 == 0)
-            OK(urQueueFinish, queue);
+            OK(urQueueFinish, worker->queue);
     }
-    OK(urQueueFinish, queue);
-    OK(urKernelRelease, kernel);
-    OK(urQueueRelease, queue);
+    OK(urQueueFinish, worker->queue);
     return NULL;
 }
 
+static void begin_worker(struct worker *worker, unsigned count) {
+    worker->count = count;
+    OK(urQueueCreate, w.context, w.device, NULL, &worker->queue);
+    OK(urKernelCreate, program, "store", &worker->kernel);
+    OK(urKernelSetArgPointer, worker->kernel, 0, NULL, w.shared);
+}
+
+static void end_worker(struct worker *worker) {
+    OK(urKernelRelease, worker->kernel);
+    OK(urQueueRelease, worker->queue);
+}
+
 static void measure_threads(unsigned threads, unsigned each) {
-    pthread_t started[THREADS];
+    struct worker workers[THREADS];
+    for (unsigned i = 0; i < threads; i++)
+        begin_worker(&workers[i], each);
     double start = now();
     for (unsigned i = 0; i < threads; i++)
-        check_code(pthread_create(&started[i], NULL, work, &each), __LINE__);
+        check_code(pthread_create(&workers[i].thread, NULL, work, &workers[i]), __LINE__);
     for (unsigned i = 0; i < threads; i++)
-        pthread_join(started[i], NULL);
-    printf("%u threads: argument, launch, a finish after 16\t%.1f\n", threads, (now() - start) / (threads * each));
+        pthread_join(workers[i].thread, NULL);
+    printf("argument and launch, %u threads\t%.1f\n", threads, (now() - start) / (threads * each));
+    for (unsigned i = 0; i < threads; i++)
+        end_worker(&workers[i]);
 }
 
 /* The program, by the driver's own functions: not every driver takes SPIR-V. The first word of an object leads to them. */

@@ -49,6 +49,7 @@ class URContext(CLObject):
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.usm: tuple[Any] | None = None
+        self.usm_devices: Any = None  # what C knows of its devices' memory
         self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
         self.answers = new_answers()
         self.struct = ffi.new("fl_context *", {"cl": cl, "driver": self.platform.struct})
@@ -56,6 +57,12 @@ class URContext(CLObject):
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
         return self.cl, address_of(self.struct), 0, address_of(self.answers)
+
+    def handle_ends(self) -> None:
+        """Take over the memory that C has allocated, because it keeps the context."""
+        from .usm.registry import allocations_of
+
+        allocations_of(self)
 
     @cached_property
     def cookie(self) -> Any:

@@ -30,6 +30,10 @@ _USM = {
     "set_pointer": "clSetKernelArgMemPointerINTEL",
     "copy": "clEnqueueMemcpyINTEL",
     "fill": "clEnqueueMemFillINTEL",
+    "allocate_host": "clHostMemAllocINTEL",
+    "allocate_device": "clDeviceMemAllocINTEL",
+    "allocate_shared": "clSharedMemAllocINTEL",
+    "free": "clMemBlockingFreeINTEL",
 }
 
 

@@ -75,6 +75,7 @@ class URQueue(CLObject):
                 "in_order": self.in_order,
             },
         )
+        lib.fl_add_queue(self.struct)
         _queues[id(self)] = _by_struct[address_of(self.struct)] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
@@ -119,6 +120,7 @@ class URQueue(CLObject):
         profile = self.context.platform.profile
         may_run = not self.borrowed and (self.shared or self.enqueued != self.struct.finished)
         commands = UnfinishedCommands.of(self) if may_run else None
+        lib.fl_remove_queue(self.struct)
         used = may_run or (self.enqueued and profile.final_release_delay is not None)
         if self.owned and not self.in_order and used:
             marker = 0
@@ -265,6 +267,7 @@ def drain_queues(*, context: URContext | None = None, device: URDevice | None = 
     for one in list(unfinished.values()):  # second: a queue that was closed meanwhile is here
         if is_meant(one.context_cl, one.device):
             one.wait()
+    UnfinishedCommands.forget_ended()
 
 
 #: Seconds. Commands that were never ended may wait for something that never comes.

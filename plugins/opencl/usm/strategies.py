@@ -183,9 +183,7 @@ class SVM(Strategy):
     def allocate(cls, request: AllocationRequest) -> Allocation:
         context, bits = request.context, OPENCL["CL_MEM_READ_WRITE"]
         if request.kind != "device":
-            bits |= OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
-            if all(cls.support(one)["shared"] & _BOTH for one in context.devices):
-                bits |= OPENCL["CL_MEM_SVM_ATOMICS"]
+            bits = svm_flags(context)
         with _lock_if_needed(context):
             base = context.table.clSVMAlloc(context.cl, bits, request.size, request.align)
         if not base:  # clSVMAlloc has no code to return
@@ -204,6 +202,14 @@ class SVM(Strategy):
             return None
         ranges = (ctypes.c_void_p * 1)(address), (ctypes.c_size_t * 1)(size)
         return "clEnqueueSVMMigrateMem", (1, *ranges, flags)
+
+
+def svm_flags(context: URContext) -> int:
+    """Return the cl_svm_mem_flags of memory in a context that the host uses, too."""
+    bits = OPENCL["CL_MEM_READ_WRITE"] | OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
+    if all(SVM.support(one).get("shared", 0) & _BOTH for one in context.devices):
+        bits |= OPENCL["CL_MEM_SVM_ATOMICS"]
+    return bits
 
 
 class Buffers(Strategy):

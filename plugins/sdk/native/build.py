@@ -61,6 +61,10 @@ _CALLS = {
         *("urKernelSetArgValue", "urKernelSetArgLocal", "urKernelSetArgPointer"),
         *("urKernelSetArgMemObj", "urEnqueueKernelLaunch", "urEnqueueKernelLaunchWithArgsExp"),
     ),
+    "allocations.c": (
+        *("urUSMHostAlloc", "urUSMDeviceAlloc", "urUSMSharedAlloc", "urUSMFree"),
+        "urUSMGetMemAllocInfo",
+    ),
     "transfers.c": (
         *("urEnqueueUSMMemcpy", "urEnqueueUSMFill", "urEnqueueMemBufferRead"),
         *("urEnqueueMemBufferWrite", "urEnqueueMemBufferCopy", "urEnqueueMemBufferFill"),

@@ -6,15 +6,27 @@ typedef struct fl_driver {
     uintptr_t table;          /* where the address of the present table is, which traces change */
     int32_t turns;            /* one thread at a time may be in the driver's own wait */
     int32_t early;            /* blocking writes return before their events are complete */
-    uintptr_t set_pointer, copy, fill;   /* of cl_intel_unified_shared_memory, or 0 */
+    /* Functions of cl_intel_unified_shared_memory, or 0. */
+    uintptr_t set_pointer, copy, fill, allocate_host, allocate_device, allocate_shared, free;
 } fl_driver;
 
 typedef enum fl_usm { FL_USM_OTHER, FL_USM_INTEL, FL_USM_SVM } fl_usm;
+
+/* What memory a device has: its largest allocation, an alignment that all allocations have, and a
+ * bit for each ur_usm_type_t. */
+typedef struct fl_usm_device {
+    uintptr_t cl;
+    size_t largest;
+    uint32_t align, kinds;
+} fl_usm_device;
 
 typedef struct fl_context {
     uintptr_t cl;
     const fl_driver *driver;
     fl_usm usm;               /* FL_USM_OTHER: Python has to be asked */
+    uint64_t svm_flags;       /* of memory that the host uses, too */
+    const fl_usm_device *devices;
+    uint32_t device_count;    /* 0: Python allocates */
 } fl_context;
 
 typedef struct fl_queue {
@@ -25,6 +37,7 @@ typedef struct fl_queue {
     int32_t shared;           /* others may enqueue, too */
     uint64_t enqueued;        /* commands, each counted after it was enqueued */
     uint64_t finished;        /* commands that are known to be complete */
+    struct fl_queue *next;    /* in the list of all queues */
 } fl_queue;
 
 enum { FL_COMMAND_BITS = 20 };   /* of an event's fourth number */
@@ -68,14 +81,28 @@ void fl_waits_in_steps(uintptr_t thread);
 /* Whether this thread runs a callback of a driver. */
 void fl_in_callback(int32_t runs);
 
-/* An allocation. Transfers in C check that they lie in one. */
+/* Python begins and ends a queue. */
+void fl_add_queue(fl_queue *queue);
+void fl_remove_queue(fl_queue *queue);
+/* Adds to the number of queues that were closed while commands ran. */
+void fl_add_unfinished(int32_t count);
+
+/* Memory that is used by its address. `of_c`: Python does not know it yet. */
 typedef struct fl_memory {
     uintptr_t base;
     size_t size;
-    uintptr_t context;        /* the cl_context */
+    uintptr_t context, device;   /* the cl_context, and the cl_device_id or 0 */
+    uint32_t kind;               /* ur_usm_type_t */
+    bool of_c;
 } fl_memory;
-/* Returns false without memory for it. */
-bool fl_add_memory(uintptr_t base, size_t size, uintptr_t context);
+/* Adds memory of Python's. Returns false without room for it. */
+bool fl_add_memory(uintptr_t base, size_t size, uintptr_t context, uint32_t kind);
 void fl_remove_memory(uintptr_t base);
+/* Gives Python the memory that an address is in, if it is C's and of the context. */
+bool fl_adopt_memory(uintptr_t address, uintptr_t context, fl_memory *found);
+/* An address in memory of C's in a context, 0 if there is none. */
+uintptr_t fl_find_memory(uintptr_t context);
+/* The kind of the memory that an address is in, UR_USM_TYPE_UNKNOWN if it is in none. */
+uint32_t fl_kind_of_memory(uintptr_t address);
 /* Adds to the number of ranges that only Python knows, such as the program's own. */
 void fl_add_hidden(int32_t count);

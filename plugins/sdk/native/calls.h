@@ -76,6 +76,15 @@ int32_t fl_end_enqueue(fl_enqueue *e, cl_int code, uint32_t command);
 /* Gives the call to Python before the driver's function was called. */
 int32_t fl_leave_enqueue(fl_enqueue *e);
 
+/* --- allocations.c: where some bytes lie --- */
+
+typedef enum { FL_NOWHERE, FL_IN_MEMORY, FL_UNKNOWN_PLACE } fl_place;
+/* In no allocation, all in one of the context, or only Python knows. */
+fl_place fl_locate(const fl_context *context, uintptr_t address, size_t size);
+
+/* queues.c: whether all commands of a context's queues are known to be complete. */
+bool fl_all_finished(uintptr_t context);
+
 /* --- kept answers (answers.c) --- */
 
 enum { FL_PLATFORM, FL_DEVICE, FL_CONTEXT, FL_KERNEL, FL_GROUP, FL_SUB_GROUP, FL_QUERIES };

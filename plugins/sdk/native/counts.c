@@ -179,6 +179,8 @@ static unsigned forks = 1;   /* a lock that another number has taken is free */
 
 static void in_child(void) { forks++; }
 
+unsigned fl_forks(void) { return forks; }
+
 void fl_enter_lock(fl_lock *lock) {
     while (__atomic_exchange_n(lock, forks, __ATOMIC_ACQUIRE) == forks)
         sched_yield();
@@ -311,6 +313,8 @@ int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind,
 int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind,
                          fl_counting_body *python) {
     struct handle *found = find(handle, adapter, kind);
+    if (found && release(found, 2, FL_GONE) >= 2)   /* the usual case */
+        return 0;
     /* It may wait for the GIL, or has it. */
     bool waits = !(found && found->of_c) && (python_waits || PyGILState_Check());
     int32_t least = waits ? 2 : 1, count = found ? release(found, least, FL_GONE) : 0;

@@ -31,3 +31,5 @@ void fl_end_by(unsigned kind, fl_end_body *end);
 typedef unsigned fl_lock;
 void fl_enter_lock(fl_lock *lock);
 void fl_leave_lock(fl_lock *lock);
+/* A number that is another one in each forked child. */
+unsigned fl_forks(void);

@@ -78,7 +78,7 @@ static int32_t set_argument(uint32_t adapter, const fl_kernel *k, uint32_t index
     bool is_value = type == UR_EXP_KERNEL_ARG_TYPE_VALUE;
     if (index >= k->count || (is_value && value && size > FL_INSIDE))
         return FL_TO_PYTHON;
-    *kept = (fl_kept_argument){.size = size, .value = value};
+    kept->size = size, kept->value = value, kept->number = 0;
     if (type == UR_EXP_KERNEL_ARG_TYPE_POINTER) {
         kept->kind = FL_KEPT_POINTER;
         return set_pointer(k, index, value);
@@ -97,7 +97,10 @@ static int32_t set_argument(uint32_t adapter, const fl_kernel *k, uint32_t index
 }
 
 static void keep(fl_kernel *k, uint32_t index, const fl_kept_argument *argument) {
-    k->arguments[index] = *argument;
+    fl_kept_argument *place = &k->arguments[index];
+    memcpy(place, argument, offsetof(fl_kept_argument, bytes));
+    if (argument->kind == FL_KEPT_VALUE)
+        memcpy(place->bytes, argument->bytes, argument->size);
     k->changed |= UINT64_C(1) << index;
 }
 

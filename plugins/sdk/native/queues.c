@@ -63,6 +63,45 @@ static uint64_t count(fl_queue *queue, uint64_t before) {
     return counted == before ? before + 1 : before;
 }
 
+/* All queues that were not closed. */
+static struct {
+    fl_queue *first;
+    int32_t unfinished;
+    fl_lock lock;
+} all;
+
+void fl_add_queue(fl_queue *queue) {
+    fl_enter_lock(&all.lock);
+    queue->next = all.first;
+    all.first = queue;
+    fl_leave_lock(&all.lock);
+}
+
+void fl_remove_queue(fl_queue *queue) {
+    fl_enter_lock(&all.lock);
+    fl_queue **at = &all.first;
+    while (*at && *at != queue)
+        at = &(*at)->next;
+    if (*at)
+        *at = queue->next;
+    fl_leave_lock(&all.lock);
+}
+
+void fl_add_unfinished(int32_t count) {
+    __atomic_fetch_add(&all.unfinished, count, __ATOMIC_SEQ_CST);
+}
+
+bool fl_all_finished(uintptr_t context) {
+    bool finished = true;
+    fl_enter_lock(&all.lock);
+    for (const fl_queue *q = all.first; q && finished; q = q->next)
+        finished = q->context->cl != context ||
+                   (!q->shared && load(&q->enqueued) == load(&q->finished));
+    fl_leave_lock(&all.lock);
+    /* A queue that was closed meanwhile is among these. */
+    return finished && !__atomic_load_n(&all.unfinished, __ATOMIC_SEQ_CST);
+}
+
 /* --- waits --- */
 
 static bool in_steps(void) { return waits_in_steps == (uintptr_t)pthread_self(); }

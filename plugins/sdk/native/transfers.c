@@ -3,100 +3,30 @@
 #include "calls.h"
 #include "counts.cdef.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 enum { LARGEST_PATTERN = 128 };   /* SPEC clEnqueueFillBuffer */
 
-/* --- allocations, in the order of their addresses; they do not overlap --- */
-
-static struct {
-    fl_memory *list;
-    size_t count, room;
-    int32_t hidden;   /* ranges that only Python knows */
-    fl_lock lock;
-} memory;
-
-/* How many allocations begin at an address or before it. */
-static size_t begin_before(uintptr_t address) {
-    size_t low = 0, high = memory.count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (memory.list[middle].base <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static bool make_room(void) {
-    if (memory.count < memory.room)
-        return true;
-    size_t room = memory.room ? 2 * memory.room : 64;
-    fl_memory *list = realloc(memory.list, room * sizeof *list);
-    if (list)
-        memory.list = list, memory.room = room;
-    return list != NULL;
-}
-
-bool fl_add_memory(uintptr_t base, size_t size, uintptr_t context) {
-    fl_enter_lock(&memory.lock);
-    bool has_room = make_room();
-    if (has_room) {
-        size_t at = begin_before(base);
-        memmove(&memory.list[at + 1], &memory.list[at], (memory.count++ - at) * sizeof(fl_memory));
-        memory.list[at] = (fl_memory){base, size, context};
-    }
-    fl_leave_lock(&memory.lock);
-    return has_room;
-}
-
-void fl_remove_memory(uintptr_t base) {
-    fl_enter_lock(&memory.lock);
-    size_t at = begin_before(base);
-    if (at && memory.list[at - 1].base == base)
-        memmove(&memory.list[at - 1], &memory.list[at], (memory.count-- - at) * sizeof(fl_memory));
-    fl_leave_lock(&memory.lock);
-}
-
-void fl_add_hidden(int32_t count) { __atomic_fetch_add(&memory.hidden, count, __ATOMIC_SEQ_CST); }
-
-typedef enum { NOWHERE, IN_MEMORY, UNKNOWN } place;
-
-/* Returns where some bytes lie: all in an allocation of the context, or in none. */
-static place locate(const fl_context *context, uintptr_t address, size_t size) {
-    fl_enter_lock(&memory.lock);
-    size_t before = begin_before(address), next = before;
-    const fl_memory *one = before ? &memory.list[before - 1] : NULL;
-    place found = UNKNOWN;
-    if (one && address - one->base < one->size)
-        found = one->context == context->cl && size <= one->size - (address - one->base)
-                    ? IN_MEMORY : UNKNOWN;
-    else if (size <= UINTPTR_MAX - address &&
-             (next == memory.count || address + size <= memory.list[next].base))
-        found = NOWHERE;
-    fl_leave_lock(&memory.lock);
-    return found;
-}
-
 /* The first and the last byte can be read. The kernel reads them, so nothing crashes. */
 static bool is_readable(uintptr_t address, size_t size) {
+    static __thread pid_t self;
+    static __thread unsigned forks;
     char bytes[2];
     struct iovec from[] = {{(void *)address, 1}, {(void *)(address + size - 1), 1}};
     struct iovec to = {bytes, sizeof bytes};
-    return process_vm_readv(getpid(), &to, 1, from, 2, 0) == 2;
+    if (forks != fl_forks())
+        self = getpid(), forks = fl_forks();
+    return process_vm_readv(self, &to, 1, from, 2, 0) == 2;
 }
 
+/* Bytes of the host may be used, too. */
 static bool can_use(const fl_context *context, uintptr_t address, size_t size) {
     if (!address || !size)
         return false;
-    place found = locate(context, address, size);
-    return found == IN_MEMORY ||
-           (found == NOWHERE && !__atomic_load_n(&memory.hidden, __ATOMIC_SEQ_CST) &&
-            is_readable(address, size));
+    fl_place place = fl_locate(context, address, size);
+    return place == FL_IN_MEMORY || (place == FL_NOWHERE && is_readable(address, size));
 }
 
 /* --- memory by its address --- */
