@@ -57,7 +57,7 @@ class URDevice(CLObject):
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
-        return self.cl, 0, 0, address_of(self.answers)
+        return self.cl, address_of(self.platform.struct), 0, address_of(self.answers)
 
     def close(self) -> None:
         if self.parent is not None:

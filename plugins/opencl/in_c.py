@@ -6,17 +6,16 @@ Without this module everything runs in Python. So does it with FAIRLEAD_CALLS=py
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from .core import adapter
 
-adapter.in_c |= {
-    name.removeprefix("c_")
-    for name in dir(lib)
-    if name.startswith("c_ur") and not name.endswith(("Retain", "Release"))
-}
+adapter.in_c |= {name[2:] for name in dir(lib) if name.startswith("c_ur")}
+# References are counted in C for every adapter.
+adapter.in_c -= {name for name in adapter.in_c if re.search("(Retain|Release)(Exp)?$", name)}
 
 #: The queries whose answers C keeps: C's number of each, and the type of its properties.
 _QUERIES: Final = {

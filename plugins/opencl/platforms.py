@@ -50,6 +50,7 @@ class URPlatform(Object):
         self.struct = ffi.new(
             "fl_driver *",
             {
+                "platform": self.cl,
                 "table": self.table.address_of_top,
                 "turns": self.profile.waits_one_at_a_time,
                 "early": self.profile.blocking_write_returns_early,

@@ -104,13 +104,13 @@ def start(address: int) -> None:
 def _begin_in_c(adapter: Adapter) -> set[str]:
     """Return the entry points that begin in C.
 
-    FAIRLEAD_CALLS=python leaves out those that an adapter's author may write in Python only.
+    FAIRLEAD_CALLS=python leaves only those that count references.
     """
     value = secure_environ().get("FAIRLEAD_CALLS", "").strip().lower()
     if value not in ("", "c", "python"):
         adapter.log("warning", f"FAIRLEAD_CALLS={value} is ignored: it may be c or python")
     calls = set() if value == "python" else adapter.in_c
-    return {*adapter.counting, "urCommandBufferUpdateKernelLaunchExp", *calls}
+    return {*adapter.counting, *calls}
 
 
 @in_child

@@ -65,6 +65,7 @@ _CALLS = {
         *("urUSMHostAlloc", "urUSMDeviceAlloc", "urUSMSharedAlloc", "urUSMFree"),
         "urUSMGetMemAllocInfo",
     ),
+    "contexts.c": ("urContextCreate",),
     "transfers.c": (
         *("urEnqueueUSMMemcpy", "urEnqueueUSMFill", "urEnqueueMemBufferRead"),
         *("urEnqueueMemBufferWrite", "urEnqueueMemBufferCopy", "urEnqueueMemBufferFill"),

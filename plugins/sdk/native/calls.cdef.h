@@ -3,6 +3,7 @@
 
 /* A platform. It lives as long as the process. */
 typedef struct fl_driver {
+    uintptr_t platform;       /* the cl_platform_id */
     uintptr_t table;          /* where the address of the present table is, which traces change */
     int32_t turns;            /* one thread at a time may be in the driver's own wait */
     int32_t early;            /* blocking writes return before their events are complete */
@@ -27,7 +28,11 @@ typedef struct fl_context {
     uint64_t svm_flags;       /* of memory that the host uses, too */
     const fl_usm_device *devices;
     uint32_t device_count;    /* 0: Python allocates */
+    uint32_t handle_count;    /* of the devices of a context that C has made */
+    uintptr_t handles[8];
 } fl_context;
+enum { FL_DEVICES = 8 };
+void fl_free_context(fl_context *context);
 
 typedef struct fl_queue {
     uintptr_t cl;

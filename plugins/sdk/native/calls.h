@@ -10,7 +10,8 @@
  * | kernel | the cl_kernel | fl_kernel | | fl_answers |
  * | memory object | the cl_mem | the cl_context | whether it is a buffer | its size |
  * | event | the cl_event | fl_driver | fl_queue | ur_command_t, and where it is in its queue |
- * | others | OpenCL's handle | fl_context of a context | | fl_answers |
+ * | context | the cl_context | fl_context | | fl_answers |
+ * | device, platform | OpenCL's handle | fl_driver of a device | | fl_answers |
  *
  * 0 instead of an address means that only Python knows the object. */
 #pragma once

@@ -16,10 +16,12 @@ void PyEval_RestoreThread(void *state);
 enum { STEP = 50 };   /* milliseconds before Python waits, and looks at signals */
 
 fl_python fl_in_python;
-static uintptr_t waits_in_steps;
+static uintptr_t waits_in_steps;   /* 0: the shell has started Python, whose callers have no GIL */
 static _Thread_local bool in_callback;
 
-void *fl_let_gil_go(void) { return PyGILState_Check() ? PyEval_SaveThread() : NULL; }
+void *fl_let_gil_go(void) {
+    return waits_in_steps && PyGILState_Check() ? PyEval_SaveThread() : NULL;
+}
 
 void fl_take_gil(void *state) {
     if (state)

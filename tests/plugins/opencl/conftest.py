@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from helpers.command_bench import SOURCE, Bench
 from helpers.drivers import chosen_drivers
+from helpers.entries import calls_in
 from helpers.launching import Exported, built
 from helpers.ur_calls import Calls, array
 from helpers.usm_ways import WAYS, Way, forget_answers
@@ -47,6 +48,13 @@ def way(
     ur.ok("urQueueRelease", queue)
     ur.ok("urContextRelease", context)
     forget_answers()
+
+
+@pytest.fixture(params=["c", "python"])
+def begins_in(request: pytest.FixtureRequest, adapter: Plugin) -> Iterator[None]:
+    """Each test with the entry points in C, and with those that an author writes in Python."""
+    with calls_in(request.param):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,8 @@ from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import declare_memory, suggest_local_size
 from fairlead.plugins.opencl.kernels import URKernel, URKernelArgument
 
+pytestmark = pytest.mark.usefixtures("begins_in")
+
 GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
 
 

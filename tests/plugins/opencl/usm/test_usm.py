@@ -18,6 +18,9 @@ from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
+from fairlead.plugins.opencl.usm import strategies
+
+pytestmark = pytest.mark.usefixtures("begins_in")
 
 ACCESS = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
 CONCURRENT = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS"]
@@ -50,6 +53,7 @@ def test_a_way_that_the_driver_does_not_have(
     device = next(found for found in adapter.devices if "Portable" in found.platform.name)
     monkeypatch.setenv("FAIRLEAD_USM", "intel")
     forget_answers()
+    strategies._warn_once.cache_clear()
     assert not any(support(ur, device).values())
     context = ur.made("urContextCreate", 1, array(device.handle), None)
     made = ctypes.c_void_p()
