@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from helpers.support import FakeDriver, once
+from helpers.support import ROOT, CompileC, FakeDriver, once
 
 from fairlead.icd import libopencl
 from fairlead.icd.abi import OPENCL, slots_of_version
@@ -311,6 +311,22 @@ def test_another_loader_in_the_process(
     # Intel's wheel links its copy with the libsvml.so beside it
     env = {"LD_LIBRARY_PATH": f"{libopencl.path().parent}:{library.parent}"}
     drivers = [fake_driver(icd=icd, set_checks=0)]
+    first = client("other-first", library, drivers=drivers, env=env).out
+    assert first == f"0 1 0 0 0 0 0\n{USED}"
+    second = client("other-second", library, drivers=drivers, env=env).out
+    assert second == f"Fake 0\n0 1 0 0 0 0 0\n{USED}"
+    passing = client("passing", library, drivers=drivers, env=env).out
+    assert passing == f"Fake 0\n0 0\nFake 0\n{USED}"
+
+
+def test_a_loader_that_takes_its_table_along(
+    client: Client, fake_driver: FakeDriver, compile_c: CompileC, tmp_path: Path
+) -> None:
+    """What it gave a platform of ICD 2 leads nowhere once it is unloaded."""
+    source = ROOT / "tests/icd/libopencl/neighbour.c"
+    library = compile_c(source, tmp_path / "libOpenCL-0123abcd.so.1", "-ldl")
+    driver = fake_driver(icd=2)
+    drivers, env = [driver], {"NEIGHBOUR_DRIVER": str(driver)}
     first = client("other-first", library, drivers=drivers, env=env).out
     assert first == f"0 1 0 0 0 0 0\n{USED}"
     second = client("other-second", library, drivers=drivers, env=env).out
