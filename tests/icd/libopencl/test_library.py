@@ -324,7 +324,9 @@ def test_a_loader_that_takes_its_table_along(
 ) -> None:
     """What it gave a platform of ICD 2 leads nowhere once it is unloaded."""
     source = ROOT / "tests/icd/libopencl/neighbour.c"
-    library = compile_c(source, tmp_path / "libOpenCL-0123abcd.so.1", "-ldl")
+    library = compile_c(
+        source, tmp_path / "libOpenCL-0123abcd.so.1", "-ldl", "-Wno-unused-parameter"
+    )
     driver = fake_driver(icd=2)
     drivers, env = [driver], {"NEIGHBOUR_DRIVER": str(driver)}
     first = client("other-first", library, drivers=drivers, env=env).out
