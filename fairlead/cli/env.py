@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ..api import platforms
 from ..icd import libopencl
 from ..icd.driver_profiles import ROWS
-from ..icd.drivers import Driver, default_platform, drivers
+from ..icd.drivers import Driver, drivers
 from ..loader.base.errors import FairleadError
 from ..loader.base.remembered import cache_directory
 
@@ -71,7 +72,7 @@ def shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
         PlatformNotFoundError: There is no usable driver.
         ManifestError: The directory of manifests cannot be written.
     """
-    default_platform()
+    platforms()
     found = drivers().drivers
     directory = write_manifests([driver.path for driver in found])
     lines = [f"unset {name}" for name in _OTHERS if name in os.environ]
