@@ -54,6 +54,12 @@ def is_intel(device: PluginDevice) -> bool:
     return "Intel" in device.platform.name
 
 
+def takes_spirv(ur: Calls, device: PluginDevice) -> bool:
+    """Whether its driver makes programs of SPIR-V."""
+    version = ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_IL_VERSION")
+    return b"SPIR-V" in version
+
+
 def built(ur: Calls, context: int, source: bytes = SOURCE) -> int:
     """A program that is built."""
     program = program_of(ur, context, source)
