@@ -58,3 +58,31 @@ int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void
     }
     return code;
 }
+
+int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, void *flag, size_t offset, int wanted, int first,
+                 uint32_t *ran, uint32_t *stopped) {
+    fl_buffer *b = route->buffer;
+    const fl_built *built = route->parts[0].built;
+    uint32_t done = 0;
+    *ran = *stopped = 0;
+    if (route->part_count != 1 || !built->run_until)
+        return FL_BUILD_ANEW;
+    fl_enter(b);
+    int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
+    if (code == CL_SUCCESS && first)
+        code = built->run_until(built->self, 0, flag, offset, wanted, &done, stopped);
+    bool at_once = !*stopped && fl_takes_all(route, values, count, times);
+    while (code == CL_SUCCESS && !*stopped && *ran < times) {
+        code = at_once ? CL_SUCCESS : fl_take_next(b, values, count, *ran);
+        if (code == CL_SUCCESS)
+            code = b->stale ? FL_BUILD_ANEW : built->run_until(built->self, at_once ? times : 1, flag, offset, wanted, &done, stopped);
+        *ran += code == FL_BUILD_ANEW ? 0 : done;
+    }
+    if (at_once) {
+        built->take_series(built->self, NULL, 0, 0);
+        if (*ran)
+            fl_take_next(b, values, count, *ran - 1);
+    }
+    fl_leave(b);
+    return code;
+}
