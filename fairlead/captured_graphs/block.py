@@ -217,5 +217,10 @@ class CapturedBlock:
 
         It is the host's memory, SVM, or that of images of buffers.
         """
-        recording = self.recording
-        return bool(self._observer.held) or recording.pinned > 0 or recording.has_parts
+        return bool(self.host_memory)
+
+    @property
+    def host_memory(self) -> list[Any]:
+        """The owners of that memory. A list drops its last member first, as `__del__` does."""
+        recording, owners = self.recording, list(self._observer.held.values())
+        return [recording, *owners] if recording.pinned or recording.has_parts else owners

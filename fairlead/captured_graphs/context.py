@@ -69,10 +69,20 @@ class capture:
         self._graph: CapturedGraph | None = None
 
     def __enter__(self) -> CapturedGraph:
-        import pyopencl
-
         swaps = swaps_of(self._swap)
         self._buffers = buffers_in(sys._getframe(1))
+        try:
+            self._graph = self._begin()
+        except BaseException:
+            for swap in swaps:
+                swap.end()
+            raise
+        self._graph.block.swaps = swaps
+        return self._graph
+
+    def _begin(self) -> CapturedGraph:
+        import pyopencl
+
         first = self._queues[0]
         extra = pyopencl.CommandQueue(first.context, first.device, properties=first.properties)
         observer = PyOpenCLObserver(self._keep)
@@ -83,12 +93,11 @@ class capture:
             version=parse_version(first.device.platform.version),
             allow_unseen=any(map(_client.is_device_object, self._keep)),
         )
-        self._graph = CapturedGraph(
+        graph = CapturedGraph(
             CapturedBlock(recording, observer, [*self._queues, extra], Replays(self._context))
         )
-        self._graph.queue = extra
-        self._graph.block.swaps = swaps
-        return self._graph
+        graph.queue = extra
+        return graph
 
     def __exit__(
         self,

@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..icd._native import ffi, lib
+from ..icd.abi import CL_INVALID_MEM_OBJECT
 from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY
 from . import pyopencl_client as _client
 from .expressions import Expressions
@@ -166,7 +167,14 @@ class GraphParameter(Expressions):
 
 
 def _know(number: int, key: int, conversion: int, size: int) -> None:
-    if lib.fl_know_parameter(ffi.cast("void *", key), number, conversion, size):
+    code = lib.fl_know_parameter(ffi.cast("void *", key), number, conversion, size)
+    if code == CL_INVALID_MEM_OBJECT:
+        raise _client.ArgumentError(
+            "a buffer of swap is a Parameter, or alternates in another block that has not ended.",
+            routine="capture",
+            remedy="name a buffer in one pair of one block at a time, and no Parameter",
+        )
+    if code:
         raise MemoryError("no memory for a Parameter")
 
 

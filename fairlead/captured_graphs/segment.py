@@ -7,8 +7,10 @@ pyopencl queue (`run`). Events cross over as native handles.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +24,7 @@ from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
 from ..icd.command_buffer.lifetimes import Lifetimes
 from ..icd.errors import OpenCLError, describe
-from ..loader.base.forks import new_lock
+from ..loader.base.forks import in_child, new_lock
 from ..loader.base.interrupts import slices
 from ..runtime.event import Event
 from ..runtime.handles import make_struct
@@ -121,6 +123,7 @@ def _settings_of(
 
 #: What dropped segments used.
 _unfinished: Final = Lifetimes()
+_living: Final[weakref.WeakSet[CapturedSegment]] = weakref.WeakSet()
 
 
 class CapturedSegment:
@@ -151,6 +154,7 @@ class CapturedSegment:
         self._pending = list(dict.fromkeys(pending))
         self._lock = new_lock()
         self._buffer = CommandBuffer(commands)
+        _living.add(self)
         _unfinished.release_finished()
 
     @classmethod
@@ -255,9 +259,11 @@ class CapturedSegment:
         assert settings is not None
         with self._lock:
             rows, count = settings.cells.rows, settings.cells.count
-            event = lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
-            settings.turn += event > 0
-        return event
+            before = route.buffer.enqueued
+            try:
+                return lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
+            finally:  # Ctrl-C comes when it returns
+                settings.turn += route.buffer.enqueued - before
 
     def run_here(self, queue: int, times: int) -> int:
         """Run it `times` times in this thread, after everything in a native queue, to the end.
@@ -316,14 +322,12 @@ class CapturedSegment:
         if settings is None or not settings.alternations:
             return run(queue, times, flag, is_set=is_set, looks_first=first)
         settings.begin_series({}, times)
+        before = self._buffer.enqueued
         try:
-            done, stopped = run(
-                queue, times, flag, is_set=is_set, looks_first=first, series=settings.cells
-            )
-            settings.turn += done
+            return run(queue, times, flag, is_set=is_set, looks_first=first, series=settings.cells)
         finally:
+            settings.turn += self._buffer.enqueued - before
             settings.end_series()
-        return done, stopped
 
     def run_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
@@ -530,21 +534,38 @@ class CapturedSegment:
         with self._lock:
             return self._buffer.explain(queue)
 
-    def _uses_host_memory(self) -> bool:
-        """Whether commands may use memory that lives as long as their blocks, or changed
-        arguments."""
-        if any(block.uses_host_memory for block in self._blocks):
-            return True
+    def _host_memory(self) -> list[Any]:
+        """The owners of what its commands use and drivers do not keep: see `CapturedBlock`."""
         changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
-        return any(isinstance(one, Captured) and one.uses_host_memory for one in changed)
+        commands = [one for one in changed if isinstance(one, Captured)]
+        blocks = dict.fromkeys([*self._blocks, *(one.block for one in commands)])
+        kept = [one for one in commands if isinstance(one, CapturedLaunch) and one.keeps_memory]
+        return [*kept, *(owner for block in blocks for owner in block.host_memory)]
 
     def __del__(self) -> None:
-        """Host memory and SVM go with the block: what may still be using them keeps it."""
-        buffer = getattr(self, "_buffer", None)
-        if buffer is None or sys is None or sys.is_finalizing():  # it was not made, or Python ends
-            return
-        if buffer.last_event and self._uses_host_memory():
-            _unfinished.keep_until(buffer.last_event, (self._blocks, self._command_at))
+        """Host memory and SVM go with the block, while a device may still use them."""
+        if hasattr(self, "_buffer") and sys is not None and not sys.is_finalizing():
+            self.keep_host_memory()
+
+    def keep_host_memory(self) -> None:
+        """Keep what drivers do not keep until its last enqueue has ended, also if it is dropped."""
+        event = self._buffer.last_event
+        memory = self._host_memory() if event else []
+        if memory:
+            _unfinished.keep_until(event, memory)
+
+
+@atexit.register
+def _keep_host_memory() -> None:
+    """Python ends. It frees everything then, whatever still runs."""
+    for segment in list(_living):
+        segment.keep_host_memory()
+
+
+@in_child
+def _forget() -> None:
+    """Forget the segments of the parent: nothing of theirs runs in a child."""
+    _living.clear()
 
 
 def event_from(event: int, context: Context) -> int:

@@ -39,7 +39,13 @@ class Swap:
                 routine="capture",
                 remedy="capture(queue, swap=(u, v))",
             )
-        self.pair = [MemoryParameter.of_itself(one) for one in buffers]
+        self.pair: list[MemoryParameter] = []
+        try:
+            for one in buffers:
+                self.pair.append(MemoryParameter.of_itself(one))
+        except BaseException:
+            self.end()
+            raise
 
     def end(self) -> None:
         """The block has ended: whoever uses the two now does not mean this pair."""
@@ -52,16 +58,21 @@ def swaps_of(swap: Any) -> list[Swap]:
     pairs: Sequence[Any] = list(swap)
     if pairs and not isinstance(pairs[0], (tuple, list)):
         pairs = [pairs]
+    made: list[Swap] = []
     try:
-        return [Swap(*pair) for pair in pairs]
-    except TypeError as wrong:
-        if isinstance(wrong, _client.ArgumentError):
+        for pair in pairs:
+            made.append(Swap(*pair))
+    except BaseException as wrong:
+        for one in made:
+            one.end()
+        if isinstance(wrong, _client.ArgumentError) or not isinstance(wrong, TypeError):
             raise
         raise _client.ArgumentError(
             "swap is no pair of buffers.",
             routine="capture",
             remedy="capture(queue, swap=(u, v)), or a list of pairs",
         ) from wrong
+    return made
 
 
 class Alternation:

@@ -5,10 +5,14 @@ command of an out-of-order queue destroys the queue in the driver's own thread. 
 waits for all commands of the queue, its own among them, and blocks every other wait of the process.
 An event is complete, and clFinish returns, before the thread has let go of its command, and nothing
 tells when it has. So such a queue is released some time after its commands have ended.
+
+When Python ends, queues that still run are released at once, as PyOpenCL does. Intel's driver
+crashes at the end of a process that has such a queue. Queues that are idle stay.
 """
 
 from __future__ import annotations
 
+import atexit
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -41,6 +45,7 @@ _leaving: Final[dict[int, _Leaving]] = {}
 #: Queues whose commands have ended: the time of each release, and its device.
 _resting: Final[dict[int, tuple[float, Any]]] = {}
 _lock: Final = new_lock()
+_is_ending = False
 
 
 def leave(
@@ -61,7 +66,7 @@ def leave(
     if properties_of(queue) & _OUT_OF_ORDER:
         delay = (profile or _profile(queue)).final_release_delay
     with _lock:
-        is_new = delay is not None and queue not in _leaving  # one reference is enough
+        is_new = delay is not None and queue not in _leaving and not _is_ending  # one is enough
         if is_new:
             _leaving[queue] = _Leaving(marker or _marker(queue), delay or 0.0, keep)
     if not is_new:
@@ -72,8 +77,6 @@ def leave(
 
 def release_ended() -> bool:
     """Release the queues whose commands ended long enough ago. Only a program's thread may call it.
-
-    Queues that still wait for their release when the program ends are never released.
 
     Returns:
         Whether other queues still have commands.
@@ -97,6 +100,21 @@ def release_ended() -> bool:
     for queue in rested:
         call(queue, "clReleaseCommandQueue")
     return busy
+
+
+@atexit.register
+def _release_running() -> None:
+    """Release the queues that still run, and from now on each at once."""
+    global _is_ending
+    release_ended()
+    with _lock:
+        _is_ending = True
+        running = [(queue, left.marker) for queue, left in _leaving.items()]
+        _leaving.clear()
+    for queue, marker in running:
+        call(queue, "clReleaseCommandQueue")
+        if marker:
+            call(marker, "clReleaseEvent")
 
 
 def _profile(queue: int) -> DriverProfile:

@@ -2,13 +2,16 @@
 
 OpenCL keeps nothing that a kernel's argument or a transfer names. Code that drops such a thing
 while commands may use it gives it to a `Lifetimes`, with the event after which nothing uses it.
-Nothing is waited for: each call checks the list.
+Nothing is waited for: each call checks the list. What is still in use when Python ends is never
+freed.
 
 Queues are released differently: leaving.py.
 """
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import itertools
 from typing import Any, Final
 
@@ -57,6 +60,11 @@ class Lifetimes:
             self._kept.clear()
         _release(finished)
 
+    def _keep_for_good(self) -> None:
+        self.release_finished()
+        for event_and_things in self._kept.values():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(event_and_things))
+
     def _forget(self) -> None:
         _abandoned.extend(self._kept.values())
         self._kept.clear()
@@ -73,6 +81,13 @@ def _is_done(event: int) -> bool:
         return status_of(event) <= 0
     except OpenCLError:
         return True  # the driver does not know it any more
+
+
+@atexit.register
+def _keep_all_for_good() -> None:
+    """Keep what devices still use when Python ends: its objects end before drivers' threads."""
+    for lifetimes in _all:
+        lifetimes._keep_for_good()
 
 
 @in_child

@@ -76,8 +76,19 @@ void fl_look_at_cell(const fl_cell *cell, fl_cell_look *look) {
 
 /* --- which arguments are Parameters --- */
 
+static parameter *find(uint64_t id, const void *key, bool is_memory) {
+    for (uint32_t i = 0; i < known.count; i++)
+        if (id ? known.list[i].id == id : known.list[i].key == key && (known.list[i].conversion == FL_AS_MEMORY) == is_memory)
+            return &known.list[i];
+    return NULL;
+}
+
 int fl_know_parameter(const void *key, uint64_t id, uint32_t conversion, size_t size) {
     pthread_mutex_lock(&known.lock);
+    if (conversion == FL_AS_MEMORY && find(0, key, true)) {
+        pthread_mutex_unlock(&known.lock);
+        return CL_INVALID_MEM_OBJECT;
+    }
     if (known.count == known.room) {
         uint32_t room = known.room ? known.room * 2 : 16;
         parameter *list = realloc(known.list, room * sizeof *list);
@@ -127,13 +138,6 @@ static bool is_converted(size_t size, const void *value) {
     uint32_t spare = 64 - 8 * (uint32_t)size;   /* it must be the number, signed or not, and not its low bytes alone */
     kept = (int64_t)((uint64_t)converted.integer << spare);
     return kept >> spare == converted.integer || (uint64_t)kept >> spare == (uint64_t)converted.integer;
-}
-
-static parameter *find(uint64_t id, const void *key, bool is_memory) {
-    for (uint32_t i = 0; i < known.count; i++)
-        if (id ? known.list[i].id == id : known.list[i].key == key && (known.list[i].conversion == FL_AS_MEMORY) == is_memory)
-            return &known.list[i];
-    return NULL;
 }
 
 /* The recordings' cell of a Parameter for such arguments, made when it is first asked for. */

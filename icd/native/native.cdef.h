@@ -128,7 +128,8 @@ typedef struct fl_cell_look {
 } fl_cell_look;
 void fl_look_at_cell(const fl_cell *cell, fl_cell_look *look);
 /* A Parameter lives: arguments that are set from memory at `key`, or to the memory object `key` (FL_AS_MEMORY), are this one. `conversion` and
- * `size` are what its own bytes are: an argument that is just that is FL_AS_IT_IS. 0 or CL_OUT_OF_HOST_MEMORY. */
+ * `size` are what its own bytes are: an argument that is just that is FL_AS_IT_IS. 0, CL_OUT_OF_HOST_MEMORY, or CL_INVALID_MEM_OBJECT for
+ * a memory object that is one already. */
 int fl_know_parameter(const void *key, uint64_t id, uint32_t conversion, size_t size);
 void fl_forget_parameter(uint64_t id);
 /* The client asked it for a number (the one of `real` and `integer` that the conversion says), to set it next on a kernel, in this thread. */
@@ -233,7 +234,7 @@ typedef struct fl_buffer {
     uint32_t built_count, python_updates;
     int32_t busy;
     void *last_queue, *last_event;   /* references */
-    uint64_t enqueued;               /* how often: also for a caller whom Ctrl-C stops before he has the answer */
+    uint64_t enqueued;               /* how often, or run until a flag: also for a caller whom Ctrl-C stops */
     uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
     const void *again;   /* the route that fl_enqueue_again may take, or NULL */
 } fl_buffer;

@@ -83,6 +83,7 @@ int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32
         if (*ran)
             fl_take_next(b, values, count, *ran - 1);
     }
+    b->enqueued += *ran;
     fl_leave(b);
     return code;
 }

@@ -101,6 +101,38 @@ def test_a_queue_is_left_while_a_replay_runs_on_it(
     assert run_python(LEAVING, each_driver.library).out == "released\n"
 
 
+#: Python ends, and frees the host's memory, while a replay writes there. Its pages are gone then.
+ENDING = """
+import sys
+import numpy as np
+import pyopencl as cl
+import fairlead
+
+(platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
+context = cl.Context([platform.devices[0].to_pyopencl()])
+queue = cl.CommandQueue(context)
+properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+other = cl.CommandQueue(context, properties=properties)
+host = np.zeros(1 << 22, np.int32)
+buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, host.nbytes)
+cl.enqueue_fill_buffer(queue, buffer, np.int32(7), 0, host.nbytes).wait()
+with fairlead.capture(queue) as graph:
+    cl.enqueue_copy(queue, host, buffer, is_blocking=False)
+loop = graph.finalize()
+loop.replay(QUEUE, times=300)
+"""
+
+
+@pytest.mark.parametrize("used", ["queue", "other"])
+@pytest.mark.parametrize("dropped", ["host", "host, graph, loop", "graph, loop, queue, other"])
+def test_a_replay_runs_when_the_interpreter_ends(
+    run_python: RunPython, each_driver: Driver, used: str, dropped: str
+) -> None:
+    """Intel's driver crashes if the process ends with a running out-of-order queue."""
+    program = f"{ENDING.replace('QUEUE', used)}del {dropped}\nprint('done', flush=True)"
+    assert run_python(program, each_driver.library).out == "done\n"
+
+
 def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
     """A child that forked before any driver was used captures for itself."""
     code = "import os, fairlead.captured_graphs.context\npid = os.fork()\n"

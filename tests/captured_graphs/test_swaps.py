@@ -15,7 +15,8 @@ import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.captured_graphs.swaps import CaptureWarning
-from fairlead.icd.command_buffer.command_buffer import Route
+from fairlead.icd.command_buffer.command_buffer import CommandBuffer, Route
+from fairlead.icd.errors import OpenCLError
 
 SOURCE = "kernel void step(global const int *u, global int *v) { v[get_global_id(0)] = 2 * u[get_global_id(0)] + 1; }"
 
@@ -150,3 +151,38 @@ def test_ctrl_c_loses_no_replay(steps: Steps, monkeypatch: pytest.MonkeyPatch) -
     assert steps.values() == (0, 1) and loop.is_swapped
     loop.replay(steps.queue)
     assert steps.values() == (3, 1) and not loop.is_swapped
+
+
+def test_ctrl_c_loses_no_run_until_a_flag(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    never = steps.u  # its first word is not read: the interrupt comes first
+    with capture(steps.queue, swap=(steps.u, steps.v)) as graph:
+        steps.step(steps.u, steps.v)
+    loop, run, ran = graph.finalize(), CommandBuffer.run_until, list[int]()
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        ran.append(run(*arguments, **options)[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CommandBuffer, "run_until", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loop.replay(steps.queue, times=1, until=never)
+    assert loop.is_swapped == bool(ran[0] % 2)
+
+
+def test_a_buffer_alternates_in_one_block_at_a_time(steps: Steps, numbers: Numbers) -> None:
+    pair, other = (steps.u, steps.v), cl.CommandQueue(steps.queue.context)
+    new = numbers.new(), numbers.new()
+    with capture(steps.queue, swap=pair) as graph:
+        with pytest.raises(ArgumentError, match="alternates in another block"):
+            capture(other, swap=pair).__enter__()
+        with pytest.raises(OpenCLError, match="could not be captured") as captured:
+            capture(steps.queue, swap=new).__enter__()
+        steps.step(*pair)
+    with pytest.raises(ArgumentError, match="a buffer of swap is a Parameter"):
+        capture(other, swap=(fairlead.Parameter(steps.u), steps.v)).__enter__()
+    with pytest.raises(ArgumentError, match="one pair of one block") as refused:
+        capture(other, swap=[pair, (steps.u, numbers.buffer)]).__enter__()
+    with capture(other, swap=[pair, new]):  # though the errors live, and with them their frames
+        pass
+    graph.finalize().replay(steps.queue, times=2)
+    assert captured and refused and steps.values() == (3, 1)
