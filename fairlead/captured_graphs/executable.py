@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numpy import ndarray
 
 from ..graph.executable import ExecutableGraph
-from ..graph.picture import Drawable
+from ..graph.picture import Drawable, note_submission
 from ..graph.snapshot import Snapshot
 from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
@@ -27,6 +27,7 @@ from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import check, error
 from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import forks
+from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
@@ -329,6 +330,8 @@ class Executable(Drawable, NeverCopied):
                 routine="replay",
                 remedy=remedy,
             )
+        if pictures.is_wanted():
+            note_submission(self, self.graph)
         waits = self._wait_list(wait_for)
         if is_captured(handle):
             raise CaptureError(

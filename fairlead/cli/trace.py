@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from ..loader.trace.device import device_events, kernel_table
 from ..loader.trace.environment import Wanted
 from ..loader.trace.summary import Span, Summary, summary_of
 from ..loader.trace.trace import chrome_event, line, save_events
+from .trace_page import page
 
 if TYPE_CHECKING:
     from ..loader.trace.names import Names
@@ -118,7 +120,7 @@ def run(
             os.environ,
             folder,
             apis,
-            record=bool(output),
+            record=bool(output or html),
             times=times,
             sycl=sycl,
             device=device,
@@ -128,7 +130,7 @@ def run(
         found = gather(folder)
     for warning in found.warnings:
         _say(f"warning: {warning}")
-    if not output:
+    if not (output or html):
         sys.stderr.write(
             "".join(
                 line(call, times, names)
@@ -141,9 +143,17 @@ def run(
     else:
         everything = found.events
         found.events = [event for event in everything if _is_wanted(event, wanted)]
-        _save(found.events, output)
-        who = _count(found.processes, "process", "es")
-        _say(f"{who} traced, see {output} in ui.perfetto.dev or chrome://tracing")
+        who = f"{_count(found.processes, 'process', 'es')} traced, see"
+        if output:
+            _save(found.events, output)
+            _say(f"{who} {output} in ui.perfetto.dev or chrome://tracing")
+        if html:
+            kernels, functions = kernel_table(everything), summary(found.events)
+            title = f"Trace of {shlex.join(command)}"
+            with _writing(html):
+                text = page(title, found.events, functions, kernels, _failed)
+                html.write_text(text, encoding="utf-8", errors="replace")
+            _say(f"{who} {html} in a browser")
         sys.stderr.write(f"{summary(found.events)}\n")
         if device:
             sys.stderr.write(f"\n{kernel_table(everything)}\n")
@@ -266,8 +276,15 @@ def _check_writable(output: Path) -> None:
 
 
 def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
-    try:
+    with _writing(output):
         save_events(events, output)
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    """Raise FairleadError if a file cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise FairleadError(
             f"the trace cannot be written to {output}: {error.strerror}",

@@ -33,6 +33,9 @@ from ..base.log import warn
 from ..base.table import DispatchTable, layers_lock, live_tables, unwatch, watch
 from .device import DeviceCommand, commands_of, device_events
 from .names import Names
+from .pictures import begin as begin_pictures
+from .pictures import end as end_pictures
+from .pictures import graph_events
 from .printing import TracedCall, decode, text_after, text_before
 from .summary import Span, Summary, summary_of
 
@@ -99,10 +102,12 @@ class Trace:
 
     def start(self) -> None:
         """Start recording."""
+        begin_pictures(self)
         self._tracing.start()
 
     def stop(self) -> None:
         """Stop recording, and remove the layers."""
+        end_pictures(self)
         if self._device:
             lib.fl_note_ended()
         self._tracing.stop()
@@ -196,6 +201,7 @@ class Trace:
             }
         yield from (chrome_event(call, pid, names) for call in calls)
         yield from device_events(self.commands, pid)
+        yield from graph_events(pid)
 
 
 def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:

@@ -279,7 +279,7 @@ def test_filters_of_calls_through_fairlead(run_python: RunPython, adapter: dict[
 
 def test_device_needs_a_file(run_python: RunPython) -> None:
     done = traced(run_python, {}, "--device", "--print", "true")
-    assert done.code == 2 and "--device writes a table and a file" in done.err
+    assert done.code == 2 and "--device and --html write files" in done.err
 
 
 def test_a_command_without_calls(run_python: RunPython, tmp_path: Path) -> None:
