@@ -271,6 +271,12 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     help="Show calls of these functions only: a comma list of patterns such as clEnqueue*.",
 )
 @click.option("--errors", is_flag=True, help="Show only calls that failed.")
+@click.option(
+    "--dump",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write the sources and the build logs of OpenCL programs into this folder.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def trace(
@@ -284,6 +290,7 @@ def trace(
     device: bool,
     only: str,
     errors: bool,
+    dump: Path | None,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
@@ -300,13 +307,13 @@ def trace(
     from ..loader.trace.environment import Wanted
     from .trace import run
 
-    if live and (device or html):
-        raise click.UsageError("--device and --html write files, and --print writes none")
+    if live and (device or html or dump):
+        raise click.UsageError("--device, --html and --dump write files, and --print writes none")
     if not live and not html:
         output = output or Path("fairlead-trace.json")
     wanted = Wanted.of(only, errors)
     file = None if live else output
-    ctx.exit(run(command, apis, file, times, sycl, device or bool(html), wanted, html))
+    ctx.exit(run(command, apis, file, times, sycl, device or bool(html), wanted, html, dump))
 
 
 @main.command()

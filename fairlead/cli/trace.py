@@ -91,6 +91,7 @@ def run(
     device: bool = False,
     wanted: Wanted | None = None,
     html: Path | None = None,
+    dump: Path | None = None,
 ) -> int:
     """Run a command and trace it.
 
@@ -103,6 +104,7 @@ def run(
         device: say what devices did, too.
         wanted: which calls are shown, None for all.
         html: the file for a page of it, None for none.
+        dump: the folder for sources and build logs of programs, None for none.
 
     Returns:
         The exit code for the shell.
@@ -114,6 +116,9 @@ def run(
     wanted = wanted or Wanted()
     for file in filter(None, (output, html)):
         _check_writable(file)
+    if dump:
+        with _writing(dump):
+            dump.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fairlead-trace-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         added = environment(
@@ -126,6 +131,8 @@ def run(
             device=device,
             wanted=wanted,
         )
+        if dump:
+            added["FAIRLEAD_TRACE_DUMP"] = str(dump.resolve())
         code = _execute(command, {**os.environ, **added})
         found = gather(folder)
     for warning in found.warnings:

@@ -28,7 +28,7 @@ from ..base._native import lib
 from ..base.abi import Api
 from ..base.errors import FairleadError
 from ..base.forks import in_child, new_lock
-from ..base.layers import Layer, Log
+from ..base.layers import Layer, Log, dump_programs
 from ..base.log import warn
 from ..base.table import DispatchTable, layers_lock, live_tables, unwatch, watch
 from .device import DeviceCommand, commands_of, device_events
@@ -82,9 +82,13 @@ class Trace:
     """The calls that were recorded. It is a sequence of them, and may be read while it records."""
 
     def __init__(
-        self, apis: Iterable[str] = tuple(APIS), limit: int = 1 << 30, device: bool = False
+        self,
+        apis: Iterable[str] = tuple(APIS),
+        limit: int = 1 << 30,
+        device: bool = False,
+        dump: str = "",
     ) -> None:
-        self._device = device
+        self._device, self._dump = device, dump
         self._log = Log(limit)
         self._layers: dict[int, tuple[Api, str]] = {}
         self._tracing = TracingLayers(_checked_apis(apis), self._connect)
@@ -178,7 +182,10 @@ class Trace:
 
     def _connect(self, layer: Layer, table: DispatchTable) -> None:
         self._layers.setdefault(layer.key, (table.api, table.label))
-        layer.log(self._log, self._device and table.api.path.stem == APIS["cl"])
+        is_opencl = table.api.path.stem == APIS["cl"]
+        if is_opencl and self._dump:
+            dump_programs(table.api, self._dump)
+        layer.log(self._log, self._device and is_opencl)
 
     def _name_threads(self) -> None:
         self._threads.update(
