@@ -199,7 +199,8 @@ def doctor(ctx: click.Context, as_json: bool, timeout: float | None, short: bool
 
 
 @main.command()
-def env() -> None:
+@click.option("--loader", is_flag=True, help="Put fairlead's own libOpenCL.so.1 in front as well.")
+def env(loader: bool) -> None:
     """Print shell commands after which clinfo, C programs and PyOpenCL find fairlead's drivers.
 
     \b
@@ -207,16 +208,54 @@ def env() -> None:
 
     They name a directory of manifests in OCL_ICD_VENDORS: one for each usable driver, with the path
     that was found for a broken installation. What else a repair does, only fairlead's programs get;
-    remarks on stderr say so.
+    remarks on stderr say so. With --loader all programs get it that find libOpenCL.so.1 by
+    LD_LIBRARY_PATH.
     """
     from .env import shell_commands
 
     _keep_stdout_to_ourselves()
-    lines, remarks = shell_commands()
+    lines, remarks = shell_commands(loader=loader)
     for line in lines:
         click.echo(line)
     for remark in remarks:
         click.echo(f"fairlead: {printable(remark)}", err=True)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--layers", default="", metavar="LIST", help="OpenCL layers to load, as OPENCL_LAYERS."
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def run(ctx: click.Context, layers: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND with fairlead's libOpenCL.so.1 in place of its own OpenCL loader.
+
+    It and its child processes get the drivers and repairs of fairlead: C programs, PyOpenCL and
+    programs that bring a loader along. Set-user-ID programs do not. Nothing else changes, and
+    nothing stays.
+
+    The exit code is that of COMMAND.
+    """
+    from .run import run
+
+    ctx.exit(run(command, layers))
+
+
+@main.command()
+def layers() -> None:
+    """List the OpenCL layers that OPENCL_LAYERS and OPENCL_LAYER_PATH name, the innermost first.
+
+    \b
+    name | version of the interface | how it starts and ends | library
+    """
+    from .layers import list_layers
+
+    _keep_stdout_to_ourselves()
+    rows, warnings = list_layers()
+    for warning in warnings:
+        click.echo(f"warning: {printable(warning)}", err=True)
+    for row in rows:
+        click.echo(printable(str(row)))
 
 
 def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def run(
         )
         if dump:
             added["FAIRLEAD_TRACE_DUMP"] = str(dump.resolve())
-        code = _execute(command, {**os.environ, **added})
+        code = execute(command, {**os.environ, **added})
         found = gather(folder)
     for warning in found.warnings:
         _say(f"warning: {warning}")
@@ -299,7 +299,7 @@ def _writing(output: Path) -> Iterator[None]:
         ) from None
 
 
-def _execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
+def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the command with our standard streams, and pass signals on to it.
 
     Returns:

@@ -262,7 +262,7 @@ class URCommandBuffer(Object):
                 queue.cl, 1, _handles_of(before), _handles_of(beside), wanted
             )
             # Also after a failure, because what comes before the failed command is enqueued.
-            queue.enqueued += 1
+            queue.count()
             if code:
                 raise opencl_error(
                     code,
