@@ -26,11 +26,7 @@ from ..icd.command_buffer.command_buffer import NO_COMMAND, Route
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import check, error
 from ..loader.base.copies import NeverCopied
-<<<<<<< HEAD
-from ..loader.base.forks import forks
 from ..loader.trace import pictures
-=======
->>>>>>> main
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
