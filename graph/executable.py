@@ -16,6 +16,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ..loader.base.copies import NeverCopied
+from ..loader.trace import pictures
 from ..runtime.accessor import Accessor
 from ..runtime.commands import Command, HostTask
 from ..runtime.context import Context
@@ -29,7 +30,7 @@ from ..runtime.transfers import Transfer
 from . import update
 from .node import Node
 from .partition import Partition, partition
-from .picture import Drawable
+from .picture import Drawable, note_submission
 from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, QueueSegment, Segment
 from .snapshot import GraphExecution, Snapshot, required
 
@@ -169,6 +170,8 @@ class ExecutableGraph(Drawable, NeverCopied):
                 routine="ext_oneapi_graph",
                 remedy="use its context",
             )
+        if pictures.is_wanted():
+            note_submission(self)
         return self
 
     def as_command(self) -> GraphExecution:

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..loader.trace import pictures
 from ..runtime.errors import invalid
 
 if TYPE_CHECKING:
@@ -69,6 +70,25 @@ class Drawable:
             Exception
         ):  # ImportError, or graphviz's ExecutableNotFound: the notebook shows the repr
             return None
+
+
+def note_submission(graph: Any, drawn: Any = None) -> None:
+    """Give the graph's picture to the traces that record.
+
+    Args:
+        graph: the executable graph that is submitted.
+        drawn: what is drawn, the graph itself by default.
+    """
+
+    def draw() -> pictures.Drawing:
+        found = list(_drawn(graph if drawn is None else drawn))
+        places = {number: place for place, (number, _, _) in enumerate(found)}
+        return [
+            (str(command), [places[number] for number in after if number in places])
+            for _, command, after in found
+        ]
+
+    pictures.note(graph, repr(graph).strip("<>"), draw)
 
 
 def _drawn(graph: Any) -> Iterator[tuple[int, Any, list[int]]]:

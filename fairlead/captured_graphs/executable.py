@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numpy import ndarray
 
 from ..graph.executable import ExecutableGraph
-from ..graph.picture import Drawable
+from ..graph.picture import Drawable, note_submission
 from ..graph.snapshot import Snapshot
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from ..icd.calls import call, enqueue_marker, read_word
@@ -26,6 +26,7 @@ from ..icd.command_buffer.command_buffer import NO_COMMAND, Route
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import check, error
 from ..loader.base.copies import NeverCopied
+from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
@@ -332,6 +333,8 @@ class Executable(Drawable, NeverCopied):
                 routine="replay",
                 remedy=remedy,
             )
+        if pictures.is_wanted():
+            note_submission(self, self.graph)
         waits = self._wait_list(wait_for)
         if is_captured(handle):
             raise CaptureError(

@@ -273,9 +273,13 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    default="fairlead-trace.json",
-    show_default=True,
-    help="Write the trace to this file, as Chrome trace JSON.",
+    help="Write the trace to this file, as Chrome trace JSON. "
+    "[default: fairlead-trace.json, without --html]",
+)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    help="Write a page for browsers to this file. It implies --device.",
 )
 @click.option(
     "--apis",
@@ -306,11 +310,18 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     help="Show calls of these functions only: a comma list of patterns such as clEnqueue*.",
 )
 @click.option("--errors", is_flag=True, help="Show only calls that failed.")
+@click.option(
+    "--dump",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write the sources and the build logs of OpenCL programs into this folder.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def trace(
     ctx: click.Context,
-    output: Path,
+    output: Path | None,
+    html: Path | None,
     apis: tuple[str, ...],
     live: bool,
     times: bool,
@@ -318,24 +329,30 @@ def trace(
     device: bool,
     only: str,
     errors: bool,
+    dump: Path | None,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
 
-    The calls of all its processes go to one file, for ui.perfetto.dev or chrome://tracing. A table
-    of the functions goes to stderr. Traced are the OpenCL calls of any program whose libOpenCL
-    loads layers, and all calls that Python programs make through fairlead. With --print, calls that
-    only the layer sees are printed when COMMAND has ended.
+    The calls of all its processes go to one file, for ui.perfetto.dev or chrome://tracing, or to a
+    page for browsers. A table of the functions goes to stderr.
+
+    Traced are the OpenCL calls of any program whose libOpenCL loads layers, and all calls that
+    Python programs make through fairlead. With --print, calls that only the layer sees are printed
+    when COMMAND has ended.
 
     The exit code is that of COMMAND.
     """
     from ..loader.trace.environment import Wanted
     from .trace import run
 
-    if live and device:
-        raise click.UsageError("--device writes a table and a file, and --print none of them")
+    if live and (device or html or dump):
+        raise click.UsageError("--device, --html and --dump write files, and --print writes none")
+    if not live and not html:
+        output = output or Path("fairlead-trace.json")
     wanted = Wanted.of(only, errors)
-    ctx.exit(run(command, apis, None if live else output, times, sycl, device, wanted))
+    file = None if live else output
+    ctx.exit(run(command, apis, file, times, sycl, device or bool(html), wanted, html, dump))
 
 
 @main.command()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from ..loader.trace.device import device_events, kernel_table
 from ..loader.trace.environment import Wanted
 from ..loader.trace.summary import Span, Summary, summary_of
 from ..loader.trace.trace import chrome_event, line, save_events
+from .trace_page import page
 
 if TYPE_CHECKING:
     from ..loader.trace.names import Names
@@ -89,6 +91,7 @@ def run(
     device: bool = False,
     wanted: Wanted | None = None,
     html: Path | None = None,
+    dump: Path | None = None,
 ) -> int:
     """Run a command and trace it.
 
@@ -101,6 +104,7 @@ def run(
         device: say what devices did, too.
         wanted: which calls are shown, None for all.
         html: the file for a page of it, None for none.
+        dump: the folder for sources and build logs of programs, None for none.
 
     Returns:
         The exit code for the shell.
@@ -112,23 +116,28 @@ def run(
     wanted = wanted or Wanted()
     for file in filter(None, (output, html)):
         _check_writable(file)
+    if dump:
+        with _writing(dump):
+            dump.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fairlead-trace-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         added = environment(
             os.environ,
             folder,
             apis,
-            record=bool(output),
+            record=bool(output or html),
             times=times,
             sycl=sycl,
             device=device,
             wanted=wanted,
         )
+        if dump:
+            added["FAIRLEAD_TRACE_DUMP"] = str(dump.resolve())
         code = execute(command, {**os.environ, **added})
         found = gather(folder)
     for warning in found.warnings:
         _say(f"warning: {warning}")
-    if not output:
+    if not (output or html):
         sys.stderr.write(
             "".join(
                 line(call, times, names)
@@ -141,9 +150,17 @@ def run(
     else:
         everything = found.events
         found.events = [event for event in everything if _is_wanted(event, wanted)]
-        _save(found.events, output)
-        who = _count(found.processes, "process", "es")
-        _say(f"{who} traced, see {output} in ui.perfetto.dev or chrome://tracing")
+        who = f"{_count(found.processes, 'process', 'es')} traced, see"
+        if output:
+            _save(found.events, output)
+            _say(f"{who} {output} in ui.perfetto.dev or chrome://tracing")
+        if html:
+            kernels, functions = kernel_table(everything), summary(found.events)
+            title = f"Trace of {shlex.join(command)}"
+            with _writing(html):
+                text = page(title, found.events, functions, kernels, _failed)
+                html.write_text(text, encoding="utf-8", errors="replace")
+            _say(f"{who} {html} in a browser")
         sys.stderr.write(f"{summary(found.events)}\n")
         if device:
             sys.stderr.write(f"\n{kernel_table(everything)}\n")
@@ -266,8 +283,15 @@ def _check_writable(output: Path) -> None:
 
 
 def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
-    try:
+    with _writing(output):
         save_events(events, output)
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    """Raise FairleadError if a file cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise FairleadError(
             f"the trace cannot be written to {output}: {error.strerror}",

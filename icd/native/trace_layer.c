@@ -83,6 +83,12 @@ static void begin(void) {
     if (!name || !*name || !(pattern = absolute(name)))
         return;
     of_devices = secure_getenv("FAIRLEAD_TRACE_DEVICE") != NULL;
+    static const fl_dump dump = {SLOT_clCreateProgramWithSource, SLOT_clBuildProgram,
+                                 SLOT_clCompileProgram,          SLOT_clLinkProgram,
+                                 SLOT_clGetProgramInfo,          SLOT_clGetProgramBuildInfo};
+    const char *folder = secure_getenv("FAIRLEAD_TRACE_DUMP");
+    if (folder && *folder)
+        fl_dump_programs(folder, fl_cl_thunks(), &dump);
     new_log();
     pthread_atfork(NULL, NULL, begin_again);
 }

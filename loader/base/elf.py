@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .errors import LibraryError
 
@@ -75,18 +75,39 @@ def check_file(library: str) -> None:
     mine = _own_header()
     if header.bits != mine.bits:
         raise refuse(
-            f"it is a {header.bits}-bit library and this is a {mine.bits}-bit process",
+            f"it is a {header.bits}-bit library for {_architecture(header.machine)}, and this is "
+            f"a {mine.bits}-bit process",
             f"install the {mine.bits}-bit driver",
         )
     if header.machine != mine.machine:
         raise refuse(
-            "it was built for another processor architecture",
-            "install the driver for this architecture",
+            f"it was built for another processor architecture, {_architecture(header.machine)}",
+            f"install the driver for {_architecture(mine.machine)}",
         )
     if header.type != 3:  # ET_DYN
         raise refuse("it is an ELF file but not a shared library", "name a shared library (.so)")
     if _end_of_segments(start, header) > status.st_size:
         raise refuse("the file is truncated", "install it again")
+
+
+#: The architectures by their numbers in ELF headers (e_machine).
+_ARCHITECTURES: Final = {
+    3: "x86",
+    8: "MIPS",
+    20: "PowerPC",
+    21: "64-bit PowerPC",
+    22: "S/390",
+    40: "ARM",
+    62: "x86-64",
+    183: "AArch64",
+    243: "RISC-V",
+    258: "LoongArch",
+}
+
+
+def _architecture(machine: int) -> str:
+    """The name of an architecture."""
+    return _ARCHITECTURES.get(machine, f"number {machine}")
 
 
 def _what_it_is(start: bytes) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -38,6 +39,15 @@ _DEVICE_FUNCTIONS: Final = (
     "clCreateCommandQueueWithProperties",
     "clEnqueueNDRangeKernel",
 )
+#: The functions that native/dump.c looks at or calls, in the order of `fl_dump`.
+_PROGRAM_FUNCTIONS: Final = (
+    "clCreateProgramWithSource",
+    "clBuildProgram",
+    "clCompileProgram",
+    "clLinkProgram",
+    "clGetProgramInfo",
+    "clGetProgramBuildInfo",
+)
 _POINTER: Final = "void *const *"
 
 #: The generated `fl_thunks` of each API. Those of Unified Runtime and PI are in `_native`.
@@ -57,6 +67,17 @@ def provide(api: Api, thunks: int) -> None:
         thunks: the address of its `fl_thunks`, which native/build.py generates.
     """
     _thunks[api] = ffi.cast("const fl_thunks *", thunks)
+
+
+def dump_programs(api: Api, folder: str) -> None:
+    """Write the sources and build logs of OpenCL programs into a folder from now on.
+
+    Args:
+        api: OpenCL's ABI data. Its calls are seen while a log records them.
+        folder: where the files go (native/dump.c).
+    """
+    slots = [api.functions[name].slot for name in _PROGRAM_FUNCTIONS]
+    lib.fl_dump_programs(os.fsencode(folder), _thunks_of(api), ffi.new("fl_dump *", slots))
 
 
 def _thunks_of(api: Api) -> Any:

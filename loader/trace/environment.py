@@ -42,7 +42,8 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
 
     With FAIRLEAD_TRACE_FILE, a file is written at the end of the process instead. "%p" in its name
     is the process id. A name that ends in .json gives Chrome trace JSON. With
-    FAIRLEAD_TRACE_DEVICE it also says what devices did.
+    FAIRLEAD_TRACE_DEVICE it also says what devices did. With FAIRLEAD_TRACE_DUMP, a folder, the
+    sources and build logs of OpenCL programs are written there.
 
     Args:
         environ: the environment, `os.environ` by default.
@@ -62,7 +63,8 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
         environ.get("FAIRLEAD_TRACE_FILE", ""),
     )
     if apis and path:
-        _record_process(apis, path, times, bool(environ.get("FAIRLEAD_TRACE_DEVICE")))
+        device, dump = environ.get("FAIRLEAD_TRACE_DEVICE"), environ.get("FAIRLEAD_TRACE_DUMP", "")
+        _record_process(Trace(apis, device=bool(device), dump=dump), path, times)
     for name in apis if not path else ():
         wanted = Wanted.of(environ.get("FAIRLEAD_TRACE_ONLY", ""), "errors" in words)
         outputs.setdefault(name, []).append(_Output(_to_stderr, times=times, wanted=wanted))
@@ -152,9 +154,9 @@ def _outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
     return outputs
 
 
-def _record_process(apis: Sequence[str], path: str, times: bool, device: bool) -> None:
+def _record_process(found: Trace, path: str, times: bool) -> None:
     """Record the calls of the whole process, and save them when it ends."""
-    found, owner = Trace(apis, device=device), os.getpid()
+    owner = os.getpid()
 
     def save() -> None:
         if os.getpid() != owner and "%p" not in path:

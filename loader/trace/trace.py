@@ -28,11 +28,14 @@ from ..base._native import lib
 from ..base.abi import Api
 from ..base.errors import FairleadError
 from ..base.forks import in_child, new_lock
-from ..base.layers import Layer, Log
+from ..base.layers import Layer, Log, dump_programs
 from ..base.log import warn
 from ..base.table import DispatchTable, layers_lock, live_tables, unwatch, watch
 from .device import DeviceCommand, commands_of, device_events
 from .names import Names
+from .pictures import begin as begin_pictures
+from .pictures import end as end_pictures
+from .pictures import graph_events
 from .printing import TracedCall, decode, text_after, text_before
 from .summary import Span, Summary, summary_of
 
@@ -79,9 +82,13 @@ class Trace:
     """The calls that were recorded. It is a sequence of them, and may be read while it records."""
 
     def __init__(
-        self, apis: Iterable[str] = tuple(APIS), limit: int = 1 << 30, device: bool = False
+        self,
+        apis: Iterable[str] = tuple(APIS),
+        limit: int = 1 << 30,
+        device: bool = False,
+        dump: str = "",
     ) -> None:
-        self._device = device
+        self._device, self._dump = device, dump
         self._log = Log(limit)
         self._layers: dict[int, tuple[Api, str]] = {}
         self._tracing = TracingLayers(_checked_apis(apis), self._connect)
@@ -99,10 +106,12 @@ class Trace:
 
     def start(self) -> None:
         """Start recording."""
+        begin_pictures(self)
         self._tracing.start()
 
     def stop(self) -> None:
         """Stop recording, and remove the layers."""
+        end_pictures(self)
         if self._device:
             lib.fl_note_ended()
         self._tracing.stop()
@@ -173,7 +182,10 @@ class Trace:
 
     def _connect(self, layer: Layer, table: DispatchTable) -> None:
         self._layers.setdefault(layer.key, (table.api, table.label))
-        layer.log(self._log, self._device and table.api.path.stem == APIS["cl"])
+        is_opencl = table.api.path.stem == APIS["cl"]
+        if is_opencl and self._dump:
+            dump_programs(table.api, self._dump)
+        layer.log(self._log, self._device and is_opencl)
 
     def _name_threads(self) -> None:
         self._threads.update(
@@ -196,6 +208,7 @@ class Trace:
             }
         yield from (chrome_event(call, pid, names) for call in calls)
         yield from device_events(self.commands, pid)
+        yield from graph_events(pid)
 
 
 def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:

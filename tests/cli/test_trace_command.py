@@ -277,9 +277,48 @@ def test_filters_of_calls_through_fairlead(run_python: RunPython, adapter: dict[
     assert names and all(name.startswith("urAdapter") for name in names)
 
 
+BROKEN = """
+import pyopencl
+context = pyopencl.Context([pyopencl.get_platforms()[0].get_devices()[0]])
+for source in ("kernel void good() {}", "kernel void bad() { nonsense; }"):
+    try:
+        pyopencl.Program(context, source).build(cache_dir=False)
+    except pyopencl.RuntimeError:
+        print("failed")
+"""
+
+
+def test_dump_writes_sources_and_build_logs(
+    run_python: RunPython, vendors: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "new/programs"
+    options = ["--dump", str(folder), "-o", os.devnull]
+    done = traced(run_python, vendors | {"PYOPENCL_NO_CACHE": "1"}, *options, *python(BROKEN))
+    assert (done.code, done.out) == (0, "failed\n"), done.err
+    files = {path.name.split("-")[1]: path.read_text() for path in folder.iterdir()}
+    sources = {name: text for name, text in files.items() if name.endswith(".cl")}
+    assert {"kernel void good() {}", "kernel void bad() { nonsense; }"} <= set(sources.values())
+    bad = next(name for name, text in sources.items() if "bad" in text)
+    assert "nonsense" in files[bad.replace(".cl", ".log")]
+
+
+def test_dump_of_programs_of_the_reference_adapter(
+    run_python: RunPython, wheel_drivers: dict[str, str], tmp_path: Path
+) -> None:
+    code = """
+from fairlead.runtime import Program, Queue
+Program(Queue(), "kernel void of_the_adapter() {}")
+"""
+    options = ["--dump", str(tmp_path / "programs"), "-o", os.devnull]
+    done = traced(run_python, wheel_drivers, *options, *python(code))
+    assert done.code == 0, done.err
+    texts = [path.read_text() for path in (tmp_path / "programs").glob("*.cl")]
+    assert "kernel void of_the_adapter() {}" in [text.strip() for text in texts]
+
+
 def test_device_needs_a_file(run_python: RunPython) -> None:
     done = traced(run_python, {}, "--device", "--print", "true")
-    assert done.code == 2 and "--device writes a table and a file" in done.err
+    assert done.code == 2 and "--device, --html and --dump write files" in done.err
 
 
 def test_a_command_without_calls(run_python: RunPython, tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from helpers.support import FakeDriver, RunPython
 
 from fairlead.icd.abi import CL_INVALID_OPERATION
-from fairlead.icd.drivers import Driver, drivers, load
+from fairlead.icd.drivers import Driver, Drivers, drivers, load
 from fairlead.icd.errors import OpenCLError
 from fairlead.icd.tables import DriverError
 from fairlead.loader.base.errors import FairleadError, LibraryError
-from fairlead.loader.base.search import Candidate
+from fairlead.loader.base.search import Candidate, Place, Refusal, SearchResult
 
 #: Prints what `drivers()` came to, as JSON.
 LIST = """
@@ -551,3 +551,16 @@ def test_a_candidate_that_cannot_be_opened_is_a_library_error() -> None:
 def test_drivers_of_this_machine_are_usable_here() -> None:
     for platform in drivers().platforms:
         assert platform.name and all(device.name for device in platform.devices)
+
+
+def test_what_nobody_can_act_on_and_own_manifests_come_after_the_other_reasons() -> None:
+    own = Refusal("own.icd", "it is missing", "install it", "vendors.d")
+    twice = Refusal("twice.icd", "same file as another", "", "/etc/OpenCL/vendors")
+    real = Refusal("libbroken.so", "it crashed", "update it", "/etc/OpenCL/vendors")
+    search = SearchResult((), (), (Place("/etc/OpenCL/vendors", "system", "3 manifests"),))
+    assert Drivers((), (own, twice, real), search).reasons == (
+        "libbroken.so: it crashed (update it)",
+        "own.icd: it is missing (install it)",
+        "twice.icd: same file as another",
+        "/etc/OpenCL/vendors: 3 manifests",
+    )

@@ -31,7 +31,8 @@ These are warnings, and `ok` stays True:
   cannot be written.
 
 These are no problems: a machine without adapters and plugins, a second path to a file, what
-FAIRLEAD_EXCLUDE excludes, and fairlead's own manifests for drivers that are not installed.
+FAIRLEAD_EXCLUDE excludes, fairlead's own manifests for drivers that are not installed, and an
+adapter for GPUs that misses its vendor's library (libze_loader.so.1) on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -163,6 +164,12 @@ def _exclusion(driver: DriverReport | PluginState) -> str:
     return f"export FAIRLEAD_EXCLUDE={names}"
 
 
+def _lacks_its_vendor(plugin: PluginState, facts: Diagnosis) -> bool:
+    """Whether an adapter for GPUs misses its vendor's library on a machine without a GPU."""
+    library = "is not found" in plugin.reason
+    return library and plugin.backend != "opencl" and not facts.nodes
+
+
 def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Unusable adapters and plugins, the selector, and refusals of their search."""
     survey = facts.plugins
@@ -178,7 +185,7 @@ def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
                 plugin.reason,
                 f"{plugin.remedy}; or {leave_out}" if plugin.remedy else leave_out,
             )
-        elif plugin.state == "idle":
+        elif plugin.state == "idle" and not _lacks_its_vendor(plugin, facts):
             on_gpu = plugin.backend != "opencl" and closed
             remedy = (
                 closed[0].remedy

@@ -229,6 +229,7 @@ void fl_log_end(fl_call *call) {
     int error = errno;
     if (!log || !call->begin) /* it began before the trace */
         return;
+    fl_dump_call(call);
     if (log->names_threads && named != log)
         note_thread(log, call);
     memcpy(end, call->arguments, call->count * sizeof *end);

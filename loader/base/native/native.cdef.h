@@ -57,3 +57,11 @@ typedef struct fl_device {
 void fl_log_device(fl_layer *layer, fl_log *log, const fl_device *device);
 /* Note the commands that have ended since. */
 void fl_note_ended(void);
+
+/* --- dump.c: sources and build logs of OpenCL programs --- */
+/* The slots of the functions that it looks at, or calls. */
+typedef struct fl_dump {
+    uint32_t create_with_source, build, compile, link, get_program_info, get_build_info;
+} fl_dump;
+/* Write files into a folder from now on, for calls of an API that a log records. */
+void fl_dump_programs(const char *into, const fl_thunks *of, const fl_dump *functions);

@@ -7,6 +7,7 @@
 
 int fl_log_begin(fl_call *call);
 void fl_log_end(fl_call *call);
+void fl_dump_call(const fl_call *call);
 /* Append a record that is no call: `kind` is FL_…, `call` the call that it belongs to. */
 void fl_log_note(fl_log *log, uint32_t kind, const fl_call *call, const uint64_t *values,
                  uint32_t count);

@@ -190,8 +190,9 @@ def test_real_ones_and_the_drivers_they_are_told_of(
         }
     assert (opencl["layout"], level_zero["layout"]) == ("2025.3", "2026.2")
     assert level_zero["state"] in ("idle", "usable")  # "usable" where there is such a GPU
-    if level_zero["state"] == "idle":
-        assert "libur_adapter_level_zero.so.0" in of(facts, "warning")
+    if level_zero["state"] == "idle":  # it lacks its loader, which matters where there is a GPU
+        warned = "libur_adapter_level_zero.so.0" in of(facts, "warning")
+        assert warned == bool(facts["nodes"])
 
 
 # Broken ones
@@ -468,6 +469,16 @@ def test_an_idle_adapter_when_a_device_node_is_closed() -> None:
     assert (problem.severity, problem.remedy) == ("warning", CLOSED.remedy)
     (problem,) = judged(PluginSurvey(plugins=(idle,))).problems
     assert problem.remedy == "install a driver"
+
+
+def test_an_adapter_without_its_vendors_library_matters_where_there_is_a_gpu() -> None:
+    reason = "it has no platform: libze_loader.so.1 is not found"
+    idle = dataclasses.replace(USABLE, state="idle", platforms=(), reason=reason, remedy="install")
+    survey = PluginSurvey(plugins=(idle,))
+    assert judged(survey).problems == ()
+    node = dataclasses.replace(CLOSED, accessible=True, remedy="")
+    (problem,) = judged(survey, nodes=(node,)).problems
+    assert (problem.severity, problem.reason) == ("warning", reason)
 
 
 def test_a_selector_that_one_interface_satisfies_is_no_problem() -> None:

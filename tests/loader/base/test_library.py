@@ -128,7 +128,11 @@ def test_another_word_size(library: Path, tmp_path: Path) -> None:
 
 def test_another_architecture(library: Path, tmp_path: Path) -> None:
     error = refusal(patched(library, tmp_path / "driver.so", 18, struct.pack("<H", 0xFFF0)))
-    assert "another processor architecture" in error.message
+    assert error.message == "it was built for another processor architecture, number 65520"
+    foreign = {"x86-64": 183, "AArch64": 62}[error.remedy.rpartition(" ")[2]]
+    error = refusal(patched(library, tmp_path / "other.so", 18, struct.pack("<H", foreign)))
+    name = {183: "AArch64", 62: "x86-64"}[foreign]
+    assert error.message == f"it was built for another processor architecture, {name}"
 
 
 def test_an_object_file(library: Path, tmp_path: Path) -> None:

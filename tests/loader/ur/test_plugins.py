@@ -156,7 +156,7 @@ def hostile_files(library: Path, folder: Path) -> dict[Path, str]:
     return {
         folder / "text.so": "it is a text file, not a shared library",
         folder / "directory.so": "directory",
-        folder / "narrow.so": "it is a 32-bit library and this is a 64-bit process",
+        folder / "narrow.so": "it is a 32-bit library for x86-64, and this is a 64-bit process",
         folder / "half.so": "the file is truncated",
         folder / "needy.so": "it needs libneeded_by_it.so, which is not found",
         old: "it is an adapter of Unified Runtime 0.11",
