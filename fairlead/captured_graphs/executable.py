@@ -19,9 +19,8 @@ from numpy import ndarray
 from ..graph.executable import ExecutableGraph
 from ..graph.picture import Drawable
 from ..graph.snapshot import Snapshot
-from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
-from ..icd.calls import address, call, enqueue_marker
+from ..icd.calls import call, enqueue_marker, read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.command_buffer import NO_COMMAND, Route
 from ..icd.command_buffer.edits import MEMORY
@@ -384,7 +383,7 @@ class Executable(Drawable):
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
         flag, only = self._flag(until), self._only()
-        ran, stopped, word = 0, False, ffi.new("uint32_t *")
+        ran, stopped = 0, False
         if only is not None and not waits:
             ran, stopped = only.run_until_here(handle, times, flag)
         if stopped or ran == times:
@@ -395,15 +394,15 @@ class Executable(Drawable):
             return EndedLoop(queue.context, ran + more, stopped)
         while ran < times and not stopped:
             count = min(every, times - ran)
-            with self._lock:
-                if only is not None:
-                    for event in only.run(handle, count, waits):
-                        call(event, "clReleaseEvent") if event else None
-                else:
-                    self._replay_parts(queue, handle, count, waits, False, {}).wait()
-            read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
-            check(call(handle, "clEnqueueReadBuffer", *read), "replay")
-            ran, stopped, waits = ran + count, bool(word[0]), []
+            if only is not None:
+                end = self._end(queue, *only.run(handle, count, waits), False)
+            else:
+                with self._lock:
+                    end = self._replay_parts(queue, handle, count, waits, False, {})
+                end.wait()
+            code, word = read_word(handle, *flag, [end.int_ptr])
+            check(code, "replay")
+            ran, stopped, waits = ran + count, bool(word), []
         return EndedLoop(queue.context, ran, stopped)
 
     def _flag(self, until: Any) -> tuple[int, int]:

@@ -255,9 +255,11 @@ class CapturedSegment:
         assert settings is not None
         with self._lock:
             rows, count = settings.cells.rows, settings.cells.count
-            event = lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
-            settings.turn += event > 0
-        return event
+            before = self._buffer.enqueued
+            try:
+                return lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
+            finally:
+                settings.turn += self._buffer.enqueued - before
 
     def run_here(self, queue: int, times: int) -> int:
         """Run it `times` times in this thread, after everything in a native queue, to the end.
@@ -316,14 +318,12 @@ class CapturedSegment:
         if settings is None or not settings.alternations:
             return run(queue, times, flag, is_set=is_set, looks_first=first)
         settings.begin_series({}, times)
+        before = self._buffer.enqueued
         try:
-            done, stopped = run(
-                queue, times, flag, is_set=is_set, looks_first=first, series=settings.cells
-            )
-            settings.turn += done
+            return run(queue, times, flag, is_set=is_set, looks_first=first, series=settings.cells)
         finally:
+            settings.turn += self._buffer.enqueued - before
             settings.end_series()
-        return done, stopped
 
     def run_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
@@ -355,11 +355,11 @@ class CapturedSegment:
         settings = self.settings
         assert settings is not None
         settings.begin_series(series, times)
+        before = self._buffer.enqueued
         try:
-            done = self._run(queue, times, waits, settings)
-            settings.turn += times
-            return done
+            return self._run(queue, times, waits, settings)
         finally:
+            settings.turn += self._buffer.enqueued - before
             settings.end_series()
 
     def _run(

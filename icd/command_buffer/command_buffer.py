@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ...loader.base.forks import in_child, new_lock
 from .._native import ffi, lib
-from ..calls import address, call, device_of, profile_of_device, properties_of
+from ..calls import address, call, device_of, profile_of_device, properties_of, read_word
 from ..errors import OpenCLError, check, error
 from .builds import Build, Builds
 from .cells import Cells
@@ -81,9 +81,9 @@ class CommandBuffer:
     def _follow(self, other: CommandBuffer) -> None:
         other._forbid_again()
         call(other.last_event, "clRetainEvent")
-        queue, event = (ffi.cast("void *", one) for one in (other._queue, other.last_event))
-        lib.fl_remember(self.native, queue, event)
-        self._hold(other._queue)
+        queue = other.native.last_queue
+        lib.fl_remember(self.native, queue, other.native.last_event)
+        self._hold(address(queue))
 
     @property
     def native(self) -> Any:
@@ -159,11 +159,10 @@ class CommandBuffer:
             route = self._present_route(queue)
             if route.may_refuse or route.build.trial is not None:
                 code, _, failed, _ = self.enqueue(queue, every, waits, wanted=False)
-                word = ffi.new("uint32_t *")
+                word = 0
                 if code == 0:
-                    read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
-                    code = call(queue, "clEnqueueReadBuffer", *read)
-                return code, every, bool(word[0]), failed
+                    code, word = read_word(queue, *flag, [self.last_event])
+                return code, every, bool(word), failed
             done = route.enqueue_until(times, every, flag, waits)
             if not done[0]:
                 self._take(route)
@@ -260,9 +259,11 @@ class CommandBuffer:
         route = self._present_route(queue)
         if not route.runs_here or lib.fl_stack_left() < _STACK:
             return None
+        if self.last_event and queue != address(self.native.last_queue):
+            self._forbid_again()
+            self._wait_for_last()
+            lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
         if queue != self._queue:
-            if self.last_event:
-                self._wait_for_last()
             self._hold(queue)
         self._take(route)
         return route
@@ -362,6 +363,7 @@ class CommandBuffer:
             lib.fl_remember(
                 self.native, ffi.cast("void *", route.queue), ffi.cast("void *", done[1])
             )
+            self.native.enqueued += 1
         return done
 
     def _enqueue_without(
@@ -402,6 +404,12 @@ class CommandBuffer:
         """The event of the last enqueue, 0 if there was none. The reference stays here, until the
         next enqueue."""
         return address(self.native.last_event)
+
+    @property
+    def enqueued(self) -> int:
+        """How often it was enqueued, or run until a word was set. Ctrl-C may come before that returns,
+        but not before this counts it."""
+        return self.native.enqueued
 
     def keep(self, lifetimes: Lifetimes, things: Any) -> None:
         """Keep things until the last enqueue has ended, although another thread may make the
@@ -504,7 +512,7 @@ class CommandBuffer:
 
     def _wait_for_last(self) -> None:
         """Wait for the last enqueue, of which there is one."""
-        kind = self._kind_of(self._queue)
+        kind = self._kind_of(address(self.native.last_queue))
         profile = profile_of_device(kind.device)
         with suppress(OpenCLError):  # whatever became of its commands
             wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)

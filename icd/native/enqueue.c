@@ -7,13 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One more enqueue was made. The reference to the event is taken over; the queue is the caller's to keep until there is another. */
+/* One more enqueue was made. The reference to the event is taken over. The queue is retained here, since Ctrl-C may keep Python from it. */
 void fl_remember(fl_buffer *b, void *queue, void *event) {
-    void *old = b->last_event;
+    void *old = b->last_event, *left = b->last_queue == queue ? NULL : b->last_queue;
+    if (queue && queue != b->last_queue)
+        CALL(fl_table_of(queue), clRetainCommandQueue)(queue);
     b->last_queue = queue;
     b->last_event = event;
     if (old)
         CALL(fl_table_of(old), clReleaseEvent)(old);
+    if (left)
+        CALL(fl_table_of(left), clReleaseCommandQueue)(left);
 }
 
 static int enqueue_part(const fl_part *p, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
@@ -64,6 +68,7 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, v
     free(list);
     if (code != CL_SUCCESS)
         return code;
+    b->enqueued += times;
     if (event) {
         *event = end;
         CALL(fl_table_of(end), clRetainEvent)(end);
@@ -78,7 +83,9 @@ int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t
     if (is_first || is_last || !route->in_order || route->part_count != 1)
         return fl_enqueue_all(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
     *failed = UINT32_MAX;
-    return enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
+    int code = enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
+    route->buffer->enqueued += code == CL_SUCCESS;
+    return code;
 }
 
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {

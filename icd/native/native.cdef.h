@@ -1,6 +1,6 @@
 /* What Python calls: read by the C compiler and by cffi alike, so there is no preprocessor directive and no include in here. */
 
-/* --- generated: thunks_cl.c, which loader/layers.py makes layers of --- */
+/* --- generated: thunks_cl.c, which loader/base/layers.py makes layers of --- */
 typedef struct fl_thunks fl_thunks;
 const fl_thunks *fl_cl_thunks(void);
 
@@ -227,13 +227,14 @@ typedef struct fl_driver_buffer {
 int fl_enqueue_driver_buffer(void *driver_buffer, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
                              void *const *wait_list, void **event, uint32_t *failed);
 
-/* A command-buffer: what was built of it, for whatever kinds of queue, and its last enqueue: its queue and a reference to its event, NULL
- * before the first. `python_updates`: something was built that only Python can update. `busy`: busy.h. */
+/* A command-buffer: what was built of it, for whatever kinds of queue, and its last enqueue: its queue and its event, NULL before the first.
+ * `python_updates`: something was built that only Python can update. `busy`: busy.h. */
 typedef struct fl_buffer {
     const fl_built *const *built;
     uint32_t built_count, python_updates;
     int32_t busy;
-    void *last_queue, *last_event;
+    void *last_queue, *last_event;   /* references */
+    uint64_t enqueued;               /* how often: also for a caller whom Ctrl-C stops before he has the answer */
     uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
     const void *again;   /* the route that fl_enqueue_again may take, or NULL */
 } fl_buffer;
@@ -241,7 +242,7 @@ enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
 void fl_begin_changes(fl_buffer *buffer);
 void fl_end_changes(fl_buffer *buffer);
-/* The last enqueue is another one, or none (NULL, NULL). The reference to the event is taken over, that to the queue is Python's. */
+/* The last enqueue is another one, or none (NULL, NULL). The reference to the event is taken over. */
 void fl_remember(fl_buffer *buffer, void *queue, void *event);
 
 /* How a command-buffer is enqueued on one queue: its parts, each after the one before it. `in_order` says of the queue that it is. */

@@ -14,7 +14,9 @@ import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable, ReplayError
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.icd.calls import call
 from fairlead.icd.capture.recording import CaptureError
+from fairlead.icd.command_buffer.command_buffer import Route
 from fairlead.runtime import NDRange
 
 
@@ -71,6 +73,29 @@ def test_it_comes_after_events_and_the_last_replay(numbers: Numbers, loop: Execu
         gate.set_status(cl.command_execution_status.COMPLETE)
     cl.wait_for_events(ends)
     assert numbers.value() == 6
+
+
+def test_ctrl_c_leaves_the_queue_of_a_replay_alive(
+    numbers: Numbers, loop: Executable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when C has enqueued on another queue: the next replay comes after that one."""
+    other, enqueue = cl.CommandQueue(numbers.queue.context), Route.enqueue
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        _, event, *_ = enqueue(*arguments, **options)
+        call(event, "clReleaseEvent")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Route, "enqueue", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.replay(other)
+    other.finish()
+    assert other.reference_count > 1  # pyright: ignore[reportAttributeAccessIssue]
+    loop.replay(numbers.queue, wait=True)
+    assert numbers.value() == 4
+    loop.replay(numbers.queue).wait()
+    assert other.reference_count == 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_updates_take_effect(numbers: Numbers, loop: Executable) -> None:

@@ -389,7 +389,7 @@ def test_control_characters_of_a_driver_do_not_reach_the_terminal(
         fake_driver(at_load=crash),
         fake_driver(null_slot="SLOT_clGetDeviceIDs", name=red),
     )
-    done = run_python(COMMAND, *command, env=env, check=False)
+    done = run_python(COMMAND, *command, env=env | {"PYTHONUNBUFFERED": None}, check=False)
     assert "\\x1b[31mred\\x07" in done.out
     assert not any(ord(letter) < 32 and letter != "\n" for letter in done.out + done.err)
     if command == ["doctor"]:

@@ -237,7 +237,12 @@ os._exit(40 + signal.sigwait([int(sys.argv[1])]))
 """
     command = [sys.executable, "-c", COMMAND, "trace", *python(code, str(int(number)))]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+    before = signal.signal(number, signal.SIG_DFL)  # nohup, for one, ignores SIGHUP
+    try:
+        child = subprocess.Popen(command, start_new_session=True, **pipes)
+    finally:
+        signal.signal(number, before)
+    with child as process:
         assert process.stdout and process.stdout.readline() == "ready\n"
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
