@@ -407,8 +407,9 @@ class CommandBuffer:
 
     @property
     def enqueued(self) -> int:
-        """How often it was enqueued, or run until a word was set. Ctrl-C may come before that returns,
-        but not before this counts it."""
+        """How often it was enqueued, or run until a word was set.
+
+        Ctrl-C may come before that returns, but not before this counts it."""
         return self.native.enqueued
 
     def keep(self, lifetimes: Lifetimes, things: Any) -> None:
