@@ -25,6 +25,7 @@ from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.command_buffer import NO_COMMAND, Route
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import check, error
+from ..loader.base.copies import NeverCopied
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
@@ -66,7 +67,7 @@ def _has(queue: Any, name: str) -> bool:
     return bool(queue.properties & getattr(pyopencl.command_queue_properties, name))
 
 
-class Executable(Drawable):
+class Executable(Drawable, NeverCopied):
     """The result of `graph.finalize()`.
 
     It keeps the graph alive, and with it all memory that the commands use. It is thread-safe:
@@ -76,6 +77,8 @@ class Executable(Drawable):
         graph: what it was made of.
         schedule, updatable, profiling: as they were given to `finalize`.
     """
+
+    remedy_for_copies = "finalize the graph again"
 
     def __init__(
         self,
@@ -202,6 +205,12 @@ class Executable(Drawable):
                 cannot have. Nothing has changed then.
         """
         if argument:
+            if len(argument) != 3:
+                raise _client.ArgumentError(
+                    f"{len(argument)} arguments were given.",
+                    routine="set",
+                    remedy="set(node, index, value), or a Parameter by its name: set(dt=0.5)",
+                )
             node, index, value = argument
             node.set_arg(index, value)
             self.update(node)
@@ -549,13 +558,15 @@ class Executable(Drawable):
 
     def _wait_list(self, wait_for: Iterable[Any] | None) -> list[int]:
         events: list[int] = []
-        if wait_for is not None and not isinstance(wait_for, Iterable):
+        if not (wait_for is None or isinstance(wait_for, Iterable)) or (
+            getattr(wait_for, "shape", None) == ()
+        ):
             raise _client.ArgumentError(
                 "wait_for is no list of events.",
                 routine="replay",
                 remedy="replay(queue, wait_for=[event])",
             )
-        for event in wait_for or ():
+        for event in () if wait_for is None else wait_for:
             events.append(_client.handle(event, "Event", "replay"))
             if event.context.int_ptr != self._block.recording.context:
                 raise error(

@@ -1,6 +1,7 @@
 /* Enqueues of a command-buffer. Each comes after the one before it, on whatever queues they are and whichever engines run it. All of it is
  * here and not in Python: a pass fills the caches with the driver's memory, and whatever runs after it runs cold. */
 #include "native.h"
+#include "waits.h"
 
 #include "busy.h"
 
@@ -210,9 +211,10 @@ int fl_take_over(fl_buffer *b, uint32_t command, fl_command *row, const fl_comma
 }
 
 const fl_functions *fl_exported(void) {
+    static const fl_waits waits = {fl_wait, fl_finish, fl_begin_wait, fl_begin_finish, fl_go_on_waiting, fl_end_wait};
     static const fl_functions functions = {
         fl_new_command,  fl_change_arguments, fl_release_arguments, fl_set_argument,
-        fl_get_argument, fl_argument_count,   fl_update_buffer,
+        fl_get_argument, fl_argument_count,   fl_update_buffer,     &waits,
     };
     return &functions;
 }

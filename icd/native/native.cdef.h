@@ -382,5 +382,6 @@ typedef struct fl_functions {
     int (*get_argument)(const fl_arguments *list, uint32_t index, fl_change *argument);
     uint32_t (*argument_count)(const fl_arguments *list);
     int (*update_buffer)(fl_buffer *buffer, uint32_t command, int relaunched);
+    const void *waits;   /* an fl_waits of waits.h */
 } fl_functions;
 const fl_functions *fl_exported(void);

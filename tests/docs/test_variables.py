@@ -10,7 +10,12 @@ from fairlead.loader.ur import plugin_variables
 
 ROOT = Path(__file__).parents[2]
 #: Set by fairlead itself for its children, or for those who build it.
-INTERNAL = {"FAIRLEAD_TRACE_LOG", "FAIRLEAD_WERROR"}
+INTERNAL = {
+    "FAIRLEAD_TRACE_LOG",
+    "FAIRLEAD_WERROR",
+    "FAIRLEAD_LIBOPENCL_CHILD",
+    "FAIRLEAD_LIBOPENCL_PYTHON",
+}
 FOLDERS = ("fairlead", "graph", "icd", "loader", "plugins", "runtime")
 
 
