@@ -2,13 +2,15 @@
 
 The first word of a flag decides. The nodes are host tasks, because neither OpenCL nor Unified
 Runtime has such nodes. One reads the word and submits executable graphs to a queue of its own. It
-is complete when these are. So whatever comes after it waits for them.
+is complete when these are. So whatever comes after it waits for them. A captured graph that the
+engine `direct` has (docs/direct_engine.md) runs in the task's own thread instead, and C reads the
+word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy
 
@@ -25,11 +27,23 @@ if TYPE_CHECKING:
 #: Bytes of a flag that count.
 WORD: Final = 4
 
+#: Turns of a loop without a limit that C makes at a time.
+_MOST: Final = (1 << 32) - 1
+
 
 class IsExecutable(Protocol):
     """An executable graph, or what has one, such as a finalized captured graph."""
 
     def of_context(self, context: Context) -> ExecutableGraph: ...
+
+
+@runtime_checkable
+class RunsHere(Protocol):
+    """A segment that the calling thread may be able to run, such as captured commands."""
+
+    def run_until_here(
+        self, queue: int, times: int, flag: tuple[int, int], *, is_set: bool = True
+    ) -> tuple[int, bool]: ...
 
 
 class _Decision:
@@ -57,6 +71,18 @@ class _Decision:
             self._queue = Queue(self._context, self._device, in_order=True)
         return self._queue
 
+    def run_here(self, graph: ExecutableGraph, times: int) -> tuple[int, bool]:
+        """Run a graph in this thread for as long as the word is not 0, if its engine can.
+
+        Returns:
+            How often it was run, and whether the word is 0 now. If it is not, the rest has to be
+                submitted.
+        """
+        handle, segment = getattr(self._flag, "int_ptr", None), graph.only
+        if handle is None or not isinstance(segment, RunsHere):
+            return 0, False
+        return segment.run_until_here(self.queue.native(), times, (handle, 0), is_set=False)
+
     def run(self, graph: ExecutableGraph) -> None:
         """Run a graph, and wait for it."""
         self.queue.graph(graph).wait()
@@ -74,8 +100,8 @@ def loop_of(
     made, decision = checked(body, context, "while_loop"), decision_of(context, device, flag)
 
     def run() -> None:
-        turns = 0
-        while decision.is_set():
+        turns, has_ended = decision.run_here(made, _MOST if at_most is None else at_most)
+        while not has_ended and decision.is_set():
             if turns == at_most:
                 raise invalid(
                     f"the flag of while_loop was still set after {turns} turns",

@@ -33,6 +33,13 @@ class PyOpenCLObserver:
         self.places: list[Any] = []
         #: The Parameters that are used, by number.
         self.parameters: dict[int, Any] = {}
+        #: Calls on queues that are not captured: by file and line, the first one's function.
+        self.elsewhere_at: dict[tuple[str, int], str] = {}
+
+    def elsewhere(self, caller: FrameType | None, function: str) -> None:
+        frame = _client.programs_frame(caller)
+        if frame is not None:
+            self.elsewhere_at.setdefault((frame.f_code.co_filename, frame.f_lineno), function)
 
     def parameter(self, number: int) -> None:
         self.parameters[number] = parameter_of(number)
@@ -155,6 +162,12 @@ class CapturedBlock:
                 found = living.get(address(field))
                 if found is not None:
                     self.parameters[found.number] = found
+
+    @property
+    def elsewhere(self) -> Mapping[tuple[str, int], str]:
+        """The calls in the block on queues that were not captured: by file and line, the first
+        one's function."""
+        return self._observer.elsewhere_at
 
     @property
     def parameters(self) -> dict[int, Any]:

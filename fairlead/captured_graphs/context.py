@@ -23,7 +23,7 @@ from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
 from .segment import Replays
-from .swaps import buffers_in, swaps_of, warn_of_exchange
+from .swaps import buffers_in, swaps_of, warn_of_exchange, warn_of_others
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
 
@@ -121,6 +121,8 @@ class capture:
             if graph.block.has_parameters
             else {},
         )
+        if graph.state == "captured":
+            warn_of_others(graph.block.elsewhere)
         if self._buffers and graph.state == "captured":
             warn_of_exchange(self._buffers, buffers_in(frame), graph.block.swaps, 3)
         for swap in graph.block.swaps:  # from now on the two are buffers like all others

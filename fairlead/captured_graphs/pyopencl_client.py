@@ -181,6 +181,16 @@ def calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
     return frame and (frame.f_code, frame.f_lasti)
 
 
+def programs_frame(caller: FrameType | None) -> FrameType | None:
+    """Return the first frame that is neither PyOpenCL's nor fairlead's."""
+    frame = caller
+    while frame is not None and (
+        _is_clients(frame.f_code) or frame.f_globals.get("__name__", "").startswith("fairlead.")
+    ):
+        frame = frame.f_back
+    return frame
+
+
 def is_invoker(code: CodeType) -> bool:
     """Whether code is what PyOpenCL generates to set a kernel's arguments."""
     return code.co_filename.startswith("<generated") and (

@@ -259,11 +259,11 @@ class CapturedSegment:
         assert settings is not None
         with self._lock:
             rows, count = settings.cells.rows, settings.cells.count
-            before = route.buffer.enqueued
+            before = self._buffer.enqueued
             try:
                 return lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
-            finally:  # Ctrl-C comes when it returns
-                settings.turn += route.buffer.enqueued - before
+            finally:
+                settings.turn += self._buffer.enqueued - before
 
     def run_here(self, queue: int, times: int) -> int:
         """Run it `times` times in this thread, after everything in a native queue, to the end.

@@ -159,3 +159,17 @@ def warn_of_exchange(
         CaptureWarning,
         stacklevel=stacklevel,
     )
+
+
+def warn_of_others(elsewhere: Mapping[tuple[str, int], str]) -> None:
+    """Warn of commands on queues that were not captured: by file and line, the function."""
+    for (file, line), function in elsewhere.items():
+        warnings.warn_explicit(
+            f"{function} in a capture block, on a queue of the same context that is not captured "
+            f"(at {file}:{line}): it has run at once, and replays do not repeat it. Remedy: use "
+            "the captured queue, name this one as well, capture(q1, q2), or move the line out of "
+            "the block",
+            CaptureWarning,
+            file,
+            line,
+        )

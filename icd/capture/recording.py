@@ -130,6 +130,12 @@ class Observer(Protocol):
     def parameter(self, number: int) -> None:
         """A Parameter became a kernel's argument: keep it."""
 
+    def elsewhere(self, caller: FrameType | None, function: str) -> None:
+        """Note that a command went to a queue of the context that is not captured.
+
+        `function` is the OpenCL function.
+        """
+
     def is_housekeeping(self, caller: FrameType | None) -> bool:
         """Return whether the present wait is the client's own housekeeping, not the program's."""
         ...
@@ -180,6 +186,8 @@ def _answer(
         observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
     elif what == lib.FL_ASK_PARAMETER:
         observer.parameter(size)
+    elif what == lib.FL_ASK_ELSEWHERE:
+        observer.elsewhere(caller, OPENCL.slots[detail].name)
     elif what == lib.FL_ASK_WAIT:
         return not observer.is_housekeeping(caller)
     elif what == lib.FL_ASK_REFUSED:

@@ -260,6 +260,7 @@ class CommandBuffer:
         if not route.runs_here or lib.fl_stack_left() < _STACK:
             return None
         if self.last_event and queue != address(self.native.last_queue):
+            self._forbid_again()
             self._wait_for_last()
             lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
         if queue != self._queue:
@@ -406,8 +407,9 @@ class CommandBuffer:
 
     @property
     def enqueued(self) -> int:
-        """How often it was enqueued. Ctrl-C may come before an enqueue returns, but not before this
-        counts it."""
+        """How often it was enqueued, or run until a word was set.
+
+        Ctrl-C may come before that returns, but not before this counts it."""
         return self.native.enqueued
 
     def keep(self, lifetimes: Lifetimes, things: Any) -> None:

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MOST_PATCHES 256
+#define MOST_PATCHES 512
 
 static struct patch {
     void **table;

@@ -93,28 +93,29 @@ static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) 
     return t ? CL_SUCCESS : taken ? CL_INVALID_OPERATION : CL_OUT_OF_RESOURCES;
 }
 
+/* What is watched while the block lasts. SVM is watched for longer. */
+static int (*const watches[])(void **table, fl_mapping *known) = {fl_watch_arguments, fl_watch_events, fl_watch_elsewhere, fl_watch_svm};
+static void (*const unwatches[])(void **table, fl_mapping *known) = {fl_unwatch_arguments, fl_unwatch_events, fl_unwatch_elsewhere, fl_unwatch_svm};
+enum { WATCHES = sizeof watches / sizeof *watches };
+
 static int watch(void **table) {
     fl_mapping known = {0};
-    int code = fl_watch_arguments(table, &known);
-    if (code != CL_SUCCESS)
-        return code;
-    if ((code = fl_watch_events(table, &known)) == CL_SUCCESS) {
-        if ((code = fl_watch_svm(table, &known)) == CL_SUCCESS)
-            return CL_SUCCESS;
-        fl_unwatch_events(table, &known);
+    for (int i = 0; i < WATCHES; i++) {
+        int code = watches[i](table, &known);
+        if (code != CL_SUCCESS) {
+            while (i-- > 0)
+                unwatches[i](table, &known);
+            return code;
+        }
     }
-    fl_unwatch_arguments(table, &known);
-    return code;
+    return CL_SUCCESS;
 }
 
 static void unwatch(const fl_recording *r, bool svm_too) {
     fl_mapping known = {0};
-    for (int i = 0; i < r->watched_count; i++) {
-        fl_unwatch_events(r->watched[i], &known);
-        fl_unwatch_arguments(r->watched[i], &known);
-        if (svm_too)
-            fl_unwatch_svm(r->watched[i], &known);
-    }
+    for (int i = 0; i < r->watched_count; i++)
+        for (int k = 0; k < WATCHES - !svm_too; k++)
+            unwatches[k](r->watched[i], &known);
 }
 
 /* Whoever has found the recording in a table is let go first: it may be with the observer, which may want the GIL, so no lock is
@@ -283,6 +284,16 @@ void fl_tell_parameter(uint64_t id) {
     pthread_mutex_unlock(&lock);
     for (int i = 0; i < count; i++)
         mine[i]->observer(mine[i]->cookie, FL_ASK_PARAMETER, 0, NULL, (size_t)id);
+}
+
+void fl_tell_elsewhere(cl_context context, int slot) {
+    pthread_mutex_lock(&lock);
+    fl_recording *r = recordings;
+    while (r && (!pthread_equal(r->thread, pthread_self()) || r->context != context))
+        r = r->next;
+    pthread_mutex_unlock(&lock);
+    if (r)
+        r->observer(r->cookie, FL_ASK_ELSEWHERE, (uint32_t)slot, NULL, 0);
 }
 
 int fl_is_recording(void) {

@@ -14,6 +14,7 @@ from helpers.captures import Numbers
 import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
+from fairlead.runtime import SYCLError
 
 pytestmark = [pytest.mark.driver("pocl_wheel"), pytest.mark.usefixtures("direct")]
 
@@ -260,3 +261,40 @@ def test_a_loop_comes_after_a_replay_on_another_queue(numbers: Numbers) -> None:
     threading.Timer(0, gate.set_status, [_COMPLETE]).start()
     done = loop.replay(numbers.queue, times=5, until=numbers.buffer)
     assert (done.replays, numbers.value()) == (1, 3)
+
+
+def test_a_node_repeats_a_graph_in_its_own_thread(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C makes all turns: nothing is submitted. Updates of the body are seen."""
+
+    def submitted(*_: Any) -> None:
+        raise AssertionError("the body was submitted")
+
+    monkeypatch.setattr("fairlead.graph.conditions._Decision.run", submitted)
+    queue, n, flag = numbers.queue, numbers.new(), numbers.new(500)
+    with capture(queue) as body:
+        numbers.add(1, n)
+        numbers.add(-1, flag)
+    inner = body.finalize(updatable=True)
+    assert runs_directly(inner, queue)
+    with capture(queue) as graph:
+        numbers.add(100, n)
+        numbers.mul(2, n)
+    graph[1].depends_on(graph.while_loop(inner, flag, depends_on=graph[0]))
+    loop = graph.finalize()
+    loop.replay(queue).wait()
+    assert (numbers.value(n), numbers.value(flag)) == (1200, 0)
+    loop.replay(queue).wait()  # the flag is 0: no turn
+    assert numbers.value(n) == 2600
+    cl.enqueue_fill_buffer(queue, flag, np.array(3, np.int32), 0, 256).wait()
+    inner.set(body[0], 1, np.int32(10))
+    loop.replay(queue).wait()
+    assert numbers.value(n) == 2 * (2700 + 30)
+    cl.enqueue_fill_buffer(queue, flag, np.array(-1, np.int32), 0, 256).wait()
+    with capture(queue) as graph:
+        numbers.add(0, n)
+    graph.while_loop(inner, flag, at_most=10)
+    with pytest.raises(SYCLError, match="still set after 10 turns"):
+        graph.finalize().replay(queue).wait()
+    assert numbers.value(flag) == -11

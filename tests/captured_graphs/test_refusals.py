@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -15,9 +16,11 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 from helpers import images
+from helpers.captures import Numbers
 from helpers.images import IMAGE2D
 
 from fairlead.captured_graphs.context import CapturedGraph, CaptureError, capture
+from fairlead.captured_graphs.swaps import CaptureWarning
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
 
@@ -403,3 +406,32 @@ def test_a_variable_that_cannot_be_looked_at_does_no_harm(
         cl.enqueue_copy(queue, buffer, np.zeros(N, np.float32), is_blocking=False)
     assert len(graph) == 1
     del proxy
+
+
+def test_commands_on_a_queue_that_is_not_captured_are_told(numbers: Numbers) -> None:
+    other = cl.CommandQueue(numbers.queue.context)
+    context = cl.Context([numbers.queue.device])
+    elsewhere, foreign = (
+        cl.CommandQueue(context),
+        cl.Buffer(context, cl.mem_flags.READ_WRITE, 256),
+    )
+    kernel = cl.Kernel(numbers.program, "add")
+    zero, host = np.array(0, np.int32), np.zeros(64, np.int32)
+    with pytest.warns(CaptureWarning) as caught, capture(numbers.queue) as graph:
+        numbers.add(1)
+        for _ in range(3):
+            kernel(other, (64,), None, numbers.buffer, np.int32(10))
+        cl.enqueue_copy(other, host, numbers.buffer)
+        cl.enqueue_fill_buffer(elsewhere, foreign, zero, 0, 256)  # another context is no mistake
+    other.finish()
+    elsewhere.finish()
+    assert len(graph) == 1 and numbers.value() == 30 and host[0] == 30
+    names = [str(one.message).split()[0] for one in caught]
+    assert names == ["clEnqueueNDRangeKernel", "clEnqueueReadBuffer"]
+    first, second = (one.lineno for one in caught)
+    assert {one.filename for one in caught} == {__file__} and second == first + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CaptureWarning)
+        cl.enqueue_copy(other, host, numbers.buffer)  # the block has ended
+        with capture(numbers.queue, other):
+            kernel(other, (64,), None, numbers.buffer, np.int32(10))

@@ -295,7 +295,8 @@ SCENARIO(block_other_slots) {
     CHECK(context == w->context);
     OK(CL(w->queue, clRetainCommandQueue)(w->queue));
     OK(CL(w->queue, clReleaseCommandQueue)(w->queue));
-    OK(fill(w->free_queue, w->a, NULL));   /* another queue is not captured */
+    OK(fill(w->free_queue, w->a, NULL));   /* another queue is not captured, which the observer is told */
+    EQUAL(atomic_load(&w->trace.elsewhere), 1);
     EQUAL(mock_count(), 1);
     end(w, r);
     drop(w, r);
