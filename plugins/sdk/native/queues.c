@@ -42,7 +42,8 @@ void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned kind) {
 }
 
 void fl_let_go(uint32_t adapter, uintptr_t handle, unsigned kind) {
-    fl_entry_release(adapter, handle, kind, fl_in_python.release[kind]);
+    if (!fl_release_if_shared(handle))
+        fl_entry_release(adapter, handle, kind, fl_in_python.release[kind]);
 }
 
 /* --- how far a queue is --- */
