@@ -67,6 +67,7 @@ int32_t fl_urEnqueueUSMMemcpy(uint32_t adapter, uintptr_t hQueue, bool blocking,
     copy_function *copy = copy_of(context);
     if (!copy || !can_use(context, pDst, size) || !can_use(context, pSrc, size))
         return fl_leave_enqueue(&e);
+    fl_set_size(&e, size);
     cl_int code = copy(e.cl, e.blocks, (void *)pDst, (const void *)pSrc, size, e.count, e.list,
                        e.wanted);
     return fl_end_enqueue(&e, code, UR_COMMAND_USM_MEMCPY);
@@ -90,6 +91,7 @@ int32_t fl_urEnqueueUSMFill(uint32_t adapter, uintptr_t hQueue, uintptr_t pMem,
     fill_function *fill = fill_of(context);
     if (!fill || !can_use(context, pMem, size))
         return fl_leave_enqueue(&e);
+    fl_set_size(&e, size);
     cl_int code = fill(e.cl, (void *)pMem, (const void *)pPattern, patternSize, size, e.count,
                        e.list, e.wanted);
     return fl_end_enqueue(&e, code, UR_COMMAND_USM_FILL);
@@ -124,6 +126,7 @@ int32_t fl_urEnqueueMemBufferRead(uint32_t adapter, uintptr_t hQueue, uintptr_t 
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
     if (!buffer)
         return fl_leave_enqueue(&e);
+    fl_set_size(&e, size);
     cl_int code = CL(e.queue->context->driver, clEnqueueReadBuffer)(
         e.cl, buffer, e.blocks, offset, size, (void *)pDst, e.count, e.list, e.wanted);
     let_buffer_go(&e, hBuffer);
@@ -141,6 +144,7 @@ int32_t fl_urEnqueueMemBufferWrite(uint32_t adapter, uintptr_t hQueue, uintptr_t
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
     if (!buffer)
         return fl_leave_enqueue(&e);
+    fl_set_size(&e, size);
     cl_int code = CL(e.queue->context->driver, clEnqueueWriteBuffer)(
         e.cl, buffer, e.blocks, offset, size, (const void *)pSrc, e.count, e.list, e.wanted);
     let_buffer_go(&e, hBuffer);
