@@ -109,11 +109,9 @@ def main() -> bool:
     parser.add_argument("--device", type=int, default=pocl, help="its number in the list")
     parser.add_argument("--list", action="store_true", help="list the devices")
     options = parser.parse_args()
-    if options.list:
-        for number, device in enumerate(devices):
-            print(f"{number}: {device.name} ({device.platform.version})")
-        return True
-    return run(devices[options.device])
+    for number, device in enumerate(devices if options.list else ()):
+        print(f"{number}: {device.name} ({device.platform.version})")
+    return options.list or run(devices[options.device])
 
 
 if __name__ == "__main__":

@@ -155,8 +155,8 @@ class _Child:
                 json.dumps(request.data, default=str),
                 str(Path(__file__).parents[2] / "__init__.py"),
             )
-            self.process = subprocess.Popen(
-                [_python(), "-c", _CHILD, *arguments, *sys.path],
+            self.process = subprocess.Popen(  # -u: a crash would lose what C has not written yet
+                [_python(), "-u", "-c", _CHILD, *arguments, *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

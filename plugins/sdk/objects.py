@@ -94,7 +94,11 @@ class Object:
             self.close()
 
     def __del__(self) -> None:
-        self.finish()
+        try:
+            self.finish()
+        except AttributeError as error:
+            if self.handle or error.obj is not self:
+                raise  # else its `__init__` has raised, and there is nothing to release
 
 
 class Registry:

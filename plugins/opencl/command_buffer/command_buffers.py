@@ -315,7 +315,8 @@ class _Copy:
         self._cl, self._table = cl, context.table
 
     def __del__(self) -> None:
-        self._table.clReleaseKernel(self._cl)
+        if "_table" in self.__dict__:  # it was made to its end
+            self._table.clReleaseKernel(self._cl)
 
 
 def _choice() -> Choice:
