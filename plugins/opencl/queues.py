@@ -233,7 +233,7 @@ _by_struct: Final[WeakValueDictionary[int, URQueue]] = WeakValueDictionary()
 def _adopt_event(words: Any) -> UREvent:
     """Return the object of an event that C has made. Its queue's handle is valid."""
     queue = _by_struct[words[2]]
-    return UREvent(words[0], queue.context, queue, words[3] & (1 << lib.FL_COMMAND_BITS) - 1)
+    return UREvent(words[0], queue.context, queue, words[3] & lib.FL_COMMAND)
 
 
 adapter.adopters[UREvent.type] = _adopt_event

@@ -45,7 +45,8 @@ typedef struct fl_queue {
     struct fl_queue *next;    /* in the list of all queues */
 } fl_queue;
 
-enum { FL_COMMAND_BITS = 20 };   /* of an event's fourth number */
+/* An event's fourth number: the command, whether it is over at once, and its place in its queue. */
+enum { FL_COMMAND = 0xffff, FL_BRIEF = 0x10000, FL_PLACE = 20 };
 enum { FL_INSIDE = 64, FL_ARGUMENTS = 64 };
 enum { FL_KEPT_NOTHING, FL_KEPT_VALUE, FL_KEPT_LOCAL, FL_KEPT_POINTER, FL_KEPT_MEM };
 

@@ -9,7 +9,7 @@
  * | queue | the cl_command_queue | fl_queue | | |
  * | kernel | the cl_kernel | fl_kernel | | fl_answers |
  * | memory object | the cl_mem | the cl_context | whether it is a buffer | its size |
- * | event | the cl_event | fl_driver | fl_queue | ur_command_t, and where it is in its queue |
+ * | event | the cl_event | fl_driver | fl_queue | see FL_COMMAND |
  * | context | the cl_context | fl_context | | fl_answers |
  * | device, platform | OpenCL's handle | fl_driver of a device | | fl_answers |
  *
@@ -62,7 +62,7 @@ typedef struct fl_enqueue {
     cl_event made, *wanted;
     cl_uint count;
     const cl_event *list;
-    bool blocking, blocks, waits;            /* `blocks`: in the driver's function */
+    bool blocks, waits, brief;               /* `blocks`: in the driver's function */
     uint64_t before;
     uint32_t held;
     uintptr_t handles[FL_WAITS];
@@ -72,6 +72,8 @@ typedef struct fl_enqueue {
 /* Checks the queue and the wait list. False: Python makes the call. */
 bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, bool blocking,
                       uint32_t count, const uintptr_t *list, uintptr_t *out);
+/* Says how many bytes a command moves. A few are moved before Ctrl-C could matter. */
+void fl_set_size(fl_enqueue *e, size_t size);
 /* What the entry point returns after the driver's function has returned `code`. */
 int32_t fl_end_enqueue(fl_enqueue *e, cl_int code, uint32_t command);
 /* Gives the call to Python before the driver's function was called. */

@@ -304,6 +304,10 @@ const uintptr_t *fl_hold(uint32_t adapter, uintptr_t handle, unsigned kind) {
     return found && retain(found) ? found->words : NULL;
 }
 
+bool fl_release_if_shared(uintptr_t handle) {
+    return release(at(handle), 2, FL_GONE) >= 2;
+}
+
 int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind,
                         fl_counting_body *python) {
     struct handle *found = find(handle, adapter, kind);

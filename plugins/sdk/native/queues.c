@@ -13,7 +13,8 @@ int PyGILState_Check(void);
 void *PyEval_SaveThread(void);
 void PyEval_RestoreThread(void *state);
 
-enum { STEP = 50 };   /* milliseconds before Python waits, and looks at signals */
+/* Milliseconds before Python waits, and looks at signals. Bytes that an idle queue moves at once. */
+enum { STEP = 50, BRIEF = 1 << 16 };
 
 fl_python fl_in_python;
 static uintptr_t waits_in_steps;   /* 0: the shell has started Python, whose callers have no GIL */
@@ -42,7 +43,8 @@ void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned kind) {
 }
 
 void fl_let_go(uint32_t adapter, uintptr_t handle, unsigned kind) {
-    fl_entry_release(adapter, handle, kind, fl_in_python.release[kind]);
+    if (!fl_release_if_shared(handle))
+        fl_entry_release(adapter, handle, kind, fl_in_python.release[kind]);
 }
 
 /* --- how far a queue is --- */
@@ -121,10 +123,10 @@ static int32_t wait_in_steps(const fl_driver *driver, void *cl, bool is_queue) {
     return code > 0 ? FL_TO_PYTHON : code;   /* it is not over */
 }
 
-static int32_t wait_for(const fl_driver *driver, cl_event event, bool in_order) {
+static int32_t wait_for(const fl_driver *driver, cl_event event, bool in_order, bool brief) {
     if (in_callback)
         return FL_TO_PYTHON;
-    if (in_steps())
+    if (in_steps() && !brief)
         return wait_in_steps(driver, event, false);
     return driver->turns ? fl_icd_waits->wait(event, in_order)
                          : CL(driver, clWaitForEvents)(1, &event);
@@ -205,10 +207,11 @@ static int32_t wait_for_all(const uintptr_t *const *events, uint32_t count) {
     }
     for (uint32_t i = 0; i < count; i++) {
         fl_queue *queue = (fl_queue *)events[i][THIRD];
-        if (wait_for(queue->context->driver, (cl_event)events[i][CL_OBJECT], queue->in_order))
+        if (wait_for(queue->context->driver, (cl_event)events[i][CL_OBJECT], queue->in_order,
+                     events[i][FOURTH] & FL_BRIEF))
             return FL_TO_PYTHON;
         if (queue->in_order)
-            note_finished(queue, events[i][FOURTH] >> FL_COMMAND_BITS);
+            note_finished(queue, events[i][FOURTH] >> FL_PLACE);
     }
     return 0;
 }
@@ -311,7 +314,7 @@ bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, bool blo
     const fl_driver *driver = e->queue->context->driver;
     e->adapter = adapter, e->handle = queue, e->out = out;
     e->cl = (cl_command_queue)e->queue->cl;
-    e->event = 0, e->made = NULL, e->held = 0;
+    e->event = 0, e->made = NULL, e->held = 0, e->brief = false;
     e->waits = blocking && (driver->turns || driver->early || in_steps());
     e->blocks = blocking && !(driver->turns || in_steps());
     e->before = load(&e->queue->enqueued);
@@ -324,6 +327,12 @@ bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, bool blo
     return ready;
 }
 
+void fl_set_size(fl_enqueue *e, size_t size) {
+    const fl_queue *queue = e->queue;
+    e->brief = size <= BRIEF && !e->count && queue->in_order && !queue->shared &&
+               load(&queue->finished) == e->before;
+}
+
 int32_t fl_leave_enqueue(fl_enqueue *e) {
     fl_give_back(e->adapter, e->event);
     let_events_go(e->adapter, e->handles, e->held);
@@ -333,7 +342,7 @@ int32_t fl_leave_enqueue(fl_enqueue *e) {
 
 /* Python goes on with a wait that is not over soon, and explains one that has failed. */
 static int32_t complete(fl_enqueue *e) {
-    if (!wait_for(e->queue->context->driver, e->made, e->queue->in_order))
+    if (!wait_for(e->queue->context->driver, e->made, e->queue->in_order, e->brief))
         return 0;
     return fl_in_python.wait(e->adapter, 1, &e->event);
 }
@@ -344,7 +353,8 @@ int32_t fl_end_enqueue(fl_enqueue *e, cl_int code, uint32_t command) {
     uint64_t complete_then = count(e->queue, e->before);
     if (e->event) {
         const uintptr_t words[] = {(uintptr_t)e->made, (uintptr_t)e->queue->context->driver,
-                                   (uintptr_t)e->queue, command | complete_then << FL_COMMAND_BITS};
+                                   (uintptr_t)e->queue,
+                                   command | (e->brief ? FL_BRIEF : 0) | complete_then << FL_PLACE};
         fl_begin_made(e->event, e->adapter, kind_ur_event_handle_t, words);
         code = e->waits ? complete(e) : 0;
     }
