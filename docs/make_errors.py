@@ -83,7 +83,7 @@ APIS: tuple[tuple[str, Api, type[CodeError]], ...] = (
 def exceptions() -> list[type[FairleadError]]:
     """Return every exception class of the package, by module and name."""
     for module in pkgutil.walk_packages(fairlead.__path__, "fairlead."):
-        if not re.search(r"\.(conformance\.|__main__|native|lib\w*fairlead)", module.name):
+        if not re.search(r"\.(conformance\.|__main__|preload|native|lib\w*fairlead)", module.name):
             importlib.import_module(module.name)
     found, open_ = {FairleadError}, [FairleadError]
     while open_:

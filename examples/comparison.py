@@ -1,4 +1,4 @@
-"""What the examples share: results computed directly and by replays are compared and timed."""
+"""What the examples share: results computed by calls and by replays are compared and timed."""
 
 import argparse
 import os
@@ -48,7 +48,7 @@ def compare(
     graph: Sized,
     unit: str,
     reset: Callable[[], object],
-    direct: Callable[[], int],
+    called: Callable[[], int],
     replayed: Callable[[], int],
     result: Callable[[], np.ndarray],
     expected: np.ndarray,
@@ -63,7 +63,7 @@ def compare(
         graph: What is replayed.
         unit: What the functions count: each returns how many units it has computed.
         reset: Prepares the initial state, before each run.
-        direct: Computes by direct calls.
+        called: Computes by ordinary calls.
         replayed: Computes by replays.
         result: Returns what the last run computed.
         expected: The right result.
@@ -73,7 +73,7 @@ def compare(
     Returns:
         True if all results are the same, and within the tolerance.
     """
-    variants = {"direct": direct, "replayed": replayed, **more}
+    variants = {"called": called, "replayed": replayed, **more}
     results, micros = {}, {name: [] for name in variants}
     for name in [*variants] * ROUNDS:  # alternately, so that all meet the same load of the machine
         reset()
@@ -92,9 +92,9 @@ def compare(
         print(f"  {name.replace('_', ' '):9}{medians[name]:9.2f} µs per {unit}; {off}")
         errors.append(error)
     for name in more:
-        gained = medians["direct"] / medians[name]
+        gained = medians["called"] / medians[name]
         print(f"  replaying {name.replace('_', ' ')} is {gained:.1f} times as fast")
-    print(f"  replaying is {medians['direct'] / medians['replayed']:.1f} times as fast")
+    print(f"  replaying is {medians['called'] / medians['replayed']:.1f} times as fast")
     same = len({found.tobytes() for found in results.values()}) == 1
-    print("  direct and replayed results", "agree: bit for bit" if same else "DIFFER")
+    print("  called and replayed results", "agree: bit for bit" if same else "DIFFER")
     return same and bool(max(errors) <= tolerance)

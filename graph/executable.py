@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from ..loader.base.copies import NeverCopied
 from ..runtime.accessor import Accessor
 from ..runtime.commands import Command, HostTask
 from ..runtime.context import Context
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from .command_graph import CommandGraph
 
 
-class ExecutableGraph(Drawable):
+class ExecutableGraph(Drawable, NeverCopied):
     """A graph that can be submitted: `queue.graph(executable)`. It can be updated if it was
     finalized with `updatable=True`.
 
@@ -54,6 +55,8 @@ class ExecutableGraph(Drawable):
     """
 
     host_memory = False
+
+    remedy_for_copies = "finalize the graph again"
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.base.copies import NeverCopied
 from ..runtime.commands import Command
 from ..runtime.errors import Errc, SYCLError, invalid
 from ..runtime.event import Event
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _ids: Final = itertools.count()
 
 
-class Node:
+class Node(NeverCopied):
     """A node of a modifiable graph. Its graph owns it. It does not keep its graph alive.
 
     Attributes:

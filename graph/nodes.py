@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, overload
 
+from ..loader.base.copies import NeverCopied
 from .node import Node
 
 
-class Nodes:
+class Nodes(NeverCopied):
     """The nodes of a graph: `graph[3]`, slices, iteration, `nodes`, and `edges` as pairs of their
     places."""
 
+    remedy_for_copies = "capture or record it again"
     lock: AbstractContextManager[Any]
 
     def __init__(self) -> None:

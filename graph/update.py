@@ -37,7 +37,7 @@ def changes(
     executable.context.adapter.check_open("update")
     if not executable.updatable:
         raise invalid(
-            "update() cannot be called on a executable graph which was not created with "
+            "update() cannot be called on an executable graph which was not created with "
             "property::updatable",
             routine="update",
             remedy="finalize(updatable=True)",

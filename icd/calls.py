@@ -94,6 +94,18 @@ def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
     return event[0]
 
 
+def read_word(queue: int, memory: int, offset: int, waits: Sequence[int]) -> tuple[int, int]:
+    """Read 32 bits at an offset (bytes) of a memory object, after `waits` (events, handles).
+
+    Returns:
+        OpenCL's code, and the word.
+    """
+    word, listed = ffi.new("uint32_t *"), ffi.new("uintptr_t[]", list(waits))
+    place = (memory, True, offset, 4, address(word))
+    after = (len(waits), address(listed) if waits else None, None)
+    return call(queue, "clEnqueueReadBuffer", *place, *after), word[0]
+
+
 # events
 
 

@@ -100,21 +100,21 @@ VARIABLES: Final = (
         (_KHRONOS, _OCL_ICD, _PYOPENCL),
         "`:`-list of layer libraries, the last one outermost",
         False,
-        "fairlead does not load layers yet",
+        "fairlead's libOpenCL.so.1 loads them; fairlead's own calls go past them",
     ),
     Variable(
         "OPENCL_LAYER_PATH",
         (_KHRONOS, _OCL_ICD),
         "directory of .lay files that name layers",
         False,
-        "fairlead does not load layers yet",
+        "fairlead's libOpenCL.so.1 loads them; fairlead's own calls go past them",
     ),
     Variable(
         "OCL_ICD_ENABLE_TRACE",
         (_KHRONOS,),
         "print what the loader does while it loads drivers",
         False,
-        "`fairlead doctor` prints that, with the reasons",
+        "fairlead's libOpenCL.so.1 prints that; `fairlead doctor` has the reasons",
     ),
     Variable(
         "OCL_ICD_DEBUG",
@@ -128,7 +128,7 @@ VARIABLES: Final = (
         (_KHRONOS,),
         "start layers with clInitLayer and unload nothing at exit",
         False,
-        "fairlead does not load layers yet, and unloads no driver at exit",
+        "fairlead's libOpenCL.so.1 ends no layer then; fairlead unloads no driver at exit",
     ),
     Variable(
         "OCL_ICD_DISABLE_DYNAMIC_LIBRARY_UNLOADING",

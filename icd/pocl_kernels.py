@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..loader.base.errors import FairleadError
 from ..loader.base.forks import new_lock
@@ -192,24 +192,63 @@ def parse(binary: bytes, version: PoclVersion) -> dict[str, PoclKernel]:
         ) from error
 
 
-def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
+def is_whole(binary: bytes) -> bool:
+    """Whether a binary has the length that it says. One that is not PoCL's is whole.
+
+    PoCL reads behind the end of one that is cut off.
+    """
+    if not binary.startswith(_MAGIC[: len(binary)]):
+        return True
     reader = _Reader(binary)
+    try:
+        head = _read_head(reader)
+        if head.layout not in {version.layout for version in VERSIONS}:
+            return True
+        _skip_program(reader, head)
+        for _ in range(head.kernels):
+            size = reader.number("Q")  # of all of the kernel
+            if size <= 8:
+                return False
+            reader.bytes(size - 8)
+    except (struct.error, IndexError):
+        return False
+    return reader.place == reader.end
+
+
+class _Head(NamedTuple):
+    layout: int
+    kernels: int
+    flags: int
+
+
+def _read_head(reader: _Reader) -> _Head:
     if reader.bytes(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin with poclbin")
     reader.number("Q")  # the device
-    layout, count, flags = reader.number(), reader.number(), reader.number("Q")
-    if layout != version.layout:
-        raise ValueError(f"its layout is {layout} and not {version.layout}")
-    roots = reader.number() if layout >= 9 else 0
+    return _Head(reader.number(), reader.number(), reader.number("Q"))
+
+
+def _skip_program(reader: _Reader, head: _Head) -> int:
+    """Skip what lies between head and kernels. Return the size of program-scope variables."""
+    roots = reader.number() if head.layout >= 9 else 0
     reader.bytes(41)  # the hash
-    variables = reader.number("Q") if layout > 9 and flags & _HAS_VARIABLES else 0
-    if layout == 8:
+    variables = reader.number("Q") if head.layout > 9 and head.flags & _HAS_VARIABLES else 0
+    if head.layout == 8:
         for _ in ("path", "contents"):  # of the one file of the program
             reader.text()
     for _ in range(roots):
         reader.bytes(reader.number("Q"))
-    for _ in range(count):
-        yield _kernel(reader, bool(flags & _FLUSHES), variables)
+    return variables
+
+
+def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
+    reader = _Reader(binary)
+    head = _read_head(reader)
+    if head.layout != version.layout:
+        raise ValueError(f"its layout is {head.layout} and not {version.layout}")
+    variables = _skip_program(reader, head)
+    for _ in range(head.kernels):
+        yield _kernel(reader, bool(head.flags & _FLUSHES), variables)
 
 
 def _kernel(reader: _Reader, flushes: bool, variables: int) -> PoclKernel:

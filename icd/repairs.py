@@ -33,8 +33,8 @@ def path_inside_prefix(candidate: Candidate) -> str | None:
 
 # The cl_device_id of pocl-binary-distribution 3.0 (x86-64) holds two strings at these offsets:
 # `const char *llvm_target_triplet, *llvm_cpu`.
-_TRIPLE_OFFSET: Final = 632
-_CPU_OFFSET: Final = 640
+TRIPLE_OFFSET: Final = 632
+CPU_OFFSET: Final = 640
 
 #: LLVM's names for what a CPU can do, the best first, with the flags that /proc/cpuinfo must list
 #: (x86-64 psABI).
@@ -83,8 +83,8 @@ def name_the_cpu(platform: CLPlatform) -> bool:
     """
     changed = False
     for device in platform.devices:
-        place = device.handle + _CPU_OFFSET
-        triple = read_text(read_word(device.handle + _TRIPLE_OFFSET) or 0)
+        place = device.handle + CPU_OFFSET
+        triple = read_text(read_word(device.handle + TRIPLE_OFFSET) or 0)
         cpu = read_text(read_word(place) or 0)
         if cpu == b"generic" and triple.startswith(b"x86_64-") and triple.endswith(b"linux-gnu"):
             ctypes.c_void_p.from_address(place).value = _immortal(cpu_level())

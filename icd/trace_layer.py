@@ -21,14 +21,18 @@ from typing import Final
 from ..loader.base.abi import Api
 from ..loader.base.errors import FairleadError
 from ..loader.base.log import warn
-from ..loader.trace.printing import TracedCall, decode
+from ..loader.trace.device import DeviceCommand, commands_of, thread_names
+from ..loader.trace.names import Names
+from ..loader.trace.printing import COMMAND, NOTES, THREAD, TracedCall, decode
 from .abi import OPENCL
 
 #: The head of a file: magic, format, slots, pid, parent, the two times at the start, calls lost,
 #: bytes of records, name.
 _HEAD: Final = struct.Struct("=8sIIIIQQQQ32s")
 _MAGIC: Final = b"FLCLLOG\n"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+#: How many values the notes have.
+_VALUES: Final = {COMMAND: 8, THREAD: 2}
 _SUFFIX: Final = ".cllog"
 
 
@@ -42,6 +46,9 @@ class Process:
         time: the same moment in ns since 1970.
         lost: the number of calls for which there was no room in memory.
         calls: in the order in which they began.
+        commands: what devices did.
+        threads: the names of its threads, by their ids.
+        names: the names of its kernels and queues.
     """
 
     pid: int
@@ -51,6 +58,9 @@ class Process:
     time: int
     lost: int
     calls: list[TracedCall]
+    commands: list[DeviceCommand]
+    threads: dict[int, str]
+    names: Names
 
 
 def path() -> Path:
@@ -58,13 +68,14 @@ def path() -> Path:
     return Path(__file__).with_name("libfairlead_trace.so")
 
 
-def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+def environment(environ: Mapping[str, str], folder: Path, device: bool = False) -> dict[str, str]:
     """The variables to add for a program whose processes write their calls into a folder.
 
     Args:
         environ: the program's environment. The layers that it names are kept; ours comes last, is
             called first and sees what the program does.
         folder: where the files go; it must exist.
+        device: whether they say what devices did, too.
 
     Raises:
         FairleadError: the layer's library is missing, or OPENCL_LAYERS cannot name its path.
@@ -83,10 +94,11 @@ def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     others = [
         name for name in environ.get("OPENCL_LAYERS", "").split(":") if name not in ("", layer)
     ]
-    return {
+    added = {
         "OPENCL_LAYERS": ":".join([*others, layer]),
         "FAIRLEAD_TRACE_LOG": str(folder.resolve() / f"%p{_SUFFIX}"),
     }
+    return added | ({"FAIRLEAD_TRACE_DEVICE": "1"} if device else {})
 
 
 def processes(folder: Path) -> list[Process]:
@@ -121,10 +133,13 @@ def _process(data: bytes) -> Process:
             "it is cut off: the process was killed while it wrote, or the disk is full"
         )
     words = memoryview(data)[_HEAD.size :].cast("Q")
-    calls = decode(words, _layers(words))
+    layers = _layers(words)
+    calls = decode(words, layers)
     calls.sort(key=lambda call: (call.begin, -call.end))
+    program, names = name.partition(b"\0")[0].decode(errors="replace"), Names(calls)
+    commands = commands_of(words, layers, names)
     return Process(
-        pid, parent, name.partition(b"\0")[0].decode(errors="replace"), begin, time, lost, calls
+        pid, parent, program, begin, time, lost, calls, commands, thread_names(words), names
     )
 
 
@@ -137,10 +152,14 @@ def _layers(words: memoryview) -> dict[int, tuple[Api, str]]:
     found, start = {}, 0
     while start < len(words):
         length, slot = words[start] & 0xFFFFFFFF, words[start] >> 32
-        if length < 6 or start + length > len(words) or slot >= len(OPENCL.slots):
+        is_note = slot in NOTES
+        if length < 6 or start + length > len(words) or not (is_note or slot < len(OPENCL.slots)):
             raise ValueError(f"word {start} begins no record")
         count = words[start + 1] & 0xFFFF
-        if count != len(OPENCL.slots[slot].parameters) or 6 + count > length:
+        if is_note:
+            if 6 + count != length or count != _VALUES[slot]:
+                raise ValueError(f"the note at word {start} has {count} values")
+        elif count != len(OPENCL.slots[slot].parameters) or 6 + count > length:
             raise ValueError(f"the record at word {start} has {count} arguments")
         found[words[start + 2]] = OPENCL, ""
         start += length

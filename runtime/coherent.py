@@ -412,7 +412,7 @@ class CoherentMemory(Memory):
         that this thread has yet to do. Inside a submission another thread closes the buffer,
         because a host task that it waits for may need the lock.
         """
-        if sys.is_finalizing() or self._closed:
+        if sys.is_finalizing() or getattr(self, "_closed", True):
             return
         if lock._is_owned():
             _closing.add(self._close_quietly)

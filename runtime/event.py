@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.base.copies import NeverCopied
 from ..loader.ur.abi import UR
 from .checks import wrong_type
 from .errors import Errc, SYCLError, invalid
@@ -41,9 +42,11 @@ PROFILING: Final = {
     "end": "UR_PROFILING_INFO_COMMAND_END",
 }
 _REMEDY_RECORDED: Final = "wait for the event of the submission of the executable graph"
+#: Makes a C function of a callback.
+_CALLED_BY_C: Final = ctypes.CFUNCTYPE(None)
 
 
-class Event:
+class Event(NeverCopied):
     """The end of a submission. `Event()` is complete from the start.
 
     Attributes:
@@ -247,8 +250,10 @@ class Event:
         return value.value
 
     def add_callback(self, callback: Callable[[Event], object]) -> None:
-        """Call `callback(event)` in another thread when the event is complete or has failed. What
-        it raises is dropped."""
+        """Call `callback(event)` in another thread when the event is complete or has failed.
+
+        What it raises goes to `sys.unraisablehook`, which prints it.
+        """
         if not callable(callback):
             raise wrong_type(
                 callback, "function", "Event.add_callback", "add_callback(lambda event: …)"
@@ -261,7 +266,8 @@ class Event:
             )
         from .scheduler import run_on_host
 
-        run_on_host(None, [self], lambda: callback(self), always=True)
+        # An exception that leaves a function which C calls goes to the hook.
+        run_on_host(None, [self], _CALLED_BY_C(lambda: callback(self)), always=True)
 
     def to_pyopencl(self) -> Any:
         """Return it as a pyopencl.Event. Raises SYCLError (invalid) if it has no native event, or
@@ -278,7 +284,7 @@ class Event:
         return pyopencl.Event.from_int_ptr(native, True)
 
     def __del__(self) -> None:
-        if self.handle and self.context is not None:
+        if getattr(self, "handle", 0) and self.context is not None:
             adapter: RuntimeAdapter = self.context.adapter
             if adapter.open:
                 adapter.ur.urEventRelease(self.handle)

@@ -45,6 +45,16 @@ if TYPE_CHECKING:
 _ADVICE: Final = "UR_USM_ADVICE_FLAG_"
 
 
+def _refuse_count(count: int | None, routine: str) -> None:
+    """Raise SYCLError (invalid) for a count beside an accessor, which has its own."""
+    if count is not None:
+        raise invalid(
+            "an accessor itself says how many elements there are",
+            routine=routine,
+            remedy="give the accessor a shape, access(buffer, shape=…), and no count",
+        )
+
+
 class Handler:
     """Collects one command: its operation, its arguments, and what it comes after.
 
@@ -144,7 +154,10 @@ class Handler:
             return
         if as_integer(index, "argument's index", "set_arg") < 0:
             raise SYCLError(
-                Errc.kernel_argument, "an argument's index is 0 or more", routine="set_arg"
+                Errc.kernel_argument,
+                "an argument's index is 0 or more",
+                routine="set_arg",
+                remedy="count from 0",
             )
         arguments.extend([None] * (index + 1 - len(arguments)))
         arguments[index] = found
@@ -238,6 +251,7 @@ class Handler:
             SYCLError: invalid.
         """
         if isinstance(destination, Accessor):
+            _refuse_count(count, "fill")
             command = accessor_fill(destination, pattern)
             self.require(destination)
             self.set_command(command)
@@ -266,6 +280,7 @@ class Handler:
         """
         for accessor, writes in ((source, False), (destination, True)):
             if isinstance(accessor, Accessor):
+                _refuse_count(count, "copy")
                 check_use(accessor, "copy", writes=writes)
                 self.require(accessor)
         types = [

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import in_child
 from ..loader.base.interrupts import is_stoppable, leaves_waits, run_aside
 from ..loader.base.query import query
@@ -158,7 +159,7 @@ def _close_all() -> None:
         adapter.open = False
 
 
-class URObject:
+class URObject(NeverCopied):
     """An object of an adapter. It holds one reference and releases it in the end.
 
     Two objects are equal if their handles are.

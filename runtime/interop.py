@@ -238,7 +238,7 @@ class PyOpenCLMemory(Memory):
         return context.adapter.obtain("urMemBufferCreateWithNativeHandle", *given)
 
     def _release(self) -> None:
-        made, self._made = self._made, None
+        made, self._made = getattr(self, "_made", None), None
         if made is not None and made[0].adapter.open:
             made[0].adapter.ur.urMemRelease(made[1])
 

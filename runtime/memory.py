@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import new_lock
 from ..loader.ur.abi import UR
 from .errors import invalid
@@ -24,7 +25,7 @@ MODES: Final = {
 lock: Final = new_lock()
 
 
-class Memory:
+class Memory(NeverCopied):
     """Something that has a memory object in contexts: a Buffer, an Image, or memory of another
     package.
 

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import new_lock
 from ..loader.base.search import secure_environ
 from ..loader.ur.abi import UR
@@ -60,7 +61,7 @@ _ASPECTS: Final = {
 _PARTS: Final = "partition(equally=1), partition(counts=[1, 2])"
 
 
-class Device:
+class Device(NeverCopied):
     """A device of an adapter. There is one object for each device, so `is` and `==` compare
     devices."""
 
@@ -185,7 +186,7 @@ class Device:
         return f"<Device {self.name!r} ({self.backend} {self.type}, {self.platform.name})>"
 
 
-class Platform:
+class Platform(NeverCopied):
     """A platform of an adapter.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import new_lock
 from ..loader.ur.abi import UR
 from .arguments import MAKERS, SAMPLER, Argument
@@ -18,7 +19,7 @@ _ADDRESSING: Final = ("none", "clamp_to_edge", "clamp", "repeat", "mirrored_repe
 _FILTERING: Final = ("nearest", "linear")
 
 
-class Sampler:
+class Sampler(NeverCopied):
     """A kernel's argument of the type sampler_t. (SYCL: image_sampler)
 
     One sampler can be used with any image, on any device.
@@ -80,7 +81,7 @@ class Sampler:
         return context.adapter.obtain("urSamplerCreate", context.handle, ctypes.byref(desc))
 
     def __del__(self) -> None:
-        for context, handle in self._handles.items():
+        for context, handle in getattr(self, "_handles", {}).items():
             if context.adapter.open:
                 context.adapter.ur.urSamplerRelease(handle)
 

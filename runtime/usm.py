@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy
 
+from ..loader.base.copies import NeverCopied
 from .accessor import Accessor
 from .arguments import MAKERS, POINTER, Argument
 from .checks import MOST, as_integer, element_type, wrong_type
@@ -47,12 +48,12 @@ class _Allocation:
         self.context, self.address = context, address
 
     def __del__(self) -> None:
-        context = self.context
-        if context.adapter.open:
+        context = getattr(self, "context", None)
+        if context is not None and context.adapter.open:
             context.when_idle(partial(context.adapter.ur.urUSMFree, context.handle, self.address))
 
 
-class USM:
+class USM(NeverCopied):
     """USM memory, or a part of an allocation from an element on.
 
     Attributes:

@@ -23,6 +23,7 @@ from .listed import LISTED
 _PREFIX: Final = "UR_RESULT_ERROR_"
 _SUCCESS: Final = "UR_RESULT_SUCCESS"
 _UNSUPPORTED: Final = ("UR_RESULT_ERROR_UNSUPPORTED_FEATURE", "UR_RESULT_ERROR_UNINITIALIZED")
+_NO_SUCH_QUERY: Final = "UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION"
 
 
 class Calls:
@@ -50,10 +51,12 @@ class Calls:
     def ok(self, routine: str, *arguments: Any) -> None:
         """Call a function that must succeed.
 
-        If it answers that it is unsupported, and may be, so is the case.
+        If it answers that it is not implemented, the case is unsupported.
         """
         code = getattr(self.table, routine)(*arguments)
         self.check_supported(routine, code)
+        if routine.endswith("Info") and name_of(UR, code) == _NO_SUCH_QUERY:
+            unsupported(f"{routine} answers {_NO_SUCH_QUERY}")
         self.expect_ok(routine, code)
 
     def expect_ok(self, routine: str, code: int) -> None:
@@ -78,20 +81,17 @@ class Calls:
         return made.value
 
     def check_supported(self, routine: str, code: int) -> None:
-        """End the case as unsupported if the code says so, and this function may answer it."""
+        """End the case as unsupported if the code says that a function is not implemented.
+
+        If the device says that it has what the function is for, the case has failed.
+        """
         name = name_of(UR, code)
         if name not in _UNSUPPORTED or (name == _UNSUPPORTED[1] and self.has(routine)):
             return
-        if self.may_be_unsupported(routine):
-            unsupported(f"{routine} answers {name}")
-
-    def may_be_unsupported(self, routine: str) -> bool:
-        """Return whether the specification lets a function answer UNSUPPORTED_FEATURE on this
-        device."""
-        listed = LISTED.get(routine)
-        if listed is None:  # the newest version has no such function
-            return True
-        return listed.optional and not (listed.condition and self.device_says(listed.condition))
+        listed = LISTED.get(routine)  # None: the newest version has no such function
+        if listed and listed.condition and self.device_says(listed.condition):
+            failed(f"an implementation, because the device has {listed.condition}", name)
+        unsupported(f"{routine} answers {name}")
 
     def device_says(self, query: str) -> int:
         """Return the device's answer to a query for a number; 0 if it has no answer."""

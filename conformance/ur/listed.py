@@ -96,12 +96,11 @@ _WORDS: Final = {
 class Listed:
     """What the specification lists for an entry point.
 
-    `optional` says that it may answer UNSUPPORTED_FEATURE. `condition` is "", or a query; then it
-    may do so only if the device answers the query with 0.
+    `condition` is "", or a query; it may answer UNSUPPORTED_FEATURE only if the device answers the
+    query with 0.
     """
 
     function: str
-    optional: bool
     condition: str
     errors: tuple[ListedError, ...]
 
@@ -115,14 +114,14 @@ def _read() -> Iterator[Listed]:
             head, *sets = line.split()
             heads.append((head, [rule for name in sets for rule in _SETS[name]]))
     for head, rules in heads:
-        name, mark, condition = head.partition("?")
+        name, _, condition = head.partition("?")
         experimental = name.endswith("Exp")
         errors = tuple(
             ListedError(_PREFIX + code, change)
             for code, _, rest in (rule.partition(": ") for rule in rules)
             for change in rest.split()
         )
-        yield Listed(name, bool(mark) or experimental, "" if experimental else condition, errors)
+        yield Listed(name, "" if experimental else condition, errors)
 
 
 LISTED: Final = {listed.function: listed for listed in _read()}

@@ -113,7 +113,8 @@ class CapturedBlock:
 
         PyOpenCL may have SVM freed by a queue. PoCL reads PyOpenCL's list for that when it is gone.
         """
-        self._observer.held.clear()
+        if "_observer" in self.__dict__:  # it was made to its end
+            self._observer.held.clear()
 
     def check_process(self, routine: str) -> None:
         """Raise SYCLError (runtime) in a forked child, which lacks the threads of its parent's

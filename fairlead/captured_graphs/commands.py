@@ -202,10 +202,10 @@ class CapturedLaunch(Captured, Launch):
 
     def _set_arg(self, index: int, value: Any) -> None:
         count = argument_count(self.native)
-        if not 0 <= index < count:
+        if not hasattr(index, "__index__") or not 0 <= index < count:
             raise wrong_argument(
-                f"the kernel {self.kernel_name} has {count} arguments, no argument {index}",
-                "count from 0",
+                f"the kernel {self.kernel_name} has {count} arguments, no argument {index!r}",
+                "name an argument by its number, and count from 0",
             )
         if self._declared is None:
             self._declared = declared_types(address(self.native.kernel), count)
@@ -275,6 +275,14 @@ _PYOPENCL: Final = (
 )
 
 
+#: What an argument takes, and the remedy for anything else: local memory, memory, a value.
+_KINDS: Final = (
+    ("local memory", "give LocalMemory(bytes)"),
+    ("memory", "give a pyopencl.Buffer, an Array, an image or SVM"),
+    ("a value of {} bytes", "give a number with its type: numpy.float32(…), numpy.int32(…)"),
+)
+
+
 def _check_kind(
     present: tuple[int, int, bool], kind: int, size: int, word: int, index: int
 ) -> None:
@@ -284,17 +292,17 @@ def _check_kind(
         return
     is_local = kind == VALUE and not word
     memory = (MEMORY, POINTER)
-    if local != is_local:
-        raise wrong_argument(
-            f"argument {index} is {'' if local else 'no '}local memory",
-            "LocalMemory(bytes) for local memory alone",
-        )
-    if (had in memory and kind not in memory) or (
-        kind in memory and had not in memory and bytes_ != 8
+    if (
+        local != is_local
+        or (had in memory and kind not in memory)
+        or (kind in memory and had not in memory and bytes_ != 8)
     ):
+        wanted = _KINDS[0 if local else 1 if had in memory else 2]
+        got = _KINDS[0 if is_local else 1 if kind in memory else 2]
         raise wrong_argument(
-            f"argument {index} is {'memory' if had in memory else 'no memory'}",
-            "keep the kind that the kernel expects",
+            f"argument {index} takes {wanted[0].format(bytes_)}, and was given "
+            f"{got[0].format(size) if word or is_local or kind == VALUE else 'None'}",
+            wanted[1],
         )
     if kind == VALUE and not local and size != bytes_:
         raise wrong_argument(

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
+from numpy import ndarray
+
 from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.capture.recording import CaptureError, Recording
 from ..icd.errors import error
@@ -33,9 +35,10 @@ class capture:
 
     Args:
         queues: the queues.
-        keep: objects that the graph must keep alive although it cannot find them: host arrays, and
-            buffers of kernels whose arguments were set before the block. If a buffer is named,
-            kernels with such arguments are accepted, and all of their buffers have to be named.
+        keep: an object or several that the graph must keep alive although it cannot find them:
+            host arrays, and buffers of kernels whose arguments were set before the block. If a
+            buffer is named, kernels with such arguments are accepted, and all of their buffers
+            have to be named.
         swap: two buffers or arrays, or a list of such pairs, that exchange their roles after each
             replay: what one replay writes, the next one reads.
 
@@ -45,7 +48,7 @@ class capture:
             is as before.
     """
 
-    def __init__(self, *queues: Any, keep: Iterable[Any] = (), swap: Iterable[Any] = ()) -> None:
+    def __init__(self, *queues: Any, keep: Any = (), swap: Any = ()) -> None:
         if not queues:
             raise _client.ArgumentError(
                 "no queue was given.", routine="capture", remedy="capture(queue)"
@@ -59,8 +62,10 @@ class capture:
                 "capture",
                 remedy="capture queues of one context; make one graph for each context",
             )
-        self._queues, self._context, self._keep = queues, contexts.pop(), list(keep)
-        self._swap, self._buffers = tuple(swap), dict[str, int]()
+        self._queues, self._context = queues, contexts.pop()
+        self._keep = _as_list(keep, "keep", "capture(queue, keep=[array, buffer])")
+        self._swap = _as_list(swap, "swap", "capture(queue, swap=(u, v)), or a list of pairs")
+        self._buffers = dict[str, int]()
         self._graph: CapturedGraph | None = None
 
     def __enter__(self) -> CapturedGraph:
@@ -116,6 +121,23 @@ class capture:
         if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):
             # PyOpenCL knows only the code: the same error again, in the same line, with the reason.
             raise refusals[-1 if raised else 0].error().with_traceback(trace) from raised
+
+
+def _as_list(given: Any, what: str, remedy: str) -> list[Any]:
+    """What `capture` was given as a list; None is an empty one, and memory a list of itself.
+
+    Raises:
+        ArgumentError: It is neither a list nor memory.
+    """
+    if given is None:
+        return []
+    if isinstance(given, ndarray) or _client.is_device_object(given):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise _client.ArgumentError(
+            f"{what} is a list, not {type(given).__name__}.", routine="capture", remedy=remedy
+        )
+    return list(given)
 
 
 def _is_code(raised: BaseException, name: str) -> bool:

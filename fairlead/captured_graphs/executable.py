@@ -19,13 +19,13 @@ from numpy import ndarray
 from ..graph.executable import ExecutableGraph
 from ..graph.picture import Drawable
 from ..graph.snapshot import Snapshot
-from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
-from ..icd.calls import address, call, enqueue_marker
+from ..icd.calls import call, enqueue_marker, read_word
 from ..icd.capture.recording import CaptureError, is_captured
+from ..icd.command_buffer.command_buffer import NO_COMMAND, Route
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import check, error
-from ..loader.base.forks import forks
+from ..loader.base.copies import NeverCopied
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
@@ -48,6 +48,10 @@ __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 _ONCE: Final = 1
 
+#: What enqueues (CapturedSegment.again) and what it is given, the queue's class and its handle, how
+#: the event is made, and the route, which is kept alive.
+_Again = tuple[Callable[[Any], int], Any, type, int, Callable[[int, bool], Any], Route]
+
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
 
 
@@ -63,7 +67,7 @@ def _has(queue: Any, name: str) -> bool:
     return bool(queue.properties & getattr(pyopencl.command_queue_properties, name))
 
 
-class Executable(Drawable):
+class Executable(Drawable, NeverCopied):
     """The result of `graph.finalize()`.
 
     It keeps the graph alive, and with it all memory that the commands use. It is thread-safe:
@@ -73,6 +77,8 @@ class Executable(Drawable):
         graph: what it was made of.
         schedule, updatable, profiling: as they were given to `finalize`.
     """
+
+    remedy_for_copies = "finalize the graph again"
 
     def __init__(
         self,
@@ -96,11 +102,8 @@ class Executable(Drawable):
         #: All commands, if the graph is as it was recorded.
         self._whole: CapturedSegment | None = None
         self._executable_graph: ExecutableGraph | None = None
-        #: How the last simple replay is repeated: a function, its queue's class, how its event is
-        #: made, and `forks()`.
-        self._again: tuple[Callable[[int], int], type, Callable[[int, bool], Any], int] | None = (
-            None
-        )
+        #: How the last simple replay is repeated.
+        self._again: _Again | None = None
         if graph.is_as_recorded and not updatable:
             self._whole = CapturedSegment.whole(
                 self._block, partial(command_of, self._block), schedule, profiled=profiling
@@ -202,6 +205,12 @@ class Executable(Drawable):
                 cannot have. Nothing has changed then.
         """
         if argument:
+            if len(argument) != 3:
+                raise _client.ArgumentError(
+                    f"{len(argument)} arguments were given.",
+                    routine="set",
+                    remedy="set(node, index, value), or a Parameter by its name: set(dt=0.5)",
+                )
             node, index, value = argument
             node.set_arg(index, value)
             self.update(node)
@@ -282,11 +291,12 @@ class Executable(Drawable):
         Nothing is waited for, unless `wait` says so. With it, on an in-order queue, the engine
         `direct` runs the graph in the caller's thread, which is fastest on PoCL.
 
-        With `until` the loop stops when the first word (32 bits) of that memory is not 0. The word
-        is read after `every` replays, while the next ones already run. So up to twice `every`
-        replays can follow the one that has set it. To continue, set it to 0 again. The loop has
-        ended when this returns. The event's `replays` says how many there were, `has_stopped`
-        whether the word was set.
+        With `until` the loop stops when the first word (32 bits) of that memory is not 0. Where the
+        engine `direct` has the graph, the word is read after each replay. Elsewhere it is read
+        after `every` replays, while the next ones already run. So up to twice `every` replays can
+        follow the one that has set it. To continue, set it to 0 again. The loop has ended when this
+        returns. The event's `replays` says how many there were, `has_stopped` whether the word was
+        set.
 
         Args:
             queue: a pyopencl.CommandQueue of the graph's context, to a device that it was captured
@@ -304,14 +314,16 @@ class Executable(Drawable):
             OpenCLError: the queue or an event is a wrong one.
             ArgumentError: an argument has a wrong type.
         """
-        is_plain = times is _ONCE and wait_for is None and until is None and not wait
-        if is_plain and self._again is not None:
-            again, queue_type, to_event, forks_then = self._again
-            is_ours = type(queue) is queue_type and forks() == forks_then
+        again = self._again
+        if again and times is _ONCE and wait_for is None and until is None and not wait:
+            enqueue, native, queue_type, of_queue, to_event, route = again
+            is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
             if is_ours and not (values and self._set_for_replay(values, 1)):
-                event = again(queue.int_ptr)
-                if event:
+                event = enqueue(native)
+                if event > 0:
                     return to_event(event, False)
+                if event:
+                    self._fail(event, route)
         handle = self._checked(queue, "replay")
         if type(times) is not int or not 1 <= times < 1 << 32:
             remedy = "replay(queue, times=1)"
@@ -340,13 +352,26 @@ class Executable(Drawable):
         if only is not None:
             end = self._end(queue, *only.run(handle, times, waits, series), profiled)
             if not self.profiling:
-                self._again = only.again, type(queue), type(end).from_int_ptr, forks()
+                self._again = self._how_again(only, queue, handle, end)
         else:
             with self._lock:
                 end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
         if wait:
             end.wait()
         return None if wait else end
+
+    def _how_again(self, only: CapturedSegment, queue: Any, handle: int, end: Any) -> _Again | None:
+        again = only.again()
+        if again is None:
+            return None
+        enqueue, route = again
+        return enqueue, route.native, type(queue), handle, type(end).from_int_ptr, route
+
+    def _fail(self, code: int, route: Route) -> None:
+        """Raise the error of a repeated enqueue."""
+        only, failed = self._only(), route.native.failed
+        assert only is not None
+        raise only.failure(code, -1 if failed == NO_COMMAND else failed)
 
     def _replay_until(
         self,
@@ -367,21 +392,26 @@ class Executable(Drawable):
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
         flag, only = self._flag(until), self._only()
+        ran, stopped = 0, False
+        if only is not None and not waits:
+            ran, stopped = only.run_until_here(handle, times, flag)
+        if stopped or ran == times:
+            return EndedLoop(queue.context, ran, stopped)
         alternates = only is not None and only.settings is not None and only.settings.alternations
         if only is not None and not alternates:
-            return EndedLoop(queue.context, *only.run_until(handle, times, every, flag, waits))
-        ran, stopped, word = 0, False, ffi.new("uint32_t *")
+            more, stopped = only.run_until(handle, times - ran, every, flag, waits)
+            return EndedLoop(queue.context, ran + more, stopped)
         while ran < times and not stopped:
             count = min(every, times - ran)
-            with self._lock:
-                if only is not None:
-                    for event in only.run(handle, count, waits):
-                        call(event, "clReleaseEvent") if event else None
-                else:
-                    self._replay_parts(queue, handle, count, waits, False, {}).wait()
-            read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
-            check(call(handle, "clEnqueueReadBuffer", *read), "replay")
-            ran, stopped, waits = ran + count, bool(word[0]), []
+            if only is not None:
+                end = self._end(queue, *only.run(handle, count, waits), False)
+            else:
+                with self._lock:
+                    end = self._replay_parts(queue, handle, count, waits, False, {})
+                end.wait()
+            code, word = read_word(handle, *flag, [end.int_ptr])
+            check(code, "replay")
+            ran, stopped, waits = ran + count, bool(word), []
         return EndedLoop(queue.context, ran, stopped)
 
     def _flag(self, until: Any) -> tuple[int, int]:
@@ -528,13 +558,15 @@ class Executable(Drawable):
 
     def _wait_list(self, wait_for: Iterable[Any] | None) -> list[int]:
         events: list[int] = []
-        if wait_for is not None and not isinstance(wait_for, Iterable):
+        if not (wait_for is None or isinstance(wait_for, Iterable)) or (
+            getattr(wait_for, "shape", None) == ()
+        ):
             raise _client.ArgumentError(
                 "wait_for is no list of events.",
                 routine="replay",
                 remedy="replay(queue, wait_for=[event])",
             )
-        for event in wait_for or ():
+        for event in () if wait_for is None else wait_for:
             events.append(_client.handle(event, "Event", "replay"))
             if event.context.int_ptr != self._block.recording.context:
                 raise error(

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from ..runtime.queue import Queue
 
 
+class NotFinalizedError(CaptureError, AttributeError):
+    """A graph was used as what `finalize` returns."""
+
+
 class CapturedGraph(Nodes, Drawable, Decides):
     """The commands of a capture block. It can be inspected, changed and finalized after the block.
 
@@ -51,6 +55,8 @@ class CapturedGraph(Nodes, Drawable, Decides):
     """
 
     executable_class: ClassVar[type[Executable]] = Executable
+    _nodes: list[Node] | None = None
+    _command_graph: CommandGraph | None = None
 
     def __init__(self, block: CapturedBlock) -> None:
         super().__init__()
@@ -58,8 +64,15 @@ class CapturedGraph(Nodes, Drawable, Decides):
         self.queue: Any = None
         self.state = "recording"
         self.lock: AbstractContextManager[Any] = RLock()
-        self._nodes: list[Node] | None = None
-        self._command_graph: CommandGraph | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(Executable, name):
+            raise NotFinalizedError(
+                "the graph is not finalized.",
+                call=name,
+                remedy=f"finalize() first: loop = graph.finalize(), and then loop.{name}",
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def end(self, failed: bool, variables: Mapping[str, Any]) -> None:
         """The block has ended. See `CapturedBlock.end`."""

@@ -97,8 +97,9 @@ class ReplayedEvent(pyopencl.UserEvent):
         return last.profiling("end") if param in _ENDS else first.profiling(_BEGINS[param])
 
     def __del__(self) -> None:
-        self._outcome.is_dropped = True
-        self._outcome.warn()
+        if "_outcome" in self.__dict__:  # it was made to its end
+            self._outcome.is_dropped = True
+            self._outcome.warn()
 
 
 class EndedLoop(pyopencl.UserEvent):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..icd._native import lib
 from ..icd.calls import call, status_of
 from ..icd.command_buffer.cells import Cells, copy_of_commands
-from ..icd.command_buffer.command_buffer import CommandBuffer
+from ..icd.command_buffer.command_buffer import CommandBuffer, Route
 from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
 from ..icd.command_buffer.lifetimes import Lifetimes
@@ -197,8 +197,8 @@ class CapturedSegment:
         with self._lock:
             settings.stage(values)
             self._buffer.set_cells(settings.cells)
-            if settings.memory:
-                _unfinished.keep_until(self._buffer.last_event, settings.taken())
+            if settings.memory and (gone := settings.taken()):
+                self._buffer.keep(_unfinished, gone)
 
     def run(
         self,
@@ -236,20 +236,27 @@ class CapturedSegment:
             call(event, "clReleaseEvent")
         return last, first or end
 
-    def again(self, queue: int) -> int:
-        """`run` it once on the native queue of the last run, after nothing else, if possible.
+    def again(self) -> tuple[Callable[[Any], int], Route] | None:
+        """How the last `run` is repeated, once and after nothing else; None if it cannot be.
 
         Returns:
-            The event of its end, a reference for the caller; 0 if `run` has to do it.
-
-        Raises:
-            ReplayError: a command could not be enqueued.
+            A function of the route's `native`. It returns the event of the end, a reference for the
+                caller; 0 if `run` has to do it; or OpenCL's code, which is negative. And the route.
         """
         with self._lock:
+            route = None if self._pending else self._buffer.again
+            if route is None:
+                return None
             alternates = self.settings is not None and self.settings.alternations
-            event = 0 if self._pending or alternates else self._buffer.again(queue)
-            if event < 0:
-                raise self._failure(event, self._buffer.failed_again)
+            return self._alternate if alternates else lib.fl_enqueue_again, route
+
+    def _alternate(self, route: Any) -> int:
+        settings = self.settings
+        assert settings is not None
+        with self._lock:
+            rows, count = settings.cells.rows, settings.cells.count
+            event = lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
+            settings.turn += event > 0
         return event
 
     def run_here(self, queue: int, times: int) -> int:
@@ -272,6 +279,52 @@ class CapturedSegment:
                 times -= count
             return times
 
+    def run_until_here(
+        self, queue: int, times: int, flag: tuple[int, int], *, is_set: bool = True
+    ) -> tuple[int, bool]:
+        """Run it in this thread until a word is not 0, after everything in a native queue.
+
+        Args:
+            queue: a handle.
+            times: how often at most.
+            flag: a memory object (a handle), and the offset of the word in it, in bytes.
+            is_set: False to run it until the word is 0, and not at all if it is that already.
+
+        Returns:
+            How often it was run, and whether the word was as wanted. If it was not, the rest has to
+                be enqueued.
+
+        Raises:
+            OpenCLError: a command has failed, or one from before the capture.
+        """
+        ran, stopped = 0, False
+        for count in slices(times):
+            with self._lock:
+                done, stopped = self._run_until_here(queue, count, flag, is_set, not ran)
+            ran += done
+            if stopped or done < count:
+                break
+        return ran, stopped
+
+    def _run_until_here(
+        self, queue: int, times: int, flag: tuple[int, int], is_set: bool, is_first: bool
+    ) -> tuple[int, bool]:
+        if self._commands.first is not None or (self._pending and self._still_pending()):
+            return 0, False
+        settings, run = self.settings, self._buffer.run_until
+        first = is_first and not is_set
+        if settings is None or not settings.alternations:
+            return run(queue, times, flag, is_set=is_set, looks_first=first)
+        settings.begin_series({}, times)
+        try:
+            done, stopped = run(
+                queue, times, flag, is_set=is_set, looks_first=first, series=settings.cells
+            )
+            settings.turn += done
+        finally:
+            settings.end_series()
+        return done, stopped
+
     def run_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
     ) -> tuple[int, bool]:
@@ -290,7 +343,7 @@ class CapturedSegment:
                         queue, count, min(every, count), flag, waits
                     )
                     if code:
-                        raise self._failure(code, failed)
+                        raise self.failure(code, failed)
                 ran, count, waits = ran + done, count - done, []
             if stopped:
                 break
@@ -302,11 +355,11 @@ class CapturedSegment:
         settings = self.settings
         assert settings is not None
         settings.begin_series(series, times)
+        before = self._buffer.enqueued
         try:
-            done = self._run(queue, times, waits, settings)
-            settings.turn += times
-            return done
+            return self._run(queue, times, waits, settings)
         finally:
+            settings.turn += self._buffer.enqueued - before
             settings.end_series()
 
     def _run(
@@ -324,7 +377,7 @@ class CapturedSegment:
                 queue, count, waits, wanted=not times, series=series and series.cells
             )
             if code:
-                raise self._failure(code, failed)
+                raise self.failure(code, failed)
             waits = ()
         return event, exported[0] if exported else 0
 
@@ -363,7 +416,8 @@ class CapturedSegment:
                 waits.append(event)
         return waits
 
-    def _failure(self, code: int, failed: int) -> ReplayError:
+    def failure(self, code: int, failed: int) -> ReplayError:
+        """Return the error for OpenCL's code and the number of a command, -1 for a barrier."""
         name, sentence = describe(code)
         node, what = -1, "a barrier"
         if failed >= 0:
@@ -398,7 +452,7 @@ class CapturedSegment:
                 self._make_anew(new)
             used = [old for old, _ in changes.values() if as_captured(old).uses_host_memory]
             if used:
-                _unfinished.keep_until(self._buffer.last_event, used)
+                self._buffer.keep(_unfinished, used)
 
     def take_over(self, number: int, old: CapturedLaunch, new: CapturedLaunch) -> bool:
         """Let a launch take over the numbers and sizes of another one, by one call of C.

@@ -347,6 +347,9 @@ class ParameterSettings:
     def begin_series(self, values: Mapping[str, Any], times: int) -> None:
         """Have the enqueues take one value each, of arrays; and the buffers that alternate."""
         begun: list[NumberSetting] = []
+        for setting in self.by_name.values():
+            if setting.series:  # Ctrl-C came before its end
+                setting.end_series()
         for alternation in self.alternations:
             alternation.begin(self.turn, times)
         try:

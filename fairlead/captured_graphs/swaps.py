@@ -82,13 +82,13 @@ class Alternation:
             for row in rows.get(one.number, ())
         ]
         self._arrays: list[np.ndarray] = []
+        self._cycles = [np.array(pattern, np.uint64) for _, pattern in self._rows]
+        for (row, _), cycle in zip(self._rows, self._cycles, strict=True):
+            row.cycle = ffi.cast("void *", cycle.ctypes.data)
 
     def begin(self, turn: int, times: int) -> None:
         """Enqueues number `turn` and the following ones take their buffers."""
-        self._arrays = [
-            np.resize(np.array(pattern, np.uint64), times + 2)[turn % 2 :]
-            for _, pattern in self._rows
-        ]
+        self._arrays = [np.tile(cycle, times // 2 + 1)[turn % 2 :] for cycle in self._cycles]
         self.advance(0)
 
     def advance(self, done: int) -> None:

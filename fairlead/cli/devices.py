@@ -1,8 +1,8 @@
 """`fairlead devices`: a row for each device of OpenCL drivers, adapters and PI plugins.
 
-`list_devices` asks each interface in turn. All plugins are opened, whatever the environment's
-device selector says, so that every device has the number by which selectors name it. The selector
-only decides which rows are marked as selected.
+`each_device` asks each interface in turn, and `as_table` makes text of the rows. All plugins are
+opened, whatever the environment's device selector says, so that every device has the number by
+which selectors name it. The selector only decides which rows are marked as selected.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..icd.objects import CLDevice
 from ..loader.base.errors import FairleadError, NotFoundError, reason_of
-from ..loader.base.query import printable
 from ..loader.base.search import excluding_pattern
+from ..loader.ur.devices import PluginDevice
 from ..loader.ur.plugins import Plugins, environment_selector, open_plugins
 from ..loader.ur.selector import parse, selector_strings
+from .columns import table
 
 #: The interfaces in the order of the rows: as `--interface` takes them, and as rows name them.
 INTERFACES: Final = {"opencl": "OpenCL", "ur": "UR", "pi": "PI"}
@@ -56,60 +58,73 @@ class DeviceRow:
     selector: str = ""
     selected: bool = True
 
-    def __str__(self) -> str:
-        """The row as a line: each text on one line, without runs of blanks."""
-        opencl = self.interface == "OpenCL"
-        number = f"{self.platform}:{self.device}" if opencl else f"{self.interface} {self.selector}"
-        detail = f"layout {self.layout}" if self.layout else self.interface_version
-        parts = (
-            f"[{number}] {self.type}",
-            self.name,
-            f"{self.platform_name}, {self.platform_version}",
-            f"driver {self.driver_version}",
-            *(
-                (f"ICD {self.icd_version}", self.library)
-                if opencl
-                else (f"{self.library} ({detail})",)
-            ),
-            *(() if self.selected else ("not selected",)),
+    @property
+    def number(self) -> str:
+        """What `fairlead info` takes for this device: "0:1", "ur level_zero:0"."""
+        if self.interface == "OpenCL":
+            return f"{self.platform}:{self.device}"
+        return f"{self.interface.lower()} {self.selector}"
+
+
+_HEADINGS: Final = ("device", "type", "name", "platform", "driver")
+
+
+def as_table(rows: Sequence[DeviceRow], width: int) -> list[str]:
+    """The lines of a table of devices. It has a column "selected" if some are not.
+
+    Args:
+        rows: the devices.
+        width: columns of the table.
+    """
+    marked = not all(row.selected for row in rows)
+    mark = {True: ("yes",), False: ("no",)} if marked else {True: ()}
+    cells = [
+        (
+            row.number,
+            row.type.lower(),
+            row.name,
+            row.platform_name,
+            row.driver_version,
+            *mark[row.selected],
         )
-        return printable(" | ".join(" ".join(part.split()) for part in parts))
+        for row in rows
+    ]
+    return table([(*_HEADINGS, *(("selected",) if marked else ())), *cells], width)
 
 
-def list_devices(
-    interfaces: Sequence[str] = tuple(INTERFACES),
-) -> tuple[list[DeviceRow], list[str]]:
-    """List devices.
+def each_device(
+    interfaces: Sequence[str], warnings: list[str]
+) -> Iterator[tuple[DeviceRow, CLDevice | PluginDevice]]:
+    """Yield each device with its row, while its driver or plugin is open.
 
     Args:
         interfaces: keys of INTERFACES.
-
-    Returns:
-        The rows, and a sentence for each driver, adapter, plugin or device that failed.
+        warnings: gets a sentence for each driver, adapter, plugin or device that failed.
 
     Raises:
         SelectorError: the device selector of the environment cannot be understood.
         NotFoundError: there is no device; it is the first interface's, with every reason.
     """
-    rows: list[DeviceRow] = []
-    warnings: list[str] = []
+    any_device = False
     errors: list[NotFoundError] = []
     if set(interfaces) & {"ur", "pi"}:
         environment_selector()  # if it is illegal, say so before anything is opened
     for key, interface in INTERFACES.items():
-        if key in interfaces:
-            try:
-                rows += (
-                    _opencl_rows(warnings) if key == "opencl" else _plugin_rows(interface, warnings)
-                )
-            except NotFoundError as error:
-                errors.append(error)
-    if not rows and errors:
+        if key not in interfaces:
+            continue
+        try:
+            for found in (
+                _opencl_rows(warnings) if key == "opencl" else _plugin_rows(interface, warnings)
+            ):
+                any_device = True
+                yield found
+        except NotFoundError as error:
+            errors.append(error)
+    if not any_device and errors:
         raise errors[0]
-    return rows, warnings
 
 
-def _opencl_rows(warnings: list[str]) -> Iterator[DeviceRow]:
+def _opencl_rows(warnings: list[str]) -> Iterator[tuple[DeviceRow, CLDevice]]:
     from ..api import platforms, usable_devices
 
     found, failures = usable_devices()
@@ -120,7 +135,7 @@ def _opencl_rows(warnings: list[str]) -> Iterator[DeviceRow]:
         platform = device.platform
         numbers = indices[platform], platform.devices.index(device)
         try:
-            yield DeviceRow(
+            row = DeviceRow(
                 *numbers,
                 type=device.type,
                 name=device.name,
@@ -133,6 +148,8 @@ def _opencl_rows(warnings: list[str]) -> Iterator[DeviceRow]:
         except FairleadError as error:
             what = "the OpenCL device {}:{}".format(*numbers)
             faults.append(_failed(what, platform.driver.path, error))
+        else:
+            yield row, device
     if len(faults) == len(found):
         raise NotFoundError(
             "no OpenCL device describes itself", faults, remedy="run `fairlead doctor`"
@@ -140,7 +157,7 @@ def _opencl_rows(warnings: list[str]) -> Iterator[DeviceRow]:
     warnings += faults
 
 
-def _plugin_rows(interface: str, warnings: list[str]) -> list[DeviceRow]:
+def _plugin_rows(interface: str, warnings: list[str]) -> Iterator[tuple[DeviceRow, PluginDevice]]:
     from ..api import nested_environment
 
     with open_plugins(
@@ -154,7 +171,7 @@ def _plugin_rows(interface: str, warnings: list[str]) -> list[DeviceRow]:
         warnings += [f"{refusal.what}: {refusal.reason} ({refusal.remedy})" for refusal in refused]
         warnings += [f"{plugin.path}: {text}" for plugin in plugins for text in plugin.warnings]
         warnings += plugins.failures
-        return list(_describe(plugins, warnings))
+        yield from _describe(plugins, warnings)
 
 
 def _told(platform: Any, what: str) -> str:
@@ -165,8 +182,8 @@ def _told(platform: Any, what: str) -> str:
         return ""
 
 
-def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[DeviceRow]:
-    """A row for each root device. Raises NotFoundError if there is none."""
+def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[tuple[DeviceRow, PluginDevice]]:
+    """Each root device and its row. Raises NotFoundError if there is none."""
     devices = plugins.select()
     wanted = environment_selector()
     selected = {
@@ -177,7 +194,7 @@ def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[DeviceRow]:
     for selector, device in zip(selector_strings(devices), devices, strict=True):
         platform, plugin = device.platform, device.platform.plugin
         try:
-            yield DeviceRow(
+            row = DeviceRow(
                 platform=numbers[platform],
                 device=platform.devices.index(device),
                 type=device.type,
@@ -196,6 +213,8 @@ def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[DeviceRow]:
         except FairleadError as error:
             what = f"the {plugins.interface} device {selector}"
             warnings.append(_failed(what, plugin.path, error))
+        else:
+            yield row, device
 
 
 def _failed(what: str, path: str, error: FairleadError) -> str:

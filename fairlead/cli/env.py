@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ..api import platforms
+from ..icd import libopencl
 from ..icd.driver_profiles import ROWS
-from ..icd.drivers import Driver, default_platform, drivers
+from ..icd.drivers import Driver, drivers
 from ..loader.base.errors import FairleadError
 from ..loader.base.remembered import cache_directory
 
@@ -60,25 +62,33 @@ def write_manifests(paths: Sequence[str]) -> Path:
     return directory
 
 
-def shell_commands() -> tuple[list[str], list[str]]:
+def shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
     """The shell's commands, and what other programs do without: remarks for the user.
+
+    Args:
+        loader: Put fairlead's own libOpenCL.so.1 in front, too.
 
     Raises:
         PlatformNotFoundError: There is no usable driver.
         ManifestError: The directory of manifests cannot be written.
     """
-    default_platform()
+    platforms()
     found = drivers().drivers
     directory = write_manifests([driver.path for driver in found])
     lines = [f"unset {name}" for name in _OTHERS if name in os.environ]
     lines.append(f"export OCL_ICD_VENDORS={shlex.quote(str(directory))}")
+    if loader:
+        folder = shlex.quote(str(libopencl.path().parent))
+        lines.append(f"export LD_LIBRARY_PATH={folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}")
+        return lines, []
     return lines, [remark for driver in found for remark in _remarks(driver)]
 
 
 def _remarks(driver: Driver) -> list[str]:
     """What other loaders do not do for a driver."""
     return [
-        f"{driver.path}: programs without fairlead do not get the repair {row.id}: it {row.does}"
+        f"{driver.path}: programs without fairlead do not get the repair {row.id}: it {row.does} "
+        "(`fairlead run -- PROGRAM` and `fairlead env --loader` give it to them)"
         for row in ROWS
         if row.id in driver.quirks and row.locate is None
     ]

@@ -12,13 +12,15 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..loader.base.errors import FairleadError
+from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.query import printable
 
 _STDOUT, _STDERR = 1, 2
@@ -66,41 +68,89 @@ def _keep_stdout_to_ourselves() -> None:
     sys.stdout = os.fdopen(ours, "w", buffering, stream.encoding, stream.errors)
 
 
-@main.command()
-@click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
-@click.option(
+_interface = click.option(
     "--interface",
     "interfaces",
     multiple=True,
     type=click.Choice(["opencl", "ur", "pi"], case_sensitive=False),
-    help="Only devices of OpenCL drivers, Unified Runtime adapters, or PI plugins; repeatable.",
+    help="Take devices of OpenCL drivers, Unified Runtime adapters or PI plugins only. "
+    "The option can be repeated.",
 )
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
+@_interface
 def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
     """List the devices of usable OpenCL drivers, Unified Runtime adapters and PI plugins.
 
+    The first column is what `fairlead info` takes. For an OpenCL device it is platform:device. For
+    another one it is the interface, and the value of ONEAPI_DEVICE_SELECTOR that selects that
+    device alone. A column "selected" says which devices this variable, SYCL_DEVICE_FILTER or
+    SYCL_BE leaves out, if any.
 
-    [platform:device] type | name | platform, its version | driver's version | ICD version | library
-    [UR backend:N] type | name | platform, its version | driver's version | adapter (layout)
-    [PI backend:N] type | name | platform, its version | driver's version | plugin (its version)
-
-    backend:N is the value of ONEAPI_DEVICE_SELECTOR that selects that device alone. Devices that
-    this variable, SYCL_DEVICE_FILTER or SYCL_BE do not select are listed, too, and marked "not
-    selected".
+    The exit code is 1 if there is no device. With --json that is an empty array, and exit code 0.
     """
-    from .devices import INTERFACES, list_devices
+    from .columns import terminal_width
+    from .devices import as_table, each_device
+
+    rows = [row for row, _ in _each(each_device, interfaces, as_json)]
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        click.echo("\n".join(as_table(rows, terminal_width())))
+
+
+def _each(
+    find: Callable[[Sequence[str], list[str]], Iterator[Any]],
+    interfaces: Sequence[str],
+    as_json: bool,
+) -> Iterator[Any]:
+    """Yield what `find` finds; warnings go to stderr.
+
+    With JSON, finding nothing is a warning as well.
+    """
+    from .devices import INTERFACES
 
     _keep_stdout_to_ourselves()
     if as_json:  # what these variables print goes to sys.stdout
         for name in ("SYCL_PI_TRACE", "SYCL_UR_TRACE"):
             os.environ.pop(name, None)
-    rows, warnings = list_devices(interfaces or tuple(INTERFACES))
-    for warning in warnings:
-        click.echo(f"warning: {printable(warning)}", err=True)
+    warnings: list[str] = []
+    try:
+        yield from find(interfaces or tuple(INTERFACES), warnings)
+    except NotFoundError as error:
+        if not as_json:
+            raise
+        warnings.append(str(error))
+    finally:
+        for warning in warnings:
+            click.echo(f"warning: {printable(warning)}", err=True)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
+@_interface
+@click.argument("device", default="")
+def info(device: str, interfaces: tuple[str, ...], as_json: bool) -> None:
+    """Describe devices: versions, limits, memory, USM, images and extensions.
+
+    DEVICE is a device as `fairlead devices` lists it, such as 0:1 or opencl:0, or a part of its
+    name. Without it all devices are described. A query that a device does not answer is left out.
+
+    \b
+    fairlead info                          every device
+    fairlead info 0:0                      the first device of the first OpenCL platform
+    fairlead info --interface ur opencl:0  a device as a Unified Runtime adapter sees it
+    """
+    from .columns import terminal_width
+    from .info import describe_devices, render
+
+    found = list(_each(partial(describe_devices, wanted=device), interfaces, as_json))
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        click.echo(json.dumps([one.as_dict() for one in found], indent=2))
     else:
-        for row in rows:
-            click.echo(str(row))
+        click.echo("\n\n".join(render(one, terminal_width()) for one in found))
 
 
 @main.command()
@@ -114,7 +164,7 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Seconds that a probe may take. [default: FAIRLEAD_PROBE_TIMEOUT, else 20]",
+    help="Give a probe S seconds. [default: FAIRLEAD_PROBE_TIMEOUT, else 20]",
 )
 @click.option("--short", is_flag=True, help="Print the verdict only.")
 @click.pass_context
@@ -149,7 +199,8 @@ def doctor(ctx: click.Context, as_json: bool, timeout: float | None, short: bool
 
 
 @main.command()
-def env() -> None:
+@click.option("--loader", is_flag=True, help="Put fairlead's own libOpenCL.so.1 in front as well.")
+def env(loader: bool) -> None:
     """Print shell commands after which clinfo, C programs and PyOpenCL find fairlead's drivers.
 
     \b
@@ -157,16 +208,54 @@ def env() -> None:
 
     They name a directory of manifests in OCL_ICD_VENDORS: one for each usable driver, with the path
     that was found for a broken installation. What else a repair does, only fairlead's programs get;
-    remarks on stderr say so.
+    remarks on stderr say so. With --loader all programs get it that find libOpenCL.so.1 by
+    LD_LIBRARY_PATH.
     """
     from .env import shell_commands
 
     _keep_stdout_to_ourselves()
-    lines, remarks = shell_commands()
+    lines, remarks = shell_commands(loader=loader)
     for line in lines:
         click.echo(line)
     for remark in remarks:
         click.echo(f"fairlead: {printable(remark)}", err=True)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--layers", default="", metavar="LIST", help="OpenCL layers to load, as OPENCL_LAYERS."
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def run(ctx: click.Context, layers: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND with fairlead's libOpenCL.so.1 in place of its own OpenCL loader.
+
+    It and its child processes get the drivers and repairs of fairlead: C programs, PyOpenCL and
+    programs that bring a loader along. Set-user-ID programs do not. Nothing else changes, and
+    nothing stays.
+
+    The exit code is that of COMMAND.
+    """
+    from .run import run
+
+    ctx.exit(run(command, layers))
+
+
+@main.command()
+def layers() -> None:
+    """List the OpenCL layers that OPENCL_LAYERS and OPENCL_LAYER_PATH name, the innermost first.
+
+    \b
+    name | version of the interface | how it starts and ends | library
+    """
+    from .layers import list_layers
+
+    _keep_stdout_to_ourselves()
+    rows, warnings = list_layers()
+    for warning in warnings:
+        click.echo(f"warning: {printable(warning)}", err=True)
+    for row in rows:
+        click.echo(printable(str(row)))
 
 
 def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -186,14 +275,14 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     type=click.Path(path_type=Path),
     default="fairlead-trace.json",
     show_default=True,
-    help="Where the trace is written: Chrome trace JSON.",
+    help="Write the trace to this file, as Chrome trace JSON.",
 )
 @click.option(
     "--apis",
     default="ur,pi,cl",
     show_default=True,
     callback=_apis,
-    help="What to trace: a comma list.",
+    help="Trace these APIs: a comma list of ur, pi and cl.",
 )
 @click.option(
     "--print",
@@ -201,10 +290,22 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     is_flag=True,
     help="Print calls to stderr as they happen; nothing is written to a file.",
 )
-@click.option("--times", is_flag=True, help="With --print: how long each call took.")
+@click.option("--times", is_flag=True, help="With --print, say how long each call took.")
 @click.option(
     "--sycl", is_flag=True, help="Have a real DPC++ runtime print its calls to stdout, too."
 )
+@click.option(
+    "--device",
+    is_flag=True,
+    help="Say what devices did: when each command was queued, submitted, started and ended.",
+)
+@click.option(
+    "--only",
+    default="",
+    metavar="NAMES",
+    help="Show calls of these functions only: a comma list of patterns such as clEnqueue*.",
+)
+@click.option("--errors", is_flag=True, help="Show only calls that failed.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def trace(
@@ -214,6 +315,9 @@ def trace(
     live: bool,
     times: bool,
     sycl: bool,
+    device: bool,
+    only: str,
+    errors: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
@@ -225,9 +329,13 @@ def trace(
 
     The exit code is that of COMMAND.
     """
+    from ..loader.trace.environment import Wanted
     from .trace import run
 
-    ctx.exit(run(command, apis, None if live else output, times, sycl))
+    if live and device:
+        raise click.UsageError("--device writes a table and a file, and --print none of them")
+    wanted = Wanted.of(only, errors)
+    ctx.exit(run(command, apis, None if live else output, times, sycl, device, wanted))
 
 
 @main.command()
@@ -241,7 +349,7 @@ def trace(
     "--device",
     default="",
     metavar="DEVICE",
-    help="Which device: its number, or a selector such as opencl:cpu. [default: the first]",
+    help="Test the device with this number or selector, such as opencl:cpu. [default: the first]",
 )
 @click.option(
     "--json",
@@ -255,7 +363,7 @@ def trace(
     default=20.0,
     show_default=True,
     metavar="S",
-    help="Seconds that a case may take.",
+    help="Give a case S seconds.",
 )
 @click.argument("library", type=click.Path(path_type=Path))
 @click.pass_context
@@ -265,9 +373,10 @@ def conformance(
     """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against its specification.
 
     LIBRARY is the library's file; its interface follows from its symbols. Cases run in child
-    processes: one that crashes or hangs has failed, and the others continue. The output is a table
-    that counts passed, failed and unsupported cases for each area. Each failure is a line: entry
-    point, rule, expected, got.
+    processes: one that crashes or hangs has failed, and the others continue. The output says
+    first how to read it. A table counts passed, failed and unsupported cases for each area; what
+    the library does not implement is unsupported. Each failure is a line: entry point, rule,
+    expected, got.
 
     The exit code is 1 if a case failed, 2 if there is no such area or device.
     """
@@ -281,7 +390,7 @@ def conformance(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The library, or a folder. [default: libur_adapter_NAME.so.0 here]",
+    help="Write this library, or into this folder. [default: libur_adapter_NAME.so.0 here]",
 )
 @click.argument("module", metavar="MODULE_OR_FILE")
 def build_adapter(module: str, output: Path | None) -> None:
@@ -321,7 +430,8 @@ def _list_item(path: Path) -> str:
 @click.option(
     "--pi",
     is_flag=True,
-    help="The PI plugin, for DPC++ up to 2024.2, which loads it by the name libpi_opencl.so.",
+    help="Print the path of the PI plugin, for DPC++ up to 2024.2. "
+    "That loads it by the name libpi_opencl.so.",
 )
 def adapter(pi: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.

@@ -25,10 +25,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..icd import trace_layer
 from ..loader.base.errors import FairleadError
+from ..loader.trace.device import device_events, kernel_table
+from ..loader.trace.environment import Wanted
 from ..loader.trace.summary import Span, Summary, summary_of
 from ..loader.trace.trace import chrome_event, line, save_events
 
 if TYPE_CHECKING:
+    from ..loader.trace.names import Names
     from ..loader.trace.printing import TracedCall
 
 _SIGNALLED: Final = 128  # and the signal's number: the exit code that shells give
@@ -63,12 +66,12 @@ class Gathered:
 
     Attributes:
         events: all calls, as events of the Chrome trace format.
-        calls: the calls that only the layer saw.
+        calls: the calls that only the layer saw, and the names of their objects.
         warnings: a sentence for each file that cannot be used.
     """
 
     events: list[dict[str, Any]] = field(default_factory=list)
-    calls: list[TracedCall] = field(default_factory=list)
+    calls: list[tuple[TracedCall, Names]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -83,6 +86,9 @@ def run(
     output: Path | None,
     times: bool = False,
     sycl: bool = False,
+    device: bool = False,
+    wanted: Wanted | None = None,
+    html: Path | None = None,
 ) -> int:
     """Run a command and trace it.
 
@@ -92,6 +98,9 @@ def run(
         output: the file to write; None prints the calls to stderr as they happen.
         times: print durations, too.
         sycl: have a real DPC++ runtime print its calls to stdout as well.
+        device: say what devices did, too.
+        wanted: which calls are shown, None for all.
+        html: the file for a page of it, None for none.
 
     Returns:
         The exit code for the shell.
@@ -100,25 +109,52 @@ def run(
         CommandError: the command cannot be run.
         FairleadError: the trace cannot be written; that is found before the run if possible.
     """
-    if output:
-        _check_writable(output)
+    wanted = wanted or Wanted()
+    for file in filter(None, (output, html)):
+        _check_writable(file)
     with tempfile.TemporaryDirectory(prefix="fairlead-trace-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        added = environment(os.environ, folder, apis, record=bool(output), times=times, sycl=sycl)
-        code = _execute(command, {**os.environ, **added})
+        added = environment(
+            os.environ,
+            folder,
+            apis,
+            record=bool(output),
+            times=times,
+            sycl=sycl,
+            device=device,
+            wanted=wanted,
+        )
+        code = execute(command, {**os.environ, **added})
         found = gather(folder)
     for warning in found.warnings:
         _say(f"warning: {warning}")
     if not output:
-        sys.stderr.write("".join(line(call, times) for call in found.calls))
+        sys.stderr.write(
+            "".join(
+                line(call, times, names)
+                for call, names in found.calls
+                if wanted.name(call.name) and (call.failed or not wanted.errors)
+            )
+        )
     elif not found.processes:
         _say(NOTHING + _ending(code))
     else:
+        everything = found.events
+        found.events = [event for event in everything if _is_wanted(event, wanted)]
         _save(found.events, output)
         who = _count(found.processes, "process", "es")
         _say(f"{who} traced, see {output} in ui.perfetto.dev or chrome://tracing")
         sys.stderr.write(f"{summary(found.events)}\n")
+        if device:
+            sys.stderr.write(f"\n{kernel_table(everything)}\n")
     return code
+
+
+def _is_wanted(event: Mapping[str, Any], wanted: Wanted) -> bool:
+    """Whether an event is a call that is wanted, or no call."""
+    if event["ph"] != "X" or event.get("cat") == "device":
+        return True
+    return wanted.name(event["name"]) and (_failed(event) or not wanted.errors)
 
 
 def environment(
@@ -129,6 +165,8 @@ def environment(
     record: bool,
     times: bool = False,
     sycl: bool = False,
+    device: bool = False,
+    wanted: Wanted | None = None,
 ) -> dict[str, str]:
     """The variables to add for a traced command.
 
@@ -139,15 +177,23 @@ def environment(
         record: write files; otherwise its processes print calls.
         times: print durations, too.
         sycl: have a real DPC++ runtime print its calls.
+        device: say what devices did, too.
+        wanted: which calls are printed, None for all.
     """
-    added = {
-        "FAIRLEAD_TRACE": ",".join([*apis, "times"] if times else apis),
-        "FAIRLEAD_TRACE_FILE": "",
-    }
+    words = [
+        *apis,
+        *(["times"] if times else []),
+        *(["errors"] if wanted and wanted.errors else []),
+    ]
+    added = {"FAIRLEAD_TRACE": ",".join(words), "FAIRLEAD_TRACE_FILE": ""}
+    if wanted and wanted.patterns:
+        added["FAIRLEAD_TRACE_ONLY"] = ",".join(wanted.patterns)
+    if device:
+        added["FAIRLEAD_TRACE_DEVICE"] = "1"
     if record:
         added["FAIRLEAD_TRACE_FILE"] = str(folder / "%p.json")
     if "cl" in apis:
-        added |= trace_layer.environment(environ, folder)
+        added |= trace_layer.environment(environ, folder, device)
     if sycl:
         added |= {"SYCL_UR_TRACE": "2", "SYCL_PI_TRACE": "2"}
     return added
@@ -163,6 +209,7 @@ def gather(folder: Path) -> Gathered:
             found.warnings.append(f"the trace of process {path.stem} is not complete, and left out")
     # Not `event`: in the next list Python 3.12.1 takes that for the variable of this set.
     named = {one["pid"] for one in found.events if one["ph"] == "M"}
+    threads = {(one["pid"], one["tid"]) for one in found.events if one["name"] == "thread_name"}
     for process in trace_layer.processes(folder):
         if process.calls and process.pid not in named:
             who = {"name": process.name}
@@ -175,14 +222,27 @@ def gather(folder: Path) -> Gathered:
                     "args": who,
                 }
             )
-        found.events += [chrome_event(call, process.pid) for call in process.calls]
-        found.calls += process.calls
+        found.events += [
+            {
+                "ph": "M",
+                "name": "thread_name",
+                "pid": process.pid,
+                "tid": thread,
+                "args": {"name": name},
+            }
+            for thread, name in process.threads.items()
+            if (process.pid, thread) not in threads
+        ]
+        found.events += [chrome_event(call, process.pid, process.names) for call in process.calls]
+        found.events += device_events(process.commands, process.pid)
+        found.calls += [(call, process.names) for call in process.calls]
     return found
 
 
 def summary(events: Sequence[Mapping[str, Any]]) -> Summary:
     """How often each function was called by all processes, how often it failed, and its time."""
-    return summary_of(map(_span, (one for one in events if one["ph"] == "X")))
+    calls = (one for one in events if one["ph"] == "X" and one.get("cat") != "device")
+    return summary_of(map(_span, calls))
 
 
 def _span(event: Mapping[str, Any]) -> Span:
@@ -215,7 +275,7 @@ def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
         ) from None
 
 
-def _execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
+def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the command with our standard streams, and pass signals on to it.
 
     Returns:

@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import in_child, new_lock
 from .._native import ffi, lib
-from ..calls import address, call, device_of, profile_of_device, properties_of
+from ..calls import address, call, device_of, profile_of_device, properties_of, read_word
 from ..errors import OpenCLError, check, error
 from .builds import Build, Builds
 from .cells import Cells
@@ -30,6 +30,7 @@ from .edits import copy_of, put
 from .engine import Built, QueueKind
 from .engines import Choice, choose
 from .leaving import leave, release_ended
+from .lifetimes import Lifetimes
 from .waiting import wait
 
 #: OpenCL's code; the event of the end (a reference for the caller, 0 if not wanted); the number of
@@ -37,7 +38,8 @@ from .waiting import wait
 #: list asks for, a reference each.
 Enqueued = tuple[int, int, int, list[int]]
 
-_NO_COMMAND: Final = 0xFFFFFFFF
+#: The number that C gives where no command has failed.
+NO_COMMAND: Final = 0xFFFFFFFF
 
 #: Bytes of stack that a thread needs to run work-groups. PoCL's own threads have 8 MiB.
 _STACK: Final = 15 << 19
@@ -70,16 +72,18 @@ class CommandBuffer:
         self._choice = choice or choose()
         self._builds = Builds(commands, self._choice, given, self.lock)
         self._route: Route | None = None
+        self._again: Route | None = None
         self._queue = 0  # of the last enqueue: a reference
         if after is not None and after.last_event:
             self._follow(after)
         release_ended()
 
     def _follow(self, other: CommandBuffer) -> None:
+        other._forbid_again()
         call(other.last_event, "clRetainEvent")
-        queue, event = (ffi.cast("void *", one) for one in (other._queue, other.last_event))
-        lib.fl_remember(self.native, queue, event)
-        self._hold(other._queue)
+        queue = other.native.last_queue
+        lib.fl_remember(self.native, queue, other.native.last_event)
+        self._hold(address(queue))
 
     @property
     def native(self) -> Any:
@@ -121,9 +125,18 @@ class CommandBuffer:
             else:
                 done = route.enqueue(times, waits, externals, wanted, series)
                 if not done[0]:
-                    self._route = route
-            if not done[0] and queue != self._queue:
-                self._hold(queue)
+                    self._take(route)
+                elif done[0] == lib.FL_BUILD_ANEW and series is not None:
+                    turn = done[2]  # an engine cannot run what a value has made of a command
+                    series.skip(turn)
+                    route, left = self._find_route(queue), () if turn else waits
+                    done = self._enqueue_in_turns(
+                        route, times - turn, left, externals, wanted, series
+                    )
+            if not done[0]:
+                if queue != self._queue:
+                    self._hold(queue)
+                self._allow_again()
             return done
 
     def enqueue_until(
@@ -146,16 +159,16 @@ class CommandBuffer:
             route = self._present_route(queue)
             if route.may_refuse or route.build.trial is not None:
                 code, _, failed, _ = self.enqueue(queue, every, waits, wanted=False)
-                word = ffi.new("uint32_t *")
+                word = 0
                 if code == 0:
-                    read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
-                    code = call(queue, "clEnqueueReadBuffer", *read)
-                return code, every, bool(word[0]), failed
+                    code, word = read_word(queue, *flag, [self.last_event])
+                return code, every, bool(word), failed
             done = route.enqueue_until(times, every, flag, waits)
             if not done[0]:
-                self._route = route
+                self._take(route)
                 if queue != self._queue:
                     self._hold(queue)
+                self._allow_again()
             return done
 
     def _present_route(self, queue: int) -> Route:
@@ -167,7 +180,7 @@ class CommandBuffer:
         if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
         if route.learns and self._builds.learn(self._kind_of(queue)):
-            self._route = None
+            self._take(None)
             return self._find_route(queue)
         return route
 
@@ -185,40 +198,98 @@ class CommandBuffer:
             OpenCLError: a command has failed.
         """
         with self.lock:
-            route = self._present_route(queue)
-            if not route.runs_here or lib.fl_stack_left() < _STACK:
+            route = self._route_here(queue)
+            if route is None:
                 return False
-            if queue != self._queue:
-                if self.last_event:
-                    self._wait_for_last()
-                self._hold(queue)
-            self._route = route
             check(lib.fl_run(route.native, times), "replay")
             return True
 
-    def again(self, queue: int) -> int:
-        """Enqueue it again on the queue of the last enqueue, after that one and nothing else, if
-        possible.
-
-        Nobody else may use it at the same time; the caller ensures that.
+    def run_until(
+        self,
+        queue: int,
+        times: int,
+        flag: tuple[int, int],
+        *,
+        is_set: bool = True,
+        looks_first: bool = False,
+        series: Cells | None = None,
+    ) -> tuple[int, bool]:
+        """Run it in this thread, after everything in the queue, until a word is not 0.
 
         Args:
-            queue: a handle.
+            queue: a handle, of the commands' context.
+            times: how often at most.
+            flag: a memory object (a handle), and the offset of the word in it, in bytes.
+            is_set: False to run it until the word is 0.
+            looks_first: whether the word is read before the first run, too.
+            series: cells with rows that have values for each of the times.
 
         Returns:
-            The event of the end, a reference for the caller; OpenCL's code, which is negative; 0 if
-                `enqueue` has to do it.
+            How often it was run, and whether the word was as wanted. If neither, it cannot be run
+                so: enqueue it.
+
+        Raises:
+            OpenCLError: a command has failed.
         """
-        route = self._route
-        if route is None or queue != self._queue or not route.is_plain:
-            return 0
-        return lib.fl_enqueue_again(route.native)
+        with self.lock:
+            route = self._route_here(queue)
+            if route is None or self.native.python_updates:
+                return 0, False
+            counts = ffi.new("uint32_t[2]")
+            rows, count = (ffi.NULL, 0) if series is None else (series.rows, series.count)
+            memory, offset = ffi.cast("void *", flag[0]), flag[1]
+            code = lib.fl_run_until(
+                route.native,
+                times,
+                rows,
+                count,
+                memory,
+                offset,
+                is_set,
+                looks_first,
+                counts,
+                counts + 1,
+            )
+            check(0 if code == lib.FL_BUILD_ANEW else code, "replay")
+            return counts[0], bool(counts[1])
+
+    def _route_here(self, queue: int) -> Route | None:
+        """Return the route to a queue if this thread can run it, with nothing of it in another
+        queue."""
+        route = self._present_route(queue)
+        if not route.runs_here or lib.fl_stack_left() < _STACK:
+            return None
+        if self.last_event and queue != address(self.native.last_queue):
+            self._wait_for_last()
+            lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
+        if queue != self._queue:
+            self._hold(queue)
+        self._take(route)
+        return route
 
     @property
-    def failed_again(self) -> int:
-        """The number of the command at which `again` failed, -1: none of them."""
-        failed = _NO_COMMAND if self._route is None else self._route.native.failed
-        return -1 if failed == _NO_COMMAND else failed
+    def again(self) -> Route | None:
+        """The route of the last enqueue, if `lib.fl_enqueue_again` may make another one like it:
+        after that one and nothing else, and without a lock."""
+        return self._again
+
+    def _take(self, route: Route | None) -> None:
+        """Take another route from now on. Nobody is on the one before."""
+        if route is not self._route:
+            self._forbid_again()
+            self._route = route
+
+    def _allow_again(self) -> None:
+        """Allow repeated enqueues on the present route. Its queue is held."""
+        route = self._route
+        if route is not self._again and route and route.is_plain and route.queue == self._queue:
+            lib.fl_allow_again(self.native, route.native)
+            self._again = route
+
+    def _forbid_again(self) -> None:
+        if self._again is not None:
+            lib.fl_allow_again(self.native, ffi.NULL)
+            self._again = None
 
     def _enqueue_in_turns(
         self,
@@ -260,7 +331,7 @@ class CommandBuffer:
                     call(recovered[1], "clRetainEvent")
                     done = 0, recovered[1], -1, []
         if route.build.trial is None:
-            self._route = route
+            self._take(route)
         return done
 
     def _enqueue_once(
@@ -291,6 +362,7 @@ class CommandBuffer:
             lib.fl_remember(
                 self.native, ffi.cast("void *", route.queue), ffi.cast("void *", done[1])
             )
+            self.native.enqueued += 1
         return done
 
     def _enqueue_without(
@@ -309,7 +381,7 @@ class CommandBuffer:
         again = self._find_route(route.queue)
         done = again.enqueue(times, waits, externals, wanted, series)
         if not done[0]:
-            self._route = again
+            self._take(again)
         return done
 
     def _hold(self, queue: int) -> None:
@@ -328,14 +400,33 @@ class CommandBuffer:
 
     @property
     def last_event(self) -> int:
-        """The event of the last enqueue, 0 if there was none. The reference stays here."""
+        """The event of the last enqueue, 0 if there was none. The reference stays here, until the
+        next enqueue."""
         return address(self.native.last_event)
+
+    @property
+    def enqueued(self) -> int:
+        """How often it was enqueued. Ctrl-C may come before an enqueue returns, but not before this
+        counts it."""
+        return self.native.enqueued
+
+    def keep(self, lifetimes: Lifetimes, things: Any) -> None:
+        """Keep things until the last enqueue has ended, although another thread may make the
+        next."""
+        with self.changing():
+            event = self.last_event
+            if event:
+                call(event, "clRetainEvent")
+        lifetimes.keep_until(event, things)
+        if event:
+            call(event, "clReleaseEvent")
 
     def _kind_of(self, queue: int) -> QueueKind:
         return QueueKind(self._commands.context, device_of(queue), properties_of(queue))
 
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
+        self._forbid_again()
         if self.native.stale:
             self._route = None  # what it leads to will be gone
         build = self._builds.of(kind)
@@ -346,7 +437,7 @@ class CommandBuffer:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
             if self.native.stale:
-                self._route = None  # what it leads to will be gone
+                self._take(None)  # what it leads to will be gone
             return self._builds.explain(self._kind_of(queue))
 
     # changes
@@ -407,25 +498,27 @@ class CommandBuffer:
 
     def _tell(self, changes: Mapping[int, bool]) -> int:
         if self.native.python_updates:
-            self._route = None  # what it leads to may be gone
+            with self.changing():  # what it leads to may be gone
+                self._route, self._again, self.native.again = None, None, ffi.NULL
         return self._builds.tell(changes)
 
     def _wait_for_updates(self) -> None:
         """Wait for the last enqueue if a driver's command-buffer must not be updated before its
         end."""
-        if self.last_event and self.native.python_updates and self._builds.updates_wait:
+        if self.native.python_updates and self._builds.updates_wait and self.last_event:
+            self._forbid_again()
             self._wait_for_last()
 
     def _wait_for_last(self) -> None:
         """Wait for the last enqueue, of which there is one."""
-        kind = self._kind_of(self._queue)
+        kind = self._kind_of(address(self.native.last_queue))
         profile = profile_of_device(kind.device)
         with suppress(OpenCLError):  # whatever became of its commands
             wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)
 
     def close(self) -> None:
         """Release what it holds of the driver. What was enqueued runs to its end."""
-        self._route = None
+        self._take(None)
         self._builds.close()
         lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
         self._hold(0)
@@ -433,6 +526,9 @@ class CommandBuffer:
     def __del__(self) -> None:
         if lib is not None and hasattr(self, "_builds"):  # Python is not taking modules down
             self.close()
+
+
+in_child(lib.fl_begin_child)
 
 
 class Route:
@@ -519,7 +615,7 @@ class Route:
                 self._failed,
             )
         if code:
-            return code, 0, -1 if self._failed[0] == _NO_COMMAND else self._failed[0], []
+            return code, 0, -1 if self._failed[0] == NO_COMMAND else self._failed[0], []
         return (
             0,
             address(self._event[0]) if wanted else 0,
@@ -544,7 +640,7 @@ class Route:
             counts + 1,
             self._failed,
         )
-        failed = -1 if self._failed[0] == _NO_COMMAND else self._failed[0]
+        failed = -1 if self._failed[0] == NO_COMMAND else self._failed[0]
         return code, counts[0], bool(counts[1]), failed
 
     def _exported(self) -> list[int]:

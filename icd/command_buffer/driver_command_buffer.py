@@ -399,7 +399,8 @@ class DriverCommandBuffer:
         self._kernels.clear()
 
     def __del__(self) -> None:
-        self.close()
+        if "_kernels" in self.__dict__:  # it was made to its end
+            self.close()
 
 
 def _rows(command: Any, *places: int) -> list[Any]:

@@ -1,4 +1,4 @@
-/* What clSetKernelArg put into which kernel, for as long as a block records.
+/* Freezes captured launches: what clSetKernelArg put into which kernel, for as long as a block records.
  *
  * A captured launch must be frozen: the program goes on to set other arguments on the same kernel. And every memory object among
  * the arguments must be kept, which OpenCL does not do (clSetKernelArg retains nothing). The handles pass through the driver's own

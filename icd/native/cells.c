@@ -218,19 +218,22 @@ int fl_copy_commands(fl_array *array, const fl_command *commands, uint32_t count
     return CL_SUCCESS;
 }
 
-/* Everything that was built of a command-buffer is told of a cell's new bytes. */
-static int tell(const fl_buffer *b, const fl_value *v) {
+static int told(fl_buffer *b, int answer, int code) {
+    if (answer == FL_BUILD_ANEW)
+        b->stale = 1;
+    return answer == CL_SUCCESS || answer == FL_BUILD_ANEW ? code : answer;
+}
+
+/* Everything that was built of a command-buffer is told of a cell's new bytes. The transfers are the last of its places. */
+static int tell(fl_buffer *b, const fl_value *v) {
     int code = CL_SUCCESS;
     for (uint32_t i = 0; i < b->built_count; i++) {
         const fl_built *built = b->built[i];
-        if (built->set_cell) {
-            int failed = built->set_cell(built->self, v->cell);
-            code = failed != CL_SUCCESS ? failed : code;
-        }
-        for (uint32_t k = 0; !built->set_cell && built->update && k < v->place_count; k++) {
+        if (built->set_cell)
+            code = told(b, built->set_cell(built->self, v->cell), code);
+        for (uint32_t k = built->set_cell ? v->place_count - v->transfer_count : 0; built->update && k < v->place_count; k++) {
             uint32_t number = v->places[k] - built->first;
-            int failed = number < built->count ? built->update(built->self, number, 0) : CL_SUCCESS;
-            code = failed != CL_SUCCESS ? failed : code;
+            code = number < built->count ? told(b, built->update(built->self, number, 0), code) : code;
         }
     }
     return code;
@@ -243,8 +246,8 @@ static void store(const fl_value *v, const void *bytes) {
         *v->transfers[k] = fl_object_of(v->cell);
 }
 
-static void take_next(const fl_value *v, uint32_t turn) {
-    const void *bytes = (const unsigned char *)v->series + (size_t)turn * v->cell->size;
+static void take_next(const fl_value *v, const void *series, uint32_t turn) {
+    const void *bytes = (const unsigned char *)series + (size_t)turn * v->cell->size;
     cl_mem old = NULL;
     if (v->cell->conversion == FL_AS_MEMORY) {
         cl_mem object;
@@ -287,19 +290,56 @@ int fl_store_cells(fl_buffer *buffer, fl_value *values, uint32_t count) {
     return code;
 }
 
+bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count, uint32_t times) {
+    const fl_built *built = route->parts[0].built;
+    for (const fl_value *v = values; v < values + count; v++)
+        if (v->series && v->transfer_count)
+            return false;
+    return route->part_count == 1 && built->take_series && built->take_series(built->self, values, count, times) == CL_SUCCESS;
+}
+
+int fl_take_next(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn) {
+    int code = CL_SUCCESS;
+    for (const fl_value *v = values; v < values + count && code == CL_SUCCESS; v++)
+        if (v->series) {
+            take_next(v, v->series, turn);
+            code = tell(buffer, v);
+        }
+    return code;
+}
+
+int fl_take_turn(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn) {
+    int code = CL_SUCCESS;
+    for (const fl_value *v = values; v < values + count && code == CL_SUCCESS; v++)
+        if (v->cycle) {
+            take_next(v, v->cycle, turn % 2);
+            code = tell(buffer, v);
+        }
+    return code;
+}
+
 int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, uint32_t wait_count, void *const *wait_list,
                       void **event, uint32_t *failed) {
     int code = CL_SUCCESS;
+    uint32_t turn = 0;
+    const fl_built *built = route->parts[0].built;
     *failed = UINT32_MAX;
     fl_enter(route->buffer);
-    for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
-        for (fl_value *v = values; v < values + count && code == CL_SUCCESS; v++)
-            if (v->series) {
-                take_next(v, i);
-                code = tell(route->buffer, v);
-            }
+    if (fl_takes_all(route, values, count, times)) {
+        turn = times;
+        code = fl_enqueue_all(route, times, wait_count, wait_list, event, failed);
+        built->take_series(built->self, NULL, 0, 0);
         if (code == CL_SUCCESS)
-            code = fl_enqueue_step(route, i == 0, i + 1 == times, wait_count, wait_list, event, failed);
+            code = fl_take_next(route->buffer, values, count, times - 1);
+    }
+    for (; turn < times && code == CL_SUCCESS; turn++) {
+        code = fl_take_next(route->buffer, values, count, turn);
+        if (code == CL_SUCCESS && route->buffer->stale) {
+            *failed = turn;
+            code = FL_BUILD_ANEW;
+        }
+        if (code == CL_SUCCESS)
+            code = fl_enqueue_step(route, turn == 0, turn + 1 == times, wait_count, wait_list, event, failed);
     }
     fl_leave(route->buffer);
     return code;

@@ -67,6 +67,39 @@ static void leave(fl_image *images) {
     pthread_mutex_unlock(&left.lock);
 }
 
+/* Take another image with its cells; what these are at present goes into the next enqueue. false: there is no memory, and nothing has changed. */
+static bool take(fl_direct *d, fl_image *image, fl_direct_cells *cells) {
+    fl_ticket *made = malloc(sizeof *made + cells->size);
+    bool fine = made != NULL;
+    for (uint32_t i = 0; fine && i < cells->count; i++) {
+        const struct fl_direct_cell *one = &cells->list[i];
+        fine = fl_value_of_cell(d, &image->memory, one->cell, one->cell->bytes, made->values + one->at) == FL_DIRECT_FINE;
+    }
+    if (!fine) {
+        free(made);
+        return false;
+    }
+    made->series = NULL;
+    free(d->ticket);
+    fl_forget_cells(&d->cells);
+    d->ticket = made;
+    d->cells = *cells;
+    d->image = image;
+    return true;
+}
+
+/* Make an image of the commands as they are now; the answer is a code. The one before it is the caller's. */
+static int make(fl_direct *d) {
+    fl_direct_cells cells;
+    int code = CL_OUT_OF_HOST_MEMORY;
+    fl_image *made = fl_list_cells(&cells, d->commands, d->count) ? fl_make_image(d, &cells, d->image, &code) : NULL;
+    if (made && take(d, made, &cells))
+        return CL_SUCCESS;
+    fl_free_image(made);
+    fl_forget_cells(&cells);
+    return code == CL_SUCCESS ? CL_OUT_OF_HOST_MEMORY : code;
+}
+
 fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
                          uint32_t count, int in_order, int *code) {
     fl_direct *d = malloc(sizeof *d);
@@ -75,8 +108,8 @@ fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *func
         return NULL;
     *d = (fl_direct){.device = device, .functions = functions, .function_count = function_count, .commands = commands, .count = count,
                      .in_order = in_order != 0};
-    d->image = fl_make_image(d, NULL, code);
-    if (!d->image) {
+    *code = make(d);
+    if (*code != CL_SUCCESS) {
         free(d);
         return NULL;
     }
@@ -85,8 +118,11 @@ fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *func
 }
 
 void fl_release_direct(fl_direct *d) {
+    fl_free_series(&d->ticket->series, true);   /* that nobody has enqueued */
     d->image->next = d->retired;
     leave(d->image);
+    fl_forget_cells(&d->cells);
+    free(d->ticket);
     free(d);
 }
 
@@ -95,15 +131,20 @@ void fl_release_direct_images(void) { leave(NULL); }
 /* A kernel may have read beyond what its launch may use: PoCL says so from 7.1 on. It is told once. */
 static cl_int failure_of(fl_image *image) { return atomic_exchange(&image->failed, 0) ? CL_OUT_OF_RESOURCES : CL_SUCCESS; }
 
-/* What a native kernel is given, by value. */
-typedef struct ticket {
-    fl_image *image;
-    uint32_t times;
-} ticket;
-
 static void run_ticket(void *arguments) {
-    const ticket *t = arguments;
-    fl_run_image(t->image, t->times);
+    const fl_ticket *t = arguments;
+    fl_run_image(t->image, t->times, t->values, t->series, NULL);
+    if (t->series)
+        atomic_store(&t->series->done, true);
+}
+
+/* The next enqueue takes values of Parameters for each of its times. */
+int fl_take_series_direct(void *self, const fl_value *values, uint32_t count, uint32_t times) {
+    fl_direct *d = self;
+    fl_free_series(&d->ticket->series, true);
+    if (times)
+        d->ticket->series = fl_new_series(d, &d->image->memory, values, count, times);
+    return d->ticket->series || !times ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
 /* On an out-of-order queue it is one command among the caller's own: between two barriers. */
@@ -111,18 +152,20 @@ int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint3
                       void **event, uint32_t *failed) {
     fl_direct *d = self;
     fl_image *image = d->image;
-    ticket t = {image, times};
+    fl_ticket *t = d->ticket;
     cl_event made = NULL;
     void **table = fl_table_of(lanes[0]);
     (void)lane_count;
     *failed = UINT32_MAX;
+    t->image = image;
+    t->times = times;
     cl_int code = failure_of(image);
     if (code == CL_SUCCESS && !d->in_order) {
         code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], wait_count, (const cl_event *)wait_list, NULL);
         wait_count = 0;
     }
     if (code == CL_SUCCESS)
-        code = CALL(table, clEnqueueNativeKernel)(lanes[0], (void *)run_ticket, &t, sizeof t, 0, NULL, NULL, wait_count,
+        code = CALL(table, clEnqueueNativeKernel)(lanes[0], (void *)run_ticket, t, sizeof *t + d->cells.size, 0, NULL, NULL, wait_count,
                                                  wait_count ? (const cl_event *)wait_list : NULL, &made);
     if (code == CL_SUCCESS && !d->in_order)
         code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], 1, &made, (cl_event *)event);
@@ -132,6 +175,12 @@ int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint3
     }
     if (!made)
         return code;
+    if (t->series) {
+        fl_free_series(&image->series, !in_flight(image));
+        t->series->next = image->series;
+        image->series = t->series;
+        t->series = NULL;
+    }
     if (image->event)   /* what was enqueued before ends before this does */
         CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
     image->event = made;
@@ -140,7 +189,21 @@ int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint3
 
 int fl_run_direct(void *self, uint32_t times) {
     fl_direct *d = self;
-    fl_run_image(d->image, times);
+    fl_run_image(d->image, times, d->ticket->values, NULL, NULL);
+    return failure_of(d->image);
+}
+
+int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped) {
+    fl_direct *d = self;
+    uint32_t word;
+    int reason;
+    const struct fl_place *place = fl_find_memory(d->device, &d->image->memory, NULL, flag, &reason);
+    if (!place || (place->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)) || offset + sizeof word > place->size)
+        return FL_BUILD_ANEW;
+    fl_stop stop = {.word = place->address + offset, .wanted = wanted != 0};
+    *ran = fl_run_image(d->image, times, d->ticket->values, d->ticket->series, &stop);
+    memcpy(&word, stop.word, sizeof word);
+    *stopped = times ? stop.stopped : (word != 0) == stop.wanted;
     return failure_of(d->image);
 }
 
@@ -160,25 +223,42 @@ static bool own(fl_direct *d) {
     return true;
 }
 
+/* A new image of everything; the old one is freed once no queue has it. */
+static int make_anew(fl_direct *d) {
+    fl_image *old = d->image;
+    int code = make(d);
+    if (code != CL_SUCCESS)
+        return code == CL_OUT_OF_HOST_MEMORY ? code : FL_BUILD_ANEW;
+    old->next = d->retired;
+    d->retired = old;
+    sweep(&d->retired, 0);
+    return CL_SUCCESS;
+}
+
 /* What cannot be run directly any more is the driver's to run, or to refuse: then everything is built anew. */
 int fl_update_direct(void *self, uint32_t command, int relaunched) {
     fl_direct *d = self;
-    int code;
     (void)relaunched;
     if (!own(d))
         return CL_OUT_OF_HOST_MEMORY;
     int reason = fl_store(d, d->image, command);
     if (reason == FL_DIRECT_FINE)
         return CL_SUCCESS;
-    fl_image *made = reason == FL_DIRECT_NO_PLACE ? fl_make_image(d, d->image, &code) : NULL;
-    if (!made)
-        return reason == FL_DIRECT_NO_PLACE || reason == FL_DIRECT_NO_ROOM ? CL_OUT_OF_HOST_MEMORY : FL_BUILD_ANEW;
-    d->image->next = d->retired;
-    d->retired = d->image;
-    d->image = made;
-    fl_image *spare = sweep(&d->retired, 0);
-    (void)spare;
-    return CL_SUCCESS;
+    if (reason == FL_DIRECT_NO_PLACE)
+        return make_anew(d);
+    return reason == FL_DIRECT_NO_ROOM ? CL_OUT_OF_HOST_MEMORY : FL_BUILD_ANEW;
+}
+
+/* The next enqueue stores it in the cell's place. */
+int fl_set_cell_of_direct(void *self, const fl_cell *cell) {
+    fl_direct *d = self;
+    const struct fl_direct_cell *place = fl_place_of_cell(&d->cells, cell);
+    if (!place)
+        return CL_SUCCESS;
+    if (cell->conversion == FL_AS_MEMORY && fl_has_many(d->image))
+        return make_anew(d);
+    int reason = fl_value_of_cell(d, &d->image->memory, cell, cell->bytes, d->ticket->values + place->at);
+    return reason == FL_DIRECT_FINE ? CL_SUCCESS : reason == FL_DIRECT_NO_ROOM ? CL_OUT_OF_HOST_MEMORY : FL_BUILD_ANEW;
 }
 
 int fl_direct_times(fl_direct *d, uint32_t *times, uint64_t *groups) {

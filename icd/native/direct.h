@@ -1,5 +1,5 @@
 /* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_image.c makes images of them, direct_run.c runs
- * them, direct_memory.c knows where buffers lie, and direct.c is what Python and enqueues call.
+ * them, direct_memory.c knows where buffers lie, direct_cells.c what Parameters are, and direct.c is what Python and enqueues call.
  *
  * An image is a list of steps in one piece of memory with all that they need: the arguments of work-group functions as PoCL's launcher hands
  * them over, what is copied from where to where, and room for local memory. Running it calls nothing of the driver. An image that a queue still
@@ -72,8 +72,44 @@ void fl_forget_memory(fl_direct_memory *memory);
 /* The local sizes that the driver chooses for a launch without any. */
 bool fl_choose_local(fl_direct_device *device, const fl_command *launch, size_t *local);
 
+/* direct_cells.c: Parameters. An image has one place for each cell, which all launches lead to. What these places are to hold goes with each
+ * enqueue and is stored when that begins to run. So a change is a store, and reaches nothing that a queue has. */
+typedef struct fl_direct_cells {
+    struct fl_direct_cell {
+        fl_cell *cell;           /* a reference */
+        size_t at;               /* its place, from the first one on */
+    } *list;
+    uint32_t count, room;
+    size_t size;                 /* bytes of all places */
+} fl_direct_cells;
+/* All cells of commands. false: there is no memory. */
+bool fl_list_cells(fl_direct_cells *cells, const fl_command *commands, uint32_t count);
+void fl_forget_cells(fl_direct_cells *cells);
+const struct fl_direct_cell *fl_place_of_cell(const fl_direct_cells *cells, const fl_cell *cell);
+/* What is stored in a cell's place: FL_DIRECT_FINE, or why it cannot be. */
+int fl_value_of_cell(const fl_direct *d, fl_direct_memory *memory, const fl_cell *cell, const void *bytes, unsigned char *to);
+
+/* A value for each of several passes, for some of the places. */
+typedef struct fl_direct_series {
+    struct fl_direct_series *next;
+    atomic_bool done;            /* it was run */
+    uint32_t times, column_count;
+    struct fl_direct_column {
+        size_t at, size;
+        unsigned char *values;
+    } columns[];
+} fl_direct_series;
+/* The values that a command-buffer's rows have for so many enqueues; NULL: they cannot be taken at once. */
+fl_direct_series *fl_new_series(const fl_direct *d, fl_direct_memory *memory, const fl_value *values, uint32_t count, uint32_t times);
+/* Free those of a list that were run, or all. */
+void fl_free_series(fl_direct_series **list, bool all);
+
 /* direct_layout.c */
 static inline size_t fl_up(size_t size, size_t alignment) { return (size + alignment - 1) / alignment * alignment; }
+static inline size_t fl_alignment_of(size_t size) {
+    size_t lowest = size & -size;
+    return !lowest || lowest > FL_ALIGNMENT ? FL_ALIGNMENT : lowest;
+}
 /* Where something is laid out. `base` is NULL where it is only measured. */
 typedef struct fl_layout {
     const fl_direct *d;
@@ -83,6 +119,8 @@ typedef struct fl_layout {
     size_t at;                   /* from the step's place on */
     unsigned char *scratch;
     size_t scratch_at;
+    const fl_direct_cells *cells;   /* NULL where it is only asked what can be run */
+    unsigned char *cell_places;
 } fl_layout;
 /* Lay a command out: its step, and what that leads to. FL_DIRECT_FINE, or why it cannot be run. */
 int fl_put_command(fl_layout *layout, const fl_command *command, fl_direct_step *step);
@@ -93,16 +131,20 @@ typedef struct fl_image {
     cl_event event;              /* of the last enqueue; NULL if no queue has it */
     fl_direct_memory memory;
     unsigned char *block;        /* steps, data, local memory */
-    size_t used, scratch, size;  /* bytes of steps and data; of local memory; of all */
+    size_t used, scratch, size;  /* bytes of steps, places of cells and data; of local memory; of all */
+    size_t cells_at, cells_size; /* the places of cells in the block */
+    fl_direct_series *series;    /* that were enqueued with it */
     uint32_t step_count, live;   /* `live`: how many buffers it had when it was made */
     atomic_uint passes;          /* that were measured, at most FL_MEASURED */
     bool watched;                /* its work-group functions report failures */
     atomic_int failed;           /* one did */
 } fl_image;
+/* Many buffers were in it and are not any more: a new image lets go of them. */
+static inline bool fl_has_many(const fl_image *image) { return image->memory.keep.count > 2 * image->live + 8; }
 static inline fl_direct_step *fl_steps(const fl_image *image) { return (fl_direct_step *)image->block; }
 
-/* An image of commands; NULL with a code. `before` may have addresses that are needed. */
-fl_image *fl_make_image(fl_direct *d, const fl_image *before, int *code);
+/* An image of commands and their cells; NULL with a code. `before` may have addresses that are needed. */
+fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before, int *code);
 /* A copy, in `spare` (or NULL) if that is large enough. */
 fl_image *fl_copy_image(const fl_image *image, fl_image *spare);
 /* Store a changed command in place. FL_DIRECT_NO_PLACE: it needs more room than it has. */
@@ -110,7 +152,22 @@ int fl_store(fl_direct *d, fl_image *image, uint32_t command);
 void fl_free_image(fl_image *image);
 
 /* direct_run.c */
-void fl_run_image(fl_image *image, uint32_t times);
+/* After which run to stop: when the word is not 0, or if that is not `wanted`, when it is. */
+typedef struct fl_stop {
+    const unsigned char *word;
+    bool wanted, stopped;
+} fl_stop;
+/* Run it with these values in the places of its cells, and with those of a series (or NULL) in each pass. `stop` may be NULL. The answer is how
+ * often it was run. */
+uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values, const fl_direct_series *series, fl_stop *stop);
+
+/* What a native kernel is given, by value. */
+typedef struct fl_ticket {
+    fl_image *image;
+    fl_direct_series *series;
+    uint32_t times;
+    unsigned char values[];      /* of the places of the image's cells */
+} fl_ticket;
 
 struct fl_direct {
     fl_direct_device *device;
@@ -119,6 +176,8 @@ struct fl_direct {
     const fl_command *commands;
     bool in_order;               /* the queues are */
     fl_image *image, *retired;
+    fl_direct_cells cells;
+    fl_ticket *ticket;           /* of the next enqueue */
 };
 
 #endif

@@ -30,6 +30,7 @@ static int code_of(int reason) {
         [FL_DIRECT_ARGUMENT] = CL_INVALID_KERNEL_ARGS, [FL_DIRECT_UNSEEN] = CL_INVALID_KERNEL_ARGS, [FL_DIRECT_KERNEL] = CL_INVALID_KERNEL,
         [FL_DIRECT_IMAGE] = CL_INVALID_MEM_OBJECT, [FL_DIRECT_MEMORY] = CL_INVALID_MEM_OBJECT, [FL_DIRECT_RANGE] = CL_INVALID_VALUE,
         [FL_DIRECT_LOCAL_SIZE] = CL_INVALID_WORK_GROUP_SIZE, [FL_DIRECT_NO_ROOM] = CL_OUT_OF_HOST_MEMORY,
+        [FL_DIRECT_NO_PLACE] = CL_OUT_OF_HOST_MEMORY,
     };
     return codes[reason];
 }
@@ -37,6 +38,7 @@ static int code_of(int reason) {
 static fl_image *new_image(size_t used, size_t scratch, fl_image *spare) {
     if (spare && spare->size >= used + scratch) {
         fl_forget_memory(&spare->memory);
+        fl_free_series(&spare->series, true);
         return spare;
     }
     fl_image *image = calloc(1, sizeof *image);
@@ -55,15 +57,17 @@ void fl_free_image(fl_image *image) {
     if (image->event)
         CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
     fl_forget_memory(&image->memory);
+    fl_free_series(&image->series, true);
     free(image->block);
     free(image);
 }
 
 /* How much all commands need: of their data, from `*used` on, and of local memory. */
-static int measure(const fl_direct *d, fl_direct_memory *memory, const fl_direct_memory *before, size_t *used, size_t *scratch) {
+static int measure(const fl_direct *d, const fl_direct_cells *cells, fl_direct_memory *memory, const fl_direct_memory *before, size_t *used,
+                   size_t *scratch) {
     fl_direct_step step;
     for (uint32_t i = 0; i < d->count; i++) {
-        fl_layout l = {.d = d, .memory = memory, .before = before};
+        fl_layout l = {.d = d, .memory = memory, .before = before, .cells = cells};
         int reason = fl_put_command(&l, &d->commands[i], &step);
         if (reason)
             return reason;
@@ -73,18 +77,20 @@ static int measure(const fl_direct *d, fl_direct_memory *memory, const fl_direct
     return FL_DIRECT_FINE;
 }
 
-static void put_step(const fl_direct *d, fl_image *image, uint32_t number, size_t place) {
+static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image *image, uint32_t number, size_t place) {
     fl_direct_step *s = &fl_steps(image)[number];
-    fl_layout l = {.d = d, .memory = &image->memory, .base = image->block + place, .scratch = image->block + image->used};
+    fl_layout l = {.d = d, .memory = &image->memory, .base = image->block + place, .scratch = image->block + image->used,
+                   .cells = cells, .cell_places = image->block + image->cells_at};
     *s = (fl_direct_step){.kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX};
     fl_put_command(&l, &d->commands[number], s);
     s->room = (uint32_t)l.at;
 }
 
-fl_image *fl_make_image(fl_direct *d, const fl_image *before, int *code) {
+fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before, int *code) {
     fl_direct_memory memory = {0};
-    size_t steps = fl_up((size_t)d->count * sizeof(fl_direct_step), FL_ALIGNMENT), used = steps, scratch = 0;
-    int reason = measure(d, &memory, before ? &before->memory : NULL, &used, &scratch);
+    size_t places = fl_up((size_t)d->count * sizeof(fl_direct_step), FL_ALIGNMENT), scratch = 0;
+    size_t steps = places + fl_up(cells->size, FL_ALIGNMENT), used = steps;
+    int reason = measure(d, cells, &memory, before ? &before->memory : NULL, &used, &scratch);
     fl_image *image = reason || used / FL_ALIGNMENT > UINT32_MAX ? NULL : new_image(used, scratch, NULL);
     *code = reason ? code_of(reason) : CL_OUT_OF_HOST_MEMORY;
     if (!image) {
@@ -94,12 +100,14 @@ fl_image *fl_make_image(fl_direct *d, const fl_image *before, int *code) {
     image->memory = memory;
     image->used = used;
     image->scratch = scratch;
+    image->cells_at = places;
+    image->cells_size = cells->size;
     image->step_count = d->count;
     image->watched = d->device->reports_failures;
     image->live = memory.keep.count;
     atomic_store(&image->passes, 0);
     for (uint32_t i = 0; i < d->count; i++) {
-        put_step(d, image, i, steps);
+        put_step(d, cells, image, i, steps);
         steps += fl_up(fl_steps(image)[i].room, FL_ALIGNMENT);
     }
     *code = CL_SUCCESS;
@@ -139,6 +147,8 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
     memcpy(made->block, image->block, image->used);
     made->used = image->used;
     made->scratch = image->scratch;
+    made->cells_at = image->cells_at;
+    made->cells_size = image->cells_size;
     made->step_count = image->step_count;
     made->watched = image->watched;
     made->live = image->live;
@@ -156,17 +166,17 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
 }
 
 int fl_store(fl_direct *d, fl_image *image, uint32_t number) {
-    fl_layout l = {.d = d, .memory = &image->memory};
+    fl_layout l = {.d = d, .memory = &image->memory, .cells = &d->cells};
     fl_direct_step *s = &fl_steps(image)[number], step;
-    if (image->memory.keep.count > 2 * image->live + 8)
-        return FL_DIRECT_NO_PLACE;   /* many buffers were in it and are not any more: a new image lets go of them */
+    if (fl_has_many(image))
+        return FL_DIRECT_NO_PLACE;
     int reason = fl_put_command(&l, &d->commands[number], &step);
     if (reason)
         return reason;
     if (l.at > s->room || l.scratch_at > image->scratch)
         return FL_DIRECT_NO_PLACE;
     uint32_t room = s->room, ticks = s->ticks;
-    put_step(d, image, number, (size_t)s->place * FL_ALIGNMENT);
+    put_step(d, &d->cells, image, number, (size_t)s->place * FL_ALIGNMENT);
     s->room = room;
     s->ticks = ticks;
     return FL_DIRECT_FINE;

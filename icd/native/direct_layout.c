@@ -84,9 +84,14 @@ static int pointer_of(fl_layout *l, const fl_argument *a, void **pointer) {
     return reason;
 }
 
-static size_t alignment_of(size_t size) {
-    size_t lowest = size & -size;
-    return !lowest || lowest > FL_ALIGNMENT ? FL_ALIGNMENT : lowest;
+/* An argument that is a Parameter: its place in the image, which the run fills. */
+static int put_cell(const fl_layout *l, const fl_cell *cell, void **argument) {
+    if (!l->cells)
+        return FL_DIRECT_FINE;
+    const struct fl_direct_cell *place = fl_place_of_cell(l->cells, cell);
+    if (place && l->cell_places)
+        *argument = l->cell_places + place->at;
+    return place ? FL_DIRECT_FINE : FL_DIRECT_NO_PLACE;
 }
 
 /* One argument as the launcher hands it over: the address of a value, or of a slot that has a pointer. */
@@ -98,7 +103,9 @@ static int put_argument(fl_layout *l, const fl_group_function *f, uint32_t index
     if (f->spaces[index] == FL_SPACE_VALUE) {
         if (a->kind != FL_ARG_VALUE || !a->value || (f->sizes[index] && a->size != f->sizes[index]))
             return FL_DIRECT_ARGUMENT;
-        void *value = take(l, a->size, alignment_of(a->size));
+        if (a->cell)
+            return put_cell(l, a->cell, argument);
+        void *value = take(l, a->size, fl_alignment_of(a->size));
         if (value)
             memcpy(*argument = value, a->value, a->size);
         return FL_DIRECT_FINE;
@@ -109,6 +116,8 @@ static int put_argument(fl_layout *l, const fl_group_function *f, uint32_t index
         pointer = local_memory(l, a->size);
     } else {
         reason = f->spaces[index] == FL_SPACE_MEMORY ? pointer_of(l, a, &pointer) : FL_DIRECT_IMAGE;
+        if (!reason && a->cell)
+            return a->kind == FL_ARG_MEM ? put_cell(l, a->cell, argument) : FL_DIRECT_ARGUMENT;
         if (reason)
             return reason;
     }

@@ -77,17 +77,44 @@ static void look_for_failures(fl_image *image) {
             atomic_store(&image->failed, 1);
 }
 
-void fl_run_image(fl_image *image, uint32_t times) {
+/* What the places of cells hold in a pass. */
+static void store(fl_image *image, const fl_direct_series *series, uint32_t turn) {
+    for (uint32_t i = 0; series && i < series->column_count; i++) {
+        const struct fl_direct_column *c = &series->columns[i];
+        memcpy(image->block + image->cells_at + c->at, c->values + turn * c->size, c->size);
+    }
+}
+
+/* A run may have written the word: it was a call that nothing is known of. */
+static bool stops(fl_stop *stop) {
+    uint32_t word;
+    if (!stop)
+        return false;
+    memcpy(&word, stop->word, sizeof word);
+    return stop->stopped = (word != 0) == stop->wanted;
+}
+
+uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values, const fl_direct_series *series, fl_stop *stop) {
     unsigned before = _mm_getcsr(), flags = before;
+    uint32_t turn = 0;
+    bool stopped = false;
     fl_direct_step *const first = fl_steps(image), *const end = first + image->step_count;
-    for (; times && atomic_load(&image->passes) < FL_MEASURED; times--) {
+    if (image->cells_size)
+        memcpy(image->block + image->cells_at, values, image->cells_size);
+    for (; turn < times && !stopped && atomic_load(&image->passes) < FL_MEASURED; turn++) {
+        store(image, series, turn);
         run_measured(first, end, &flags);
         atomic_fetch_add(&image->passes, 1);
+        stopped = stops(stop);
     }
-    for (; times; times--)
+    for (; turn < times && !stopped; turn++) {
+        store(image, series, turn);
         for (const fl_direct_step *s = first; s < end; s++)
             run(s, &flags);
+        stopped = stops(stop);
+    }
     _mm_setcsr(before);
     if (image->watched)
         look_for_failures(image);
+    return turn;
 }

@@ -1,19 +1,24 @@
 /* Enqueues of a command-buffer. Each comes after the one before it, on whatever queues they are and whichever engines run it. All of it is
  * here and not in Python: a pass fills the caches with the driver's memory, and whatever runs after it runs cold. */
 #include "native.h"
+#include "waits.h"
 
 #include "busy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* One more enqueue was made. The reference to the event is taken over; the queue is the caller's to keep until there is another. */
+/* One more enqueue was made. The reference to the event is taken over. The queue is retained here, since Ctrl-C may keep Python from it. */
 void fl_remember(fl_buffer *b, void *queue, void *event) {
-    void *old = b->last_event;
+    void *old = b->last_event, *left = b->last_queue == queue ? NULL : b->last_queue;
+    if (queue && queue != b->last_queue)
+        CALL(fl_table_of(queue), clRetainCommandQueue)(queue);
     b->last_queue = queue;
     b->last_event = event;
     if (old)
         CALL(fl_table_of(old), clReleaseEvent)(old);
+    if (left)
+        CALL(fl_table_of(left), clReleaseCommandQueue)(left);
 }
 
 static int enqueue_part(const fl_part *p, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
@@ -44,7 +49,7 @@ static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_co
     return CL_SUCCESS;
 }
 
-static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     void *end = NULL, **list = NULL;
     fl_buffer *b = route->buffer;
     *failed = UINT32_MAX;
@@ -64,6 +69,7 @@ static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, v
     free(list);
     if (code != CL_SUCCESS)
         return code;
+    b->enqueued += times;
     if (event) {
         *event = end;
         CALL(fl_table_of(end), clRetainEvent)(end);
@@ -76,27 +82,51 @@ static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, v
 int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
                     uint32_t *failed) {
     if (is_first || is_last || !route->in_order || route->part_count != 1)
-        return enqueue(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
+        return fl_enqueue_all(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
     *failed = UINT32_MAX;
-    return enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
+    int code = enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
+    route->buffer->enqueued += code == CL_SUCCESS;
+    return code;
 }
 
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_enter(route->buffer);
-    int code = enqueue(route, times, wait_count, wait_list, event, failed);
+    int code = fl_enqueue_all(route, times, wait_count, wait_list, event, failed);
     fl_leave(route->buffer);
     return code;
 }
 
-intptr_t fl_enqueue_again(fl_route *route) {
+static uint32_t forks;
+
+void fl_begin_child(void) { forks++; }
+
+void fl_allow_again(fl_buffer *buffer, fl_route *route) {
+    fl_enter(buffer);
+    if (route)
+        route->forks = forks;
+    buffer->again = route;
+    fl_leave(buffer);
+}
+
+/* While a route is allowed, its queue and what it leads to are kept. */
+intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn) {
+    fl_buffer *b = route->buffer;
     void *event = NULL;
-    if (fl_is_captured(route->queue) || route->buffer->stale)
+    int code = CL_SUCCESS;
+    if (route->forks != forks)
         return 0;
-    fl_enter(route->buffer);
-    int code = enqueue(route, 1, 0, NULL, &event, &route->failed);
-    fl_leave(route->buffer);
+    fl_enter(b);
+    bool allowed = b->again == route && !b->stale && !fl_is_captured(route->queue);
+    if (allowed && count)
+        code = fl_take_turn(b, values, count, turn);
+    allowed &= !b->stale;
+    if (allowed && code == CL_SUCCESS)
+        code = fl_enqueue_all(route, 1, 0, NULL, &event, &route->failed);
+    fl_leave(b);
     return code != CL_SUCCESS ? code : (intptr_t)event;
 }
+
+intptr_t fl_enqueue_again(fl_route *route) { return fl_enqueue_turn(route, NULL, 0, 0); }
 
 int fl_run(const fl_route *route, uint32_t times) {
     void **table = fl_table_of(route->queue);
@@ -181,9 +211,10 @@ int fl_take_over(fl_buffer *b, uint32_t command, fl_command *row, const fl_comma
 }
 
 const fl_functions *fl_exported(void) {
+    static const fl_waits waits = {fl_wait, fl_finish, fl_begin_wait, fl_begin_finish, fl_go_on_waiting, fl_end_wait};
     static const fl_functions functions = {
         fl_new_command,  fl_change_arguments, fl_release_arguments, fl_set_argument,
-        fl_get_argument, fl_argument_count,   fl_update_buffer,
+        fl_get_argument, fl_argument_count,   fl_update_buffer,     &waits,
     };
     return &functions;
 }

@@ -1,6 +1,6 @@
 /* What Python calls: read by the C compiler and by cffi alike, so there is no preprocessor directive and no include in here. */
 
-/* --- generated: thunks_cl.c, which loader/layers.py makes layers of --- */
+/* --- generated: thunks_cl.c, which loader/base/layers.py makes layers of --- */
 typedef struct fl_thunks fl_thunks;
 const fl_thunks *fl_cl_thunks(void);
 
@@ -191,6 +191,7 @@ int fl_update(fl_program *program, uint32_t step, int relaunched);
 void fl_release(fl_program *program);
 
 /* --- enqueue.c: command-buffers. Engines build what runs their commands; an enqueue runs it all, by one call --- */
+typedef struct fl_value fl_value;   /* of cells.c, see below */
 /* What an engine has built of a run of commands: functions, and what they are given as `self`. A new engine in C is one of these. */
 typedef struct fl_built {
     /* Enqueue the run `times` times on `lanes`, of which the first is the caller's queue, after the wait list. *event, if wanted, is the
@@ -202,10 +203,17 @@ typedef struct fl_built {
     int (*update)(void *self, uint32_t command, int relaunched);
     void *self;
     uint32_t first, count;   /* the commands of the run */
-    /* A cell that arguments of the run have holds other bytes now; NULL: `update` is called for each command that has it. */
+    /* A cell that arguments of the run have holds other bytes now; NULL: `update` is called for each launch that has it. FL_BUILD_ANEW. */
     int (*set_cell)(void *self, const fl_cell *cell);
     /* Run it `times` times in the caller's thread, to the end; NULL: only queues run it. No queue has it meanwhile. */
     int (*run)(void *self, uint32_t times);
+    /* The next enqueue, which is of so many times, takes the values that these rows have for each of them. An error: it cannot, or this is NULL.
+     * 0 times: nothing is taken any more. */
+    int (*take_series)(void *self, const fl_value *values, uint32_t count, uint32_t times);
+    /* Run it in the caller's thread until the word at `offset` of the memory object `flag` is not 0, or if that is not `wanted`, until it is: at most
+     * `times` times, looking after each; 0 times: it is only looked. It takes the values of take_series. FL_BUILD_ANEW: nobody can look there;
+     * NULL: only queues run it. */
+    int (*run_until)(void *self, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
 } fl_built;
 /* A program of replay.c as an engine's functions take it. */
 int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
@@ -218,20 +226,22 @@ typedef struct fl_driver_buffer {
 int fl_enqueue_driver_buffer(void *driver_buffer, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
                              void *const *wait_list, void **event, uint32_t *failed);
 
-/* A command-buffer: what was built of it, for whatever kinds of queue, and its last enqueue: its queue and a reference to its event, NULL
- * before the first. `python_updates`: something was built that only Python can update. `busy`: busy.h. */
+/* A command-buffer: what was built of it, for whatever kinds of queue, and its last enqueue: its queue and its event, NULL before the first.
+ * `python_updates`: something was built that only Python can update. `busy`: busy.h. */
 typedef struct fl_buffer {
     const fl_built *const *built;
     uint32_t built_count, python_updates;
     int32_t busy;
-    void *last_queue, *last_event;
+    void *last_queue, *last_event;   /* references */
+    uint64_t enqueued;               /* how often: also for a caller whom Ctrl-C stops before he has the answer */
     uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
+    const void *again;   /* the route that fl_enqueue_again may take, or NULL */
 } fl_buffer;
 enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
 void fl_begin_changes(fl_buffer *buffer);
 void fl_end_changes(fl_buffer *buffer);
-/* The last enqueue is another one, or none (NULL, NULL). The reference to the event is taken over, that to the queue is Python's. */
+/* The last enqueue is another one, or none (NULL, NULL). The reference to the event is taken over. */
 void fl_remember(fl_buffer *buffer, void *queue, void *event);
 
 /* How a command-buffer is enqueued on one queue: its parts, each after the one before it. `in_order` says of the queue that it is. */
@@ -246,6 +256,7 @@ typedef struct fl_route {
     uint32_t in_order, part_count;
     const fl_part *parts;
     uint32_t failed;   /* by fl_enqueue_again: the command, or UINT32_MAX */
+    uint32_t forks;    /* before fl_allow_again */
 } fl_route;
 /* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
  * command-buffer. One thread at a time, for all routes of a command-buffer. */
@@ -254,23 +265,30 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
  * is read after every `every` times. *ran is how often it was enqueued, *stopped whether the word was set. */
 int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag, size_t offset, uint32_t wait_count,
                      void *const *wait_list, uint32_t *ran, uint32_t *stopped, uint32_t *failed);
+/* The same in the caller's thread, after everything in the queue, by an engine that looks after each run. Before each run the cells that have a
+ * series take the next values of it. `wanted`: it ends when the word is not 0, else when it is. `first`: it looks before the first run, too.
+ * FL_BUILD_ANEW: it cannot, after *ran runs. */
+int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, void *flag, size_t offset, int wanted, int first,
+                 uint32_t *ran, uint32_t *stopped);
 enum { FL_PYTHON_UPDATES = 1 };   /* no code of OpenCL's */
 /* cells.c: what a command-buffer's cell becomes. `places` are the commands that have it; `transfers` lead to where some name its object. */
-typedef struct fl_value {
+struct fl_value {
     fl_cell *cell;
     const void *bytes;        /* the new ones, if `pending` */
     const void *series;       /* the new ones of each enqueue, one after the other; NULL: it stays as it is */
+    const void *cycle;        /* two that alternate, for fl_enqueue_again; NULL: it does not */
     const uint32_t *places;
     void **const *transfers;
     uint32_t pending, place_count, transfer_count;
     void *old;                /* of cells.c */
-} fl_value;
+};
 /* The pending ones of these cells change. What was enqueued keeps what it had. 0 or an error, after which it is not known what launches have
  * until the next change. */
 int fl_store_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
 /* The same where C alone can do it, else FL_PYTHON_UPDATES and nothing is done. */
 int fl_set_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
-/* As fl_enqueue, and before each enqueue the cells that have a series take the next values of it. */
+/* As fl_enqueue, and before each enqueue the cells that have a series take the next values of it. FL_BUILD_ANEW: after *failed enqueues something
+ * cannot be what it was built as any more. */
 int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, uint32_t wait_count, void *const *wait_list,
                       void **event, uint32_t *failed);
 /* replay.c: fl_built.set_cell of a program. */
@@ -278,8 +296,13 @@ int fl_set_cell_of_program(void *program, const fl_cell *cell);
 /* A launch takes over the sizes and arguments of another one of the same kernel, and everything that was built of it is told. `command` is its
  * number, `row` its place. 0, FL_PYTHON_UPDATES where Python has to do it, or an error; nothing has changed then. */
 int fl_take_over(fl_buffer *buffer, uint32_t command, fl_command *row, const fl_command *other);
-/* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: the queue is captured, and nothing happened. */
+/* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: nothing happened, because the route is not the
+ * one that the command-buffer allows, or its queue is captured. Cells that alternate take the value of this turn. Any thread may call it. */
 intptr_t fl_enqueue_again(fl_route *route);
+intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn);
+/* Allow it one route, or none (NULL). After that nobody is on another one. */
+void fl_allow_again(fl_buffer *buffer, fl_route *route);
+void fl_begin_child(void);   /* in a forked child, where no route is allowed that was before */
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
 /* A command has changed: everything that was built of it is told. */
@@ -341,6 +364,9 @@ int fl_enqueue_direct(void *direct, void *const *lanes, uint32_t lane_count, uin
                       void **event, uint32_t *failed);
 int fl_update_direct(void *direct, uint32_t command, int relaunched);
 int fl_run_direct(void *direct, uint32_t times);
+int fl_set_cell_of_direct(void *direct, const fl_cell *cell);
+int fl_run_direct_until(void *direct, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
+int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, uint32_t times);
 /* How long each command took at best, in ns: 1 if that is known, 0 if it was not run often enough or still runs. */
 int fl_direct_times(fl_direct *direct, uint32_t *times, uint64_t *groups);
 /* How much stack the caller's thread has left, in bytes. */
@@ -355,5 +381,6 @@ typedef struct fl_functions {
     int (*get_argument)(const fl_arguments *list, uint32_t index, fl_change *argument);
     uint32_t (*argument_count)(const fl_arguments *list);
     int (*update_buffer)(fl_buffer *buffer, uint32_t command, int relaunched);
+    const void *waits;   /* an fl_waits of waits.h */
 } fl_functions;
 const fl_functions *fl_exported(void);

@@ -72,10 +72,18 @@ struct fl_cell {
 };
 fl_cell *fl_retain_cell(fl_cell *cell);
 cl_mem fl_object_of(const fl_cell *cell);
+/* The cells of these rows take the value that their series have for a turn. The caller has the buffer. */
+int fl_take_next(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn);
+/* The same for those that alternate. */
+int fl_take_turn(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn);
+/* Whether an engine takes so many of these values with its next enqueue or run. Transfers are changed one by one. */
+bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count, uint32_t times);
 /* The cell of the Parameter that a kernel's argument is being set to (a reference), and its number; NULL if it is none. */
 fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_t *id);
 
-/* enqueue.c: one of several enqueues that follow each other without a look at anything in between. The caller has the buffer. */
+/* enqueue.c: fl_enqueue, if the caller has the buffer. */
+int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+/* One of several enqueues that follow each other without a look at anything in between. The caller has the buffer. */
 int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
                     uint32_t *failed);
 

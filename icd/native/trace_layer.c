@@ -9,6 +9,8 @@
 #define _GNU_SOURCE
 #include "../../loader/base/native/native.h"
 
+#include "opencl_abi.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,9 +22,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { CL_SUCCESS = 0, CL_OUT_OF_HOST_MEMORY = -6, CL_INVALID_VALUE = -30, CL_INVALID_PROPERTY = -64 };
 enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSION_100 = 100 };
-enum { FORMAT = 1, NAME = 32, HEAD = 7 + NAME / 8, LIMIT = 1 << 30 };
+enum { FORMAT = 2, NAME = 32, HEAD = 7 + NAME / 8, LIMIT = 1 << 30 };
 
 const fl_thunks *fl_cl_thunks(void); /* generated: thunks_cl.c */
 
@@ -32,6 +33,7 @@ static char *pattern;                                    /* of the file's name *
 static fl_log *calls;                                    /* NULL: nobody asked for it */
 static uint64_t started[2];                              /* ns of CLOCK_MONOTONIC, as in the records, and of CLOCK_REALTIME */
 static size_t written;
+static bool of_devices; /* FAIRLEAD_TRACE_DEVICE is set: what devices do, too */
 
 static uint64_t now(clockid_t clock) {
     struct timespec time;
@@ -42,7 +44,20 @@ static uint64_t now(clockid_t clock) {
 static void new_log(void) {
     started[0] = now(CLOCK_MONOTONIC), started[1] = now(CLOCK_REALTIME);
     calls = fl_new_log(LIMIT);
+    if (calls)
+        fl_name_threads(calls);
     written = 0;
+}
+
+static void log_layer(fl_layer *layer) {
+    static const fl_device device = {
+        SLOT_clGetEventInfo,       SLOT_clGetEventProfilingInfo, SLOT_clRetainEvent,
+        SLOT_clReleaseEvent,       SLOT_clCreateCommandQueue,    SLOT_clCreateCommandQueueWithProperties,
+        SLOT_clEnqueueNDRangeKernel};
+    if (of_devices)
+        fl_log_device(layer, calls, &device);
+    else
+        fl_log_calls(layer, calls);
 }
 
 /* A forked child begins anew. What it has of its parent's log stays where it is: some other thread may have been about to change it. */
@@ -51,7 +66,7 @@ static void begin_again(void) {
     new_log();
     for (fl_layer *layer = *fl_cl_thunks()->layers; layer; layer = layer->other)
         if (layer->taken)
-            fl_log_calls(layer, calls);
+            log_layer(layer);
 }
 
 /* A file is named where the program began, wherever it goes later. */
@@ -67,6 +82,7 @@ static void begin(void) {
     const char *name = secure_getenv("FAIRLEAD_TRACE_LOG");
     if (!name || !*name || !(pattern = absolute(name)))
         return;
+    of_devices = secure_getenv("FAIRLEAD_TRACE_DEVICE") != NULL;
     new_log();
     pthread_atfork(NULL, NULL, begin_again);
 }
@@ -190,7 +206,7 @@ EXPORT int32_t clInitLayer(uint32_t num_entries, void *const *target_dispatch, u
     for (uint32_t i = 0; i < known; i++)
         if (target_dispatch[i])
             next[i] = target_dispatch[i];
-    fl_log_calls(layer, calls);
+    log_layer(layer);
     *num_entries_ret = known;
     *layer_dispatch_ret = fl_layer_table(layer);
     return CL_SUCCESS;

@@ -38,7 +38,11 @@ int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void
     *failed = UINT32_MAX;
     for (uint32_t turn = 0; code == CL_SUCCESS && !*stopped && *ran < times; turn++) {
         uint32_t left = times - *ran, count = every < left ? every : left, now = turn & 1;
-        code = fl_enqueue(route, count, turn ? 0 : wait_count, wait_list, NULL, failed);
+        if (turn) {   /* an out-of-order queue would let these change the word while it is read */
+            wait_list = (void *const *)&reads[!now];
+            wait_count = route->in_order ? 0 : 1;
+        }
+        code = fl_enqueue(route, count, wait_count, wait_list, NULL, failed);
         if (code != CL_SUCCESS)
             break;
         *ran += count;
@@ -52,5 +56,33 @@ int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void
         code = code != CL_SUCCESS ? code : ended;
         *stopped |= words[i] != 0;
     }
+    return code;
+}
+
+int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, void *flag, size_t offset, int wanted, int first,
+                 uint32_t *ran, uint32_t *stopped) {
+    fl_buffer *b = route->buffer;
+    const fl_built *built = route->parts[0].built;
+    uint32_t done = 0;
+    *ran = *stopped = 0;
+    if (route->part_count != 1 || !built->run_until)
+        return FL_BUILD_ANEW;
+    fl_enter(b);
+    int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
+    if (code == CL_SUCCESS && first)
+        code = built->run_until(built->self, 0, flag, offset, wanted, &done, stopped);
+    bool at_once = !*stopped && fl_takes_all(route, values, count, times);
+    while (code == CL_SUCCESS && !*stopped && *ran < times) {
+        code = at_once ? CL_SUCCESS : fl_take_next(b, values, count, *ran);
+        if (code == CL_SUCCESS)
+            code = b->stale ? FL_BUILD_ANEW : built->run_until(built->self, at_once ? times : 1, flag, offset, wanted, &done, stopped);
+        *ran += code == FL_BUILD_ANEW ? 0 : done;
+    }
+    if (at_once) {
+        built->take_series(built->self, NULL, 0, 0);
+        if (*ran)
+            fl_take_next(b, values, count, *ran - 1);
+    }
+    fl_leave(b);
     return code;
 }

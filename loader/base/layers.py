@@ -28,6 +28,16 @@ Before: TypeAlias = Callable[[int, Sequence[int]], int | None]
 #: Called as (slot, arguments, result) when a call has returned.
 After: TypeAlias = Callable[[int, Sequence[int], int], object]
 
+#: The functions that native/device.c calls or changes, in the order of `fl_device`.
+_DEVICE_FUNCTIONS: Final = (
+    "clGetEventInfo",
+    "clGetEventProfilingInfo",
+    "clRetainEvent",
+    "clReleaseEvent",
+    "clCreateCommandQueue",
+    "clCreateCommandQueueWithProperties",
+    "clEnqueueNDRangeKernel",
+)
 _POINTER: Final = "void *const *"
 
 #: The generated `fl_thunks` of each API. Those of Unified Runtime and PI are in `_native`.
@@ -130,8 +140,18 @@ class Layer:
                 self.pointer, ffi.cast(_POINTER, next), self.orphan & 0xFFFFFFFFFFFFFFFF
             )
 
-    def log(self, log: Log | None) -> None:
-        """Write the calls into `log`, without running Python. None stops that."""
+    def log(self, log: Log | None, device: bool = False) -> None:
+        """Write the calls into `log`, without running Python. None stops that.
+
+        Args:
+            log: where they are written.
+            device: whether OpenCL's queues are made with profiling, and notes of their commands
+                (native/device.c) are written, too.
+        """
+        if log and device:
+            slots = [self.api.functions[name].slot for name in _DEVICE_FUNCTIONS]
+            lib.fl_log_device(self.pointer, log.pointer, ffi.new("fl_device *", slots))
+            return
         lib.fl_log_calls(self.pointer, log.pointer if log else ffi.NULL)
 
     def handle(self, before: Before | None = None, after: After | None = None) -> None:

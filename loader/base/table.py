@@ -51,6 +51,7 @@ class DispatchTable:
         self.address = address
         self.label = label
         self.layers: tuple[TableLayer, ...] = ()
+        self._top = ctypes.c_void_p(address)
         _follow_environment()
         with _lock:
             _live.add(self)
@@ -63,10 +64,16 @@ class DispatchTable:
         """The address of the table that receives the calls: the last layer's, else its own."""
         return self.layers[-1].address if self.layers else self.address
 
+    @property
+    def address_of_top(self) -> int:
+        """The address of a pointer that is always `top`, for C. It is valid as long as `self`."""
+        return ctypes.addressof(self._top)
+
     def push(self, layer: TableLayer) -> None:
         """Send calls through `layer`, which must forward to `top`."""
         with layers_lock:
             self.layers += (layer,)
+            self._top.value = self.top
             self._forget_functions()
 
     def remove(self, layer: TableLayer) -> None:
@@ -82,6 +89,7 @@ class DispatchTable:
             ):
                 front.redirect(layer.next)
             self.layers = tuple(other for other in self.layers if other is not layer)
+            self._top.value = self.top
             self._forget_functions()
 
     def pointer(self, slot: int) -> int:

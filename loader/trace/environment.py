@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from ..base._native import ffi, lib
 from ..base.errors import FairleadError
@@ -16,6 +17,7 @@ from ..base.layers import Layer
 from ..base.log import logger, put, trace_bits, warn
 from ..base.search import secure_environ
 from ..base.table import DispatchTable
+from .names import Names
 from .printing import running_call, split_pieces, text_after, text_before
 from .trace import API_NAMES, APIS, Trace, TracingLayers
 
@@ -34,9 +36,13 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
     SYCL_PI_TRACE also prints PI calls. UR_LAYER_TRACING in UR_ENABLE_LAYERS prints Unified Runtime
     calls as UR_LOG_TRACING says.
 
-    FAIRLEAD_TRACE is a comma list of ur, pi, cl and "times". It prints lines to stderr. With
-    FAIRLEAD_TRACE_FILE, a file is written at the end of the process instead. "%p" in its name is
-    the process id. A name that ends in .json gives Chrome trace JSON.
+    FAIRLEAD_TRACE is a comma list of ur, pi, cl, "times" and "errors". It prints lines to stderr;
+    with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma list of patterns
+    for the names of the functions that are printed.
+
+    With FAIRLEAD_TRACE_FILE, a file is written at the end of the process instead. "%p" in its name
+    is the process id. A name that ends in .json gives Chrome trace JSON. With
+    FAIRLEAD_TRACE_DEVICE it also says what devices did.
 
     Args:
         environ: the environment, `os.environ` by default.
@@ -45,10 +51,10 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
     outputs = _outputs(environ)
     words = [word.strip() for word in environ.get("FAIRLEAD_TRACE", "").split(",") if word.strip()]
     for word in words:
-        if word not in APIS and word != "times":
+        if word not in (*APIS, "times", "errors"):
             warn(
                 f"FAIRLEAD_TRACE has the element {word!r}, which is ignored: it is a comma list of "
-                f"{', '.join(APIS)} and times"
+                f"{', '.join(APIS)}, times and errors"
             )
     apis, times, path = (
         [word for word in APIS if word in words],
@@ -56,9 +62,10 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
         environ.get("FAIRLEAD_TRACE_FILE", ""),
     )
     if apis and path:
-        _record_process(apis, path, times)
+        _record_process(apis, path, times, bool(environ.get("FAIRLEAD_TRACE_DEVICE")))
     for name in apis if not path else ():
-        outputs.setdefault(name, []).append(_Output(_to_stderr, times=times))
+        wanted = Wanted.of(environ.get("FAIRLEAD_TRACE_ONLY", ""), "errors" in words)
+        outputs.setdefault(name, []).append(_Output(_to_stderr, times=times, wanted=wanted))
     if outputs:
         _start(
             TracingLayers(
@@ -71,12 +78,35 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Which calls are shown.
+
+    Attributes:
+        patterns: for their names, as of a shell; none means all.
+        errors: whether only those that failed.
+    """
+
+    patterns: tuple[str, ...] = ()
+    errors: bool = False
+
+    @classmethod
+    def of(cls, patterns: str, errors: bool = False) -> Wanted:
+        """Make one of a comma list of patterns."""
+        return cls(tuple(filter(None, map(str.strip, patterns.split(",")))), errors)
+
+    def name(self, name: str) -> bool:
+        """Whether calls of a function are shown."""
+        return not self.patterns or any(fnmatchcase(name, one) for one in self.patterns)
+
+
+@dataclass(frozen=True)
 class _Output:
     """Where lines are printed, and their format."""
 
     write: Callable[[str], None]
     indent: str = ""
     times: bool = False
+    wanted: Wanted = Wanted()
 
 
 def _print_calls(layer: Layer, table: DispatchTable, outputs: Sequence[_Output]) -> None:
@@ -84,12 +114,13 @@ def _print_calls(layer: Layer, table: DispatchTable, outputs: Sequence[_Output])
 
     Calls that run when the trace starts or stops are printed only in part.
     """
-    api, label, begun = table.api, table.label, threading.local()
+    api, label, begun, names = table.api, table.label, threading.local(), Names()
 
     def before(slot: int, arguments: Sequence[int]) -> None:
         call = running_call(api, slot, arguments, label)
         for output in outputs:
-            output.write(text_before(call, output.indent))
+            if not output.wanted.errors and output.wanted.name(call.name):
+                output.write(text_before(call, output.indent))
         begun.times = [*getattr(begun, "times", ()), time.monotonic_ns()]
 
     def after(slot: int, arguments: Sequence[int], result: int) -> None:
@@ -97,8 +128,10 @@ def _print_calls(layer: Layer, table: DispatchTable, outputs: Sequence[_Output])
         begin = times.pop() if times else end
         call = running_call(api, slot, arguments, label, threading.get_native_id(), begin)
         call = replace(call, end=end, result=result, pieces=read_pieces(layer, slot, arguments))
+        names.learn(call)
         for output in outputs:
-            output.write(text_after(call, output.indent, output.times))
+            if output.wanted.name(call.name) and (call.failed or not output.wanted.errors):
+                output.write(text_after(call, output.indent, output.times, names.line))
 
     layer.handle(before, after)
 
@@ -119,9 +152,9 @@ def _outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
     return outputs
 
 
-def _record_process(apis: Sequence[str], path: str, times: bool) -> None:
+def _record_process(apis: Sequence[str], path: str, times: bool, device: bool) -> None:
     """Record the calls of the whole process, and save them when it ends."""
-    found, owner = Trace(apis), os.getpid()
+    found, owner = Trace(apis, device=device), os.getpid()
 
     def save() -> None:
         if os.getpid() != owner and "%p" not in path:

@@ -11,12 +11,14 @@ address.
 
 from __future__ import annotations
 
+import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from ..base._native import lib
 from ..base.abi import Api, Function, Parameter
 from .values import (
     CODES,
@@ -33,6 +35,9 @@ from .values import (
 )
 
 _HEADER: Final = 6  # words of a record before its arguments
+
+#: What stands for a slot in the records that are no calls: a command's, a thread's.
+COMMAND, THREAD = NOTES = (lib.FL_COMMAND & 0xFFFFFFFF, lib.FL_THREAD & 0xFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,12 @@ class TracedCall:
         """Return the name of every parameter and the text of its argument."""
         return [(p.name, self._argument(i)) for i, p in enumerate(self.function.parameters)]
 
+    def handle_at(self, index: int) -> int:
+        """The handle in a parameter, or that the function wrote there; 0 if there is none."""
+        if not self.function.parameters[index].stars:
+            return self.arguments[index]
+        return int.from_bytes(self.pieces.get(index, b"")[:POINTER_SIZE], sys.byteorder)
+
     def _argument(self, index: int) -> str:
         parameter, word = self.function.parameters[index], self.arguments[index]
         if not parameter.stars:
@@ -122,6 +133,8 @@ class TracedCall:
             return None
         if parameter.type_from:
             return self._answer(index, data)
+        if parameter.name in _ARGUMENT_VALUES:
+            return Target([argument_text(data)])
         if _is_text(self.api, parameter):
             return Target([quoted_text(data)])
         if parameter.name in CODES and len(data) >= 4:
@@ -168,9 +181,46 @@ class TracedCall:
         )
 
     def __str__(self) -> str:
-        arguments = ", ".join(f".{name} = {text}" for name, text in self.arguments_text())
+        return self.line(self.arguments_text())
+
+    def line(self, texts: Sequence[tuple[str, str]]) -> str:
+        """Return the call in a line.
+
+        Args:
+            texts: as of `arguments_text`.
+        """
+        arguments = ", ".join(f".{name} = {text}" for name, text in texts)
         result = self.result_text
         return f"{self.name}({arguments}) -> {result};" if result else f"{self.name}({arguments});"
+
+
+#: The parameters that lead to the value of a kernel's argument.
+_ARGUMENT_VALUES: Final = ("arg_value", "pArgValue")
+
+
+def argument_text(data: bytes) -> str:
+    """The value of a kernel's argument, whose type nobody knows: as the numbers that it may be.
+
+    Larger values are shown as bytes, of which a trace has the first 128.
+    """
+    forms = _NUMBERS.get(len(data))
+    if forms is None:
+        return f"{len(data)} bytes {data[:_SHOWN].hex()}{'...' if len(data) > _SHOWN else ''}"
+    whole, real = forms
+    (number,) = struct.unpack(whole, data)
+    texts = [f"{number:#x}" if number > _MOST_DECIMAL else str(number)]
+    if real:
+        (value,) = struct.unpack(real, data)
+        if value and _LEAST < abs(value) < 1 / _LEAST:
+            texts.append(f"{value:g}{'f' if real == '@f' else ''}")
+    return " or ".join(texts)
+
+
+#: Size of a value to the formats of a whole number and of a floating-point one.
+_NUMBERS: Final = {1: ("@b", ""), 2: ("@h", ""), 4: ("@i", "@f"), 8: ("@q", "@d")}
+_SHOWN: Final = 32  # bytes
+_MOST_DECIMAL: Final = 1 << 32
+_LEAST: Final = 1e-9  # of floating-point numbers that somebody may have meant
 
 
 def decode(words: memoryview, layers: Mapping[int, tuple[Api, str]]) -> list[TracedCall]:
@@ -186,7 +236,7 @@ def decode(words: memoryview, layers: Mapping[int, tuple[Api, str]]) -> list[Tra
     while start < len(words):
         length, slot = words[start] & 0xFFFFFFFF, words[start] >> 32
         counts, layer, begin, end, result = words[start + 1 : start + _HEADER]
-        if layer in layers:
+        if layer in layers and slot not in NOTES:
             api, label = layers[layer]
             first = start + _HEADER + (counts & 0xFFFF)
             arguments = tuple(words[start + _HEADER : first])
@@ -232,17 +282,23 @@ def text_before(call: TracedCall, indent: str = "") -> str:
     return f"---> {call.name}(\n{body}) ---> "
 
 
-def text_after(call: TracedCall, indent: str = "", times: bool = False) -> str:
+def text_after(
+    call: TracedCall,
+    indent: str = "",
+    times: bool = False,
+    line: Callable[[TracedCall], str] = str,
+) -> str:
     """Return what is printed after a call has returned.
 
     Args:
         call: the call.
         indent: the text before the line.
         times: whether the text contains the duration.
+        line: writes a call in a line; PI has a block instead.
     """
     time = duration(call.duration) if times else ""
     if call.api.path.stem != "pi":
-        return f"{indent}<--- {call}{' ' + time if time else ''}\n"
+        return f"{indent}<--- {line(call)}{' ' + time if time else ''}\n"
     lines = [f"\tpi_result : {call.result_text}{'; ' + time if time else ''}\n"]
     for index, parameter in enumerate(call.function.parameters):
         found = call.target(index) if parameter.is_out else None

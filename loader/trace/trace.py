@@ -24,12 +24,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ..base._native import lib
 from ..base.abi import Api
 from ..base.errors import FairleadError
 from ..base.forks import in_child, new_lock
 from ..base.layers import Layer, Log
 from ..base.log import warn
 from ..base.table import DispatchTable, layers_lock, live_tables, unwatch, watch
+from .device import DeviceCommand, commands_of, device_events
+from .names import Names
 from .printing import TracedCall, decode, text_after, text_before
 from .summary import Span, Summary, summary_of
 
@@ -41,17 +44,21 @@ API_NAMES: Final = {stem: name for name, stem in APIS.items()}
 
 
 @contextmanager
-def trace(apis: Iterable[str] = ("ur", "pi", "cl"), *, limit: int = 1 << 30) -> Iterator[Trace]:
+def trace(
+    apis: Iterable[str] = ("ur", "pi", "cl"), *, limit: int = 1 << 30, device: bool = False
+) -> Iterator[Trace]:
     """Record all calls through fairlead's tables in a block, from all threads. Blocks may nest.
 
     Args:
         apis: the APIs: "ur" (Unified Runtime), "pi", "cl" (OpenCL).
         limit: how many bytes of memory the calls may use. `Trace.lost` counts later calls.
+        device: whether `Trace.commands` says what devices did. OpenCL queues that are made in the
+            block profile then.
 
     Raises:
         FairleadError: an API is unknown, or an API has more than 16 tables.
     """
-    found = Trace(apis, limit)
+    found = Trace(apis, limit, device)
     found.start()
     try:
         yield found
@@ -71,7 +78,10 @@ def _forget_all() -> None:
 class Trace:
     """The calls that were recorded. It is a sequence of them, and may be read while it records."""
 
-    def __init__(self, apis: Iterable[str] = tuple(APIS), limit: int = 1 << 30) -> None:
+    def __init__(
+        self, apis: Iterable[str] = tuple(APIS), limit: int = 1 << 30, device: bool = False
+    ) -> None:
+        self._device = device
         self._log = Log(limit)
         self._layers: dict[int, tuple[Api, str]] = {}
         self._tracing = TracingLayers(_checked_apis(apis), self._connect)
@@ -93,6 +103,8 @@ class Trace:
 
     def stop(self) -> None:
         """Stop recording, and remove the layers."""
+        if self._device:
+            lib.fl_note_ended()
         self._tracing.stop()
         self._name_threads()
 
@@ -106,6 +118,14 @@ class Trace:
                 self._decoded += decode(words, self._layers)
                 self._decoded.sort(key=lambda call: (call.begin, -call.end))
             return list(self._decoded)
+
+    @property
+    def commands(self) -> list[DeviceCommand]:
+        """What devices did, in the order in which it began, as far as it has ended.
+
+        It is empty without `device`.
+        """
+        return commands_of(self._log.words(0), self._layers, Names(self.calls))
 
     def __len__(self) -> int:
         return len(self.calls)
@@ -146,11 +166,14 @@ class Trace:
         Raises:
             OSError: the file cannot be written.
         """
-        Path(path).write_text("".join(line(call, times) for call in self.calls), encoding="utf-8")
+        calls = self.calls
+        names = Names(calls)
+        text = "".join(line(call, times, names) for call in calls)
+        Path(path).write_text(text, encoding="utf-8")
 
     def _connect(self, layer: Layer, table: DispatchTable) -> None:
         self._layers.setdefault(layer.key, (table.api, table.label))
-        layer.log(self._log)
+        layer.log(self._log, self._device and table.api.path.stem == APIS["cl"])
 
     def _name_threads(self) -> None:
         self._threads.update(
@@ -159,6 +182,7 @@ class Trace:
 
     def _events(self) -> Iterator[dict[str, Any]]:
         calls, pid = self.calls, os.getpid()
+        names = Names(calls)
         program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
         yield {"ph": "M", "name": "process_name", "pid": pid, "tid": pid, "args": {"name": program}}
         for thread in sorted({call.thread for call in calls}):
@@ -170,7 +194,8 @@ class Trace:
                 "tid": thread,
                 "args": {"name": name},
             }
-        yield from (chrome_event(call, pid) for call in calls)
+        yield from (chrome_event(call, pid, names) for call in calls)
+        yield from device_events(self.commands, pid)
 
 
 def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
@@ -185,9 +210,9 @@ def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str
     )
 
 
-def chrome_event(call: TracedCall, pid: int) -> dict[str, Any]:
+def chrome_event(call: TracedCall, pid: int, names: Names) -> dict[str, Any]:
     """Return a call as an event of the Chrome trace format, with times in µs."""
-    arguments = dict(call.arguments_text())
+    arguments = dict(names.arguments(call))
     for key, text in (("result", call.result_text), ("table", call.label)):
         if text:
             arguments[key] = text
@@ -203,11 +228,11 @@ def chrome_event(call: TracedCall, pid: int) -> dict[str, Any]:
     }
 
 
-def line(call: TracedCall, times: bool = False) -> str:
+def line(call: TracedCall, times: bool = False, names: Names | None = None) -> str:
     """Return the printed line of a recorded call."""
     if call.api.path.stem == "pi":
         return text_before(call) + text_after(call, times=times)
-    return text_after(call, times=times).removeprefix("<--- ")
+    return text_after(call, times=times, line=names.line if names else str).removeprefix("<--- ")
 
 
 @dataclass
@@ -277,9 +302,9 @@ class TracingLayers:
 
 
 def _checked_apis(apis: Iterable[str]) -> frozenset[str]:
-    names = frozenset((apis,) if isinstance(apis, str) else apis)
-    if unknown := sorted(names - set(APIS)):
+    given = (apis,) if isinstance(apis, str) or not isinstance(apis, Iterable) else apis
+    if unknown := [name for name in given if name not in tuple(APIS)]:
         raise FairleadError(
             f"{unknown[0]!r} is no API that can be traced", remedy=f"choose from {', '.join(APIS)}"
         )
-    return names
+    return frozenset(given)

@@ -37,6 +37,8 @@ from .usm import allocations as usm
 from .usm import pools as usm_pools
 from .usm import transfers as usm_transfers
 
+from . import in_c  # isort: skip  # it needs what all others declare
+
 __all__ = [
     "adapter",
     "buffers",
@@ -52,6 +54,7 @@ __all__ = [
     "events",
     "image_transfers",
     "images",
+    "in_c",
     "kernel_info",
     "kernels",
     "launches",

@@ -49,6 +49,10 @@ class URBuffer(URMemory):
         self.parent = parent
         self.whole: tuple[int, int] = (cl, 0)
 
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return self.cl, self.context.cl, 1, self.size
+
 
 def check_buffers(context: URContext, *buffers: URMemory) -> None:
     """Check that memory objects are buffers of a context.

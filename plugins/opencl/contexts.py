@@ -8,13 +8,15 @@ from functools import cached_property
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ..sdk._native import ffi
+from ..sdk._native import ffi, lib
 from .core import (
     CLObject,
     adapter,
+    address_of,
     create,
     failure,
     handles_of,
+    new_answers,
     query,
     query_number,
     retain_unless_owned,
@@ -33,6 +35,7 @@ class URContext(CLObject):
         cl: its handle.
         devices: its devices, in the order of the program.
         owned: whether it has a reference to `cl`, which it releases at the end.
+        struct: what C knows of it, if C has made it.
 
     Attributes:
         deleters: functions of the program that are called at the end, with their data.
@@ -42,12 +45,29 @@ class URContext(CLObject):
     type = "ur_context_handle_t"
     release, retain_function = "clReleaseContext", "clRetainContext"
 
-    def __init__(self, cl: int, devices: Sequence[URDevice], owned: bool = True) -> None:
+    def __init__(
+        self, cl: int, devices: Sequence[URDevice], owned: bool = True, struct: Any = None
+    ) -> None:
         super().__init__(cl, devices[0].table, owned)
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.usm: tuple[Any] | None = None
+        self.usm_devices: Any = None  # what C knows of its devices' memory
         self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
+        self.answers = new_answers()
+        self.struct = struct or ffi.new(
+            "fl_context *", {"cl": cl, "driver": self.platform.struct}
+        )
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return self.cl, address_of(self.struct), 0, address_of(self.answers)
+
+    def handle_ends(self) -> None:
+        """Take over the memory that C has allocated, because it keeps the context."""
+        from .usm.registry import allocations_of
+
+        allocations_of(self)
 
     @cached_property
     def cookie(self) -> Any:
@@ -95,6 +115,21 @@ class URContext(CLObject):
         for sampler in self.samplers.values():
             self.table.clReleaseSampler(sampler)
         super().close()
+
+
+def _adopt_context(words: Any) -> URContext:
+    """Return the object of a context that C has made."""
+    registry = adapter.registry
+    assert registry is not None
+    struct = ffi.gc(ffi.cast("fl_context *", words[1]), lib.fl_free_context)
+    known = registry.of(URDevice.type)
+    devices = [known[struct.handles[index]] for index in range(struct.handle_count)]
+    made = URContext(words[0], devices, struct=struct)
+    made.answers = ffi.gc(ffi.cast("fl_answers *", words[3]), lib.fl_free_answers)
+    return made
+
+
+adapter.adopters[URContext.type] = _adopt_context
 
 
 @adapter.entry

@@ -17,6 +17,7 @@ from ...icd.errors import OpenCLError, check
 from ...icd.tables import query
 from ...loader.base.table import DispatchTable
 from ...loader.ur.abi import UR
+from ..sdk._native import ffi, lib
 from ..sdk.adapter import Adapter
 from ..sdk.conversions import failure
 from ..sdk.objects import Object
@@ -174,6 +175,16 @@ def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
     return made
 
 
+def address_of(struct: Any) -> int:
+    """Return the address of a struct that C reads."""
+    return int(ffi.cast("uintptr_t", struct))
+
+
+def new_answers() -> Any:
+    """Return room for answers that C keeps with an object."""
+    return ffi.gc(lib.fl_new_answers(), lib.fl_free_answers)
+
+
 #: Elements of a list of structs. A larger count cannot be a count, so the list is not read.
 LONGEST: Final = 1 << 16
 
@@ -208,6 +219,7 @@ def convert_flags(value: int, table: dict[str, str], what: str = "") -> int:
 __all__ = [
     "CLObject",
     "adapter",
+    "address_of",
     "check",
     "check_count",
     "convert_flags",
@@ -215,6 +227,7 @@ __all__ = [
     "failure",
     "handles_of",
     "icd",
+    "new_answers",
     "query",
     "query_number",
     "retain_unless_owned",

@@ -16,10 +16,12 @@ from ..sdk._native import ffi
 from .core import (
     CLObject,
     adapter,
+    address_of,
     check,
     check_count,
     failure,
     icd,
+    new_answers,
     query_number,
     retain_unless_owned,
 )
@@ -49,8 +51,13 @@ class URDevice(CLObject):
         super().__init__(cl, platform.table, owned=parent is not None)
         self.platform, self.parent, self.counted = platform, parent, parent is not None
         self.icd = icd.Device(cl, platform.icd)
+        self.answers = new_answers()
         if parent is not None:
             _parts[cl] = self
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return self.cl, address_of(self.platform.struct), 0, address_of(self.answers)
 
     def close(self) -> None:
         if self.parent is not None:

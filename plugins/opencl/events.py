@@ -18,8 +18,9 @@ from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.base.interrupts import in_main_thread
 from ...loader.ur.abi import UR
+from ..sdk._native import lib
 from .contexts import URContext
-from .core import CLObject, adapter, check, create, failure, handles_of
+from .core import CLObject, adapter, address_of, check, create, failure, handles_of
 
 if TYPE_CHECKING:
     from .platforms import URPlatform
@@ -63,6 +64,11 @@ class UREvent(CLObject):
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.queue, self.command, self.first = context, queue, command, first
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        queue = address_of(self.queue.struct) if self.queue is not None else 0
+        return self.cl, address_of(self.context.platform.struct), queue, self.command
 
     def current_object(self) -> UREvent:
         return self
@@ -114,6 +120,10 @@ class URCommandEvent(UREvent):
         self.current = UREvent(create_completed_event(context), context)
         super().__init__(self.current.cl, context, None, command, owned=False)
         self.buffer, self.index = buffer, index
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return nothing, because its cl_event changes."""
+        return 0, 0, 0, 0
 
     def set_enqueued(self, cl: int, queue: URQueue) -> None:
         """Note the cl_event of an enqueue. A reference to it is given to us."""
@@ -211,12 +221,14 @@ def _completed(cl: int, status: int, number: int) -> None:
         action = _waiting.pop(number, None)
     if action is not None:
         before, _callback.runs = _callback.runs, True
+        lib.fl_in_callback(True)
         try:
             action(status)
         except Exception as error:
             adapter.fail(error, "an event's callback")
         finally:
             _callback.runs = before
+            lib.fl_in_callback(before)
 
 
 def call_on_status(event: int, table: Any, status: int, action: Any) -> None:

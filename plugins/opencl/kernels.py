@@ -2,13 +2,14 @@
 
 OpenCL keeps arguments in the cl_kernel. Threads must not set them at the same time
 (SPEC clSetKernelArg). So a thread holds the kernel's lock from setting arguments until it has used
-them.
+them. C sets arguments, too (native/kernels.c). Python learns of these when it gets the lock.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -18,8 +19,19 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import URError
+from ..sdk._native import ffi, lib
 from .contexts import URContext, check_native
-from .core import CLObject, adapter, create, failure, query, query_number, retain_unless_owned
+from .core import (
+    CLObject,
+    adapter,
+    address_of,
+    create,
+    failure,
+    new_answers,
+    query,
+    query_number,
+    retain_unless_owned,
+)
 from .devices import URDevice
 from .kernel_arguments import HANDLE_SIZE, URKernelArgument, set_arguments, value_argument
 from .programs import URProgram, program_of
@@ -29,7 +41,55 @@ def _nothing() -> None:
     """Stand for a reference to memory that was released."""
 
 
-#: The lock of each cl_kernel. Several kernels may be made of one native handle.
+#: The arguments that C has set, by how C keeps them.
+_ARGUMENTS: Final[dict[int, Callable[[Any, Any], URKernelArgument]]] = {
+    lib.FL_KEPT_VALUE: lambda kept, _: URKernelArgument(
+        URKernelArgument.VALUE, kept.size, ffi.unpack(kept.bytes, kept.size)
+    ),
+    lib.FL_KEPT_LOCAL: lambda kept, _: URKernelArgument(URKernelArgument.LOCAL, kept.size, None),
+    lib.FL_KEPT_POINTER: lambda kept, _: URKernelArgument(URKernelArgument.POINTER, 0, kept.value),
+    lib.FL_KEPT_MEM: lambda _, memory: URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, memory),
+}
+
+
+class _KernelLock:
+    """The lock of a kernel: that of Python's threads, and what keeps C away.
+
+    Args:
+        kernel: the kernel.
+    """
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, kernel: URKernel) -> None:
+        self._kernel = kernel
+
+    def acquire(self) -> None:
+        """Wait for the kernel, and learn what C has set on it."""
+        kernel = self._kernel
+        kernel.thread_lock.acquire()
+        kernel.holders += 1
+        if kernel.holders == 1:
+            lib.fl_enter_kernel(kernel.struct)
+            if kernel.struct.changed:
+                kernel.learn()
+
+    def release(self) -> None:
+        """Let other threads have the kernel."""
+        kernel = self._kernel
+        kernel.holders -= 1
+        if not kernel.holders:
+            lib.fl_leave_kernel(kernel.struct)
+        kernel.thread_lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+#: The lock of each cl_kernel for Python's threads. One native handle may have several kernels.
 _locks: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
 
 
@@ -42,7 +102,10 @@ class URKernel(CLObject):
         program: its program.
 
     Attributes:
+        struct: what C knows of it.
         lock: what a thread holds while it sets arguments and uses them.
+        thread_lock: the part of it that is for Python's threads.
+        holders: how often the thread that has the lock has it.
         has_indirect_access: whether a driver has to know all SVM (kernel_info.declare_memory).
         declared_memory: the addresses that the driver knows.
         had_pointers: whether an argument was ever an address.
@@ -56,14 +119,49 @@ class URKernel(CLObject):
     def __init__(self, cl: int, program: URProgram) -> None:
         super().__init__(cl, program.table)
         self.program, self.context = program, program.context
-        self.lock = _locks.setdefault(cl, new_lock())
+        self.thread_lock, self.holders = _locks.setdefault(cl, new_lock()), 0
+        self.lock = _KernelLock(weakref.proxy(self))
         # A memory object is a weak reference.
         self._arguments: dict[int, URKernelArgument | Callable[[], Any]] = {}
         self._settings = 0  # how often anything but an argument was set
-        self.has_indirect_access = self.had_pointers = self.shared = False
+        self.had_pointers = False
+        self._has_indirect_access = self._shared = False
         self.declared_memory: list[int] = []
         self.value_sizes: dict[int, int] = {}
         self._constant: dict[tuple[int, str], bytes] = {}
+        self.answers = new_answers()
+        self.struct = ffi.new("fl_kernel *", {"cl": cl, "context": self.context.struct})
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        struct = self.struct
+        if not struct.arguments:
+            struct.count = min(self.argument_count, lib.FL_ARGUMENTS)
+            self._room = struct.arguments = ffi.new("fl_kept_argument[]", struct.count or 1)
+            struct.in_python |= self.argument_count > lib.FL_ARGUMENTS
+        return self.cl, address_of(struct), 0, address_of(self.answers)
+
+    @property
+    def has_indirect_access(self) -> bool:
+        return self._has_indirect_access
+
+    @has_indirect_access.setter
+    def has_indirect_access(self, value: bool) -> None:
+        self._has_indirect_access = value
+        self._leave_to_python(value)
+
+    @property
+    def shared(self) -> bool:
+        return self._shared
+
+    @shared.setter
+    def shared(self, value: bool) -> None:
+        self._shared = value
+        self._leave_to_python(value)
+
+    def _leave_to_python(self, value: bool) -> None:
+        """Leave all calls about the kernel to Python, for good."""
+        self.struct.in_python |= value
 
     @cached_property
     def argument_count(self) -> int:
@@ -98,22 +196,59 @@ class URKernel(CLObject):
         An argument whose memory object was released is missing.
         """
         last = {}
-        for index, kept in self._arguments.items():
+        with self.lock:  # C may have set others
+            known = dict(self._arguments)
+        for index, kept in known.items():
             if isinstance(kept, URKernelArgument):
                 last[index] = kept
             elif (memory := kept()) is not None:
                 last[index] = URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, memory)
         return last
 
+    def learn(self) -> None:
+        """Learn which arguments C has set. The lock is held."""
+        struct, registry = self.struct, adapter.registry
+        changed, struct.changed = struct.changed, 0
+        for index in range(struct.count):
+            if not changed >> index & 1:
+                continue
+            kept = struct.arguments[index]
+            memory: Any = None
+            if kept.kind == lib.FL_KEPT_MEM and kept.value and registry is not None:
+                memory = registry.of("ur_mem_handle_t").get(kept.value)
+                if memory is None or ffi.cast("fl_handle *", kept.value).number != kept.number:
+                    self._arguments[index] = _nothing
+                    continue
+            self._keep(index, _ARGUMENTS[kept.kind](kept, memory))
+
+    def _tell(self, index: int, argument: URKernelArgument | None) -> None:
+        """Tell C what Python has set an argument to, None if nobody knows."""
+        if index >= self.struct.count or not self.struct.arguments:
+            return
+        kept = self.struct.arguments[index]
+        kept.kind = lib.FL_KEPT_NOTHING
+        if argument is None:
+            return
+        memory = argument.value if argument.kind == URKernelArgument.MEM else None
+        if memory is not None:
+            if memory.handle:
+                kept.value, kept.kind = memory.handle, lib.FL_KEPT_MEM
+                kept.number = ffi.cast("fl_handle *", memory.handle).number
+        else:
+            kept.kind = lib.FL_KEPT_LOCAL
+
     def remember(self, arguments: Iterable[tuple[int, URKernelArgument]]) -> None:
         """Note arguments that were set. Memory objects are not kept alive, as in OpenCL."""
-        last = self._arguments
         for index, argument in arguments:
-            kind = argument[0]
-            if kind == URKernelArgument.POINTER:
-                self.had_pointers = True
-            memory = argument[2] if kind == URKernelArgument.MEM else None
-            last[index] = argument if memory is None else ref(memory)
+            self._keep(index, argument)
+            self._tell(index, argument)
+
+    def _keep(self, index: int, argument: URKernelArgument) -> None:
+        kind = argument[0]
+        if kind == URKernelArgument.POINTER:
+            self.had_pointers = True
+        memory = argument[2] if kind == URKernelArgument.MEM else None
+        self._arguments[index] = argument if memory is None else ref(memory)
 
     def restore(self, indices: Iterable[int]) -> None:
         """Set arguments to what they were, because the driver refused one of several.
@@ -127,12 +262,14 @@ class URKernel(CLObject):
                 set_arguments(self.cl, self.context, [(index, last[index])])
             except (KeyError, OpenCLError, URError):
                 self._arguments[index] = _nothing
+                self._tell(index, None)
 
     def exchange(self, other: URKernel) -> None:
         """Exchange the cl_kernel with that of a kernel of the same function and arguments."""
         self.cl, other.cl = other.cl, self.cl
         self.owned, other.owned = other.owned, self.owned
-        _locks[self.cl], _locks[other.cl] = self.lock, other.lock
+        _locks[self.cl], _locks[other.cl] = self.thread_lock, other.thread_lock
+        self.struct.cl, other.struct.cl = self.cl, other.cl
         self.had_pointers, self.declared_memory = other.had_pointers, []
 
     def check_arguments(self) -> None:
@@ -173,6 +310,11 @@ class URKernel(CLObject):
         data = self.constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE")
         sizes = struct.unpack("@3N", data)
         return sizes if any(sizes) else None
+
+    def tell_required_size(self, device: URDevice) -> None:
+        """Tell C the size of work-groups on a device. The lock is held."""
+        self.struct.required = self.required_size(device) or (0, 0, 0)
+        self.struct.device = device.cl
 
     def check_group(self, device: URDevice, local: Sequence[int] | None) -> None:
         """Check that it can be launched with a local size.

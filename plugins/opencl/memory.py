@@ -52,7 +52,7 @@ class URMemory(CLObject):
         self.context, self.size, self.host = context, size, host
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what launches.c knows of it."""
+        """Return what native/calls.h says: C leaves images to Python."""
         return self.cl, self.context.cl, 0, 0
 
 

@@ -17,11 +17,24 @@ from ...loader.base.memory import read_word
 from ...loader.base.query import text
 from ...loader.base.search import python_libraries
 from ...loader.ur.abi import API_VERSION, UR
+from ..sdk._native import ffi
 from ..sdk.objects import Object
-from .core import adapter, failure, icd
+from .core import adapter, address_of, failure, icd, new_answers
 
 if TYPE_CHECKING:
     from .devices import URDevice
+
+
+#: The functions of cl_intel_unified_shared_memory that C calls, by the fields of fl_driver.
+_USM = {
+    "set_pointer": "clSetKernelArgMemPointerINTEL",
+    "copy": "clEnqueueMemcpyINTEL",
+    "fill": "clEnqueueMemFillINTEL",
+    "allocate_host": "clHostMemAllocINTEL",
+    "allocate_device": "clDeviceMemAllocINTEL",
+    "allocate_shared": "clSharedMemAllocINTEL",
+    "free": "clMemBlockingFreeINTEL",
+}
 
 
 @adapter.kind
@@ -33,6 +46,21 @@ class URPlatform(Object):
     def __init__(self, platform: icd.Platform) -> None:
         self.icd, self.cl, self.table = platform, platform.handle, platform.table
         self.profile = profile_of(platform)
+        self.answers = new_answers()
+        self.struct = ffi.new(
+            "fl_driver *",
+            {
+                "platform": self.cl,
+                "table": self.table.address_of_top,
+                "turns": self.profile.waits_one_at_a_time,
+                "early": self.profile.blocking_write_returns_early,
+                **{name: platform.extension_function(one) or 0 for name, one in _USM.items()},
+            },
+        )
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return self.cl, 0, 0, address_of(self.answers)
 
     @property
     def devices(self) -> tuple[URDevice, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
+from ...icd.pocl_kernels import is_whole
 from ..sdk._native import ffi
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, check, create, failure, handles_of, query, retain_unless_owned
@@ -159,34 +160,6 @@ def _from_il(context: URContext, data: bytes) -> int:
     return made
 
 
-#: The head of PoCL's binaries of version 8: magic, device, version, kernels, flags, the hash of the
-#: build, the length of a path. Then follow the path, the length of the program, the program, and
-#: the kernels. Each kernel begins with its size.
-_POCL_HEAD: Final = struct.Struct("<8sQIIQ41sI")
-_POCL_MAGIC, _POCL_VERSION = b"poclbin\0", 8
-
-
-def _is_whole(address: int, size: int) -> bool:
-    """Return whether a binary has the length that it says, if it is PoCL's."""
-    data = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
-    if bytes(data[:8]) != _POCL_MAGIC[:size]:
-        return True
-    try:
-        _, _, version, kernels, _, _, path = _POCL_HEAD.unpack_from(data)
-        if version != _POCL_VERSION:
-            return True
-        at = _POCL_HEAD.size + path
-        at += 4 + struct.unpack_from("<I", data, at)[0]
-        for _ in range(kernels):
-            length = struct.unpack_from("<Q", data, at)[0]
-            at += length
-            if not length or at > size:
-                return False
-    except struct.error:
-        return False
-    return at == size
-
-
 @adapter.entry
 def urProgramCreateWithBinary(
     hContext: URContext,
@@ -206,7 +179,7 @@ def urProgramCreateWithBinary(
     binaries = [int(ffi.cast("uintptr_t", ppBinaries[index])) for index in range(numDevices)]
     if not all(pLengths) or not all(binaries):  # PoCL would read behind the array
         raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
-    if not all(map(_is_whole, binaries, pLengths)):  # PoCL would crash
+    if not all(map(is_whole, map(ctypes.string_at, binaries, pLengths))):  # PoCL would crash
         raise failure("INVALID_NATIVE_BINARY", "a binary of PoCL ends too early")
     code = ctypes.c_int32()
     lengths, pointers = (ctypes.c_size_t * numDevices), (ctypes.c_void_p * numDevices)

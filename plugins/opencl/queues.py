@@ -17,10 +17,12 @@ from ...icd.abi import OPENCL
 from ...icd.command_buffer.leaving import leave, release_ended
 from ...icd.command_buffer.waiting import finish
 from ...loader.ur.abi import UR
+from ..sdk._native import ffi, lib
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
     adapter,
+    address_of,
     check,
     create,
     failure,
@@ -51,9 +53,7 @@ class URQueue(CLObject):
         owned: whether it has a reference to `cl`, which it releases at the end.
 
     Attributes:
-        enqueued: how many commands were enqueued. Each is counted after it was enqueued, because
-            another thread may finish the queue meanwhile.
-        shared: whether the program has its native handle, by which it may enqueue, too.
+        struct: what C knows of it.
         borrowed: whether it is the program's own queue, which only an event led to.
     """
 
@@ -65,9 +65,51 @@ class URQueue(CLObject):
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.device, self.flags = context, device, flags
-        self.enqueued = self._finished = 0
-        self.shared = self.borrowed = False
-        _queues[id(self)] = self
+        self.borrowed = False
+        self.struct = ffi.new(
+            "fl_queue *",
+            {
+                "cl": cl,
+                "context": context.struct,
+                "device": device.cl,
+                "in_order": self.in_order,
+            },
+        )
+        lib.fl_add_queue(self.struct)
+        _queues[id(self)] = _by_struct[address_of(self.struct)] = self
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return self.cl, address_of(self.struct), 0, 0
+
+    def handle_ends(self) -> None:
+        """Take over the events that C has made, because they keep the queue."""
+        registry = adapter.registry
+        if registry is not None:
+            for handle in registry.made_in_c(UREvent.type, address_of(self.struct)):
+                registry.adopt(UREvent.type, handle)
+
+    @property
+    def enqueued(self) -> int:
+        """Return how many commands were enqueued.
+
+        Each is counted after it was enqueued, because another thread may finish the queue
+        meanwhile.
+        """
+        return self.struct.enqueued
+
+    def count(self) -> None:
+        """Count a command that was enqueued."""
+        lib.fl_count(self.struct)
+
+    @property
+    def shared(self) -> bool:
+        """Return whether the program has its native handle, by which it may enqueue, too."""
+        return bool(self.struct.shared)
+
+    @shared.setter
+    def shared(self, value: bool) -> None:
+        self.struct.shared = value
 
     @property
     def in_order(self) -> bool:
@@ -76,8 +118,9 @@ class URQueue(CLObject):
 
     def close(self) -> None:
         profile = self.context.platform.profile
-        may_run = not self.borrowed and (self.shared or self.enqueued != self._finished)
+        may_run = not self.borrowed and (self.shared or self.enqueued != self.struct.finished)
         commands = UnfinishedCommands.of(self) if may_run else None
+        lib.fl_remove_queue(self.struct)
         used = may_run or (self.enqueued and profile.final_release_delay is not None)
         if self.owned and not self.in_order and used:
             marker = 0
@@ -109,7 +152,7 @@ class URQueue(CLObject):
             finish(self.cl, self.in_order, self.context.platform.profile.waits_one_at_a_time)
         else:
             check(self.table.clFinish(self.cl), "clFinish")
-        self._finished = enqueued
+        self.struct.finished = max(enqueued, self.struct.finished)
 
     @property
     def is_empty(self) -> bool:
@@ -117,7 +160,7 @@ class URQueue(CLObject):
 
         A driver does not tell. A marker tells, as soon as it has run.
         """
-        if self.enqueued == self._finished and not self.shared:
+        if self.enqueued == self.struct.finished and not self.shared:
             return True
         enqueued, marker = self.enqueued, self.mark()
         self.flush()
@@ -172,17 +215,28 @@ class URQueue(CLObject):
         listed = len(waits), handles_of(waits)
         if not wanted:
             check(function(self.cl, *arguments, *listed, None), routine)
-            self.enqueued += 1
+            self.count()
             return None
         made = ctypes.c_void_p()
         check(function(self.cl, *arguments, *listed, ctypes.byref(made)), routine)
-        self.enqueued += 1
+        self.count()
         return UREvent(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"])
 
 
 #: The queues that exist, by their `id`. A released queue exists while an event of a command of it
 #: does.
 _queues: Final[WeakValueDictionary[int, URQueue]] = WeakValueDictionary()
+#: The same by the addresses of their structs.
+_by_struct: Final[WeakValueDictionary[int, URQueue]] = WeakValueDictionary()
+
+
+def _adopt_event(words: Any) -> UREvent:
+    """Return the object of an event that C has made. Its queue's handle is valid."""
+    queue = _by_struct[words[2]]
+    return UREvent(words[0], queue.context, queue, words[3] & (1 << lib.FL_COMMAND_BITS) - 1)
+
+
+adapter.adopters[UREvent.type] = _adopt_event
 
 
 def drain_queues(*, context: URContext | None = None, device: URDevice | None = None) -> None:
@@ -213,6 +267,7 @@ def drain_queues(*, context: URContext | None = None, device: URDevice | None = 
     for one in list(unfinished.values()):  # second: a queue that was closed meanwhile is here
         if is_meant(one.context_cl, one.device):
             one.wait()
+    UnfinishedCommands.forget_ended()
 
 
 #: Seconds. Commands that were never ended may wait for something that never comes.

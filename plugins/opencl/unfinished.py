@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ...icd.calls import status_of
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
+from ..sdk._native import lib
 from .core import CLObject, adapter, check, handles_of
 from .events import waits_itself
 
@@ -45,6 +46,7 @@ class UnfinishedCommands(CLObject):
         queue.table.clFlush(queue.cl)
         commands = cls(marker.value, queue)
         unfinished[id(commands)] = commands
+        lib.fl_add_unfinished(1)
         return commands
 
     @staticmethod
@@ -53,7 +55,7 @@ class UnfinishedCommands(CLObject):
         for key, one in list(unfinished.items()):
             with suppress(OpenCLError):
                 if status_of(one.cl) <= 0:
-                    unfinished.pop(key, None)
+                    _forget(key)
 
     def wait(self) -> None:
         """Wait until the commands have ended. A failed command is no error here."""
@@ -66,4 +68,16 @@ class UnfinishedCommands(CLObject):
 
 
 unfinished: Final[dict[int, UnfinishedCommands]] = {}
-adapter.on_close.append(unfinished.clear)
+
+
+def _forget(key: int) -> None:
+    if unfinished.pop(key, None) is not None:
+        lib.fl_add_unfinished(-1)
+
+
+def _forget_all() -> None:
+    for key in list(unfinished):
+        _forget(key)
+
+
+adapter.on_close.append(_forget_all)

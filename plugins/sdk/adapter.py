@@ -62,6 +62,8 @@ class Adapter(Object):
             runtime waits in the main thread itself.
 
     Attributes:
+        in_c: the entry points that begin in C (native/calls.h), unless FAIRLEAD_CALLS=python.
+        adopters: see `Registry.adopters`.
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
         on_close: what is called at the end.
         at_exit: an adapter that opens drivers calls this after that. Then its end comes before the
@@ -86,6 +88,8 @@ class Adapter(Object):
         }
         self.on_close: list[Callable[[], None]] = []
         self.registry: Registry | None = None
+        self.in_c: set[str] = set()
+        self.adopters: dict[str, Callable[[Any], Object]] = {}
         self.at_exit: Callable[[], None] = lambda: None  # start.py replaces it
         self._functions: dict[str, Callable[..., Any]] = {}
         self._kinds: dict[str, type[Object]] = {}
@@ -265,6 +269,7 @@ class Adapter(Object):
             number: the adapter's number.
         """
         self.registry = Registry(table, *number)
+        self.registry.adopters = self.adopters
         functions = dict(self._functions)
         for name, method in self._counting():
             if name not in functions:

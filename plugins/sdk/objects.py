@@ -11,12 +11,15 @@ a stale handle, and finds the table there. An address is used again only after m
 References are counted in C (native/counts.c), so that a program retains and releases without the
 GIL. After the last release in C the object is in the registry until `reap` removes it. Every entry
 point calls `reap` first.
+
+C also makes handles, of events for example. Python makes the object of one when it first needs it
+(`Registry.adopt`). Most of these handles end before that.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final
 from weakref import ref
 
@@ -78,6 +81,9 @@ class Object:
         """
         return None
 
+    def handle_ends(self) -> None:
+        """Prepare for the end of its handle, while the handle is still valid."""
+
     def close(self) -> None:
         """Release what it holds. It is called once."""
 
@@ -88,7 +94,11 @@ class Object:
             self.close()
 
     def __del__(self) -> None:
-        self.finish()
+        try:
+            self.finish()
+        except AttributeError as error:
+            if self.handle or error.obj is not self:
+                raise  # else its `__init__` has raised, and there is nothing to release
 
 
 class Registry:
@@ -114,17 +124,57 @@ class Registry:
             kind: {} for kind in _KINDS
         }  # its keys never change
         self._lent: dict[int, ref[Object]] = {}
+        #: What makes the object of a handle that C has made, of its four numbers, by its type.
+        self.adopters: dict[str, Callable[[Any], Object]] = {}
+        if number != _NO_ADAPTER:
+            lib.fl_make_handles(number, table)
 
     def of(self, type_name: str) -> dict[int, Any]:
         """Return the owned objects of a type of handle, by their handles."""
         return self._owned[type_name]
 
     def find_lent(self, type_name: str, handle: int) -> Object | None:
-        """Return the object of a lent handle, None if there is no such handle of the type."""
+        """Return the object of a handle that no object owns: a lent one, or one of C's.
+
+        Returns:
+            The object, None if there is no such handle of the type.
+        """
         found = self._lent.get(handle)
+        if found is None and type_name in self.adopters:
+            return self.adopt(type_name, handle)
         thing = found() if found is not None else None
         is_right = thing is not None and thing.type == type_name and not thing._closed
         return thing if is_right else None
+
+    def adopt(self, type_name: str, handle: int) -> Object | None:
+        """Return the object of a handle that C has made, which is Python's from now on.
+
+        Returns:
+            The object, None if there is no such handle of the type.
+        """
+        words = lib.fl_hold_made(self.number, handle, _KINDS[type_name])
+        with self._lock:
+            owned = self.of(type_name)
+            if not words:  # another thread may have been quicker
+                return owned.get(handle)
+            if handle not in owned:
+                thing = self.adopters[type_name](words)
+                thing.handle, owned[handle] = handle, thing
+                lib.fl_adopt(handle)
+            thing = owned[handle]
+            self.release(thing)
+        return thing
+
+    def made_in_c(self, type_name: str, word: int = 0) -> Iterator[int]:
+        """Yield the handles that C has made of a type.
+
+        Args:
+            type_name: the type.
+            word: their third number, 0 for all.
+        """
+        after = ffi.new("uintptr_t *")
+        while handle := lib.fl_find_made(self.number, _KINDS[type_name], word, after):
+            yield handle
 
     def give(self, thing: Object) -> int:
         """Return the handle of an object to a caller that gets a reference."""
@@ -177,6 +227,9 @@ class Registry:
         Args:
             failed: is called with what an object's `close` raises.
         """
+        for kind in self.adopters:
+            for handle in self.made_in_c(kind):
+                self.adopt(kind, handle)
         with self._lock:
             things = [thing for table in self._owned.values() for thing in table.values()]
             lent = (found() for found in list(self._lent.values()))
@@ -208,6 +261,8 @@ class Registry:
         self._lent[handle] = ref(thing, ended)
 
     def _remove(self, thing: Object) -> None:
+        if thing.handle:
+            thing.handle_ends()
         handle, thing.handle = thing.handle, 0
         owned, lent = self.of(thing.type).pop(handle, None), self._lent.pop(handle, None)
         # If it was neither, it ended with the last reference in Python.

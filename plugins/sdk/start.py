@@ -18,6 +18,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -26,9 +27,10 @@ from typing import Any, Final
 import __main__
 
 from ...loader.base.errors import FairleadError
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import in_child, new_lock
 from ...loader.base.interrupts import ENTRY, declare_stoppable, defer_interrupts
 from ...loader.base.library import file_of
+from ...loader.base.search import secure_environ
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import parse_configuration
@@ -82,11 +84,12 @@ def start(address: int) -> None:
         if adapter.stoppable:
             declare_stoppable(file_of(address))
         lib.fl_counting(_STARTED in vars(__main__), lib.py_reap)
+        _wait_in_steps()
         shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
         shell.number = _number_of(adapter, shell)
         running = _running[shell.number]
         running.shells.append(shell)
-        in_c = {*adapter.counting, "urCommandBufferUpdateKernelLaunchExp"}
+        in_c = _begin_in_c(adapter)
         for index in range(shell.entry_count):
             name = ffi.string(shell.names[index]).decode()
             if name in running.entries:
@@ -96,6 +99,25 @@ def start(address: int) -> None:
                 shell.bodies[index] = ffi.cast("void *", body)
         adapter.at_exit = lambda: shell.at_exit(lib.py_teardown)
         adapter.at_exit()
+
+
+def _begin_in_c(adapter: Adapter) -> set[str]:
+    """Return the entry points that begin in C.
+
+    FAIRLEAD_CALLS=python leaves only those that count references.
+    """
+    value = secure_environ().get("FAIRLEAD_CALLS", "").strip().lower()
+    if value not in ("", "c", "python"):
+        adapter.log("warning", f"FAIRLEAD_CALLS={value} is ignored: it may be c or python")
+    calls = set() if value == "python" else adapter.in_c
+    return {*adapter.counting, *calls}
+
+
+@in_child
+def _wait_in_steps() -> None:
+    """Tell C which thread handles signals, if this is a Python program."""
+    main = threading.main_thread().ident or 0
+    lib.fl_waits_in_steps(0 if _STARTED in vars(__main__) else main)
 
 
 def shell_at(address: int) -> Any:

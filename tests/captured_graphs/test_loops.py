@@ -27,6 +27,11 @@ kernel void count_down(global int *n, global int *flag) {
 }
 """
 
+SLOW = """
+kernel void slow(global int *n) { for (int i = 0; i < 100000; i++) n[0] ^= i * n[0]; }
+kernel void clear(global int *flag) { flag[0] = 0; }
+"""
+
 
 class Counter:
     """A counter and a flag, and a graph of one launch that counts and sets the flag at the end."""
@@ -75,6 +80,23 @@ def test_an_out_of_order_queue(queue: cl.CommandQueue, out_of_order: cl.CommandQ
     queue.finish()
     done = counter.graph.finalize().replay(out_of_order, times=1000, until=counter.flag, every=4)
     assert done.has_stopped and done.replays == counter.value
+
+
+def test_no_replay_changes_a_flag_that_is_read(
+    queue: cl.CommandQueue, out_of_order: cl.CommandQueue
+) -> None:
+    """Each replay sets the flag, and takes it back after a while: it is 0 whenever it is read."""
+    counter, zero = Counter(queue, np.int32(0)), np.int32(0)
+    kernels = cl.Program(queue.context, SLOW).build()
+    wait, count = kernels.slow, cl.Kernel(counter.program, "count")
+    queue.finish()
+    with capture(out_of_order) as graph:
+        n, flag = counter.n.base_data, counter.flag.base_data
+        event = count(out_of_order, (1,), None, n, flag, zero)  # pyright: ignore[reportArgumentType]
+        event = wait(out_of_order, (1,), None, n, wait_for=[event])  # pyright: ignore[reportArgumentType]
+        kernels.clear(out_of_order, (1,), None, flag, wait_for=[event])  # pyright: ignore[reportArgumentType]
+    done = graph.finalize().replay(out_of_order, times=300, until=counter.flag, every=1)
+    assert (done.replays, done.has_stopped) == (300, False)
 
 
 def test_a_graph_with_host_tasks(numbers: Numbers) -> None:

@@ -189,7 +189,6 @@ def test_memory_that_cannot_be_set(numbers: Numbers) -> None:
         numbers.add(1, x.base_data)
     loop, context = graph.finalize(), numbers.queue.context
     released = numbers.new()
-    released.release()
     small = cl.Buffer(context, cl.mem_flags.READ_WRITE, 128)
     elsewhere = cl.Buffer(cl.Context([numbers.queue.device]), cl.mem_flags.READ_WRITE, 256)
     wrong = [
@@ -200,6 +199,7 @@ def test_memory_that_cannot_be_set(numbers: Numbers) -> None:
         ({"x": numbers.buffer}, "an array of .64,. int32"),
         ({"x": pyopencl.array.zeros(numbers.queue, 64, np.float32)}, "an array of .64,. int32"),
     ]
+    released.release()  # after the others are made: none of them is in its place
     for values, message in wrong:
         with pytest.raises(SYCLError, match=message) as caught:
             loop.set(**values)

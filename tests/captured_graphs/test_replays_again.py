@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,13 @@ import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
 
+import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable, ReplayError
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.icd.calls import call
 from fairlead.icd.capture.recording import CaptureError
+from fairlead.icd.command_buffer.command_buffer import Route
 from fairlead.runtime import NDRange
 
 
@@ -71,6 +75,29 @@ def test_it_comes_after_events_and_the_last_replay(numbers: Numbers, loop: Execu
     assert numbers.value() == 6
 
 
+def test_ctrl_c_leaves_the_queue_of_a_replay_alive(
+    numbers: Numbers, loop: Executable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when C has enqueued on another queue: the next replay comes after that one."""
+    other, enqueue = cl.CommandQueue(numbers.queue.context), Route.enqueue
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        _, event, *_ = enqueue(*arguments, **options)
+        call(event, "clReleaseEvent")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Route, "enqueue", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.replay(other)
+    other.finish()
+    assert other.reference_count > 1  # pyright: ignore[reportAttributeAccessIssue]
+    loop.replay(numbers.queue, wait=True)
+    assert numbers.value() == 4
+    loop.replay(numbers.queue).wait()
+    assert other.reference_count == 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_updates_take_effect(numbers: Numbers, loop: Executable) -> None:
     for number in (10, 100):
         node: Any = loop.graph.nodes[0]
@@ -93,3 +120,61 @@ def test_a_failure_names_its_command_and_enqueues_nothing_twice(numbers: Numbers
         with pytest.raises(ReplayError) as caught:
             loop.replay(numbers.queue)
         assert caught.value.node == 1 and numbers.value() == 4 + count
+
+
+def test_it_takes_the_short_way(loop: Executable, numbers: Numbers) -> None:
+    for _ in range(4):  # by then engines have measured what they want to know
+        loop.replay(numbers.queue).wait()
+    again = loop._again
+    assert again is not None
+    loop.replay(numbers.queue)
+    assert loop._again is again
+    loop.replay(cl.CommandQueue(numbers.queue.context))
+    loop.replay(numbers.queue, times=2)
+    loop.replay(numbers.queue)
+    assert numbers.value() == 11
+
+
+def test_buffers_that_alternate(numbers: Numbers) -> None:
+    """Replays alone, several at once, and on another queue take turns."""
+    other = cl.CommandQueue(numbers.queue.context)
+    u, v = numbers.new(), numbers.new(100)
+    with capture(numbers.queue, swap=(u, v)) as graph:
+        numbers.add(1, u)
+    loop = graph.finalize()
+    for queue in (numbers.queue, numbers.queue, numbers.queue, other, other, numbers.queue):
+        loop.replay(queue).wait()
+    again = loop._again
+    loop.replay(numbers.queue)
+    assert loop._again is again and again is not None and loop.is_swapped
+    loop.replay(numbers.queue, times=3)
+    loop.replay(numbers.queue)
+    assert (numbers.value(u), numbers.value(v)) == (6, 105)
+
+
+def test_threads_replay_and_change_a_graph(numbers: Numbers) -> None:
+    """A thread replays it as often as it can while another one updates it, and asks about it."""
+    target = fairlead.Parameter(numbers.buffer)
+    with capture(numbers.queue) as graph:
+        numbers.add(1, target)
+        numbers.add(0, numbers.buffer)
+    loop, others = graph.finalize(updatable=True), [numbers.new() for _ in range(4)]
+    turns = 300
+
+    def replay() -> None:
+        for _ in range(turns):
+            loop.replay(numbers.queue)
+
+    thread = threading.Thread(target=replay)
+    thread.start()
+    elsewhere = cl.CommandQueue(numbers.queue.context)
+    for turn in range(60):
+        loop.set(target=others[turn % 4])
+        loop.set(graph[1], 1, np.int32(0))
+        if turn % 10 == 0:
+            loop.replay(elsewhere)
+            loop.explain(elsewhere)
+    thread.join()
+    elsewhere.finish()
+    total = sum(numbers.value(buffer) for buffer in (*others, numbers.buffer))
+    assert total == turns + 6

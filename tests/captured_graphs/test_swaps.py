@@ -15,6 +15,7 @@ import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.captured_graphs.swaps import CaptureWarning
+from fairlead.icd.command_buffer.command_buffer import Route
 
 SOURCE = "kernel void step(global const int *u, global int *v) { v[get_global_id(0)] = 2 * u[get_global_id(0)] + 1; }"
 
@@ -130,3 +131,22 @@ def test_what_cannot_be_swapped(steps: Steps, numbers: Numbers) -> None:
         message = r"swap is no|expected a pyopencl.Buffer"
         with pytest.raises(ArgumentError, match=message), capture(steps.queue, swap=wrong):
             pass
+
+
+def test_ctrl_c_loses_no_replay(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes between two parts of many replays: those of the first part count."""
+    with capture(steps.queue, swap=(steps.u, steps.v)) as graph:
+        steps.step(steps.u, steps.v)
+    loop, enqueue = graph.finalize(), Route.enqueue
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        enqueue(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Route, "enqueue", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.replay(steps.queue, times=1000)
+    assert steps.values() == (0, 1) and loop.is_swapped
+    loop.replay(steps.queue)
+    assert steps.values() == (3, 1) and not loop.is_swapped

@@ -1,4 +1,4 @@
-"""The command line: `fairlead devices`, errors, pipes and locales.
+"""The command line: `fairlead devices`, `fairlead info`, errors, pipes and locales.
 
 `doctor` and `trace` have tests of their own.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from helpers.support import FakeDriver, FakePlugin, Output, RunPython
@@ -38,16 +41,32 @@ def listed(run_python: RunPython, env: dict[str, str], *options: str) -> Output:
     return run_python(COMMAND, "devices", *options, env=env, check=False)
 
 
+def numbers(table: str) -> list[str]:
+    """The first cell of each row of a table of devices."""
+    return [re.split("  +", line)[0] for line in table.splitlines()[1:] if line[0] != " "]
+
+
 def test_one_line_a_device(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:
     first, second = fake_driver(name='"A   wide\\nname"'), fake_driver(name='"B"', icd=2, devices=2)
     done = listed(run_python, vendors(tmp_path, first, second))
-    tail = "OpenCL 3.0 fake | driver 1.2.3"
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
-        f"[0:0] ACCELERATOR | Fake device | A wide name 0, {tail} | ICD 1 | {first}",
-        f"[1:0] ACCELERATOR | Fake device | B 0, {tail} | ICD 2 | {second}",
-        f"[1:1] ACCELERATOR | Fake device | B 0, {tail} | ICD 2 | {second}",
+        "device  type         name         platform       driver",
+        "0:0     accelerator  Fake device  A wide name 0  1.2.3",
+        "1:0     accelerator  Fake device  B 0            1.2.3",
+        "1:1     accelerator  Fake device  B 0            1.2.3",
     ]
+
+
+def test_the_table_fits_80_columns_and_nothing_is_cut_off(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    words = [f"word{number}" for number in range(30)]
+    driver = fake_driver(device_name=f'"{" ".join(words)}"', name=f'"{"x" * 50}"')
+    done = listed(run_python, vendors(tmp_path, driver))
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert set(words) <= set(done.out.split())
+    assert done.out.count("x") == 50
 
 
 def test_devices_as_json(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:
@@ -101,14 +120,10 @@ def test_devices_of_adapters_and_plugins_come_after_those_of_drivers(
     )
     done = listed(run_python, vendors(tmp_path, fake_driver()) | plugins(adapter, plugin))
     assert (done.code, done.err) == (0, "")
-    layout = next(iter(UR.layouts))
-    assert done.out.splitlines()[1:] == [
-        f"[UR level_zero:0] gpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} "
-        f"(layout {layout})",
-        f"[UR level_zero:1] gpu | Fake device 1 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} "
-        f"(layout {layout})",
-        f"[PI level_zero:0] cpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {plugin} "
-        "(15.47.1)",
+    assert done.out.splitlines()[2:] == [
+        "ur level_zero:0  gpu          Fake device 0  Fake 0    1.2.3",
+        "ur level_zero:1  gpu          Fake device 1  Fake 0    1.2.3",
+        "pi level_zero:0  cpu          Fake device 0  Fake 0    1.2.3",
     ]
 
 
@@ -150,13 +165,11 @@ def test_devices_that_the_selector_leaves_out_are_marked_and_keep_their_numbers(
     done = listed(
         run_python, plugins(fake_plugin(devices=3)) | {variable: value}, "--interface", "UR"
     )
-    lines = done.out.splitlines()
-    assert [line.split("]")[0] for line in lines] == [
-        "[UR level_zero:0",
-        "[UR level_zero:1",
-        "[UR level_zero:2",
-    ]
-    assert [not line.endswith(" | not selected") for line in lines] == selected
+    assert numbers(done.out) == ["ur level_zero:0", "ur level_zero:1", "ur level_zero:2"]
+    head, *lines = done.out.splitlines()
+    assert head.endswith("selected") == (not all(selected))
+    ends = [line.split()[-1] for line in lines]
+    assert ends == ["1.2.3" if all(selected) else "yes" if one else "no" for one in selected]
 
 
 def test_a_selector_that_cannot_be_understood(
@@ -181,10 +194,7 @@ def test_an_adapter_that_fails_is_a_line_on_stderr(
     )
     env = vendors(tmp_path, fake_driver()) | {"UR_ADAPTERS_FORCE_LOAD": f"{bad},{worse},{good}"}
     done = listed(run_python, env)
-    assert done.code == 0 and [line.split()[0] for line in done.out.splitlines()] == [
-        "[0:0]",
-        "[UR",
-    ]
+    assert done.code == 0 and numbers(done.out) == ["0:0", "ur level_zero:0"]
     first, second = (line for line in done.err.splitlines() if line.startswith("warning: "))
     assert first.startswith(f"warning: {bad}: it crashed with SIGABRT while opening the library (")
     assert (
@@ -199,12 +209,12 @@ def test_devices_of_one_interface_only_are_no_error(
     run_python: RunPython, fake_plugin: FakePlugin, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
     no_driver = {"OCL_ICD_VENDORS": str(tmp_path)} | plugins(pi=fake_plugin(interface=2))
-    assert listed(run_python, no_driver).out.startswith("[PI level_zero:0] ")
+    assert numbers(listed(run_python, no_driver).out) == ["pi level_zero:0"]
     (tmp_path / "vendors").mkdir()
     no_plugin = vendors(tmp_path / "vendors", fake_driver()) | plugins()
-    assert listed(run_python, no_plugin).out.startswith("[0:0] ")
+    assert numbers(listed(run_python, no_plugin).out) == ["0:0"]
     both = listed(run_python, no_driver | no_plugin, "--interface", "pi", "--interface", "opencl")
-    assert [line.split()[0] for line in both.out.splitlines()] == ["[0:0]", "[PI"]
+    assert numbers(both.out) == ["0:0", "pi level_zero:0"]
 
 
 def test_no_device_of_the_interface_that_was_asked_for(
@@ -246,6 +256,105 @@ def test_real_adapters_and_plugins_see_the_drivers_that_fairlead_sees(
         assert [row["selected"] for row in own] == [row["selector"] == "opencl:1" for row in own]
 
 
+# fairlead info
+
+
+def described(run_python: RunPython, env: dict[str, str], *options: str) -> list[dict[str, Any]]:
+    return json.loads(run_python(COMMAND, "info", "--json", *options, env=env).out)
+
+
+def test_info_of_a_fake_device_has_what_it_answers_and_nothing_else(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    env = vendors(tmp_path, fake_driver(icd=2))
+    (device,) = described(run_python, env)
+    assert device["name"] == device["info"]["CL_DEVICE_NAME"] == "Fake device"
+    assert device["info"]["CL_DEVICE_TYPE"] == 8 and "CL_DEVICE_PROFILE" not in device["info"]
+    lines = run_python(COMMAND, "info", env=env).out.splitlines()
+    assert lines[:2] == ["0:0: Fake device", "  Version"]
+    assert "    type: CL_DEVICE_TYPE_ACCELERATOR" in lines
+    assert "    driver version: 1.2.3" in lines
+
+
+def test_info_says_limits_memory_and_extensions_of_a_real_device(
+    run_python: RunPython, pocl_wheel: Candidate, tmp_path: Path
+) -> None:
+    env = vendors(tmp_path, Path(pocl_wheel.library))
+    text = run_python(COMMAND, "info", env=env).out
+    sections = re.findall("^  (?! )(.*)", text, re.M)
+    assert sections[:4] == ["Version", "Limits", "Memory", "USM and shared virtual memory"]
+    assert sections[-1] == "Extensions" and "cl_khr_fp64" in text
+    assert re.search(r"global mem size: [\d.]+ GiB \(\d+ bytes\)", text)
+    paths = [line for line in text.splitlines() if len(line) > 80]
+    assert all("/" in line for line in paths)
+
+
+def test_info_of_the_reference_adapter_has_its_usm(
+    run_python: RunPython, wheel_drivers: dict[str, str]
+) -> None:
+    adapter = run_python("from fairlead.plugins import reference_adapter as a; print(a())").out
+    env = wheel_drivers | {"UR_ADAPTERS_FORCE_LOAD": adapter.strip()}
+    (device,) = described(run_python, env, "--interface", "ur", "opencl:0")
+    assert device["info"]["UR_DEVICE_INFO_USM_DEVICE_SUPPORT"] & 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [("0:1", ["0:1"]), ("second", ["1:0"]), ("FAKE", ["0:0", "0:1"]), ("", ["0:0", "0:1", "1:0"])],
+)
+def test_info_takes_a_number_or_a_part_of_a_name(
+    run_python: RunPython,
+    fake_driver: FakeDriver,
+    tmp_path: Path,
+    wanted: str,
+    expected: list[str],
+) -> None:
+    env = vendors(tmp_path, fake_driver(devices=2), fake_driver(device_name='"The second"'))
+    found = described(run_python, env, *filter(None, [wanted]))
+    assert [f"{one['platform']}:{one['device']}" for one in found] == expected
+
+
+def test_info_of_a_device_that_is_not_there_names_those_that_are(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    env = vendors(tmp_path, fake_driver(devices=2))
+    done = run_python(COMMAND, "info", "7:0", env=env, check=False)
+    assert done.code == 1 and done.out == ""
+    assert "no device is called '7:0'" in done.err and "name one of 0:0, 0:1" in done.err
+
+
+# The command itself
+
+
+@pytest.mark.parametrize("command", ["devices", "info"])
+def test_no_device_is_an_empty_array(run_python: RunPython, tmp_path: Path, command: str) -> None:
+    env = {"OCL_ICD_VENDORS": str(tmp_path)}
+    done = run_python(COMMAND, command, "--json", "--interface", "opencl", env=env)
+    assert json.loads(done.out) == []
+    assert done.err.startswith("warning: clGetPlatformIDs [CL_PLATFORM_NOT_FOUND_KHR]")
+
+
+def test_every_help_text_is_whole_sentences() -> None:
+    for name, command in main.commands.items():
+        assert command.help and command.help.split("\n\n")[0].endswith("."), name
+        for option in command.params:
+            if isinstance(option, click.Option) and option.name != "help":
+                text = re.sub(r" \[default: [^]]*\]$", "", option.help or "")
+                assert text[:1].isupper() and text.endswith("."), (name, option.name)
+
+
+def test_shells_complete_the_command(run_python: RunPython) -> None:
+    script = {"_FAIRLEAD_COMPLETE": "bash_source"}
+    assert "complete -o nosort -F" in run_python(COMMAND, env=script).out
+    for words, expected in (("fairlead de", "devices"), ("fairlead info --js", "--json")):
+        asked = {
+            "_FAIRLEAD_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+        }
+        assert run_python(COMMAND, env=asked).out.split() == [f"plain,{expected}"]
+
+
 # Errors
 
 
@@ -271,7 +380,7 @@ def test_a_platform_that_fails_to_list_its_devices_is_a_line_on_stderr(
         fake_driver(name='"Good"'),
     )
     done = listed(run_python, env)
-    assert done.code == 0 and done.out.startswith("[1:0] ") and len(done.out.splitlines()) == 1
+    assert done.code == 0 and numbers(done.out) == ["1:0"]
     assert done.err.startswith("warning: the platform 'Bad 0' failed to list its devices")
 
 
@@ -292,7 +401,7 @@ def test_a_device_that_does_not_describe_itself_hides_no_other(
     bad = fake_driver(devices=2, faulty_device=0, at_query=fault, name='"Bad"')
     done = listed(run_python, vendors(tmp_path, bad, fake_driver(name='"Good"')))
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.splitlines()] == ["[0:1]", "[1:0]"]
+    assert numbers(done.out) == ["0:1", "1:0"]
     (warning,) = done.err.splitlines()
     assert warning.startswith(f"warning: the OpenCL device 0:0 failed to describe itself ({bad}): ")
     assert FAULTS[fault] in warning
@@ -304,7 +413,7 @@ def test_clgetdeviceinfo_that_is_not_there(
     """With no other driver the command fails, and says why."""
     bad = fake_driver(null_slot="SLOT_clGetDeviceInfo")
     done = listed(run_python, vendors(tmp_path, bad, fake_driver(name='"Good"')))
-    assert done.code == 0 and done.out.startswith("[1:0] ACCELERATOR")
+    assert done.code == 0 and numbers(done.out) == ["1:0"]
     (tmp_path / "1.icd").unlink()
     done = listed(run_python, vendors(tmp_path, bad))
     assert done.code == 1 and not done.out
@@ -324,7 +433,7 @@ def test_lists_of_devices_that_cannot_be(
     )
     done = listed(run_python, env)
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.splitlines()] == ["[2:0]"]
+    assert numbers(done.out) == ["2:0"]
     many, null, half = done.err.splitlines()
     assert "the driver says that it has 4294967295 devices, which cannot be" in many
     assert "clGetDeviceIDs gave 1 devices, and 1 of their handles are NULL" in null
@@ -337,7 +446,7 @@ def test_sorting_by_devices_needs_no_answer_of_all(
     bad = fake_driver(null_slot="SLOT_clGetDeviceIDs", name='"Bad"')
     gpu = fake_driver(device_type="CL_DEVICE_TYPE_GPU", name='"GPU"')
     env = {**vendors(tmp_path, bad, gpu), "OCL_ICD_PLATFORM_SORT": "devices"}
-    assert listed(run_python, env).out.startswith("[0:0] GPU")
+    assert listed(run_python, env).out.splitlines()[1].startswith("0:0     gpu ")
 
 
 NOISE = 'setvbuf(stdout, NULL, _IONBF, 0), puts("noise")'
@@ -440,7 +549,7 @@ def test_python_m_fairlead_and_a_reader_that_goes_away(
     assert "Traceback" not in gone.stderr
     assert (
         len(subprocess.run(command, capture_output=True, env=env, timeout=120).stdout.splitlines())
-        == 20
+        == 21
     )
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.cli.trace import NOTHING, environment, gather, summary
+from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -138,6 +139,147 @@ def test_print_shows_what_only_the_layer_saw_in_the_end(
     assert done.code == 0
     (line,) = (line for line in done.err.splitlines() if line.startswith("clEnqueueReadBuffer("))
     assert ".blocking_read = CL_TRUE" in line and line.endswith("-> CL_SUCCESS;")
+
+
+#: Kernels on two queues, and a call that fails.
+LAUNCHES = """
+import numpy, pyopencl
+context = pyopencl.Context([pyopencl.get_platforms()[0].get_devices()[0]])
+queues = pyopencl.CommandQueue(context), pyopencl.CommandQueue(context)
+source = "kernel void add(global float *a, float b) { a[get_global_id(0)] += b; }"
+program = pyopencl.Program(context, source).build()
+data = numpy.zeros(16, numpy.float32)
+buffer = pyopencl.Buffer(context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=data)
+
+def launch():
+    kernel = program.add
+    for queue in queues:
+        for number in range(5):
+            kernel(queue, (16,), None, buffer, numpy.float32(2.5))
+        queue.finish()
+
+launch()
+pyopencl.enqueue_copy(queues[1], data, buffer)
+try:
+    program.nothing
+except Exception:
+    pass
+print(data[0])
+"""
+
+
+@pytest.fixture
+def vendors(intel_cpu: Candidate, tmp_path: Path) -> dict[str, str]:
+    """The environment in which an OpenCL loader finds a driver that builds everywhere."""
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "vendors/cpu.icd").write_text(f"{locate(intel_cpu)[0]}\n")
+    return {"OCL_ICD_VENDORS": str(tmp_path / "vendors"), "PYOPENCL_COMPILER_OUTPUT": "0"}
+
+
+def test_a_trace_names_kernels_queues_and_threads_and_shows_arguments(
+    run_python: RunPython, vendors: dict[str, str], tmp_path: Path
+) -> None:
+    output = tmp_path / "calls.json"
+    done = traced(run_python, vendors, "-o", str(output), *python(LAUNCHES))
+    assert (done.code, done.out) == (0, "25.0\n"), done.err
+    calls = [one for one in events(output) if one["name"] == "clEnqueueNDRangeKernel"]
+    assert len(calls) == 10
+    assert all(one["args"]["kernel"].endswith(" (add)") for one in calls)
+    queues = [one["args"]["command_queue"].split(" ", 1)[1] for one in calls]
+    assert queues == ["(queue 1)"] * 5 + ["(queue 2)"] * 5
+    values = [
+        one["args"]["arg_value"]
+        for one in events(output)
+        if one["name"] == "clSetKernelArg" and one["args"]["arg_index"] == "1"
+    ]
+    assert values and all(value.endswith("(1075838976 or 2.5f)") for value in values)
+    named = [
+        one["args"]["name"]
+        for one in json.loads(output.read_text())["traceEvents"]
+        if one["name"] == "thread_name"
+    ]
+    assert len(named) == 1 and named[0].startswith("python")
+    assert not [one for one in events(output) if one["cat"] == "device"]
+
+
+def test_device_says_what_devices_did(
+    run_python: RunPython, vendors: dict[str, str], tmp_path: Path
+) -> None:
+    """The program's queues do not profile, and it wants no events."""
+    output = tmp_path / "calls.json"
+    done = traced(run_python, vendors, "--device", "-o", str(output), *python(LAUNCHES))
+    assert (done.code, done.out) == (0, "25.0\n"), done.err
+    everything = events(output)
+    commands = [one for one in everything if one["cat"] == "device"]
+    assert [one["name"] for one in commands].count("add") == 10
+    calls = [one for one in everything if one["cat"] == "cl"]
+    assert all("PROFILING" not in str(one["args"]) for one in calls), "it shows what was asked for"
+    for one in commands:
+        times = [one["args"][name] for name in ("queued", "submitted", "started", "ended")]
+        assert times == sorted(times) and one["ts"] == times[2]
+        assert one["dur"] == pytest.approx(times[3] - times[2], abs=1e-3)
+    assert len({one["tid"] for one in commands if one["name"] == "add"}) == 2
+    row = next(line.split() for line in done.err.splitlines() if line.startswith("add "))
+    total, mean, least, most = map(float, row[2:])
+    assert row[1] == "10" and least <= mean <= most <= total
+
+
+def test_device_says_what_the_reference_adapter_did(
+    run_python: RunPython, wheel_drivers: dict[str, str], tmp_path: Path
+) -> None:
+    code = """
+import numpy
+from fairlead.runtime import Program, Queue, malloc_shared
+queue = Queue()
+program = Program(queue, "kernel void add(global float *a, float b) { a[get_global_id(0)] += b; }")
+memory = malloc_shared(16, "float32", queue)
+for _ in range(4):
+    queue.parallel_for(16, program.add, memory, numpy.float32(2.5)).wait()
+"""
+    output = tmp_path / "calls.json"
+    done = traced(run_python, wheel_drivers, "--device", "-o", str(output), *python(code))
+    assert done.code == 0, done.err
+    assert [one["name"] for one in events(output) if one["cat"] == "device"].count("add") == 4
+    (row,) = (line.split() for line in done.err.splitlines() if line.startswith("add "))
+    assert row[1] == "4"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--only", "clEnqueue*,clCreateKernel"], {"clEnqueueNDRangeKernel", "clCreateKernel"}),
+        (["--errors"], {"clCreateKernel"}),
+        (["--errors", "--only", "clFinish"], set()),
+    ],
+)
+def test_filters(
+    run_python: RunPython,
+    vendors: dict[str, str],
+    tmp_path: Path,
+    options: list[str],
+    expected: set[str],
+) -> None:
+    output = tmp_path / "calls.json"
+    done = traced(run_python, vendors, *options, "-o", str(output), *python(LAUNCHES))
+    assert done.code == 0
+    found = {one["name"] for one in events(output)} - {"clEnqueueReadBuffer"}
+    ignored = {"clGetDeviceInfo", "clGetKernelArgInfo"} if "--errors" in options else set()
+    assert found - ignored == expected
+    done = traced(run_python, vendors, *options, "--print", *python(LAUNCHES))
+    printed = {line.split("(")[0] for line in done.err.splitlines() if line.startswith("cl")}
+    assert printed - ignored - {"clEnqueueReadBuffer"} == expected
+
+
+def test_filters_of_calls_through_fairlead(run_python: RunPython, adapter: dict[str, str]) -> None:
+    options = ["--print", "--apis", "ur", "--only", "urAdapter*"]
+    done = traced(run_python, adapter, *options, *python(LIST, "0"))
+    names = {line.split(" ", 1)[1].split("(")[0] for line in done.err.splitlines() if "---" in line}
+    assert names and all(name.startswith("urAdapter") for name in names)
+
+
+def test_device_needs_a_file(run_python: RunPython) -> None:
+    done = traced(run_python, {}, "--device", "--print", "true")
+    assert done.code == 2 and "--device writes a table and a file" in done.err
 
 
 def test_a_command_without_calls(run_python: RunPython, tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory, now: Path) -> Path:
 def test_fairlead_lists_the_device(directory: Path, now: Path) -> None:
     done = run(COMMANDS[1], directory, now)
     assert done.out == (
-        "[UR opencl:0] cpu | Toy device | Toy platform, 1.0 | driver 1.0 | "
-        f"{directory}/libur_adapter_toy.so.0 (layout 2026.2)\n"
+        "device       type  name        platform      driver\n"
+        "ur opencl:0  cpu   Toy device  Toy platform  1.0\n"
     )
 
 

@@ -20,6 +20,7 @@ from helpers.support import FakePlugin, RunPython
 
 from fairlead.conformance.checks import Mismatch, Unsupported, equal
 from fairlead.conformance.forks import in_fork
+from fairlead.conformance.report import Case, Report, render
 from fairlead.conformance.ur.listed import LISTED
 from fairlead.loader.ur.abi import UR
 
@@ -182,7 +183,12 @@ def test_a_library_that_crashes_when_it_is_opened(
 def test_the_table_and_the_lines(fake_adapter: FakePlugin, run_python: RunPython) -> None:
     library = fake_adapter(at_properties="crash()")
     done = run_python(COMMAND, "conformance", "--area", "context", str(library), check=False)
-    head, table, failures, end = done.out.split("\n\n")
+    how, head, table, failures, end = done.out.split("\n\n")
+    assert how.splitlines() == [
+        "1 of 6 cases failed. A failed case is a rule that the library breaks: a line under the "
+        "table.",
+        "An unsupported case tests what the library does not implement, and is no failure.",
+    ]
     assert head.splitlines() == [
         f"{library} (ur)",
         "device: Fake device",
@@ -298,6 +304,48 @@ def test_what_intels_command_buffers_are_known_to_do_otherwise_is_found(
         assert set(run.failed) >= {f"{area}::{name}" for name in failed}
         outcomes = {case["name"]: case["outcome"] for case in run.report["cases"]}
         assert [outcomes[f"{area}::{name}"] for name in passed] == ["passed"] * len(passed)
+
+
+def test_what_an_adapter_does_not_implement_is_no_failure(
+    conformance: Callable[..., Run], run_python: RunPython, tmp_path: Path
+) -> None:
+    """The example of docs/write_an_adapter.md implements 12 entry points of more than 200."""
+    source = Path(__file__).parents[2] / "examples/toy_adapter.py"
+    library = tmp_path / "libur_adapter_toy.so.0"
+    run_python(COMMAND, "build-adapter", "-o", str(library), str(source))
+    run = conformance(library, "--timeout", PATIENT)
+    assert not [got for got in run.failed.values() if "UNSUPPORTED" in got]
+    assert set(run.failed) < {
+        case["name"]
+        for case in run.report["cases"]
+        if case["entry_point"] in IMPLEMENTED_BY_THE_TOY
+    }
+    assert len(run.failed) < 20 and run.report["areas"]["adapter"]["failed"] == 0
+
+
+def test_the_report_names_what_is_not_implemented() -> None:
+    cases = [
+        Case(f"a::{n}", "a", "urX", "rule", outcome="unsupported", got=f"{name} answers {code}")
+        for n, (name, code) in enumerate(
+            [("urMissing", "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")] * 3
+            + [("urOther", "UR_RESULT_ERROR_UNINITIALIZED"), ("urInfo", "another code")]
+        )
+    ]
+    text = render(Report("library", "ur", cases=cases))
+    assert "not implemented, with the cases that need it: urMissing (3), urOther (1)\n" in text
+    assert text.startswith("0 of 5 cases failed.")
+
+
+#: The functions that examples/toy_adapter.py declares, and that it breaks rules of.
+IMPLEMENTED_BY_THE_TOY = {
+    "urContextCreate",
+    "urQueueCreate",
+    "urDeviceSelectBinary",
+    "urUSMDeviceAlloc",
+    "urUSMFree",
+    "urUSMGetMemAllocInfo",
+    "urEnqueueUSMMemcpy",
+}
 
 
 def test_pocl_without_command_buffers_is_unsupported_and_no_failure(

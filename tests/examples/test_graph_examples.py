@@ -53,7 +53,7 @@ def check_claims(out: str, platform: str, what: str, unit: str) -> None:
     """Check that every claim is printed, and that the numbers agree with it."""
     assert re.search(rf"^{platform}.*: \S+", out, re.MULTILINE), out
     assert f"\n  {what}\n" in out
-    for variant in ("direct", "replayed"):
+    for variant in ("called", "replayed"):
         line = re.search(
             rf"{variant} +([\d.]+) µs per {unit}; off NumPy by (\S+) \(allowed: (\S+)\)", out
         )
@@ -61,7 +61,7 @@ def check_claims(out: str, platform: str, what: str, unit: str) -> None:
         taken, error, allowed = map(float, line.groups())
         assert taken > 0 and error <= allowed
     assert re.search(r"replaying is [\d.]+ times as fast", out)
-    assert "direct and replayed results agree: bit for bit" in out
+    assert "called and replayed results agree: bit for bit" in out
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -120,7 +120,7 @@ def test_a_graph_that_was_not_finalized_for_it_is_not_updated(
     graph: CommandGraph, program: Program, memory: USM
 ) -> None:
     node = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
-    message = "update() cannot be called on a executable graph which was not created with property::updatable"
+    message = "update() cannot be called on an executable graph which was not created with property::updatable"
     for what in (node, [node], [], graph):
         with refused(message):
             graph.finalize().update(what)

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.plugins.opencl.core import adapter as reference
+from fairlead.plugins.opencl.core import new_answers
+from fairlead.plugins.sdk._native import lib
 from helpers.memory_calls import new_queue, struct
 from helpers.ur_calls import Calls
 
@@ -18,6 +21,15 @@ WAYS: Final = {
     "pocl_wheel": ("auto", "svm", "buffer"),
 }
 KINDS: Final = ("host", "device", "shared")
+
+
+def forget_answers() -> None:
+    """Let C forget what devices have answered, because tests change FAIRLEAD_USM in a process."""
+    if reference.registry is not None:
+        for handle, device in list(reference.registry.of("ur_device_handle_t").items()):
+            old, device.answers = device.answers, new_answers()
+            lib.fl_describe(handle, device.describe_to_c())
+            del old
 
 
 @dataclass

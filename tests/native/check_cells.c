@@ -124,6 +124,19 @@ SCENARIO(cells_of_memory) {
         replay(&l);
         CHECK(memcmp(&mock_log(0)->arguments[0], turn ? &w->b : &w->a, sizeof w->a) == 0);
     }
+    cl_mem pair[] = {w->a, w->b};
+    l.values[0].cycle = pair;
+    EQUAL(fl_enqueue_turn(&l.route, l.values, 1, 0), 0);   /* it is not allowed */
+    fl_allow_again(&l.buffer, &l.route);
+    for (uint32_t turn = 0; turn < 4; turn++) {
+        mock_clear();
+        intptr_t event = turn < 3 ? fl_enqueue_turn(&l.route, l.values, 1, turn) : fl_enqueue_again(&l.route);
+        CHECK(event > 0);
+        release_event((cl_event)event);
+        CHECK(memcmp(&mock_log(0)->arguments[0], &pair[turn == 1], sizeof w->a) == 0);
+    }
+    fl_begin_child();
+    EQUAL(fl_enqueue_again(&l.route), 0);
     give_up(&l);
     drop(w, r);
 }

@@ -9,7 +9,7 @@ enum { MOST = 8 };
 
 static struct {
     void (*function)(void *);
-    unsigned char arguments[32];
+    unsigned char arguments[64];
     cl_event event;
 } pending[MOST];
 static int pending_count;
@@ -69,13 +69,18 @@ typedef struct direct {
     fl_direct *made;
     cl_mem a, b;
     float host_a[SIZE], host_b[SIZE];
+    fl_cell *cell;   /* of the value, if it is a Parameter */
+    fl_value row;
 } direct;
+
+static float parameter;
+enum { NUMBER = 9 };
 
 static const uint8_t spaces[] = {FL_SPACE_MEMORY, FL_SPACE_MEMORY, FL_SPACE_VALUE};
 static const uint32_t sizes[] = {8, 8, 4};
 static const uint64_t automatic[] = {sizeof(float)};
 
-static void record(world *w, direct *d) {
+static void record(world *w, direct *d, bool is_parameter) {
     const size_t offset = 1, global = 16, local = 4;
     mock_put_slot(w->m, SLOT_clEnqueueMapBuffer, (void *)map);
     mock_put_slot(w->m, SLOT_clEnqueueUnmapMemObject, (void *)unmap);
@@ -84,6 +89,8 @@ static void record(world *w, direct *d) {
     d->b = mock_buffer(w->context, sizeof d->host_b, d->host_b);
     d->recording = begin(w);
     set_arguments(w, w->kernel, d->a, d->b, 1);
+    if (is_parameter)
+        OK(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof parameter, &parameter));
     OK(CL(w->queue, clEnqueueNDRangeKernel)(w->queue, w->kernel, 1, &offset, &global, &local, 0, NULL, NULL));
     OK(CL(w->queue, clEnqueueCopyBuffer)(w->queue, d->a, d->b, 0, 128, 64, 0, NULL, NULL));
     end(w, d->recording);
@@ -96,15 +103,37 @@ static void record(world *w, direct *d) {
     d->device = (fl_direct_device){.queue = w->queue, .most_items = {64, 64, 64}, .local_memory = 1024};
 }
 
-static void make(world *w, direct *d) {
+/* The launch's value has a cell of its own. */
+static void bind(direct *d) {
+    fl_cell *recorded;
+    fl_cell_look look;
+    EQUAL(fl_find_cells(d->commands, 2, &recorded, 1), 1);
+    fl_look_at_cell(recorded, &look);
+    d->cell = fl_new_cell(look.id, look.conversion, look.size, look.bytes);
+    d->row = (fl_value){.cell = d->cell};
+    OK(fl_bind_arguments(&d->commands[0], &d->cell, 1));
+}
+
+static void make_with(world *w, direct *d, bool is_parameter) {
     int code;
     uint8_t reasons[2];
     memset(d, 0, sizeof *d);
-    record(w, d);
+    record(w, d, is_parameter);
+    if (is_parameter)
+        bind(d);
     EQUAL(fl_direct_check(&d->device, &d->function, 1, d->commands, 2, reasons), 0);
     d->made = fl_new_direct(&d->device, &d->function, 1, d->commands, 2, 1, &code);
     CHECK(d->made);
     OK(code);
+}
+
+static void make(world *w, direct *d) { make_with(w, d, false); }
+
+static void make_parameter(world *w, direct *d) {
+    parameter = 1;
+    OK(fl_know_parameter(&parameter, NUMBER, FL_AS_FLOAT, sizeof parameter));
+    make_with(w, d, true);
+    fl_forget_parameter(NUMBER);
 }
 
 static void finish(world *w, direct *d) {
@@ -113,6 +142,7 @@ static void finish(world *w, direct *d) {
     run_pending();
     fl_release_direct_images();
     fl_release_arguments(d->commands[0].arguments);
+    fl_release_cell(d->cell);
     EQUAL(mock_references(d->a), 2);   /* ours, and the recording's */
     drop(w, d->recording);
     CL(d->a, clReleaseMemObject)(d->a);
@@ -172,6 +202,96 @@ SCENARIO(direct_updated_in_flight) {
     set_value(&d, 300);   /* in the place of an image that has ended */
     run_pending();
     CHECK(d.host_a[1] == 200);
+    finish(w, &d);
+}
+
+/* A Parameter's number goes with each enqueue, also if the command changes in between. */
+static void set_cell(direct *d, float value) {
+    fl_cell_look look;
+    fl_look_at_cell(d->cell, &look);
+    memcpy(look.bytes, &value, sizeof value);
+    OK(fl_set_cell_of_direct(d->made, d->cell));
+}
+
+SCENARIO(direct_parameter) {
+    direct d;
+    make_parameter(w, &d);
+    OK(fl_run_direct(d.made, 1));
+    CHECK(d.host_a[1] == 1);
+    for (int i = 2; i < MOST; i++) {
+        set_cell(&d, (float)i);
+        enqueue_direct(w, &d, 1, NULL);
+        if (i == 4) {
+            d.commands[0].n[0] = 2;   /* the offset: from now on another image */
+            OK(fl_update_direct(d.made, 0, false));
+        }
+    }
+    for (int i = 2; i < MOST; i++) {
+        d.host_a[1] = d.host_a[2] = 0;
+        pending[i - 2].function(pending[i - 2].arguments);
+        CHECK(d.host_a[1] == (i <= 4 ? (float)i : 0) && d.host_a[2] == (float)i);
+    }
+    run_pending();
+    OK(fl_run_direct(d.made, 1));
+    CHECK(d.host_a[2] == MOST - 1);
+    finish(w, &d);
+}
+
+/* A number for each of several times, in the queue at once. What never runs is freed, too. */
+SCENARIO(direct_series) {
+    direct d;
+    float numbers[2][3] = {{2, 3, 4}, {50, 60, 70}};
+    make_parameter(w, &d);
+    for (int i = 0; i < 2; i++) {
+        d.row.series = numbers[i];
+        OK(fl_take_series_direct(d.made, &d.row, 1, 3));
+        enqueue_direct(w, &d, 3, NULL);
+        memset(numbers[i], 0, sizeof numbers[i]);
+    }
+    set_cell(&d, 5);
+    enqueue_direct(w, &d, 2, NULL);
+    EQUAL(pending_count, 3);
+    const float last[] = {4, 70, 5};
+    for (int i = 0; i < 3; i++) {
+        pending[i].function(pending[i].arguments);
+        CHECK(d.host_a[1] == last[i]);
+    }
+    run_pending();
+    d.row.series = numbers[0];
+    for (int n = 0; n < 2; n++) {
+        memory_fails(n, false);
+        CHECK(fl_take_series_direct(d.made, &d.row, 1, 3) != CL_SUCCESS);
+        CHECK(memory_has_failed());
+    }
+    OK(fl_take_series_direct(d.made, &d.row, 1, 3));
+    enqueue_direct(w, &d, 3, NULL);
+    mock_complete(pending[0].event, CL_OUT_OF_RESOURCES);   /* what it waited for has failed */
+    release_event(pending[0].event);
+    pending_count = 0;
+    OK(fl_take_series_direct(d.made, &d.row, 1, 3));        /* and nobody enqueues it */
+    finish(w, &d);
+}
+
+/* Runs in the caller's thread that end when a word is not 0, or is. */
+SCENARIO(direct_until) {
+    direct d;
+    float numbers[] = {0, 0, 7, 0};
+    uint32_t ran = 9, stopped = 9;
+    make_parameter(w, &d);
+    const size_t word = sizeof(float);
+    OK(fl_run_direct_until(d.made, 0, d.a, word, 1, &ran, &stopped));
+    CHECK(ran == 0 && !stopped);
+    d.row.series = numbers;
+    OK(fl_take_series_direct(d.made, &d.row, 1, 4));
+    OK(fl_run_direct_until(d.made, 4, d.a, word, 1, &ran, &stopped));
+    CHECK(ran == 3 && stopped && d.host_a[1] == 7);
+    OK(fl_run_direct_until(d.made, 4, d.a, word, 0, &ran, &stopped));   /* the same values from the beginning */
+    CHECK(ran == 1 && stopped && d.host_a[1] == 0);
+    OK(fl_take_series_direct(d.made, NULL, 0, 0));
+    set_cell(&d, 0);
+    OK(fl_run_direct_until(d.made, 5, d.a, word, 1, &ran, &stopped));
+    CHECK(ran == 5 && !stopped);
+    EQUAL(fl_run_direct_until(d.made, 5, d.a, sizeof d.host_a - 2, 1, &ran, &stopped), FL_BUILD_ANEW);
     finish(w, &d);
 }
 

@@ -27,7 +27,7 @@ static void begin_parts(world *w, parts *p, cl_command_queue queue) {
         p->built[i] = (fl_built){.enqueue = fl_enqueue_program, .self = &p->programs[i], .first = 2 * i, .count = 2};
         p->list[i] = (fl_part){&p->built[i], &p->queue, 1};
     }
-    p->route = (fl_route){&p->buffer, queue, queue == w->queue, 2, p->list, 0};
+    p->route = (fl_route){&p->buffer, queue, queue == w->queue, 2, p->list, 0, 0};
     mock_clear();
 }
 

@@ -3,6 +3,8 @@ installed in, in programs of C and of Python."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import sysconfig
 import venv
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.hosts import Host, compile_host
 from helpers.installing import run
+from helpers.support import ROOT, FakeDriver
 
 from fairlead.plugins.sdk import build
 
@@ -159,3 +162,17 @@ def test_a_wheel_in_a_folder_that_is_no_environment_says_what_to_do(
     assert [
         line for line in done.out.splitlines() if "environment" not in line
     ] == WORKS and done.err == ""
+
+
+def test_the_opencl_loader_finds_that_python_too(
+    installed: Path, native_headers: Path, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """The program is C. What that Python prints at its start does no harm."""
+    library = next(installed.rglob("fairlead/icd/libopencl/libOpenCL.so.1"))
+    source, program = ROOT / "tests/icd/libopencl/client.c", tmp_path / "client"
+    links = [str(library), f"-Wl,-rpath,{library.parent}", "-lpthread", "-ldl"]
+    run("cc", f"-I{native_headers}", str(source), "-o", str(program), *links)
+    env = {**os.environ, "OCL_ICD_VENDORS": str(fake_driver()), "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([program, "names"], env=env, check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("Fake 0\n", "")
+    assert list(tmp_path.glob("fairlead/drivers/*")), "Python wrote a verdict"

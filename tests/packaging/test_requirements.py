@@ -1,4 +1,4 @@
-"""What `make` says in one line when something that README.md names is missing."""
+"""What `make` says: what is missing, in one line, and what it does while it installs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ def packages_of_readme() -> set[str]:
     return set(line.split())
 
 
+def defined(name: str) -> str:
+    """A program in Python that the Makefile defines."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (code,) = re.findall(rf"^define {name}\n(.*?)^endef$", makefile, re.MULTILINE | re.DOTALL)
+    return code
+
+
 def required(*arguments: str, commands: Path) -> str:
     """What the check in the Makefile says where only the commands of a folder are."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^define REQUIRE\n(.*?)^endef$", makefile, re.MULTILINE | re.DOTALL)
+    code = defined("REQUIRE")
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env={"PATH": str(commands)},
@@ -52,3 +58,28 @@ def test_a_missing_package_is_named(
     assert said.count("\n") == bool(package)
     assert re.findall(r"apt-get install ([^)]+)", said) == ([package] if package else [])
     assert not package or package in packages_of_readme()
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_installing_shows_each_step_and_everything_if_it_fails(tmp_path: Path, code: int) -> None:
+    said = [
+        "Obtaining file:///somewhere",
+        "  Downloading numpy-2.0.whl (18 MB)",
+        "  Building editable for fairlead (pyproject.toml): started",
+        "  Building editable for fairlead (pyproject.toml): finished with status 'done'",
+        "SetuptoolsDeprecationWarning: something of setuptools",
+    ]
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip/__init__.py").touch()
+    program = f"import sys; print(sys.argv[1:]); print({chr(10).join(said)!r}); sys.exit({code})"
+    (tmp_path / "pip/__main__.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-c", defined("INSTALL"), "--editable", "."],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == [f"  {line.strip()}" for line in said[1:3]]
+    arguments = ["install", "--progress-bar", "off", "--editable", "."]
+    everything = "\n".join([str(arguments), *said])
+    assert (bool(done.returncode), done.stderr.strip()) == (bool(code), everything if code else "")

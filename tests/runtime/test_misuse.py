@@ -206,6 +206,14 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
             (lambda of=of: Event.wait_all(of), "Event.wait_all", "int is no Event")
             for of in (3, [3])
         ),
+        *(
+            (lambda of=of: queue.submit(of), routine, "an accessor itself says how many")
+            for routine, of in (
+                ("fill", lambda handler: handler.fill(handler.access(buffer, "write"), 1, 2)),
+                ("copy", lambda handler: handler.copy(handler.access(buffer, "read"), array, 2)),
+                ("copy", lambda handler: handler.copy(array, handler.access(buffer, "write"), 2)),
+            )
+        ),
         (lambda: Event().add_callback(3), "Event.add_callback", "int is no function"),
         *((lambda of=of: LocalMemory(of), "LocalMemory", "is no number") for of in NO_COUNT),
         *(

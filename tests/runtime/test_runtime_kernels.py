@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from typing import Any
 
@@ -224,6 +225,28 @@ def test_times_need_a_queue_that_profiles(queue: Queue, program: Program, memory
     with pytest.raises(SYCLError) as caught:
         event.profiling("start")
     assert caught.value.errc is Errc.profiling and "profiling=True" in caught.value.remedy
+
+
+def test_what_a_callback_raises_goes_to_the_hook(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else would learn of it. The event is complete all the same."""
+    reported: list[Any] = []
+    done = threading.Event()
+
+    def hook(report: Any) -> None:
+        reported.append(report.exc_value)
+        done.set()
+
+    def fail(event: Event) -> None:
+        raise ValueError("in a callback")
+
+    monkeypatch.setattr(sys, "unraisablehook", hook)
+    event = queue.host_task(lambda: None)
+    event.add_callback(fail)
+    event.wait()
+    assert done.wait(60)
+    assert [str(error) for error in reported] == ["in a callback"]
 
 
 def test_callbacks_are_called_once_it_is_complete(

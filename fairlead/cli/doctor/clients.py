@@ -38,6 +38,7 @@ class Client:
         sees: the names of its platforms.
         misses: the drivers (real paths) that fairlead has and its loader does not find.
         reason: why it has no platform, "" if it has one.
+        notes: what is odd although it answers: it crashes at its end.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Client:
     sees: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
     reason: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,16 @@ def _client(name: str, loader: str, outcome: Outcome, usable: Sequence[DriverRep
         for driver in usable
         if not seen.intersection((one.name, one.version) for one in driver.platforms)
     )
-    reason = "; ".join(filter(None, (outcome.reason, *outcome.notes)))
-    if not reason and report["code"]:
+    reason = ""
+    if outcome.report is None:
+        reason = "; ".join(filter(None, (outcome.reason, *outcome.notes)))
+    elif report["code"]:
         reason = f"clGetPlatformIDs answers {describe(report['code'])[0]}"
-    elif not reason and not seen:
+    elif not seen:
         reason = "clGetPlatformIDs gives no platform"
     names = tuple(platform[0] for platform in report["platforms"])
-    return Client(name, loader, names, misses, reason)
+    notes = outcome.notes if outcome.report else ()
+    return Client(name, loader, names, misses, reason, notes)
 
 
 def misread(drivers: Iterable[DriverReport]) -> Iterator[MisreadManifest]:

@@ -44,6 +44,7 @@ _DIRECTORIES: Final = (
 #: Bytes that only one loader's file contains. (All contain "clGetICDLoaderInfoOCLICD"; the name
 #: "ocl-icd" is also in the build path of a Khronos loader.)
 _MARKS: Final = (
+    (b"fairlead drivers ", "fairlead"),
     (b"OCL_ICD_PLATFORM_SORT", "ocl-icd"),
     (b"Khronos OpenCL ICD Loader", "Khronos"),
     (b"KHR ICD trace", "Khronos"),
@@ -61,7 +62,7 @@ class LoaderCopy:
     Attributes:
         path: its real path.
         names: the paths that lead to it.
-        kind: whose it is: "ocl-icd", "Khronos", ….
+        kind: whose it is: "fairlead", "ocl-icd", "Khronos", ….
         symbols: its newest symbol version, "3.0".
     """
 

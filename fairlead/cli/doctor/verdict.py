@@ -129,6 +129,9 @@ def _client_problems(facts: Diagnosis) -> Iterator[Problem]:
             yield Problem(
                 "warning", client.name, f"it does not find {', '.join(client.misses)}", ENV
             )
+        for note in client.notes:
+            remedy = "update the driver that crashes; `fairlead doctor` says which one"
+            yield Problem("warning", client.name, note, remedy)
     for manifest in facts.misread:
         reason = f"other loaders misread it, because it {manifest.why}: {manifest.content}"
         yield Problem("error", manifest.path, reason, manifest.remedy)

@@ -143,7 +143,10 @@ class BuiltDirect(Built):
             {
                 "enqueue": ffi.addressof(lib, "fl_enqueue_direct"),
                 "update": ffi.addressof(lib, "fl_update_direct"),
+                "set_cell": ffi.addressof(lib, "fl_set_cell_of_direct"),
                 "run": ffi.addressof(lib, "fl_run_direct"),
+                "take_series": ffi.addressof(lib, "fl_take_series_direct"),
+                "run_until": ffi.addressof(lib, "fl_run_direct_until"),
                 "self": self._direct,
                 "count": len(commands),
             },

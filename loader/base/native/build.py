@@ -30,14 +30,18 @@ HERE = Path(__file__).resolve().parent
 building = SimpleNamespace(**runpy.run_path(str(HERE / "building.py")))
 declarations = building.declarations
 
-SOURCES = tuple(HERE / name for name in ("memory.c", "layers.c", "log.c"))
+SOURCES = tuple(HERE / name for name in ("memory.c", "layers.c", "log.c", "device.c"))
 LAYERS = 16  # of an API
 _PIECE = 128  # bytes: log.c reads no more of what a parameter leads to
 _NOTHING = "{0, -1, 1}"  # an fl_shape: nothing is read
+#: The value of a kernel's argument, and its size.
+_ARGUMENT_VALUES = ("arg_value", "pArgValue")
+_SIZES = ("arg_size", "argSize")
 _TLS = '__attribute__((tls_model("initial-exec")))'  # one load and no call
 
 _POINTER = "void *"
 #: How a value is converted to a word. Numbers are extended as their types say.
+_FLOATS = ("float", "double")
 _CONVERSIONS = {_POINTER: "FL_POINTER", "float": "FL_FLOAT"}
 
 
@@ -52,6 +56,7 @@ class Signature:
         self.returns = self._c_type(api, function.returns, 0)
         self.types = tuple(self._c_type(api, p.type, p.stars) for p in function.parameters)
         self.names = ", ".join(f"a{index}" for index in range(len(self.types)))
+        self.given = ", ".join(map(self._given, range(len(self.types))))
 
     @staticmethod
     def _c_type(api: Any, name: str, stars: int) -> str:
@@ -59,6 +64,15 @@ class Signature:
         if stars or name.endswith("*") or base in ("handle", "callback", "void*"):
             return _POINTER
         return name if base == "struct" else base.replace("unsigned_char", "unsigned char")
+
+    def _given(self, index: int) -> str:
+        """An argument as it is passed on. What fits into a word comes from the array of words."""
+        type_ = self.types[index]
+        if type_ == _POINTER:
+            return f"(void *)(uintptr_t)arguments[{index}]"
+        if type_ in self.structs or type_ in _FLOATS:
+            return f"a{index}"
+        return f"({type_})arguments[{index}]"
 
     def declare(self, name: str) -> str:
         """The prototype of a function of this signature. Its parameters are called a0, a1, …"""
@@ -100,7 +114,7 @@ def _body(s: Signature, name: str) -> str:
     if ((before && before(&call)) || !next) {{
         {"return;" if is_void else answer}
     }}
-    {"" if is_void else f"{s.returns} result = "}(({s.declare("(*)")})next[slot])({s.names});
+    {"" if is_void else f"{s.returns} result = "}(({s.declare("(*)")})next[slot])({s.given});
     void (*after)(fl_call *) = __atomic_load_n(&layer->after, __ATOMIC_ACQUIRE);
     if (after) {{
         call.result = {"0" if is_void else s.word(s.returns, "result")};
@@ -157,11 +171,32 @@ def _shape(api: Any, function: Any, parameter: Any) -> str:
     if base == "char" and parameter.stars == 1 and not parameter.length:
         return "{2, -1, 1}" if parameter.const else _NOTHING
     if base == "void" and parameter.stars == 1:
+        if parameter.name in _ARGUMENT_VALUES:
+            counted = next((i for i, p in enumerate(function.parameters) if p.name in _SIZES), -1)
+            return f"{{1, {counted}, 1}}" if counted >= 0 else _NOTHING
         return f"{{1, {counted}, 1}}" if counted >= 0 and parameter.type_from else _NOTHING
     if base == "callback" or (base == "struct" and parameter.type not in api.structs):
         return _NOTHING
     size = 8 if parameter.stars > 1 or base == "handle" else _size(api, parameter.type)
     return f"{{1, {counted}, {size}}}" if size <= _PIECE else _NOTHING
+
+
+def _event_at(api: Any) -> str:
+    """Which parameter of each function gets the event of a command, -1 if none."""
+    places = [
+        next(
+            (
+                index
+                for index, p in enumerate(function.parameters)
+                if p.stars == 1 and not p.const and p.name in ("event", "phEvent")
+            ),
+            -1,
+        )
+        if "Enqueue" in function.name
+        else -1
+        for function in api.slots
+    ]
+    return f"static const int8_t event_at[] = {{{', '.join(map(str, places))}}};"
 
 
 def _size(api: Any, type_name: str) -> int:
@@ -221,10 +256,12 @@ def _thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> Iterat
     yield from _stubs(api, "unsupported", api.codes[unsupported])
     yield from _stubs(api, "uninitialized", api.codes[uninitialized])
     yield from _shapes(api)
+    yield _event_at(api)
     yield f"fl_layer *fl_layers_{name};"
     yield f"const fl_thunks *fl_{name}_thunks(void) {{"
     members = (
-        f"{len(api.slots)}, &fl_layers_{name}, unsupported, uninitialized, shapes, first_shape"
+        f"{len(api.slots)}, &fl_layers_{name}, unsupported, uninitialized, shapes, first_shape, "
+        "event_at"
     )
     yield f"    static const fl_thunks thunks = {{{members}}};"
     yield "    return &thunks;\n}"

@@ -9,7 +9,7 @@ typedef struct fl_call {
     fl_layer *layer;
     uint32_t function;
     uint32_t count;
-    const uint64_t *arguments;
+    uint64_t *arguments; /* `before` may exchange numbers and pointers */
     uint64_t result;
     uint64_t begin;
 } fl_call;
@@ -46,4 +46,5 @@ struct fl_thunks {
     void *const *uninitialized;
     const fl_shape *shapes;
     const uint16_t *first_shape;
+    const int8_t *event_at; /* of each slot: the parameter for a command's event, -1: none */
 };

@@ -6,6 +6,8 @@
  *     number of arguments | pieces << 16 | thread << 32
  *     address of the layer, begin (ns, CLOCK_MONOTONIC), end, result, arguments...
  *     pieces: parameter | bytes << 32, the bytes, padded to a word
+ * A record whose function is FL_COMMAND or FL_THREAD is no call, but a note (native.cdef.h).
+ *
  * The kernel reads the memory, so an invalid pointer gives a piece of 0 bytes and no crash. */
 #define _GNU_SOURCE
 #include "native.h"
@@ -14,6 +16,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -35,6 +38,7 @@ struct fl_log {
     chunk *first, *last;
     size_t size, limit;
     uint64_t lost;
+    bool names_threads;
 };
 
 typedef struct piece {
@@ -51,6 +55,8 @@ static uint64_t now(void) {
 }
 
 static __thread uint64_t thread_id __attribute__((tls_model("initial-exec")));
+
+static __thread const fl_log *named __attribute__((tls_model("initial-exec"))); /* has its name */
 
 static uint64_t thread(void) {
     if (!thread_id)
@@ -73,7 +79,7 @@ static fl_log *newest;
 /* A forked child starts with empty logs: the records are its parent's. A thread that does not
  * exist in the child may hold the lock. */
 static void begin_again(void) {
-    thread_id = 0;
+    thread_id = 0, named = NULL;
     for (fl_log *log = newest; log; log = log->older) {
         pthread_mutex_init(&log->lock, NULL);
         drop(log);
@@ -177,25 +183,54 @@ static uint32_t look(const fl_call *call, piece *pieces, uint64_t **end) {
 size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *arguments, uint32_t count,
                uint64_t *into) {
     fl_call call = {
-        .layer = (fl_layer *)layer, .function = function, .count = count, .arguments = arguments};
+        .layer = (fl_layer *)layer, .function = function, .count = count, .arguments = (uint64_t *)arguments};
     piece pieces[MOST];
     uint64_t *end = into;
     look(&call, pieces, &end);
     return (size_t)(end - into);
 }
 
-static int begin(fl_call *call) {
+int fl_log_begin(fl_call *call) {
     call->begin = now();
     return 0;
 }
 
-static void end(fl_call *call) {
+/* Append a record. */
+static void append(fl_log *log, const uint64_t *record, size_t words) {
+    pthread_mutex_lock(&log->lock);
+    uint64_t *place = room(log, words * sizeof *record);
+    if (place)
+        memcpy(place, record, words * sizeof *record);
+    else
+        log->lost++;
+    pthread_mutex_unlock(&log->lock);
+}
+
+void fl_log_note(fl_log *log, uint32_t kind, const fl_call *call, const uint64_t *values,
+                 uint32_t count) {
+    uint64_t record[6 + MOST] = {(6 + count) | (uint64_t)kind << 32, count | thread() << 32,
+                               (uint64_t)(uintptr_t)call->layer, call->begin, now(), 0};
+    memcpy(record + 6, values, count * sizeof *values);
+    append(log, record, 6 + count);
+}
+
+/* The name of this thread, once in each log. */
+static void note_thread(fl_log *log, const fl_call *call) {
+    uint64_t name[2] = {0};
+    prctl(PR_GET_NAME, name, 0, 0, 0);
+    fl_log_note(log, FL_THREAD, call, name, 2);
+    named = log;
+}
+
+void fl_log_end(fl_call *call) {
     uint64_t time = now(), record[RECORD], *end = record + 6;
     fl_log *log = __atomic_load_n(&call->layer->log, __ATOMIC_ACQUIRE);
     piece pieces[MOST];
     int error = errno;
     if (!log || !call->begin) /* it began before the trace */
         return;
+    if (log->names_threads && named != log)
+        note_thread(log, call);
     memcpy(end, call->arguments, call->count * sizeof *end);
     end += call->count;
     uint64_t count = look(call, pieces, &end);
@@ -204,20 +239,16 @@ static void end(fl_call *call) {
     record[1] = call->count | count << 16 | thread() << 32;
     record[2] = (uint64_t)(uintptr_t)call->layer;
     record[3] = call->begin, record[4] = time, record[5] = call->result;
-    pthread_mutex_lock(&log->lock);
-    uint64_t *place = room(log, words * sizeof *record);
-    if (place)
-        memcpy(place, record, words * sizeof *record);
-    else
-        log->lost++;
-    pthread_mutex_unlock(&log->lock);
+    append(log, record, words);
     errno = error;
 }
+
+void fl_name_threads(fl_log *log) { log->names_threads = true; }
 
 void fl_log_calls(fl_layer *layer, fl_log *log) {
     if (log)
         __atomic_store_n(&layer->log, log, __ATOMIC_RELEASE);
-    fl_set_handlers(layer, log ? begin : NULL, log ? end : NULL);
+    fl_set_handlers(layer, log ? fl_log_begin : NULL, log ? fl_log_end : NULL);
     if (!log)
         __atomic_store_n(&layer->log, NULL, __ATOMIC_RELEASE);
 }

@@ -25,6 +25,11 @@ typedef struct fl_log fl_log;
 fl_log *fl_new_log(size_t limit);
 /* Record the calls through `layer` in `log`; NULL stops recording. */
 void fl_log_calls(fl_layer *layer, fl_log *log);
+/* Records that are no calls: a command of a device (device.c), and the name of a thread, which is
+ * its two values. */
+enum { FL_COMMAND = -1, FL_THREAD = -2 };
+/* Note the name of each thread that makes calls, at its first one. */
+void fl_name_threads(fl_log *log);
 /* Copy the log from byte `from` on; return how many bytes. Up to fl_log_size, it holds whole
  * records. */
 size_t fl_log_copy(fl_log *log, size_t from, void *into, size_t size);
@@ -38,3 +43,17 @@ void fl_clear_log(fl_log *log);
 enum { FL_LOOK = 544 };
 size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *arguments, uint32_t count,
                uint64_t *into);
+
+/* --- device.c: what devices did, by the profiling times of events --- */
+/* The slots of the functions that it needs, and the parameters of clCreateCommandQueue and
+ * clCreateCommandQueueWithProperties that have the properties. */
+typedef struct fl_device {
+    uint32_t get_event_info, get_profiling_info, retain_event, release_event;
+    uint32_t create_queue, create_queue_with_properties, launch;
+} fl_device;
+/* Record the calls through `layer` in `log`, and a note FL_COMMAND for each command that has ended.
+ * Queues are made with profiling. The values of a note: slot, queue, kernel (of a launch, else 0),
+ * event, and when it was queued, submitted, started and ended, in ns of the device's clock. */
+void fl_log_device(fl_layer *layer, fl_log *log, const fl_device *device);
+/* Note the commands that have ended since. */
+void fl_note_ended(void);

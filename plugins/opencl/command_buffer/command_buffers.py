@@ -262,7 +262,7 @@ class URCommandBuffer(Object):
                 queue.cl, 1, _handles_of(before), _handles_of(beside), wanted
             )
             # Also after a failure, because what comes before the failed command is enqueued.
-            queue.enqueued += 1
+            queue.count()
             if code:
                 raise opencl_error(
                     code,
@@ -315,7 +315,8 @@ class _Copy:
         self._cl, self._table = cl, context.table
 
     def __del__(self) -> None:
-        self._table.clReleaseKernel(self._cl)
+        if "_table" in self.__dict__:  # it was made to its end
+            self._table.clReleaseKernel(self._cl)
 
 
 def _choice() -> Choice:

@@ -15,17 +15,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ....loader.ur.abi import UR
-from ...sdk._native import ffi
+from ...sdk._native import ffi, lib
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..devices import URDevice
 from ..queues import drain_queues
 from .addresses import locate
-from .registry import add, find, find_foreign, free, remove
-from .strategies import required_strategy, strategy_of
-from .strategy import Allocation, AllocationRequest, Hints
-
-_KINDS: Final = {kind: UR[f"UR_USM_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")}
+from .registry import KINDS, add, find, find_foreign, free, remove
+from .strategies import required_strategy, strategy_of, svm_flags
+from .strategy import Allocation, AllocationRequest, Hints, Strategy
 
 #: Bytes. ur_api.h allows no more than the device's largest data type, 128 bytes. But SYCL programs
 #: ask for pages, and Intel's adapters allow it.
@@ -148,7 +146,29 @@ def allocate(
         allocation.size = size
         return allocation
 
-    return add(new() if pool is None else pool.take(request, new)).base
+    made = add(new() if pool is None else pool.take(request, new))
+    if not context.struct.device_count:
+        _tell_devices(context, strategy)
+    return made.base
+
+
+def _tell_devices(context: URContext, strategy: type[Strategy]) -> None:
+    """Tell C what can be allocated in a context."""
+    struct = context.struct
+    if struct.usm == lib.FL_USM_OTHER or context.platform.profile.svm_needs_lock:
+        return
+    supports = [strategy.support(device) for device in context.devices]
+    kinds = [
+        sum(1 << number for kind, number in KINDS.items() if support.get(kind))
+        for support in supports
+    ]
+    rows = [
+        (device.cl, *limits_of(device), bits)
+        for device, bits in zip(context.devices, kinds, strict=True)
+    ]
+    struct.svm_flags = svm_flags(context)
+    context.usm_devices = struct.devices = ffi.new("fl_usm_device[]", rows)
+    struct.device_count = len(rows)  # last: a thread that reads it may read the others
 
 
 @adapter.entry
@@ -222,7 +242,7 @@ def urUSMGetMemAllocInfo(hContext: URContext, pMem: int, propName: int) -> Any:
         return 0
     pool = found.pool
     return {
-        "UR_USM_ALLOC_INFO_TYPE": _KINDS[found.kind],
+        "UR_USM_ALLOC_INFO_TYPE": KINDS[found.kind],
         "UR_USM_ALLOC_INFO_BASE_PTR": found.base,
         "UR_USM_ALLOC_INFO_SIZE": found.size,
         "UR_USM_ALLOC_INFO_DEVICE": found.device or 0,

@@ -1,6 +1,9 @@
 """The allocations of USM, found by any address in them.
 
 Each cl_context has a list of its own, because host memory may be imported into several contexts.
+
+C knows the allocations, too, and makes plain ones itself (native/allocations.c). Python learns of
+such an allocation when it looks for its address.
 """
 
 from __future__ import annotations
@@ -9,9 +12,16 @@ import bisect
 from typing import Final
 
 from ....loader.base.forks import new_lock
+from ....loader.ur.abi import UR
+from ...sdk._native import ffi, lib
 from ..contexts import URContext
 from ..core import adapter, failure
+from ..devices import device_of
+from .strategies import SVM, Intel
 from .strategy import Allocation, Strategy
+
+#: The ur_usm_type_t of each kind.
+KINDS: Final = {kind: UR[f"UR_USM_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")}
 
 _lock = new_lock()
 
@@ -38,11 +48,40 @@ _ours: Final[set[int]] = set()
 def add(allocation: Allocation) -> Allocation:
     """Register an allocation, and return it."""
     with _lock:
-        known = _lists.setdefault(allocation.context.cl, _List())
-        bisect.insort(known.bases, allocation.base)
-        known.allocations[allocation.base] = allocation
-        if not allocation.imported:
-            _ours.add(allocation.driver_base)
+        _insert(allocation)
+        if not _is_told(allocation) or not lib.fl_add_memory(
+            allocation.base, allocation.size, allocation.context.cl, KINDS[allocation.kind]
+        ):
+            lib.fl_add_hidden(1)
+    return allocation
+
+
+def _is_told(allocation: Allocation) -> bool:
+    """Return whether C knows an allocation. Memory of the program may be in several contexts."""
+    return not allocation.imported
+
+
+def _insert(allocation: Allocation) -> None:
+    known = _lists.setdefault(allocation.context.cl, _List())
+    bisect.insort(known.bases, allocation.base)
+    known.allocations[allocation.base] = allocation
+    if not allocation.imported:
+        _ours.add(allocation.driver_base)
+
+
+def _adopt(context: URContext, address: int) -> Allocation | None:
+    """Return the memory at an address that C has allocated, which is Python's from now on.
+
+    The lock is held.
+    """
+    found = ffi.new("fl_memory *")
+    if not lib.fl_adopt_memory(address, context.cl, found):
+        return None
+    kind = next(name for name, number in KINDS.items() if number == found.kind)
+    device = device_of(found.device) if found.device else None
+    strategy = Intel if context.struct.usm == lib.FL_USM_INTEL else SVM
+    allocation = Allocation(found.base, found.size, kind, context, device, strategy)
+    _insert(allocation)
     return allocation
 
 
@@ -64,6 +103,10 @@ def remove(context: URContext, address: int) -> Allocation:
         allocation = known.allocations.pop(address, None) if known is not None else None
         if known is None or allocation is None:
             raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+        if _is_told(allocation):
+            lib.fl_remove_memory(address)
+        else:
+            lib.fl_add_hidden(-1)
         del known.bases[bisect.bisect_left(known.bases, address)]
         if not known.bases:
             del _lists[context.cl]
@@ -74,7 +117,8 @@ def find(context: URContext, address: int) -> Allocation | None:
     """Find the allocation of a cl_context that contains an address."""
     with _lock:
         known = _lists.get(context.cl)
-        return known.find(address) if known is not None else None
+        found = known.find(address) if known is not None else None
+        return found or _adopt(context, address)
 
 
 def is_unreachable(address: int) -> bool:
@@ -82,11 +126,7 @@ def is_unreachable(address: int) -> bool:
 
     The host must not touch the device memory of another context either.
     """
-    with _lock:
-        return any(
-            (found := known.find(address)) is not None and found.kind == "device"
-            for known in _lists.values()
-        )
+    return lib.fl_kind_of_memory(address) == KINDS["device"]
 
 
 def find_foreign(
@@ -94,7 +134,8 @@ def find_foreign(
 ) -> Allocation | None:
     """Ask the driver about an address that we did not allocate."""
     found = strategy.foreign(context, address) if strategy is not None else None
-    return found if found is not None and found.base not in _ours else None
+    is_ours = found is not None and (found.base in _ours or lib.fl_kind_of_memory(found.base))
+    return None if is_ours else found
 
 
 def free(allocation: Allocation, *, wait: bool = False) -> None:
@@ -115,6 +156,8 @@ def free(allocation: Allocation, *, wait: bool = False) -> None:
 def allocations_of(context: URContext) -> list[Allocation]:
     """Return everything that is allocated in a context."""
     with _lock:
+        while address := lib.fl_find_memory(context.cl):
+            _adopt(context, address)
         known = _lists.get(context.cl)
         return list(known.allocations.values()) if known is not None else []
 
@@ -122,6 +165,9 @@ def allocations_of(context: URContext) -> list[Allocation]:
 def _forget_all() -> None:
     """Forget everything at the adapter's end, after its contexts."""
     with _lock:
+        for known in _lists.values():
+            for base in known.bases:
+                lib.fl_remove_memory(base)
         _lists.clear()
         _ours.clear()
 

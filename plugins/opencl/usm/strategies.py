@@ -29,6 +29,7 @@ from ....icd.errors import OpenCLError
 from ....loader.base.forks import new_lock
 from ....loader.base.search import secure_environ
 from ....loader.ur.abi import UR
+from ...sdk._native import lib
 from ..buffers import create_part
 from ..contexts import URContext
 from ..core import adapter, check, create, failure
@@ -182,9 +183,7 @@ class SVM(Strategy):
     def allocate(cls, request: AllocationRequest) -> Allocation:
         context, bits = request.context, OPENCL["CL_MEM_READ_WRITE"]
         if request.kind != "device":
-            bits |= OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
-            if all(cls.support(one)["shared"] & _BOTH for one in context.devices):
-                bits |= OPENCL["CL_MEM_SVM_ATOMICS"]
+            bits = svm_flags(context)
         with _lock_if_needed(context):
             base = context.table.clSVMAlloc(context.cl, bits, request.size, request.align)
         if not base:  # clSVMAlloc has no code to return
@@ -203,6 +202,14 @@ class SVM(Strategy):
             return None
         ranges = (ctypes.c_void_p * 1)(address), (ctypes.c_size_t * 1)(size)
         return "clEnqueueSVMMigrateMem", (1, *ranges, flags)
+
+
+def svm_flags(context: URContext) -> int:
+    """Return the cl_svm_mem_flags of memory in a context that the host uses, too."""
+    bits = OPENCL["CL_MEM_READ_WRITE"] | OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
+    if all(SVM.support(one).get("shared", 0) & _BOTH for one in context.devices):
+        bits |= OPENCL["CL_MEM_SVM_ATOMICS"]
+    return bits
 
 
 class Buffers(Strategy):
@@ -304,6 +311,10 @@ _SUPPORT: Final = {
 }
 
 
+#: The strategies whose transfers C makes.
+_IN_C: Final[dict[Any, int]] = {Intel: lib.FL_USM_INTEL, SVM: lib.FL_USM_SVM}
+
+
 def _allowed_strategies() -> list[type[Strategy]]:
     """Return the strategies that FAIRLEAD_USM allows, the preferred one first."""
     name = secure_environ().get("FAIRLEAD_USM", "").strip().lower()
@@ -325,6 +336,7 @@ def strategy_of(context: URContext) -> type[Strategy] | None:
         allowed = _allowed_strategies()
         fitting = (cls for cls in allowed if all(map(cls.support, context.devices)))
         context.usm = (next(fitting, None),)
+        context.struct.usm = _IN_C.get(context.usm[0], lib.FL_USM_OTHER)
     return context.usm[0]
 
 

@@ -5,8 +5,9 @@ are plain numbers.
 
 - `fairlead.plugins.sdk._native` is a cffi module. Its `extern "Python"` functions are the entry
   points: `py_urQueueFinish` gets the adapter's number and the arguments (`callbacks`). Some entry
-  points begin in C (`in_c`, `c_urQueueRetain`): counts of references (counts.c) and updates of
-  launches (launches.c). They call Python only for what C cannot do.
+  points begin in C (`in_c`, `c_urQueueRetain`): counts of references (counts.c), updates of
+  launches (launches.c), and what programs call all the time (calls.h). They call Python only for
+  what C cannot do.
 - `ur_entries.h` is for shell.c (`entries`). It has a C function for each entry point, which calls
   what Python has put in its place. It also has the `ur_dditable_t` of these functions, and the 26
   functions that return it. A shell finds a Python at run time, so one file serves every version of
@@ -39,12 +40,46 @@ LAYOUTS = ("2026.2", "2026.1", "2026.0")
 PI_VERSION = "15.47"  # of loader/pi/pi.abi
 
 #: The C that Python sees, and the Python that C calls besides entry points.
-_CDEF = ("shell.cdef.h", "counts.cdef.h", "interrupts.cdef.h", "launches.cdef.h")
+_CDEF = (
+    *("shell.cdef.h", "counts.cdef.h", "interrupts.cdef.h", "launches.cdef.h"),
+    "calls.cdef.h",
+)
 _OTHER_CALLBACKS = (
     "void py_teardown(uint32_t number); void py_reap(void);"
     " uintptr_t py_part(void *context, uintptr_t address);"
 )
 _UPDATE = "urCommandBufferUpdateKernelLaunchExp"
+
+#: The entry points that have a function in C (calls.h), by their file.
+_CALLS = {
+    "queues.c": (
+        *("urQueueFinish", "urQueueFlush", "urEventWait"),
+        *("urEventGetInfo", "urEventGetProfilingInfo", "urEnqueueEventsWait"),
+        *("urEnqueueEventsWaitWithBarrier", "urEnqueueEventsWaitWithBarrierExt"),
+    ),
+    "kernels.c": (
+        *("urKernelSetArgValue", "urKernelSetArgLocal", "urKernelSetArgPointer"),
+        *("urKernelSetArgMemObj", "urEnqueueKernelLaunch", "urEnqueueKernelLaunchWithArgsExp"),
+    ),
+    "allocations.c": (
+        *("urUSMHostAlloc", "urUSMDeviceAlloc", "urUSMSharedAlloc", "urUSMFree"),
+        "urUSMGetMemAllocInfo",
+    ),
+    "contexts.c": ("urContextCreate",),
+    "transfers.c": (
+        *("urEnqueueUSMMemcpy", "urEnqueueUSMFill", "urEnqueueMemBufferRead"),
+        *("urEnqueueMemBufferWrite", "urEnqueueMemBufferCopy", "urEnqueueMemBufferFill"),
+    ),
+}
+#: Queries whose answers C keeps (answers.c), with its number for them.
+_KEPT = {
+    "urPlatformGetInfo": "FL_PLATFORM",
+    "urDeviceGetInfo": "FL_DEVICE",
+    "urContextGetInfo": "FL_CONTEXT",
+    "urKernelGetInfo": "FL_KERNEL",
+    "urKernelGetGroupInfo": "FL_GROUP",
+    "urKernelGetSubGroupInfo": "FL_SUB_GROUP",
+}
 
 #: The C type of handles, callbacks and raw memory. Python sees a number.
 _NUMBER = "uintptr_t"
@@ -139,12 +174,71 @@ def in_c() -> dict[str, str]:
     }
 
 
+def calls() -> list[str]:
+    """Return the entry points of the reference adapter that begin in C."""
+    return [name for names in _CALLS.values() for name in names] + list(_KEPT)
+
+
+def _call_in_c(name: str) -> str:
+    """Return the body of an entry point that Python makes if C does not."""
+    names = ", ".join(p.name for p in ur().functions[name].parameters)
+    return (
+        "    void *gil = fl_let_gil_go();\n"
+        f"    int32_t code = fl_{name}(adapter, {names});\n"
+        "    fl_take_gil(gil);\n"
+        f"    return code == FL_TO_PYTHON ? py_{name}(adapter, {names}) : code;"
+    )
+
+
+def _kept_in_c(name: str) -> str:
+    """Return the body of a query whose answers are kept."""
+    parameters = ur().functions[name].parameters
+    handles = [p for p in parameters if ur().resolve(p.type) == "handle"]
+    second = handles[1].name if len(handles) > 1 else "0"
+    objects = ", ".join(p.name for p in handles)
+    asked = f"adapter, {_KEPT[name]}, kind_{handles[0].type}, {handles[0].name}, {second}, propName"
+    return (
+        "    size_t size = 0;\n"
+        f"    int32_t code = fl_kept({asked}, propSize, pPropValue, pPropSizeRet);\n"
+        "    if (code != FL_TO_PYTHON)\n"
+        "        return code;\n"
+        f"    code = py_{name}(adapter, {objects}, propName, propSize, pPropValue,"
+        " pPropValue ? &size : pPropSizeRet);\n"
+        "    if (pPropValue && !code)\n"
+        f"        fl_keep({asked}, pPropValue, size);\n"
+        "    if (pPropValue && pPropSizeRet && !code)\n"
+        "        *pPropSizeRet = size;\n"
+        "    return code;"
+    )
+
+
 def _in_c() -> Iterator[str]:
-    """Yield a C function for each of them."""
-    for name, answer in in_c().items():
+    """Yield a C function for each of them, and what tells C of Python's."""
+    bodies = {name: f"    return {answer};" for name, answer in in_c().items()}
+    bodies |= {name: _kept_in_c(name) if name in _KEPT else _call_in_c(name) for name in calls()}
+    for name, body in bodies.items():
         declared = ", ".join(_parameters(ur().functions[name]))
         yield f"static int32_t py_{name}(uint32_t, {declared});"
-        yield f"static int32_t c_{name}(uint32_t adapter, {declared}) {{\n    return {answer};\n}}"
+        yield f"static int32_t c_{name}(uint32_t adapter, {declared}) {{\n{body}\n}}"
+    yield "__attribute__((constructor)) static void tell_python(void) {"
+    for name, answer in in_c().items():
+        if answer.startswith("fl_entry_release"):
+            kind = ur().functions[name].parameters[0].type
+            yield f"    fl_in_python.release[kind_{kind}] = py_{name};"
+    yield "    fl_in_python.wait = py_urEventWait;\n}"
+
+
+def ur_calls() -> str:
+    """Return the text of ur_calls.h: the prototypes of the functions in C."""
+    lines = [
+        building.generated_by("plugins/sdk/native/build.py", ur()),
+        '#pragma once\n#include "ur_types.h"',
+    ]
+    for name in calls():
+        if name not in _KEPT:
+            declared = ", ".join(_parameters(ur().functions[name]))
+            lines.append(f"int32_t fl_{name}(uint32_t adapter, {declared});")
+    return "\n".join([*lines, ""])
 
 
 def kinds() -> str:
@@ -304,7 +398,10 @@ def entries() -> str:
 
 
 def write_headers(directory: Path) -> None:
-    """Write ur_types.h, ur_entries.h and pi_entries.h into a directory."""
+    """Write ur_types.h, ur_calls.h, ur_entries.h, pi_entries.h and opencl_abi.h there."""
+    icd = SimpleNamespace(**runpy.run_path(str(ICD / "build.py")))
+    building.write_if_new(directory / "opencl_abi.h", icd.generated_header())
+    building.write_if_new(directory / "ur_calls.h", ur_calls())
     building.write_if_new(directory / "ur_types.h", ur_types())
     building.write_if_new(directory / "ur_entries.h", entries())
     building.write_if_new(directory / "pi_entries.h", pi_entries())
@@ -320,7 +417,8 @@ def ffibuilder() -> Any:
     for header in _CDEF:
         ffi.cdef((HERE / header).read_text(encoding="utf-8"))
     ffi.cdef(callbacks() + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
-    declared = {name: ", ".join(_parameters(ur().functions[name])) for name in in_c()}
+    names = [*in_c(), *calls()]
+    declared = {name: ", ".join(_parameters(ur().functions[name])) for name in names}
     ffi.cdef(
         "\n".join(
             f"int32_t c_{name}(uint32_t, {parameters});" for name, parameters in declared.items()
@@ -334,15 +432,19 @@ def ffibuilder() -> Any:
         "interrupts.cdef.h",
         "launches.h",
         "launches.cdef.h",
+        "calls.h",
     )
     lines = [
         *(f'#include "{header}"' for header in headers),
         f"#define FL_SHELL_VERSION {version()}u",
         *_in_c(),
     ]
-    sources = [HERE / "counts.c", HERE / "interrupts.c", HERE / "launches.c"]
+    names = ("counts.c", "interrupts.c", "launches.c", "answers.c", *_CALLS)
+    sources = [HERE / name for name in names]
     options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
-    options["depends"] += [os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h")]
+    options["depends"] += [
+        os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h", "waits.h")
+    ]
     ffi.set_source("fairlead.plugins.sdk._native", "\n".join(lines), **options)
     return ffi
 

@@ -12,6 +12,8 @@
 #include "counts.cdef.h"
 #include "interrupts.cdef.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -25,7 +27,9 @@ struct handle {   /* fl_handle; what several threads change is atomic here */
     uintptr_t table;
     uint64_t number;
     struct handle *next;
-    uint16_t adapter, kind;
+    uint16_t adapter;
+    uint8_t kind;
+    _Atomic(bool) of_c;
     _Atomic(int32_t) references;
     uintptr_t words[4];
 };
@@ -93,7 +97,8 @@ void fl_begin(uintptr_t handle, uint64_t number, uint16_t adapter, uint16_t kind
               int32_t references) {
     at(handle)->number = number;
     at(handle)->adapter = adapter;
-    at(handle)->kind = kind;
+    at(handle)->kind = (uint8_t)kind;
+    at(handle)->of_c = false;
     at(handle)->references = references;   /* last: a thread that finds it may read the others */
 }
 
@@ -156,6 +161,125 @@ fl_handle *fl_take(void) {
 
 const uintptr_t *fl_gone(void) { return (const uintptr_t *)&gone; }
 
+/* --- handles that C makes, whose objects Python does not know --- */
+
+enum { ADAPTERS = 16, KINDS = 256, UNUSED = 4096 };
+
+/* Handles that are not alive. An address is used again after UNUSED others. */
+static struct pool {
+    uintptr_t table;
+    fl_lock lock;
+    struct handle *first, *last, **blocks;
+    unsigned count, block_count;
+    uint64_t number;
+} pools[ADAPTERS];
+
+static fl_end_body *ends[KINDS];
+static unsigned forks = 1;   /* a lock that another number has taken is free */
+
+static void in_child(void) { forks++; }
+
+unsigned fl_forks(void) { return forks; }
+
+void fl_enter_lock(fl_lock *lock) {
+    while (__atomic_exchange_n(lock, forks, __ATOMIC_ACQUIRE) == forks)
+        sched_yield();
+}
+
+void fl_leave_lock(fl_lock *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+
+void fl_make_handles(uint32_t adapter, uintptr_t table) {
+    static _Atomic(bool) follows;
+    if (!atomic_exchange(&follows, true))
+        pthread_atfork(NULL, NULL, in_child);
+    if (adapter < ADAPTERS)
+        pools[adapter].table = table;
+}
+
+void fl_end_by(unsigned kind, fl_end_body *end) { ends[kind] = end; }
+
+static void put_back(struct pool *pool, struct handle *handle) {
+    handle->next = NULL;
+    *(pool->last ? &pool->last->next : &pool->first) = handle;
+    pool->last = handle;
+    pool->count++;
+}
+
+static void add_block(struct pool *pool) {
+    size_t size = (pool->block_count + 1) * sizeof *pool->blocks;
+    struct handle **blocks = realloc(pool->blocks, size);
+    pool->blocks = blocks ? blocks : pool->blocks;
+    struct handle *block = blocks ? (struct handle *)fl_block(pool->table) : NULL;
+    if (!block)
+        return;
+    pool->blocks[pool->block_count++] = block;
+    for (unsigned i = 0; i < FL_BLOCK; i++)
+        put_back(pool, &block[i]);
+}
+
+uintptr_t fl_reserve(uint32_t adapter) {
+    struct pool *pool = adapter < ADAPTERS ? &pools[adapter] : NULL;
+    if (!pool || !pool->table)
+        return 0;
+    fl_enter_lock(&pool->lock);
+    if (pool->count <= UNUSED)
+        add_block(pool);
+    struct handle *handle = pool->first;
+    if (handle) {
+        pool->first = handle->next;
+        pool->last = pool->first ? pool->last : NULL;
+        pool->count--;
+        handle->number = UINT64_C(1) << 62 | pool->number++;   /* younger than Python's */
+    }
+    fl_leave_lock(&pool->lock);
+    return (uintptr_t)handle;
+}
+
+void fl_give_back(uint32_t adapter, uintptr_t handle) {
+    if (!handle)
+        return;
+    fl_enter_lock(&pools[adapter].lock);
+    put_back(&pools[adapter], at(handle));
+    fl_leave_lock(&pools[adapter].lock);
+}
+
+void fl_begin_made(uintptr_t handle, uint32_t adapter, unsigned kind, const uintptr_t *words) {
+    memcpy(at(handle)->words, words, sizeof at(handle)->words);
+    at(handle)->adapter = (uint16_t)adapter;
+    at(handle)->kind = (uint8_t)kind;
+    at(handle)->of_c = true;
+    at(handle)->references = 1;
+}
+
+static void end_made(struct handle *handle) {
+    ends[handle->kind](handle->words);
+    handle->references = 0;
+    fl_give_back(handle->adapter, (uintptr_t)handle);
+}
+
+const uintptr_t *fl_hold_made(uint32_t adapter, uintptr_t handle, uint16_t kind) {
+    struct handle *found = find(handle, adapter, kind);
+    return found && found->of_c && retain(found) ? found->words : NULL;
+}
+
+void fl_adopt(uintptr_t handle) { at(handle)->of_c = false; }
+
+uintptr_t fl_find_made(uint32_t adapter, uint16_t kind, uintptr_t word, uintptr_t *after) {
+    struct pool *pool = adapter < ADAPTERS ? &pools[adapter] : NULL;
+    uintptr_t found = 0;
+    if (!pool)
+        return 0;
+    fl_enter_lock(&pool->lock);
+    for (; !found && *after < (uintptr_t)pool->block_count * FL_BLOCK; ++*after) {
+        struct handle *one = &pool->blocks[*after / FL_BLOCK][*after % FL_BLOCK];
+        if (one->references > 0 && one->of_c && one->kind == kind &&
+            (!word || one->words[2] == word))
+            found = (uintptr_t)one;
+    }
+    fl_leave_lock(&pool->lock);
+    return found;
+}
+
 /* --- what programs call --- */
 
 static int reap_now(void *unused) {
@@ -189,11 +313,14 @@ int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind,
 int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind,
                          fl_counting_body *python) {
     struct handle *found = find(handle, adapter, kind);
-    bool waits = python_waits || PyGILState_Check();   /* it may wait for the GIL, or has it */
+    if (found && release(found, 2, FL_GONE) >= 2)   /* the usual case */
+        return 0;
+    /* It may wait for the GIL, or has it. */
+    bool waits = !(found && found->of_c) && (python_waits || PyGILState_Check());
     int32_t least = waits ? 2 : 1, count = found ? release(found, least, FL_GONE) : 0;
     if (count < least)
         return python(adapter, handle);
-    if (count == 1)
-        add_to_gone(found);
+    if (count == 1)   /* Python may have adopted it meanwhile */
+        found->of_c ? end_made(found) : add_to_gone(found);
     return 0;
 }

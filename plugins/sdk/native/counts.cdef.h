@@ -4,7 +4,9 @@ typedef struct fl_handle {
     uintptr_t table;          /* by which a loader calls */
     uint64_t number;          /* younger handles have larger ones */
     struct fl_handle *next;   /* in the list that fl_take returned */
-    uint16_t adapter, kind;
+    uint16_t adapter;
+    uint8_t kind;
+    bool of_c;                /* C made it, and Python does not know its object */
     int32_t references;       /* 0: lent or unused; or a constant below */
     uintptr_t words[4];       /* what C knows of the object: Object.describe_to_c */
 } fl_handle;
@@ -38,3 +40,13 @@ void fl_counting(bool may_wait, void (*reap)(void));
 fl_handle *fl_take(void);
 /* The address of a number that is not 0 if fl_take would return any. */
 const uintptr_t *fl_gone(void);
+
+/* Allows C to make handles of an adapter. `table` is what they begin with. */
+void fl_make_handles(uint32_t adapter, uintptr_t table);
+/* Adds a reference to a handle that C has made, and returns its numbers. NULL: there is none. */
+const uintptr_t *fl_hold_made(uint32_t adapter, uintptr_t handle, uint16_t kind);
+/* Python has an object for it from now on. The caller holds it. */
+void fl_adopt(uintptr_t handle);
+/* The next handle that C has made whose third number is `word`, or any if that is 0. `after` is 0
+ * at first. */
+uintptr_t fl_find_made(uint32_t adapter, uint16_t kind, uintptr_t word, uintptr_t *after);

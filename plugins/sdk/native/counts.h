@@ -15,3 +15,21 @@ int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind,
                         fl_counting_body *python);
 int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind,
                          fl_counting_body *python);
+
+/* Handles that C makes. Python makes an object for one when it needs it (Registry.adopt).
+ *
+ * fl_reserve comes before anything that cannot be undone: it returns a handle that is not alive, or
+ * 0. fl_begin_made makes it alive, with one reference, and fl_give_back does not. What C has made
+ * ends by a function of its kind, with its numbers, after the last reference. */
+typedef void fl_end_body(const uintptr_t *words);
+uintptr_t fl_reserve(uint32_t adapter);
+void fl_give_back(uint32_t adapter, uintptr_t handle);
+void fl_begin_made(uintptr_t handle, uint32_t adapter, unsigned kind, const uintptr_t *words);
+void fl_end_by(unsigned kind, fl_end_body *end);
+
+/* A lock for a few instructions. It is free in a forked child, whoever had it. */
+typedef unsigned fl_lock;
+void fl_enter_lock(fl_lock *lock);
+void fl_leave_lock(fl_lock *lock);
+/* A number that is another one in each forked child. */
+unsigned fl_forks(void);

@@ -12,6 +12,7 @@
 
 #include "../../../icd/native/native.cdef.h"
 #include "../../../icd/native/busy.h"
+#include "../../../icd/native/waits.h"
 #include "ur_types.h"
 #include "counts.h"
 #include "launches.cdef.h"
@@ -28,8 +29,12 @@ enum { LAUNCHES };                        /* of a command-buffer; 0 if it is not
 enum { FEW = 16, MOST = 1 << 16 };
 
 static const fl_functions *icd;
+const fl_waits *fl_icd_waits;
 
-void fl_use_icd(const void *functions) { icd = functions; }
+void fl_use_icd(const void *functions) {
+    icd = functions;
+    fl_icd_waits = icd->waits;
+}
 
 /* Changes, and room for what they point to. A few are on the stack. */
 typedef struct scratch {

@@ -72,6 +72,17 @@ def test_a_driver_that_a_client_does_not_find_is_a_warning(
     )
 
 
+def test_a_client_that_crashes_at_its_end_has_its_platforms(
+    machine: Machine, fake_driver: FakeDriver
+) -> None:
+    machine.register("a", fake_driver(name='"Late"', at_exit="abort()"))
+    facts = machine.examine()
+    (client, *_) = facts["clients"]
+    assert "Late 0" in client["sees"] and client["reason"] == "" and facts["ok"]
+    reason, _ = of(facts, "warning")[client["name"]]
+    assert reason == "it crashed with SIGABRT while the process was ending"
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -136,7 +147,7 @@ def test_env_unsets_what_would_add_drivers(machine: Machine, fake_driver: FakeDr
 
 def test_env_without_a_driver_says_why(machine: Machine) -> None:
     done = machine.run_python(COMMAND, "env", env=machine.env, check=False)
-    assert done.code == 1 and done.out == "" and "no OpenCL platform was found" in done.err
+    assert done.code == 1 and done.out == "" and "no OpenCL platform can be used" in done.err
 
 
 def test_env_where_nothing_can_be_written(

@@ -21,6 +21,7 @@ from fairlead.cli.doctor import machine as nodes
 from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
 from fairlead.cli.doctor.report import render
 from fairlead.cli.doctor.verdict import problems
+from fairlead.icd import libopencl
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -115,6 +116,12 @@ def test_whose_loader_a_file_is(
     (copy,) = [copy for copy in loaders.copies() if copy.path.startswith(str(tmp_path))]
     assert (copy.kind, copy.symbols) == (kind, symbols)
     assert set(copy.names) == {str(path), str(tmp_path / "libOpenCL.so")}
+
+
+def test_our_own_loader_is_known() -> None:
+    ours = os.path.realpath(libopencl.path())
+    (copy,) = [copy for copy in loaders.copies(ours) if copy.path == ours]
+    assert (copy.kind, copy.symbols) == ("fairlead", "3.1")
 
 
 def test_loaders_in_wheels_and_in_a_conda_environment(

@@ -16,6 +16,7 @@ from fairlead.loader.ur.abi import UR
 from fairlead.plugins.sdk.objects import Object
 from helpers.fuzz.library import Library, array, struct
 from helpers.fuzz.model import SOURCE, Context
+from helpers.usm_ways import forget_answers
 
 _KINDS: Final = {
     "host": "UR_DEVICE_INFO_USM_HOST_SUPPORT",
@@ -202,3 +203,4 @@ def driver_table(library: Library, context: Context) -> tuple[DispatchTable, int
 def choose(way: str, mode: str) -> None:
     """How the adapter is to have USM, and run command-buffers."""
     os.environ["FAIRLEAD_USM"], os.environ["FAIRLEAD_COMMAND_BUFFER"] = way, mode
+    forget_answers()

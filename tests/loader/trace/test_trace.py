@@ -299,6 +299,18 @@ except FairleadError as error:
     assert "'sycl'" in done.out and "choose from ur, pi, cl" in done.out
 
 
+@pytest.mark.parametrize("wrong", ["True", "None", "3", "[1]", "[[]]"])
+def test_what_is_no_list_of_apis_is_the_same_error(child: Child, wrong: str) -> None:
+    done = child(f"""
+from fairlead.loader.base.errors import FairleadError
+try:
+    with trace({wrong}): pass
+except FairleadError as error:
+    print(error)
+""")
+    assert "is no API that can be traced" in done.out and "choose from ur, pi, cl" in done.out
+
+
 def test_more_tables_than_layers_is_an_error_that_leaves_nothing_behind(child: Child) -> None:
     done = child("""
 from fairlead.loader.base.errors import FairleadError
@@ -468,7 +480,9 @@ def test_several_variables_each_get_their_lines(child: Child) -> None:
 def test_an_unknown_element_is_a_warning_and_no_exception(child: Child) -> None:
     done = child(CALL, FAIRLEAD_TRACE="sycl,ur")
     first, rest = done.err.split("\n", 1)
-    assert "FAIRLEAD_TRACE" in first and "'sycl'" in first and "ur, pi, cl and times" in first
+    assert (
+        "FAIRLEAD_TRACE" in first and "'sycl'" in first and "ur, pi, cl, times and errors" in first
+    )
     assert plain(rest) == UR_LINES.format("")
 
 

@@ -9,9 +9,10 @@ from typing import cast
 import pytest
 from helpers.command_bench import SOURCE, Bench
 from helpers.drivers import chosen_drivers
+from helpers.entries import calls_in
 from helpers.launching import Exported, built
 from helpers.ur_calls import Calls, array
-from helpers.usm_ways import WAYS, Way
+from helpers.usm_ways import WAYS, Way, forget_answers
 
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
@@ -39,12 +40,21 @@ def way(
     """USM on each driver, in each way that it can have it."""
     driver, name = request.param
     monkeypatch.setenv("FAIRLEAD_USM", name)
+    forget_answers()
     device = next(found for found in adapter.devices if driver.has(found.platform))
     context = ur.made("urContextCreate", 1, array(device.handle), None).value or 0
     queue = ur.made("urQueueCreate", context, device.handle, None).value or 0
     yield Way(ur, device, name, context, queue)
     ur.ok("urQueueRelease", queue)
     ur.ok("urContextRelease", context)
+    forget_answers()
+
+
+@pytest.fixture(params=["c", "python"])
+def begins_in(request: pytest.FixtureRequest, adapter: Plugin) -> Iterator[None]:
+    """Each test with the entry points in C, and with those that an author writes in Python."""
+    with calls_in(request.param):
+        yield
 
 
 @pytest.fixture(scope="session")

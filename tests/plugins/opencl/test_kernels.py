@@ -33,6 +33,8 @@ from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import declare_memory, suggest_local_size
 from fairlead.plugins.opencl.kernels import URKernel, URKernelArgument
 
+pytestmark = pytest.mark.usefixtures("begins_in")
+
 GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
 
 
@@ -202,7 +204,8 @@ def test_kernels_of_one_native_handle_share_a_lock(
         or 0
     )
     other = ur.made("urKernelCreate", program, b"store").value or 0
-    assert object_of(again).lock is object_of(kernel).lock is not object_of(other).lock
+    locks = [object_of(one).thread_lock for one in (again, kernel, other)]
+    assert locks[0] is locks[1] is not locks[2]
     for handle in (again, other):
         ur.ok("urKernelRelease", handle)
 

@@ -27,6 +27,8 @@ from helpers.ur_calls import Calls, array
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 
+pytestmark = pytest.mark.usefixtures("begins_in")
+
 
 @pytest.fixture
 def kernels(ur: Calls, program: int) -> Iterator[dict[str, int]]:

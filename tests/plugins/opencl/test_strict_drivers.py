@@ -40,7 +40,8 @@ def device(adapter: Plugin, pocl_wheel: Candidate, monkeypatch: pytest.MonkeyPat
 def thing(kind: str, handle: int) -> Any:
     """The adapter's object of a handle."""
     assert reference.registry is not None
-    return reference.registry.of(f"ur_{kind}_handle_t")[handle]
+    name = f"ur_{kind}_handle_t"
+    return reference.registry.of(name).get(handle) or reference.registry.find_lent(name, handle)
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from helpers.ur_calls import Calls, array
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 
+pytestmark = pytest.mark.usefixtures("begins_in")
+
 SIZE = 4096
 DATA = bytes(range(256)) * 16
 HUGE = (1 << 64) - 1

@@ -16,6 +16,7 @@ from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl import queues, unfinished
+from fairlead.plugins.opencl.core import CLObject
 from fairlead.plugins.opencl.core import adapter as reference
 
 SIZE = 64
@@ -31,7 +32,9 @@ def device(adapter: Plugin) -> PluginDevice:
 def table(context: int) -> DispatchTable:
     """The driver's functions."""
     assert reference.registry is not None
-    return reference.registry.of("ur_context_handle_t")[context].table
+    found = reference.registry.find_lent("ur_context_handle_t", context)
+    assert isinstance(found, CLObject)
+    return found.table
 
 
 class Held:

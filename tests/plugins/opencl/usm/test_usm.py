@@ -12,12 +12,15 @@ import pytest
 from helpers.memory_calls import held_back, new_queue, opencl, struct
 from helpers.tables import table
 from helpers.ur_calls import Calls, array
-from helpers.usm_ways import KINDS, Way, aligned
+from helpers.usm_ways import KINDS, Way, aligned, forget_answers
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
+from fairlead.plugins.opencl.usm import strategies
+
+pytestmark = pytest.mark.usefixtures("begins_in")
 
 ACCESS = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
 CONCURRENT = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS"]
@@ -49,6 +52,8 @@ def test_a_way_that_the_driver_does_not_have(
 ) -> None:
     device = next(found for found in adapter.devices if "Portable" in found.platform.name)
     monkeypatch.setenv("FAIRLEAD_USM", "intel")
+    forget_answers()
+    strategies._warn_once.cache_clear()
     assert not any(support(ur, device).values())
     context = ur.made("urContextCreate", 1, array(device.handle), None)
     made = ctypes.c_void_p()
@@ -59,6 +64,7 @@ def test_a_way_that_the_driver_does_not_have(
     assert ur("urUSMHostAlloc", context, None, None, 64, ctypes.byref(made)) == "INVALID_OPERATION"
     ur.ok("urContextRelease", context)
     monkeypatch.setenv("FAIRLEAD_USM", "nonsense")
+    forget_answers()
     assert support(ur, device)["device"]
     said = capfd.readouterr().err
     assert (

@@ -12,6 +12,8 @@ from helpers.usm_ways import Way
 
 from fairlead.loader.ur.abi import UR
 
+pytestmark = pytest.mark.usefixtures("begins_in")
+
 DATA = bytes(range(256)) * 16
 SIZE = len(DATA)
 

@@ -1,0 +1,97 @@
+"""`fairlead layers`: the OpenCL layers that libOpenCL.so.1 would load, and what they say."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..loader.base.errors import FairleadError, reason_of
+from ..loader.base.library import Library, open_library
+from ..loader.base.manifests import search_directory
+from ..loader.base.search import Candidate, Refusal, secure_environ, split_list
+
+#: Where the Khronos loader looks for manifests of layers.
+SYSTEM_LAYERS: Final = Path("/etc/OpenCL/layers")
+_API_VERSION, _NAME = 0x4240, 0x4241
+_ENTRIES: Final = ("clInitLayer", "clInitLayerWithProperties", "clDeinitLayer")
+
+_GetLayerInfo = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p
+)
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """A layer, as it says of itself.
+
+    Attributes:
+        name: CL_LAYER_NAME.
+        version: CL_LAYER_API_VERSION, 100 for all layers today.
+        entries: which of the functions that start and end a layer it has.
+        library: its path.
+    """
+
+    name: str
+    version: int
+    entries: tuple[str, ...]
+    library: str
+
+    def __str__(self) -> str:
+        return f"{self.name} | {self.version} | {' '.join(self.entries)} | {self.library}"
+
+
+def list_layers() -> tuple[list[LayerRow], list[str]]:
+    """The layers in the order in which they are loaded, and why others are none."""
+    rows, warnings = [], []
+    for finding in _search():
+        if isinstance(finding, Candidate):
+            try:
+                rows.append(describe(finding.library))
+            except FairleadError as error:
+                warnings.append(f"{finding.library}: {reason_of(error)}")
+        else:
+            warnings.append(f"{finding.what}: {finding.reason}")
+    return rows, warnings
+
+
+def _search() -> Iterator[Candidate | Refusal]:
+    environ = secure_environ()
+    directory = Path(environ.get("OPENCL_LAYER_PATH") or SYSTEM_LAYERS)
+    for finding in search_directory(directory, "OPENCL_LAYER_PATH", suffix=".lay"):
+        if isinstance(finding, (Candidate, Refusal)):
+            yield finding
+    names = environ.get("OPENCL_LAYERS")
+    for name in split_list("OPENCL_LAYERS", names) if names else ():
+        if isinstance(name, Refusal):
+            yield name
+        else:
+            yield Candidate(os.path.abspath(name) if "/" in name else name, "OPENCL_LAYERS")
+
+
+def describe(path: str) -> LayerRow:
+    """Ask a layer about itself, without starting it.
+
+    Raises:
+        FairleadError: it cannot be opened, is no layer, or does not answer.
+    """
+    library = open_library(path)
+    entries = tuple(name for name in _ENTRIES if library.symbol(name))
+    if not library.symbol("clGetLayerInfo") or not set(entries) & set(_ENTRIES[:2]):
+        raise FairleadError("it is no OpenCL layer", remedy="name a layer's library")
+    version = int.from_bytes(_ask(library, _API_VERSION), "little")
+    name = _ask(library, _NAME).rstrip(b"\0").decode(errors="replace")
+    return LayerRow(name, version, entries, library.path)
+
+
+def _ask(library: Library, name: int) -> bytes:
+    call = _GetLayerInfo(library.symbol("clGetLayerInfo") or 0)
+    answer, size = ctypes.create_string_buffer(1024), ctypes.c_size_t()
+    if call(name, len(answer), answer, ctypes.byref(size)):
+        raise FairleadError(
+            f"clGetLayerInfo does not answer {name:#x}", remedy="update or remove the layer"
+        )
+    return answer.raw[: size.value]

@@ -1,0 +1,59 @@
+"""libOpenCL.so.1: an OpenCL loader for any program, with the drivers and repairs of fairlead."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ...loader.base.errors import FairleadError
+
+#: Names this Python for a library that does not find it; FAIRLEAD_PYTHON is the user's.
+PYTHON_VARIABLE: Final = "FAIRLEAD_LIBOPENCL_PYTHON"
+
+
+def path() -> Path:
+    """The path of the library. Its folder can stand in LD_LIBRARY_PATH."""
+    return Path(__file__).with_name("libOpenCL.so.1")
+
+
+def existing_path() -> Path:
+    """The same, after a look whether it is there.
+
+    Raises:
+        FairleadError: it is not.
+    """
+    if not path().exists():
+        raise FairleadError(
+            f"the OpenCL loader {path()} is missing",
+            remedy="install fairlead again, from its wheel or its source",
+        )
+    return path()
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables to add for a program that shall use the library in place of its own loader.
+
+    Args:
+        environ: the program's environment. What its variables name already comes later.
+
+    Raises:
+        FairleadError: the library is missing, or the variables cannot name its path.
+    """
+    library = str(existing_path())
+    if set(library) & set(": ;"):
+        raise FairleadError(
+            f"LD_PRELOAD cannot name {library}: it has a blank, ':' or ';' in it",
+            remedy="install fairlead in a folder whose path has none of them",
+        )
+    return {
+        PYTHON_VARIABLE: sys.executable,
+        "LD_LIBRARY_PATH": _with(str(path().parent), environ.get("LD_LIBRARY_PATH", "")),
+        "LD_PRELOAD": _with(library, environ.get("LD_PRELOAD", "")),
+    }
+
+
+def _with(element: str, others: str) -> str:
+    """A `:`-list with an element before the others."""
+    return f"{element}:{others}" if others else element

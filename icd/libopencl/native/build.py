@@ -1,0 +1,231 @@
+"""Builds libOpenCL.so.1: its exported functions are generated from the ABI data.
+
+Every function with a slot gets up to four forms. The *exported* one jumps to the entry of
+`fl_current`, so that a layer costs nothing if there is none. `dispatch_…` checks the handle and
+calls the driver by the handle's own table. `careful_…` first looks whether that table has the slot.
+`start_…` finds the drivers, and stands in `fl_current` until that is done.
+
+setup.py calls `libopencl()`. `python icd/libopencl/native/build.py DIRECTORY` only writes the
+generated C there, for tests in C.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ICD = HERE.parents[1] / "native"
+LOADER = HERE.parents[2] / "loader" / "base" / "native"
+icd = SimpleNamespace(**runpy.run_path(str(ICD / "build.py")))
+building = icd.building
+
+#: What a NULL handle is answered with.
+NULL_HANDLE = {
+    "cl_platform_id": "CL_INVALID_PLATFORM",
+    "cl_device_id": "CL_INVALID_DEVICE",
+    "cl_context": "CL_INVALID_CONTEXT",
+    "cl_command_queue": "CL_INVALID_COMMAND_QUEUE",
+    "cl_mem": "CL_INVALID_MEM_OBJECT",
+    "cl_sampler": "CL_INVALID_SAMPLER",
+    "cl_program": "CL_INVALID_PROGRAM",
+    "cl_kernel": "CL_INVALID_KERNEL",
+    "cl_event": "CL_INVALID_EVENT",
+}
+#: In entries.c: they have no handle to go by, or need no driver.
+WRITTEN = (
+    "clGetPlatformIDs",
+    "clCreateContext",
+    "clCreateContextFromType",
+    "clUnloadCompiler",
+    "clWaitForEvents",
+    "clGetExtensionFunctionAddress",
+    "clGetGLContextInfoKHR",
+    "clGetExtensionFunctionAddressForPlatform",
+)
+#: A program has no handle before it called one of these. Those with a platform take NULL for one.
+STARTING = (
+    "clGetPlatformIDs",
+    "clGetPlatformInfo",
+    "clGetDeviceIDs",
+    "clCreateContextFromType",
+    "clGetExtensionFunctionAddress",
+    "clGetGLContextInfoKHR",
+    "clUnloadPlatformCompiler",
+    "clGetExtensionFunctionAddressForPlatform",
+)
+#: Extensions whose functions have slots. Programs ask for them by clGetExtensionFunctionAddress.
+_OWN = (
+    "clCreateFromGL",
+    "clGetGL",
+    "clEnqueueAcquireGL",
+    "clEnqueueReleaseGL",
+    "clCreateEventFrom",
+    "clCreateFromEGL",
+    "clEnqueueAcquireEGL",
+    "clEnqueueReleaseEGL",
+    "clCreateSubDevicesEXT",
+    "clRetainDeviceEXT",
+    "clReleaseDeviceEXT",
+    "clGetKernelSubGroupInfoKHR",
+)
+#: ocl-icd exports these under an older version than that of their slots.
+_EGL = ("EGL", "OPENCL_1.0")
+
+
+def is_exported(function: Any) -> bool:
+    """Whether a function is exported. Those of Direct3D and DirectX are for Windows."""
+    return not any(word in function.name for word in ("D3D", "DX9"))
+
+
+def version_of(function: Any) -> str:
+    """The version node of an exported function."""
+    word, older = _EGL
+    return older if word in function.name else f"OPENCL_{function.since[0]}.{function.since[1]}"
+
+
+def version_script(api: Any) -> str:
+    """The text of the linker's version script. Each version follows the one before it."""
+    nodes: dict[str, list[str]] = {}
+    for function in filter(is_exported, api.slots):
+        nodes.setdefault(version_of(function), []).append(function.name)
+    text, before = "", ""
+    for node in sorted(nodes):
+        hidden = "" if before else " local: *;"
+        text += f"{node} {{ global: {'; '.join(nodes[node])};{hidden} }}{before};\n"
+        before = f" {node}"
+    return text
+
+
+def _arguments(function: Any) -> str:
+    return ", ".join(parameter.name for parameter in function.parameters)
+
+
+def _call(function: Any, pointer: str) -> str:
+    word = "" if function.returns == "void" else "return "
+    return f"{word}((fn_{function.name} *){pointer})({_arguments(function)});"
+
+
+def _check(function: Any) -> str:
+    """The answer to a NULL handle. NULL may stand for a platform (entries.c)."""
+    handle = function.parameters[0]
+    code = NULL_HANDLE[handle.type]
+    answer = {
+        "return": f"return {code};",
+        "errcode_ret": f"{{ if (errcode_ret) *errcode_ret = {code}; return NULL; }}",
+        "null": "return;" if function.returns == "void" else "return NULL;",
+    }[function.error_channel]
+    default = (
+        f" && !({handle.name} = fl_default_platform())" if handle.type == "cl_platform_id" else ""
+    )
+    return f"if (FL_UNLIKELY(!{handle.name}{default})) {answer}"
+
+
+def _dispatch(function: Any) -> Iterator[str]:
+    name, slot, handle = function.name, function.slot, function.parameters[0].name
+    stop = " return;" if function.returns == "void" else ""
+    yield f"static {function.c_declaration(f'dispatch_{name}')} {{"
+    yield f"    {_check(function)}"
+    yield f"    void *const *table = {handle}->dispatch;"
+    yield "    if (FL_UNLIKELY(table[0] == FL_TAG))"
+    icd2 = f"((void *const *){handle}->dispatch_data)[{slot}]"
+    yield f"        {{ {_call(function, icd2)}{stop} }}"
+    yield f"    if (FL_UNLIKELY(!table[{slot}]))"
+    yield f"        {{ {_call(function, f'stub_{name}')}{stop} }}"
+    yield f"    {_call(function, f'table[{slot}]')}\n}}"
+    yield f"static {function.c_declaration(f'careful_{name}')} {{"
+    yield f"    {_check(function)}"
+    missing = f"fl_lacks_slot((void *const *){handle}->dispatch, {slot})"
+    yield f"    {_call(function, f'({missing} ? stub_{name} : dispatch_{name})')}\n}}"
+
+
+def _table(api: Any, declaration: str, name_of: Any) -> Iterator[str]:
+    yield f"{declaration} = {{"
+    yield from (f"    {name_of(function)}, /* {function.slot} */" for function in api.slots)
+    yield "};"
+
+
+def _first(function: Any) -> str:
+    form = "start" if function.name in STARTING else "dispatch"
+    return f"(void *){form}_{function.name}"
+
+
+def thunks() -> str:
+    """The text of thunks_libopencl.c."""
+    api = building.api("cl")
+    lines = [building.generated_by("icd/libopencl/native/build.py", api)]
+    lines += ["#define FL_DEFINE_STUBS", '#include "loader.h"', "#include <string.h>"]
+    lines.append("cl_platform_id fl_default_platform(void);")
+    for function in api.slots:
+        if function.name in WRITTEN:
+            lines.append(f"{function.c_declaration(f'dispatch_{function.name}')};")
+        else:
+            lines += _dispatch(function)
+        if function.name in STARTING:
+            pointer = f"(fl_start() ? fl_current : fl_bottom)[{function.slot}]"
+            lines.append(
+                f"static {function.c_declaration(f'start_{function.name}')} "
+                f"{{ {_call(function, pointer)} }}"
+            )
+        if is_exported(function):
+            call = _call(function, f"fl_current[{function.slot}]")
+            lines.append(f"FL_EXPORT {function.c_declaration(function.name)} {{ {call} }}")
+    lines += _table(api, "void *fl_current[FL_SLOTS]", _first)
+    lines += _table(api, "void *fl_bottom[FL_SLOTS]", lambda f: f"(void *)dispatch_{f.name}")
+    careful = lambda f: "NULL" if f.name in WRITTEN else f"(void *)careful_{f.name}"  # noqa: E731
+    lines += _table(api, "void *const fl_careful[FL_SLOTS]", careful)
+    since = lambda f: f"{f.since[0] << 4 | f.since[1]:#x}"  # noqa: E731
+    lines += _table(api, "const uint8_t fl_since[FL_SLOTS]", since)
+    lines.append("void *fl_own_extension(const char *name) {")
+    lines += [
+        f'    if (strcmp(name, "{f.name}") == 0) return (void *){f.name};'
+        for f in api.slots
+        if is_exported(f) and f.name.startswith(_OWN)
+    ]
+    return "\n".join([*lines, "    return NULL;\n}", ""])
+
+
+def write_sources(directory: Path) -> list[Path]:
+    """Write the generated C into a directory, and return what is to be linked."""
+    building.write_if_new(directory / "opencl_abi.h", icd.generated_header())
+    api = building.api("cl")
+    names = ", ".join(f'"{function.name}"' for function in api.slots)
+    building.write_if_new(directory / "slot_names.h", f"#define FL_SLOT_NAMES {names}\n")
+    building.write_if_new(directory / "libopencl.map", version_script(api))
+    generated = building.write_if_new(directory / "thunks_libopencl.c", thunks())
+    return [*sorted(HERE.glob("*.c")), LOADER / "memory.c", generated]
+
+
+def libopencl(version: str) -> Any:
+    """Return the setuptools extension that becomes fairlead/icd/libopencl/libOpenCL.so.1.
+
+    setup.py gives the file its name, and FL_PYTHON in a tree that is used as it lies.
+
+    Args:
+        version: The version of fairlead, which the library tells.
+    """
+    from setuptools import Extension
+
+    sources = write_sources(building.GENERATED)
+    options = building.extension(
+        sources,
+        [HERE, LOADER, building.GENERATED],
+        libraries=["pthread", "dl"],
+        define_macros=[("FL_VERSION", f'"{version}"')],
+        extra_link_args=[
+            "-Wl,-z,defs",
+            "-Wl,-z,nodelete",  # drivers keep our tables
+            "-Wl,-Bsymbolic",
+            "-Wl,-soname,libOpenCL.so.1",
+            f"-Wl,--version-script={building.GENERATED / 'libopencl.map'}",
+        ],
+    )
+    return Extension("fairlead.icd.libopencl.libOpenCL", **options)
+
+
+if __name__ == "__main__":
+    write_sources(Path(sys.argv[1]))

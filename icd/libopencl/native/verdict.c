@@ -1,0 +1,361 @@
+/* Which drivers Python found sound, and what it repairs: read from a file that Python wrote, so that most processes start no Python.
+ *
+ * The file begins with a key: this machine's name and the variables that the search depends on. Its name is a hash of the key. A `file` line for
+ * every file and folder that the search looked at says when it was changed last; if one has changed, or there is no such file, Python is started
+ * in a child process and writes it anew (icd/libopencl/verdict.py, which also describes the lines). */
+#define _GNU_SOURCE
+#include "loader.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 1 << 22, PATIENCE = 300 /* seconds for Python, which has time limits of its own for every driver */ };
+
+#define HEAD "fairlead drivers 1\n"
+/* Set by fairlead: in the Python that this file starts, and in the programs that `fairlead run` starts. */
+#define IN_CHILD "FAIRLEAD_LIBOPENCL_CHILD"
+#define OUR_PYTHON "FAIRLEAD_LIBOPENCL_PYTHON"
+
+extern char **environ;
+
+/* What the search depends on. */
+static const char *const variables[] = {
+    "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "PYOPENCL_HOME", "OCL_ICD_PLATFORM_SORT",
+    "FAIRLEAD_EXCLUDE", "FAIRLEAD_QUIRKS", "FAIRLEAD_PROBE", "LD_LIBRARY_PATH"};
+
+/* What the child does not get: it would load layers, us or the program's own libraries into Python. */
+static const char *const withheld[] = {"LD_PRELOAD=", "OPENCL_LAYERS=", "OPENCL_LAYER_PATH=", "LD_AUDIT=", "FAIRLEAD_TRACE="};
+
+static bool has_relative_path(const char *list) {
+    for (const char *part = list; part; part = strchr(part, ':') ? strchr(part, ':') + 1 : NULL)
+        if (*part && *part != '/' && *part != ':')
+            return true;
+    return false;
+}
+
+/* HEAD and the key, to be freed. */
+static char *make_key(void) {
+    char *text = NULL, here[PATH_MAX] = "";
+    size_t size;
+    struct utsname machine;
+    bool relative = false;
+    FILE *file = open_memstream(&text, &size);
+    if (!file || uname(&machine))
+        return NULL;
+    fprintf(file, HEAD "host %s\n", machine.nodename);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *value = secure_getenv(variables[i]);
+        if (value && *value)
+            fprintf(file, "variable %s=%s\n", variables[i], value);
+        relative |= i < 3 && value && has_relative_path(value);
+    }
+    if (relative && getcwd(here, sizeof here))
+        fprintf(file, "here %s\n", here);
+    fclose(file);
+    return text;
+}
+
+/* The path of the verdict file, to be freed. NULL if this user has no cache. */
+static char *file_name(const char *key) {
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (const char *at = key; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+    const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+    char *path = NULL;
+    if (cache && *cache == '/' ? asprintf(&path, "%s/fairlead/drivers/%016llx", cache, (unsigned long long)hash) < 0
+        : !home || *home != '/' || asprintf(&path, "%s/.cache/fairlead/drivers/%016llx", home, (unsigned long long)hash) < 0)
+        return NULL;
+    return path;
+}
+
+static void make_folders(char *path) {
+    for (char *slash = path ? strchr(path + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+}
+
+/* The text of a descriptor, `most` bytes at most, to be freed. It is closed. */
+static char *read_all(int file, size_t most, const struct timespec *deadline) {
+    char *text = malloc(most + 1);
+    size_t size = 0;
+    ssize_t got = 0;
+    for (struct timespec now; text && size < most; size += got > 0 ? (size_t)got : 0) {
+        struct pollfd ready = {file, POLLIN, 0};
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (deadline && now.tv_sec > deadline->tv_sec) {
+            got = -1;
+            break;
+        }
+        if (deadline && poll(&ready, 1, 1000) <= 0) {
+            got = 0;
+            continue;
+        }
+        got = read(file, text + size, most - size);
+        if (got == 0 || (got < 0 && errno != EINTR))
+            break;
+    }
+    close(file);
+    if (text && got < 0) {
+        free(text);
+        return NULL;
+    }
+    if (text)
+        text[size] = '\0';
+    return text;
+}
+
+static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+/* Whether a verdict is whole, and about this key. */
+static bool is_whole(const char *text, const char *key) {
+    size_t size = text ? strlen(text) : 0;
+    return text && begins(text, key) && size >= 5 && strcmp(text + size - 5, "\nend\n") == 0;
+}
+
+/* "file MTIME INODE SIZE PATH", 0 0 0 for what does not exist. */
+static bool is_unchanged(const char *line) {
+    long long when = 0, number = 0, bytes = 0;
+    int path = 0;
+    struct stat status;
+    char name[PATH_MAX];
+    if (sscanf(line, "file %lld %lld %lld %n", &when, &number, &bytes, &path) != 3 || !path)
+        return false;
+    int length = (int)strcspn(line + path, "\n");
+    if (snprintf(name, sizeof name, "%.*s", length, line + path) >= (int)sizeof name)
+        return false;
+    if (stat(name, &status))
+        return !when && !number;
+    return when == status.st_mtim.tv_sec * 1000000000ll + status.st_mtim.tv_nsec && number == (long long)status.st_ino &&
+           bytes == (long long)status.st_size;
+}
+
+static bool is_fresh(const char *facts) {
+    long long until = 0;
+    for (const char *line = facts; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        if ((begins(line, "file ") && !is_unchanged(line)) ||
+            (sscanf(line, "until %lld", &until) == 1 && (time(NULL) >= until || time(NULL) < until - 3600)))
+            return false;
+    return true;
+}
+
+/* The verdict in a file that only this user could write, to be freed; NULL if there is none that holds. */
+static char *read_verdict(const char *path, const char *key) {
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (file < 0)
+        return NULL;
+    if (fstat(file, &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022) || status.st_size > MOST_BYTES) {
+        close(file);
+        return NULL;
+    }
+    char *text = read_all(file, (size_t)status.st_size, NULL);
+    if (is_whole(text, key) && is_fresh(text + strlen(key)))
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* --- Python --- */
+
+/* Where Python finds fairlead, and our own path up to there: `…/fairlead/icd/libopencl/libOpenCL.so.1`, in the tree without `fairlead`. */
+static void find_root(char *root, size_t size) {
+    Dl_info info;
+    char file[PATH_MAX];
+    *root = '\0';
+    if (!dladdr((void *)find_root, &info) || !realpath(info.dli_fname, file))
+        return;
+    for (int i = 0; i < 3; i++)
+        if (strrchr(file, '/'))
+            *strrchr(file, '/') = '\0';
+    char *last = strrchr(file, '/');
+    if (last && strcmp(last, "/fairlead") == 0)
+        *last = '\0';
+    snprintf(root, size, "%s", file);
+}
+
+/* Python's path, or a name on PATH; "" if there is none. */
+static void find_python(const char *root, char *python, size_t size) {
+    const char *asked = secure_getenv("FAIRLEAD_PYTHON"), *named = asked && *asked ? asked : secure_getenv(OUR_PYTHON), *lib = strstr(root, "/lib/python");
+    if (!lib)
+        lib = strstr(root, "/lib64/python");
+    snprintf(python, size, "%s", named ? named : "");
+    if (named)
+        return;
+#ifdef FL_PYTHON
+    snprintf(python, size, "%s", FL_PYTHON);
+    if (access(python, X_OK) == 0)
+        return;
+#endif
+    const char *name = lib ? strstr(lib, "python") : "";
+    int version = (int)strcspn(name, "/");
+    const char *const places[] = {"", "/usr/local", "/usr"};
+    for (size_t i = 0; lib && i < sizeof places / sizeof *places; i++) {
+        int prefix = i ? (int)strlen(places[i]) : (int)(lib - root);
+        snprintf(python, size, "%.*s/bin/%.*s", prefix, i ? places[i] : root, version, name);
+        if (access(python, X_OK) == 0)
+            return;
+    }
+    *python = '\0';
+}
+
+static char **child_environment(void) {
+    size_t count = 0, kept = 0;
+    while (environ[count])
+        count++;
+    char **made = malloc((count + 2) * sizeof *made);
+    for (size_t i = 0; made && i < count; i++) {
+        bool keep = true;
+        for (size_t j = 0; j < sizeof withheld / sizeof *withheld; j++)
+            keep &= !begins(environ[i], withheld[j]);
+        if (keep)
+            made[kept++] = environ[i];
+    }
+    if (made)
+        made[kept++] = IN_CHILD "=1", made[kept] = NULL;
+    return made;
+}
+
+/* The part of a text that a verdict is: what is installed in Python may print something before it. */
+static char *behind_noise(char *text, const char *key) {
+    char *start = text ? strstr(text, key) : NULL;
+    if (start)
+        memmove(text, start, strlen(start) + 1);
+    return text;
+}
+
+/* What the child prints, to be freed. Its signals and descriptors are its own. */
+static char *run_python(const char *python, const char *root, const char *path, const char *key) {
+    static const char code[] = "import sys\ntry:\n import fairlead\nexcept ImportError:\n sys.path.append(sys.argv[1])\n"
+                               "from fairlead.icd.libopencl.verdict import main\nmain(sys.argv[2], sys.argv[3])";
+    const char *const arguments[] = {python, "-I", "-c", code, root, path ? path : "", key, NULL};
+    int ends[2];
+    pid_t child;
+    sigset_t none, usual;
+    struct timespec deadline;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    char **environment = child_environment();
+    if (!environment || pipe2(ends, O_CLOEXEC)) {
+        free(environment);
+        return NULL;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += PATIENCE;
+    sigemptyset(&none);
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGCHLD);
+    sigaddset(&usual, SIGPIPE);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &usual);
+    int failed = posix_spawnp(&child, python, &files, &attributes, (char *const *)arguments, environment);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    free(environment);
+    close(ends[1]);
+    if (failed) {
+        close(ends[0]);
+        return NULL;
+    }
+    char *text = read_all(ends[0], MOST_BYTES, &deadline);
+    if (!text)
+        kill(-child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) /* a program that ignores SIGCHLD has ECHILD */
+        ;
+    return text;
+}
+
+static int guard = -1; /* the file whose lock says that this process asks Python */
+
+void fl_drop_guard(void) {
+    if (guard >= 0)
+        close(guard);
+    guard = -1;
+}
+
+/* Wait until no other process asks Python; a process that stands still is waited for no longer than a Python. */
+static void take_guard(const char *path) {
+    char name[PATH_MAX];
+    const struct timespec pause = {0, 5000000};
+    if (!path || snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name)
+        return;
+    guard = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    for (long tries = 0; guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) && tries < PATIENCE * 200; tries++)
+        nanosleep(&pause, NULL);
+}
+
+/* A new verdict, to be freed. Of several processes at once, one asks Python. */
+static char *ask_python(char *path, const char *key) {
+    char root[PATH_MAX], python[PATH_MAX];
+    find_root(root, sizeof root);
+    find_python(root, python, sizeof python);
+    if (strcmp(python, "0") == 0) /* nobody wants one */
+        return NULL;
+    make_folders(path);
+    take_guard(path);
+    char *text = path ? read_verdict(path, key) : NULL;
+    if (!text && *python && !is_whole(text = behind_noise(run_python(python, root, path, key), key), key)) {
+        free(text);
+        text = NULL;
+    }
+    fl_drop_guard();
+    if (!text)
+        fl_say("%s%s: OpenCL drivers are looked for by the plain rules, and none is tried first or repaired",
+               *python ? python : "no Python was found", *python ? " does not run fairlead" : "");
+    return text;
+}
+
+/* --- what a verdict says --- */
+
+static void obey(char *facts) {
+    cl_uint first = 0;
+    unsigned triple, cpu;
+    char level[32];
+    for (char *line, *rest = facts; (line = strsep(&rest, "\n"));) {
+        if (begins(line, "driver "))
+            first = fl_platform_count, fl_open_driver(line + strlen("driver "), false);
+        else if (begins(line, "siblings "))
+            first = fl_platform_count, fl_open_driver(line + strlen("siblings "), true);
+        else if (sscanf(line, "cpu %u %u %31s", &triple, &cpu, level) == 3)
+            fl_name_cpus(first, triple, cpu, level);
+        else if (begins(line, "refused "))
+            fl_note("%s", line + strlen("refused "));
+    }
+}
+
+bool fl_use_verdict(void) {
+    if (getauxval(AT_SECURE) || getenv(IN_CHILD)) /* the user's files say nothing about such a program */
+        return false;
+    char *key = make_key(), *path = key ? file_name(key) : NULL;
+    char *text = path ? read_verdict(path, key) : NULL;
+    if (key && !text)
+        text = ask_python(path, key);
+    if (text)
+        obey(text + strlen(key));
+    free(key);
+    free(path);
+    bool found = text != NULL;
+    free(text);
+    return found;
+}

@@ -1,0 +1,173 @@
+/* Notes in a log what devices did: when each command was queued, submitted, started and ended.
+ *
+ * Handlers of a layer let OpenCL queues profile, and give each command an event if the program
+ * wants none. The commands wait in a list. After each call, those at its front that have ended are
+ * noted, and their events are released. So nothing is asked when the process ends, where a driver
+ * may be gone already. */
+#define _GNU_SOURCE
+#include "native.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EXECUTION_STATUS = 0x11D3,
+    QUEUED = 0x1280, /* followed by submitted, started, ended */
+    QUEUE_PROPERTIES = 0x1093,
+    PROFILING = 1 << 1,
+    ON_DEVICE = 1 << 2,
+    MOST_PROPERTIES = 32
+};
+
+typedef int32_t info(void *event, uint32_t what, size_t size, void *value, size_t *size_ret);
+typedef int32_t count(void *event);
+
+typedef struct command {
+    struct command *next;
+    fl_call call; /* its arguments are gone */
+    uint64_t values[8];
+} command;
+
+static fl_device slots;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around the list */
+static command *first, **last = &first;
+static int noting; /* a thread is in fl_note_ended */
+
+static __thread void *own __attribute__((tls_model("initial-exec"))); /* the event of a call */
+static __thread uint64_t given; /* the properties that the program gave */
+static __thread uint64_t properties[2 * MOST_PROPERTIES + 1];
+
+/* The events are the parent's. */
+static void begin_again(void) {
+    pthread_mutex_init(&lock, NULL);
+    first = NULL, last = &first, noting = 0;
+}
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_again); }
+
+static uint64_t with_profiling(uint64_t flags) {
+    return flags & ON_DEVICE ? flags : flags | PROFILING;
+}
+
+/* The program's list with profiling. If it is too long it stays as it is. */
+static const uint64_t *profiling_list(const uint64_t *given) {
+    size_t at = 0, flags = 0;
+    for (; given && given[at]; at += 2) {
+        if (at + 2 >= 2 * MOST_PROPERTIES)
+            return given;
+        if (given[at] == QUEUE_PROPERTIES)
+            flags = at + 1;
+    }
+    if (at)
+        memcpy(properties, given, at * sizeof *given);
+    if (!flags) {
+        properties[at] = QUEUE_PROPERTIES, properties[at + 1] = 0;
+        flags = at + 1, at += 2;
+    }
+    properties[flags] = with_profiling(properties[flags]);
+    properties[at] = 0;
+    return properties;
+}
+
+static bool makes_queue(const fl_call *call) {
+    return call->function == slots.create_queue ||
+           call->function == slots.create_queue_with_properties;
+}
+
+static int before(fl_call *call) {
+    int place = call->layer->thunks->event_at[call->function];
+    if (makes_queue(call))
+        given = call->arguments[2];
+    if (call->function == slots.create_queue)
+        call->arguments[2] = with_profiling(call->arguments[2]);
+    else if (call->function == slots.create_queue_with_properties)
+        call->arguments[2] = FL_POINTER(profiling_list((void *)(uintptr_t)call->arguments[2]));
+    else if (place >= 0 && !call->arguments[place]) {
+        own = NULL;
+        call->arguments[place] = FL_POINTER(&own);
+    }
+    return fl_log_begin(call);
+}
+
+/* A command was enqueued. Its event is ours now. */
+static void add(const fl_call *call, void *event) {
+    command *new = malloc(sizeof *new);
+    if (!new) {
+        ((count *)call->layer->next[slots.release_event])(event);
+        return;
+    }
+    uint64_t kernel = call->function == slots.launch ? call->arguments[1] : 0;
+    *new = (command){NULL, *call, {call->function, call->arguments[0], kernel, FL_POINTER(event)}};
+    new->call.arguments = NULL;
+    pthread_mutex_lock(&lock);
+    *last = new, last = &new->next;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool has_ended(const command *one, void *event) {
+    int32_t status = 0;
+    info *ask = (info *)one->call.layer->next[slots.get_event_info];
+    return ask(event, EXECUTION_STATUS, sizeof status, &status, NULL) || status <= 0;
+}
+
+static void note(command *one, void *event) {
+    info *ask = (info *)one->call.layer->next[slots.get_profiling_info];
+    fl_log *log = __atomic_load_n(&one->call.layer->log, __ATOMIC_ACQUIRE);
+    int32_t code = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        code |= ask(event, QUEUED + i, sizeof one->values[4], &one->values[4 + i], NULL);
+    if (!code && log)
+        fl_log_note(log, (uint32_t)FL_COMMAND, &one->call, one->values, 8);
+    ((count *)one->call.layer->next[slots.release_event])(event);
+}
+
+void fl_note_ended(void) {
+    int error = errno;
+    if (!__atomic_load_n(&first, __ATOMIC_RELAXED) ||
+        __atomic_exchange_n(&noting, 1, __ATOMIC_ACQUIRE))
+        return; /* another thread does it, or this one, further up */
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        command *one = first;
+        pthread_mutex_unlock(&lock);
+        void *event = one ? (void *)(uintptr_t)one->values[3] : NULL;
+        if (!one || !has_ended(one, event))
+            break;
+        note(one, event);
+        pthread_mutex_lock(&lock);
+        first = one->next;
+        if (!first)
+            last = &first;
+        pthread_mutex_unlock(&lock);
+        free(one);
+    }
+    __atomic_store_n(&noting, 0, __ATOMIC_RELEASE);
+    errno = error;
+}
+
+static void after(fl_call *call) {
+    int place = call->layer->thunks->event_at[call->function];
+    void **event = place < 0 ? NULL : (void **)(uintptr_t)call->arguments[place];
+    bool ours = event == &own;
+    if (event && !(int32_t)call->result && *event) {
+        if (!ours)
+            ((count *)call->layer->next[slots.retain_event])(*event);
+        add(call, *event);
+    }
+    if (ours) /* the trace shows what the program gave */
+        call->arguments[place] = 0;
+    if (makes_queue(call))
+        call->arguments[2] = given;
+    fl_log_end(call);
+    fl_note_ended();
+}
+
+void fl_log_device(fl_layer *layer, fl_log *log, const fl_device *device) {
+    slots = *device;
+    pthread_once(&once, watch_forks);
+    fl_log_calls(layer, log);
+    fl_set_handlers(layer, before, after);
+}

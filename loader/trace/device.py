@@ -1,0 +1,188 @@
+"""What devices did: when each command was queued, submitted, started and ended.
+
+A log has a note for each command that has ended (native/device.c). Its times are of the device's
+clock. `commands_of` brings them to the clock of the calls: a command was queued while the call that
+enqueued it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from ..base.abi import Api
+from .names import Names
+from .printing import COMMAND, THREAD
+
+_HEADER: Final = 6  # words of a record before its arguments
+#: Chrome's traces have threads. Queues are threads with numbers that no thread has.
+FIRST_QUEUE: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class DeviceCommand:
+    """A command that has ended. Times are in ns.
+
+    Attributes:
+        function: the name of the function that enqueued it.
+        kernel: the handle of its kernel, 0 if it is no launch.
+        queue: the handle of its queue.
+        begin, end: when the function was called, and returned.
+        queued, submitted, started, ended: its profiling times.
+        thread: the kernel's id of the thread that enqueued it.
+        name: the kernel's name, or what the function does.
+        queue_name: the queue's name.
+    """
+
+    function: str
+    kernel: int
+    queue: int
+    begin: int
+    end: int
+    queued: int
+    submitted: int
+    started: int
+    ended: int
+    thread: int
+    name: str = ""
+    queue_name: str = ""
+
+    @property
+    def duration(self) -> int:
+        """How long the device worked on it."""
+        return self.ended - self.started
+
+
+def notes(words: memoryview, kind: int) -> Iterator[tuple[int, memoryview]]:
+    """Yield the thread and the words of each record of a kind, COMMAND or THREAD."""
+    start = 0
+    while start < len(words):
+        length = words[start] & 0xFFFFFFFF
+        if words[start] >> 32 == kind:
+            yield words[start + 1] >> 32, words[start : start + length]
+        start += length
+
+
+def thread_names(words: memoryview) -> dict[int, str]:
+    """The names of the threads in a log, by their ids."""
+    return {
+        thread: bytes(record[_HEADER:].cast("B")).partition(b"\0")[0].decode(errors="replace")
+        for thread, record in notes(words, THREAD)
+    }
+
+
+def commands_of(
+    words: memoryview, layers: Mapping[int, tuple[Api, str]], names: Names
+) -> list[DeviceCommand]:
+    """Return the commands in a log, in the order in which they started.
+
+    Args:
+        words: the contents of a log.
+        layers: as of `decode`.
+        names: the names of kernels and queues.
+    """
+    found = []
+    for thread, record in notes(words, COMMAND):
+        api, _ = layers[record[2]]
+        slot, queue, kernel, _, queued, submitted, started, ended = record[_HEADER:]
+        function, begin = api.slots[slot].name, record[3]
+        found.append(
+            DeviceCommand(
+                function,
+                kernel,
+                queue,
+                begin,
+                record[4],
+                queued,
+                submitted,
+                started,
+                ended,
+                thread,
+                names.kernel(kernel, begin) or function.removeprefix("clEnqueue"),
+                names.queue(queue, begin) or f"queue {queue:#x}",
+            )
+        )
+    return sorted(_on_one_clock(found), key=lambda command: command.started)
+
+
+def _on_one_clock(commands: Sequence[DeviceCommand]) -> Iterator[DeviceCommand]:
+    """Bring the times of each queue to the clock of the calls."""
+    queues: dict[int, list[DeviceCommand]] = {}
+    for command in commands:
+        queues.setdefault(command.queue, []).append(command)
+    for of_queue in queues.values():
+        least = max(command.begin - command.queued for command in of_queue)
+        most = min(command.end - command.queued for command in of_queue)
+        offset = 0 if least <= 0 <= most else least if least > most else (least + most) // 2
+        for command in of_queue:
+            times = ("queued", "submitted", "started", "ended")
+            yield replace(command, **{name: getattr(command, name) + offset for name in times})
+
+
+def device_events(commands: Iterable[DeviceCommand], pid: int) -> Iterator[dict[str, Any]]:
+    """Yield commands as events of the Chrome trace format: a row for each queue, times in µs."""
+    rows: dict[str, int] = {}
+    for command in commands:
+        if command.queue_name not in rows:
+            rows[command.queue_name] = row = FIRST_QUEUE + len(rows)
+            name = {"name": f"device: {command.queue_name}"}
+            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": row, "args": name}
+        yield {
+            "ph": "X",
+            "name": command.name,
+            "cat": "device",
+            "ts": command.started / 1000,
+            "dur": command.duration / 1000,
+            "pid": pid,
+            "tid": rows[command.queue_name],
+            "args": {
+                "function": command.function,
+                "queued": command.queued / 1000,
+                "submitted": command.submitted / 1000,
+                "started": command.started / 1000,
+                "ended": command.ended / 1000,
+                "thread": command.thread,
+            },
+        }
+
+
+class KernelRow(NamedTuple):
+    """A kernel, or a kind of transfer, on all devices. Times are in ns."""
+
+    name: str
+    calls: int
+    total_ns: int
+    mean_ns: float
+    least_ns: int
+    most_ns: int
+
+
+class KernelTable(tuple[KernelRow, ...]):
+    """The kernels, the longest total time first. As text, a table in µs."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        cells = [("on the device", "calls", "total us", "mean us", "min us", "max us")]
+        cells += [
+            (row.name, str(row.calls), *(f"{ns / 1e3:.1f}" for ns in row[2:])) for row in self
+        ]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in cells
+        )
+
+
+def kernel_table(events: Iterable[Mapping[str, Any]]) -> KernelTable:
+    """The table of the commands among events of the Chrome trace format."""
+    times: dict[str, list[int]] = {}
+    for event in events:
+        if event["ph"] == "X" and event.get("cat") == "device":
+            times.setdefault(event["name"], []).append(round(1000 * event["dur"]))
+    rows = (
+        KernelRow(name, len(one), sum(one), sum(one) / len(one), min(one), max(one))
+        for name, one in times.items()
+    )
+    return KernelTable(sorted(rows, key=lambda row: (-row.total_ns, row.name)))

@@ -1,0 +1,54 @@
+"""What C does for this adapter without Python (plugins/sdk/native/calls.h): the entry points that
+begin in C, and the queries whose answers C keeps.
+
+Without this module everything runs in Python. So does it with FAIRLEAD_CALLS=python.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi, lib
+from .core import adapter
+
+adapter.in_c |= {name[2:] for name in dir(lib) if name.startswith("c_ur")}
+# References are counted in C for every adapter.
+adapter.in_c -= {name for name in adapter.in_c if re.search("(Retain|Release)(Exp)?$", name)}
+
+#: The queries whose answers C keeps: C's number of each, and the type of its properties.
+_QUERIES: Final = {
+    "urPlatformGetInfo": (0, "ur_platform_info_t"),
+    "urDeviceGetInfo": (1, "ur_device_info_t"),
+    "urContextGetInfo": (2, "ur_context_info_t"),
+    "urKernelGetInfo": (3, "ur_kernel_info_t"),
+    "urKernelGetGroupInfo": (4, "ur_kernel_group_info_t"),
+    "urKernelGetSubGroupInfo": (5, "ur_kernel_sub_group_info_t"),
+}
+
+#: Words in the names of properties that may change while their object lives. Arguments of kernels
+#: change what local memory a kernel needs.
+_CHANGING: Final = (
+    *("REFERENCE_COUNT", "FREE", "CLOCK", "TEMPERATURE", "FAN", "POWER", "THROTTLE"),
+    *("GROUP_INFO_LOCAL_MEM_SIZE", "PRIVATE_MEM_SIZE", "UTILIZATION", "AVAILABLE", "ASYNC_BARRIER"),
+)
+
+
+def _keep_answers() -> list[object]:
+    """Tell C which answers last, and return what has to live as long as C."""
+    kept: list[object] = []
+    for number, group in _QUERIES.values():
+        names = []
+        for value, name in UR.groups[group].items():
+            if any(word in name for word in _CHANGING):
+                continue
+            has_handles = "_handle_t" in UR.constants[name].answer
+            names.append(-value - 1 if has_handles else value)
+        array = ffi.new("int64_t[]", names)
+        lib.fl_keep_answers(number, array, len(names))
+        kept.append(array)
+    return kept
+
+
+_kept: Final = _keep_answers()

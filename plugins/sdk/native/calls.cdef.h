@@ -1,0 +1,113 @@
+/* What C knows of the reference adapter's objects. Python makes these structs, and they live as long
+ * as the objects (calls.h). Numbers are OpenCL's handles or addresses of functions. */
+
+/* A platform. It lives as long as the process. */
+typedef struct fl_driver {
+    uintptr_t platform;       /* the cl_platform_id */
+    uintptr_t table;          /* where the address of the present table is, which traces change */
+    int32_t turns;            /* one thread at a time may be in the driver's own wait */
+    int32_t early;            /* blocking writes return before their events are complete */
+    /* Functions of cl_intel_unified_shared_memory, or 0. */
+    uintptr_t set_pointer, copy, fill, allocate_host, allocate_device, allocate_shared, free;
+} fl_driver;
+
+typedef enum fl_usm { FL_USM_OTHER, FL_USM_INTEL, FL_USM_SVM } fl_usm;
+
+/* What memory a device has: its largest allocation, an alignment that all allocations have, and a
+ * bit for each ur_usm_type_t. */
+typedef struct fl_usm_device {
+    uintptr_t cl;
+    size_t largest;
+    uint32_t align, kinds;
+} fl_usm_device;
+
+typedef struct fl_context {
+    uintptr_t cl;
+    const fl_driver *driver;
+    fl_usm usm;               /* FL_USM_OTHER: Python has to be asked */
+    uint64_t svm_flags;       /* of memory that the host uses, too */
+    const fl_usm_device *devices;
+    uint32_t device_count;    /* 0: Python allocates */
+    uint32_t handle_count;    /* of the devices of a context that C has made */
+    uintptr_t handles[8];
+} fl_context;
+enum { FL_DEVICES = 8 };
+void fl_free_context(fl_context *context);
+
+typedef struct fl_queue {
+    uintptr_t cl;
+    const fl_context *context;
+    uint64_t device;          /* the cl_device_id */
+    int32_t in_order;
+    int32_t shared;           /* others may enqueue, too */
+    uint64_t enqueued;        /* commands, each counted after it was enqueued */
+    uint64_t finished;        /* commands that are known to be complete */
+    struct fl_queue *next;    /* in the list of all queues */
+} fl_queue;
+
+enum { FL_COMMAND_BITS = 20 };   /* of an event's fourth number */
+enum { FL_INSIDE = 64, FL_ARGUMENTS = 64 };
+enum { FL_KEPT_NOTHING, FL_KEPT_VALUE, FL_KEPT_LOCAL, FL_KEPT_POINTER, FL_KEPT_MEM };
+
+/* What an argument was set to. Of a memory object it is the handle, with the handle's number. */
+typedef struct fl_kept_argument {
+    uint32_t kind;
+    size_t size;
+    uint64_t number;
+    uintptr_t value;
+    char bytes[FL_INSIDE];
+} fl_kept_argument;
+
+typedef struct fl_kernel {
+    uintptr_t cl;
+    const fl_context *context;
+    int32_t busy;             /* a thread sets arguments or uses them */
+    int32_t in_python;        /* only Python knows all that was set on it */
+    uint32_t count;           /* of its arguments */
+    uint64_t changed;         /* bit i: Python does not know argument i yet */
+    uint64_t device;          /* of `required`, or 0 */
+    size_t required[3];       /* the work-group that it is compiled for, 0: any */
+    fl_kept_argument *arguments;
+} fl_kernel;
+
+typedef struct fl_answers fl_answers;
+fl_answers *fl_new_answers(void);
+void fl_free_answers(fl_answers *answers);
+/* Says which properties of a query never change. Negative numbers: if their handles last. */
+void fl_keep_answers(uint32_t query, const int64_t *names, uint32_t count);
+
+/* Counts a command that Python has enqueued. */
+void fl_count(fl_queue *queue);
+/* Python waits for a kernel, and leaves it. */
+void fl_enter_kernel(fl_kernel *kernel);
+void fl_leave_kernel(fl_kernel *kernel);
+/* The thread that waits in steps because Python's signals come there, or 0. */
+void fl_waits_in_steps(uintptr_t thread);
+/* Whether this thread runs a callback of a driver. */
+void fl_in_callback(int32_t runs);
+
+/* Python begins and ends a queue. */
+void fl_add_queue(fl_queue *queue);
+void fl_remove_queue(fl_queue *queue);
+/* Adds to the number of queues that were closed while commands ran. */
+void fl_add_unfinished(int32_t count);
+
+/* Memory that is used by its address. `of_c`: Python does not know it yet. */
+typedef struct fl_memory {
+    uintptr_t base;
+    size_t size;
+    uintptr_t context, device;   /* the cl_context, and the cl_device_id or 0 */
+    uint32_t kind;               /* ur_usm_type_t */
+    bool of_c;
+} fl_memory;
+/* Adds memory of Python's. Returns false without room for it. */
+bool fl_add_memory(uintptr_t base, size_t size, uintptr_t context, uint32_t kind);
+void fl_remove_memory(uintptr_t base);
+/* Gives Python the memory that an address is in, if it is C's and of the context. */
+bool fl_adopt_memory(uintptr_t address, uintptr_t context, fl_memory *found);
+/* An address in memory of C's in a context, 0 if there is none. */
+uintptr_t fl_find_memory(uintptr_t context);
+/* The kind of the memory that an address is in, UR_USM_TYPE_UNKNOWN if it is in none. */
+uint32_t fl_kind_of_memory(uintptr_t address);
+/* Adds to the number of ranges that only Python knows, such as the program's own. */
+void fl_add_hidden(int32_t count);

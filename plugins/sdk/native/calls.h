@@ -1,0 +1,95 @@
+/* Entry points of the reference adapter without Python.
+ *
+ * A function fl_ur... answers a call of ur..., or returns FL_TO_PYTHON. Then nothing has changed,
+ * and Python makes the whole call: it explains errors, and does all that is rare. So a function here
+ * gives every argument that it does not expect to Python, and everything that the driver refuses.
+ *
+ * The four numbers of a handle (Object.describe_to_c) are:
+ *
+ * | queue | the cl_command_queue | fl_queue | | |
+ * | kernel | the cl_kernel | fl_kernel | | fl_answers |
+ * | memory object | the cl_mem | the cl_context | whether it is a buffer | its size |
+ * | event | the cl_event | fl_driver | fl_queue | ur_command_t, and where it is in its queue |
+ * | context | the cl_context | fl_context | | fl_answers |
+ * | device, platform | OpenCL's handle | fl_driver of a device | | fl_answers |
+ *
+ * 0 instead of an address means that only Python knows the object. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../../icd/native/waits.h"
+#include "opencl_abi.h"
+#include "ur_types.h"
+#include "counts.h"
+#include "calls.cdef.h"
+#include "ur_calls.h"
+
+enum { FL_TO_PYTHON = INT32_MIN };
+enum { CL_OBJECT, STRUCT, THIRD, FOURTH };   /* the numbers of a handle */
+
+/* A function of the driver, through the layers that trace it. */
+#define CL(driver, name) ((fn_##name *)(*(void *const *const *)(driver)->table)[SLOT_##name])
+
+/* Python's entry points, which the generated C sets. */
+typedef struct fl_python {
+    fl_counting_body *release[64];           /* by the kind of handles */
+    int32_t (*wait)(uint32_t adapter, uint32_t count, const uintptr_t *events);
+} fl_python;
+extern fl_python fl_in_python;
+
+extern const fl_waits *fl_icd_waits;   /* launches.c */
+
+/* Lets the GIL go if this thread has it, because drivers wait for each other's threads. */
+void *fl_let_gil_go(void);
+void fl_take_gil(void *state);
+
+/* The struct in a number of a handle, with a reference to the handle. NULL: no such handle. */
+void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned kind);
+void fl_let_go(uint32_t adapter, uintptr_t handle, unsigned kind);
+
+/* --- queues.c: a call that enqueues a command --- */
+
+enum { FL_WAITS = 16 };
+typedef struct fl_enqueue {
+    uint32_t adapter;
+    uintptr_t handle;                        /* of the queue */
+    fl_queue *queue;
+    cl_command_queue cl;
+    uintptr_t *out, event;                   /* the caller's, and the reserved handle */
+    cl_event made, *wanted;
+    cl_uint count;
+    const cl_event *list;
+    bool blocking, blocks, waits;            /* `blocks`: in the driver's function */
+    uint64_t before;
+    uint32_t held;
+    uintptr_t handles[FL_WAITS];
+    cl_event waits_for[FL_WAITS];
+} fl_enqueue;
+
+/* Checks the queue and the wait list. False: Python makes the call. */
+bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, bool blocking,
+                      uint32_t count, const uintptr_t *list, uintptr_t *out);
+/* What the entry point returns after the driver's function has returned `code`. */
+int32_t fl_end_enqueue(fl_enqueue *e, cl_int code, uint32_t command);
+/* Gives the call to Python before the driver's function was called. */
+int32_t fl_leave_enqueue(fl_enqueue *e);
+
+/* --- allocations.c: where some bytes lie --- */
+
+typedef enum { FL_NOWHERE, FL_IN_MEMORY, FL_UNKNOWN_PLACE } fl_place;
+/* In no allocation, all in one of the context, or only Python knows. */
+fl_place fl_locate(const fl_context *context, uintptr_t address, size_t size);
+
+/* queues.c: whether all commands of a context's queues are known to be complete. */
+bool fl_all_finished(uintptr_t context);
+
+/* --- kept answers (answers.c) --- */
+
+enum { FL_PLATFORM, FL_DEVICE, FL_CONTEXT, FL_KERNEL, FL_GROUP, FL_SUB_GROUP, FL_QUERIES };
+int32_t fl_kept(uint32_t adapter, uint32_t query, unsigned kind, uintptr_t handle,
+                uintptr_t second, uint32_t name, size_t size, uintptr_t value, size_t *size_ret);
+void fl_keep(uint32_t adapter, uint32_t query, unsigned kind, uintptr_t handle, uintptr_t second,
+             uint32_t name, uintptr_t value, size_t size);

@@ -1,0 +1,181 @@
+/* Transfers of buffers and of memory that is used by its address. */
+#define _GNU_SOURCE
+#include "calls.h"
+#include "counts.cdef.h"
+
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { LARGEST_PATTERN = 128 };   /* SPEC clEnqueueFillBuffer */
+
+/* The first and the last byte can be read. The kernel reads them, so nothing crashes. */
+static bool is_readable(uintptr_t address, size_t size) {
+    static __thread pid_t self;
+    static __thread unsigned forks;
+    char bytes[2];
+    struct iovec from[] = {{(void *)address, 1}, {(void *)(address + size - 1), 1}};
+    struct iovec to = {bytes, sizeof bytes};
+    if (forks != fl_forks())
+        self = getpid(), forks = fl_forks();
+    return process_vm_readv(self, &to, 1, from, 2, 0) == 2;
+}
+
+/* Bytes of the host may be used, too. */
+static bool can_use(const fl_context *context, uintptr_t address, size_t size) {
+    if (!address || !size)
+        return false;
+    fl_place place = fl_locate(context, address, size);
+    return place == FL_IN_MEMORY || (place == FL_NOWHERE && is_readable(address, size));
+}
+
+/* --- memory by its address --- */
+
+typedef cl_int copy_function(cl_command_queue, cl_uint, void *, const void *, size_t, cl_uint,
+                             const cl_event *, cl_event *);
+typedef cl_int fill_function(cl_command_queue, void *, const void *, size_t, size_t, cl_uint,
+                             const cl_event *, cl_event *);
+
+static copy_function *copy_of(const fl_context *context) {
+    if (context->usm == FL_USM_INTEL)
+        return (copy_function *)context->driver->copy;
+    return context->usm == FL_USM_SVM ? (copy_function *)CL(context->driver, clEnqueueSVMMemcpy)
+                                      : NULL;
+}
+
+static fill_function *fill_of(const fl_context *context) {
+    if (context->usm == FL_USM_INTEL)
+        return (fill_function *)context->driver->fill;
+    return context->usm == FL_USM_SVM ? (fill_function *)CL(context->driver, clEnqueueSVMMemFill)
+                                      : NULL;
+}
+
+int32_t fl_urEnqueueUSMMemcpy(uint32_t adapter, uintptr_t hQueue, bool blocking, uintptr_t pDst,
+                              uintptr_t pSrc, size_t size, uint32_t numEventsInWaitList,
+                              const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+    fl_enqueue e;
+    if (!fl_begin_enqueue(&e, adapter, hQueue, blocking, numEventsInWaitList, phEventWaitList,
+                          phEvent))
+        return FL_TO_PYTHON;
+    const fl_context *context = e.queue->context;
+    copy_function *copy = copy_of(context);
+    if (!copy || !can_use(context, pDst, size) || !can_use(context, pSrc, size))
+        return fl_leave_enqueue(&e);
+    cl_int code = copy(e.cl, e.blocks, (void *)pDst, (const void *)pSrc, size, e.count, e.list,
+                       e.wanted);
+    return fl_end_enqueue(&e, code, UR_COMMAND_USM_MEMCPY);
+}
+
+static bool is_pattern(size_t pattern, size_t offset, size_t size) {
+    return pattern && !(pattern & (pattern - 1)) && pattern <= LARGEST_PATTERN &&
+           offset % pattern == 0 && size % pattern == 0;
+}
+
+int32_t fl_urEnqueueUSMFill(uint32_t adapter, uintptr_t hQueue, uintptr_t pMem,
+                            size_t patternSize, uintptr_t pPattern, size_t size,
+                            uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
+                            uintptr_t *phEvent) {
+    fl_enqueue e;
+    if (!pPattern || !is_pattern(patternSize, pMem, size) ||
+        !fl_begin_enqueue(&e, adapter, hQueue, false, numEventsInWaitList, phEventWaitList,
+                          phEvent))
+        return FL_TO_PYTHON;
+    const fl_context *context = e.queue->context;
+    fill_function *fill = fill_of(context);
+    if (!fill || !can_use(context, pMem, size))
+        return fl_leave_enqueue(&e);
+    cl_int code = fill(e.cl, (void *)pMem, (const void *)pPattern, patternSize, size, e.count,
+                       e.list, e.wanted);
+    return fl_end_enqueue(&e, code, UR_COMMAND_USM_FILL);
+}
+
+/* --- buffers --- */
+
+/* Holds a buffer of the queue's context in which a range lies. */
+static cl_mem hold_buffer(const fl_enqueue *e, uintptr_t handle, size_t offset, size_t size) {
+    const uintptr_t *words = fl_hold(e->adapter, handle, kind_ur_mem_handle_t);
+    if (!words)
+        return NULL;
+    bool good = words[STRUCT] == e->queue->context->cl && words[THIRD] && size &&
+                offset <= words[FOURTH] && size <= words[FOURTH] - offset;
+    if (!good)
+        fl_let_go(e->adapter, handle, kind_ur_mem_handle_t);
+    return good ? (cl_mem)words[CL_OBJECT] : NULL;
+}
+
+static void let_buffer_go(const fl_enqueue *e, uintptr_t handle) {
+    fl_let_go(e->adapter, handle, kind_ur_mem_handle_t);
+}
+
+int32_t fl_urEnqueueMemBufferRead(uint32_t adapter, uintptr_t hQueue, uintptr_t hBuffer,
+                                  bool blockingRead, size_t offset, size_t size, uintptr_t pDst,
+                                  uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
+                                  uintptr_t *phEvent) {
+    fl_enqueue e;
+    if (!pDst || !fl_begin_enqueue(&e, adapter, hQueue, blockingRead, numEventsInWaitList,
+                                   phEventWaitList, phEvent))
+        return FL_TO_PYTHON;
+    cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
+    if (!buffer)
+        return fl_leave_enqueue(&e);
+    cl_int code = CL(e.queue->context->driver, clEnqueueReadBuffer)(
+        e.cl, buffer, e.blocks, offset, size, (void *)pDst, e.count, e.list, e.wanted);
+    let_buffer_go(&e, hBuffer);
+    return fl_end_enqueue(&e, code, UR_COMMAND_MEM_BUFFER_READ);
+}
+
+int32_t fl_urEnqueueMemBufferWrite(uint32_t adapter, uintptr_t hQueue, uintptr_t hBuffer,
+                                   bool blockingWrite, size_t offset, size_t size, uintptr_t pSrc,
+                                   uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
+                                   uintptr_t *phEvent) {
+    fl_enqueue e;
+    if (!pSrc || !fl_begin_enqueue(&e, adapter, hQueue, blockingWrite, numEventsInWaitList,
+                                   phEventWaitList, phEvent))
+        return FL_TO_PYTHON;
+    cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
+    if (!buffer)
+        return fl_leave_enqueue(&e);
+    cl_int code = CL(e.queue->context->driver, clEnqueueWriteBuffer)(
+        e.cl, buffer, e.blocks, offset, size, (const void *)pSrc, e.count, e.list, e.wanted);
+    let_buffer_go(&e, hBuffer);
+    return fl_end_enqueue(&e, code, UR_COMMAND_MEM_BUFFER_WRITE);
+}
+
+int32_t fl_urEnqueueMemBufferCopy(uint32_t adapter, uintptr_t hQueue, uintptr_t hBufferSrc,
+                                  uintptr_t hBufferDst, size_t srcOffset, size_t dstOffset,
+                                  size_t size, uint32_t numEventsInWaitList,
+                                  const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+    fl_enqueue e;
+    if (!fl_begin_enqueue(&e, adapter, hQueue, false, numEventsInWaitList, phEventWaitList,
+                          phEvent))
+        return FL_TO_PYTHON;
+    cl_mem source = hold_buffer(&e, hBufferSrc, srcOffset, size);
+    cl_mem target = source ? hold_buffer(&e, hBufferDst, dstOffset, size) : NULL;
+    cl_int code = FL_TO_PYTHON;
+    if (target) {
+        code = CL(e.queue->context->driver, clEnqueueCopyBuffer)(
+            e.cl, source, target, srcOffset, dstOffset, size, e.count, e.list, e.wanted);
+        let_buffer_go(&e, hBufferDst);
+    }
+    if (source)
+        let_buffer_go(&e, hBufferSrc);
+    return fl_end_enqueue(&e, code, UR_COMMAND_MEM_BUFFER_COPY);
+}
+
+int32_t fl_urEnqueueMemBufferFill(uint32_t adapter, uintptr_t hQueue, uintptr_t hBuffer,
+                                  uintptr_t pPattern, size_t patternSize, size_t offset,
+                                  size_t size, uint32_t numEventsInWaitList,
+                                  const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+    fl_enqueue e;
+    if (!pPattern || !is_pattern(patternSize, offset, size) ||
+        !fl_begin_enqueue(&e, adapter, hQueue, false, numEventsInWaitList, phEventWaitList,
+                          phEvent))
+        return FL_TO_PYTHON;
+    cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
+    if (!buffer)
+        return fl_leave_enqueue(&e);
+    cl_int code = CL(e.queue->context->driver, clEnqueueFillBuffer)(
+        e.cl, buffer, (const void *)pPattern, patternSize, offset, size, e.count, e.list, e.wanted);
+    let_buffer_go(&e, hBuffer);
+    return fl_end_enqueue(&e, code, UR_COMMAND_MEM_BUFFER_FILL);
+}

@@ -1,0 +1,262 @@
+"""Parameters, series and swaps on the engine `direct`: a change is for the next replay alone."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+import pytest
+from helpers.captures import Numbers
+
+import fairlead
+from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.executable import Executable
+
+pytestmark = [pytest.mark.driver("pocl_wheel"), pytest.mark.usefixtures("direct")]
+
+_STEP = """
+kernel void go(global const int *u, global int *v) {
+    v[get_global_id(0)] = 2 * u[get_global_id(0)] + 1;
+}
+"""
+_COMPLETE = cl.command_execution_status.COMPLETE
+
+
+@pytest.fixture
+def device(pocl_wheel: Any) -> cl.Device:
+    from fairlead.icd.drivers import platforms
+
+    return next(one for one in platforms() if "PoCL" in one.version).devices[0].to_pyopencl()
+
+
+@pytest.fixture
+def direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
+
+
+def runs_directly(loop: Executable, queue: cl.CommandQueue) -> bool:
+    """Whether the engine has all of a graph."""
+    return "direct  one native kernel" in loop.explain(queue)
+
+
+def test_numbers_and_buffers_of_replays_in_flight(numbers: Numbers) -> None:
+    """Many replays wait for an event, each with its own values; the kernel's other uses keep
+    theirs."""
+    queue, gate = numbers.queue, cl.UserEvent(numbers.queue.context)
+    by, target = fairlead.Parameter(np.int32(1)), fairlead.Parameter(numbers.buffer)
+    with capture(queue) as graph:
+        for _ in range(10):
+            numbers.add(by, target)
+        numbers.add(1000)
+    loop = graph.finalize()
+    assert runs_directly(loop, queue)
+    buffers = [numbers.new() for _ in range(30)]
+    loop.replay(queue, wait_for=[gate])
+    for number, buffer in enumerate(buffers):
+        loop.replay(queue, by=number, target=buffer)
+    loop.set(by=7)
+    loop.replay(queue)
+    references = buffers[0].reference_count
+    gate.set_status(_COMPLETE)
+    queue.finish()
+    assert numbers.value() == 10 + 32 * 1000
+    values = [numbers.value(buffer) for buffer in buffers]
+    assert values == [10 * number for number in range(29)] + [10 * 29 + 70]
+    for buffer in buffers[1:]:  # those of before are let go
+        loop.replay(queue, target=buffer, wait=True)
+    assert buffers[0].reference_count < references
+
+
+def test_a_series_in_flight_has_its_own_numbers(numbers: Numbers) -> None:
+    queue, gate = numbers.queue, cl.UserEvent(numbers.queue.context)
+    by = fairlead.Parameter(np.int32(1))
+    with capture(queue) as graph:
+        numbers.mul(3)
+        numbers.add(by)
+        numbers.add(-by)
+        numbers.add(by)
+    loop, expected = graph.finalize(), 0
+    assert runs_directly(loop, queue)
+    values = np.arange(50, dtype=np.int32)
+    loop.replay(queue, times=50, by=values, wait_for=[gate])
+    loop.replay(queue, times=50, by=values[::-1])
+    for value in (*range(50), *range(49, -1, -1), 0, 5):
+        expected = expected * 3 + value
+    values[:] = 0
+    loop.replay(queue)  # the last one stays
+    loop.replay(queue, by=5)
+    gate.set_status(_COMPLETE)
+    assert numbers.value() == np.int64(expected % 2**32).astype(np.int32)
+
+
+def test_a_series_whose_wait_list_failed_never_runs(numbers: Numbers) -> None:
+    another, failed = (
+        cl.CommandQueue(numbers.queue.context),
+        cl.UserEvent(numbers.queue.context),
+    )
+    by = fairlead.Parameter(np.int32(1))
+    with capture(numbers.queue) as graph:
+        numbers.add(by)
+    loop = graph.finalize()
+    loop.replay(numbers.queue).wait()
+    event = loop.replay(another, times=1, by=[5], wait_for=[failed])
+    failed.set_status(-5)
+    with pytest.raises(cl.Error):
+        event.wait()
+    assert numbers.value() == 1
+
+
+def test_nodes_change_beside_parameters(numbers: Numbers) -> None:
+    """An update of a node between two replays in flight, and a node that gets a Parameter."""
+    queue, gate = numbers.queue, cl.UserEvent(numbers.queue.context)
+    by = fairlead.Parameter(np.int32(1))
+    with capture(queue) as graph:
+        numbers.add(by)
+        numbers.add(10)
+    loop = graph.finalize(updatable=True)
+    loop.replay(queue, wait_for=[gate])
+    for number in (2, 3):
+        loop.set(graph[1], 1, np.int32(number * 100))
+        loop.replay(queue, by=number)
+    with capture(queue) as other:
+        numbers.add(by)
+        numbers.add(by)
+    loop.update(other)
+    loop.replay(queue, by=1000)
+    gate.set_status(_COMPLETE)
+    assert numbers.value() == 11 + 202 + 303 + 2000
+
+
+def test_a_buffer_that_only_the_driver_can_use(numbers: Numbers) -> None:
+    """The host may not map it, so the replay after the change is the driver's; in a series, too."""
+    queue, context = numbers.queue, numbers.queue.context
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.HOST_NO_ACCESS
+    hidden, seen = cl.Buffer(context, flags, 256), numbers.new()
+    target, by = fairlead.Parameter(numbers.buffer), fairlead.Parameter(np.int32(2))
+    cl.enqueue_copy(queue, hidden, seen)
+    with capture(queue) as graph:
+        numbers.add(by, target)
+    loop = graph.finalize()
+    loop.replay(queue)
+    assert runs_directly(loop, queue)
+    loop.replay(queue, target=hidden)
+    assert not runs_directly(loop, queue)
+    loop.replay(queue, times=3, by=[3, 4, 5])
+    cl.enqueue_copy(queue, seen, hidden)
+    assert (numbers.value(), numbers.value(seen)) == (2, 14)
+    with capture(queue, swap=(seen, hidden)) as graph:
+        numbers.add(1, seen)
+    swapped = graph.finalize()
+    assert runs_directly(swapped, queue)
+    swapped.replay(queue, times=5)
+    assert numbers.value(seen) == 14 + 3
+    cl.enqueue_copy(queue, seen, hidden)
+    assert numbers.value(seen) == 14 + 2
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "out of order"])
+def test_swaps_in_flight(numbers: Numbers, out_of_order: cl.CommandQueue, in_order: bool) -> None:
+    """Kernels alone alternate in one native kernel; with a transfer each replay is its own."""
+    queue, gate = numbers.queue if in_order else out_of_order, cl.UserEvent(out_of_order.context)
+    go = cl.Program(queue.context, _STEP).build().go
+    for with_transfer in (False, True):
+        u, v = numbers.new(0), numbers.new(-1)
+        with capture(queue, swap=(u, v)) as graph:
+            go(queue, (64,), None, u, v)
+            if with_transfer:
+                cl.enqueue_copy(queue, numbers.buffer, v)
+        loop = graph.finalize()
+        assert runs_directly(loop, queue)
+        loop.replay(queue, times=3, wait_for=[gate])
+        loop.replay(queue)
+        end = loop.replay(queue, times=4)
+        gate.set_status(_COMPLETE)
+        end.wait()
+        gate = cl.UserEvent(queue.context)
+        assert (numbers.value(u), numbers.value(v)) == (255, 127)
+    assert numbers.value() == 255
+
+
+# --- until ---
+
+_UNTIL = """
+kernel void go(global const int *u, global int *v, global int *flag, int most) {
+    v[get_global_id(0)] = u[get_global_id(0)] + 1;
+    if (get_global_id(0) == 0 && v[0] >= most) flag[1] = 1;
+}
+"""
+
+
+class Loop:
+    """Buffers that alternate, and a graph that adds 1 until it comes to `most`."""
+
+    def __init__(self, numbers: Numbers, most: Any, with_transfer: bool = False) -> None:
+        self.queue, self.u, self.v = numbers.queue, numbers.new(), numbers.new()
+        self.flags = pyopencl.array.zeros(self.queue, 4, np.int32)
+        self.flag, self._numbers = self.flags[1:], numbers
+        go, flags = cl.Program(self.queue.context, _UNTIL).build().go, self.flags.base_data
+        assert isinstance(flags, cl.Buffer)
+        with capture(self.queue, swap=(self.u, self.v)) as graph:
+            go(self.queue, (64,), None, self.u, self.v, flags, most)
+            if with_transfer:
+                cl.enqueue_copy(self.queue, numbers.buffer, self.v)
+        self.executable = graph.finalize()
+        assert runs_directly(self.executable, self.queue)
+
+    def run(self, times: int = 100_000, **values: Any) -> Any:
+        return self.executable.replay(self.queue, times=times, until=self.flag, **values)
+
+    def values(self) -> set[int]:
+        return {self._numbers.value(self.u), self._numbers.value(self.v)}
+
+
+@pytest.mark.parametrize("with_transfer", [False, True], ids=["kernels", "transfers"])
+def test_a_loop_stops_after_the_replay_that_sets_its_flag(
+    numbers: Numbers, with_transfer: bool
+) -> None:
+    most, gate = fairlead.Parameter(np.int32(33)), cl.UserEvent(numbers.queue.context)
+    loop = Loop(numbers, most, with_transfer)
+    done = loop.run()
+    assert (done.replays, done.has_stopped, loop.values()) == (33, True, {32, 33})
+    assert loop.executable.is_swapped
+    loop.flags.fill(0)  # the loop comes after it
+    done = loop.run(most=1000, times=7)
+    assert (done.replays, done.has_stopped, loop.values()) == (7, False, {39, 40})
+    gate.set_status(_COMPLETE)
+    done = loop.run(most=1000, wait_for=[gate])  # begins in the queue
+    assert done.has_stopped and done.replays >= 960
+    total = 40 + done.replays
+    assert loop.values() == {total, total - 1}
+    loop.executable.replay(loop.queue, times=3)
+    assert loop.values() == {total + 2, total + 3}
+    if with_transfer:
+        assert numbers.value() == total + 3
+
+
+def test_a_flag_that_the_host_cannot_see(numbers: Numbers) -> None:
+    queue, context = numbers.queue, numbers.queue.context
+    hidden = cl.Buffer(context, cl.mem_flags.READ_WRITE | cl.mem_flags.HOST_WRITE_ONLY, 256)
+    cl.enqueue_fill_buffer(queue, hidden, np.array(0, np.int32), 0, 256)
+    with capture(queue) as graph:
+        numbers.add(1)
+    loop = graph.finalize()
+    assert runs_directly(loop, queue)
+    done = loop.replay(queue, times=20, until=numbers.buffer)
+    assert (done.replays, done.has_stopped, numbers.value()) == (1, True, 1)
+    with pytest.raises(fairlead.OpenCLError):  # the driver lets nobody read it
+        loop.replay(queue, times=20, until=hidden)
+
+
+def test_a_loop_comes_after_a_replay_on_another_queue(numbers: Numbers) -> None:
+    another, gate = cl.CommandQueue(numbers.queue.context), cl.UserEvent(numbers.queue.context)
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    loop = graph.finalize()
+    loop.replay(another, wait_for=[gate])
+    loop.replay(another)
+    threading.Timer(0, gate.set_status, [_COMPLETE]).start()
+    done = loop.replay(numbers.queue, times=5, until=numbers.buffer)
+    assert (done.replays, numbers.value()) == (1, 3)

@@ -1,0 +1,150 @@
+"""The verdict file: Python is started when it must be, and only then."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from helpers.support import FakeDriver
+
+from .conftest import Client, write_manifests
+
+#: Looks once, with variables added.
+Look: TypeAlias = Callable[..., tuple[str, int]]
+
+
+def python(folder: Path) -> dict[str, str]:
+    """A Python that leaves a line for each start."""
+    program = folder / "python"
+    if not program.exists():
+        text = f'#!/bin/sh\necho started >> {folder}/starts\nexec {sys.executable} "$@"\n'
+        program.write_text(text, encoding="utf-8")
+        program.chmod(0o755)
+    return {"FAIRLEAD_PYTHON": str(program)}
+
+
+def starts(folder: Path) -> int:
+    file = folder / "starts"
+    return len(file.read_text(encoding="utf-8").splitlines()) if file.exists() else 0
+
+
+def verdict_file(folder: Path) -> Path:
+    (file,) = (f for f in (folder / "cache/fairlead/drivers").iterdir() if not f.suffix)
+    return file
+
+
+@pytest.fixture
+def seen(client: Client, fake_driver: FakeDriver, tmp_path: Path) -> Look:
+    """What the client sees of one driver, and how often Python was started until then."""
+    driver = Path(shutil.copy(fake_driver(), tmp_path / "driver.so"))
+    write_manifests(tmp_path / "ours", [driver])
+
+    def look(**env: str) -> tuple[str, int]:
+        given = {**python(tmp_path), "OCL_ICD_VENDORS": str(tmp_path / "ours"), **env}
+        return client("names", by="verdict", env=given).out.strip(), starts(tmp_path)
+
+    return look
+
+
+def test_python_is_started_once(seen: Look, tmp_path: Path) -> None:
+    assert [seen(), seen(), seen()] == 3 * [("Fake 0", 1)]
+    assert verdict_file(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+def test_python_is_started_again_when_something_changed(
+    seen: Look, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    seen()
+    other = Path(shutil.copy(fake_driver(name='"Other"'), tmp_path / "other.so"))
+    (tmp_path / "ours/1.icd").write_text(f"{other}\n", encoding="utf-8")
+    assert [seen(), seen()] == 2 * [("Fake 0, Other 0", 2)], "a manifest more"
+    os.replace(other, tmp_path / "driver.so")
+    assert [seen(), seen()] == 2 * [("Other 0", 3)], "another file of that name; one is gone"
+    assert [seen(OCL_ICD_FILENAMES="/nowhere.so"), seen()] == 2 * [("Other 0", 4)], "a variable"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: b"",
+        lambda text: text[:-5],
+        lambda text: text.replace(b"fairlead drivers 1", b"fairlead drivers 9"),
+        lambda text: text.replace(b"OCL_ICD_VENDORS=", b"OCL_ICD_VENDORS=x"),
+        lambda text: text.replace(b"\nfile ", b"\nfile x"),
+        lambda text: text.replace(b"\ndriver ", b"\nuntil 5\ndriver "),
+        lambda text: text.replace(b"\ndriver ", b"\nuntil 99999999999\ndriver "),
+        lambda text: bytes(len(text)),
+    ],
+)
+def test_a_damaged_or_foreign_file_is_written_anew(
+    seen: Look, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    seen()
+    file = verdict_file(tmp_path)
+    file.write_bytes(damage(file.read_bytes()))
+    assert [seen(), seen()] == 2 * [("Fake 0", 2)]
+
+
+def test_a_file_that_others_may_write_is_not_believed(seen: Look, tmp_path: Path) -> None:
+    seen()
+    verdict_file(tmp_path).chmod(0o666)
+    assert seen() == ("Fake 0", 2)
+    file = verdict_file(tmp_path)
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    assert seen() == ("Fake 0", 3)
+
+
+def test_without_a_cache_each_process_asks_python(seen: Look, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for cache in (f"{tmp_path}/file", "/proc/none"):
+        before = starts(tmp_path)
+        assert seen(XDG_CACHE_HOME=cache) == ("Fake 0", before + 1)
+
+
+def test_python_may_be_a_name_on_the_path(seen: Look, tmp_path: Path) -> None:
+    python(tmp_path)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert seen(FAIRLEAD_PYTHON="python", PATH=path) == ("Fake 0", 1)
+
+
+NO_PYTHON = {
+    "it is missing": "/nowhere/python",
+    "it is no program": "/dev/null",
+    "it fails": "/bin/false",
+    "it says nothing": "/bin/true",
+    "it says something else": "/bin/echo",
+}
+
+
+@pytest.mark.parametrize("case", NO_PYTHON)
+def test_without_a_python_one_line_says_so(
+    client: Client, fake_driver: FakeDriver, case: str
+) -> None:
+    env = {"FAIRLEAD_PYTHON": NO_PYTHON[case]}
+    output = client("names", drivers=[fake_driver()], by="verdict", env=env)
+    assert output.out == "Fake 0\n"
+    assert output.err.startswith("fairlead: ") and output.err.count("\n") == 1
+    assert "OpenCL drivers are looked for by the plain rules" in output.err
+    silent = client("names", drivers=[fake_driver()], env={"FAIRLEAD_PYTHON": "0"})
+    assert (silent.out, silent.err) == ("Fake 0\n", "")
+
+
+def test_python_does_not_get_the_program_s_environment(seen: Look, tmp_path: Path) -> None:
+    """A program's PYTHONHOME would end that Python."""
+    (tmp_path / "fairlead.py").write_text("raise SystemExit(3)", encoding="utf-8")
+    env = {"PYTHONHOME": "/nowhere", "PYTHONPATH": str(tmp_path), "LD_PRELOAD": ""}
+    assert seen(**env) == ("Fake 0", 1)
+
+
+def test_a_program_that_ignores_its_children(
+    client: Client, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """Its children are nobody's, and the library cannot wait for one."""
+    env = {"OCL_ICD_VENDORS": str(write_manifests(tmp_path / "v", [fake_driver()]))}
+    assert client("ignore-children", by="verdict", env=env).out == "Fake 0\n"

@@ -1,0 +1,359 @@
+"""Entry points that begin in C: what runs there, what C leaves to Python, and what Python learns of it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.entries import asked_of_python, bodies, python_bodies
+from helpers.launching import MEM, POINTER, VALUE, Numbers, launch, sizes
+from helpers.memory_calls import held_back
+from helpers.support import RunPython
+from helpers.ur_calls import Calls, array
+
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.plugins.opencl.core import adapter as reference
+from fairlead.plugins.opencl.events import UREvent
+from fairlead.plugins.sdk import start
+from fairlead.plugins.sdk._native import lib
+from fairlead.plugins.sdk.objects import reap
+
+
+@pytest.fixture(autouse=True)
+def in_c(adapter: Any) -> None:
+    """Leave these tests out in a process whose calls all begin in Python."""
+    running = next(one for one in start._running if one.adapter is reference)
+    if bodies(running.shells[0]) == python_bodies():
+        pytest.skip("FAIRLEAD_CALLS=python")
+
+
+@pytest.fixture
+def asked() -> Iterator[list[str]]:
+    """The entry points that Python is asked for."""
+    with asked_of_python() as names:
+        yield names
+
+
+@pytest.fixture
+def kernel(ur: Calls, program: int) -> Iterator[int]:
+    made = ur.made("urKernelCreate", program, b"store").value or 0
+    yield made
+    ur.ok("urKernelRelease", made)
+
+
+def owned(type_name: str) -> dict[int, Any]:
+    """The objects that Python knows."""
+    assert reference.registry is not None
+    return reference.registry.of(type_name)
+
+
+def alloc(ur: Calls, context: int, device: PluginDevice, size: int = 256) -> int:
+    return ur.made("urUSMDeviceAlloc", context, device.handle, None, None, size).value or 0
+
+
+def status(ur: Calls, event: Any) -> int:
+    found = ctypes.c_uint32()
+    name = UR["UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"]
+    ur.ok("urEventGetInfo", event, name, 4, ctypes.byref(found), None)
+    return found.value
+
+
+def test_commands_and_waits_do_not_reach_python(
+    ur: Calls, queue: int, context: int, kernel: int, asked: list[str]
+) -> None:
+    numbers, other = Numbers(ur, context, 4), Numbers(ur, context, 4)
+    arguments = numbers.argument, 7
+    for local in (None, (1,)):  # Python tells C the local size, and the driver compiles
+        assert launch(ur, queue, kernel, (2,), *arguments, local=local) == "SUCCESS"
+        ur.ok("urQueueFinish", queue)
+    asked.clear()
+    event, last, pattern = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int32(5)
+    assert launch(ur, queue, kernel, (2,), *arguments, event=ctypes.byref(event)) == "SUCCESS"
+    assert launch(ur, queue, kernel, (2,), *arguments, waits=[event], local=(1,)) == "SUCCESS"
+    ur.ok("urEnqueueEventsWait", queue, 1, array(event), ctypes.byref(last))
+    ur.ok("urEnqueueEventsWaitWithBarrier", queue, 0, None, None)
+    ur.ok("urEnqueueMemBufferCopy", queue, numbers.handle, other.handle, 0, 0, 8, 0, None, None)
+    fill = other.handle, ctypes.byref(pattern), 4, 8, 8
+    ur.ok("urEnqueueMemBufferFill", queue, *fill, 0, None, None)
+    assert other.read(queue) == [7, 8, 5, 5]
+    write = other.handle, True, 0, 4, ctypes.byref(pattern)
+    ur.ok("urEnqueueMemBufferWrite", queue, *write, 0, None, None)
+    ur.ok("urQueueFlush", queue)
+    ur.ok("urEventWait", 2, array(event, last))
+    assert status(ur, event) == UR["UR_EVENT_STATUS_COMPLETE"]
+    ur.ok("urQueueFinish", queue)
+    assert other.read(queue)[0] == 5
+    assert not {event.value, last.value} & set(owned("ur_event_handle_t"))
+    for handle in (event, last):
+        ur.ok("urEventRelease", handle)
+        assert ur("urEventRelease", handle) == "INVALID_EVENT"
+    assert asked == []
+
+
+def test_memory_by_address_does_not_reach_python(
+    ur: Calls, device: PluginDevice, context: int, queue: int, asked: list[str]
+) -> None:
+    first = alloc(ur, context, device)  # Python tells C what the devices have
+    asked.clear()
+    memory, source = alloc(ur, context, device), (ctypes.c_int32 * 4)(1, 2, 3, 4)
+    found, pattern = (ctypes.c_int32 * 4)(), ctypes.c_int32(9)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, memory, source, 16, 0, None, None)
+    ur.ok("urEnqueueUSMFill", queue, memory + 8, 4, ctypes.byref(pattern), 4, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, found, memory, 16, 0, None, None)
+    assert list(found) == [1, 2, 9, 4]
+    size = ctypes.c_size_t()
+    ask = context, memory + 100, UR["UR_USM_ALLOC_INFO_SIZE"], 8, ctypes.byref(size), None
+    ur.ok("urUSMGetMemAllocInfo", *ask)
+    assert size.value == 256
+    ur.ok("urUSMFree", context, memory)
+    assert asked == []
+    ur.ok("urUSMFree", context, first)
+    assert asked == ["urUSMFree"]  # Python allocated it
+    assert ur("urUSMFree", context, memory) == "INVALID_MEM_OBJECT"
+
+
+def test_what_c_does_not_expect_goes_to_python(
+    ur: Calls, device: PluginDevice, context: int, queue: int, kernel: int, asked: list[str]
+) -> None:
+    numbers, value = Numbers(ur, context, 4), ctypes.c_int32()
+    other_context = ur.made("urContextCreate", 1, array(device.handle), None)
+    foreign = ur.made("urQueueCreate", other_context, device.handle, None)
+    far, memory = ctypes.c_void_p(), alloc(ur, context, device, 64)
+    ur.ok("urEnqueueEventsWait", foreign, 0, None, ctypes.byref(far))
+    event = ctypes.byref(ctypes.c_void_p())
+    transfer, no_waits = (numbers.handle, False, 0, 4, ctypes.byref(value)), (0, None, None)
+    for routine, arguments, code in (
+        ("urQueueFinish", (0,), "INVALID_NULL_HANDLE"),
+        ("urQueueFlush", (numbers.handle,), "INVALID_QUEUE"),
+        ("urEventWait", (0, array(far)), "INVALID_VALUE"),
+        ("urEventWait", (1, array(queue)), "INVALID_EVENT"),
+        ("urEventGetInfo", (far, 0x7FFF, 8, ctypes.byref(far), None), "INVALID_ENUMERATION"),
+        ("urEnqueueEventsWait", (queue, 1, None, event), "INVALID_EVENT_WAIT_LIST"),
+        ("urEnqueueEventsWait", (queue, 1, array(far), event), "INVALID_CONTEXT"),
+        ("urEnqueueMemBufferRead", (foreign, *transfer, *no_waits), "INVALID_CONTEXT"),
+        (
+            "urEnqueueMemBufferWrite",
+            (queue, numbers.handle, False, 12, 8, ctypes.byref(value), *no_waits),
+            "INVALID_SIZE",
+        ),
+        (
+            "urEnqueueMemBufferCopy",
+            (queue, numbers.handle, queue, 0, 0, 4, *no_waits),
+            "INVALID_MEM_OBJECT",
+        ),
+        (
+            "urEnqueueMemBufferFill",
+            (queue, numbers.handle, ctypes.byref(value), 3, 0, 3, *no_waits),
+            "INVALID_SIZE",
+        ),
+        ("urEnqueueUSMMemcpy", (queue, True, memory, 8, 4, *no_waits), "INVALID_MEM_OBJECT"),
+        (
+            "urEnqueueUSMMemcpy",
+            (queue, True, memory + 60, ctypes.byref(value), 8, *no_waits),
+            "INVALID_SIZE",
+        ),
+        (
+            "urEnqueueUSMFill",
+            (queue, memory, 4, ctypes.byref(value), 68, *no_waits),
+            "INVALID_SIZE",
+        ),
+        ("urUSMFree", (context, memory + 1), "INVALID_MEM_OBJECT"),
+        ("urUSMFree", (other_context, memory), "INVALID_MEM_OBJECT"),
+    ):
+        asked.clear()
+        assert (ur(routine, *arguments), asked) == (code, [routine]), (routine, code)
+    assert launch(ur, foreign.value or 0, kernel, (1,), numbers.argument, 1) == "INVALID_CONTEXT"
+    assert launch(ur, queue, kernel, (1,), numbers.argument, (MEM, queue)) == "INVALID_MEM_OBJECT"
+    assert launch(ur, queue, kernel, (1,), numbers.argument, 1, local=(0,)) == (
+        "INVALID_WORK_GROUP_SIZE"
+    )
+    ur.ok("urUSMFree", context, memory)
+    ur.ok("urMemRelease", numbers.handle)
+    for routine, handle in (("Event", far), ("Queue", foreign), ("Context", other_context)):
+        ur.ok(f"ur{routine}Release", handle)
+
+
+def test_python_gets_the_object_of_an_event_that_c_made(
+    ur: Calls, context: int, queue: int
+) -> None:
+    event = ur.made("urEnqueueEventsWait", queue, 0, None)
+    assert event.value not in owned(UREvent.type)
+    assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_REFERENCE_COUNT") == 1
+    assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
+    found = owned(UREvent.type)[event.value or 0]
+    assert found.references == 1 and found.command == UR["UR_COMMAND_EVENTS_WAIT"]
+    assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_CONTEXT") == context
+    ur.ok("urEventRetain", event)
+    ur.ok("urEventRelease", event)
+    ur.ok("urEventWait", 1, array(event))
+    ur.ok("urEventRelease", event)
+    reap()
+    assert found.handle == 0 and ur("urEventWait", 1, array(event)) == "INVALID_EVENT"
+
+
+def test_an_event_keeps_its_queue(ur: Calls, device: PluginDevice, context: int) -> None:
+    queue = ur.made("urQueueCreate", context, device.handle, None)
+    events = [ur.made("urEnqueueEventsWait", queue, 0, None) for _ in range(3)]
+    ur.ok("urEventRelease", events.pop())
+    ur.ok("urQueueRelease", queue)
+    reap()
+    gc.collect()
+    known = owned(UREvent.type)
+    assert {event.value for event in events} <= set(known)
+    assert all(not known[event.value or 0].queue.is_closed for event in events)
+    ur.ok("urEventWait", 2, array(*events))
+    shown = {ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") for event in events}
+    assert len(shown) == 1 and shown != {queue.value}
+    for event in events:
+        ur.ok("urEventRelease", event)
+
+
+def test_python_learns_of_arguments_that_c_has_set(
+    ur: Calls, old: Calls, context: int, queue: int, kernel: int, asked: list[str]
+) -> None:
+    numbers, value = Numbers(ur, context, 2), ctypes.c_int32(40)
+    old.ok("urKernelSetArgMemObj", kernel, 0, None, numbers.handle)
+    old.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
+    assert asked == []
+    last = owned("ur_kernel_handle_t")[kernel].arguments
+    assert last[0].value is owned("ur_mem_handle_t")[numbers.handle]
+    assert (last[1].kind, last[1].value) == (VALUE, bytes(value))
+    del last
+    common = queue, kernel, 1, None, sizes((2,)), sizes((1,)), None, 0, None, None
+    old.ok("urEnqueueKernelLaunch", *common)
+    assert asked == [] and numbers.read(queue) == [40, 41]
+    ur.ok("urMemRelease", numbers.handle)
+    assert old("urEnqueueKernelLaunch", *common) == "INVALID_KERNEL_ARGS"
+    assert asked == ["urEnqueueKernelLaunch"]
+
+
+def test_a_refused_argument_leaves_the_last_one(
+    ur: Calls, old: Calls, context: int, queue: int, kernel: int
+) -> None:
+    numbers, value = Numbers(ur, context, 2), ctypes.c_int32(4)
+    assert launch(ur, queue, kernel, (1,), numbers.argument, 1) == "SUCCESS"
+    wrong = old("urKernelSetArgValue", kernel, 9, 4, None, ctypes.byref(value))
+    assert wrong == "INVALID_KERNEL_ARGUMENT_INDEX"
+    assert launch(ur, queue, kernel, (1,), numbers.argument, (POINTER, 8)) != "SUCCESS"
+    assert launch(ur, queue, kernel, (2,)) == "SUCCESS" and numbers.read(queue) == [1, 2]
+    ur.ok("urMemRelease", numbers.handle)
+
+
+def test_a_free_waits_for_commands(
+    ur: Calls, device: PluginDevice, context: int, queue: int
+) -> None:
+    alloc(ur, context, device)
+    memory, (event, complete), freed = alloc(ur, context, device), held_back(ur, context), []
+    ur.ok("urEnqueueEventsWait", queue, 1, array(event), None)
+    thread = threading.Thread(target=lambda: freed.append(ur("urUSMFree", context, memory)))
+    thread.start()
+    assert lib.fl_kind_of_memory(memory) == UR["UR_USM_TYPE_DEVICE"] and not freed
+    complete()
+    thread.join()
+    assert freed == ["SUCCESS"] and lib.fl_kind_of_memory(memory) == 0
+    ur.ok("urEventRelease", event)
+
+
+def test_a_context_does_not_reach_python(ur: Calls, device: PluginDevice, asked: list[str]) -> None:
+    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    ur.ok("urContextRetain", made)
+    ur.ok("urContextRelease", made)
+    ur.ok("urContextRelease", made)
+    assert asked == [] and ur("urContextRelease", made) == "INVALID_CONTEXT"
+    assert ur("urContextCreate", 0, array(device.handle), None, ctypes.byref(made)) != "SUCCESS"
+    assert asked == ["urContextCreate"]
+
+
+def test_python_gets_the_object_of_a_context_that_c_made(ur: Calls, device: PluginDevice) -> None:
+    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    assert made.value not in owned("ur_context_handle_t")
+    assert ur.number("urContextGetInfo", made, "UR_CONTEXT_INFO_DEVICES") == device.handle
+    assert ur.number("urContextGetInfo", made, "UR_CONTEXT_INFO_REFERENCE_COUNT") == 1
+    queue = ur.made("urQueueCreate", made, device.handle, None)
+    known = owned("ur_context_handle_t")[made.value or 0]
+    assert owned("ur_queue_handle_t")[queue.value or 0].context is known
+    ur.ok("urContextRelease", made)
+    ur.ok("urQueueFinish", queue)
+    ur.ok("urQueueRelease", queue)
+    assert ur("urContextRetain", made) == "INVALID_CONTEXT"
+
+
+def test_memory_keeps_its_context(ur: Calls, device: PluginDevice) -> None:
+    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    alloc(ur, context.value or 0, device)
+    made = alloc(ur, context.value or 0, device)
+    cl = owned("ur_context_handle_t")[context.value or 0].cl  # Python allocated the first
+    assert lib.fl_find_memory(cl) == made
+    ur.ok("urContextRelease", context)
+    reap()
+    assert not lib.fl_find_memory(cl) and lib.fl_kind_of_memory(made)
+
+
+def test_answers_are_kept(ur: Calls, device: PluginDevice, kernel: int, asked: list[str]) -> None:
+    name = ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_NAME")
+    size = ctypes.c_size_t()
+    group = kernel, device.handle, UR["UR_KERNEL_GROUP_INFO_WORK_GROUP_SIZE"], 8
+    ur.ok("urKernelGetGroupInfo", *group, ctypes.byref(size), None)
+    asked.clear()
+    assert ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_NAME") == name
+    again = ctypes.c_size_t()
+    ur.ok("urKernelGetGroupInfo", *group, ctypes.byref(again), None)
+    assert asked == [] and again.value == size.value > 0
+    room = ctypes.create_string_buffer(1)
+    ask = UR["UR_DEVICE_INFO_NAME"], 1, room, None
+    assert ur("urDeviceGetInfo", device.handle, *ask) == "INVALID_SIZE"
+    count = [
+        ur.number("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_REFERENCE_COUNT")
+        for _ in range(2)
+    ]
+    assert count[0] == count[1] and asked.count("urDeviceGetInfo") >= 3
+
+
+def test_threads_make_and_release_events(ur: Calls, queue: int) -> None:
+    """Some events become Python's while other threads make and release more."""
+    failed: list[str] = []
+
+    def work(number: int) -> None:
+        for index in range(100):
+            event = ur.made("urEnqueueEventsWait", queue, 0, None)
+            if index % 10 == number % 10:
+                ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE")
+            failed.extend(
+                code
+                for code in (ur("urEventWait", 1, array(event)), ur("urEventRelease", event))
+                if code != "SUCCESS"
+            )
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+_SWITCHED_OFF = """
+from helpers.entries import bodies, python_bodies
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.plugins import reference_adapter
+from fairlead.plugins.opencl.core import adapter
+from fairlead.plugins.sdk import start
+load(PluginCandidate(reference_adapter(), "test", backend="opencl"))
+running = next(one for one in start._running if one.adapter is adapter)
+print(bodies(running.shells[0]) == python_bodies(), len(adapter.in_c) > 30)
+"""
+
+
+@pytest.mark.parametrize(("value", "python"), [("python", True), ("c", False), ("x", False)])
+def test_the_variable(value: str, python: bool, run_python: RunPython) -> None:
+    tests = str(Path(__file__).parents[2])
+    done = run_python(_SWITCHED_OFF, env={"FAIRLEAD_CALLS": value, "PYTHONPATH": tests})
+    assert done.out.split() == [str(python), "True"]
+    assert ("FAIRLEAD_CALLS=x is ignored" in done.err) == (value == "x")
