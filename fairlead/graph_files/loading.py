@@ -7,6 +7,7 @@ is a graph like any other.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -100,7 +101,9 @@ class _Loader:
         import pyopencl as cl
 
         self._queue = cl.CommandQueue(self._context, self._device)
-        programs = [self._program(record) for record in self._document.programs]
+        with warnings.catch_warnings():  # the program that was saved has had the compiler's
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            programs = [self._program(record) for record in self._document.programs]
         kernels = [self._kernel(programs, record) for record in self._document.kernels]
         self._memory: list[Any] = []
         for record in self._document.memory:
