@@ -39,13 +39,14 @@ class AddressedMemory:
 
 def allocation_of(thing: Any, name: str = "") -> AddressedMemory | None:
     """The allocation that an object has: an array of NumPy's, or SVM of PyOpenCL's; else None."""
-    if isinstance(thing, tuple) and thing:  # what a recording holds: the object, and a view of it
-        thing = thing[0]
     if isinstance(thing, np.ndarray):
         if thing.nbytes and thing.flags.c_contiguous:
             return AddressedMemory(thing.ctypes.data, thing.nbytes, "host", thing, name)
         return None
-    pointer, size = getattr(thing, "svm_ptr", None), getattr(thing, "size", 0)
+    try:
+        pointer, size = getattr(thing, "svm_ptr", None), getattr(thing, "size", 0)
+    except Exception:  # a variable of the program that cannot even be looked at
+        return None
     if isinstance(pointer, int) and isinstance(size, int) and size > 0:
         return AddressedMemory(pointer, size, "svm", thing, name)
     return None
@@ -64,7 +65,8 @@ class AddressBook:
         self, names: Mapping[str, Any], held: Iterable[Any], used: Iterable[tuple[int, int]]
     ) -> None:
         known = [allocation_of(thing, name) for name, thing in names.items()]
-        known += [allocation_of(thing) for thing in held]
+        for thing in held:  # an object, or that and a view of it
+            known.append(allocation_of(thing[0] if isinstance(thing, tuple) else thing))
         found: dict[int, AddressedMemory] = {}
         for one in sorted(filter(None, known), key=lambda one: (-one.size, not one.name)):
             if not any(other.has(one.address, one.size) for other in found.values()):

@@ -87,6 +87,25 @@ def test_the_variables_of_the_caller_name_the_memory(
     assert (again()["host"] == 0.5).all(), "u is kept, and dt begins as in the block"
 
 
+class Secretive:
+    """What cannot even be looked at."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def test_odd_variables_of_the_caller_do_no_harm(
+    numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    odd, pair, here = Secretive(), (np.zeros(64, np.int32), 1), np.zeros(64, np.int32)
+    with fairlead.capture(numbers.queue) as graph:
+        copy(numbers.queue, here, numbers.buffer, is_blocking=False)
+        copy(numbers.queue, pair[0], numbers.buffer, is_blocking=False)
+    graph.save(file)
+    assert fairlead.load(file, device).outputs == ("here", "memory2")
+    assert odd
+
+
 def test_inputs_and_outputs_can_be_named(numbers: Numbers, file: Path, device: cl.Device) -> None:
     a, b = numbers.buffer, numbers.new(5)
     with fairlead.capture(numbers.queue) as graph:
