@@ -35,7 +35,7 @@ MEASURES = (
     "soak",
     "leak",
 )
-ONCE = ("plugins", "entry_call", "partitioning")  # they need no choice of driver
+ONCE = ("plugins", "entry_call", "partitioning", "loader")  # they need no choice of driver
 _ROOT = Path(__file__).resolve().parent.parent
 _LIMIT = 1800.0  # seconds for one measure on one driver
 

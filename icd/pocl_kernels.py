@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,11 +78,7 @@ def version_of(platform_version: str) -> PoclVersion | None:
     _, _, rest = platform_version.partition("PoCL ")
     number = rest.split()[0] if rest.split() else ""
     return next(
-        (
-            row
-            for row in VERSIONS
-            if number == row.name or number.startswith((f"{row.name}-rc", f"{row.name}."))
-        ),
+        (row for row in VERSIONS if re.fullmatch(rf"{re.escape(row.name)}([.+-].*)?", number)),
         None,
     )
 

@@ -55,9 +55,7 @@ class URContext(CLObject):
         self.usm_devices: Any = None  # what C knows of its devices' memory
         self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
         self.answers = new_answers()
-        self.struct = struct or ffi.new(
-            "fl_context *", {"cl": cl, "driver": self.platform.struct}
-        )
+        self.struct = struct or ffi.new("fl_context *", {"cl": cl, "driver": self.platform.struct})
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""

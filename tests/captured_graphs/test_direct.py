@@ -443,7 +443,8 @@ def test_without_its_row_it_is_off(
 def test_versions_that_are_not_known_are_not_called() -> None:
     known = version_of("OpenCL 3.0 PoCL 3.0-rc2  Linux, Release")
     assert known is not None and known.layout == 8
-    assert version_of("OpenCL 3.0 PoCL 7.1  Linux") == VERSIONS[-1]
+    for debian in ("7.1", "7.1+debian", "7.1.0"):
+        assert version_of(f"OpenCL 3.0 PoCL {debian}  Linux, None+Asserts") == VERSIONS[-1]
     for other in ("OpenCL 3.0 PoCL 7.2-pre", "OpenCL 3.0 PoCL 3.10", "OpenCL 3.0 LINUX", ""):
         assert version_of(other) is None
 

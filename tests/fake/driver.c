@@ -37,6 +37,9 @@
 #ifndef SET_STORES
 #define SET_STORES 1
 #endif
+#ifndef SET_CHECKS
+#define SET_CHECKS 1 /* whether it takes complete tables only; Khronos' loader has NULL for Direct3D */
+#endif
 #ifndef EXPORTS
 #define EXPORTS 2 /* 2: clGetExtensionFunctionAddress, 1: only clIcdGetPlatformIDsKHR, 0: nothing */
 #endif
@@ -329,7 +332,7 @@ static void *get_function(cl_platform_id platform, const char *name) {
 /* Takes only a table that is complete already: the driver may call through it from now on. */
 static cl_int set_data(cl_platform_id platform, void *dispatch_data) {
     void **theirs = dispatch_data;
-    for (int slot = 0; slot < FL_SLOTS; slot++)
+    for (int slot = 0; SET_CHECKS && slot < FL_SLOTS; slot++)
         if (!theirs[slot] || theirs[slot] == TAG)
             return CL_INVALID_VALUE;
     if (SET_STORES)

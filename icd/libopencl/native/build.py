@@ -130,6 +130,8 @@ def _dispatch(function: Any) -> Iterator[str]:
     stop = " return;" if function.returns == "void" else ""
     yield f"static {function.c_declaration(f'dispatch_{name}')} {{"
     yield f"    {_check(function)}"
+    if function.parameters[0].type in ("cl_platform_id", "cl_device_id"):
+        yield "    fl_keep_tables();"
     yield f"    void *const *table = {handle}->dispatch;"
     yield "    if (FL_UNLIKELY(table[0] == FL_TAG))"
     icd2 = f"((void *const *){handle}->dispatch_data)[{slot}]"

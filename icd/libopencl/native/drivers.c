@@ -22,7 +22,6 @@ fn_clGetExtensionFunctionAddress clGetExtensionFunctionAddress; /* ours */
 typedef void *get_extension_function(const char *name);
 typedef cl_int get_platform_ids(cl_uint room, cl_platform_id *into, cl_uint *count);
 typedef void *get_function(cl_platform_id platform, const char *name);
-typedef cl_int set_dispatch_data(cl_platform_id platform, void *data);
 
 fl_platform *fl_platforms;
 cl_uint fl_platform_count;
@@ -80,7 +79,7 @@ static char *ask(cl_platform_id platform, cl_platform_info name) {
 /* --- binding --- */
 
 /* Return why a platform of an ICD 2 driver cannot be used, NULL if it is bound now. */
-static const char *bind_2(cl_platform_id platform, get_function *function_of, set_dispatch_data *set) {
+static const char *bind_2(cl_platform_id platform, get_function *function_of, fl_set_dispatch_data *set) {
     static const char *const names[FL_SLOTS] = {FL_SLOT_NAMES};
     if (!function_of || !set)
         return "its table has the ICD 2 tags, but the driver lacks clIcdGetFunctionAddressForPlatformKHR or "
@@ -97,6 +96,7 @@ static const char *bind_2(cl_platform_id platform, get_function *function_of, se
     void *words[2] = {NULL, NULL};
     if (read_memory(platform, words, sizeof words) < sizeof words || words[1] != table)
         return "it took the dispatch data but did not store it";
+    fl_guard_table(platform, table, set);
     return NULL;
 }
 
@@ -135,7 +135,7 @@ static const char *bind_1(cl_platform_id platform, void *const *own) {
     return NULL;
 }
 
-static const char *bind(cl_platform_id platform, get_function *function_of, set_dispatch_data *set) {
+static const char *bind(cl_platform_id platform, get_function *function_of, fl_set_dispatch_data *set) {
     void *own = NULL, *head[TAG_SLOT + 1];
     if (!platform || read_memory(platform, &own, sizeof own) < sizeof own)
         return platform ? "its handle leads to memory that cannot be read" : "its handle is NULL";
@@ -154,7 +154,7 @@ static bool is_known(cl_platform_id platform) {
 }
 
 /* Return why a platform cannot be used, NULL if it was appended. */
-static const char *add(cl_platform_id platform, get_extension_function *extension, get_function *function_of, set_dispatch_data *set) {
+static const char *add(cl_platform_id platform, get_extension_function *extension, get_function *function_of, fl_set_dispatch_data *set) {
     if (platform && is_known(platform))
         return "it was listed before";
     const char *reason = bind(platform, function_of, set);
@@ -175,7 +175,7 @@ static const char *add(cl_platform_id platform, get_extension_function *extensio
 /* --- libraries --- */
 
 /* Whether a file is an OpenCL loader by its real name: libOpenCL.so.1.0.0, or libOpenCL-5519dec5.so.1.0.0 in a wheel. */
-static bool is_named_like_a_loader(const char *library) {
+bool fl_is_named_like_a_loader(const char *library) {
     char path[PATH_MAX];
     if (!strchr(library, '/') || !realpath(library, path))
         snprintf(path, sizeof path, "%s", library);
@@ -237,7 +237,7 @@ static void list(const char *library, void *handle) {
     }
     cl_platform_id *found = calloc(count, sizeof *found);
     get_function *function_of = (get_function *)function(handle, extension, "clIcdGetFunctionAddressForPlatformKHR");
-    set_dispatch_data *set = (set_dispatch_data *)function(handle, extension, "clIcdSetPlatformDispatchDataKHR");
+    fl_set_dispatch_data *set = (fl_set_dispatch_data *)function(handle, extension, "clIcdSetPlatformDispatchDataKHR");
     code = found ? ids(count, found, NULL) : CL_OUT_OF_HOST_MEMORY;
     if (code)
         fl_note("%s: it counts platforms and then fails to list them (code %d)", library, code);
@@ -250,7 +250,7 @@ static void list(const char *library, void *handle) {
 }
 
 void fl_open_driver(const char *library, bool siblings) {
-    if (is_named_like_a_loader(library)) {
+    if (fl_is_named_like_a_loader(library)) {
         fl_note("%s: it is an OpenCL loader, not a driver", library);
         return;
     }

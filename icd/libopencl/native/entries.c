@@ -27,6 +27,7 @@ cl_int dispatch_clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms,
     cl_uint count = fl_is_started() ? fl_platform_count : 0;
     if ((!num_entries && platforms) || (!platforms && !num_platforms))
         return CL_INVALID_VALUE;
+    fl_keep_tables();
     if (num_platforms)
         *num_platforms = count;
     for (cl_uint i = 0; platforms && i < num_entries; i++)
@@ -47,6 +48,7 @@ cl_context dispatch_clCreateContext(const cl_context_properties *properties, cl_
         return fail(CL_INVALID_VALUE, errcode_ret);
     if (!devices[0])
         return fail(CL_INVALID_DEVICE, errcode_ret);
+    fl_keep_tables();
     fn_clCreateContext *create = SLOT_OF(devices[0], clCreateContext);
     return create ? create(properties, num_devices, devices, pfn_notify, user_data, errcode_ret) : fail(CL_INVALID_OPERATION, errcode_ret);
 }
@@ -64,6 +66,7 @@ cl_context dispatch_clCreateContextFromType(const cl_context_properties *propert
     cl_platform_id platform = properties ? platform_of(properties) : fl_default_platform();
     if (!platform)
         return fail(CL_INVALID_PLATFORM, errcode_ret);
+    fl_keep_tables();
     fn_clCreateContextFromType *create = SLOT_OF(platform, clCreateContextFromType);
     return create ? create(properties, device_type, pfn_notify, user_data, errcode_ret) : fail(CL_INVALID_OPERATION, errcode_ret);
 }
@@ -73,6 +76,7 @@ cl_int dispatch_clGetGLContextInfoKHR(const cl_context_properties *properties, c
     cl_platform_id platform = platform_of(properties);
     if (!platform)
         return CL_INVALID_PLATFORM;
+    fl_keep_tables();
     if (fl_lacks_slot((void *const *)platform->dispatch, SLOT_clGetGLContextInfoKHR))
         return CL_INVALID_OPERATION;
     fn_clGetGLContextInfoKHR *ask = SLOT_OF(platform, clGetGLContextInfoKHR);
@@ -117,6 +121,7 @@ static bool is_private(const char *name) { return strncmp(name, "clIcd", 5) == 0
 
 /* The table's function for a platform is of OpenCL 1.2; before, the library's own answers. */
 static void *ask_platform(cl_platform_id platform, const char *func_name) {
+    fl_keep_tables();
     const unsigned slot = SLOT_clGetExtensionFunctionAddressForPlatform;
     if (!fl_lacks_slot((void *const *)platform->dispatch, slot) && fl_table(platform)[slot])
         return ((fn_clGetExtensionFunctionAddressForPlatform *)fl_table(platform)[slot])(platform, func_name);

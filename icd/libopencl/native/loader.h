@@ -46,8 +46,15 @@ extern cl_uint fl_platform_count;
 void fl_open_driver(const char *library, bool siblings);
 /* Name the LLVM CPU of PoCL's devices from platform `first` on, where it is "generic": see icd/repairs.py. */
 void fl_name_cpus(cl_uint first, unsigned triple_offset, unsigned cpu_offset, const char *cpu);
+bool fl_is_named_like_a_loader(const char *library);
 bool fl_lacks_slot(void *const *table, unsigned slot);
 void fl_forget_drivers(void); /* in a forked child whose parent was about to open them */
+
+/* --- neighbours.c --- */
+typedef cl_int fl_set_dispatch_data(cl_platform_id platform, void *data); /* clIcdSetPlatformDispatchDataKHR */
+void fl_guard_table(cl_platform_id platform, void **table, fl_set_dispatch_data *set);
+void fl_keep_tables(void);     /* before a platform or a device is asked something */
+void fl_free_neighbours(void); /* in a forked child */
 
 /* --- manifests.c --- */
 void fl_search(void); /* by the plain rules of ICDs: variables, else /etc/OpenCL/vendors */

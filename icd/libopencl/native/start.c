@@ -58,6 +58,7 @@ bool fl_start(void) {
 /* Another thread of the parent was starting: the child has no such thread, and begins anew. */
 static void in_child(void) {
     fl_drop_guard();
+    fl_free_neighbours();
     if (fl_is_started() || (state == STARTING && pthread_equal(starter, pthread_self())))
         return;
     pthread_mutex_init(&lock, NULL);

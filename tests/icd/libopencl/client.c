@@ -161,6 +161,17 @@ static void two_loaders(const char *library, int other_first) {
     use();
 }
 
+/* Another loader comes and goes while ours looks away. */
+static void passing_loader(const char *library) {
+    name_platforms();
+    void *other = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    cl_uint count = 0;
+    printf("%d ", ((fn_clGetPlatformIDs *)dlsym(other, "clGetPlatformIDs"))(0, NULL, &count));
+    printf("%d\n", dlclose(other));
+    name_platforms();
+    use();
+}
+
 /* A thread starts while this one forks; the child starts, too. */
 static void *start_in_thread(void *nothing) {
     list();
@@ -250,6 +261,8 @@ int main(int argc, char **argv) {
         counts();
     else if (strcmp(what, "other-first") == 0 || strcmp(what, "other-second") == 0)
         two_loaders(argv[2], strcmp(what, "other-first") == 0);
+    else if (strcmp(what, "passing") == 0)
+        passing_loader(argv[2]);
     else if (strcmp(what, "fork-while-starting") == 0)
         fork_while_starting();
     else if (strcmp(what, "reopen") == 0)

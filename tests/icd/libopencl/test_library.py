@@ -6,20 +6,24 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from helpers.support import FakeDriver, once
+from helpers.support import ROOT, CompileC, FakeDriver, once
 
 from fairlead.icd import libopencl
 from fairlead.icd.abi import OPENCL, slots_of_version
 
 from .conftest import Client, run_client
 
-#: The system's own loader.
-SYSTEM = Path("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1")
+#: Debian's ocl-icd, and Khronos' loader in Intel's wheel.
+LOADERS = {
+    "ocl-icd": Path("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1"),
+    "Khronos": Path(sys.prefix, "lib/libOpenCL.so.1"),
+}
 
 #: What each version node has first, and one that ocl-icd puts elsewhere than its slot's version.
 NODES = {
@@ -292,25 +296,45 @@ def test_a_fork_while_another_thread_finds_the_drivers(
     assert out == "Fake 0\n0 Fake 0\n"
 
 
-@pytest.mark.skipif(not SYSTEM.exists(), reason="the system has no libOpenCL.so.1")
-@pytest.mark.parametrize("icd", [1, 2])
-def test_another_loader_in_the_process_before_ours(
-    client: Client, fake_driver: FakeDriver, icd: int
-) -> None:
-    """It is unloaded while objects live."""
-    used, drivers = "0 -59 -59 1 -59 0 0\n", [fake_driver(icd=icd)]
-    out = client("other-first", SYSTEM, drivers=drivers).out
-    assert out == f"0 1 0 0 0 0 0\n{used}"
+USED = "0 -59 -59 1 -59 0 0\n"
 
 
-@pytest.mark.skipif(not SYSTEM.exists(), reason="the system has no libOpenCL.so.1")
 @pytest.mark.parametrize("icd", [1, 2])
-def test_another_loader_in_the_process_after_ours(
-    client: Client, fake_driver: FakeDriver, icd: int
+@pytest.mark.parametrize("other", LOADERS)
+def test_another_loader_in_the_process(
+    client: Client, fake_driver: FakeDriver, other: str, icd: int
 ) -> None:
-    used, drivers = "0 -59 -59 1 -59 0 0\n", [fake_driver(icd=icd)]
-    out = client("other-second", SYSTEM, drivers=drivers).out
-    assert out == f"Fake 0\n0 1 0 0 0 0 0\n{used}"
+    """It is unloaded while objects live. Khronos' loader takes a platform of ICD 2 over."""
+    library = LOADERS[other]
+    if not library.exists():
+        pytest.skip(f"there is no {library}")
+    # Intel's wheel links its copy with the libsvml.so beside it
+    env = {"LD_LIBRARY_PATH": f"{libopencl.path().parent}:{library.parent}"}
+    drivers = [fake_driver(icd=icd, set_checks=0)]
+    first = client("other-first", library, drivers=drivers, env=env).out
+    assert first == f"0 1 0 0 0 0 0\n{USED}"
+    second = client("other-second", library, drivers=drivers, env=env).out
+    assert second == f"Fake 0\n0 1 0 0 0 0 0\n{USED}"
+    passing = client("passing", library, drivers=drivers, env=env).out
+    assert passing == f"Fake 0\n0 0\nFake 0\n{USED}"
+
+
+def test_a_loader_that_takes_its_table_along(
+    client: Client, fake_driver: FakeDriver, compile_c: CompileC, tmp_path: Path
+) -> None:
+    """What it gave a platform of ICD 2 leads nowhere once it is unloaded."""
+    source = ROOT / "tests/icd/libopencl/neighbour.c"
+    library = compile_c(
+        source, tmp_path / "libOpenCL-0123abcd.so.1", "-ldl", "-Wno-unused-parameter"
+    )
+    driver = fake_driver(icd=2)
+    drivers, env = [driver], {"NEIGHBOUR_DRIVER": str(driver)}
+    first = client("other-first", library, drivers=drivers, env=env).out
+    assert first == f"0 1 0 0 0 0 0\n{USED}"
+    second = client("other-second", library, drivers=drivers, env=env).out
+    assert second == f"Fake 0\n0 1 0 0 0 0 0\n{USED}"
+    passing = client("passing", library, drivers=drivers, env=env).out
+    assert passing == f"Fake 0\n0 0\nFake 0\n{USED}"
 
 
 def test_live_objects_at_the_end(client: Client, fake_driver: FakeDriver) -> None:
