@@ -48,6 +48,7 @@ NEXT = {
     "NotFoundError": "read `reasons`; run `fairlead doctor`",
     "LibraryError": "install the libraries that `missing` names",
     "CaptureError": "change the line that `where` names; see [capture.md](capture.md)",
+    "GraphFileError": "see `code` and [graph_files.md](graph_files.md#load)",
     "SelectorError": "correct the variable that `code` names, at the character `position`",
     "SYCLError": "see `errc` below",
     "BuildError": "read the build log in the message",

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .captured_graphs.graphed import GraphedWarning, graphed
     from .captured_graphs.parameter import Parameter
     from .captured_graphs.swaps import CaptureWarning
+    from .graph_files.errors import GraphFileError
+    from .graph_files.loaded import LoadedExecutable, LoadedGraph
+    from .graph_files.loading import load
     from .icd.errors import OpenCLError, PlatformNotFoundError
     from .icd.objects import Device, Platform
     from .loader.base.errors import FairleadError, LibraryError, NotFoundError
@@ -44,8 +47,11 @@ __all__ = [
     "Device",
     "Executable",
     "FairleadError",
+    "GraphFileError",
     "GraphedWarning",
     "LibraryError",
+    "LoadedExecutable",
+    "LoadedGraph",
     "NotFoundError",
     "OpenCLError",
     "Parameter",
@@ -57,6 +63,7 @@ __all__ = [
     "capture",
     "devices",
     "graphed",
+    "load",
     "pi_plugins",
     "platforms",
     "trace",
@@ -70,8 +77,11 @@ _MODULES = {
     "Device": ".icd.objects",
     "Executable": ".captured_graphs.executable",
     "FairleadError": ".loader.base.errors",
+    "GraphFileError": ".graph_files.errors",
     "GraphedWarning": ".captured_graphs.graphed",
     "LibraryError": ".loader.base.errors",
+    "LoadedExecutable": ".graph_files.loaded",
+    "LoadedGraph": ".graph_files.loaded",
     "NotFoundError": ".loader.base.errors",
     "OpenCLError": ".icd.errors",
     "Parameter": ".captured_graphs.parameter",
@@ -82,6 +92,7 @@ _MODULES = {
     "capture": ".captured_graphs.context",
     "devices": ".api",
     "graphed": ".captured_graphs.graphed",
+    "load": ".graph_files.loading",
     "pi_plugins": ".api",
     "platforms": ".api",
     "trace": ".loader.trace.trace",

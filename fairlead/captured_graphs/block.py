@@ -175,6 +175,11 @@ class CapturedBlock:
         return self._observer.parameters
 
     @property
+    def held(self) -> list[Any]:
+        """The owners of host memory and SVM that it keeps alive, as far as they were found."""
+        return list(self._observer.held.values())
+
+    @property
     def has_parameters(self) -> bool:
         """Whether there may be Parameters in it."""
         return bool(self.parameters) or bool(living_memory())

@@ -12,6 +12,7 @@ import dis
 import operator
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -36,16 +37,37 @@ def _truth(array: Any, parameter: Any) -> np.dtype[Any]:
     return np.dtype(np.int8)
 
 
+@dataclass(frozen=True)
+class Formula:
+    """How a Parameter follows from another one. Graph files write it down (graph_files/).
+
+    Attributes:
+        name: "astype", "inverse", or an operator's sign.
+        other: the type of the result, or the operator's other operand, a number.
+        forward: whether the Parameter is the operator's first operand.
+    """
+
+    name: str
+    other: Any
+    forward: bool = True
+
+    def __call__(self, value: Any) -> Any:
+        """Compute from a NumPy scalar or an array of them."""
+        if self.name == "astype":
+            return np.asarray(value).astype(self.other)[()]
+        if self.name == "inverse":
+            return np.true_divide(self.other.type(1), value).astype(self.other)
+        function = _FUNCTIONS[self.name]
+        return function(value, self.other) if self.forward else function(self.other, value)
+
+
 def _as(parameter: Any, dtype: np.dtype[Any]) -> Any:
     """A Parameter as a number of a type."""
-    if parameter.dtype == dtype:
-        return parameter
-    return parameter.derived(lambda value: np.asarray(value).astype(dtype)[()])
+    return parameter if parameter.dtype == dtype else parameter.derived(Formula("astype", dtype))
 
 
 def _inverse(parameter: Any, dtype: np.dtype[Any]) -> Any:
-    one = dtype.type(1)
-    return parameter.derived(lambda value: np.true_divide(one, value).astype(dtype))
+    return parameter.derived(Formula("inverse", dtype))
 
 
 #: For `x sign p`: the type of a new result, PyOpenCL's launch, and its arguments after the result.
@@ -137,10 +159,7 @@ class Expressions:
     def _combine(self, other: Any, sign: str, forward: bool) -> Any:
         """`other sign self`, or `self sign other` if `forward`."""
         if isinstance(other, (int, float, complex, np.number)):
-            function = _FUNCTIONS[sign]
-            return self.derived(
-                lambda value: function(value, other) if forward else function(other, value)
-            )
+            return self.derived(Formula(sign, other, forward))
         if not _is_array(other):
             return NotImplemented
         written = _written(sys._getframe(2))

@@ -7,11 +7,13 @@ something needs it. So capture and replay alone load no adapter.
 
 from __future__ import annotations
 
+import os
+import sys
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..graph.command_graph import Addable, CommandGraph
 from ..graph.conditions import Decides
@@ -25,6 +27,7 @@ from .block import CapturedBlock
 from .commands import CapturedLaunch
 from .executable import Executable
 from .nodes import nodes_of
+from .pyopencl_client import variables_of
 
 if TYPE_CHECKING:
     from ..runtime.context import Context
@@ -51,6 +54,7 @@ class CapturedGraph(Nodes, Drawable, Decides):
             graph is empty then.
     """
 
+    executable_class: ClassVar[type[Executable]] = Executable
     _nodes: list[Node] | None = None
     _command_graph: CommandGraph | None = None
 
@@ -228,9 +232,46 @@ class CapturedGraph(Nodes, Drawable, Decides):
                 remedy="finalize after the with block has ended without an error",
             )
         with self.lock:
-            return Executable(
+            return self.executable_class(
                 self, schedule, updatable=updatable, profiling=enable_profiling, policy=policy
             )
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        contents: str = "none",
+        *,
+        names: Mapping[str, Any] | None = None,
+        inputs: Iterable[str] | None = None,
+        outputs: Iterable[str] | None = None,
+        binaries: bool = False,
+    ) -> None:
+        """Write the graph to a file, for `fairlead.load` (docs/graph_files.md).
+
+        The file is written completely, or not at all. Nothing runs.
+
+        Args:
+            path: the file.
+            contents: what the file has of the memory's contents as they are now. "none": nothing,
+                so a loaded graph begins with zeros. "inputs": those of the inputs. "all": of all
+                memory.
+            names: what memory is called: buffers, arrays, images, SVM and NumPy arrays by name. By
+                default, the variables of the caller.
+            inputs, outputs: the names of memory that is an input or an output. By default, inputs
+                are what is read before it is written, and outputs are what is written.
+            binaries: whether the programs' binaries for this device are written, too.
+
+        Raises:
+            GraphFileError: the graph cannot be written down, for example because of a host task;
+                or the file cannot be written.
+        """
+        from ..graph_files.saving import save
+
+        if names is None:
+            frame = sys._getframe(1)
+            names = {**frame.f_globals, **variables_of(frame)}
+        with self.lock:
+            save(self, path, contents, names, inputs, outputs, binaries=binaries)
 
     def __del__(self) -> None:
         """Cut the references among nodes, which would live until a garbage collection.

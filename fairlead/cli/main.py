@@ -22,6 +22,7 @@ import click
 
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.query import printable
+from .graph_commands import compare, replay, show
 
 _STDOUT, _STDERR = 1, 2
 
@@ -464,3 +465,8 @@ def adapter(pi: bool) -> None:
             f"{path} is not there: fairlead was installed without its native parts"
         )
     click.echo(path)
+
+
+main.add_command(show)
+main.add_command(replay)
+main.add_command(compare)

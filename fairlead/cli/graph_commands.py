@@ -1,0 +1,142 @@
+"""The options of `fairlead show`, `replay` and `compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ..loader.base.query import printable
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_SET = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="The value of a Parameter; repeatable.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object.")
+
+
+@click.command()
+@click.option("--dot", is_flag=True, help="Print the order of the commands for Graphviz.")
+@click.option("--source", default="", metavar="KERNEL", help="Print the source of a kernel.")
+@_FILE
+def show(file: Path, dot: bool, source: str) -> None:
+    """Say what is in a graph FILE, which `graph.save` has written. No driver is needed."""
+    from ..graph_files.archive import GraphArchive
+    from .graph_files import show_lines, source_of, to_dot
+
+    with GraphArchive(file) as archive:
+        if source:
+            click.echo(source_of(archive, source))
+        elif dot:
+            click.echo(to_dot(archive.document))
+        else:
+            for line in show_lines(archive):
+                click.echo(printable(line))
+
+
+@click.command()
+@click.option(
+    "--device",
+    default="",
+    metavar="SELECTOR",
+    help="A number, platform:device, a type such as gpu, or a part of a name. [default: the first]",
+)
+@click.option("--times", type=click.IntRange(1), default=1, show_default=True, metavar="N")
+@_SET
+@click.option(
+    "--save-outputs",
+    type=click.Path(path_type=Path),
+    metavar="NPZ",
+    help="Write the outputs to an archive of NumPy's.",
+)
+@_JSON
+@_FILE
+def replay(
+    file: Path,
+    device: str,
+    times: int,
+    settings: tuple[str, ...],
+    save_outputs: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a graph FILE, and say what its outputs are and how long it took."""
+    from .graph_files import replay_lines, run_file, settings_of, write_outputs
+    from .main import _keep_stdout_to_ourselves  # pyright: ignore[reportPrivateUsage]
+
+    values = settings_of(settings)
+    _keep_stdout_to_ourselves()
+    facts, outputs = run_file(file, device, times, values)
+    if save_outputs is not None:
+        write_outputs(save_outputs, outputs)
+    if as_json:
+        shapes = {name: [str(one.dtype), list(one.shape)] for name, one in outputs.items()}
+        click.echo(json.dumps({**facts, "times": times, "outputs": shapes}, indent=2))
+    else:
+        for line in replay_lines(facts, times, outputs):
+            click.echo(line)
+
+
+@click.command()
+@click.option("--times", type=click.IntRange(1), default=10, show_default=True, metavar="N")
+@_SET
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="T",
+    help="How much numbers may differ, relatively and absolutely. [default: bit for bit]",
+)
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    metavar="NPZ",
+    help="Outputs of `replay --save-outputs`. [default: those of the first run]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a device and engine may take.",
+)
+@_JSON
+@_FILE
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    file: Path,
+    times: int,
+    settings: tuple[str, ...],
+    tolerance: float,
+    reference: Path | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Run a graph FILE on every device by every engine, and compare the outputs of the first run.
+
+    Each run is a process of its own. N more runs are timed. The exit code is 1 if outputs differ, a
+    run failed, or none was possible.
+    """
+    from . import compare as comparison
+    from .graph_files import settings_of
+
+    rows = comparison.compare(
+        file,
+        times=times,
+        values=settings_of(settings),
+        tolerance=tolerance,
+        reference=reference,
+        timeout=timeout,
+    )
+    if as_json:
+        click.echo(json.dumps(comparison.as_json(rows), indent=2))
+    else:
+        for line in comparison.table(rows):
+            click.echo(line)
+    ctx.exit(0 if comparison.is_good(rows) else 1)

@@ -1,0 +1,211 @@
+"""`fairlead show`, `replay` and `compare`: what a graph file says, and what it computes where."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+
+from ..graph_files.archive import GraphArchive
+from ..graph_files.document import KERNEL, Document
+from ..graph_files.errors import CANNOT_SAVE, GraphFileError
+from ..graph_files.loading import load
+from ..loader.base.query import printable
+
+_SHORTEST: Final = 12  # rows of a list that is not shortened
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+# show
+
+
+def show_lines(archive: GraphArchive) -> Iterator[str]:
+    """What is in a file, for people."""
+    document = archive.document
+    saved = ", ".join(text for text in document.device.values() if text)
+    yield f"{len(document.commands)} commands, contents: {document.contents}, saved on {saved}"
+    yield from _section("programs", [_program(one) for one in document.programs])
+    yield from _section("kernels", [_kernel(document, at) for at in range(len(document.kernels))])
+    yield from _section("memory", [_memory(document, at) for at in range(len(document.memory))])
+    yield from _section("parameters", [_parameter(document, one) for one in document.parameters])
+    yield from _section("commands", [_command(document, one) for one in document.commands])
+
+
+def _section(title: str, rows: Sequence[str]) -> Iterator[str]:
+    if not rows:
+        return
+    yield ""
+    yield title
+    shown = rows if len(rows) <= 2 * _SHORTEST else rows[:_SHORTEST]
+    yield from (f"  {number}: {row}" for number, row in enumerate(shown))
+    if len(shown) < len(rows):
+        yield f"  … and {len(rows) - len(shown)} more"
+
+
+def _program(record: Mapping[str, Any]) -> str:
+    kinds = [name for name in ("source", "il", "binaries") if name in record]
+    options = f", options {record['options']}" if record["options"].strip() else ""
+    return ", ".join(kinds) + options
+
+
+def _kernel(document: Document, number: int) -> str:
+    record = document.kernels[number]
+    launches = sum(one["op"] == KERNEL and one["kernel"] == number for one in document.commands)
+    listed = ", ".join(f"{one['type']} {one['name']}" for one in record.get("arguments", ()))
+    arguments = f"({listed})" if "arguments" in record else ""
+    return f"{record['name']}{arguments}, program {record['program']}, launches: {launches}"
+
+
+def size_text(size: int) -> str:
+    """A size in bytes for people."""
+    power = min((size.bit_length() - 1) // 10, len(_UNITS) - 1)
+    text = f"{size / 1024**power:.4g}" if size % 1024**power else str(size >> 10 * power)
+    return f"{text} {_UNITS[power]}"
+
+
+def _memory(document: Document, number: int) -> str:
+    record = document.memory[number]
+    roles = [
+        role
+        for role, names in (("input", document.inputs), ("output", document.outputs))
+        if number in names.values()
+    ]
+    parts = [
+        f"{record.get('name', f'memory{number}')}: {record['kind']} of {size_text(record['size'])}"
+    ]
+    if "dtype" in record:
+        parts.append(f"{np.dtype(record['dtype'])} {tuple(record.get('shape', ()))}")
+    if "of" in record:
+        parts.append(f"of memory {record['of']} from byte {record.get('offset', 0)}")
+    return ", ".join([*parts, *roles, *(["with contents"] if "contents" in record else [])])
+
+
+def _parameter(document: Document, record: Mapping[str, Any]) -> str:
+    if "from" in record:
+        return f"computed from {record['from']}: {json.dumps(record['steps'])}"
+    name = record.get("name", "without a name")
+    if "memory" in record:
+        return f"{name}: memory {record['memory']}"
+    value = np.frombuffer(bytes.fromhex(record["value"]), record["dtype"])[0]
+    return f"{name}: {np.dtype(record['dtype'])} {value}"
+
+
+def label(document: Document, command: Mapping[str, Any]) -> str:
+    """One line for a command, such as add(64)."""
+    if command["op"] != KERNEL:
+        size = command.get("size", command.get("region"))
+        return command["op"] if size is None else f"{command['op']}({_times(size)})"
+    return f"{document.kernels[command['kernel']]['name']}({_times(command['global'])})"
+
+
+def _times(size: Any) -> str:
+    return "×".join(map(str, size)) if isinstance(size, list) else f"{size} bytes"
+
+
+def _command(document: Document, command: Mapping[str, Any]) -> str:
+    after = ", ".join(map(str, command["after"]))
+    return label(document, command) + (f", after {after}" if after else "")
+
+
+def to_dot(document: Document) -> str:
+    """The graph of the commands, for Graphviz."""
+    lines = ["digraph graph_file {"]
+    for number, command in enumerate(document.commands):
+        text = json.dumps(f"{number}: {label(document, command)}", ensure_ascii=False)
+        lines.append(f"  {number} [label={text}];")
+        lines += [f"  {before} -> {number};" for before in command["after"]]
+    return "\n".join([*lines, "}"])
+
+
+def source_of(archive: GraphArchive, kernel: str) -> str:
+    """The source of the program of a kernel. Raises GraphFileError."""
+    found = [one for one in archive.document.kernels if one["name"] == kernel]
+    if not found:
+        names = ", ".join(dict.fromkeys(one["name"] for one in archive.document.kernels))
+        raise _wrong(f"the file has no kernel {kernel}", f"it has: {names or 'none'}")
+    program = archive.document.programs[found[0]["program"]]
+    if "source" not in program:
+        raise _wrong(f"the program of {kernel} has no source in the file", "save it from source")
+    return archive.program(program["source"]).decode("utf-8", "replace")
+
+
+def _wrong(message: str, remedy: str) -> GraphFileError:
+    return GraphFileError(message, routine="show", code="NOT_IN_FILE", remedy=remedy)
+
+
+# replay
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+    """The values of `--set NAME=NUMBER`. Raises click.BadParameter."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, number = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise click.BadParameter(f"{text!r} is not NAME=NUMBER")
+        try:
+            is_whole = re.fullmatch(r"[+-]?\d+", number.strip())
+            values[name] = int(number) if is_whole else float(number)
+        except ValueError:
+            raise click.BadParameter(f"{number!r} is no number") from None
+    return values
+
+
+def run_file(
+    path: Path, device: str, times: int, values: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Load a file and run it.
+
+    Returns:
+        What is to be told of it: device, platform, driver, engines, milliseconds; and the outputs.
+    """
+    began = time.perf_counter()
+    graph = load(path, device or None)
+    loop = graph.finalize()
+    loaded = time.perf_counter()
+    outputs = loop(times=times, **values)
+    ended = time.perf_counter()
+    queue = graph.new_queue()
+    chosen = queue.device
+    facts = {
+        "device": chosen.name.strip(),
+        "platform": chosen.platform.name.strip(),
+        "driver": chosen.driver_version.strip(),
+        "commands": len(graph),
+        "load_ms": 1000 * (loaded - began),
+        "run_ms": 1000 * (ended - loaded),
+        "explain": loop.explain(queue),
+    }
+    return facts, outputs
+
+
+def write_outputs(path: Path, outputs: Mapping[str, np.ndarray]) -> None:
+    """Write outputs as an archive of NumPy's. Raises GraphFileError."""
+    try:
+        with open(path, "wb") as stream:
+            np.savez_compressed(stream, allow_pickle=False, **outputs)
+    except OSError as error:
+        raise GraphFileError(
+            f"{path} cannot be written: {error.strerror}",
+            routine="replay",
+            code=CANNOT_SAVE,
+            remedy="name a file in a folder that exists and can be written",
+        ) from None
+
+
+def replay_lines(
+    facts: Mapping[str, Any], times: int, outputs: Mapping[str, np.ndarray]
+) -> Iterator[str]:
+    """What `fairlead replay` prints."""
+    yield printable(f"{facts['device']} ({facts['platform']}, driver {facts['driver']})")
+    yield f"loaded in {facts['load_ms']:.1f} ms; {times} runs took {facts['run_ms']:.3f} ms"
+    for name, array in outputs.items():
+        flat = array.reshape(-1)
+        head = ", ".join(str(one) for one in flat[:4])
+        yield f"  {name}: {array.dtype} {array.shape}: {head}{', …' if flat.size > 4 else ''}"

@@ -1,0 +1,116 @@
+"""What a graph reads before it writes it, and what it writes: its inputs and outputs.
+
+A transfer says which bytes it uses. Of a kernel only its declaration is known: it reads all memory
+that it gets, and writes what is not declared `const` or as constant memory. So a buffer that a
+kernel only writes counts as an input, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from .document import KERNEL, Document
+from .operations import OPERATIONS, extent
+
+#: A memory (its number), and from which byte to which it is used.
+_Use = tuple[int, int, int]
+
+
+def inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
+    """The numbers of the memory that is read before it is written, and of what is written.
+
+    A part of a buffer counts as the buffer.
+    """
+    inputs, written = set[int](), dict[int, list[tuple[int, int]]]()
+    for command in document.commands:
+        reads, writes = _uses(document, command)
+        for number, first, end in reads:
+            if not _covers(written.get(number, ()), first, end):
+                inputs.add(number)
+        for number, first, end in writes:
+            _add(written.setdefault(number, []), first, end)
+    return inputs, set(written)
+
+
+def whole_of(document: Document, number: int) -> tuple[int, int]:
+    """The memory that a memory is a part of, or itself, and where it begins in it."""
+    offset = 0
+    while "of" in document.memory[number]:
+        memory = document.memory[number]
+        offset, number = offset + memory.get("offset", 0), memory["of"]
+    return number, offset
+
+
+def _uses(document: Document, command: Mapping[str, Any]) -> tuple[list[_Use], list[_Use]]:
+    if command["op"] == KERNEL:
+        return _uses_of_launch(document, command)
+    operation = OPERATIONS.get(command["op"])
+    sides = [side for side in _SIDES if operation is not None and getattr(operation, side)]
+    found: dict[str, list[_Use]] = {side: [] for side in _SIDES}
+    memory = {side: document.memory_of(command[side]) for side in sides}
+    for side in sides:
+        other = memory.get("target" if side == "source" else "source")
+        span = extent(command, side, memory[side], other)
+        use = _use(document, number_of(document, command[side]), *span)
+        if side == "target" and not _is_dense(command, span):
+            found["source"].append(use)  # it writes a part of its extent, and keeps the rest
+        found[side].append(use)
+    return found["source"], found["target"]
+
+
+def _is_dense(command: Mapping[str, Any], span: tuple[int, int]) -> bool:
+    """Whether a transfer writes every byte of its extent."""
+    x, y, z = command.get("region", (span[1] - span[0], 1, 1))
+    return x * y * z == span[1] - span[0]
+
+
+_SIDES: Final = ("source", "target")
+
+
+def _uses_of_launch(
+    document: Document, command: Mapping[str, Any]
+) -> tuple[list[_Use], list[_Use]]:
+    declared = document.kernels[command["kernel"]].get("arguments", ())
+    reads: list[_Use] = []
+    writes: list[_Use] = []
+    for index, argument in enumerate(command["args"]):
+        number = number_of(document, argument)
+        if number is None:
+            continue
+        use = _use(document, number, 0, document.memory[number]["size"])
+        reads.append(use)
+        if index >= len(declared) or not declared[index]["constant"]:
+            writes.append(use)
+    return reads, writes
+
+
+def number_of(document: Document, reference: Any) -> Any:
+    """The number of the memory that an argument or a transfer refers to, None if it is none."""
+    if isinstance(reference, int):
+        return reference
+    if "parameter" in reference:
+        return document.parameters[reference["parameter"]].get("memory")
+    return reference.get("memory")
+
+
+def _use(document: Document, number: int, first: int, end: int) -> _Use:
+    whole, offset = whole_of(document, number)
+    return whole, first + offset, end + offset
+
+
+def _covers(spans: Any, first: int, end: int) -> bool:
+    return any(begin <= first and end <= last for begin, last in spans)
+
+
+def _add(spans: list[tuple[int, int]], first: int, end: int) -> None:
+    """Add a span to spans that neither touch nor overlap, and join what it touches."""
+    joined = [(begin, last) for begin, last in spans if begin <= end and first <= last]
+    spans[:] = [one for one in spans if one not in joined]
+    spans.append((min([first, *(b for b, _ in joined)]), max([end, *(e for _, e in joined)])))
+
+
+def named_memory(document: Document, numbers: set[int]) -> Iterator[tuple[str, int]]:
+    """A name for each memory: its own, or memoryN."""
+    for number in sorted(numbers):
+        yield document.memory[number].get("name", f"memory{number}"), number

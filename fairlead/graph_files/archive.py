@@ -1,0 +1,223 @@
+"""The archive of a graph file: a zip with graph.json, and members that it refers to.
+
+Nothing is unpacked to disk. No member is larger than what graph.json says of it, so a zip bomb is
+refused before it grows.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from .checks import document_of
+from .document import Document
+from .errors import CANNOT_READ, CANNOT_SAVE, GraphFileError, invalid
+
+JSON: Final = "graph.json"
+#: Bytes that graph.json may have, and a member of programs/.
+MOST_JSON: Final = 1 << 26
+MOST_PROGRAM: Final = 1 << 26
+_MOST_MEMBERS: Final = 100_000
+_HEADER: Final = 4096  # bytes of a .npy file before its numbers, at most
+_LONGEST_NUMBER: Final = 20  # digits
+_TIME: Final = (1980, 1, 1, 0, 0, 0)  # of every member: equal graphs are equal files
+_NPY: Final = re.compile(rb"\x93NUMPY\x01\x00")
+
+
+def write(path: str | os.PathLike[str], document: Document, members: Mapping[str, Any]) -> None:
+    """Write a file, all of it or nothing.
+
+    Args:
+        path: where.
+        document: what graph.json is to say.
+        members: bytes, or NumPy arrays that become .npy files, by name.
+
+    Raises:
+        GraphFileError: it cannot be written, or graph.json would be too large.
+    """
+    text = json.dumps(document.to_json(), separators=(",", ":"), ensure_ascii=False).encode()
+    if len(text) > MOST_JSON:
+        raise GraphFileError(
+            f"the graph's description has {len(text)} bytes, and {MOST_JSON} are the most",
+            routine="save",
+            code=CANNOT_SAVE,
+            remedy="save it in several parts",
+        )
+    target = Path(path)
+    try:
+        number, made = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+        try:
+            with open(number, "wb") as stream, zipfile.ZipFile(stream, "w") as archive:
+                _put(archive, JSON, text)
+                for name, data in members.items():
+                    _put(archive, name, data if isinstance(data, bytes) else _npy(data))
+            os.chmod(made, 0o666 & ~_umask())
+            os.replace(made, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(made)
+            raise
+    except OSError as error:
+        raise GraphFileError(
+            f"{target} cannot be written: {error.strerror}",
+            routine="save",
+            code=CANNOT_SAVE,
+            remedy="name a file in a folder that exists and can be written",
+        ) from None
+
+
+def _umask() -> int:
+    now = os.umask(0o077)
+    os.umask(now)
+    return now
+
+
+def _put(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _TIME)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 6 if len(data) < 1 << 20 else 1)
+
+
+def _npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.ascontiguousarray(array), (1, 0), allow_pickle=False)
+    return stream.getvalue()
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Turn what Python's modules raise for broken archives into GraphFileError."""
+    try:
+        yield
+    except GraphFileError:
+        raise
+    except OSError as error:
+        raise GraphFileError(
+            f"{path} cannot be read: {error.strerror or error}",
+            routine="load",
+            code=CANNOT_READ,
+            remedy="name a file that graph.save(…) wrote",
+        ) from None
+    except Exception as error:  # Python's readers raise many kinds for what is damaged
+        detail = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+        raise invalid(f"{path} is damaged, or no graph of fairlead: {detail}") from None
+
+
+class GraphArchive:
+    """A graph file that was opened for reading. Use it as a context manager, or `close` it.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        path: the file.
+        document: what graph.json says, checked.
+
+    Raises:
+        GraphFileError: it cannot be read, is no graph, or breaks a rule of the format.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        with _refusing(self.path):
+            self._zip = zipfile.ZipFile(self.path)
+        try:
+            with _refusing(self.path):
+                self._entries = self._listed()
+                text = self._read(JSON, MOST_JSON)
+                value = json.loads(text, parse_int=_whole, parse_constant=_no_constant)
+            self.document = document_of(value)
+            for name in self.document.members():
+                if name not in self._entries:
+                    raise invalid(f"the file has no {name}, to which graph.json refers")
+        except BaseException:
+            self.close()
+            raise
+
+    def _listed(self) -> dict[str, zipfile.ZipInfo]:
+        entries: dict[str, zipfile.ZipInfo] = {}
+        for entry in self._zip.infolist()[: _MOST_MEMBERS + 1]:
+            name = entry.filename
+            if name in entries or len(entries) == _MOST_MEMBERS:
+                raise invalid(f"the archive has the member {name[:80]} twice, or too many")
+            if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name):
+                raise invalid(f"the member {name[:80]!r} leads out of the archive")
+            if entry.flag_bits & 1 or entry.compress_type not in (
+                zipfile.ZIP_STORED,
+                zipfile.ZIP_DEFLATED,
+            ):
+                raise invalid(f"the member {name[:80]} is encrypted, or packed in another way")
+            entries[name] = entry
+        if JSON not in entries:
+            raise invalid(f"the file is a zip archive without {JSON}, and no graph of fairlead")
+        return entries
+
+    def _read(self, name: str, most: int) -> bytes:
+        entry = self._entries[name]
+        if entry.file_size > most:
+            raise invalid(f"{name} has {entry.file_size} bytes, and {most} are the most")
+        with self._zip.open(entry) as stream:
+            data = stream.read(most + 1)
+        if len(data) != entry.file_size:
+            raise invalid(f"{name} has not the size that the archive says")
+        return data
+
+    def program(self, name: str) -> bytes:
+        """A member of programs/. Raises GraphFileError."""
+        with _refusing(self.path):
+            return self._read(name, MOST_PROGRAM)
+
+    def contents(self, memory: Mapping[str, Any]) -> np.ndarray | None:
+        """The contents of a memory of the document, as bytes; None if the file has none.
+
+        Raises:
+            GraphFileError: it is no .npy file of exactly that size.
+        """
+        name = memory.get("contents")
+        if name is None:
+            return None
+        with _refusing(self.path):
+            data = self._read(name, memory["size"] + _HEADER)
+            stream = io.BytesIO(data)
+            if not _NPY.match(data):
+                raise invalid(f"{name} is no .npy file of version 1.0")
+            np.lib.format.read_magic(stream)
+            shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+            rest = data[stream.tell() :]
+            size = dtype.itemsize
+            for one in shape:
+                size *= one
+            if dtype.hasobject or is_fortran or size != memory["size"] or len(rest) != size:
+                raise invalid(f"{name} has not the {memory['size']} bytes of its memory")
+            return np.frombuffer(rest, np.uint8)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._zip.close()
+
+    def __enter__(self) -> GraphArchive:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise invalid(f"a number has {len(digits)} digits")
+    return int(digits)
+
+
+def _no_constant(name: str) -> Any:
+    raise invalid(f"graph.json has {name}, which is no number of JSON")

@@ -1,0 +1,66 @@
+"""The contents of memory, as bytes: read from a device, and written to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..icd.calls import call
+from ..icd.errors import check
+
+
+def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarray:
+    """The bytes of a memory, after everything that is in the queue.
+
+    Args:
+        queue: a pyopencl.CommandQueue.
+        record: the memory as a document has it.
+        memory: a pyopencl.Buffer, an Image, the address of SVM, or bytes of the host.
+    """
+    import pyopencl as cl
+
+    made = np.empty(record["size"], np.uint8)
+    if isinstance(memory, np.ndarray):
+        queue.finish()
+        made[:] = memory
+    elif isinstance(memory, int):
+        _copy_svm(queue, made.ctypes.data, memory, made.nbytes)
+    elif record["kind"] == "image":
+        cl.enqueue_copy(queue, made, memory, origin=(0, 0, 0), region=tuple(record["extent"]))
+    else:
+        cl.enqueue_copy(queue, made, memory)
+    return made
+
+
+def write_memory(queue: Any, record: Mapping[str, Any], memory: Any, data: np.ndarray) -> None:
+    """Give a memory other bytes. `data` has as many; see `read_memory`."""
+    import pyopencl as cl
+
+    data = np.ascontiguousarray(data)
+    if isinstance(memory, np.ndarray):
+        queue.finish()
+        memory[:] = data
+    elif isinstance(memory, int):
+        _copy_svm(queue, memory, data.ctypes.data, data.nbytes)
+    elif record["kind"] == "image":
+        cl.enqueue_copy(queue, memory, data, origin=(0, 0, 0), region=tuple(record["extent"]))
+    else:
+        cl.enqueue_copy(queue, memory, data)
+
+
+def _copy_svm(queue: Any, target: int, source: int, size: int) -> None:
+    arguments = 1, target, source, size, 0, None, None
+    check(call(queue.int_ptr, "clEnqueueSVMMemcpy", *arguments), "clEnqueueSVMMemcpy")
+
+
+def typed(record: Mapping[str, Any], data: np.ndarray) -> np.ndarray:
+    """Bytes in the type and shape that the memory has, if they are known."""
+    if "dtype" not in record or data.nbytes % np.dtype(record["dtype"]).itemsize:
+        return data
+    data = data.view(record["dtype"])
+    shape = record.get("shape")
+    if shape is not None and int(np.prod(shape, dtype=object)) == data.size:
+        data = data.reshape(shape)
+    return data

@@ -1,0 +1,243 @@
+"""`fairlead.load("step.flg")`: a file becomes a captured graph.
+
+The graph is captured again: its commands are given to a queue in a capture block. So what is loaded
+is a graph like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from ..captured_graphs.context import capture
+from ..captured_graphs.parameter import GraphParameter
+from ..icd.errors import OpenCLError
+from . import devices
+from .archive import GraphArchive
+from .contents import write_memory
+from .document import Document
+from .errors import cannot_load, invalid
+from .loaded import LoadedGraph
+from .operations import HOST, SVM
+from .parameters import derived_parameter, parameter_of_row
+from .recorder import DocumentRecorder, RecordedObjects
+
+_REMEDY: Final = "load it on another device: fairlead.load(path, device=…)"
+
+
+def load(path: str | os.PathLike[str], device: Any = None, *, context: Any = None) -> LoadedGraph:
+    """Load a graph that `graph.save` has written.
+
+    Its programs are built for the device, and its memory is made there. Memory whose contents the
+    file does not have is zero. The graph can be looked at, changed and finalized like any other.
+
+    Args:
+        path: the file.
+        device: a pyopencl.Device, a device of `fairlead.devices()`, or a text that
+            `fairlead replay --device` takes. The first device by default.
+        context: a pyopencl.Context to load it in, for graphs that share memory or are sub-graphs.
+
+    Returns:
+        The graph. (docs/graph_files.md)
+
+    Raises:
+        GraphFileError: the file cannot be read, is damaged or of a later version; or the device
+            cannot run the graph.
+        NotFoundError: there is no such device.
+    """
+    import pyopencl as cl
+
+    with GraphArchive(path) as archive:
+        chosen = devices.pyopencl_device(device, context)
+        made_in = context if context is not None else cl.Context([chosen])
+        with _refusing():
+            return _Loader(archive, made_in, chosen).graph()
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn what a driver refuses into GraphFileError."""
+    import pyopencl as cl
+
+    try:
+        yield
+    except (OpenCLError, cl.Error) as refused:
+        text = str(refused).strip().replace("\n", " ")
+        raise cannot_load(
+            f"the device refuses a part of the graph: {text[:500]}", _REMEDY
+        ) from refused
+
+
+class _Loader:
+    """Makes the objects of a document, and captures its commands."""
+
+    def __init__(self, archive: GraphArchive, context: Any, device: Any) -> None:
+        self._archive, self._context, self._device = archive, context, device
+        self._document: Document = archive.document
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse what the device has no memory for, before anything is made."""
+        most, whole = self._device.max_mem_alloc_size, self._device.global_mem_size
+        total = 0
+        for number, record in enumerate(self._document.memory):
+            if "of" in record:
+                continue
+            total += record["size"]
+            if record["size"] > (whole if record["kind"] == HOST else most) or total > whole:
+                raise cannot_load(
+                    f"memory {number} of the graph has {record['size']} bytes, and "
+                    f"{self._device.name} has no such place",
+                    _REMEDY,
+                )
+
+    def graph(self) -> LoadedGraph:
+        """Make everything, and return the graph."""
+        import pyopencl as cl
+
+        self._queue = cl.CommandQueue(self._context, self._device)
+        with warnings.catch_warnings():  # the program that was saved has had the compiler's
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            programs = [self._program(record) for record in self._document.programs]
+        kernels = [self._kernel(programs, record) for record in self._document.kernels]
+        self._memory: list[Any] = []
+        for record in self._document.memory:
+            self._memory.append(self._new_memory(record))
+        samplers = [self._sampler(record) for record in self._document.samplers]
+        self._parameters: list[Any] = []
+        for record in self._document.parameters:
+            self._parameters.append(self._parameter(record))
+        self._queue.finish()
+        arguments = RecordedObjects(self._memory, samplers, self._parameters)
+        block = self._capture(kernels, arguments)
+        return LoadedGraph(block, self._document, self._memory, (self._parameters, programs))
+
+    # objects
+
+    def _program(self, record: Mapping[str, Any]) -> Any:
+        import pyopencl as cl
+
+        read = self._archive.program
+        options = record["options"].split()
+        identity = {"device": self._device.name, "driver": self._device.driver_version}
+        for one in record.get("binaries", ()):
+            if {name: one[name].strip() for name in identity} == identity:
+                binary = cl.Program(self._context, [self._device], [read(one["file"])])
+                return binary.build(options, devices=[self._device])
+        if "source" in record:
+            source = read(record["source"]).decode("utf-8", "replace")
+            return cl.Program(self._context, source).build(options, devices=[self._device])
+        if "il" in record:
+            il = cl.Program(self._context, read(record["il"]))
+            return il.build(options, devices=[self._device])
+        known = ", ".join(f"{one['device']} ({one['driver']})" for one in record["binaries"])
+        raise cannot_load(
+            f"a program of the graph has neither source nor IL, only binaries for {known}",
+            "load it on that device, or save it from a program that was built from source",
+        )
+
+    def _kernel(self, programs: list[Any], record: Mapping[str, Any]) -> Any:
+        import pyopencl as cl
+
+        return cl.Kernel(programs[record["program"]], record["name"])
+
+    def _flags(self, record: Mapping[str, Any]) -> Any:
+        import pyopencl as cl
+
+        flags = 0
+        for name in record["flags"]:
+            flag = getattr(cl.mem_flags, name.upper(), None)
+            if not isinstance(flag, int) or name.upper() in ("USE_HOST_PTR", "COPY_HOST_PTR"):
+                raise invalid(f"memory has the unknown flag {name}")
+            flags |= flag
+        return flags
+
+    def _new_memory(self, record: Mapping[str, Any]) -> Any:
+        import pyopencl as cl
+
+        kind, size = record["kind"], record["size"]
+        data = self._archive.contents(record)
+        if kind == HOST:
+            return np.zeros(size, np.uint8) if data is None else data.copy()
+        if kind == SVM:
+            made = cl.SVMAllocation(self._context, size, 0, cl.svm_mem_flags.READ_WRITE)
+            data = np.zeros(size, np.uint8) if data is None else data
+            write_memory(self._queue, record, made.svm_ptr, data)
+            return made
+        if kind == "sub_buffer":
+            whole = self._memory[record["of"]]
+            return whole.get_sub_region(record["offset"], size, self._flags(record))
+        made = self._new_image(record) if kind == "image" else None
+        if made is None:
+            made = cl.Buffer(self._context, self._flags(record), size)
+        if "of" not in record:
+            zeros = np.zeros(size if data is None else 0, np.uint8)
+            write_memory(self._queue, record, made, zeros if data is None else data)
+        return made
+
+    def _new_image(self, record: Mapping[str, Any]) -> Any:
+        import pyopencl as cl
+
+        order = getattr(cl.channel_order, record["order"], None)
+        channel_type = getattr(cl.channel_type, record["channel_type"], None)
+        if not isinstance(order, int) or not isinstance(channel_type, int):
+            raise invalid(f"an image has the unknown format {record['order']}")
+        form, kind, extent = cl.ImageFormat(order, channel_type), record["type"], record["extent"]
+        dimensions = int(kind[5])
+        is_array = kind.endswith("_array")
+        description: Any = cl.ImageDescriptor()
+        description.image_type = getattr(cl.mem_object_type, kind.upper())
+        description.shape = (*extent[:dimensions], *[0] * (3 - dimensions))
+        description.array_size = extent[dimensions] if is_array else 0
+        description.num_mip_levels = description.num_samples = 0
+        description.pitches = (record.get("row_pitch", 0), 0)
+        description.buffer = self._memory[record["of"]] if "of" in record else None
+        made = cl.Image(self._context, self._flags(record), form, desc=description)
+        if made.get_image_info(cl.image_info.ELEMENT_SIZE) != record["element_size"]:
+            raise invalid("an image has another element size than its format")
+        return made
+
+    def _sampler(self, record: Mapping[str, Any]) -> Any:
+        import pyopencl as cl
+
+        addressing = getattr(cl.addressing_mode, record["addressing"], None)
+        filtering = getattr(cl.filter_mode, record["filter"], None)
+        if not isinstance(addressing, int) or not isinstance(filtering, int):
+            raise invalid("a sampler has an unknown mode")
+        return cl.Sampler(self._context, record["normalized"], addressing, filtering)
+
+    def _parameter(self, record: Mapping[str, Any]) -> Any:
+        from pyopencl.array import Array
+
+        if "from" in record:
+            return derived_parameter(self._parameters[record["from"]], record)
+        if "memory" not in record:
+            return parameter_of_row(record)
+        buffer, row = self._memory[record["memory"]], self._document.memory[record["memory"]]
+        if record["is_array"] and "dtype" in row and "shape" in row:
+            shape, dtype = tuple(row["shape"]), np.dtype(row["dtype"])
+            buffer = Array(self._queue, shape, dtype, data=buffer)
+        return GraphParameter(buffer, name=record.get("name"))
+
+    # commands
+
+    def _capture(self, kernels: list[Any], arguments: RecordedObjects) -> Any:
+        """Give the commands to a queue in a capture block. Returns the block."""
+        import pyopencl as cl
+
+        out_of_order: Any = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+        if not self._device.queue_properties & out_of_order:
+            out_of_order = 0
+        queue = cl.CommandQueue(self._context, self._device, properties=out_of_order)
+        swaps = [[self._memory[one] for one in pair] for pair in self._document.swaps]
+        keep = [one for one in self._memory if isinstance(one, np.ndarray)]
+        done = cl.UserEvent(self._context)
+        done.set_status(cl.command_execution_status.COMPLETE)
+        with capture(queue, keep=keep, swap=swaps) as captured:
+            DocumentRecorder(queue.int_ptr, kernels, arguments, self._document, done.int_ptr).run()
+        return captured.block

@@ -1,0 +1,396 @@
+"""Graphs as files: what is loaded does what was saved, on every driver."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+from helpers.captures import Numbers
+
+import fairlead
+from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.graph_files.archive import GraphArchive
+
+#: PyOpenCL's types do not know all of its own arguments.
+copy: Any = cl.enqueue_copy
+local: Any = cl.LocalMemory
+
+LOCAL = """
+kernel void shared_sum(global const int *from, global int *to, local int *tile, int scale) {
+    int i = get_local_id(0), n = get_local_size(0);
+    tile[i] = from[get_global_id(0)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    to[get_global_id(0)] = scale * (tile[i] + tile[n - 1 - i]);
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "step.flg"
+
+
+def test_what_is_loaded_computes_what_was_saved(
+    numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    by, a, host = fairlead.Parameter(np.int32(2)), numbers.buffer, numbers.host
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(by)
+        numbers.mul(3)
+        numbers.add(-by)
+        copy(numbers.queue, host, a, is_blocking=False)
+    graph.save(file, names={"a": a, "host": host})
+    loaded = fairlead.load(file, device)
+    assert list(loaded.edges) == list(graph.edges)
+    assert [node.label for node in loaded] == [node.label for node in graph]
+    assert loaded.inputs == ("a",) and loaded.outputs == ("a", "host")
+    loop = loaded.finalize()
+    assert loop.parameters == ("by",)
+    start = np.full(64, 10, np.int32)
+    out = loop(a=start.view(np.uint8))
+    assert (out["a"].view(np.int32) == 34).all() and (out["host"] == 34).all()
+    assert (loop(by=1)["host"] == 3 * 35 - 1).all()
+    assert host[0] == 0, "the program's own memory is not touched"
+
+
+def test_the_variables_of_the_caller_name_the_memory(
+    queue: cl.CommandQueue, file: Path, device: cl.Device
+) -> None:
+    u = cl_array.to_device(queue, np.arange(12, dtype=np.float32).reshape(3, 4))
+    v = cl_array.zeros(queue, (3, 4), np.float32)
+    host = np.zeros((3, 4), np.float32)
+    dt = fairlead.Parameter(np.float32(0.5))
+    with fairlead.capture(queue) as graph:
+        copy(queue, v.data, u.data)
+        v *= dt
+        copy(queue, host, v.data, is_blocking=False)
+    graph.save(file, contents="inputs")
+    loaded = fairlead.load(file, device)
+    assert loaded.inputs == ("u",) and set(loaded.outputs) == {"v", "host"}
+    loop = loaded.finalize()
+    out = loop()
+    np.testing.assert_array_equal(out["v"], u.get() / 2)
+    assert out["host"].shape == (3, 4) and out["host"].dtype == np.float32
+    out = loop(u=np.ones((3, 4)), dt=4)
+    assert (out["host"] == 4).all()
+    with pytest.raises(ArgumentError, match="u is memory of \\(3, 4\\)"):
+        loop(u=np.ones(12))
+    with pytest.raises(ArgumentError, match="nothing that is called w"):
+        loop(w=1)
+    loaded.save(file, contents="all")
+    again = fairlead.load(file, device).finalize()
+    assert (again()["host"] == 0.5).all(), "u is kept, and dt begins as in the block"
+
+
+class Secretive:
+    """What cannot even be looked at."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def test_odd_variables_of_the_caller_do_no_harm(
+    numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    odd, pair, here = Secretive(), (np.zeros(64, np.int32), 1), np.zeros(64, np.int32)
+    with fairlead.capture(numbers.queue) as graph:
+        copy(numbers.queue, here, numbers.buffer, is_blocking=False)
+        copy(numbers.queue, pair[0], numbers.buffer, is_blocking=False)
+    graph.save(file)
+    assert fairlead.load(file, device).outputs == ("here", "memory2")
+    assert odd
+
+
+def test_inputs_and_outputs_can_be_named(numbers: Numbers, file: Path, device: cl.Device) -> None:
+    a, b = numbers.buffer, numbers.new(5)
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(1, a)
+        numbers.add(1, b)
+    graph.save(file, contents="all", outputs=["b"])
+    loaded = fairlead.load(file, device)
+    out = loaded.finalize()()
+    assert list(out) == ["b"] and (out["b"].view(np.int32) == 6).all()
+    with pytest.raises(fairlead.GraphFileError, match="no memory that is called c") as raised:
+        graph.save(file, inputs=["c"])
+    assert raised.value.code == "CANNOT_SAVE" and "a, b" in raised.value.remedy
+
+
+def test_branches_keep_their_order(
+    numbers: Numbers, out_of_order: cl.CommandQueue, file: Path, device: cl.Device
+) -> None:
+    a, b = numbers.buffer, numbers.new(1)
+    with fairlead.capture(out_of_order) as graph:
+        first = numbers.add(1, a, queue=out_of_order)
+        second = numbers.add(2, b, queue=out_of_order)
+        both = cl.enqueue_marker(out_of_order, wait_for=[first, second])
+        numbers.mul(3, a, queue=out_of_order, wait_for=[both])
+        cl.enqueue_barrier(out_of_order)
+        numbers.mul(4, b, queue=out_of_order)
+    graph.save(file, contents="all")
+    loaded = fairlead.load(file, device)
+    assert list(loaded.edges) == list(graph.edges)
+    for schedule in ("lanes", "events"):
+        out = loaded.finalize(schedule=schedule)(a=np.zeros(256, np.uint8), b=b_of(numbers, b))
+        assert out["a"].view(np.int32)[5] == 3 and out["b"].view(np.int32)[5] == 12
+
+
+def b_of(numbers: Numbers, buffer: cl.Buffer) -> np.ndarray:
+    """The bytes of a buffer."""
+    data = np.empty(256, np.uint8)
+    copy(numbers.queue, data, buffer)
+    return data
+
+
+def test_local_memory_sub_buffers_and_const(
+    queue: cl.CommandQueue, context: cl.Context, file: Path, device: cl.Device
+) -> None:
+    program = cl.Program(context, LOCAL).build(["-cl-kernel-arg-info"])
+    kernel, flags = program.shared_sum, cl.mem_flags.READ_WRITE
+    whole = cl.Buffer(context, flags, 4096)
+    low, high = whole.get_sub_region(0, 1024), whole.get_sub_region(2048, 1024)
+    numbers = np.arange(256, dtype=np.int32)
+    with fairlead.capture(queue) as graph:
+        copy(queue, low, numbers, is_blocking=False)
+        kernel(queue, (256,), (16,), low, high, local(64), np.int32(2))
+    graph.save(file, contents="inputs")
+    loaded = fairlead.load(file, device)
+    assert loaded.inputs == ("numbers", "whole")  # `high` is not const, so it may be read
+    out = loaded.finalize()(numbers=numbers + 1)["whole"].view(np.int32)
+    blocks = (numbers + 1).reshape(16, 16)
+    np.testing.assert_array_equal(out[512:768].reshape(16, 16), 2 * (blocks + blocks[:, ::-1]))
+
+
+def test_transfers_of_every_kind(
+    queue: cl.CommandQueue, context: cl.Context, file: Path, device: cl.Device
+) -> None:
+    a, b = (cl.Buffer(context, cl.mem_flags.READ_WRITE, 4096) for _ in range(2))
+    source, target = np.arange(1024, dtype=np.int32).reshape(32, 32), np.zeros((32, 32), np.int32)
+    part = np.zeros((4, 8), np.uint8)
+    rect: dict[str, Any] = {"is_blocking": False, "buffer_pitches": (128,)}
+    with fairlead.capture(queue) as graph:
+        cl.enqueue_fill_buffer(queue, b, np.array(0x1234, np.uint16), 0, 4096)
+        copy(queue, a, source, is_blocking=False)
+        copy(
+            queue,
+            b,
+            a,
+            src_origin=(8, 2),
+            dst_origin=(0, 1),
+            region=(16, 4),
+            src_pitches=(128,),
+            dst_pitches=(128,),
+        )
+        copy(queue, part, b, buffer_origin=(4, 1), host_origin=(0, 0), region=(8, 4), **rect)
+        copy(queue, b, part, buffer_origin=(64, 8), host_origin=(0, 0), region=(8, 4), **rect)
+        copy(queue, b, a, byte_count=100, src_offset=28, dst_offset=2048)
+        copy(queue, target, b, is_blocking=False)
+    graph.save(file, contents="inputs")
+    loaded = fairlead.load(file, device)
+    assert [node.op for node in loaded] == [node.op for node in graph]
+    assert [node.details for node in loaded] == [node.details for node in graph]
+    graph.finalize().replay(queue).wait()
+    out = loaded.finalize()()
+    np.testing.assert_array_equal(out["target"], target)
+    np.testing.assert_array_equal(out["part"], part)
+    assert part.any()
+    assert set(loaded.inputs) == {"source"}, "everything else is written first"
+
+
+def test_images_and_samplers(
+    queue: cl.CommandQueue, context: cl.Context, file: Path, device: cl.Device
+) -> None:
+    form = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.UNSIGNED_INT8)
+    flags = cl.mem_flags
+    source = cl.Image(context, flags.READ_ONLY, form, shape=(16, 8))
+    target = cl.Image(context, flags.READ_WRITE, form, shape=(16, 8))
+    buffer = cl.Buffer(context, flags.READ_WRITE, 512)
+    pixels_in = np.arange(512, dtype=np.uint16).astype(np.uint8).reshape(8, 16, 4)
+    pixels_out = np.zeros((8, 16, 4), np.uint8)
+    program = cl.Program(
+        context,
+        "kernel void mirror(read_only image2d_t a, write_only image2d_t b, sampler_t s) {"
+        " int2 at = (int2)(get_global_id(0), get_global_id(1));"
+        " write_imageui(b, at, read_imageui(a, s, (int2)(20 - at.x, at.y))); }",
+    ).build()
+    mirror = program.mirror
+    sampler = cl.Sampler(context, False, cl.addressing_mode.CLAMP_TO_EDGE, cl.filter_mode.NEAREST)
+    origin, region = (0, 0), (16, 8)
+    with fairlead.capture(queue) as graph:
+        copy(queue, source, pixels_in, origin=origin, region=region, is_blocking=False)
+        mirror(queue, (16, 8), None, source, target, sampler)
+        copy(queue, buffer, target, offset=0, origin=origin, region=region)
+        copy(queue, source, buffer, offset=0, origin=origin, region=region)
+        copy(queue, pixels_out, source, origin=origin, region=region, is_blocking=False)
+    graph.save(file, contents="all")
+    loaded = fairlead.load(file, device)
+    graph.finalize().replay(queue).wait()
+    np.testing.assert_array_equal(pixels_out[:, 5:], pixels_in[:, :4:-1])
+    out = loaded.finalize()()
+    np.testing.assert_array_equal(out["pixels_out"], pixels_out)
+    np.testing.assert_array_equal(out["buffer"], pixels_out.reshape(-1))
+
+
+def test_svm(queue: cl.CommandQueue, context: cl.Context, file: Path, device: cl.Device) -> None:
+    if not device.svm_capabilities:
+        pytest.skip("the device has no SVM")
+    program = cl.Program(
+        context, "kernel void twice(global int *x) { x[get_global_id(0)] *= 2; }"
+    ).build()
+    kernel = program.twice
+    memory = cl.SVMAllocation(context, 256, 0, cl.svm_mem_flags.READ_WRITE)
+    result = np.zeros(64, np.int32)
+    with fairlead.capture(queue) as graph:
+        cl.enqueue_fill(queue, memory, np.array(21, np.int32), 256)
+        kernel(queue, (64,), None, memory)
+        copy(queue, result, memory, is_blocking=False)
+    graph.save(file, contents="all")
+    loaded = fairlead.load(file, device)
+    assert (loaded.finalize()()["result"] == 42).all() and not result.any()
+
+
+def test_buffers_that_alternate_and_buffers_that_are_parameters(
+    numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    program = cl.Program(
+        numbers.queue.context,
+        "kernel void advance(global const int *u, global int *v) {"
+        " v[get_global_id(0)] = u[get_global_id(0)] + 1; }",
+    ).build()
+    step, u, v = program.advance, numbers.new(1), numbers.new(0)
+    with fairlead.capture(numbers.queue, swap=(u, v)) as graph:
+        step(numbers.queue, (64,), None, u, v)
+    graph.save(file, contents="all")
+    loop = fairlead.load(file, device).finalize()
+    out = loop(times=3)
+    assert loop.is_swapped and out["v"].view(np.int32)[0] == 4
+    into = fairlead.Parameter(numbers.buffer)
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(7, into)
+        copy(numbers.queue, numbers.host, into, is_blocking=False)
+    graph.save(file, names={"host": numbers.host})
+    loaded = fairlead.load(file, device)
+    loop = loaded.finalize()
+    assert loop.parameters == ("into",)
+    assert (loop()["host"] == 7).all()
+    other = cl_array.to_device(loaded.new_queue(), np.full(64, 100, np.int32))
+    loop.set(into=other.data)
+    assert (loop()["host"] == 107).all()
+
+
+def test_a_loaded_graph_is_one_like_any_other(
+    numbers: Numbers, context: cl.Context, file: Path, device: cl.Device
+) -> None:
+    a = numbers.buffer
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(1)
+        numbers.mul(2)
+    graph.save(file)
+    loaded = fairlead.load(file, device, context=context)
+    del graph
+    gc.collect()
+    loop = loaded.finalize(updatable=True)
+    loaded[0].set_arg(1, np.int32(5))
+    loop.update(loaded[0])
+    assert (loop()["a"].view(np.int32) == 10).all()
+    loop.set(loaded[1], 0, a)  # it shares the context, so it can have the program's memory
+    cl.enqueue_fill_buffer(numbers.queue, a, np.array(4, np.int32), 0, 256)
+    loop.replay(numbers.queue)
+    assert numbers.value() == 8
+    seen: list[int] = []
+    task = loaded.add(lambda handler: handler.host_task(lambda: seen.append(1)))
+    loaded.make_edge(task, loaded[1])
+    assert loaded.finalize()() and seen == [1]
+    with pytest.raises(fairlead.GraphFileError, match=r"host task.*<lambda>") as raised:
+        loaded.save(file)
+    assert raised.value.routine == "save" and "remove the host task" in raised.value.remedy
+
+
+def test_a_changed_graph_with_a_sub_graph(numbers: Numbers, file: Path, device: cl.Device) -> None:
+    a = numbers.buffer
+    with fairlead.capture(numbers.queue) as inner:
+        numbers.add(1)
+        numbers.mul(2)
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(10)
+        numbers.mul(3)
+    part = inner.finalize()
+    node = graph.add(lambda handler: handler.graph_execution(part), depends_on=graph[0])
+    graph.make_edge(node, graph[1])
+    graph[1].set_arg(1, np.int32(5))
+    graph.add(depends_on=graph[1])
+    graph.save(file, names={"a": a})
+    loaded = fairlead.load(file, device)
+    assert len(loaded) == 5
+    assert (loaded.finalize()()["a"].view(np.int32) == (10 + 1) * 2 * 5).all()
+
+
+@pytest.mark.parametrize("engine", ["replay", "direct", "native", "auto"])
+def test_every_engine_runs_it(
+    numbers: Numbers, file: Path, device: cl.Device, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = numbers.buffer
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(3)
+        numbers.shared_add(numbers.queue, (64,), (16,), numbers.buffer, np.int32(4), local(64))
+    graph.save(file, names={"a": a})
+    loaded = fairlead.load(file, device)
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", engine)
+    assert (loaded.finalize()(times=2)["a"].view(np.int32) == 14).all()
+
+
+def test_binaries_are_for_their_device(numbers: Numbers, file: Path, device: cl.Device) -> None:
+    a = numbers.buffer
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(3)
+    graph.save(file, names={"a": a}, binaries=True)
+    with GraphArchive(file) as archive:
+        (program,) = archive.document.programs
+        assert program["source"] and len(archive.program(program["binaries"][0]["file"])) > 100
+    assert (fairlead.load(file, device).finalize()()["a"].view(np.int32) == 3).all()
+
+
+def test_equal_graphs_are_equal_files(numbers: Numbers, tmp_path: Path) -> None:
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(3)
+        numbers.read()
+    for name in ("one", "other"):
+        graph.save(tmp_path / name, contents="all")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+@pytest.mark.driver("pocl_wheel", "intel_cpu")
+def test_a_file_of_one_driver_runs_on_the_others(
+    numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    a = numbers.buffer
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(3)
+        numbers.mul(5)
+    graph.save(file)
+    for other in fairlead.devices():
+        if "CPU" in other.type.upper():
+            out = fairlead.load(file, other).finalize()()
+            assert (out["a"].view(np.int32) == 15).all(), other
+    assert a.size == 256
+
+
+def test_what_cannot_be_saved(numbers: Numbers, file: Path) -> None:
+    kernel = cl.Kernel(numbers.program, "add")
+    kernel.set_arg(0, numbers.buffer)
+    with fairlead.capture(numbers.queue, keep=[numbers.buffer]) as graph:
+        kernel.set_arg(1, np.int32(1))
+        cl.enqueue_nd_range_kernel(numbers.queue, kernel, (64,), None)
+    with pytest.raises(fairlead.GraphFileError, match="argument 0 of the kernel add was set"):
+        graph.save(file)
+    assert not file.exists() and not list(file.parent.iterdir())
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(1)
+    with pytest.raises(fairlead.GraphFileError, match="cannot be written: No such file"):
+        graph.save(file.parent / "none" / "x.flg")
+    with pytest.raises(fairlead.GraphFileError, match="contents is 'some'"):
+        graph.save(file, contents="some")

@@ -1,0 +1,386 @@
+"""Graph files that are damaged or hostile: each is refused with a sentence. None needs a driver."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.graph_files.archive import MOST_JSON, GraphArchive
+from fairlead.graph_files.checks import document_of
+from fairlead.graph_files.errors import GraphFileError
+
+SOUND: dict[str, Any] = {
+    "format": "fairlead graph",
+    "version": 1,
+    "device": {"device": "d", "driver": "1"},
+    "contents": "inputs",
+    "programs": [{"options": "", "source": "programs/0.cl"}],
+    "kernels": [
+        {
+            "program": 0,
+            "name": "f",
+            "arguments": [{"type": "float*", "name": "x", "constant": False}],
+        }
+    ],
+    "memory": [
+        {
+            "kind": "buffer",
+            "size": 64,
+            "flags": ["read_write"],
+            "name": "x",
+            "dtype": "<f4",
+            "shape": [16],
+            "contents": "contents/0.npy",
+        },
+        {"kind": "sub_buffer", "size": 32, "flags": [], "of": 0, "offset": 32},
+        {"kind": "host", "size": 64},
+        {
+            "kind": "image",
+            "size": 64,
+            "flags": [],
+            "type": "image2d",
+            "order": "RGBA",
+            "channel_type": "UNORM_INT8",
+            "element_size": 4,
+            "extent": [4, 4, 1],
+        },
+        {"kind": "svm", "size": 64, "flags": ["read_write"]},
+    ],
+    "samplers": [{"normalized": False, "addressing": "NONE", "filter": "NEAREST"}],
+    "parameters": [
+        {"name": "dt", "dtype": "<f4", "value": "0000803f"},
+        {"from": 0, "steps": [["*", {"python": "int", "dtype": "<i8", "value": "02" * 8}, True]]},
+        {"name": "u", "memory": 1, "is_array": False},
+    ],
+    "swaps": [[0, 1]],
+    "inputs": {"x": 0},
+    "outputs": {"x": 0},
+    "commands": [
+        {
+            "op": "kernel",
+            "kernel": 0,
+            "global": [16],
+            "local": [4],
+            "args": [
+                {"memory": 0},
+                {"value": "00"},
+                {"local": 16},
+                {"sampler": 0},
+                {"parameter": 1},
+                {"memory": 4, "start": 32},
+            ],
+            "after": [],
+        },
+        {"op": "marker", "after": [0]},
+        {
+            "op": "read",
+            "source": {"parameter": 2},
+            "target": 2,
+            "offset": 0,
+            "size": 32,
+            "after": [1],
+        },
+        {
+            "op": "copy_rect",
+            "source": 0,
+            "target": 1,
+            "source_origin": [0, 0, 0],
+            "target_origin": [0, 0, 0],
+            "region": [4, 2, 1],
+            "source_row_pitch": 8,
+            "source_slice_pitch": 0,
+            "target_row_pitch": 16,
+            "target_slice_pitch": 0,
+            "after": [],
+        },
+        {
+            "op": "write_image",
+            "source": 2,
+            "target": 3,
+            "origin": [0, 0, 0],
+            "region": [4, 4, 1],
+            "row_pitch": 0,
+            "slice_pitch": 0,
+            "after": [],
+        },
+        {"op": "fill", "target": 0, "pattern": "00", "offset": 0, "size": 64, "after": []},
+    ],
+}
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue()
+
+
+def members(value: Any = SOUND) -> dict[str, bytes]:
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return {
+        "graph.json": text,
+        "programs/0.cl": b"kernel void f(global float *x) {}",
+        "contents/0.npy": npy(np.zeros(16, np.float32)),
+    }
+
+
+def written(path: Path, parts: dict[str, bytes], packed: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", packed) as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    return path
+
+
+def read(path: Path) -> None:
+    """Read all of a file, as `load` does."""
+    with GraphArchive(path) as archive:
+        for name in archive.document.members():
+            if name.startswith("programs/"):
+                archive.program(name)
+        for one in archive.document.memory:
+            archive.contents(one)
+
+
+def refusal(path: Path) -> GraphFileError:
+    with pytest.raises(GraphFileError) as raised:
+        read(path)
+    error = raised.value
+    assert error.routine == "load" and error.code and error.remedy and len(str(error)) < 700
+    return error
+
+
+def test_the_sound_file_is_read(tmp_path: Path) -> None:
+    read(written(tmp_path / "x", members()))
+
+
+#: Where a sound document is changed, to what, and a word of the refusal.
+CHANGES: list[tuple[str, Any, str]] = [
+    ("version", 2, "install a newer fairlead"),
+    ("version", "1", "version is '1'"),
+    ("format", "x", "no graph of fairlead"),
+    ("contents", "some", "one of none, inputs, all"),
+    ("commands", {}, "no list"),
+    ("programs/0/options", 3, "no text"),
+    ("programs/0/source", "../../etc/passwd", "no member"),
+    ("programs/0/source", "programs/7.cl", "has no programs/7.cl"),
+    ("programs/0/code", "import os", "unknown member"),
+    ("kernels/0/program", 5, "there are 1"),
+    ("kernels/0/name", "f; rm", "no name"),
+    ("memory/0/size", -1, "no size"),
+    ("memory/0/size", 1 << 80, "25 digits"),
+    ("memory/0/size", 1.5, "no size"),
+    ("memory/0/size", True, "no size"),
+    ("memory/0/size", 32, "larger than its size"),
+    ("memory/0/dtype", "O", "no type"),
+    ("memory/0/dtype", "<f3", "no type"),
+    ("memory/0/shape", [1 << 62, 1 << 62], "larger than its size"),
+    ("memory/0/kind", "usm", "one of buffer"),
+    ("memory/0/kind", [], "one of buffer"),
+    ("memory/1/of", 1, "there are 1"),
+    ("memory/1/of", 4, "there are 1"),
+    ("memory/1/offset", 64, "does not lie within"),
+    ("memory/3/extent", [4, 0, 1], "no extent"),
+    ("memory/3/extent", [1 << 40, 1, 1], "no extent"),
+    ("memory/3/element_size", 16, "not that of its extent"),
+    ("parameters/0/value", "00", "not the size"),
+    ("parameters/1/from", 1, "there are 1"),
+    ("parameters/1/from", 2, "there are 1"),
+    ("parameters/1/steps", [["eval", "1", True]], "no list of steps"),
+    ("parameters/1/steps", [["*", {"python": "exec"}, True]], "no list of steps"),
+    ("parameters/2/memory", 2, "no buffer"),
+    ("parameters/2/name", "dt", "the same name"),
+    ("swaps/0", [0], "no pair"),
+    ("swaps/0", [0, 0], "no pair"),
+    ("inputs", {"a b": 0}, "no name"),
+    ("outputs/x", 9, "there are 5"),
+    ("commands/0/op", "spawn", "no command that this version knows"),
+    ("commands/0/after", [0], "a cycle"),
+    ("commands/1/after", [5], "a cycle"),
+    ("commands/0/global", [], "no range"),
+    ("commands/0/global", [1, 1, 1, 1], "no range"),
+    ("commands/0/local", [1, 1], "dimensions"),
+    ("commands/0/args/0", {"memory": 2}, "no memory that a kernel can use"),
+    ("commands/0/args/0", {"memory": 0, "start": 4}, "has no address"),
+    ("commands/0/args/1", {"value": "0"}, "no value"),
+    ("commands/0/args/1", {"value": "00", "local": 1}, "no argument"),
+    ("commands/0/args/5/start", 64, "no memory that a kernel can use"),
+    ("commands/2/size", 33, "leads out"),
+    ("commands/2/offset", 1, "leads out"),
+    ("commands/2/target", 0, "buffer memory, and no host"),
+    ("commands/2/source/parameter", 0, "None"),
+    ("commands/2/target_start", 40, "leads out of its target"),
+    ("commands/3/region", [4, 0, 1], "no three numbers"),
+    ("commands/3/target_row_pitch", 1 << 62, "leads out of its target"),
+    ("commands/4/region", [4, 5, 1], "leads out"),
+    ("commands/4/origin", [1, 0, 0], "leads out of its image"),
+    ("commands/4/row_pitch", 1000, "leads out of its source"),
+    ("commands/5/pattern", "", "has 0 bytes"),
+    ("commands/5/target", {"parameter": 0}, "None"),
+]
+
+
+def changed(place: str, value: Any) -> Any:
+    document: Any = copy.deepcopy(SOUND)
+    *way, last = [int(part) if part.isdecimal() else part for part in place.split("/")]
+    inner = document
+    for part in way:
+        inner = inner[part]
+    inner[last] = value
+    return document
+
+
+@pytest.mark.parametrize(("place", "value", "word"), CHANGES)
+def test_what_breaks_a_rule_is_refused(tmp_path: Path, place: str, value: Any, word: str) -> None:
+    error = refusal(written(tmp_path / "x", members(changed(place, value))))
+    assert word in str(error)
+    assert error.code == (
+        "NEWER_VERSION" if (place, value) == ("version", 2) else "INVALID_GRAPH_FILE"
+    )
+
+
+def _bomb(path: Path) -> None:
+    """A graph.json that is larger than it may be, although the file is small."""
+    written(path, members(b" " * (MOST_JSON + 1)))
+
+
+def _lying(path: Path) -> None:
+    """An archive whose directory says that a member is smaller than it is."""
+    written(path, members())
+    data = path.read_bytes()
+    real = len(members()["graph.json"]).to_bytes(4, "little")
+    assert data.count(real) == 2
+    path.write_bytes(data.replace(real, (100).to_bytes(4, "little")))
+
+
+def _twice(path: Path) -> None:
+    written(path, members())
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("graph.json", "{}")
+
+
+ARCHIVES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no zip": (lambda path: path.write_bytes(b"hello"), "not a zip file"),
+    "empty": (lambda path: path.write_bytes(b""), "not a zip file"),
+    "missing": (lambda path: None, "cannot be read: No such file"),
+    "a folder": (lambda path: path.mkdir(), "cannot be read: Is a directory"),
+    "no graph": (lambda path: written(path, {"a": b""}), "without graph.json"),
+    "bomb": (_bomb, "are the most"),
+    "lying": (_lying, "damaged|not the size"),
+    "twice": (_twice, "twice"),
+    "leads out": (lambda path: written(path, {**members(), "../x": b""}), "leads out of the"),
+    "absolute": (lambda path: written(path, {**members(), "/x": b""}), "leads out of the"),
+    "packed": (lambda path: written(path, members(), zipfile.ZIP_LZMA), "packed in another way"),
+    "no json": (lambda path: written(path, members(b"{")), "damaged"),
+    "no text": (lambda path: written(path, members(b"\xff\xfe")), "damaged"),
+    "deep": (lambda path: written(path, members(b"[" * 200_000)), "damaged"),
+    "digits": (lambda path: written(path, members(b"9" * 100_000)), "100000 digits"),
+    "nan": (lambda path: written(path, members(b"NaN")), "no number of JSON"),
+    "a list": (lambda path: written(path, members([])), "no graph of fairlead"),
+    "pickle": (
+        lambda path: written(
+            path, {**members(), "contents/0.npy": npy(np.array([print], dtype=object))}
+        ),
+        "not the 64 bytes",
+    ),
+    "other size": (
+        lambda path: written(path, {**members(), "contents/0.npy": npy(np.zeros(15, "<f4"))}),
+        "not the 64 bytes",
+    ),
+    "large contents": (
+        lambda path: written(path, {**members(), "contents/0.npy": bytes(1 << 20)}),
+        "are the most",
+    ),
+    "no npy": (lambda path: written(path, {**members(), "contents/0.npy": b"x"}), "no .npy file"),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_archives_that_are_no_graphs(tmp_path: Path, name: str) -> None:
+    make, word = ARCHIVES[name]
+    path = tmp_path / "x"
+    make(path)
+    error = refusal(path)
+    assert any(part in str(error) for part in word.split("|")), error
+
+
+def test_every_truncation_is_refused(tmp_path: Path) -> None:
+    whole = written(tmp_path / "x", members()).read_bytes()
+    for length in range(0, len(whole), 37):
+        (tmp_path / "x").write_bytes(whole[:length])
+        refusal(tmp_path / "x")
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 70), 1 << 70)
+    | st.floats()
+    | st.sampled_from(["", "..", "<f4", "|O", "buffer", "kernel", "programs/0.cl", "\0", "é"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["memory", "parameter", "op", "value", "of"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value of a document."""
+    inner = value.items() if isinstance(value, dict) else ()
+    inner = enumerate(value) if isinstance(value, list) else inner
+    return [path, *(way for key, one in inner for way in places(one, (*path, key)))][
+        bool(not path) :
+    ]
+
+
+PLACES = places(SOUND)
+
+
+@pytest.mark.fuzz
+@settings(deadline=None, max_examples=400)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), VALUES | st.just(...)), min_size=1, max_size=4))
+def test_a_document_with_random_changes_is_read_or_refused(changes: list[Any]) -> None:
+    document: Any = copy.deepcopy(SOUND)
+    for way, value in changes:
+        inner = document
+        try:
+            for part in way[:-1]:
+                inner = inner[part]
+            if value is ...:
+                del inner[way[-1]]
+            else:
+                inner[way[-1]] = value
+        except (KeyError, IndexError, TypeError):
+            continue
+    try:
+        made = document_of(document)
+    except GraphFileError as error:
+        assert error.code and error.remedy
+    else:
+        assert made.to_json() == document
+
+
+@pytest.mark.fuzz
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=8))
+def test_a_file_with_random_bytes_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "x"
+    data = bytearray(written(path, members()).read_bytes())
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    path.write_bytes(data)
+    try:
+        read(path)
+    except GraphFileError as error:
+        assert error.code and error.remedy

@@ -1,0 +1,127 @@
+"""`fairlead show`, `replay` and `compare` on a graph file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from click.testing import CliRunner, Result
+from helpers.drivers import Driver
+
+import fairlead
+from fairlead.cli.compare import ComparedRun, difference, is_good
+from fairlead.cli.main import main
+from fairlead.icd.drivers import platforms
+
+SOURCE = "kernel void scale(global int *x, int by) { x[get_global_id(0)] *= by; }"
+
+
+@pytest.fixture(scope="module")
+def selector(each_driver: Driver) -> str:
+    """The number of a driver's platform and device, as `--device` takes it."""
+    return f"{next(i for i, one in enumerate(platforms()) if each_driver.has(one))}:0"
+
+
+@pytest.fixture(scope="module")
+def file(selector: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph that adds 1 to 64 fives, and scales them by a Parameter."""
+    platform = platforms()[int(selector.partition(":")[0])]
+    context = cl.Context([platform.devices[0].to_pyopencl()])
+    queue = cl.CommandQueue(context)
+    program = cl.Program(context, SOURCE).build()
+    scale, five = program.scale, np.full(64, 5, np.int32)
+    x = cl.Buffer(context, cl.mem_flags.READ_WRITE, 256)
+    by, host = fairlead.Parameter(np.int32(2)), np.zeros(64, np.int32)
+    with fairlead.capture(queue) as graph:
+        cl.enqueue_copy(queue, x, five, is_blocking=False)
+        scale(queue, (64,), None, x, by)
+        cl.enqueue_copy(queue, host, x, is_blocking=False)
+    path = tmp_path_factory.mktemp("files") / "scale.flg"
+    graph.save(path, contents="inputs", outputs=["host"])
+    return path
+
+
+def ran(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(one) for one in arguments])
+
+
+def test_show_says_what_is_in_a_file(file: Path) -> None:
+    done = ran("show", file)
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("3 commands, contents: inputs, saved on ")
+    assert "  0: by: int32 2" in lines and "  1: scale(64), after 0" in lines
+    assert any("five: host of 256 bytes, int32 (64,), input, with contents" in one for one in lines)
+    dot = ran("show", "--dot", file).stdout
+    assert dot.startswith("digraph") and '  1 [label="1: scale(64)"];' in dot and "0 -> 1" in dot
+    assert ran("show", "--source", "scale", file).stdout.strip() == SOURCE
+    missing = ran("show", "--source", "add", file)
+    assert missing.exit_code == 1 and "it has: scale" in missing.stderr
+
+
+def test_replay_runs_it_and_saves_the_outputs(file: Path, selector: str, tmp_path: Path) -> None:
+    place = tmp_path / "out.npz"
+    options = "--device", selector, "--times", 2, "--set", "by=3", "--save-outputs", place
+    done = ran("replay", *options, file)
+    assert done.exit_code == 0, done.output
+    assert "  host: int32 (64,): 15, 15, 15, 15, …" in done.stdout.splitlines()
+    with np.load(place) as outputs:
+        assert list(outputs) == ["host"] and (outputs["host"] == 15).all()
+    told = json.loads(ran("replay", "--json", "--device", selector, file).stdout)
+    assert told["outputs"] == {"host": ["int32", [64]]} and told["commands"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "word"),
+    [
+        (["--set", "by"], 2, "not NAME=NUMBER"),
+        (["--set", "by=x"], 2, "no number"),
+        (["--set", "with=1"], 1, "nothing that is called with"),
+        (["--set", "by=0.5"], 1, "is int32"),
+        (["--device", "no such device"], 1, "no device is meant by"),
+    ],
+)
+def test_replay_refuses_with_a_sentence(
+    file: Path, options: list[str], code: int, word: str
+) -> None:
+    done = ran("replay", *options, file)
+    assert done.exit_code == code and word in done.stderr and "Traceback" not in done.output
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("hello")
+    for command in ("show", "replay", "compare"):
+        done = ran(command, tmp_path / "x")
+        assert done.exit_code == 1 and "[INVALID_GRAPH_FILE]" in done.stderr
+
+
+@pytest.mark.slow
+def test_compare_runs_it_everywhere(file: Path, tmp_path: Path) -> None:
+    done = ran("compare", "--json", "--times", 2, file)
+    told = json.loads(done.stdout)
+    states = {run["engine"]: run["state"] for run in told["runs"] if run["state"] != "not possible"}
+    assert done.exit_code == 0 and told["ok"] and told["runs"][0]["state"] == "reference"
+    assert set(states) >= {"replay"} and set(states.values()) <= {"same", "reference"}
+    np.savez(tmp_path / "wrong.npz", host=np.zeros(64, np.int32))
+    done = ran("compare", "--reference", tmp_path / "wrong.npz", file)
+    assert done.exit_code == 1
+    assert "host[0] is 10, not 0; 64 of 64 differ" in done.stdout
+
+
+def test_differences() -> None:
+    one, other = (
+        {"x": np.array([1, 2, np.nan], np.float32)},
+        {"x": np.array([1, 2.0001, np.nan], np.float32)},
+    )
+    assert difference(one, one, 0) == "" == difference(one, other, 1e-3)
+    assert difference(one, other, 0).startswith("x[1] is 2.0000998")
+    assert "there only once" in difference(one, {}, 0)
+    assert "not float32 (3,)" in difference(one, {"x": np.zeros(3)}, 0)
+    assert difference({"x": np.array([0.0], np.float32)}, {"x": np.array([-0.0], np.float32)}, 0)
+    rows = [ComparedRun("d", "p", "replay", "not possible")]
+    assert not is_good(rows)
+    assert is_good([*rows, ComparedRun("d", "p", "native", "same")])
+    assert not is_good([*rows, ComparedRun("d", "p", "native", "failed")])
