@@ -46,7 +46,14 @@ def show(file: Path, dot: bool, source: str) -> None:
     metavar="SELECTOR",
     help="A number, platform:device, a type such as gpu, or a part of a name. [default: the first]",
 )
-@click.option("--times", type=click.IntRange(1), default=1, show_default=True, metavar="N")
+@click.option(
+    "--times",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How often it runs.",
+)
 @_SET
 @click.option(
     "--save-outputs",
@@ -82,7 +89,14 @@ def replay(
 
 
 @click.command()
-@click.option("--times", type=click.IntRange(1), default=10, show_default=True, metavar="N")
+@click.option(
+    "--times",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="How many runs are timed.",
+)
 @_SET
 @click.option(
     "--tolerance",
