@@ -69,6 +69,10 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
         "it asks for a callback at completion, and nothing completes inside the block",
         "set the callback on the replay's event",
     ),
+    lib.FL_PARAMETER: (
+        "it takes a Parameter, and only kernels follow one",
+        "give a kernel the Parameter, or give this the number: parameter.value",
+    ),
 }
 
 

@@ -140,6 +140,13 @@ static bool is_converted(size_t size, const void *value) {
     return kept >> spare == converted.integer || (uint64_t)kept >> spare == (uint64_t)converted.integer;
 }
 
+bool fl_is_parameter(const void *value) {
+    pthread_mutex_lock(&known.lock);
+    bool is = find(0, value, false) != NULL;
+    pthread_mutex_unlock(&known.lock);
+    return is;
+}
+
 /* The recordings' cell of a Parameter for such arguments, made when it is first asked for. */
 static fl_cell *cell_of(parameter *p, uint32_t conversion, size_t size, const void *value) {
     if (conversion == p->conversion && size == p->size && conversion != FL_AS_MEMORY)

@@ -38,7 +38,7 @@ enum fl_op {
 /* Why a call inside the block was refused. */
 enum fl_reason {
     FL_NOT_REFUSED, FL_CANNOT_CAPTURE, FL_BLOCKING, FL_WAITS, FL_OTHER_THREAD, FL_FOREIGN_EVENT, FL_FAILED_EVENT,
-    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_CALLBACK
+    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_CALLBACK, FL_PARAMETER
 };
 
 typedef struct fl_arguments fl_arguments;

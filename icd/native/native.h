@@ -80,6 +80,8 @@ int fl_take_turn(fl_buffer *buffer, const fl_value *values, uint32_t count, uint
 bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count, uint32_t times);
 /* The cell of the Parameter that a kernel's argument is being set to (a reference), and its number; NULL if it is none. */
 fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_t *id);
+/* Whether memory is that of a Parameter's number. */
+bool fl_is_parameter(const void *value);
 
 /* enqueue.c: fl_enqueue, if the caller has the buffer. */
 int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);

@@ -65,7 +65,9 @@ static cl_int keep_both(call *c, int slot, cl_mem source, cl_mem target) {
 }
 
 /* SPEC clEnqueueFillBuffer, clEnqueueSVMMemFill: 1, 2, 4 … 128 bytes. */
-cl_int fl_set_pattern(fl_command *command, const void *pattern, size_t size) {
+cl_int fl_set_pattern(call *c, int slot, fl_command *command, const void *pattern, size_t size) {
+    if (fl_is_parameter(pattern))   /* a fill would keep the first value */
+        return fl_refuse(c->recording, slot, FL_PARAMETER);
     if (!pattern || !size || size > 128 || size & (size - 1))
         return CL_INVALID_VALUE;
     command->pattern = malloc(size);
@@ -164,7 +166,7 @@ static cl_int record_clEnqueueFillBuffer(cl_command_queue command_queue, cl_mem 
     fl_command command = {.op = FL_FILL, .target = buffer, .n = {offset, size}};
     cl_int code = fl_keep_memory(&c, SLOT_clEnqueueFillBuffer, buffer);
     if (code == CL_SUCCESS)
-        code = fl_set_pattern(&command, pattern, pattern_size);
+        code = fl_set_pattern(&c, SLOT_clEnqueueFillBuffer, &command, pattern, pattern_size);
     if (code != CL_SUCCESS)
         return code;
     return fl_append(&c, SLOT_clEnqueueFillBuffer, command, WAITS);
@@ -177,6 +179,8 @@ cl_int fl_record_transfer(call *c, int slot, fl_command command, cl_mem memory, 
         return fl_refuse(c->recording, slot, FL_BLOCKING);
     if (!host)
         return CL_INVALID_VALUE;
+    if (fl_is_parameter(host))   /* a write would go on with the first value */
+        return fl_refuse(c->recording, slot, FL_PARAMETER);
     cl_int code = fl_keep_memory(c, slot, memory);
     if (code != CL_SUCCESS)
         return code;
@@ -260,7 +264,9 @@ static cl_int record_clEnqueueSVMMemFill(cl_command_queue command_queue, void *p
     ENTER(clEnqueueSVMMemFill, command_queue, pointer, pattern, pattern_size, size, WAITS);
     fl_recording *r = c.recording;
     fl_command command = {.op = FL_SVM_FILL, .target = pointer, .n = {0, size}};
-    cl_int code = pointer ? fl_set_pattern(&command, pattern, pattern_size) : CL_INVALID_VALUE;
+    cl_int code = CL_INVALID_VALUE;
+    if (pointer)
+        code = fl_set_pattern(&c, SLOT_clEnqueueSVMMemFill, &command, pattern, pattern_size);
     if (code != CL_SUCCESS)
         return code;
     r->observer(r->cookie, FL_ASK_SVM, FL_SVM_FILL, pointer, size);

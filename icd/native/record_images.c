@@ -127,7 +127,7 @@ static cl_int record_clEnqueueFillImage(cl_command_queue command_queue, cl_mem i
     if (code == CL_SUCCESS)
         code = fl_keep_memory(&c, SLOT_clEnqueueFillImage, image);
     if (code == CL_SUCCESS)
-        code = fl_set_pattern(&command, colour, format[0] == CL_DEPTH ? 4 : 16);
+        code = fl_set_pattern(&c, SLOT_clEnqueueFillImage, &command, colour, format[0] == CL_DEPTH ? 4 : 16);
     if (code != CL_SUCCESS)
         return code;
     put_three(command.n, origin);

@@ -90,7 +90,7 @@ void fl_fill_recording_slots(void **slots);
 call fl_call_on(cl_command_queue queue, int slot);
 cl_int fl_refuse(fl_recording *recording, int slot, enum fl_reason reason);
 cl_int fl_keep_memory(call *call, int slot, cl_mem memory);
-cl_int fl_set_pattern(fl_command *command, const void *pattern, size_t size);
+cl_int fl_set_pattern(call *c, int slot, fl_command *command, const void *pattern, size_t size);
 cl_int fl_record_transfer(call *call, int slot, fl_command command, cl_mem memory, cl_bool blocking, const void *host, size_t size,
                           cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 static inline bool fl_has_size(const size_t *region) { return region && region[0] && region[1] && region[2]; }

@@ -15,7 +15,7 @@ import pytest
 from helpers.captures import Numbers
 
 import fairlead
-from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.context import CaptureError, capture
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.runtime import Errc, SYCLError
 
@@ -491,3 +491,19 @@ def test_host_tasks_and_sub_graphs(numbers: Numbers) -> None:
     both = outer.finalize()
     both.replay(numbers.queue, by=4).wait()
     assert seen[-1] == 8 and numbers.value() == 32
+
+
+def test_fills_and_writes_do_not_take_a_parameter(numbers: Numbers) -> None:
+    """They would go on with its first value."""
+    by, queue = fairlead.Parameter(np.int32(7)), numbers.queue
+    calls: list[Callable[[], Any]] = [
+        lambda: cl.enqueue_fill_buffer(queue, numbers.buffer, by, 0, 16),
+        lambda: cl.enqueue_copy(queue, numbers.buffer, by, is_blocking=False),
+    ]
+    for call in calls:
+        with pytest.raises(CaptureError, match="takes a Parameter"), capture(queue):
+            call()
+        with capture(queue) as graph:
+            cl.enqueue_fill_buffer(queue, numbers.buffer, by.value, 0, 256)
+        graph.finalize().replay(queue)
+        assert numbers.value() == 7
