@@ -87,10 +87,10 @@ os._exit(0)  # what goes on aside may never end
 @pytest.mark.parametrize(
     ("function", "action"),
     [
-        ("urEventWait", "queue.memset(memory, 0, depends_on=never).wait()"),
-        ("urQueueFinish", "queue.memset(memory, 0, depends_on=never), queue.wait()"),
-        ("urEventWait", "endless(lambda: queue.memset(memory, 0).wait())"),
-        ("urEventWait", "endless(lambda: queue.graph(loop).wait())"),
+        ("wait", "queue.memset(memory, 0, depends_on=never).wait()"),
+        ("wait", "queue.memset(memory, 0, depends_on=never), queue.wait()"),
+        ("wait", "endless(lambda: queue.memset(memory, 0).wait())"),
+        ("wait", "endless(lambda: queue.graph(loop).wait())"),
         ("urProgramBuild", "builds(queue)"),
         ("numpy", "accesses(queue, never, user)"),
         ("replay", "replays(device)"),
