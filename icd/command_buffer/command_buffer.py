@@ -500,15 +500,17 @@ class CommandBuffer:
 
     def _tell(self, changes: Mapping[int, bool]) -> int:
         if self.native.python_updates:
-            with self.changing():  # what it leads to may be gone
-                self._route, self._again, self.native.again = None, None, ffi.NULL
+            with self.changing():
+                self._route = None  # what it leads to may be gone
+                self._again, self.native.again = None, ffi.NULL
         return self._builds.tell(changes)
 
     def _wait_for_updates(self) -> None:
         """Wait for the last enqueue if a driver's command-buffer must not be updated before its
         end."""
         if self.native.python_updates and self._builds.updates_wait and self.last_event:
-            self._forbid_again()
+            with self.changing():  # not by C, which would wait for the end of the changes
+                self._again, self.native.again = None, ffi.NULL
             self._wait_for_last()
 
     def _wait_for_last(self) -> None:
