@@ -48,6 +48,7 @@ def write_memory(queue: Any, record: Mapping[str, Any], memory: Any, data: np.nd
         cl.enqueue_copy(queue, memory, data, origin=(0, 0, 0), region=tuple(record["extent"]))
     else:
         cl.enqueue_copy(queue, memory, data)
+    queue.finish()  # some drivers' blocking writes return early
 
 
 def _copy_svm(queue: Any, target: int, source: int, size: int) -> None:

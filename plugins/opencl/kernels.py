@@ -108,7 +108,6 @@ class URKernel(CLObject):
         holders: how often the thread that has the lock has it.
         has_indirect_access: whether a driver has to know all SVM (kernel_info.declare_memory).
         declared_memory: the addresses that the driver knows.
-        had_pointers: whether an argument was ever an address.
         shared: whether others may know the cl_kernel.
         value_sizes: the sizes of arguments by value that the driver has accepted, by index.
     """
@@ -124,7 +123,6 @@ class URKernel(CLObject):
         # A memory object is a weak reference.
         self._arguments: dict[int, URKernelArgument | Callable[[], Any]] = {}
         self._settings = 0  # how often anything but an argument was set
-        self.had_pointers = False
         self._has_indirect_access = self._shared = False
         self.declared_memory: list[int] = []
         self.value_sizes: dict[int, int] = {}
@@ -140,6 +138,11 @@ class URKernel(CLObject):
             self._room = struct.arguments = ffi.new("fl_kept_argument[]", struct.count or 1)
             struct.in_python |= self.argument_count > lib.FL_ARGUMENTS
         return self.cl, address_of(struct), 0, address_of(self.answers)
+
+    @property
+    def had_pointers(self) -> bool:
+        """Whether an argument was ever an address."""
+        return bool(self.struct.had_pointers)
 
     @property
     def has_indirect_access(self) -> bool:
@@ -246,7 +249,7 @@ class URKernel(CLObject):
     def _keep(self, index: int, argument: URKernelArgument) -> None:
         kind = argument[0]
         if kind == URKernelArgument.POINTER:
-            self.had_pointers = True
+            self.struct.had_pointers = True
         memory = argument[2] if kind == URKernelArgument.MEM else None
         self._arguments[index] = argument if memory is None else ref(memory)
 
@@ -270,7 +273,7 @@ class URKernel(CLObject):
         self.owned, other.owned = other.owned, self.owned
         _locks[self.cl], _locks[other.cl] = self.thread_lock, other.thread_lock
         self.struct.cl, other.struct.cl = self.cl, other.cl
-        self.had_pointers, self.declared_memory = other.had_pointers, []
+        self.struct.had_pointers, self.declared_memory = other.struct.had_pointers, []
 
     def check_arguments(self) -> None:
         """Check that all arguments that were set still exist, because a driver would use them.

@@ -272,7 +272,7 @@ def test_buffers_that_alternate_and_buffers_that_are_parameters(
     with fairlead.capture(numbers.queue) as graph:
         numbers.add(7, into)
         copy(numbers.queue, numbers.host, into, is_blocking=False)
-    graph.save(file, names={"host": numbers.host})
+    graph.save(file, contents="inputs", names={"host": numbers.host})
     loaded = fairlead.load(file, device)
     loop = loaded.finalize()
     assert loop.parameters == ("into",)

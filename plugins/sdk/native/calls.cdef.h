@@ -64,6 +64,7 @@ typedef struct fl_kernel {
     const fl_context *context;
     int32_t busy;             /* a thread sets arguments or uses them */
     int32_t in_python;        /* only Python knows all that was set on it */
+    int32_t had_pointers;     /* an argument was ever an address */
     uint32_t count;           /* of its arguments */
     uint64_t changed;         /* bit i: Python does not know argument i yet */
     uint64_t device;          /* of `required`, or 0 */

@@ -102,6 +102,7 @@ static void keep(fl_kernel *k, uint32_t index, const fl_kept_argument *argument)
     if (argument->kind == FL_KEPT_VALUE)
         memcpy(place->bytes, argument->bytes, argument->size);
     k->changed |= UINT64_C(1) << index;
+    k->had_pointers |= argument->kind == FL_KEPT_POINTER;
 }
 
 static int32_t set_one(uint32_t adapter, uintptr_t handle, uint32_t index, uint32_t type,

@@ -16,7 +16,6 @@ from helpers.memory_calls import held_back
 from helpers.support import RunPython
 from helpers.ur_calls import Calls, array
 
-import fairlead
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
@@ -339,14 +338,21 @@ def test_threads_make_and_release_events(ur: Calls, queue: int) -> None:
     assert failed == []
 
 
-def test_a_trace_sees_what_c_calls(ur: Calls, queue: int, asked: list[str]) -> None:
-    with fairlead.trace() as trace:
-        ur.ok("urEnqueueEventsWait", queue, 0, None, None)
-        ur.ok("urQueueFlush", queue)
-    ur.ok("urQueueFlush", queue)
-    names = [call.name for call in trace.calls]
-    assert asked == [] and names.count("clEnqueueMarkerWithWaitList") == 1
-    assert names.count("clFlush") == 1
+_TRACED = """
+import fairlead
+from fairlead.runtime import Queue, devices
+queue = Queue(devices()[0])
+with fairlead.trace() as trace:
+    queue.adapter.call("urEnqueueEventsWait", queue.handle, 0, None, None)
+    queue.adapter.call("urQueueFlush", queue.handle)
+queue.adapter.call("urQueueFlush", queue.handle)
+names = [call.name for call in trace.calls]
+print(names.count("clEnqueueMarkerWithWaitList"), names.count("clFlush"))
+"""
+
+
+def test_a_trace_sees_what_c_calls(run_python: RunPython) -> None:
+    assert run_python(_TRACED).out.split() == ["1", "1"]
 
 
 _SWITCHED_OFF = """
