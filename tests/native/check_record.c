@@ -6,7 +6,7 @@ SCENARIO(record_every_command) {
     cl_command_queue q = w->queue;
     float value = 1;
     char host[256];
-    const char pattern[4] = "abcd";
+    const char pattern[4] = {'a', 'b', 'c', 'd'};
     const size_t offset[3] = {1, 2, 3}, global[3] = {8, 4, 2}, local[3] = {4, 2, 1};
     const size_t at[3] = {0, 1, 2}, there[3] = {3, 4, 5}, region[3] = {6, 2, 2};
     void *svm = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0), *other = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0);
