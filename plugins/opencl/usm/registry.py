@@ -43,6 +43,8 @@ class _List:
 _lists: Final[dict[int, _List]] = {}
 #: The driver's addresses of these allocations, and of those that are removed but not freed yet.
 _ours: Final[set[int]] = set()
+#: Those that the driver is freeing: it may give an address to another allocation before it returns.
+_freeing: Final[list[int]] = []
 
 
 def add(allocation: Allocation) -> Allocation:
@@ -134,8 +136,11 @@ def find_foreign(
 ) -> Allocation | None:
     """Ask the driver about an address that we did not allocate."""
     found = strategy.foreign(context, address) if strategy is not None else None
-    is_ours = found is not None and (found.base in _ours or lib.fl_kind_of_memory(found.base))
-    return None if is_ours else found
+    if strategy is None or found is None:
+        return None
+    if found.base in _ours or found.base in _freeing or lib.fl_kind_of_memory(found.base):
+        return None
+    return strategy.foreign(context, address)  # again: it may have been ours, and freed since
 
 
 def free(allocation: Allocation, *, wait: bool = False) -> None:
@@ -149,8 +154,13 @@ def free(allocation: Allocation, *, wait: bool = False) -> None:
         OpenCLError: what the driver answers.
     """
     with _lock:
+        _freeing.append(allocation.driver_base)
         _ours.discard(allocation.driver_base)
-    allocation.strategy.free(allocation, wait=wait)
+    try:
+        allocation.strategy.free(allocation, wait=wait)
+    finally:
+        with _lock:
+            _freeing.remove(allocation.driver_base)
 
 
 def allocations_of(context: URContext) -> list[Allocation]:
