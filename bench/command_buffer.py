@@ -9,7 +9,6 @@ it has finished.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -17,10 +16,9 @@ from typing import Any
 import fairlead
 
 from .measuring import Row, Target, in_turns, ratio
-from .work import WORK_ITEMS, Launches, check_same, device, make_queue
+from .work import WORK_ITEMS, Launches, check_same, device, finalize_for, make_queue
 
 _EXTENSION = "cl_khr_command_buffer"
-_ENGINES = "FAIRLEAD_COMMAND_BUFFER"
 _TRIAL = 20  # replays after which `auto` has chosen
 _Pointer, _Count, _Code = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int32
 
@@ -112,19 +110,6 @@ class DriverCommandBuffer:
         self._call("clReleaseCommandBufferKHR", self.handle)
 
 
-def _finalized(graph: Any, engines: str) -> Any:
-    """A captured graph that these engines run (FAIRLEAD_COMMAND_BUFFER)."""
-    before = os.environ.get(_ENGINES)
-    os.environ[_ENGINES] = engines
-    try:
-        return graph.finalize()
-    finally:
-        if before is None:
-            del os.environ[_ENGINES]
-        else:
-            os.environ[_ENGINES] = before
-
-
 def measure(quick: bool) -> list[Row]:
     """Measure the driver's command-buffer, the replay, and the choice of `auto` after its trial, in
     turns."""
@@ -136,7 +121,7 @@ def measure(quick: bool) -> list[Row]:
     launches = Launches(make_queue(), 100 if quick else 1000)
     with fairlead.capture(launches.queue) as graph:
         launches.call()
-    loops = {name: _finalized(graph, name) for name in ("replay", "auto")}
+    loops = {name: finalize_for(graph, name) for name in ("replay", "auto")}
     native = DriverCommandBuffer(launches)
 
     def replayed(name: str) -> Callable[[], None]:

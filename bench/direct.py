@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ import fairlead
 
 from .measuring import Row, Target, in_turns, ratio
 from .replay import Arguments
-from .work import c_loop, driver_function, make_queue
+from .work import c_loop, driver_function, finalize_for, make_queue
 
 _SOURCE: Final = """
 kernel void add(global float *a, global const float *b, float s) {
@@ -22,7 +21,6 @@ kernel void add(global float *a, global const float *b, float s) {
     a[i] += s * b[i];
 }
 """
-_VARIABLE: Final = "FAIRLEAD_COMMAND_BUFFER"
 
 
 class Chain:
@@ -70,21 +68,9 @@ class Chain:
         return found.tobytes()
 
 
-def finalized(graph: Any, engine: str) -> Any:
-    """A graph, finalized for an engine."""
-    before = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = engine
-    try:
-        return graph.finalize()
-    finally:
-        os.environ.pop(_VARIABLE)
-        if before is not None:
-            os.environ[_VARIABLE] = before
-
-
 def _rows(what: str, chain: Chain, quick: bool, waited: Target, queued: Target) -> list[Row]:
     graph, queue = chain.capture(), chain.queue
-    auto, replay = graph.finalize(), finalized(graph, "replay")
+    auto, replay = graph.finalize(), finalize_for(graph, "replay")
 
     def enqueued(loop: Any) -> Callable[[], None]:
         def run() -> None:
@@ -115,10 +101,10 @@ def _rows(what: str, chain: Chain, quick: bool, waited: Target, queued: Target) 
 def _finalize(chain: Chain, quick: bool) -> Row:
     """A graph's finalize and first replay. The kernel's library is in PoCL's cache."""
     graph, queue = chain.capture(), chain.queue
-    kept = finalized(graph, "direct")  # what is known of the program and the device stays known
+    kept = finalize_for(graph, "direct")  # what is known of the program and the device stays known
     kept.replay(queue).wait()
     actions = {
-        name: lambda name=name: finalized(graph, name).replay(queue).wait()
+        name: lambda name=name: finalize_for(graph, name).replay(queue).wait()
         for name in ("direct", "replay")
     }
     samples = in_turns(actions, 3 if quick else 21, chain.count)
@@ -130,7 +116,7 @@ def measure(quick: bool) -> list[Row]:
     """Measure chains of several sizes; nothing where the engine is off."""
     count = 1000
     small = Chain(count, 64, 64)
-    probe = finalized(small.capture(), "direct").explain(small.queue)
+    probe = finalize_for(small.capture(), "direct").explain(small.queue)
     if "one native kernel" not in probe:
         return [Row("the engine direct", None, "", note="it is off on this driver")]
     at_least = [Target("≥", bound) for bound in (100, 12, 30, 10, 2, 1.3)]

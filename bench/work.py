@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import warnings
 from functools import cache
@@ -22,12 +23,26 @@ warnings.filterwarnings(
 
 WORK_ITEMS = 64
 _BUFFERS = 8
+_ENGINES = "FAIRLEAD_COMMAND_BUFFER"
 _SOURCE = """
 kernel void add(global float *a, global const float *b, float s) {
     size_t i = get_global_id(0);
     a[i] += s * b[i];
 }
 """
+
+
+def finalize_for(graph: Any, engines: str) -> Any:
+    """Finalize a captured graph for engines that FAIRLEAD_COMMAND_BUFFER can name."""
+    before = os.environ.get(_ENGINES)
+    os.environ[_ENGINES] = engines
+    try:
+        return graph.finalize()
+    finally:
+        if before is None:
+            del os.environ[_ENGINES]
+        else:
+            os.environ[_ENGINES] = before
 
 
 def device() -> Any:

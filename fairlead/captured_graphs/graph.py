@@ -55,6 +55,8 @@ class CapturedGraph(Nodes, Drawable, Decides):
     """
 
     executable_class: ClassVar[type[Executable]] = Executable
+    #: The names of memory, if a file gave them.
+    known_names: Mapping[str, Any] | None = None
     _nodes: list[Node] | None = None
     _command_graph: CommandGraph | None = None
 
@@ -256,7 +258,7 @@ class CapturedGraph(Nodes, Drawable, Decides):
                 so a loaded graph begins with zeros. "inputs": those of the inputs. "all": of all
                 memory.
             names: what memory is called: buffers, arrays, images, SVM and NumPy arrays by name. By
-                default, the variables of the caller.
+                default, the variables of the caller. A loaded graph has the names that it had.
             inputs, outputs: the names of memory that is an input or an output. By default, inputs
                 are what is read before it is written, and outputs are what is written.
             binaries: whether the programs' binaries for this device are written, too.
@@ -267,7 +269,9 @@ class CapturedGraph(Nodes, Drawable, Decides):
         """
         from ..graph_files.saving import save
 
-        if names is None:
+        if self.known_names is not None:
+            names = {**self.known_names, **(names or {})}
+        elif names is None:
             frame = sys._getframe(1)
             names = {**frame.f_globals, **variables_of(frame)}
         with self.lock:

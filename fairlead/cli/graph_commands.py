@@ -73,10 +73,10 @@ def replay(
 ) -> None:
     """Run a graph FILE, and say what its outputs are and how long it took."""
     from .graph_files import replay_lines, run_file, settings_of, write_outputs
-    from .main import _keep_stdout_to_ourselves  # pyright: ignore[reportPrivateUsage]
+    from .output import keep_stdout_to_ourselves
 
     values = settings_of(settings)
-    _keep_stdout_to_ourselves()
+    keep_stdout_to_ourselves()
     facts, outputs = run_file(file, device, times, values)
     if save_outputs is not None:
         write_outputs(save_outputs, outputs)

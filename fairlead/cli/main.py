@@ -5,7 +5,6 @@ An error of fairlead is printed as its message, with exit code 1. Only terminals
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
@@ -23,8 +22,7 @@ import click
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.query import printable
 from .graph_commands import compare, replay, show
-
-_STDOUT, _STDERR = 1, 2
+from .output import keep_stdout_to_ourselves
 
 
 class _Group(click.Group):
@@ -47,26 +45,6 @@ def main() -> None:
             stream, io.TextIOWrapper
         ):  # a driver's or a file's name may hold what this locale has no character for
             stream.reconfigure(errors="backslashreplace")
-
-
-def _keep_stdout_to_ourselves() -> None:
-    """Send what libraries print to stdout to stderr from now on; sys.stdout stays the real one.
-
-    Drivers print while they are opened, while they work and when the process ends.
-    """
-    stream = sys.stdout
-    if not isinstance(stream, io.TextIOWrapper) or stream is not sys.__stdout__:
-        return  # it is closed, or a test's
-    stream.flush()
-    ours = fcntl.fcntl(_STDOUT, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
-    try:
-        os.dup2(_STDERR, _STDOUT)
-    except OSError:  # stderr is closed
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, _STDOUT)
-        os.close(nowhere)
-    buffering = 1 if stream.line_buffering else -1
-    sys.stdout = os.fdopen(ours, "w", buffering, stream.encoding, stream.errors)
 
 
 _interface = click.option(
@@ -113,7 +91,7 @@ def _each(
     """
     from .devices import INTERFACES
 
-    _keep_stdout_to_ourselves()
+    keep_stdout_to_ourselves()
     if as_json:  # what these variables print goes to sys.stdout
         for name in ("SYCL_PI_TRACE", "SYCL_UR_TRACE"):
             os.environ.pop(name, None)
@@ -183,7 +161,7 @@ def doctor(ctx: click.Context, as_json: bool, timeout: float | None, short: bool
     from .doctor.diagnosis import examine
     from .doctor.report import render
 
-    _keep_stdout_to_ourselves()
+    keep_stdout_to_ourselves()
     facts = examine(timeout)
     if as_json:
         click.echo(json.dumps(facts.as_dict(), indent=2))
@@ -214,7 +192,7 @@ def env(loader: bool) -> None:
     """
     from .env import shell_commands
 
-    _keep_stdout_to_ourselves()
+    keep_stdout_to_ourselves()
     lines, remarks = shell_commands(loader=loader)
     for line in lines:
         click.echo(line)
@@ -251,7 +229,7 @@ def layers() -> None:
     """
     from .layers import list_layers
 
-    _keep_stdout_to_ourselves()
+    keep_stdout_to_ourselves()
     rows, warnings = list_layers()
     for warning in warnings:
         click.echo(f"warning: {printable(warning)}", err=True)

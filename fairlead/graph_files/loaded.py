@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from threading import RLock
 from typing import Any
 
@@ -87,6 +86,7 @@ class LoadedGraph(CapturedGraph):
             name: shown(queue, document.memory[number], memory[number])
             for name, number in self._numbers.items()
         }
+        self.known_names = self.memory
 
     def finalize(self, **options: Any) -> LoadedExecutable:
         """Make the graph ready to run. See `CapturedGraph.finalize`."""
@@ -126,26 +126,6 @@ class LoadedGraph(CapturedGraph):
         number = self._numbers[name]
         record = self.document.memory[number]
         return typed(record, read_memory(queue, record, _place(self._objects[number])))
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        contents: str = "none",
-        *,
-        names: Mapping[str, Any] | None = None,
-        inputs: Iterable[str] | None = None,
-        outputs: Iterable[str] | None = None,
-        binaries: bool = False,
-    ) -> None:
-        """Write the graph to a file. See `CapturedGraph.save`; its names are those that it had."""
-        super().save(
-            path,
-            contents,
-            names={**self.memory, **(names or {})},
-            inputs=inputs,
-            outputs=outputs,
-            binaries=binaries,
-        )
 
 
 def _place(memory: Any) -> Any:

@@ -13,6 +13,7 @@ from helpers.support import FakeDriver, RunPython
 
 from fairlead.icd import libopencl
 from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.search import Candidate
 
 COMMAND = "from fairlead.cli.main import main; main()"
 #: A program of the system, and its loader.
@@ -48,9 +49,9 @@ def report(run_python: RunPython, *before: str, **env: str) -> list[str]:
 @needs_clinfo
 @pytest.mark.driver("pocl_wheel")
 def test_clinfo_says_the_same_as_under_its_own_loader(
-    run_python: RunPython, pocl_wheel: object
+    run_python: RunPython, pocl_wheel: Candidate
 ) -> None:
-    library = str(getattr(pocl_wheel, "library"))  # noqa: B009
+    library = pocl_wheel.library
     theirs = report(run_python, OCL_ICD_VENDORS=library)
     folder = str(libopencl.path().parent)
     ours = report(run_python, OCL_ICD_VENDORS=library, LD_LIBRARY_PATH=folder)

@@ -178,10 +178,16 @@ def thunks() -> str:
             lines.append(f"FL_EXPORT {function.c_declaration(function.name)} {{ {call} }}")
     lines += _table(api, "void *fl_current[FL_SLOTS]", _first)
     lines += _table(api, "void *fl_bottom[FL_SLOTS]", lambda f: f"(void *)dispatch_{f.name}")
-    careful = lambda f: "NULL" if f.name in WRITTEN else f"(void *)careful_{f.name}"  # noqa: E731
-    lines += _table(api, "void *const fl_careful[FL_SLOTS]", careful)
-    since = lambda f: f"{f.since[0] << 4 | f.since[1]:#x}"  # noqa: E731
-    lines += _table(api, "const uint8_t fl_since[FL_SLOTS]", since)
+    lines += _table(
+        api,
+        "void *const fl_careful[FL_SLOTS]",
+        lambda f: "NULL" if f.name in WRITTEN else f"(void *)careful_{f.name}",
+    )
+    lines += _table(
+        api,
+        "const uint8_t fl_since[FL_SLOTS]",
+        lambda f: f"{f.since[0] << 4 | f.since[1]:#x}",
+    )
     lines.append("void *fl_own_extension(const char *name) {")
     lines += [
         f'    if (strcmp(name, "{f.name}") == 0) return (void *){f.name};'

@@ -208,6 +208,14 @@ static int32_t usm_alloc(uint32_t adapter, uintptr_t hContext, uintptr_t device,
     return code;
 }
 
+static int32_t usm_alloc_for(uint32_t adapter, uintptr_t hContext, uintptr_t hDevice, uint32_t kind,
+                             const ur_usm_desc_t *desc, uintptr_t pool, size_t size,
+                             uintptr_t *out) {
+    const uintptr_t *words = fl_words(adapter, hDevice, kind_ur_device_handle_t);
+    return words ? usm_alloc(adapter, hContext, words[CL_OBJECT], kind, desc, pool, size, out)
+                 : FL_TO_PYTHON;
+}
+
 int32_t fl_urUSMHostAlloc(uint32_t adapter, uintptr_t hContext, const ur_usm_desc_t *pUSMDesc,
                           uintptr_t pool, size_t size, uintptr_t *ppMem) {
     return usm_alloc(adapter, hContext, 0, UR_USM_TYPE_HOST, pUSMDesc, pool, size, ppMem);
@@ -216,21 +224,15 @@ int32_t fl_urUSMHostAlloc(uint32_t adapter, uintptr_t hContext, const ur_usm_des
 int32_t fl_urUSMDeviceAlloc(uint32_t adapter, uintptr_t hContext, uintptr_t hDevice,
                             const ur_usm_desc_t *pUSMDesc, uintptr_t pool, size_t size,
                             uintptr_t *ppMem) {
-    const uintptr_t *words = fl_words(adapter, hDevice, kind_ur_device_handle_t);
-    if (!words)
-        return FL_TO_PYTHON;
-    return usm_alloc(adapter, hContext, words[CL_OBJECT], UR_USM_TYPE_DEVICE, pUSMDesc, pool, size,
-                     ppMem);
+    return usm_alloc_for(adapter, hContext, hDevice, UR_USM_TYPE_DEVICE, pUSMDesc, pool, size,
+                         ppMem);
 }
 
 int32_t fl_urUSMSharedAlloc(uint32_t adapter, uintptr_t hContext, uintptr_t hDevice,
                             const ur_usm_desc_t *pUSMDesc, uintptr_t pool, size_t size,
                             uintptr_t *ppMem) {
-    const uintptr_t *words = fl_words(adapter, hDevice, kind_ur_device_handle_t);
-    if (!words)
-        return FL_TO_PYTHON;
-    return usm_alloc(adapter, hContext, words[CL_OBJECT], UR_USM_TYPE_SHARED, pUSMDesc, pool, size,
-                     ppMem);
+    return usm_alloc_for(adapter, hContext, hDevice, UR_USM_TYPE_SHARED, pUSMDesc, pool, size,
+                         ppMem);
 }
 
 static int32_t free_in(const fl_context *context, uintptr_t base) {

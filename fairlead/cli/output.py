@@ -1,0 +1,30 @@
+"""Standard output belongs to the command line; what drivers print goes to standard error."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import sys
+
+_STDOUT, _STDERR = 1, 2
+
+
+def keep_stdout_to_ourselves() -> None:
+    """Send what libraries print to stdout to stderr from now on; sys.stdout stays the real one.
+
+    Drivers print while they are opened, while they work and when the process ends.
+    """
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or stream is not sys.__stdout__:
+        return  # it is closed, or a test's
+    stream.flush()
+    ours = fcntl.fcntl(_STDOUT, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
+    try:
+        os.dup2(_STDERR, _STDOUT)
+    except OSError:  # stderr is closed
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, _STDOUT)
+        os.close(nowhere)
+    buffering = 1 if stream.line_buffering else -1
+    sys.stdout = os.fdopen(ours, "w", buffering, stream.encoding, stream.errors)
