@@ -102,6 +102,9 @@ def remove(context: URContext, address: int) -> Allocation:
     """
     with _lock:
         known = _lists.get(context.cl)
+        if known is None or address not in known.allocations:
+            _adopt(context, address)
+            known = _lists.get(context.cl)
         allocation = known.allocations.pop(address, None) if known is not None else None
         if known is None or allocation is None:
             raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")

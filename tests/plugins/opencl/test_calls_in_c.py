@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers.entries import asked_of_python, bodies, python_bodies
 from helpers.launching import MEM, POINTER, VALUE, Numbers, launch, sizes
-from helpers.memory_calls import held_back
+from helpers.memory_calls import held_back, struct
 from helpers.support import RunPython
 from helpers.ur_calls import Calls, array
 
@@ -116,6 +116,24 @@ def test_memory_by_address_does_not_reach_python(
     ur.ok("urUSMFree", context, first)
     assert asked == ["urUSMFree"]  # Python allocated it
     assert ur("urUSMFree", context, memory) == "INVALID_MEM_OBJECT"
+
+
+def test_python_gives_up_memory_that_c_made(
+    ur: Calls, device: PluginDevice, context: int, queue: int
+) -> None:
+    ur.ok("urUSMFree", context, alloc(ur, context, device))  # Python tells C what the devices have
+    free = "urEnqueueUSMFreeExp", queue
+    desc = struct("ur_usm_pool_desc_t", "USM_POOL_DESC")
+    memory = alloc(ur, context, device)
+    pool = ur.made("urUSMPoolCreate", context, ctypes.byref(desc))
+    assert ur(*free, pool, memory, 0, None, None) == "INVALID_VALUE"  # it is of no pool
+    ur.ok("urUSMFree", context, memory)
+    memory = alloc(ur, context, device)
+    assert ur(*free, None, memory + 1, 0, None, None) == "INVALID_MEM_OBJECT"
+    ur.ok(*free, None, memory, 0, None, None)
+    assert ur("urUSMFree", context, memory) == "INVALID_MEM_OBJECT"
+    ur.ok("urQueueFinish", queue)
+    ur.ok("urUSMPoolRelease", pool)
 
 
 def test_what_c_does_not_expect_goes_to_python(
