@@ -104,7 +104,8 @@ class Builds:
         trial = found[0].trial
         seconds = trial.seconds() if trial is not None else None
         if seconds is not None:
-            remember(self._commands, kind, seconds)
+            if not any(one.plan.tried for one in found):  # that depends on arguments, and on load
+                remember(self._commands, kind, seconds)
             found = self._settle(kind, seconds)
         return found[trial.next()] if trial is not None and seconds is None else found[0]
 
@@ -117,7 +118,8 @@ class Builds:
         refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
         plans = make_plans(self._commands, kind, self._choice, refused, left)
         names = [plan.name for plan in plans]
-        known = recall(self._commands, kind, names) if len(plans) > 1 else None
+        is_new = len(plans) == 1 or any(plan.tried for plan in plans)
+        known = None if is_new else recall(self._commands, kind, names)
         if known:
             plans = [
                 _explained(plan, plans, known) for plan in plans if plan.name == fastest(known)
@@ -145,9 +147,11 @@ class Builds:
             except OpenCLError as refusal:
                 for one in built:
                     one.close()
-                if part.engine is self._choice.engines[-1]:
+                is_last = part.engine.name == self._choice.engines[-1].name
+                if is_last and not plan.tried:
                     raise
-                self._refused[kind][part.engine.name] = f"the driver refused it, {refusal}"
+                refused = plan.tried if is_last else part.engine.name
+                self._refused[kind][refused] = f"the driver refused it, {refusal}"
                 return None
             made.native.first = part.first
             built.append(made)
@@ -306,6 +310,8 @@ def _explained(plan: Plan, rivals: Sequence[Plan], seconds: Mapping[str, float])
         for one in rivals
         for name in one.undecided
     }
+    if any(one.tried for one in rivals):
+        why[list(plan.why)[-1]] = f"the first replays took: {figures}"
     return Plan(plan.parts, {**plan.why, **why})
 
 

@@ -1,13 +1,15 @@
 """Rivals take turns in the first replays of a graph, until the fastest is known.
 
-A rival is the same commands built another way, by other engines. The program's own replays are
-measured, so nothing runs that the program did not ask for. Nothing is waited for either: events
-call back (icd/native/timing.c). Each rival's least time counts, because noise only adds.
+A rival is the same commands built another way, by other engines or with another schedule. The
+program's own replays are measured, so nothing runs that the program did not ask for. Nothing is
+waited for either: events call back (icd/native/timing.c). Each rival's median time counts. On a
+busy machine some ways to run lose more than others, and their least time does not show it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any, Final
 
 from .._native import ffi, lib
@@ -88,13 +90,13 @@ class Trial:
         timing.end(event)
 
     def seconds(self) -> dict[str, float] | None:
-        """Return the least time of each rival by its name; None while a time is unknown."""
+        """Return the median time of each rival by its name; None while a time is unknown."""
         found: dict[str, float] = {}
         for name, timings in zip(self._names, self._timings, strict=True):
             times = [timing.seconds for timing in timings]
             if len(times) < _TURNS or None in times:
                 return None
-            found[name] = min(time for time in times[1:] if time is not None)
+            found[name] = median(time for time in times[1:] if time is not None)
         return found
 
 
