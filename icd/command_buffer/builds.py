@@ -20,7 +20,7 @@ from .cost import recall, remember
 from .engine import Built, QueueKind
 from .engines import Choice
 from .plan import Part, Plan, make_plans
-from .trial import Trial, fastest
+from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, fastest
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,15 @@ class Builds:
         refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
         plans = make_plans(self._commands, kind, self._choice, refused, left)
         names = [plan.name for plan in plans]
-        is_new = len(plans) == 1 or any(plan.tried for plan in plans)
+        tries_schedules = any(plan.tried for plan in plans)
+        is_new = len(plans) == 1 or tries_schedules
         known = None if is_new else recall(self._commands, kind, names)
         if known:
             plans = [
                 _explained(plan, plans, known) for plan in plans if plan.name == fastest(known)
             ]
-        trial = Trial(names) if len(plans) > 1 else None
+        turns = TURNS_OF_SCHEDULES if tries_schedules else TURNS
+        trial = Trial(names, turns) if len(plans) > 1 else None
         builds: list[Build] = []
         for plan in plans:
             parts = self._build(plan, kind)

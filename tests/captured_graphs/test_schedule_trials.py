@@ -19,6 +19,7 @@ from fairlead.icd.command_buffer.engines import replay as replay_engine
 from fairlead.icd.command_buffer.engines.direct import Direct
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.command_buffer.plan import make_plans
+from fairlead.icd.command_buffer.trial import TURNS_OF_SCHEDULES
 from fairlead.icd.errors import OpenCLError
 
 
@@ -87,7 +88,7 @@ def test_replays_are_right_while_schedules_take_turns(
     graph = branches.graph
     loop = graph.finalize(updatable=True)
     one, other = np.int32(0), np.int32(0)
-    for number in range(36):
+    for number in range(40):
         graph[0].set_arg(1, np.int32(number))
         loop.update(graph[0])
         times = number % 3 + 1
@@ -111,7 +112,7 @@ def test_the_fastest_schedule_stays(
     told.seconds_of[best] = 0.5
     branches = Branches(numbers, out_of_order)
     loop = branches.graph.finalize()
-    turns = 8 * len(names)
+    turns = TURNS_OF_SCHEDULES * len(names)
     loop.replay(out_of_order, times=turns).wait()
     assert told.count == turns
     said = taken(loop, out_of_order)
@@ -145,8 +146,8 @@ def test_what_the_driver_refuses_is_left_out(
     told.seconds_of = [1.0] * len(names)
     branches = Branches(numbers, out_of_order)
     loop = branches.graph.finalize()
-    loop.replay(out_of_order, times=50).wait()
-    assert told.count == 8 * len(names)
+    loop.replay(out_of_order, times=80).wait()
+    assert told.count == TURNS_OF_SCHEDULES * len(names)
     assert "(in-order)" not in taken(loop, out_of_order)
 
 
