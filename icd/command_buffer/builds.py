@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from .._native import ffi, lib
 from ..errors import OpenCLError
@@ -21,6 +21,10 @@ from .engine import Built, QueueKind
 from .engines import Choice
 from .plan import Part, Plan, make_plans
 from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, fastest
+
+#: Schedules take turns in a graph that was enqueued so often: others are not worth building it
+#: several times.
+_WORTH_RIVALS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Builds:
         self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: rivals
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
         self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
+        self._with_rivals: set[QueueKind] = set()  # where schedules take turns
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
         if given is not None:
@@ -116,7 +121,10 @@ class Builds:
             plan = Plan([Part(engine, 0, len(self._commands))], {engine.name: self._choice.why})
             return [Build(plan, [self._given])]
         refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
-        plans = make_plans(self._commands, kind, self._choice, refused, left)
+        with_rivals = kind in self._with_rivals
+        plans = make_plans(
+            self._commands, kind, self._choice, refused, left, with_rivals=with_rivals
+        )
         names = [plan.name for plan in plans]
         tries_schedules = any(plan.tried for plan in plans)
         is_new = len(plans) == 1 or tries_schedules
@@ -179,21 +187,27 @@ class Builds:
         self._drop(kind, {part.engine.name: reason for part in build.plan.parts})
 
     def learns(self, kind: QueueKind, build: Build) -> bool:
-        """Whether a part of a build measures its runs, and nothing was learned from that yet."""
-        return (
-            self._choice.is_auto
-            and kind not in self._left
-            and build.trial is None
-            and any(one.learns for one in build.parts)
-        )
+        """Whether a part of a build measures its runs, and nothing was learned from that yet; or
+        whether its rivals are still to come."""
+        if not self._choice.is_auto or build.trial is not None:
+            return False
+        may_leave = kind not in self._left and any(one.learns for one in build.parts)
+        return may_leave or build.plan.has_rivals
 
     def learn(self, kind: QueueKind) -> bool:
         """Ask a build what its first runs have taught. Forget it if an engine leaves commands to
-        others.
+        others, or if its rivals shall take turns.
 
         Returns:
             Whether everything is known. Nothing more is learned then.
         """
+        if self._builds[kind][0].plan.has_rivals:
+            if self.native.enqueued < _WORTH_RIVALS:
+                return False
+            with self.changing():
+                self._with_rivals.add(kind)
+                self._drop(kind, {})
+            return True
         (build,), left = self._builds[kind], dict[str, dict[int, str]]()
         with self.changing():
             for part, one in zip(build.plan.parts, build.parts, strict=True):

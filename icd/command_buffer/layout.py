@@ -66,7 +66,7 @@ def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout
     else:
         kind, why = _choose(commands, target.device)
         if rival:
-            kind, why = rival, "one of the schedules that take turns in the first replays"
+            kind, why = rival, "one of the schedules that take turns"
         schedule = _schedule(commands, kind, target.device)
         others = [target.device] * schedule.own_lanes
     profiling = (

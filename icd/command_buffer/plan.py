@@ -45,12 +45,14 @@ class Plan:
         why: for each engine by name why it was chosen, or why not.
         undecided: the engines whose costs are not known, by name, in order of preference.
         tried: what is different from another plan of the same engines, "" if nothing is.
+        has_rivals: whether there are such plans, which were not asked for.
     """
 
     parts: Sequence[Part]
     why: Mapping[str, str]
     undecided: Sequence[str] = ()
     tried: str = ""
+    has_rivals: bool = False
 
     @property
     def name(self) -> str:
@@ -65,20 +67,25 @@ def make_plans(
     choice: Choice,
     refused: Mapping[str, str],
     left: Mapping[str, Mapping[int, str]],
+    *,
+    with_rivals: bool = False,
 ) -> list[Plan]:
     """Return the plans that may be the fastest. See `make_plan`.
 
-    Each does without one more of the engines whose costs are unknown. Before the last one are
-    those in which the last engine has other settings, and one that leaves out what was learned.
+    Each does without one more of the engines whose costs are unknown. With rivals there are also
+    plans in which the last engine has other settings, and one that leaves out what was learned.
     """
     plans = [make_plan(commands, target, choice, refused, left)]
     while plans[-1].undecided:
         refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}
         plans.append(make_plan(commands, target, choice, refused, left))
-    rivals = _rivals(plans[-1], commands, target, choice, refused)
+    *others, plan = plans
+    rivals = _rivals(plan, commands, target, choice, refused)
+    if not with_rivals:
+        return [*others, replace(plan, has_rivals=bool(rivals))]
     if rivals and any(left.values()):
         rivals.insert(0, replace(make_plan(commands, target, choice, refused), tried="all of it"))
-    return [*plans[:-1], *rivals, plans[-1]]
+    return [*others, *rivals, plan]
 
 
 def _rivals(
