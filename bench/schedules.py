@@ -130,7 +130,7 @@ def _turns() -> int:
         name: _replayed(graph, graph.capture().finalize(schedule="in-order"))
         for name, graph in graphs.items()
     }
-    taken = {name: min(samples) for name, samples in in_turns(actions, 9, count).items()}
+    taken = {name: min(samples) for name, samples in in_turns(actions, 31, count).items()}
     return max(1, int(turns * _LONG / max(1e-9, taken["long"] - taken["empty"])))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from .._native import ffi, lib
@@ -328,7 +328,7 @@ def _explained(plan: Plan, rivals: Sequence[Plan], seconds: Mapping[str, float])
     }
     if any(one.tried for one in rivals):
         why[list(plan.why)[-1]] = f"the first replays took: {figures}"
-    return Plan(plan.parts, {**plan.why, **why})
+    return replace(plan, why={**plan.why, **why}, undecided=())
 
 
 def _tell_one(built: Built, first: int, commands: Sequence[int]) -> int:

@@ -131,6 +131,29 @@ def test_the_fastest_schedule_stays(
     assert not only_replays.exists()  # how long kernels take is known of this graph only
 
 
+class Rival(Replay):
+    """Runs everything as the replay does, under another name."""
+
+    name = "rival"
+
+
+def test_schedules_take_turns_after_engines(
+    numbers: Numbers,
+    out_of_order: cl.CommandQueue,
+    told: type[Told],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "ENGINES", {"rival": Rival(), "replay": Replay()})
+    told.seconds_of = [1.0, 1.0]
+    loop = Branches(numbers, out_of_order).graph.finalize()
+    loop.replay(out_of_order, times=17).wait()
+    assert told.count == 16
+    told.count, count = 0, 1 + len(rivals_on(out_of_order))
+    told.seconds_of = [1.0] * count
+    loop.replay(out_of_order, times=100).wait()
+    assert told.count == TURNS_OF_SCHEDULES * count
+
+
 def test_what_the_driver_refuses_is_left_out(
     numbers: Numbers,
     out_of_order: cl.CommandQueue,
