@@ -49,10 +49,10 @@ def to_svg(model: TaskLevels) -> str:
     places, columns, width = _layout(model, rows)
     height = _ROW_GAP + len(rows) * (_HEIGHT + _ROW_GAP)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" '
+        f'width="{width:g}" height="{height}" font-family="sans-serif" font-size="13">',
         *(_arrow_head(color) for color in (_QUEUE_COLOR, _EVENT_COLOR)),
-        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<rect width="{width:g}" height="{height}" fill="white"/>',
     ]
     parts += [
         _text(x, _ROW_GAP / 2, queue.name) for queue, x in zip(model.queues, columns, strict=True)
@@ -60,7 +60,7 @@ def to_svg(model: TaskLevels) -> str:
     for number, (name, _) in enumerate(rows):
         y = _top(number)
         parts.append(
-            f'<rect x="4" y="{y - 8}" width="{width - 8}" height="{_HEIGHT + 16}" rx="6" '
+            f'<rect x="4" y="{y - 8}" width="{width - 8:g}" height="{_HEIGHT + 16}" rx="6" '
             'fill="#eef2f7"/>'
         )
         parts.append(_text(_MARGIN / 2, y + _HEIGHT / 2, name))
@@ -70,8 +70,8 @@ def to_svg(model: TaskLevels) -> str:
             continue
         title = f"<title>{escape(event)}</title>" if event else ""
         parts.append(
-            f'<line x1="{x1}" y1="{y1 + _HEIGHT}" x2="{x2}" y2="{y2 - 1}" stroke="{color}" '
-            f'stroke-width="1.5" marker-end="url(#{color[1:]})">{title}</line>'
+            f'<line x1="{x1:g}" y1="{y1 + _HEIGHT}" x2="{x2:g}" y2="{y2 - 1}" stroke="{color}" '
+            f'stroke-width="1.5" marker-end="url(#arrow-{color[1:]})">{title}</line>'
         )
     for command, (x, y) in places.items():
         parts.append(
@@ -127,7 +127,7 @@ def _text(x: float, y: float, text: str) -> str:
 
 def _arrow_head(color: str) -> str:
     return (
-        f'<marker id="{color[1:]}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" '
+        f'<marker id="arrow-{color[1:]}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{color}"/></marker>'
     )
 

@@ -16,6 +16,13 @@ def test_the_example_prints_what_is_below_it(run_python: RunPython) -> None:
     assert run_python(program).out == printed
 
 
+def test_the_picture_is_of_this_model(run_python: RunPython) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
+    (picture,) = re.findall(r"\((images/\S+\.svg)\)", GUIDE)
+    drawn = (ROOT / "docs" / picture).read_text(encoding="utf-8")
+    assert run_python(f"{program}print(model.to_svg(), end='')").out.endswith(drawn)
+
+
 def test_the_reordered_batches(run_python: RunPython) -> None:
     """The guide's program with one line moved."""
     (program,) = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
