@@ -76,7 +76,8 @@ def remapped(old: LayerCommandBuffer, queues: list[LayerQueue]) -> LayerCommandB
 
 
 def _copy(made: LayerCommandBuffer, command: LayerCommand) -> None:
-    native, queue = command.native, command.queue % len(made.queues)
+    native = command.buffer.commands.array + command.number
+    queue = command.queue % len(made.queues)
     operation, dependencies = native.op, command.buffer.commands.dependencies[command.number]
     order_only = command.buffer.commands.order_only[command.number]
     in_order = made.orders[queue].before((), False) if made.queues[queue].in_order else ()

@@ -243,7 +243,7 @@ def launch(
             None if local is None else words(*local),
             *waits(*after),
             point.at,
-            handle and handle.at,
+            None if handle is None else handle.at,
         )
     )
     return point.value
