@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pytest
 from helpers.support import FakeDriver
@@ -55,7 +56,7 @@ NEW = {
 }
 
 
-def listed(layered: Layered, driver: object) -> list[object]:
+def listed(layered: Layered, driver: object) -> list[Any]:
     """What LIST prints of a driver."""
     output = layered(sys.executable, "-c", LIST, drivers=[str(driver)])
     return [json.loads(line) for line in output.out.splitlines()]
