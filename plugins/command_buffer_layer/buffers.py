@@ -51,7 +51,8 @@ _PROFILING: Final = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
 _state: Any = None
 _buffers: Final[dict[int, LayerCommandBuffer]] = {}
 _commands: Final[dict[int, LayerCommand]] = {}
-_unfinished: Final = Lifetimes()
+#: What is kept until the device is done with it.
+unfinished: Final = Lifetimes()
 
 
 def bind(state: Any) -> None:
@@ -296,15 +297,20 @@ class LayerCommandBuffer:
                 _state.free_handle(command.handle)
         del _buffers[self.handle]
         _state.free_handle(self.handle)
-        held = [_Held(kind, handle) for kind, handle in self._held]
-        copies = [_Held("Kernel", address(copy)) for copy in self.copies.values()]
+        held = [HeldObject(kind, handle) for kind, handle in self._held]
+        copies = [HeldObject("Kernel", address(copy)) for copy in self.copies.values()]
         event = self.runner.last_event if self.runner else 0
-        _unfinished.keep_until(event, (self.runner, self.commands, copies, held))
+        unfinished.keep_until(event, (self.runner, self.commands, copies, held))
         self._held, self.copies = {}, {}
 
 
-class _Held:
-    """A reference to an object of the driver, released with this."""
+class HeldObject:
+    """A reference to an object of the driver, released with this.
+
+    Args:
+        kind: such as "MemObject".
+        handle: the object. The reference is taken over.
+    """
 
     def __init__(self, kind: str, handle: int) -> None:
         self._kind, self._handle = kind, handle
@@ -355,7 +361,7 @@ def queues_at(count: int, where: int | None) -> list[LayerQueue]:
 def clCreateCommandBufferKHR(count: int, queues: int | None, properties: int | None) -> int:
     if not count or not queues:
         raise refused("CL_INVALID_VALUE", "there are no queues")
-    _unfinished.release_finished()
+    unfinished.release_finished()
     return LayerCommandBuffer(queues_at(count, queues), properties_at(properties)).handle
 
 

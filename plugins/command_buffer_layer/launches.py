@@ -15,11 +15,11 @@ from typing import Any, Final
 from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
 from ...icd.calls import address, call, kernel_name, profile_of_device
-from ...icd.command_buffer.edits import MEMORY, POINTER, SAMPLER, VALUE
+from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE
 from ...icd.errors import check
 from .buffers import ALL_ASSERTS, LayerCommand, LayerCommandBuffer, layer
 from .entries import ask, ask_all, check_bits, numbers, refused
-from .memory import keep_memory, memory_of
+from .memory import check_alignment, keep_parents
 from .recording import CommandRecording, records
 
 _UNSET, _SET, _SET_POINTER = range(3)  # native/layer.h
@@ -196,7 +196,8 @@ class LayerArguments:
     """The arguments of a launch, as changes of an empty list.
 
     Args:
-        buffer: the command-buffer, which keeps the memory objects.
+        buffer: the command-buffer. The list keeps memory objects and samplers; this keeps what
+            memory objects are parts of.
         kernel: the kernel.
         count: how many arguments it has.
     """
@@ -231,9 +232,7 @@ class LayerArguments:
             value = ffi.new("char[]", data)
             self._kept.append(value)
         if kind == MEMORY and data is not None:
-            keep_memory(buffer, int.from_bytes(data, "little"))
-        elif kind == SAMPLER and data is not None:
-            buffer.hold("Sampler", int.from_bytes(data, "little"))
+            keep_parents(buffer, int.from_bytes(data, "little"))
         self.changes[index] = (index, kind, size, value)
 
     def make(self) -> Any:
@@ -322,11 +321,8 @@ def _check_alignment(recording: CommandRecording, arguments: LayerArguments) -> 
     for change in arguments.changes:
         if change.kind == MEMORY and change.value:
             handle = ffi.cast("uintptr_t *", change.value)[0]
-            kind = ask(
-                handle, "clGetMemObjectInfo", "CL_MEM_TYPE", "uint32_t", "CL_INVALID_KERNEL_ARGS"
-            )
-            if kind == OPENCL["CL_MEM_OBJECT_BUFFER"]:
-                memory_of(recording.buffer, handle, device=recording.queue.device)
+            offset = ask_all(handle, "clGetMemObjectInfo", "CL_MEM_OFFSET", "size_t", 1)[0]
+            check_alignment(offset, recording.queue.device)
 
 
 def check_on_copy(copy: int, index: int, kind: int, size: int, value: int | None) -> None:

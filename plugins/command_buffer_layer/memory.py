@@ -76,7 +76,7 @@ class LayerMemory:
 def memory_of(
     buffer: LayerCommandBuffer, handle: int | None, image: bool = False, device: int = 0
 ) -> LayerMemory:
-    """Return a memory object that a command uses. The command-buffer keeps it.
+    """Return a memory object that a transfer uses. The command-buffer keeps it.
 
     Args:
         buffer: the command-buffer.
@@ -98,24 +98,41 @@ def memory_of(
     size = ask(handle, _INFO, "CL_MEM_SIZE", "size_t", code)
     parent = ask(handle, _INFO, "CL_MEM_ASSOCIATED_MEMOBJECT", "uintptr_t", code)
     offset = 0 if image else ask(handle, _INFO, "CL_MEM_OFFSET", "size_t", code)
-    if offset and device:
-        bits = ask(device, "clGetDeviceInfo", "CL_DEVICE_MEM_BASE_ADDR_ALIGN", "uint32_t", code)
-        if offset * 8 % max(1, bits):
-            raise refused(
-                "CL_MISALIGNED_SUB_BUFFER_OFFSET", f"a sub-buffer begins at byte {offset}"
-            )
+    if device:
+        check_alignment(offset, device)
     keep_memory(buffer, handle)
     return LayerMemory(handle, kind, size, parent, offset)
 
 
+def check_alignment(offset: int, device: int) -> None:
+    """Check where a sub-buffer begins, in bytes.
+
+    Raises:
+        OpenCLError: CL_MISALIGNED_SUB_BUFFER_OFFSET.
+    """
+    if offset:
+        name = "CL_DEVICE_MEM_BASE_ADDR_ALIGN"
+        bits = ask_all(device, "clGetDeviceInfo", name, "uint32_t", 1)[0]
+        if offset * 8 % max(1, bits):
+            raise refused(
+                "CL_MISALIGNED_SUB_BUFFER_OFFSET", f"a sub-buffer begins at byte {offset}"
+            )
+
+
 def keep_memory(buffer: LayerCommandBuffer, handle: int) -> None:
-    """Keep a memory object, and first what it is a part of or made from: drivers do not."""
+    """Keep a memory object, and first what it is a part of or made from."""
+    keep_parents(buffer, handle)
+    buffer.hold("MemObject", handle)
+
+
+def keep_parents(buffer: LayerCommandBuffer, handle: int) -> None:
+    """Keep what a memory object is a part of or made from: drivers do not."""
     chain: list[int] = []
     at = handle
     while at and len(chain) < 4:  # an image, of an image, of a part of a buffer
         chain.append(at)
         at = ask_all(at, _INFO, "CL_MEM_ASSOCIATED_MEMOBJECT", "uintptr_t", 1)[0]
-    for one in reversed(chain):
+    for one in reversed(chain[1:]):
         buffer.hold("MemObject", one)
 
 

@@ -12,12 +12,19 @@ from typing import Any, Final
 from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
 from ...icd.calls import address, call
-from ...icd.command_buffer.edits import MEMORY, POINTER, SAMPLER, VALUE
+from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE, object_of
 from ...icd.errors import check
-from .buffers import LayerCommand, LayerCommandBuffer, buffer_at, command_at
+from .buffers import (
+    HeldObject,
+    LayerCommand,
+    LayerCommandBuffer,
+    buffer_at,
+    command_at,
+    unfinished,
+)
 from .entries import answer, copy_bytes, entry, numbers, packed, refused
 from .launches import LayerRange, check_on_copy, check_sizes, kind_of
-from .memory import keep_memory
+from .memory import keep_parents
 from .recording import type_of
 
 _CONFIG_TYPE: Final = OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]
@@ -127,6 +134,19 @@ class LaunchUpdate:
             check_on_copy(copy, index, POINTER, 0, value)
             self.arguments.append((index, POINTER, 0, value))
 
+    def replaced(self) -> list[HeldObject]:
+        """The memory objects that the launch has until the change, with a reference to each.
+
+        The engine `direct` uses them in what is enqueued, and the driver does not know.
+        """
+        found = []
+        for index, *_ in self.arguments:
+            kind, handle = object_of(self.command.native, index)
+            if kind == MEMORY and handle:
+                call(handle, "clRetainMemObject")
+                found.append(HeldObject("MemObject", handle))
+        return found
+
     def commit(self) -> bool:
         """Make the change in the array. Returns whether the launch has another kernel now."""
         native = self._buffer.commands.array + self.command.number
@@ -136,9 +156,7 @@ class LaunchUpdate:
             else:
                 value = ffi.NULL if data is None else ffi.from_buffer(data)
             if kind == MEMORY:
-                keep_memory(self._buffer, int.from_bytes(data or b"", "little"))
-            elif kind == SAMPLER:
-                self._buffer.hold("Sampler", int.from_bytes(data or b"", "little"))
+                keep_parents(self._buffer, int.from_bytes(data or b"", "little"))
             check(lib.fl_set_argument(native, index, kind, size, value), _CALL)
         launch = self.launch
         if launch is not None:
@@ -227,7 +245,10 @@ def _commit(buffer: LayerCommandBuffer, updates: list[LaunchUpdate]) -> None:
 
     runner = buffer.runner
     assert runner is not None
+    replaced = [held for update in updates for held in update.replaced()]
     runner.change(list({update.command.number for update in updates}), change, _CALL)
+    if replaced:
+        runner.keep(unfinished, replaced)
     if any(relaunched):
         buffer.run_anew()
 

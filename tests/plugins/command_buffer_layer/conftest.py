@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from helpers.drivers import Driver
@@ -91,14 +91,14 @@ def network(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 class Calls(Protocol):
     """Runs Python code that uses calls.py on a driver, and returns what it printed as JSON."""
 
-    def __call__(self, code: str, driver: Driver, env: Mapping[str, str] = {}) -> list[object]: ...
+    def __call__(self, code: str, driver: Driver, env: Mapping[str, str] = {}) -> list[Any]: ...
 
 
 @pytest.fixture
 def calls(layered: Layered) -> Calls:
     """See Calls."""
 
-    def run(code: str, driver: Driver, env: Mapping[str, str] = {}) -> list[object]:
+    def run(code: str, driver: Driver, env: Mapping[str, str] = {}) -> list[Any]:
         folder = ROOT / "tests/plugins/command_buffer_layer"
         begin = f"import sys; sys.path.insert(0, {str(folder)!r})\nfrom calls import *\n"
         program = (sys.executable, "-c", begin + code)

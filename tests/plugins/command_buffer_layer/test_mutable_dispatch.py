@@ -139,6 +139,58 @@ say(read(a, 8))
     ]
 
 
+def test_replaced_memory_is_given_up(calls: Calls, each_driver: Driver) -> None:
+    """It is kept until what was enqueued has ended, and no longer."""
+    code = """
+old, new = buffer(4), buffer(4)
+k = kernel("add", old, (1,))
+cb, command = mutable(k, 4)
+other = buffer(4)
+set_args(k, other, (1,))
+ok(cl.clRetainMemObject(old))
+before = answer(cl.clGetMemObjectInfo, old, "CL_MEM_REFERENCE_COUNT", ctypes.c_uint32)
+user = made(cl.clCreateUserEvent, CONTEXT)
+ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 1, words(user), None))
+say(update(cb, config(command, memory_argument(0, new))))
+ok(cl.clReleaseMemObject(old))
+ok(cl.clSetUserEventStatus(user, 0))
+ok(cl.clFinish(QUEUE))
+say(read(old, 4))
+for _ in range(2):
+    enqueue(cb)
+    say(update(cb, config(command, memory_argument(0, new))))
+say(read(new, 4))
+ok(cl.clFinish(QUEUE))
+ok(cl.clReleaseCommandBufferKHR(create()))
+after = answer(cl.clGetMemObjectInfo, old, "CL_MEM_REFERENCE_COUNT", ctypes.c_uint32)
+say(after, before)
+"""
+    env = {"FAIRLEAD_COMMAND_BUFFER": "replay"}  # the engine `direct` keeps it for a while
+    *values, (after, before) = calls(BEGIN + code, each_driver, env)
+    assert values == ["CL_SUCCESS", [1] * 4, "CL_SUCCESS", "CL_SUCCESS", [2] * 4]
+    assert after == before - 2, "the program's second reference, and that of the command-buffer"
+
+
+def test_a_launch_may_promise_no_more_work_groups(calls: Calls, each_driver: Driver) -> None:
+    code = """
+ASSERTS = OPENCL["CL_MUTABLE_DISPATCH_ASSERTS_KHR"]
+a = buffer(64)
+cb, handle = create(properties=(FLAGS, MUTABLE, 0)), out()
+launch(cb, kernel("groups", a), 16, local=[4], handle=handle, properties=(ASSERTS, 1, 0))
+finalize(cb)
+say(update(cb, config(handle.value, size=[32])))
+say(update(cb, config(handle.value, local=[2])))
+say(update(cb, config(handle.value, size=[32], local=[8])))
+say(update(cb, config(handle.value, size=[8])))
+enqueue(cb)
+say(read(a, 16))
+"""
+    assert calls(BEGIN + code, each_driver) == [
+        *("CL_INVALID_OPERATION", "CL_INVALID_OPERATION", "CL_SUCCESS", "CL_SUCCESS"),
+        [8] * 8 + [0] * 8,
+    ]
+
+
 def test_commands_say_what_they_are(calls: Calls, each_driver: Driver) -> None:
     code = """
 given = (OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"], 0b1010, 0)

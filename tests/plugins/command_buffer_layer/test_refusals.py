@@ -31,6 +31,22 @@ frozen, dead = create(), create()
 launch(frozen, add, 8, handle=foreign)
 finalize(frozen)
 ok(cl.clReleaseCommandBufferKHR(dead))
+class Region(ctypes.Structure):
+    _fields_ = (("origin", ctypes.c_size_t), ("size", ctypes.c_size_t))
+class Format(ctypes.Structure):
+    _fields_ = (("order", ctypes.c_uint32), ("type", ctypes.c_uint32))
+class Desc(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_uint32), *((n, ctypes.c_size_t) for n in "whdars"),
+                ("levels", ctypes.c_uint32), ("samples", ctypes.c_uint32), ("memory", ctypes.c_void_p))
+whole = buffer(1024)
+def part(origin):
+    region = Region(origin, 64)
+    return cl.clCreateSubBuffer(whole, 1, 0x1220, ctypes.addressof(region), None)
+straight = part(1024)
+def image(order, kind):
+    form, desc = Format(order, kind), Desc(0x10F1, 4, 4)
+    return cl.clCreateImage(CONTEXT, 1, ctypes.addressof(form), ctypes.addressof(desc), None, None)
+picture, gray = image(0x10B5, 0x10DC), image(0x10B5, 0x10DE)
 event, alien_event = made(cl.clCreateUserEvent, CONTEXT), made(cl.clCreateUserEvent, other_context)
 ok(cl.clSetUserEventStatus(event, 0))
 F = words(FLAGS, 0, 0)
@@ -154,6 +170,36 @@ CL_INVALID_VALUE: fill_(a, junk, 4, 2, 16)
 CL_INVALID_VALUE: fill_(a, junk, 4, 0, 18)
 CL_INVALID_VALUE: fill_(a, junk, 4, 252, 16)
 CL_SUCCESS: fill_(a, junk, 128, 128, 128)
+""",
+    "part of a buffer": """
+CL_MEM_COPY_OVERLAP: copy_(straight, whole, 0, 1020, 8)
+CL_INVALID_VALUE: copy_(straight, b, 60, 0, 8)
+CL_SUCCESS: copy_(straight, whole, 0, 2048, 8)
+""",
+    "SVM": """
+CL_INVALID_VALUE: name(cl.clCommandSVMMemcpyKHR(cb, None, None, None, junk, 4, *tail))
+CL_INVALID_VALUE: name(cl.clCommandSVMMemcpyKHR(cb, None, None, junk, None, 4, *tail))
+CL_MEM_COPY_OVERLAP: name(cl.clCommandSVMMemcpyKHR(cb, None, None, junk.value + 4, junk, 8, *tail))
+CL_INVALID_VALUE: name(cl.clCommandSVMMemFillKHR(cb, None, None, None, junk, 4, 16, *tail))
+CL_INVALID_VALUE: name(cl.clCommandSVMMemFillKHR(cb, None, None, junk, None, 4, 16, *tail))
+CL_INVALID_VALUE: name(cl.clCommandSVMMemFillKHR(cb, None, None, junk, junk, 3, 15, *tail))
+CL_INVALID_VALUE: name(cl.clCommandSVMMemFillKHR(cb, None, None, junk, junk, 4, 18, *tail))
+CL_INVALID_OPERATION: name(cl.clCommandSVMMemcpyKHR(frozen, None, None, junk, a, 4, *tail))
+""",
+    "image": """
+CL_INVALID_MEM_OBJECT: name(cl.clCommandFillImageKHR(cb, None, None, None, junk, zero, one, *tail))
+CL_INVALID_MEM_OBJECT: name(cl.clCommandFillImageKHR(cb, None, None, a, junk, zero, one, *tail))
+CL_INVALID_VALUE: name(cl.clCommandFillImageKHR(cb, None, None, picture, None, zero, one, *tail))
+CL_INVALID_VALUE: name(cl.clCommandFillImageKHR(cb, None, None, picture, junk, zero, words(9, 1, 1), *tail))
+CL_INVALID_VALUE: name(cl.clCommandFillImageKHR(cb, None, None, picture, junk, zero, zero, *tail))
+CL_INVALID_VALUE: name(cl.clCommandCopyImageKHR(cb, None, None, picture, picture, words(0, 0, 1), zero, one, *tail))
+CL_IMAGE_FORMAT_MISMATCH: name(cl.clCommandCopyImageKHR(cb, None, None, picture, gray, zero, zero, one, *tail))
+CL_MEM_COPY_OVERLAP: name(cl.clCommandCopyImageKHR(cb, None, None, picture, picture, zero, words(1, 0, 0), words(2, 1, 1), *tail))
+CL_INVALID_MEM_OBJECT: name(cl.clCommandCopyBufferToImageKHR(cb, None, None, picture, picture, 0, zero, one, *tail))
+CL_INVALID_VALUE: name(cl.clCommandCopyBufferToImageKHR(cb, None, None, a, picture, 250, zero, one, *tail))
+CL_INVALID_MEM_OBJECT: name(cl.clCommandCopyImageToBufferKHR(cb, None, None, a, a, zero, one, 0, *tail))
+CL_INVALID_VALUE: name(cl.clCommandCopyImageToBufferKHR(cb, None, None, picture, a, zero, words(4, 4, 1), 16, *tail))
+CL_SUCCESS: name(cl.clCommandCopyImageKHR(cb, None, None, picture, picture, zero, words(2, 0, 0), words(2, 1, 1), *tail))
 """,
     "rectangle": """
 CL_INVALID_MEM_OBJECT: rect_(None, b, zero, zero, one, 0, 0, 0, 0)
