@@ -44,8 +44,12 @@ def version() -> str:
 
 #: What is made of a shell (plugins/sdk/build.py): file → shell, module or adapter.
 ADAPTERS = {
-    "libur_adapter_fairlead.so.0": ("libfairlead_shell", "fairlead.plugins.opencl"),
-    "libpi_fairlead.so": ("libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
+    "libur_adapter_fairlead.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.opencl"),
+    "libpi_fairlead.so": ("sdk.libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
+    "libfairlead_command_buffer.so": (
+        "command_buffer_layer.libfairlead_layer",
+        "fairlead.plugins.command_buffer_layer",
+    ),
 }
 
 
@@ -65,7 +69,7 @@ class BuildNative(build_ext):
         configure = runpy.run_path("fairlead/plugins/sdk/build.py")["configure"]
         stays = self.stays()
         for name, (shell, module) in ADAPTERS.items():
-            shell_path = Path(self.get_ext_fullpath(f"fairlead.plugins.sdk.{shell}"))
+            shell_path = Path(self.get_ext_fullpath(f"fairlead.plugins.{shell}"))
             configure(shell_path, self.adapter(name), module, here=stays)
 
     def stays(self) -> bool:
@@ -121,6 +125,7 @@ setup(
         runpy.run_path("fairlead/icd/native/build.py")["trace_layer"](),
         runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
         *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
+        runpy.run_path("fairlead/plugins/command_buffer_layer/native/build.py")["layer"](),
     ],
     cmdclass={"build_ext": BuildNative},
 )

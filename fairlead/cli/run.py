@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from ..icd import libopencl
+from .layers import expand
 from .trace import execute
 
 
@@ -14,7 +15,8 @@ def run(command: Sequence[str], layers: str = "") -> int:
 
     Args:
         command: the program and its arguments.
-        layers: OpenCL layers to load, a `:`-list; "" leaves OPENCL_LAYERS as it is.
+        layers: OpenCL layers to load, a `:`-list of libraries and of names of fairlead's own
+            layers; "" leaves OPENCL_LAYERS as it is.
 
     Returns:
         The exit code for the shell.
@@ -25,5 +27,5 @@ def run(command: Sequence[str], layers: str = "") -> int:
     """
     added = libopencl.environment(os.environ)
     if layers:
-        added["OPENCL_LAYERS"] = layers
+        added["OPENCL_LAYERS"] = expand(layers)
     return execute(command, {**os.environ, **added})
