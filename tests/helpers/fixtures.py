@@ -143,6 +143,15 @@ def headers() -> Path:
 
 
 @pytest.fixture(scope="session")
+def ze_headers() -> Path:
+    """The headers of Level Zero from Debian's libze-dev, of any version."""
+    path = Path(os.environ.get("ZE_HEADERS", ""))
+    if not (path / "level_zero/ze_api.h").exists():
+        pytest.skip("ZE_HEADERS names no headers: `make test` fetches libze-dev where apt-get is")
+    return path
+
+
+@pytest.fixture(scope="session")
 def clients() -> Path:
     """The folder with `now` and `pi`: the DPC++ runtimes and dpctl of the two generations."""
     return _downloaded("SYCL_CLIENTS", "fetched")
@@ -151,7 +160,9 @@ def clients() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of what the Makefile downloads."""
     for item in items:
-        if {"real_plugins", "headers", "clients"} & set(getattr(item, "fixturenames", ())):
+        if {"real_plugins", "headers", "clients", "ze_headers"} & set(
+            getattr(item, "fixturenames", ())
+        ):
             item.add_marker(pytest.mark.clients)
 
 

@@ -21,6 +21,7 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
     for needed in (
         "fairlead/py.typed",
         "fairlead/icd/opencl.abi",
+        "fairlead/loader/ze/ze.abi",
         "fairlead/cli/trace_page.html",
         "fairlead/vendors_d/pocl-binary-distribution.icd",
         "fairlead/conformance/ur/errors.txt",

@@ -1,0 +1,1 @@
+"""Level Zero: its ABI as data."""
