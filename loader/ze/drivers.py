@@ -94,6 +94,36 @@ class ZEDrivers:
         return len(self.drivers)
 
 
+def sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | None:
+    """Return the paths of the drivers that passed their probe, in search order. Opens none here.
+
+    Args:
+        environ: where the variables are read, `os.environ` by default.
+
+    Returns:
+        The paths; None if the search finds no file at all.
+    """
+    found = find_drivers(environ)
+    if not found.candidates:
+        return None
+    wanted = _wanted(found, [])
+    unsound = judge(wanted, probe_all, "ze")
+    return [candidate.library for candidate in wanted if candidate not in unsound]
+
+
+def _wanted(found: SearchResult, refusals: list[Refusal]) -> list[Candidate]:
+    """Return the candidates that FAIRLEAD_EXCLUDE leaves, and append the others to `refusals`."""
+    wanted: list[Candidate] = []
+    for candidate in found.candidates:
+        if pattern := excluding_pattern(candidate.library):
+            reason = f"excluded by FAIRLEAD_EXCLUDE ({pattern})"
+            remedy = "change FAIRLEAD_EXCLUDE"
+            refusals.append(Refusal(candidate.library, reason, remedy, candidate.found_via))
+        else:
+            wanted.append(candidate)
+    return wanted
+
+
 def open_drivers(environ: Mapping[str, str] | None = None) -> ZEDrivers:
     """Find and open every usable Level Zero driver.
 
@@ -105,14 +135,7 @@ def open_drivers(environ: Mapping[str, str] | None = None) -> ZEDrivers:
     """
     found = find_drivers(environ)
     refusals = list(found.refusals)
-    wanted: list[Candidate] = []
-    for candidate in found.candidates:
-        if pattern := excluding_pattern(candidate.library):
-            reason = f"excluded by FAIRLEAD_EXCLUDE ({pattern})"
-            remedy = "change FAIRLEAD_EXCLUDE"
-            refusals.append(Refusal(candidate.library, reason, remedy, candidate.found_via))
-        else:
-            wanted.append(candidate)
+    wanted = _wanted(found, refusals)
     unsound = judge(wanted, probe_all, "ze")
     drivers: list[ZEDriver] = []
     for candidate in wanted:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
+from pathlib import Path
 
 from helpers.doctor import COMMAND, Machine, machine  # noqa: F401
 from helpers.support import FakePlugin, RunPython
 
+from fairlead.loader.ze.abi import ZE as API
+from fairlead.loader.ze.discovery import NAMES
+
+CODES = API.codes
 ZE = ("--interface", "ze")
 
 
@@ -63,3 +70,27 @@ def test_a_driver_that_is_excluded_is_no_problem(
     (driver,) = facts["level_zero"]["drivers"]
     assert driver["state"] == "excluded" and "FAIRLEAD_EXCLUDE" in driver["reason"]
     assert driver["library"] not in {problem["what"] for problem in facts["problems"]}
+
+
+LISTS = """
+import ctypes
+library = ctypes.CDLL("libze_loader.so.1")
+count, found = ctypes.c_uint32(), (ctypes.c_void_p * 4)()
+print(library.zeInit(0), library.zeDriverGet(ctypes.byref(count), None), count.value)
+print(any("/libze_loader/libze_loader.so.1" in line for line in open("/proc/self/maps")))
+"""
+
+
+def test_run_gives_a_program_the_sound_drivers(
+    run_python: RunPython, fake_ze: FakePlugin, tmp_path: Path
+) -> None:
+    """One that crashes does not reach the program."""
+    shutil.copy(fake_ze(at_load="crash()"), tmp_path / NAMES[0])
+    shutil.copy(fake_ze(), tmp_path / NAMES[1])
+    env = {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = run_python(COMMAND, "run", "--", sys.executable, "-c", LISTS, env=env)
+    assert done.out == "0 0 1\nTrue\n"
+    os.remove(tmp_path / NAMES[1])
+    done = run_python(COMMAND, "run", "--", sys.executable, "-c", LISTS, env=env)
+    code = CODES["ZE_RESULT_ERROR_UNINITIALIZED"]
+    assert done.out == f"{code} {code} 0\nTrue\n"

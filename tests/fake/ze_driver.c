@@ -81,19 +81,21 @@ static ze_result_t fill(uint32_t version, void **table, void *const *entries, co
 
 /* What a handle leads to. */
 typedef struct object {
+    const void *file; /* as of a C++ object: a table of functions in the driver's file */
     uint32_t kind; /* 1 driver, 2 device, 3 context, 4 event pool, 5 event */
     uint32_t signaled;
     struct object *parent;
 } object;
 
-static object driver = {.kind = 1}, devices[DEVICES ? DEVICES : 1];
+static const char here[] = "the driver's file";
+static object driver = {.file = here, .kind = 1}, devices[DEVICES ? DEVICES : 1];
 static int initialized;
 
-static int is(const void *handle, uint32_t kind) { return ((const object *)handle)->kind == kind; }
+static int is(const void *handle, uint32_t kind) { return handle && ((const object *)handle)->kind == kind; }
 
 static object *new_object(uint32_t kind, void *parent) {
     object *made = calloc(1, sizeof *made);
-    *made = (object){.kind = kind, .parent = parent};
+    *made = (object){.file = here, .kind = kind, .parent = parent};
     return made;
 }
 
@@ -167,7 +169,7 @@ ze_result_t fake_zeDeviceGet(ze_driver_handle_t hDriver, uint32_t *count, ze_dev
     NEED(hDriver, INVALID_NULL_HANDLE);
     NEED(is(hDriver, 1), INVALID_ARGUMENT);
     for (int i = 0; i < DEVICES; i++)
-        devices[i] = (object){.kind = 2, .parent = &driver};
+        devices[i] = (object){.file = here, .kind = 2, .parent = &driver};
     return list(count, (void **)into, devices, DEVICES);
 }
 
@@ -194,7 +196,7 @@ ze_result_t fake_zeContextDestroy(ze_context_handle_t context) {
 }
 
 ze_context_handle_t fake_zeDriverGetDefaultContext(ze_driver_handle_t hDriver) {
-    static object context = {.kind = 3, .parent = &driver};
+    static object context = {.file = here, .kind = 3, .parent = &driver};
     return (void *)&context;
 }
 
