@@ -14,6 +14,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,6 +136,10 @@ def _array(api: Any, declaration: str, name_of: Callable[[Any], str]) -> Iterato
     yield "};"
 
 
+def _form(form: str, function: Any) -> str:
+    return WRITTEN.get(function.name, f"{form}{function.name}")
+
+
 def _getters(api: Any) -> Iterator[str]:
     slot = 0
     firsts = []
@@ -175,7 +180,7 @@ def thunks() -> str:
         "void *const fl_several": "several_",
     }
     for declaration, form in tables.items():
-        lines += _array(api, declaration, lambda f, form=form: WRITTEN.get(f.name, form + f.name))
+        lines += _array(api, declaration, partial(_form, form))
     lines += _array(api, "void *const fl_unsupported", lambda f: f"missing_{f.name}")
     lines += _array(api, "static void *const exported", lambda f: f.name)
     since = ", ".join(str(function.since[1]) for function in api.slots)
