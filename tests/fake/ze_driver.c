@@ -177,8 +177,9 @@ ze_result_t fake_zeDeviceGetProperties(ze_device_handle_t hDevice, ze_device_pro
     if (PROPERTIES_CODE)
         return PROPERTIES_CODE;
     NEED(is(hDevice, 2), INVALID_ARGUMENT);
-    NEED(properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, INVALID_ARGUMENT);
-    properties->type = ZE_DEVICE_TYPE_GPU;
+    NEED(properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES || properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2,
+         INVALID_ARGUMENT);
+    properties->type = ZE_DEVICE_TYPE_GPU, properties->vendorId = 0x8086;
     snprintf(properties->name, sizeof properties->name, "%s %d", NAME, (int)((object *)hDevice - devices));
     return ZE_RESULT_SUCCESS;
 }
@@ -234,4 +235,20 @@ ze_result_t fake_zeEventHostSignal(ze_event_handle_t event) {
 ze_result_t fake_zeEventQueryStatus(ze_event_handle_t event) {
     NEED(is(event, 5), INVALID_ARGUMENT);
     return ((object *)event)->signaled ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
+}
+
+/* What Intel's adapters ask of a device before they list it. */
+
+ze_result_t fake_zeDeviceGetSubDevices(ze_device_handle_t hDevice, uint32_t *count, ze_device_handle_t *into) {
+    NEED(is(hDevice, 2), INVALID_ARGUMENT);
+    *count = 0;
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_zeDeviceGetCommandQueueGroupProperties(ze_device_handle_t hDevice, uint32_t *count, ze_command_queue_group_properties_t *into) {
+    NEED(is(hDevice, 2), INVALID_ARGUMENT);
+    if (*count && into)
+        into->flags = ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE | ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY, into->numQueues = 1;
+    *count = 1;
+    return ZE_RESULT_SUCCESS;
 }
