@@ -20,6 +20,16 @@ static void open_once(void) {
     opened = true;
 }
 
+/* A forked child has no other threads: whatever they held is free again. */
+static void in_child(void) {
+    static const pthread_mutex_t free_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    memcpy(&lock, &free_lock, sizeof lock);
+    busy = false;
+    fl_free_handles();
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+
 /* The handles that were gathered from drivers. */
 typedef struct gathered {
     ze_driver_handle_t *handles;

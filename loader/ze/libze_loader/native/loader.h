@@ -44,6 +44,7 @@ void fl_note(const char *format, ...) __attribute__((format(printf, 1, 2))); /* 
 void fl_learn(fl_driver *driver, const void *handle);
 void fl_forget(const void *handle);
 fl_driver *fl_driver_of(const void *handle); /* NULL if no driver did */
+void fl_free_handles(void);                   /* in a forked child, where another thread may have had the lock */
 
 /* --- entries.c --- */
 /* The exported getters: fill a client's table of a version, or ask the only driver for one that is not described here. */

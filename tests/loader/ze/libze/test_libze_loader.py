@@ -178,6 +178,13 @@ def test_a_driver_that_calls_the_loader_while_it_starts_gets_an_answer(
     assert client(driver).out == "Fake 0\n"
 
 
+def test_a_child_that_is_forked_during_the_start_starts_itself(
+    client: Client, fake_ze: FakePlugin
+) -> None:
+    done = client(fake_ze(at_init="fork_once()"))
+    assert (done.code, done.out) == (0, "Fake 0\n")
+
+
 def test_every_function_and_every_getter_is_exported() -> None:
     library = ctypes.CDLL(str(libze_loader.path()))
     names = [function.name for function in ZE.slots] + [getter(table) for table in TABLES]
