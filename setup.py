@@ -42,10 +42,11 @@ def version() -> str:
     return metadata["metadata"]["version"]
 
 
-#: What is made of a shell (plugins/sdk/build.py): file → shell, module or adapter.
+#: What is made of a shell (plugins/sdk/build.py): file → shell, module or library.
 ADAPTERS = {
     "libur_adapter_fairlead.so.0": ("libfairlead_shell", "fairlead.plugins.opencl"),
     "libpi_fairlead.so": ("libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
+    "libze_fairlead.so.1": ("libfairlead_ze_shell", "fairlead.plugins.level_zero"),
 }
 
 
@@ -114,13 +115,17 @@ if problem := missing_tool():
 
 setup(
     cffi_modules=[
-        f"fairlead/{folder}/native/build.py:ffibuilder"
-        for folder in ("loader/base", "icd", "plugins/sdk")
+        *(
+            f"fairlead/{folder}/native/build.py:ffibuilder"
+            for folder in ("loader/base", "icd", "plugins/sdk")
+        ),
+        "fairlead/plugins/sdk/native/build_ze.py:ffibuilder",
     ],
     ext_modules=[
         runpy.run_path("fairlead/icd/native/build.py")["trace_layer"](),
         runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
         *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
+        *runpy.run_path("fairlead/plugins/sdk/native/build_ze.py")["shells"](),
     ],
     cmdclass={"build_ext": BuildNative},
 )
