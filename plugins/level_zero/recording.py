@@ -11,7 +11,7 @@ the barriers before it, and after the commands of the list whose events it waits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -79,10 +79,11 @@ class ListCommand:
     Attributes:
         index: its place in the array.
         role: "command", "barrier" (what follows comes after all before it), "wait" (what follows
-            comes after its events), "signal" or "reset" (of `signal`).
+            comes after its events), "signal" or "reset" (of `signal`), "host" (`run` enqueues it).
         waits: the events that it waits for.
         signal: the event that it signals, or None.
         launch: what it launches, or None.
+        run: what enqueues it, if the host runs it.
     """
 
     index: int
@@ -90,6 +91,7 @@ class ListCommand:
     waits: Sequence[ZeEvent]
     signal: ZeEvent | None
     launch: ListLaunch | None = None
+    run: Callable[[Stream, Sequence[int]], int] | None = None
 
 
 @dataclass
@@ -102,6 +104,7 @@ class ListPart:
         effects: what they signal and reset, in order.
         timed: the commands whose times an event has, and the events.
         buffer: what runs them, None if there is nothing to run.
+        run: what enqueues the only command, if the host runs it.
     """
 
     first: int
@@ -111,6 +114,7 @@ class ListPart:
     timed: dict[int, ZeEvent] = field(default_factory=dict)
     timed_by_end: list[ZeEvent] = field(default_factory=list)
     buffer: CommandBuffer | None = None
+    run: Callable[[Stream, Sequence[int]], int] | None = None
 
 
 class ListRecording:
@@ -208,12 +212,12 @@ class ListRecording:
         for command in self.commands:
             index, part = command.index, parts[-1]
             outside = [event for event in command.waits if event not in signaled]
-            if outside:
+            if outside or command.run is not None or part.run is not None:
                 if part.end > part.first or part.effects:
                     part = ListPart(index, index)
                     parts.append(part)
                 part.waits += (event for event in outside if event not in part.waits)
-            part.end = index + 1
+            part.end, part.run = index + 1, command.run
             needed = {number for event in command.waits for number in signaled.get(event, ())}
             if self.in_order:
                 before = (index - 1,) if index else ()
@@ -294,7 +298,10 @@ class ListRecording:
 
         after = note_times if timed or by_end else None
         return StreamStep(
-            part.waits, run if buffer is not None else None, list(part.effects.items()), after
+            part.waits,
+            part.run or (run if buffer is not None else None),
+            list(part.effects.items()),
+            after,
         )
 
     def let_go(self) -> None:

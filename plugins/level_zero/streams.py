@@ -254,6 +254,7 @@ class Stream:
         cl: the queue.
         pending: the steps that are not enqueued.
         last: the end of what was enqueued last.
+        on_close: what is called when it is closed.
     """
 
     def __init__(self, context: ZeContext, device: ZeDevice) -> None:
@@ -262,6 +263,7 @@ class Stream:
         self.waits_one_at_a_time = context.ur.platform.profile.waits_one_at_a_time
         self.pending: deque[StreamStep] = deque()
         self.last: Completion | None = None
+        self.on_close: list[Callable[[], None]] = []
 
     def submit(self, steps: Iterable[StreamStep]) -> None:
         """Enqueue steps after all earlier ones, as far as their events are signaled.
@@ -308,6 +310,8 @@ class Stream:
         with _lock:
             self.pending.clear()
             self.last = None
+        for function in self.on_close:
+            function()
         call(self.cl, "clReleaseCommandQueue")
 
 

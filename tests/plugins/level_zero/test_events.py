@@ -208,3 +208,44 @@ def test_counter_based_events_are_signaled_again_without_a_reset(bench: ZeBench)
         assert out[0] == turn
     assert bench.ze.code("zeEventHostReset", event) == "INVALID_ARGUMENT"
     bench.ze.ok("zeCommandListDestroy", made)
+
+
+def test_a_host_function_runs_in_its_turn(bench: ZeBench) -> None:
+    out, seen, (gate,) = bench.ints(1), list[tuple[int, int | None]](), bench.events(1)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append((out[0], data)))
+    made, add = bench.list(), bench.kernel("add", out.pointer, c_int(1))
+    bench.launch(made, add, 1, 0, gate)
+    bench.ze.ok(
+        "zeCommandListAppendHostFunction",
+        *(made, ctypes.cast(function, ctypes.c_void_p), 77, None, None, 0, None),
+    )
+    bench.launch(made, add)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made, wait=False)
+    assert seen == []
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
+    assert (seen, out[0]) == ([(2, 77)], 3)
+    bench.run(made)
+    assert seen == [(2, 77), (4, 77)]
+
+
+def test_a_list_writes_timestamps(bench: ZeBench) -> None:
+    out, (timed, done) = bench.ints(0), bench.events(2, flags=5)
+    times, clock = bench.ints(count=24), bench.ints(count=2)
+    made = bench.list()
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, timed)
+    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
+    bench.ze.ok(
+        "zeCommandListAppendQueryKernelTimestamps",
+        *(made, 1, array(timed), times.address, byref(ctypes.c_size_t(64)), done, 0, None),
+    )
+    bench.ze.ok("zeCommandListAppendWriteGlobalTimestamp", made, clock.address, None, 0, None)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert state(bench, done) == "SUCCESS"
+    row = new("ze_kernel_timestamp_result_t")
+    bench.ze.ok("zeEventQueryKernelTimestamp", timed, byref(row))
+    assert times.all[:16] == [0] * 16
+    assert ctypes.string_at(times.address + 64, 32) == bytes(row)
+    assert any(clock.all)
