@@ -26,6 +26,7 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
 .PHONY: help demo test test-fast test-all test-pristine test-pythons demo-pythons lint types check docs bench sanitize clean
+.PHONY: install-system uninstall-system
 help:
 	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      the tests'
@@ -43,6 +44,8 @@ help:
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
 	@echo 'make clean     deletes everything that was built here'
+	@echo 'make install-system    libOpenCL.so.1 for every program of this machine, as root'
+	@echo '               (PREFIX=/usr/local: docs/libopencl.md); make uninstall-system takes it away'
 
 # Says in one line what is missing, before pip prints many.
 define REQUIRE
@@ -182,6 +185,31 @@ bench: $(VENV)/installed-test $(PLUGINS)/fetched
 
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/helpers/sanitize.py
+
+# The loader for every program of a machine, in an environment of its own. Nothing else is changed.
+PREFIX  ?= /usr/local
+PACKAGE ?= .
+SYSTEM  := $(PREFIX)/lib/fairlead
+LOADER  := $(PREFIX)/lib/libOpenCL.so.1
+COMMAND := $(PREFIX)/bin/fairlead
+REFRESH := test "$$(id -u)" != 0 || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
+install-system:
+	@$(PYTHON) -c "$$REQUIRE"
+	@for file in $(LOADER) $(COMMAND); do \
+	  case "$$(readlink $$file)" in $(SYSTEM)/*) ;; *) test ! -e $$file -a ! -L $$file || \
+	    { echo "fairlead: $$file is another program's: choose another PREFIX" >&2; exit 1; };; esac; done
+	$(PYTHON) -m venv $(SYSTEM)
+	@$(SYSTEM)/bin/python -c "$$INSTALL" '$(PACKAGE)'
+	@mkdir -p $(PREFIX)/bin
+	ln -sfn "$$(find $(SYSTEM)/lib -name libOpenCL.so.1)" $(LOADER)
+	ln -sfn $(SYSTEM)/bin/fairlead $(COMMAND)
+	@$(REFRESH)
+
+uninstall-system:
+	@for file in $(LOADER) $(COMMAND); do \
+	  case "$$(readlink $$file)" in $(SYSTEM)/*) rm -f $$file;; esac; done
+	rm -rf $(SYSTEM)
+	@$(REFRESH)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_trace.* icd/libopencl/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so .pytest_cache .ruff_cache .hypothesis

@@ -47,8 +47,7 @@ _FROM_TERMINAL: Final = (
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are
   - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, or ocl-icd 2.3 or
-    later. Not those of a program that is linked with its driver, that is set-uid, that was killed,
-    or that ended by os._exit (as forked workers of multiprocessing do);
+    later. Not those of a program that is linked with its driver, or that is set-uid;
   - Unified Runtime, PI and OpenCL calls that Python programs make through fairlead.
 A DPC++ program calls Unified Runtime through its own loader. With `fairlead trace --sycl` that
 loader prints its calls to stdout."""
