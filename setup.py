@@ -50,8 +50,8 @@ ADAPTERS = {
 }
 
 
-#: A library whose file name is not its name and `.so`.
-FILE_NAMES = {"libOpenCL": "libOpenCL.so.1"}
+#: Libraries whose file names are not their names and `.so`.
+FILE_NAMES = {"libOpenCL": "libOpenCL.so.1", "libze_loader": "libze_loader.so.1"}
 
 
 class BuildNative(build_ext):
@@ -124,6 +124,7 @@ setup(
     ext_modules=[
         runpy.run_path("fairlead/icd/native/build.py")["trace_layer"](),
         runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
+        runpy.run_path("fairlead/loader/ze/libze_loader/native/build.py")["libze_loader"](),
         *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
         *runpy.run_path("fairlead/plugins/sdk/native/build_ze.py")["shells"](),
     ],

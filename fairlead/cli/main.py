@@ -51,8 +51,9 @@ _interface = click.option(
     "--interface",
     "interfaces",
     multiple=True,
-    type=click.Choice(["opencl", "ur", "pi"], case_sensitive=False),
-    help="Take devices of OpenCL drivers, Unified Runtime adapters or PI plugins only. "
+    type=click.Choice(["opencl", "ur", "pi", "ze"], case_sensitive=False),
+    help="Take devices of OpenCL drivers, Unified Runtime adapters, PI plugins or Level Zero "
+    "drivers only. "
     "The option can be repeated.",
 )
 
@@ -61,7 +62,7 @@ _interface = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 @_interface
 def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
-    """List the devices of usable OpenCL drivers, Unified Runtime adapters and PI plugins.
+    """List the devices of usable OpenCL and Level Zero drivers, adapters and PI plugins.
 
     The first column is what `fairlead info` takes. For an OpenCL device it is platform:device. For
     another one it is the interface, and the value of ONEAPI_DEVICE_SELECTOR that selects that
@@ -240,10 +241,10 @@ def layers() -> None:
 def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     """A comma list of APIs, in the order in which it is written."""
     names = tuple(filter(None, (name.strip().lower() for name in value.split(","))))
-    if unknown := [name for name in names if name not in ("ur", "pi", "cl")]:
-        raise click.BadParameter(f"{unknown[0]!r} is none of ur, pi, cl")
+    if unknown := [name for name in names if name not in ("ur", "pi", "cl", "ze")]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of ur, pi, cl, ze")
     if not names:
-        raise click.BadParameter("name at least one of ur, pi, cl")
+        raise click.BadParameter("name at least one of ur, pi, cl, ze")
     return names
 
 

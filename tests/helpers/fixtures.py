@@ -22,6 +22,7 @@ from helpers.support import (
     RunPython,
     once,
 )
+from helpers.ze_header import ze_header
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +88,25 @@ def fake_adapter(
 ) -> FakePlugin:
     """Builds a variant of tests/fake/adapter.c, as FakePlugin does of plugin.c."""
     return _variants("adapter", compile_c, tmp_path_factory, f"-I{plugin_abi}")
+
+
+@pytest.fixture(scope="session")
+def ze_abi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the generated ze_fake.h."""
+
+    def generate(directory: Path) -> None:
+        directory.mkdir()
+        (directory / "ze_fake.h").write_text(ze_header(), encoding="utf-8")
+
+    return once(tmp_path_factory, "ze_abi", generate)
+
+
+@pytest.fixture(scope="session")
+def fake_ze(
+    compile_c: CompileC, ze_abi: Path, tmp_path_factory: pytest.TempPathFactory
+) -> FakePlugin:
+    """Builds a variant of tests/fake/ze_driver.c, as FakePlugin does of plugin.c."""
+    return _variants("ze_driver", compile_c, tmp_path_factory, f"-I{ze_abi}")
 
 
 def _variants(

@@ -31,6 +31,7 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
         "a library for OpenCL loaders, of any version of Python"
     )
     assert "fairlead/icd/libopencl/libOpenCL.so.1" in names
+    assert "fairlead/loader/ze/libze_loader/libze_loader.so.1" in names
     assert any(name.startswith("fairlead/icd/_native") and name.endswith(".so") for name in names)
     for library in (
         *("sdk/libfairlead_shell.so", "sdk/libfairlead_ze_shell.so"),
