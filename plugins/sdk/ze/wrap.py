@@ -46,6 +46,9 @@ _LONGEST: Final = 1 << 20  # handles of an array; a larger count cannot be a cou
 _NULL_HANDLE: Final = code_of("INVALID_NULL_HANDLE")
 _INVALID_SIZE: Final = code_of("INVALID_SIZE")
 
+#: What a caller may set to anything: it is read for what it is, or asks for all that there is.
+_UNCHECKED: Final = frozenset({"ze_structure_type_t", "ze_init_driver_type_flags_t"})
+
 #: Arrays of handles in which NULL has a meaning. The function gets None for it.
 _MAY_HAVE_NULL: Final = frozenset(
     {("zeCommandListUpdateMutableCommandWaitEventsExp", "phWaitEvents")}
@@ -193,7 +196,7 @@ class _ZeEntry:
 
     def _value(self, value: str, type_name: str, where: str = "True") -> Iterator[str]:
         """Check an enumeration or flags, if the condition `where` is true."""
-        if type_name == "ze_structure_type_t":
+        if type_name in _UNCHECKED:
             return
         if ZE.is_bitfield(type_name):
             mask = 0
