@@ -47,7 +47,7 @@ _APART: Final = (
     "trace_layer.c"  # it becomes a library by itself, with its own idea of which APIs there are
 )
 #: In `build` or `build_shells`.
-_ELSEWHERE: Final = ("launches.c", "shell.c", "pi_shell.c", "python.c")
+_ELSEWHERE: Final = ("launches.c", "shell.c", "pi_shell.c", "ze_shell.c", "python.c")
 _LONGEST: Final = 900.0  # seconds that a run may take
 
 #: These ask the kernel about addresses that may lead nowhere: that is what they are for.

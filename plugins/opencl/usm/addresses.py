@@ -117,14 +117,14 @@ def as_fill(
         context: the context.
         address: the first byte.
         pattern: a pattern of any size.
-        size: how many bytes are filled, a multiple of the pattern's size.
+        size: how many bytes are filled. The pattern may end in the middle.
         keep: copies bytes to where the command-buffer keeps them, and returns a pointer to them.
 
     Raises:
         URError: as `locate`, `Strategy.fill` and `Strategy.copy`.
     """
     place, strategy = locate(context, address, size), required_strategy(context)
-    if can_fill(context, place, len(pattern)):
+    if not size % len(pattern) and can_fill(context, place, len(pattern)):
         return strategy.fill(place, keep(pattern), len(pattern), size)
-    whole = int(ffi.cast("uintptr_t", keep(pattern * (size // len(pattern)))))
-    return strategy.copy(place, Location(whole, None), size)
+    whole = keep((pattern * (size // len(pattern) + 1))[:size])
+    return strategy.copy(place, Location(int(ffi.cast("uintptr_t", whole)), None), size)
