@@ -203,7 +203,10 @@ def env(loader: bool) -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
-    "--layers", default="", metavar="LIST", help="OpenCL layers to load, as OPENCL_LAYERS."
+    "--layers",
+    default="",
+    metavar="LIST",
+    help="OpenCL layers to load, as OPENCL_LAYERS; also command-buffer and trace.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
@@ -222,15 +225,20 @@ def run(ctx: click.Context, layers: str, command: tuple[str, ...]) -> None:
 
 
 @main.command()
-def layers() -> None:
+@click.option("--own", is_flag=True, help="List those that come with fairlead, by their names.")
+def layers(own: bool) -> None:
     """List the OpenCL layers that OPENCL_LAYERS and OPENCL_LAYER_PATH name, the innermost first.
 
     \b
     name | version of the interface | how it starts and ends | library
     """
-    from .layers import list_layers
+    from .layers import list_layers, list_own
 
     keep_stdout_to_ourselves()
+    if own:
+        for line in list_own():
+            click.echo(printable(line))
+        return
     rows, warnings = list_layers()
     for warning in warnings:
         click.echo(f"warning: {printable(warning)}", err=True)

@@ -28,7 +28,7 @@ from .binding import DriverBinding, bind_driver, text_of_version
 from .validation import ParameterValidation, is_wanted
 
 _MOST: Final = 1 << 16  # of handles or properties that a driver may report
-_ALL_TYPES: Final = 0xFFFFFFFF
+_ALL_TYPES: Final = sum(ZE.groups["ze_init_driver_type_flags_t"])
 _NO_DEVICE: Final = "check that its device is in this machine and that this user may use it"
 #: What a driver answers that has no device here, as opposed to one that fails.
 _NOTHING_HERE: Final = ("ZE_RESULT_ERROR_UNINITIALIZED", "ZE_RESULT_ERROR_UNSUPPORTED_FEATURE")

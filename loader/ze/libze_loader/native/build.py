@@ -1,9 +1,10 @@
 """Builds libze_loader.so.1: its exported functions are generated from the ABI data.
 
-Every function gets up to three forms. The *exported* one jumps to the entry of `fl_current`. With
+Every function gets up to four forms. The *exported* one jumps to the entry of `fl_current`. With
 one driver that is the driver's own function. `several_…` looks up which driver made the first
 handle, calls that one, and learns the handles that it writes. Before the first init, an entry
-answers UNINITIALIZED.
+answers UNINITIALIZED. `valid_…` checks the arguments, and stands in `fl_current` if
+ZE_ENABLE_PARAMETER_VALIDATION is 1.
 
 setup.py calls `libze_loader()`. `python loader/ze/libze_loader/native/build.py DIRECTORY` only
 writes the generated C there, for tests in C.
@@ -22,6 +23,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 LOADER = HERE.parents[2] / "base" / "native"
 building = SimpleNamespace(**runpy.run_path(str(LOADER / "building.py")))
+rules_of = runpy.run_path(str(HERE.parents[1] / "rules.py"))["rules_of"]
 
 #: In entries.c: they concern all drivers.
 WRITTEN = {
@@ -129,6 +131,27 @@ def _several(api: Any, function: Any) -> str:
     return "\n".join([*lines, "    return result;\n}"])
 
 
+def _valid(api: Any, function: Any) -> str:
+    """The function that checks arguments before it calls the next one."""
+    lines = [f"static {function.c_declaration(f'valid_{function.name}')} {{"]
+    for rule in rules_of(api, function):
+        name = function.parameters[rule.place].name
+        if rule.bits is not None:
+            broken = f"{name} & ~{rule.bits:#x}u"
+        elif rule.values is not None:
+            cases = " ".join(f"case {value}:" for value in sorted(rule.values))
+            lines.append(f"    switch ((uint32_t){name}) {{ {cases} break;")
+            lines.append(f"    default: return ZE_RESULT_ERROR_INVALID_{rule.code}; }}")
+            continue
+        else:
+            broken = f"!{name}"
+            if rule.counted_by >= 0:
+                broken += f" && {function.parameters[rule.counted_by].name}"
+        lines.append(f"    if ({broken}) return ZE_RESULT_ERROR_INVALID_{rule.code};")
+    lines.append(f"    return {_call(function, f'fl_bottom[{function.slot}]')};")
+    return "\n".join([*lines, "}"])
+
+
 def _array(api: Any, declaration: str, name_of: Callable[[Any], str]) -> Iterator[str]:
     """An array of functions, one for each slot."""
     yield f"{declaration}[FL_SLOTS] = {{"
@@ -166,18 +189,21 @@ def thunks() -> str:
     api = building.api("ze")
     lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
     lines.append('#include "loader.h"')
+    lines.append("void *fl_bottom[FL_SLOTS];")
     for function in api.slots:
         name = function.name
         lines.append(_failing(function, f"missing_{name}", "ZE_RESULT_ERROR_UNSUPPORTED_FEATURE"))
         if name not in WRITTEN:
             lines.append(_failing(function, f"early_{name}", "ZE_RESULT_ERROR_UNINITIALIZED"))
             lines.append(_several(api, function))
+            lines.append(_valid(api, function))
         call = _call(function, f"fl_current[{function.slot}]")
         lines.append(f"FL_EXPORT {function.c_declaration(name)} {{ return {call}; }}")
     tables = {
         "void *fl_current": "early_",
         "void *const fl_start": "early_",
         "void *const fl_several": "several_",
+        "void *const fl_valid": "valid_",
     }
     for declaration, form in tables.items():
         lines += _array(api, declaration, partial(_form, form))

@@ -153,8 +153,10 @@ void fl_keep_ready_drivers(void) {
         else
             fl_note("%s is left out: it has no device, or fails to start", fl_drivers[i]->name);
     fl_driver_count = kept;
-    void *const *behind = kept == 1 ? fl_drivers[0]->table : fl_several;
+    const char *checked = secure_getenv("ZE_ENABLE_PARAMETER_VALIDATION");
+    memcpy(fl_bottom, kept == 1 ? fl_drivers[0]->table : fl_several, sizeof fl_bottom);
+    void *const *first = checked && strcmp(checked, "1") == 0 ? fl_valid : fl_bottom;
     for (unsigned slot = 0; slot < FL_SLOTS; slot++)
         if (slot != SLOT_zeInit && slot != SLOT_zeDriverGet && slot != SLOT_zeInitDrivers)
-            __atomic_store_n(&fl_current[slot], behind[slot], __ATOMIC_RELEASE);
+            __atomic_store_n(&fl_current[slot], first[slot], __ATOMIC_RELEASE);
 }

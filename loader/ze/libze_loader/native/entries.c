@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALL_TYPES = -1, MOST_HANDLES = 1 << 16, MOST_CALLBACKS = 64 };
+enum { ALL_TYPES = 3 /* GPU and NPU */, MOST_HANDLES = 1 << 16, MOST_CALLBACKS = 64 };
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static bool opened, kept, busy; /* drivers are open; those that are ready were chosen; a driver is being initialized */
@@ -19,6 +19,16 @@ static void open_once(void) {
         fl_open_drivers();
     opened = true;
 }
+
+/* A forked child has no other threads: whatever they held is free again. */
+static void in_child(void) {
+    static const pthread_mutex_t free_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    memcpy(&lock, &free_lock, sizeof lock);
+    busy = false;
+    fl_free_handles();
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
 
 /* The handles that were gathered from drivers. */
 typedef struct gathered {
@@ -104,7 +114,7 @@ static ze_result_t init_one(gathered *all, fl_driver *driver, const void *data) 
         ze_result_t code = CALL(driver, zeInit)(*flags);
         return code ? code : CALL(driver, zeDriverGet)(&count, NULL) || !count ? ZE_RESULT_ERROR_UNINITIALIZED : ZE_RESULT_SUCCESS;
     }
-    ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = (uint32_t)ALL_TYPES};
+    ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL_TYPES};
     uint32_t count = 0;
     (void)all;
     return CALL(driver, zeInitDrivers)(&count, NULL, &desc);
@@ -146,7 +156,7 @@ ze_result_t fl_driver_get(uint32_t *count, ze_driver_handle_t *drivers) {
     for (unsigned i = 0; kept && i < fl_driver_count; i++) {
         ze_result_t one = gather(&all, fl_drivers[i], list_by_get, NULL);
         if (one == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) { /* it only has zeInitDrivers */
-            ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = (uint32_t)ALL_TYPES};
+            ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL_TYPES};
             one = gather(&all, fl_drivers[i], list_by_init, &desc);
         }
         any |= one == ZE_RESULT_SUCCESS;

@@ -16,6 +16,8 @@ extern void *fl_current[FL_SLOTS];             /* what the exported functions ju
 extern void *const fl_start[FL_SLOTS];         /* before the first init: UNINITIALIZED, and the functions of entries.c */
 extern void *const fl_unsupported[FL_SLOTS];   /* answer UNSUPPORTED_FEATURE, each in its function's own form */
 extern void *const fl_several[FL_SLOTS];       /* look up which driver made the first handle, and call that one */
+extern void *const fl_valid[FL_SLOTS];         /* check the arguments, and jump to `fl_bottom` */
+extern void *fl_bottom[FL_SLOTS];              /* what is behind the checks: the only driver, or fl_several */
 extern const char *const fl_getter_names[];    /* of the tables of the core API, in their order */
 extern const uint16_t fl_first_slots[];        /* where each of these tables begins, and FL_SLOTS at the end */
 extern const uint8_t fl_since[FL_SLOTS];       /* the minor version that has the slot */
@@ -42,6 +44,7 @@ void fl_note(const char *format, ...) __attribute__((format(printf, 1, 2))); /* 
 void fl_learn(fl_driver *driver, const void *handle);
 void fl_forget(const void *handle);
 fl_driver *fl_driver_of(const void *handle); /* NULL if no driver did */
+void fl_free_handles(void);                   /* in a forked child, where another thread may have had the lock */
 
 /* --- entries.c --- */
 /* The exported getters: fill a client's table of a version, or ask the only driver for one that is not described here. */

@@ -104,6 +104,12 @@ int main(int count, char **arguments) {
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
         printf("done\n");
+    } else if (!strcmp(what, "wrong")) {
+        start(0);
+        ze_command_list_handle_t list = (void *)drivers[0];
+        printf("%#x %#x %#x ", (unsigned)zeContextCreate(NULL, NULL, NULL), (unsigned)zeContextCreate(drivers[0], NULL, NULL),
+               (unsigned)zeCommandListAppendMemAdvise(list, (void *)list, list, 1, 1 << 20));
+        printf("%#x %#x\n", (unsigned)zeCommandListAppendBarrier(list, NULL, 2, NULL), (unsigned)zeCommandListAppendBarrier(list, NULL, 0, NULL));
     } else if (!strcmp(what, "foreign")) {
         ze_result_t (*make)(ze_event_handle_t *event);
         char garbage[64] = "";

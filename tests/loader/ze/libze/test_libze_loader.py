@@ -94,6 +94,17 @@ def test_a_handle_that_the_loader_did_not_see_made_is_known_by_its_table(
     assert done.out.split() == ["0", "0", ARGUMENT, NULL_HANDLE, UNSUPPORTED]
 
 
+def test_arguments_are_checked_if_a_variable_asks_for_it(
+    client: Client, fake_ze: FakePlugin
+) -> None:
+    names = ("NULL_HANDLE", "NULL_POINTER", "ENUMERATION", "SIZE")
+    codes = [f"{ZE.codes[f'ZE_RESULT_ERROR_INVALID_{name}']:#x}" for name in names]
+    for drivers in ([fake_ze()], [fake_ze(), fake_ze(name='"Two"')]):
+        done = client(*drivers, words="wrong", ZE_ENABLE_PARAMETER_VALIDATION="1")
+        assert done.out.split() == [*codes, UNSUPPORTED]
+        assert client(*drivers, ZE_ENABLE_PARAMETER_VALIDATION="1").out.startswith("Fake 0\n")
+
+
 def test_calls_before_the_start_are_refused(client: Client, fake_ze: FakePlugin) -> None:
     assert client(fake_ze(), words="early").out == f"{UNINITIALIZED} {UNINITIALIZED}\n"
 
@@ -165,6 +176,13 @@ def test_a_driver_that_calls_the_loader_while_it_starts_gets_an_answer(
 ) -> None:
     driver = fake_ze(at_init="if (zeInit(0) != ZE_RESULT_ERROR_UNINITIALIZED) crash()")
     assert client(driver).out == "Fake 0\n"
+
+
+def test_a_child_that_is_forked_during_the_start_starts_itself(
+    client: Client, fake_ze: FakePlugin
+) -> None:
+    done = client(fake_ze(at_init="fork_once()"))
+    assert (done.code, done.out) == (0, "Fake 0\n")
 
 
 def test_every_function_and_every_getter_is_exported() -> None:
