@@ -203,7 +203,10 @@ def env(loader: bool) -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
-    "--layers", default="", metavar="LIST", help="OpenCL layers to load, as OPENCL_LAYERS."
+    "--layers",
+    default="",
+    metavar="LIST",
+    help="OpenCL layers to load, as OPENCL_LAYERS; also command-buffer and trace.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
@@ -222,15 +225,20 @@ def run(ctx: click.Context, layers: str, command: tuple[str, ...]) -> None:
 
 
 @main.command()
-def layers() -> None:
+@click.option("--own", is_flag=True, help="List those that come with fairlead, by their names.")
+def layers(own: bool) -> None:
     """List the OpenCL layers that OPENCL_LAYERS and OPENCL_LAYER_PATH name, the innermost first.
 
     \b
     name | version of the interface | how it starts and ends | library
     """
-    from .layers import list_layers
+    from .layers import list_layers, list_own
 
     keep_stdout_to_ourselves()
+    if own:
+        for line in list_own():
+            click.echo(printable(line))
+        return
     rows, warnings = list_layers()
     for warning in warnings:
         click.echo(f"warning: {printable(warning)}", err=True)
@@ -389,18 +397,21 @@ def conformance(
     type=click.Path(path_type=Path),
     help="Write this library, or into this folder. [default: libur_adapter_NAME.so.0 here]",
 )
+@click.option("--level-zero", is_flag=True, help="Build a Level Zero driver, libze_NAME.so.1.")
 @click.argument("module", metavar="MODULE_OR_FILE")
-def build_adapter(module: str, output: Path | None) -> None:
+def build_adapter(module: str, output: Path | None, level_zero: bool) -> None:
     """Build a Unified Runtime adapter, a shared library, from a Python module or a .py file.
 
-    The module has the adapter in a variable `adapter`. The library contains the module's name and
+    The module has the adapter in a variable `adapter`, or a Level Zero driver in a variable
+    `driver`. The library contains the module's name and
     the path of this Python environment, but no code of the module. So it need not be built again
     when the module changes. The command prints the library's path.
     """
     from ..plugins.sdk import build
 
     try:
-        path = build.build_adapter(module, output)
+        made = build.build_level_zero_driver if level_zero else build.build_adapter
+        path = made(module, output)
     except ImportError as error:
         hint = f"; is the file {module}.py meant?" if Path(f"{module}.py").exists() else ""
         raise click.ClickException(f"{error}{hint}") from None
@@ -409,7 +420,8 @@ def build_adapter(module: str, output: Path | None) -> None:
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     click.echo(str(path))
-    click.echo(f"use it: UR_ADAPTERS_FORCE_LOAD={_list_item(path)} PROGRAM", err=True)
+    variable = "ZE_ENABLE_ALT_DRIVERS" if level_zero else "UR_ADAPTERS_FORCE_LOAD"
+    click.echo(f"use it: {variable}={_list_item(path)} PROGRAM", err=True)
     if not build.find_python_library():
         click.echo(
             "warning: this Python was built without a shared library: "

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..icd import libopencl
 from ..loader.ze import libze_loader
 from ..loader.ze.drivers import sound_drivers
+from .layers import expand
 from .trace import execute
 
 
@@ -18,7 +19,8 @@ def run(command: Sequence[str], layers: str = "") -> int:
 
     Args:
         command: the program and its arguments.
-        layers: OpenCL layers to load, a `:`-list; "" leaves OPENCL_LAYERS as it is.
+        layers: OpenCL layers to load, a `:`-list of libraries and of names of fairlead's own
+            layers; "" leaves OPENCL_LAYERS as it is.
 
     Returns:
         The exit code for the shell.
@@ -30,5 +32,5 @@ def run(command: Sequence[str], layers: str = "") -> int:
     added = libopencl.environment(os.environ)
     added |= libze_loader.environment({**os.environ, **added}, sound_drivers())
     if layers:
-        added["OPENCL_LAYERS"] = layers
+        added["OPENCL_LAYERS"] = expand(layers)
     return execute(command, {**os.environ, **added})
