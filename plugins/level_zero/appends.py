@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...icd._native import ffi as icd_ffi
-from ..opencl.transfers import is_opencl_pattern
 from ..opencl.usm.addresses import as_copy, as_fill
 from ..opencl.usm.strategy import Operation
 from .contexts import ZeContext
@@ -187,15 +186,21 @@ def zeCommandListAppendMemoryFill(
     if not pattern_size:
         raise ze_failure("INVALID_SIZE", "a pattern has at least one byte")
     if not size:
-        return append_operations(hCommandList, [], hSignalEvent, phWaitEvents)
+        append_operations(hCommandList, [], hSignalEvent, phWaitEvents)
+        return
     context, data = hCommandList.context.ur, ctypes.string_at(pattern, pattern_size)
-    if is_opencl_pattern(pattern_size, ptr) and not size % pattern_size:
-        memory = icd_ffi.new("unsigned char[]", data)
-        operation = as_fill(context, ptr, memory, pattern_size, size)
-    else:  # OpenCL has no such fill: the bytes are written as they will be
-        memory = icd_ffi.new("unsigned char[]", (data * (size // pattern_size + 1))[:size])
-        operation = as_copy(context, ptr, int(icd_ffi.cast("uintptr_t", memory)), size)
-    return append_operations(hCommandList, [operation], hSignalEvent, phWaitEvents, memory)
+    kept: list[Any] = []
+
+    def keep(block: bytes) -> Any:
+        kept.append(icd_ffi.new("unsigned char[]", block))
+        return kept[-1]
+
+    if size % pattern_size:  # OpenCL has no such fill: the bytes are written as they will be
+        block = keep((data * (size // pattern_size + 1))[:size])
+        operation = as_copy(context, ptr, int(icd_ffi.cast("uintptr_t", block)), size)
+    else:
+        operation = as_fill(context, ptr, data, size, keep)
+    append_operations(hCommandList, [operation], hSignalEvent, phWaitEvents, kept)
 
 
 @driver.entry
