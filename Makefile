@@ -10,6 +10,8 @@ UR_NOW  := 2026.2.0
 UR_THEN := 2025.3.3
 PI_LAST := 2024.2.1
 UMF     := 1.2.0
+# Debian's headers of Level Zero, where there is apt-get: tests compare the ABI data with them.
+ZE_DEV  := $(CACHE)/level-zero-1
 # Programs of other projects, and their DPC++ runtimes: today's, and the last one with PI plugins.
 # Each wheel of dpctl is for one Python.
 PYTAG   := $(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])' 2>/dev/null)
@@ -88,7 +90,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-NATIVE := $(wildcard icd/native/* icd/libopencl/native/* loader/base/native/* plugins/sdk/native/* plugins/command_buffer_layer/native/* icd/*.abi loader/*/*.abi) loader/base/abi.py plugins/sdk/build.py setup.py setup.cfg pyproject.toml
+NATIVE := $(wildcard icd/native/* icd/libopencl/native/* loader/base/native/* loader/ze/libze_loader/native/* plugins/sdk/native/* plugins/command_buffer_layer/native/* icd/*.abi loader/*/*.abi) loader/base/abi.py loader/ze/rules.py plugins/sdk/build.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE"
 	@echo 'installing fairlead, PoCL, PyOpenCL and NumPy: downloads of about 80 MB'
@@ -130,20 +132,27 @@ $(CLIENTS)/fetched: | $(BIN)/python
 	$(if $(HAS_DPCTL_PI),$(call FETCH,dpctl,$(DPCTL_PI),$(CLIENTS)/pi,$(DPCTL),35))
 	@touch $@
 
+$(ZE_DEV)/fetched:
+	@mkdir -p $(ZE_DEV)/deb
+	@cd $(ZE_DEV)/deb && apt-get download -q libze-dev >/dev/null 2>&1 && dpkg-deb -x libze-dev_*.deb .. || \
+	    echo 'no libze-dev: the ABI of Level Zero is not compared with its headers'
+	@rm -rf $(ZE_DEV)/deb
+	@touch $@
+
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
 # Where the downloads are, for the tests that need them.
-FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS)
+FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
+test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
+test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # Before every release: on bookworm, sid and noble.
@@ -203,5 +212,5 @@ uninstall-system:
 	@$(REFRESH)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native.* icd/libfairlead_trace.* icd/libopencl/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_trace.* icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

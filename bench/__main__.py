@@ -26,6 +26,7 @@ MEASURES = (
     "arrays",
     "command_buffer",
     "direct",
+    "schedules",
     "parameters",
     "capture_cost",
     "imports",

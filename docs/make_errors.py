@@ -20,6 +20,7 @@ from fairlead.loader.base.abi import Api
 from fairlead.loader.base.errors import CodeError, FairleadError
 from fairlead.loader.pi.abi import PI, PIError
 from fairlead.loader.ur.abi import UR, URError
+from fairlead.loader.ze.abi import ZE, LevelZeroError
 from fairlead.runtime.errors import Errc
 
 BEGIN = """\
@@ -77,6 +78,7 @@ APIS: tuple[tuple[str, Api, type[CodeError]], ...] = (
     ("OpenCL", OPENCL, OpenCLError),
     ("Unified Runtime", UR, URError),
     ("DPC++ PI", PI, PIError),
+    ("Level Zero", ZE, LevelZeroError),
 )
 
 

@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import adapters, devices, pi_plugins, platforms
+    from .api import adapters, devices, level_zero, pi_plugins, platforms
     from .captured_graphs.context import CapturedGraph, CaptureError, capture
     from .captured_graphs.executable import Executable, ReplayError
     from .captured_graphs.graphed import GraphedWarning, graphed
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .icd.objects import Device, Platform
     from .loader.base.errors import FairleadError, LibraryError, NotFoundError
     from .loader.trace.trace import trace
+    from .loader.ze.abi import LevelZeroError
 
     __version__: str
 
@@ -49,6 +50,7 @@ __all__ = [
     "FairleadError",
     "GraphFileError",
     "GraphedWarning",
+    "LevelZeroError",
     "LibraryError",
     "LoadedExecutable",
     "LoadedGraph",
@@ -63,6 +65,7 @@ __all__ = [
     "capture",
     "devices",
     "graphed",
+    "level_zero",
     "load",
     "pi_plugins",
     "platforms",
@@ -79,6 +82,7 @@ _MODULES = {
     "FairleadError": ".loader.base.errors",
     "GraphFileError": ".graph_files.errors",
     "GraphedWarning": ".captured_graphs.graphed",
+    "LevelZeroError": ".loader.ze.abi",
     "LibraryError": ".loader.base.errors",
     "LoadedExecutable": ".graph_files.loaded",
     "LoadedGraph": ".graph_files.loaded",
@@ -92,6 +96,7 @@ _MODULES = {
     "capture": ".captured_graphs.context",
     "devices": ".api",
     "graphed": ".captured_graphs.graphed",
+    "level_zero": ".api",
     "load": ".graph_files.loading",
     "pi_plugins": ".api",
     "platforms": ".api",

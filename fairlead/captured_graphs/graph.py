@@ -215,8 +215,8 @@ class CapturedGraph(Nodes, Drawable, Decides):
             schedule: how captured commands that branch run on an out-of-order queue. "lanes":
                 branches on several in-order queues of our own. "levels": a barrier between two task
                 levels. "events": each command waits for its direct predecessors. "in-order": as
-                recorded, one after the other. "auto" chooses. On an in-order queue it makes no
-                difference.
+                recorded, one after the other. "auto": they take turns after the first replays,
+                and the fastest stays. On an in-order queue it makes no difference.
             updatable: whether its nodes can be updated.
             enable_profiling: whether its replays have times, if their queue profiles.
             policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).

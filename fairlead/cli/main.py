@@ -51,8 +51,9 @@ _interface = click.option(
     "--interface",
     "interfaces",
     multiple=True,
-    type=click.Choice(["opencl", "ur", "pi"], case_sensitive=False),
-    help="Take devices of OpenCL drivers, Unified Runtime adapters or PI plugins only. "
+    type=click.Choice(["opencl", "ur", "pi", "ze"], case_sensitive=False),
+    help="Take devices of OpenCL drivers, Unified Runtime adapters, PI plugins or Level Zero "
+    "drivers only. "
     "The option can be repeated.",
 )
 
@@ -61,7 +62,7 @@ _interface = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 @_interface
 def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
-    """List the devices of usable OpenCL drivers, Unified Runtime adapters and PI plugins.
+    """List the devices of usable OpenCL and Level Zero drivers, adapters and PI plugins.
 
     The first column is what `fairlead info` takes. For an OpenCL device it is platform:device. For
     another one it is the interface, and the value of ONEAPI_DEVICE_SELECTOR that selects that
@@ -248,10 +249,10 @@ def layers(own: bool) -> None:
 def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     """A comma list of APIs, in the order in which it is written."""
     names = tuple(filter(None, (name.strip().lower() for name in value.split(","))))
-    if unknown := [name for name in names if name not in ("ur", "pi", "cl")]:
-        raise click.BadParameter(f"{unknown[0]!r} is none of ur, pi, cl")
+    if unknown := [name for name in names if name not in ("ur", "pi", "cl", "ze")]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of ur, pi, cl, ze")
     if not names:
-        raise click.BadParameter("name at least one of ur, pi, cl")
+        raise click.BadParameter("name at least one of ur, pi, cl, ze")
     return names
 
 
@@ -396,18 +397,21 @@ def conformance(
     type=click.Path(path_type=Path),
     help="Write this library, or into this folder. [default: libur_adapter_NAME.so.0 here]",
 )
+@click.option("--level-zero", is_flag=True, help="Build a Level Zero driver, libze_NAME.so.1.")
 @click.argument("module", metavar="MODULE_OR_FILE")
-def build_adapter(module: str, output: Path | None) -> None:
+def build_adapter(module: str, output: Path | None, level_zero: bool) -> None:
     """Build a Unified Runtime adapter, a shared library, from a Python module or a .py file.
 
-    The module has the adapter in a variable `adapter`. The library contains the module's name and
+    The module has the adapter in a variable `adapter`, or a Level Zero driver in a variable
+    `driver`. The library contains the module's name and
     the path of this Python environment, but no code of the module. So it need not be built again
     when the module changes. The command prints the library's path.
     """
     from ..plugins.sdk import build
 
     try:
-        path = build.build_adapter(module, output)
+        made = build.build_level_zero_driver if level_zero else build.build_adapter
+        path = made(module, output)
     except ImportError as error:
         hint = f"; is the file {module}.py meant?" if Path(f"{module}.py").exists() else ""
         raise click.ClickException(f"{error}{hint}") from None
@@ -416,7 +420,8 @@ def build_adapter(module: str, output: Path | None) -> None:
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     click.echo(str(path))
-    click.echo(f"use it: UR_ADAPTERS_FORCE_LOAD={_list_item(path)} PROGRAM", err=True)
+    variable = "ZE_ENABLE_ALT_DRIVERS" if level_zero else "UR_ADAPTERS_FORCE_LOAD"
+    click.echo(f"use it: {variable}={_list_item(path)} PROGRAM", err=True)
     if not build.find_python_library():
         click.echo(
             "warning: this Python was built without a shared library: "

@@ -96,7 +96,7 @@ def run(
 
     Args:
         command: the program and its arguments.
-        apis: what to trace: "ur", "pi", "cl".
+        apis: what to trace: "ur", "pi", "cl", "ze".
         output: the file to write; None prints the calls to stderr as they happen.
         times: print durations, too.
         sycl: have a real DPC++ runtime print its calls to stdout as well.
@@ -189,7 +189,7 @@ def environment(
     Args:
         environ: the environment that they are added to.
         folder: where its processes write their files.
-        apis: what to trace: "ur", "pi", "cl".
+        apis: what to trace: "ur", "pi", "cl", "ze".
         record: write files; otherwise its processes print calls.
         times: print durations, too.
         sycl: have a real DPC++ runtime print its calls.

@@ -36,9 +36,11 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
     SYCL_PI_TRACE also prints PI calls. UR_LAYER_TRACING in UR_ENABLE_LAYERS prints Unified Runtime
     calls as UR_LOG_TRACING says.
 
-    FAIRLEAD_TRACE is a comma list of ur, pi, cl, "times" and "errors". It prints lines to stderr;
-    with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma list of patterns
-    for the names of the functions that are printed.
+    ZE_ENABLE_TRACING_LAYER=1 prints Level Zero calls to stderr.
+
+    FAIRLEAD_TRACE is a comma list of ur, pi, cl, ze, "times" and "errors". It prints lines to
+    stderr; with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma list of
+    patterns for the names of the functions that are printed.
 
     With FAIRLEAD_TRACE_FILE, a file is written at the end of the process instead. "%p" in its name
     is the process id. A name that ends in .json gives Chrome trace JSON. With
@@ -151,6 +153,8 @@ def _outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
     ):
         lines = logger("TRACING", default="info")  # printed unless UR_LOG_TRACING says otherwise
         outputs.setdefault("ur", []).append(_Output(lambda text: lines.write("info", text), "   "))
+    if environ.get("ZE_ENABLE_TRACING_LAYER") == "1":
+        outputs["ze"] = [_Output(_to_stderr)]
     return outputs
 
 

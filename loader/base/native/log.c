@@ -145,6 +145,12 @@ static size_t wanted(const fl_shape *shape, const fl_call *call) {
     if (shape->kind == 2)
         return PIECE;
     uint64_t count = shape->counted_by < 0 ? 1 : call->arguments[shape->counted_by];
+    uint32_t number = 0;
+    if (shape->kind == 4) {
+        if (!fl_safe_read((const void *)(uintptr_t)count, &number, sizeof number))
+            return 0;
+        count = number;
+    }
     uint64_t most = PIECE / shape->size;
     return (size_t)(count > most ? most : count) * shape->size;
 }
