@@ -26,6 +26,7 @@ modules here are its other side:
 | `entries` | declares these functions; turns exceptions into codes; reads and writes memory |
 | `buffers` | a command-buffer: made, finalized, enqueued, asked |
 | `recording`, `order` | what all commands have in common: sync-points, handles, order |
+| `facts`, `memory` | what devices, kernels and memory objects say of themselves |
 | `transfers`, `images`, `launches` | the commands, with the errors of their clEnqueue… functions |
 | `updates`, `remap` | changes of launches; deep copies for other queues |
 

@@ -36,6 +36,7 @@ from .entries import (
     refused,
     write,
 )
+from .facts import DeviceFacts, KernelFacts
 from .order import LayerQueueOrder
 
 _FREE, _BUFFER, _COMMAND = range(3)  # kinds of handles: native/layer.h
@@ -175,6 +176,8 @@ class LayerCommandBuffer:
         self.copies: dict[Any, Any] = {}
         self.runner: CommandBuffer | None = None
         self._held: dict[tuple[str, int], int] = {}
+        self._devices: dict[int, DeviceFacts] = {}
+        self._kernels: dict[tuple[int, int], KernelFacts] = {}
         self._route: Any = None
         for queue in queues:
             self.hold("CommandQueue", queue.handle)
@@ -186,6 +189,33 @@ class LayerCommandBuffer:
         if (kind, handle) not in self._held:
             check(call(handle, f"clRetain{kind}"), f"clRetain{kind}")
             self._held[kind, handle] = handle
+
+    def device(self, handle: int) -> DeviceFacts:
+        """What is known of a device."""
+        if handle not in self._devices:
+            self._devices[handle] = DeviceFacts(handle)
+        return self._devices[handle]
+
+    def kernel(self, handle: int | None, device: int) -> KernelFacts:
+        """What is known of a kernel, which this keeps, for a device.
+
+        Raises:
+            OpenCLError: CL_INVALID_KERNEL, CL_INVALID_CONTEXT, CL_INVALID_PROGRAM_EXECUTABLE.
+        """
+        if not handle:
+            raise refused("CL_INVALID_KERNEL", "the kernel is NULL")
+        found = self._kernels.get((handle, device))
+        if found is None:
+            found = KernelFacts(handle, device)
+            if found.context != self.context:
+                raise refused("CL_INVALID_CONTEXT", "the kernel is of another context")
+            if not found.is_built:
+                raise refused(
+                    "CL_INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device"
+                )
+            self.hold("Kernel", handle)
+            self._kernels[handle, device] = found
+        return found
 
     def check_recording(self) -> None:
         """Raise OpenCLError (CL_INVALID_OPERATION) if it is finalized."""

@@ -10,7 +10,6 @@ from .memory import (
     LayerMemory,
     check_image,
     check_range,
-    has_images,
     memory_of,
     region_at,
     three_at,
@@ -21,7 +20,7 @@ _COLOR_SIZE: Final = 16  # bytes, of four numbers
 
 
 def _image(recording: CommandRecording, handle: int | None) -> LayerMemory:
-    if not has_images(recording.queue.device):
+    if not recording.buffer.device(recording.queue.device).has_images:
         raise refused("CL_INVALID_OPERATION", "the device has no images")
     return memory_of(recording.buffer, handle, image=True)
 

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
-from ...icd.calls import address, call, kernel_name, profile_of_device
+from ...icd.calls import address, call, kernel_name
 from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE
 from ...icd.errors import check
 from .buffers import ALL_ASSERTS, LayerCommand, LayerCommandBuffer, layer
 from .entries import ask, ask_all, check_bits, numbers, refused
-from .memory import check_alignment, keep_parents
+from .facts import DeviceFacts, KernelFacts
+from .memory import keep_parents
 from .recording import CommandRecording, records
 
 _UNSET, _SET, _SET_POINTER = range(3)  # native/layer.h
@@ -82,7 +83,7 @@ def range_of(dim: int, offset: int | None, size: int | None, local: int | None) 
     )
 
 
-def check_sizes(kernel: int, device: int, launch: LayerRange) -> None:
+def check_sizes(kernel: KernelFacts, device: DeviceFacts, launch: LayerRange) -> None:
     """Check the sizes of a launch as clEnqueueNDRangeKernel does.
 
     Args:
@@ -94,43 +95,25 @@ def check_sizes(kernel: int, device: int, launch: LayerRange) -> None:
         OpenCLError: CL_INVALID_GLOBAL_WORK_SIZE, CL_INVALID_GLOBAL_OFFSET,
             CL_INVALID_WORK_ITEM_SIZE, CL_INVALID_WORK_GROUP_SIZE.
     """
-    bits = ask_all(device, "clGetDeviceInfo", "CL_DEVICE_ADDRESS_BITS", "uint32_t", 1)[0] or 64
-    if not all(0 < size < 1 << bits for size in launch.size):
+    if not all(0 < size < 1 << device.bits for size in launch.size):
         raise refused("CL_INVALID_GLOBAL_WORK_SIZE", f"the global size is {launch.size}")
     for offset, size in zip(launch.offset or (), launch.size, strict=False):
-        if offset + size >= 1 << bits:
+        if offset + size >= 1 << device.bits:
             raise refused("CL_INVALID_GLOBAL_OFFSET", f"{offset} and {size} work-items")
-    info = "clGetKernelWorkGroupInfo"
-    required = ask_all(kernel, info, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE", "size_t", 3, device)
-    local = launch.local
+    local, required = launch.local, kernel.required
     if local is None:
         return
-    most = ask_all(device, "clGetDeviceInfo", "CL_DEVICE_MAX_WORK_ITEM_SIZES", "size_t", 3)
-    if any(not size for size in local):
+    if not all(local):
         raise refused("CL_INVALID_WORK_GROUP_SIZE", f"the local size is {local}")
-    if any(size > limit for size, limit in zip(local, most, strict=False) if limit):
-        raise refused("CL_INVALID_WORK_ITEM_SIZE", f"{local} work-items of at most {most}")
+    if any(size > most for size, most in zip(local, device.most_items, strict=False) if most):
+        raise refused("CL_INVALID_WORK_ITEM_SIZE", f"{local} of at most {device.most_items}")
     if any(required) and required[: len(local)] != list(local):
         raise refused("CL_INVALID_WORK_GROUP_SIZE", f"the kernel requires groups of {required}")
-    together = ask_all(kernel, info, "CL_KERNEL_WORK_GROUP_SIZE", "size_t", 1, device)[0]
-    if together and prod(local) > together:
-        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"{prod(local)} work-items of {together}")
-    if any(size % part for size, part in zip(launch.size, local, strict=True)) and _is_uniform(
-        kernel, device
-    ):
+    if kernel.most_items and prod(local) > kernel.most_items:
+        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"{prod(local)} of {kernel.most_items}")
+    divides = not any(size % part for size, part in zip(launch.size, local, strict=True))
+    if kernel.is_uniform and not divides:
         raise refused("CL_INVALID_WORK_GROUP_SIZE", f"{local} does not divide {launch.size}")
-
-
-def _is_uniform(kernel: int, device: int) -> bool:
-    """Whether a kernel's groups all have the same size: so in OpenCL C before 2.0."""
-    program = ask(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM", "uintptr_t", "CL_INVALID_KERNEL")
-    text = ffi.new("char[4096]")
-    options = OPENCL["CL_PROGRAM_BUILD_OPTIONS"]
-    call(program, "clGetProgramBuildInfo", device, options, 4096, address(text), None)
-    given = ffi.string(text).decode(errors="replace")
-    if "-cl-uniform-work-group-size" in given:
-        return True
-    return not any(f"-cl-std={name}" in given for name in ("CL2", "CL3", "CLC++"))
 
 
 def copy_of(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) -> Any:
@@ -138,19 +121,17 @@ def copy_of(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) ->
 
     Args:
         buffer: the command-buffer.
-        kernel: the program's kernel, which is kept, too.
+        kernel: the program's kernel.
         pointers: which arguments are SVM pointers. Where these stick, launches with other ones
             have another copy, made from the program.
 
     Raises:
         OpenCLError: CL_OUT_OF_RESOURCES if the driver makes no copy.
     """
-    device = buffer.queues[0].device
-    sticks = profile_of_device(device).svm_arguments_stick
+    sticks = buffer.device(buffer.queues[0].device).pointers_stick
     key = kernel, layer().exec_changes(kernel), tuple(pointers) if sticks else ()
     copy = buffer.copies.get(key)
     if copy is None:
-        buffer.hold("Kernel", kernel)
         made = _create(kernel) if sticks else address(lib.fl_clone_kernel(_void(kernel)))
         if not made:
             raise refused("CL_OUT_OF_RESOURCES", "the driver cannot copy the kernel")
@@ -200,9 +181,16 @@ class LayerArguments:
             memory objects are parts of.
         kernel: the kernel.
         count: how many arguments it has.
+        device: the device that runs it.
+
+    Raises:
+        OpenCLError: CL_INVALID_KERNEL_ARGS, CL_MISALIGNED_SUB_BUFFER_OFFSET.
     """
 
-    def __init__(self, buffer: LayerCommandBuffer, kernel: int, count: int) -> None:
+    def __init__(
+        self, buffer: LayerCommandBuffer, kernel: int, count: int, device: DeviceFacts
+    ) -> None:
+        self._device = device
         self.changes = ffi.new("fl_change[]", max(1, count))
         self.count, self.pointers = count, list[int]()
         self._kept: list[Any] = []
@@ -232,7 +220,11 @@ class LayerArguments:
             value = ffi.new("char[]", data)
             self._kept.append(value)
         if kind == MEMORY and data is not None:
-            keep_parents(buffer, int.from_bytes(data, "little"))
+            handle = int.from_bytes(data, "little")
+            if keep_parents(buffer, handle):
+                name = "CL_MEM_OFFSET"
+                offset = ask_all(handle, "clGetMemObjectInfo", name, "size_t", 1)[0]
+                self._device.check_alignment(offset)
         self.changes[index] = (index, kind, size, value)
 
     def make(self) -> Any:
@@ -245,41 +237,14 @@ class LayerArguments:
 
 def _fields_of(recording: CommandRecording) -> int:
     """What of the launch can be updated. Raises OpenCLError."""
-    name, device = "CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR", recording.queue.device
+    name = "CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR"
     given = recording.given.get(_FIELDS, _ALL_FIELDS)
     check_bits(given, _ALL_FIELDS, name)
-    has_svm = ask_all(device, "clGetDeviceInfo", "CL_DEVICE_SVM_CAPABILITIES", "uint64_t", 1)[0]
+    has_svm = recording.buffer.device(recording.queue.device).has_svm
     exec_info = OPENCL["CL_MUTABLE_DISPATCH_EXEC_INFO_KHR"]
     if not has_svm and recording.given.get(_FIELDS, 0) & exec_info:
         raise refused("CL_INVALID_OPERATION", f"{name} does not have CL_…_EXEC_INFO_KHR")
     return given if has_svm else given & ~exec_info
-
-
-def check_kernel(buffer: LayerCommandBuffer, kernel: int | None, device: int) -> int:
-    """Check a kernel for a device, and return how many arguments it has.
-
-    Raises:
-        OpenCLError: CL_INVALID_KERNEL, CL_INVALID_CONTEXT, CL_INVALID_PROGRAM_EXECUTABLE.
-    """
-    if not kernel:
-        raise refused("CL_INVALID_KERNEL", "the kernel is NULL")
-    found = {
-        name: ask(kernel, "clGetKernelInfo", f"CL_KERNEL_{name}", kind, "CL_INVALID_KERNEL")
-        for name, kind in (
-            ("CONTEXT", "uintptr_t"),
-            ("PROGRAM", "uintptr_t"),
-            ("NUM_ARGS", "uint32_t"),
-        )
-    }
-    if found["CONTEXT"] != buffer.context:
-        raise refused("CL_INVALID_CONTEXT", "the kernel is of another context")
-    built = ask_all(
-        *(found["PROGRAM"], "clGetProgramBuildInfo", "CL_PROGRAM_BUILD_STATUS", "int32_t", 1),
-        device,
-    )[0]
-    if built:
-        raise refused("CL_INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device")
-    return found["NUM_ARGS"]
 
 
 @records(known=(_FIELDS, _ASSERTS))
@@ -294,12 +259,11 @@ def clCommandNDRangeKernelKHR(
     buffer, device = recording.buffer, recording.queue.device
     fields, asserts = _fields_of(recording), recording.given.get(_ASSERTS, 0)
     check_bits(asserts, ALL_ASSERTS, "the asserts")
-    count = check_kernel(buffer, kernel, device)
+    facts, known = buffer.kernel(kernel, device), buffer.device(device)
     launch = range_of(dim, offset, size, local)
     assert kernel is not None
-    check_sizes(kernel, device, launch)
-    arguments = LayerArguments(buffer, kernel, count)
-    _check_alignment(recording, arguments)
+    check_sizes(facts, known, launch)
+    arguments = LayerArguments(buffer, kernel, facts.count, known)
     copy = copy_of(buffer, kernel, arguments.pointers)
     made = recording.add(
         "kernel",
@@ -314,15 +278,6 @@ def clCommandNDRangeKernelKHR(
     made.kernel, made.fields, made.asserts = kernel, fields, asserts | buffer.asserts
     made.groups = launch.groups
     return made
-
-
-def _check_alignment(recording: CommandRecording, arguments: LayerArguments) -> None:
-    """Check where sub-buffers begin. Raises OpenCLError (CL_MISALIGNED_SUB_BUFFER_OFFSET)."""
-    for change in arguments.changes:
-        if change.kind == MEMORY and change.value:
-            handle = ffi.cast("uintptr_t *", change.value)[0]
-            offset = ask_all(handle, "clGetMemObjectInfo", "CL_MEM_OFFSET", "size_t", 1)[0]
-            check_alignment(offset, recording.queue.device)
 
 
 def check_on_copy(copy: int, index: int, kind: int, size: int, value: int | None) -> None:

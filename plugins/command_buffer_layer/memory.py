@@ -98,25 +98,10 @@ def memory_of(
     size = ask(handle, _INFO, "CL_MEM_SIZE", "size_t", code)
     parent = ask(handle, _INFO, "CL_MEM_ASSOCIATED_MEMOBJECT", "uintptr_t", code)
     offset = 0 if image else ask(handle, _INFO, "CL_MEM_OFFSET", "size_t", code)
-    if device:
-        check_alignment(offset, device)
+    if device and offset:
+        buffer.device(device).check_alignment(offset)
     keep_memory(buffer, handle)
     return LayerMemory(handle, kind, size, parent, offset)
-
-
-def check_alignment(offset: int, device: int) -> None:
-    """Check where a sub-buffer begins, in bytes.
-
-    Raises:
-        OpenCLError: CL_MISALIGNED_SUB_BUFFER_OFFSET.
-    """
-    if offset:
-        name = "CL_DEVICE_MEM_BASE_ADDR_ALIGN"
-        bits = ask_all(device, "clGetDeviceInfo", name, "uint32_t", 1)[0]
-        if offset * 8 % max(1, bits):
-            raise refused(
-                "CL_MISALIGNED_SUB_BUFFER_OFFSET", f"a sub-buffer begins at byte {offset}"
-            )
 
 
 def keep_memory(buffer: LayerCommandBuffer, handle: int) -> None:
@@ -125,8 +110,12 @@ def keep_memory(buffer: LayerCommandBuffer, handle: int) -> None:
     buffer.hold("MemObject", handle)
 
 
-def keep_parents(buffer: LayerCommandBuffer, handle: int) -> None:
-    """Keep what a memory object is a part of or made from: drivers do not."""
+def keep_parents(buffer: LayerCommandBuffer, handle: int) -> bool:
+    """Keep what a memory object is a part of or made from: drivers do not.
+
+    Returns:
+        Whether there is something.
+    """
     chain: list[int] = []
     at = handle
     while at and len(chain) < 4:  # an image, of an image, of a part of a buffer
@@ -134,6 +123,7 @@ def keep_parents(buffer: LayerCommandBuffer, handle: int) -> None:
         at = ask_all(at, _INFO, "CL_MEM_ASSOCIATED_MEMOBJECT", "uintptr_t", 1)[0]
     for one in reversed(chain[1:]):
         buffer.hold("MemObject", one)
+    return len(chain) > 1
 
 
 def check_range(memory: LayerMemory, offset: int, size: int) -> None:
@@ -218,13 +208,3 @@ def check_image(memory: LayerMemory, origin: Three, region: Three) -> None:
         raise refused(
             "CL_INVALID_VALUE", f"a region of {region} at {origin} of an image of {sizes}"
         )
-
-
-def has_images(device: int) -> bool:
-    """Whether a device has images."""
-    return bool(ask_all(device, "clGetDeviceInfo", "CL_DEVICE_IMAGE_SUPPORT", "uint32_t", 1)[0])
-
-
-def has_svm(device: int) -> bool:
-    """Whether a device has SVM."""
-    return bool(ask_all(device, "clGetDeviceInfo", "CL_DEVICE_SVM_CAPABILITIES", "uint64_t", 1)[0])

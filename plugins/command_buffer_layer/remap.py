@@ -7,8 +7,7 @@ from ...icd.command_buffer.edits import put
 from ...icd.errors import OpenCLError
 from .buffers import LayerCommand, LayerCommandBuffer, LayerQueue, buffer_at, command_at, queues_at
 from .entries import entry, numbers, refused
-from .launches import check_kernel, check_sizes
-from .memory import has_images, has_svm
+from .launches import check_sizes
 from .updates import present_range
 
 
@@ -95,10 +94,10 @@ def _copy(made: LayerCommandBuffer, command: LayerCommand) -> None:
 
 def _check(old: LayerCommandBuffer, command: LayerCommand, device: int) -> None:
     """Check that a device can run a command. Raises OpenCLError."""
+    facts = old.device(device)
     if command.kernel:
-        check_kernel(old, command.kernel, device)
-        check_sizes(command.kernel, device, present_range(command))
-    if "IMAGE" in command.type and not has_images(device):
+        check_sizes(old.kernel(command.kernel, device), facts, present_range(command))
+    if "IMAGE" in command.type and not facts.has_images:
         raise refused("CL_INVALID_OPERATION", "a device has no images")
-    if "SVM" in command.type and not has_svm(device):
+    if "SVM" in command.type and not facts.has_svm:
         raise refused("CL_INVALID_OPERATION", "a device has no SVM")

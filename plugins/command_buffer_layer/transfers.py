@@ -9,7 +9,6 @@ from .entries import copy_bytes, refused
 from .memory import (
     check_range,
     check_rect,
-    has_svm,
     memory_of,
     rects_overlap,
     region_at,
@@ -103,7 +102,7 @@ def clCommandFillBufferKHR(
 
 
 def _check_svm(recording: CommandRecording, size: int, *pointers: int | None) -> None:
-    if not has_svm(recording.queue.device):
+    if not recording.buffer.device(recording.queue.device).has_svm:
         raise refused("CL_INVALID_OPERATION", "the device has no SVM")
     if not all(pointers) or not size:
         raise refused("CL_INVALID_VALUE", "a pointer is NULL, or there is nothing to do")

@@ -101,7 +101,9 @@ class LaunchUpdate:
             size=size or present.size,
             local=local or present.local,
         )
-        check_sizes(address(self.command.native.kernel), self._device, launch)
+        device = self._buffer.queues[self.command.queue].device
+        kernel = self._buffer.kernel(self.command.kernel, device)
+        check_sizes(kernel, self._buffer.device(device), launch)
         limit, groups = self.command.groups, launch.groups
         if self.command.asserts and limit is not None and (groups is None or groups > limit):
             raise refused(
@@ -109,10 +111,6 @@ class LaunchUpdate:
                 f"{groups} work-groups, where the launch promised no more than {limit}",
             )
         return launch
-
-    @property
-    def _device(self) -> int:
-        return self._buffer.queues[self.command.queue].device
 
     def _read_arguments(self, config: Any) -> None:
         copy, count = (

@@ -13,6 +13,7 @@ from .contexts import ZeContext
 from .core import driver, find_struct, ze_failure
 from .devices import ZeDevice
 from .events import ZeEvent
+from .immediate import launch_at_once, order_at_once, transfer_at_once
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
 from .recording import ListLaunch, ListRecording
@@ -55,12 +56,14 @@ def append_launch(
     if shape.is_empty:
         if next_id is not None:
             raise ze_failure("INVALID_ARGUMENT", "a mutable launch has at least one group")
-        return made.end_append(recording, recording.add("barrier", waits, signal))
+        made.end_append(recording, recording.add("barrier", waits, signal))
+        return
     launch = ListLaunch(kernel, kernel.ur.arguments, shape)
     if not launch.is_complete and (next_id is None or not next_id.takes_arguments):
         raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {kernel.name} are set")
+    if made.is_immediate and launch_at_once(made, kernel, shape, signal, waits):
+        return
     made.end_append(recording, recording.add_launch(launch, waits, signal))
-    return None
 
 
 @driver.entry
@@ -118,6 +121,9 @@ def append_operations(
         made.end_append(recording, recording.add("barrier", waits, signal))
         return
     if len(operations) == 1:
+        (operation,) = operations
+        if made.is_immediate and transfer_at_once(made, operation, signal, waits, keep):
+            return
         made.end_append(recording, recording.add_operation(operations[0], waits, signal))
         return
     commands = [recording.add_operation(operation, waits) for operation in operations]
@@ -180,7 +186,8 @@ def zeCommandListAppendMemoryFill(
     if not pattern_size:
         raise ze_failure("INVALID_SIZE", "a pattern has at least one byte")
     if not size:
-        return append_operations(hCommandList, [], hSignalEvent, phWaitEvents)
+        append_operations(hCommandList, [], hSignalEvent, phWaitEvents)
+        return
     kept = list[Any]()
 
     def keep(data: bytes) -> Any:
@@ -189,7 +196,7 @@ def zeCommandListAppendMemoryFill(
 
     data = ctypes.string_at(pattern, pattern_size)
     operation = as_fill(hCommandList.context.ur, ptr, data, size, keep)
-    return append_operations(hCommandList, [operation], hSignalEvent, phWaitEvents, kept)
+    append_operations(hCommandList, [operation], hSignalEvent, phWaitEvents, kept)
 
 
 @driver.entry
@@ -274,6 +281,8 @@ def _append(
     made: ZeCommandList, role: str, signal: ZeEvent | None = None, waits: Sequence[ZeEvent] = ()
 ) -> None:
     recording: ListRecording = made.begin_append(signal, waits)
+    if made.is_immediate and order_at_once(made, role, signal, waits):
+        return
     made.end_append(recording, recording.add(role, waits, signal))
 
 

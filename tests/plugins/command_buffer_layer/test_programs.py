@@ -10,8 +10,10 @@ import pytest
 from helpers.drivers import Driver
 from helpers.support import FakeDriver
 
+from fairlead.icd import trace_layer
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
+from fairlead.plugins import command_buffer_layer
 
 from .conftest import Layered
 
@@ -33,6 +35,24 @@ def test_a_program_may_end_with_live_command_buffers(
     layered: Layered, network: Path, each_driver: Driver
 ) -> None:
     assert layered(network, "8", drivers=[each_driver.library]).out == "right\n"
+
+
+@pytest.mark.parametrize("inner", [command_buffer_layer.path(), trace_layer.path()])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_layers_together(
+    layered: Layered,
+    network: Path,
+    pocl_wheel: Candidate,
+    tmp_path: Path,
+    inner: Path,
+    is_first: bool,
+) -> None:
+    layers = [str(inner), str(command_buffer_layer.path())]
+    env = {
+        "OPENCL_LAYERS": ":".join(layers if is_first else layers[::-1]),
+        "FAIRLEAD_TRACE_LOG": str(tmp_path / "log"),
+    }
+    assert layered(network, "8", "x", drivers=[pocl_wheel.library], env=env).out == "right\n"
 
 
 def _loader(name: str) -> Path:
