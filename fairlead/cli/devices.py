@@ -19,6 +19,7 @@ from ..loader.ur.devices import PluginDevice
 from ..loader.ur.plugins import Plugins, environment_selector, open_plugins
 from ..loader.ur.selector import parse, selector_strings
 from ..loader.ze.driver import ZEDevice
+from ..loader.ze.drivers import open_drivers
 from .columns import table
 
 #: The interfaces in the order of the rows: as `--interface` takes them, and as rows name them.
@@ -102,13 +103,15 @@ def each_device(
     """Yield each device with its row, while its driver or plugin is open.
 
     Args:
-        interfaces: keys of INTERFACES.
+        interfaces: keys of INTERFACES. None means all, without fairlead's own Level Zero driver:
+            its devices are those of OpenCL.
         warnings: gets a sentence for each driver, adapter, plugin or device that failed.
 
     Raises:
         SelectorError: the device selector of the environment cannot be understood.
         NotFoundError: there is no device; it is the first interface's, with every reason.
     """
+    own, interfaces = bool(interfaces), interfaces or tuple(INTERFACES)
     any_device = False
     errors: list[NotFoundError] = []
     if set(interfaces) & {"ur", "pi"}:
@@ -117,7 +120,7 @@ def each_device(
         if key not in interfaces:
             continue
         try:
-            for found in _rows(key, interface, warnings):
+            for found in _rows(key, interface, warnings, own):
                 any_device = True
                 yield found
         except NotFoundError as error:
@@ -127,17 +130,17 @@ def each_device(
 
 
 def _rows(
-    key: str, interface: str, warnings: list[str]
+    key: str, interface: str, warnings: list[str], own: bool
 ) -> Iterator[tuple[DeviceRow, CLDevice | PluginDevice | ZEDevice]]:
     if key == "opencl":
         return _opencl_rows(warnings)
-    return _level_zero_rows(warnings) if key == "ze" else _plugin_rows(interface, warnings)
+    return _level_zero_rows(warnings, own) if key == "ze" else _plugin_rows(interface, warnings)
 
 
-def _level_zero_rows(warnings: list[str]) -> Iterator[tuple[DeviceRow, ZEDevice]]:
+def _level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[DeviceRow, ZEDevice]]:
     from ..api import level_zero
 
-    drivers = level_zero()
+    drivers = level_zero() if own else open_drivers(own=False)
     refused = (r for r in drivers.refusals if r.remedy and not excluding_pattern(r.what))
     warnings += [f"{refusal.what}: {refusal.reason} ({refusal.remedy})" for refusal in refused]
     warnings += drivers.failures

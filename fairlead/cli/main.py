@@ -90,15 +90,13 @@ def _each(
 
     With JSON, finding nothing is a warning as well.
     """
-    from .devices import INTERFACES
-
     keep_stdout_to_ourselves()
     if as_json:  # what these variables print goes to sys.stdout
         for name in ("SYCL_PI_TRACE", "SYCL_UR_TRACE"):
             os.environ.pop(name, None)
     warnings: list[str] = []
     try:
-        yield from find(interfaces or tuple(INTERFACES), warnings)
+        yield from find(interfaces, warnings)
     except NotFoundError as error:
         if not as_json:
             raise

@@ -69,7 +69,7 @@ VARIABLES: Final = (
 
 
 def find_drivers(
-    environ: Mapping[str, str] | None = None, *, prefix: Path | None = None, own: Path = OWN
+    environ: Mapping[str, str] | None = None, *, prefix: Path | None = None, own: Path | None = OWN
 ) -> SearchResult:
     """Search for Level Zero drivers.
 
@@ -77,7 +77,7 @@ def find_drivers(
         environ: the environment, `os.environ` by default. A set-uid or set-gid process ignores it.
         prefix: the Python environment whose `lib` is searched; by default the running one and its
             base environment.
-        own: fairlead's own driver.
+        own: fairlead's own driver; None leaves it out.
 
     Returns:
         The result, with the candidates in the order in which Level Zero lists drivers.
@@ -85,18 +85,21 @@ def find_drivers(
     return collect(_findings(secure_environ(environ), prefix, own))
 
 
-def _findings(environ: Mapping[str, str], prefix: Path | None, own: Path) -> Iterator[Finding]:
+def _findings(
+    environ: Mapping[str, str], prefix: Path | None, own: Path | None
+) -> Iterator[Finding]:
     named = environ.get(ALT_DRIVERS)
     if named is not None:
         yield from _named_drivers(named)
-        for place in (*(str(folder) for folder in _folders(environ, prefix)), str(own)):
+        for place in map(str, (*_folders(environ, prefix), *((own,) if own else ()))):
             yield Place(place, ALT_DRIVERS, f"not searched: {ALT_DRIVERS} is set and replaces it")
         return
     found: set[str] = set()
     for folder, via in _folders(environ, prefix).items():
         yield from _in_folder(folder, via, found)
     yield from _in_the_system(found)
-    yield from _own_driver(own)
+    if own:
+        yield from _own_driver(own)
 
 
 def _named_drivers(value: str) -> Iterator[Finding]:

@@ -5,7 +5,8 @@
     ...     print(device.name)
 
 `discovery` finds the files. `verdicts` has each probed in a child process (`probe`) if nothing is
-known of it yet. `driver.load` opens it. A driver that fails one of these steps becomes a Refusal
+known of it yet. fairlead's own driver is not probed: it probes the OpenCL drivers that it uses.
+`driver.load` opens a driver. A driver that fails one of these steps becomes a Refusal
 with its reason.
 """
 
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..base.errors import FairleadError, NotFoundError, reason_of
 from ..base.search import Candidate, Refusal, SearchResult, excluding_pattern
 from ..base.verdicts import judge
-from .discovery import ALT_DRIVERS, find_drivers
+from .discovery import ALT_DRIVERS, OWN, find_drivers
 from .driver import ZEDevice, ZEDriver, load
 from .probe import probe_all
 
@@ -107,8 +108,14 @@ def sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | None:
     if not found.candidates:
         return None
     wanted = _wanted(found, [])
-    unsound = judge(wanted, probe_all, "ze")
+    unsound = _unsound(wanted)
     return [candidate.library for candidate in wanted if candidate not in unsound]
+
+
+def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
+    """Return why some candidates failed their probe."""
+    others = [candidate for candidate in candidates if candidate.library != str(OWN)]
+    return judge(others, probe_all, "ze")
 
 
 def _wanted(found: SearchResult, refusals: list[Refusal]) -> list[Candidate]:
@@ -124,19 +131,20 @@ def _wanted(found: SearchResult, refusals: list[Refusal]) -> list[Candidate]:
     return wanted
 
 
-def open_drivers(environ: Mapping[str, str] | None = None) -> ZEDrivers:
+def open_drivers(environ: Mapping[str, str] | None = None, *, own: bool = True) -> ZEDrivers:
     """Find and open every usable Level Zero driver.
 
     Args:
         environ: where the variables are read, `os.environ` by default.
+        own: whether fairlead's own driver is one of them.
 
     Returns:
         The open drivers. A driver that failed is a Refusal in `refusals`.
     """
-    found = find_drivers(environ)
+    found = find_drivers(environ, own=OWN if own else None)
     refusals = list(found.refusals)
     wanted = _wanted(found, refusals)
-    unsound = judge(wanted, probe_all, "ze")
+    unsound = _unsound(wanted)
     drivers: list[ZEDriver] = []
     for candidate in wanted:
         if candidate in unsound:

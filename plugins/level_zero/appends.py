@@ -14,6 +14,7 @@ from .contexts import ZeContext
 from .core import driver, find_struct, ze_failure
 from .devices import ZeDevice
 from .events import ZeEvent
+from .immediate import launch_at_once, order_at_once, transfer_at_once
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
 from .recording import ListLaunch, ListRecording
@@ -56,12 +57,14 @@ def append_launch(
     if shape.is_empty:
         if next_id is not None:
             raise ze_failure("INVALID_ARGUMENT", "a mutable launch has at least one group")
-        return made.end_append(recording, recording.add("barrier", waits, signal))
+        made.end_append(recording, recording.add("barrier", waits, signal))
+        return
     launch = ListLaunch(kernel, kernel.ur.arguments, shape)
     if not launch.is_complete and (next_id is None or not next_id.takes_arguments):
         raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {kernel.name} are set")
+    if made.is_immediate and launch_at_once(made, kernel, shape, signal, waits):
+        return
     made.end_append(recording, recording.add_launch(launch, waits, signal))
-    return None
 
 
 @driver.entry
@@ -119,6 +122,9 @@ def append_operations(
         made.end_append(recording, recording.add("barrier", waits, signal))
         return
     if len(operations) == 1:
+        (operation,) = operations
+        if made.is_immediate and transfer_at_once(made, operation, signal, waits, keep):
+            return
         made.end_append(recording, recording.add_operation(operations[0], waits, signal))
         return
     commands = [recording.add_operation(operation, waits) for operation in operations]
@@ -274,6 +280,8 @@ def _append(
     made: ZeCommandList, role: str, signal: ZeEvent | None = None, waits: Sequence[ZeEvent] = ()
 ) -> None:
     recording: ListRecording = made.begin_append(signal, waits)
+    if made.is_immediate and order_at_once(made, role, signal, waits):
+        return
     made.end_append(recording, recording.add(role, waits, signal))
 
 

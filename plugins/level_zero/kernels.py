@@ -17,7 +17,7 @@ from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
 from ...icd.abi import OPENCL
 from ...icd.command_buffer import edits
-from ...icd.errors import OpenCLError
+from ...icd.errors import OpenCLError, check
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from ..opencl.core import create
@@ -193,8 +193,17 @@ class ZeKernel(Object):
             LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE if it has another size.
             OpenCLError: what else the driver answers.
         """
-        if argument.kind == URKernelArgument.VALUE and self.value_sizes.get(index) != argument.size:
-            self.set_argument(index, argument)
+        if argument.kind != URKernelArgument.VALUE or self.value_sizes.get(index) == argument.size:
+            return
+        copy = self.ur.create_copy()  # what is set on the kernel itself stays
+        try:
+            code = self.ur.table.clSetKernelArg(copy, index, argument.size, argument.value)
+        finally:
+            self.ur.table.clReleaseKernel(copy)
+        if OPENCL.errors.get(code, ("",))[0] in ("CL_INVALID_ARG_SIZE", "CL_INVALID_ARG_VALUE"):
+            raise ze_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} of {self.name}")
+        check(code, "clSetKernelArg")
+        self.value_sizes[index] = argument.size
 
     def set_argument(self, index: int, argument: URKernelArgument) -> None:
         """Set an argument on the OpenCL kernel.

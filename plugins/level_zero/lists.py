@@ -6,6 +6,7 @@ an append makes a recording of one command and runs it, unless nothing hinders i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from .events import ZeEvent
 from .recording import ListCommand, ListRecording
 from .streams import FOREVER, Signal, Stream, StreamStep
 
+_PATIENCE: Final = 10_000_000_000  # nanoseconds
 _SYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
 _QUEUE_IN_ORDER: Final = ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"]
 _LIST_IN_ORDER: Final = ZE["ZE_COMMAND_LIST_FLAG_IN_ORDER"]
@@ -414,12 +416,25 @@ def zeCommandListImmediateAppendCommandListsWithParameters(
 
 
 def _streams(context: ZeContext | None = None, device: ZeDevice | None = None) -> Iterator[Stream]:
-    """Yield the streams of a context or of a device."""
+    """Yield the streams of a context, of a device, or all."""
+    is_any = context is None and device is None
     for kind in (ZeQueue, ZeCommandList):
         for owner in list(driver.objects.of(kind.type).values()):
-            is_own = owner.context is context or owner.device is device
+            is_own = is_any or owner.context is context or owner.device is device
             if is_own and owner.stream is not None:
                 yield owner.stream
+
+
+def _finish() -> None:
+    """Wait at the end of the process for what runs: drivers' destructors do not expect it."""
+    deadline = time.monotonic_ns() + _PATIENCE
+    for stream in _streams():
+        last = stream.last
+        if last is not None and last.is_pending:
+            last.wait(deadline)
+
+
+driver.on_end.append(_finish)
 
 
 @driver.entry

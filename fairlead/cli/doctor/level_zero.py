@@ -1,7 +1,7 @@
 """Level Zero drivers in `fairlead doctor`.
 
 `survey` searches as programs do, and probes every candidate in a child process. No driver is loaded
-into this process.
+into this process. fairlead's own driver is only named: its devices are those of OpenCL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...loader.base.search import (
     excluding_pattern,
     explain_variables,
 )
-from ...loader.ze.discovery import VARIABLES, find_drivers
+from ...loader.ze.discovery import OWN, VARIABLES, find_drivers
 from ...loader.ze.probe import ZEDeviceReport, ZEDriverReport, probe_all
 
 
@@ -54,11 +54,16 @@ class ZEDriverState:
 
 @dataclass(frozen=True)
 class ZESurvey:
-    """All Level Zero drivers."""
+    """All Level Zero drivers.
+
+    Attributes:
+        own: the path of fairlead's own driver, "" if it is missing.
+    """
 
     places: tuple[Place, ...] = ()
     drivers: tuple[ZEDriverState, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    own: str = ""
 
 
 def survey(timeout: float | None = None) -> ZESurvey:
@@ -67,7 +72,7 @@ def survey(timeout: float | None = None) -> ZESurvey:
     Args:
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
     """
-    found = find_drivers()
+    found = find_drivers(own=None)
     patterns = {candidate: excluding_pattern(candidate.library) for candidate in found.candidates}
     wanted = [candidate for candidate, pattern in patterns.items() if not pattern]
     reports = {report.candidate: report for report in probe_all(wanted, timeout)}
@@ -75,7 +80,8 @@ def survey(timeout: float | None = None) -> ZESurvey:
         _state(reports[candidate]) if candidate in reports else _excluded(candidate, pattern)
         for candidate, pattern in patterns.items()
     )
-    return ZESurvey(found.places, tuple(states), found.refusals)
+    own = str(OWN) if OWN.exists() else ""
+    return ZESurvey(found.places, tuple(states), found.refusals, own)
 
 
 def _excluded(candidate: Candidate, pattern: str) -> ZEDriverState:
@@ -141,6 +147,8 @@ def lines(survey: ZESurvey, painted: Callable[[str], str]) -> Iterator[str]:
     for refusal in survey.refusals:
         yield f"{refusal.what}: {refusal.reason}"
     if not survey.drivers:
-        yield "no Level Zero driver here"
+        yield "no Level Zero driver of a device's vendor here"
+    if survey.own:
+        yield f"fairlead brings a driver for every OpenCL device: {survey.own}"
     for place in survey.places:
         yield f"looked in {place.path}: {place.state} ({place.found_via})"

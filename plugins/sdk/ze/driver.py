@@ -45,15 +45,16 @@ _KINDS: Final = tuple(name for name, base in ZE.types.items() if base == "handle
 class LevelZeroDriver:
     """A driver: its name, its entry points, and its objects.
 
-    Everything that is still alive is closed, the youngest first, when the process ends. Then the
-    functions in `on_close` are called, the last added first.
+    Everything that is still alive is closed, the youngest first, when the process ends. The
+    functions in `on_end` are called before, those in `on_close` after that, the last added first.
 
     Args:
         name: its name in the log.
 
     Attributes:
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
-        on_close: what is called at the end.
+        on_end: what is called at the end, before objects are closed.
+        on_close: what is called after that.
         at_exit: a driver that opens other libraries calls this after that. Then its end comes
             before theirs.
         registry: its objects by their handles, None before it is started.
@@ -65,6 +66,7 @@ class LevelZeroDriver:
             NotImplementedError: "UNSUPPORTED_FEATURE",
             MemoryError: "OUT_OF_HOST_MEMORY",
         }
+        self.on_end: list[Callable[[], None]] = []
         self.on_close: list[Callable[[], None]] = []
         self.registry: Registry | None = None
         self.at_exit: Callable[[], None] = lambda: None  # start.py replaces it
@@ -175,14 +177,11 @@ class LevelZeroDriver:
             return _UNKNOWN
 
     def end(self) -> None:
-        """Close everything that is still alive, and call the functions in `on_close`."""
+        """Call the functions in `on_end`, close all that is alive, and call those in `on_close`."""
+        self._call_all(self.on_end)
         if self.registry is not None:
             self.registry.close(self._failed_to_close)
-        for function in reversed(self.on_close):
-            try:
-                function()
-            except Exception as error:
-                self._failed_to_close(error)
+        self._call_all(self.on_close)
 
     # private
 
@@ -203,6 +202,13 @@ class LevelZeroDriver:
             return _UNKNOWN
         self.log("error", f"{routine} failed\n{_traceback(error)}")
         return _UNKNOWN
+
+    def _call_all(self, functions: list[Callable[[], None]]) -> None:
+        for function in reversed(functions):
+            try:
+                function()
+            except Exception as error:
+                self._failed_to_close(error)
 
     def _failed_to_close(self, error: Exception) -> None:
         self.log("error", f"an object could not be closed\n{_traceback(error)}")

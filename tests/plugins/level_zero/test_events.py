@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_int
 
-from helpers.ze_bench import FOREVER, ZeBench
+from helpers.ze_bench import FOREVER, Ints, ZeBench
 from helpers.ze_calls import array, new
 
 
@@ -14,11 +15,10 @@ def state(bench: ZeBench, event: int) -> str:
     return bench.ze.code("zeEventQueryStatus", event)
 
 
-def adding(bench: ZeBench, out: object, value: int, signal: int = 0, *waits: int) -> int:
+def adding(bench: ZeBench, out: Ints, value: int, signal: int = 0, *waits: int) -> int:
     """Return a closed list that adds a value."""
     made = bench.list()
-    pointer = ctypes.c_void_p(getattr(out, "address", 0))
-    bench.launch(made, bench.kernel("add", pointer, c_int(value)), 1, signal, *waits)
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(value)), 1, signal, *waits)
     bench.ze.ok("zeCommandListClose", made)
     return made
 
@@ -249,3 +249,27 @@ def test_a_list_writes_timestamps(bench: ZeBench) -> None:
     assert times.all[:16] == [0] * 16
     assert ctypes.string_at(times.address + 64, 32) == bytes(row)
     assert any(clock.all)
+
+
+def test_threads_share_a_context(bench: ZeBench) -> None:
+    """Each has a queue and an immediate list of its own, and they signal a common event."""
+    (gate,) = bench.events(1)
+    outs = [bench.ints(0) for _ in range(4)]
+
+    def work(out: Ints) -> None:
+        queue, immediate = bench.new_queue(), bench.immediate()
+        first, second = adding(bench, out, 1, 0, gate), adding(bench, out, 10)
+        bench.run(first, queue=queue, wait=False)
+        kernel = bench.kernel("add", out.pointer, c_int(100))
+        bench.ze.ok("zeEventHostSignal", gate)
+        bench.run(second, queue=queue)
+        bench.launch(immediate, kernel)
+        bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
+        for made in (immediate, first, second):
+            bench.ze.ok("zeCommandListDestroy", made)
+        bench.ze.ok("zeCommandQueueDestroy", queue)
+
+    bench.module()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, outs))
+    assert [out[0] for out in outs] == [111] * 4

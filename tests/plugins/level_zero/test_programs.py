@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT
+from helpers.support import CHILD_TIMEOUT, RunPython
 from helpers.ze_bench import ZeBench
 from helpers.ze_calls import ZeCalls
 
@@ -66,3 +66,32 @@ def test_the_last_error_is_told(bench: ZeBench) -> None:
     assert bench.ze.code(routine, *given) == "INVALID_SIZE"
     bench.ze.ok(*ask)
     assert b"a pattern has at least one byte" in (text.value or b"")
+
+
+LEFT_RUNNING = """
+import ctypes
+from ctypes import byref, c_int
+from helpers.ze_bench import ZeBench
+from helpers.ze_calls import ZeCalls
+from fairlead.plugins import level_zero_driver
+ze = ZeCalls(level_zero_driver())
+ze.ok("zeInit", 0)
+bench = ZeBench(ze, ze.listed("zeDriverGet")[0])
+out, (gate,) = bench.ints(count=1 << 16), bench.events(1)
+add, made = bench.kernel("add", out.pointer, c_int(1), size=64), bench.list()
+for _ in range(50):
+    bench.launch(made, add, 1 << 10)
+ze.ok("zeCommandListClose", made)
+other, immediate = bench.list(), bench.immediate()
+bench.launch(other, add, 1, 0, gate)
+ze.ok("zeCommandListClose", other)
+bench.run(made, made, other, wait=False)
+bench.launch(immediate, add, 1 << 10)
+print("left")
+"""
+
+
+def test_a_process_may_end_while_lists_run(each_driver: Driver, run_python: RunPython) -> None:
+    env = {"OCL_ICD_FILENAMES": each_driver.library, "OCL_ICD_VENDORS": each_driver.library}
+    done = run_python(LEFT_RUNNING, env={**env, "PYTHONPATH": str(HERE.parents[1])})
+    assert (done.code, done.out, done.err) == (0, "left\n", "")

@@ -6,11 +6,13 @@ version.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from helpers.support import FakePlugin, RunPython
 
+from fairlead.loader.base.search import Candidate
 from fairlead.loader.ze import libze_loader
 
 ADAPTERS = [
@@ -33,3 +35,19 @@ def test_an_adapter_lists_the_devices_of_all_drivers(
     for drivers, names in ((f"{one}", ["Fake 0"]), (f"{one},{two}", ["Fake 0", "Two 0"])):
         env = {**umf, **loader, **forced, "ZE_ENABLE_ALT_DRIVERS": drivers}
         assert run_python(CODE, env=env).out == f"{names}\n"
+
+
+@pytest.mark.driver("pocl_wheel")
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_runs_where_there_is_neither_loader_nor_driver(
+    adapter: str, real_plugins: Path, pocl_wheel: Candidate, run_python: RunPython
+) -> None:
+    """`fairlead run` gives it both: the driver is fairlead's own, on PoCL."""
+    env = {
+        "LD_LIBRARY_PATH": str(real_plugins / "umf"),
+        "UR_ADAPTERS_FORCE_LOAD": str(real_plugins / adapter),
+        "OCL_ICD_VENDORS": pocl_wheel.library,
+    }
+    run = "from fairlead.cli.main import main; main()"
+    done = run_python(run, "run", "--", sys.executable, "-c", CODE, env=env)
+    assert done.out.startswith("['pthread")
