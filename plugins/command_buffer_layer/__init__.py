@@ -24,7 +24,7 @@ modules here are its other side:
 |---|---|
 | `start` | puts a function into the layer for each function of the extensions; the end |
 | `entries` | declares these functions; turns exceptions into codes; reads and writes memory |
-| `buffers` | a command-buffer: made, finalized, enqueued, asked |
+| `buffers`, `buffer_calls` | a command-buffer: made, finalized, enqueued, asked |
 | `recording`, `order` | what all commands have in common: sync-points, handles, order |
 | `facts`, `memory` | what devices, kernels and memory objects say of themselves |
 | `transfers`, `images`, `launches` | the commands, with the errors of their clEnqueue… functions |

@@ -1,7 +1,4 @@
-"""Command-buffers: made, finalized, enqueued and asked (cl_khr_command_buffer 0.9.8).
-
-The library counts references (native/handles.c). Python has the last one.
-"""
+"""Command-buffers and their commands, as the layer knows them, and how one is enqueued."""
 
 from __future__ import annotations
 
@@ -25,14 +22,10 @@ from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import check, error
 from ...loader.base.forks import new_lock
 from .entries import (
-    answer,
     ask,
     check_bits,
-    entry,
     numbers,
-    packed,
     pairs_of,
-    properties_at,
     refused,
     write,
 )
@@ -382,109 +375,3 @@ def close_all() -> None:
 def queues_at(count: int, where: int | None) -> list[LayerQueue]:
     """Read a list of queues of the program. Raises OpenCLError (CL_INVALID_COMMAND_QUEUE)."""
     return [LayerQueue(handle) for handle in numbers(where, "uintptr_t", count)]
-
-
-# the functions
-
-
-@entry
-def clCreateCommandBufferKHR(count: int, queues: int | None, properties: int | None) -> int:
-    if not count or not queues:
-        raise refused("CL_INVALID_VALUE", "there are no queues")
-    unfinished.release_finished()
-    return LayerCommandBuffer(queues_at(count, queues), properties_at(properties)).handle
-
-
-@entry
-def clFinalizeCommandBufferKHR(buffer: int | None) -> None:
-    found = buffer_at(buffer)
-    with found.lock:
-        found.finalize()
-
-
-@entry
-def clRetainCommandBufferKHR(buffer: int | None) -> None:
-    """C does this."""
-    buffer_at(buffer)
-
-
-@entry
-def clReleaseCommandBufferKHR(buffer: int | None) -> None:
-    """The last reference is gone."""
-    found = buffer_at(buffer)
-    with found.lock:
-        found.close()
-
-
-def _check_waits(context: int, count: int, waits: int | None) -> list[int]:
-    """Read a wait list of events.
-
-    Raises:
-        OpenCLError: CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_CONTEXT.
-    """
-    if bool(count) != bool(waits):
-        raise refused("CL_INVALID_EVENT_WAIT_LIST", "the list is NULL or empty, and not both")
-    events = numbers(waits, "uintptr_t", count)
-    for event in events:
-        if not event:
-            raise refused("CL_INVALID_EVENT_WAIT_LIST", "an event is NULL")
-        of = ask(
-            *(event, "clGetEventInfo", "CL_EVENT_CONTEXT", "uintptr_t"),
-            "CL_INVALID_EVENT_WAIT_LIST",
-        )
-        if of != context:
-            raise refused("CL_INVALID_CONTEXT", "an event of the wait list is of another context")
-    return events
-
-
-@entry
-def clEnqueueCommandBufferKHR(
-    count: int,
-    queues: int | None,
-    buffer: int | None,
-    wait_count: int,
-    waits: int | None,
-    event: int | None,
-) -> None:
-    found = buffer_at(buffer)
-    if bool(count) != bool(queues):
-        raise refused("CL_INVALID_VALUE", "the list of queues is NULL or empty, and not both")
-    if count and count != len(found.queues):
-        raise refused(
-            "CL_INVALID_VALUE", f"{count} queues for a command-buffer of {len(found.queues)}"
-        )
-    given = queues_at(count, queues)
-    events = _check_waits(found.context, wait_count, waits)
-    with found.lock:
-        end, first = found.enqueue(given, events, bool(event))
-    if event:
-        _state.note_event(end, first or None, len(found.queues) > 1)
-        write(event, "uintptr_t", end)
-
-
-def _state_of(buffer: LayerCommandBuffer) -> bytes:
-    name = "RECORDING" if buffer.runner is None else "EXECUTABLE"
-    return packed("uint32_t", OPENCL[f"CL_COMMAND_BUFFER_STATE_{name}_KHR"])
-
-
-#: The answers to queries, by the end of the constant's name.
-_INFO: Final = {
-    "QUEUES": lambda one: packed("uintptr_t", *(queue.handle for queue in one.queues)),
-    "NUM_QUEUES": lambda one: packed("uint32_t", len(one.queues)),
-    "REFERENCE_COUNT": lambda one: packed("uint32_t", _state.references(one.handle)),
-    "STATE": _state_of,
-    "PROPERTIES_ARRAY": lambda one: packed("uint64_t", *(one.properties or ())),
-    "CONTEXT": lambda one: packed("uintptr_t", one.context),
-}
-_ANSWERS: Final = {OPENCL[f"CL_COMMAND_BUFFER_{name}_KHR"]: made for name, made in _INFO.items()}
-
-
-@entry
-def clGetCommandBufferInfoKHR(
-    buffer: int | None, name: int, room: int | None, into: int | None, size_ret: int | None
-) -> None:
-    found = buffer_at(buffer)
-    made = _ANSWERS.get(name)
-    if made is None:
-        raise refused("CL_INVALID_VALUE", f"{name:#x} is no query of command-buffers")
-    answer(made(found), room, into, size_ret)

@@ -16,7 +16,7 @@ from ...icd.calls import address
 from ...loader.base.errors import FairleadError
 from ...loader.base.interrupts import defer_interrupts
 from ..sdk._native import ffi, lib
-from . import buffers, images, launches, remap, transfers, updates
+from . import buffer_calls, buffers, images, launches, remap, transfers, updates
 from .entries import ENTRIES
 
 _VERSION: Final = 1  # FL_LAYER_VERSION
@@ -26,7 +26,7 @@ _Number: Final = ctypes.c_uint32
 _Teardown: Final = ctypes.CFUNCTYPE(None)
 
 #: The modules that declare functions.
-_MODULES: Final = (buffers, images, launches, remap, transfers, updates)
+_MODULES: Final = (buffer_calls, images, launches, remap, transfers, updates)
 
 
 class LayerState(ctypes.Structure):
