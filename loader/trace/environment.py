@@ -36,9 +36,9 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
     SYCL_PI_TRACE also prints PI calls. UR_LAYER_TRACING in UR_ENABLE_LAYERS prints Unified Runtime
     calls as UR_LOG_TRACING says.
 
-    FAIRLEAD_TRACE is a comma list of ur, pi, cl, "times" and "errors". It prints lines to stderr;
-    with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma list of patterns
-    for the names of the functions that are printed.
+    FAIRLEAD_TRACE is a comma list of ur, pi, cl, cuda, "times" and "errors". It prints lines to
+    stderr; with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma list of
+    patterns for the names of the functions that are printed.
 
     With FAIRLEAD_TRACE_FILE, a file is written at the end of the process instead. "%p" in its name
     is the process id. A name that ends in .json gives Chrome trace JSON. With

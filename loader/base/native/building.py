@@ -17,7 +17,12 @@ LOADER = Path(__file__).resolve().parents[2]
 ICD = LOADER.parent / "icd"
 GENERATED = Path("build/native")  # setup.py runs in the project's folder
 #: Where the ABI data of each API is.
-APIS = {"ur": LOADER / "ur/ur.abi", "pi": LOADER / "pi/pi.abi", "cl": ICD / "opencl.abi"}
+APIS = {
+    "ur": LOADER / "ur/ur.abi",
+    "pi": LOADER / "pi/pi.abi",
+    "cuda": LOADER / "cuda/cuda.abi",
+    "cl": ICD / "opencl.abi",
+}
 
 #: Generated functions have every parameter of the ABI, used or not.
 _OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
@@ -25,7 +30,7 @@ _OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-
 
 @cache
 def api(name: str) -> Any:
-    """The ABI data of "ur", "pi" or "cl", read by loader/base/abi.py."""
+    """The ABI data of an API, by its name in APIS, read by loader/base/abi.py."""
     spec = importlib.util.spec_from_file_location("_fairlead_abi", LOADER / "base/abi.py")
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
