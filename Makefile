@@ -10,6 +10,8 @@ UR_NOW  := 2026.2.0
 UR_THEN := 2025.3.3
 PI_LAST := 2024.2.1
 UMF     := 1.2.0
+# Debian's headers of Level Zero, where there is apt-get: tests compare the ABI data with them.
+ZE_DEV  := $(CACHE)/level-zero-1
 # Programs of other projects, and their DPC++ runtimes: today's, and the last one with PI plugins.
 # Each wheel of dpctl is for one Python.
 PYTAG   := $(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])' 2>/dev/null)
@@ -27,6 +29,7 @@ CUDA_NOW := 13.5.37
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
 .PHONY: help demo test test-fast test-gpu test-all test-pristine test-pythons demo-pythons lint types check docs bench sanitize clean
+.PHONY: install-system uninstall-system
 help:
 	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      the tests'
@@ -45,6 +48,8 @@ help:
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
 	@echo 'make clean     deletes everything that was built here'
+	@echo 'make install-system    libOpenCL.so.1 for every program of this machine, as root'
+	@echo '               (PREFIX=/usr/local: docs/libopencl.md); make uninstall-system takes it away'
 
 # Says in one line what is missing, before pip prints many.
 define REQUIRE
@@ -89,7 +94,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-NATIVE := $(wildcard icd/native/* icd/libopencl/native/* loader/base/native/* plugins/sdk/native/* icd/*.abi loader/*/*.abi) loader/base/abi.py plugins/sdk/build.py setup.py setup.cfg pyproject.toml
+NATIVE := $(wildcard icd/native/* icd/libopencl/native/* loader/base/native/* loader/ze/libze_loader/native/* plugins/sdk/native/* plugins/command_buffer_layer/native/* icd/*.abi loader/*/*.abi) loader/base/abi.py loader/ze/rules.py plugins/sdk/build.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE"
 	@echo 'installing fairlead, PoCL, PyOpenCL and NumPy: downloads of about 80 MB'
@@ -137,20 +142,28 @@ $(CUDA)/fetched: | $(BIN)/python
 	@chmod +x $(CUDA)/bin/ptxas
 	@touch $@
 
+$(ZE_DEV)/fetched:
+	@mkdir -p $(ZE_DEV)/deb
+	@cd $(ZE_DEV)/deb && apt-get download -q libze-dev >/dev/null 2>&1 && dpkg-deb -x libze-dev_*.deb .. || \
+	    echo 'no libze-dev: the ABI of Level Zero is not compared with its headers'
+	@rm -rf $(ZE_DEV)/deb
+	@touch $@
+
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
 # Where the downloads are, for the tests that need them.
-FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas
+FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
+    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(CUDA)/fetched
+test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(CUDA)/fetched
+test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be.
@@ -188,6 +201,31 @@ bench: $(VENV)/installed-test $(PLUGINS)/fetched
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/helpers/sanitize.py
 
+# The loader for every program of a machine, in an environment of its own. Nothing else is changed.
+PREFIX  ?= /usr/local
+PACKAGE ?= .
+SYSTEM  := $(PREFIX)/lib/fairlead
+LOADER  := $(PREFIX)/lib/libOpenCL.so.1
+COMMAND := $(PREFIX)/bin/fairlead
+REFRESH := test "$$(id -u)" != 0 || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
+install-system:
+	@$(PYTHON) -c "$$REQUIRE"
+	@for file in $(LOADER) $(COMMAND); do \
+	  case "$$(readlink $$file)" in $(SYSTEM)/*) ;; *) test ! -e $$file -a ! -L $$file || \
+	    { echo "fairlead: $$file is another program's: choose another PREFIX" >&2; exit 1; };; esac; done
+	$(PYTHON) -m venv $(SYSTEM)
+	@$(SYSTEM)/bin/python -c "$$INSTALL" '$(PACKAGE)'
+	@mkdir -p $(PREFIX)/bin
+	ln -sfn "$$(find $(SYSTEM)/lib -name libOpenCL.so.1)" $(LOADER)
+	ln -sfn $(SYSTEM)/bin/fairlead $(COMMAND)
+	@$(REFRESH)
+
+uninstall-system:
+	@for file in $(LOADER) $(COMMAND); do \
+	  case "$$(readlink $$file)" in $(SYSTEM)/*) rm -f $$file;; esac; done
+	rm -rf $(SYSTEM)
+	@$(REFRESH)
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native.* icd/libfairlead_trace.* icd/libopencl/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_trace.* icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -42,15 +42,20 @@ def version() -> str:
     return metadata["metadata"]["version"]
 
 
-#: What is made of a shell (plugins/sdk/build.py): file → shell, module or adapter.
+#: What is made of a shell (plugins/sdk/build.py): file → shell, module or library.
 ADAPTERS = {
-    "libur_adapter_fairlead.so.0": ("libfairlead_shell", "fairlead.plugins.opencl"),
-    "libpi_fairlead.so": ("libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
+    "libur_adapter_fairlead.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.opencl"),
+    "libpi_fairlead.so": ("sdk.libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
+    "libze_fairlead.so.1": ("sdk.libfairlead_ze_shell", "fairlead.plugins.level_zero"),
+    "libfairlead_command_buffer.so": (
+        "command_buffer_layer.libfairlead_layer",
+        "fairlead.plugins.command_buffer_layer",
+    ),
 }
 
 
-#: A library whose file name is not its name and `.so`.
-FILE_NAMES = {"libOpenCL": "libOpenCL.so.1"}
+#: Libraries whose file names are not their names and `.so`.
+FILE_NAMES = {"libOpenCL": "libOpenCL.so.1", "libze_loader": "libze_loader.so.1"}
 
 
 class BuildNative(build_ext):
@@ -65,7 +70,7 @@ class BuildNative(build_ext):
         configure = runpy.run_path("fairlead/plugins/sdk/build.py")["configure"]
         stays = self.stays()
         for name, (shell, module) in ADAPTERS.items():
-            shell_path = Path(self.get_ext_fullpath(f"fairlead.plugins.sdk.{shell}"))
+            shell_path = Path(self.get_ext_fullpath(f"fairlead.plugins.{shell}"))
             configure(shell_path, self.adapter(name), module, here=stays)
 
     def stays(self) -> bool:
@@ -114,13 +119,19 @@ if problem := missing_tool():
 
 setup(
     cffi_modules=[
-        f"fairlead/{folder}/native/build.py:ffibuilder"
-        for folder in ("loader/base", "icd", "plugins/sdk")
+        *(
+            f"fairlead/{folder}/native/build.py:ffibuilder"
+            for folder in ("loader/base", "icd", "plugins/sdk")
+        ),
+        "fairlead/plugins/sdk/native/build_ze.py:ffibuilder",
     ],
     ext_modules=[
         runpy.run_path("fairlead/icd/native/build.py")["trace_layer"](),
         runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
+        runpy.run_path("fairlead/loader/ze/libze_loader/native/build.py")["libze_loader"](),
         *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
+        *runpy.run_path("fairlead/plugins/sdk/native/build_ze.py")["shells"](),
+        runpy.run_path("fairlead/plugins/command_buffer_layer/native/build.py")["layer"](),
     ],
     cmdclass={"build_ext": BuildNative},
 )

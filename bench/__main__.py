@@ -26,6 +26,7 @@ MEASURES = (
     "arrays",
     "command_buffer",
     "direct",
+    "schedules",
     "parameters",
     "capture_cost",
     "imports",
@@ -35,7 +36,13 @@ MEASURES = (
     "soak",
     "leak",
 )
-ONCE = ("plugins", "entry_call", "partitioning", "loader")  # they need no choice of driver
+ONCE = (  # they need no choice of driver
+    "plugins",
+    "entry_call",
+    "partitioning",
+    "loader",
+    "ze_loader",
+)
 _ROOT = Path(__file__).resolve().parent.parent
 _LIMIT = 1800.0  # seconds for one measure on one driver
 

@@ -21,6 +21,7 @@ from fairlead.loader.base.errors import CodeError, FairleadError
 from fairlead.loader.cuda.abi import CUDA, CudaError
 from fairlead.loader.pi.abi import PI, PIError
 from fairlead.loader.ur.abi import UR, URError
+from fairlead.loader.ze.abi import ZE, LevelZeroError
 from fairlead.runtime.errors import Errc
 
 BEGIN = """\
@@ -79,6 +80,7 @@ APIS: tuple[tuple[str, Api, type[CodeError]], ...] = (
     ("Unified Runtime", UR, URError),
     ("DPC++ PI", PI, PIError),
     ("CUDA", CUDA, CudaError),
+    ("Level Zero", ZE, LevelZeroError),
 )
 
 

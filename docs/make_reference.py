@@ -19,6 +19,7 @@ MODULES = (
     "fairlead.graph",
     "fairlead.runtime",
     "fairlead.runtime.interop",
+    "fairlead.runtime.task_levels",
     "fairlead.plugins",
 )
 #: A NamedTuple's constructor, and a class with an attribute called `type`: pdoc looks names up in

@@ -25,7 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import adapters, devices, pi_plugins, platforms
+    from .api import adapters, devices, level_zero, pi_plugins, platforms
     from .captured_graphs.context import CapturedGraph, CaptureError, capture
     from .captured_graphs.executable import Executable, ReplayError
     from .captured_graphs.graphed import GraphedWarning, graphed
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .loader.base.errors import FairleadError, LibraryError, NotFoundError
     from .loader.cuda.driver import cuda
     from .loader.trace.trace import trace
+    from .loader.ze.abi import LevelZeroError
 
     __version__: str
 
@@ -51,6 +52,7 @@ __all__ = [
     "FairleadError",
     "GraphFileError",
     "GraphedWarning",
+    "LevelZeroError",
     "LibraryError",
     "LoadedExecutable",
     "LoadedGraph",
@@ -66,6 +68,7 @@ __all__ = [
     "cuda",
     "devices",
     "graphed",
+    "level_zero",
     "load",
     "pi_plugins",
     "platforms",
@@ -82,6 +85,7 @@ _MODULES = {
     "FairleadError": ".loader.base.errors",
     "GraphFileError": ".graph_files.errors",
     "GraphedWarning": ".captured_graphs.graphed",
+    "LevelZeroError": ".loader.ze.abi",
     "LibraryError": ".loader.base.errors",
     "LoadedExecutable": ".graph_files.loaded",
     "LoadedGraph": ".graph_files.loaded",
@@ -96,6 +100,7 @@ _MODULES = {
     "cuda": ".loader.cuda.driver",
     "devices": ".api",
     "graphed": ".captured_graphs.graphed",
+    "level_zero": ".api",
     "load": ".graph_files.loading",
     "pi_plugins": ".api",
     "platforms": ".api",

@@ -26,6 +26,7 @@ from .icd.objects import CLDevice, CLPlatform
 from .loader.base.errors import FairleadError, NotFoundError, reason_of
 from .loader.base.forks import new_lock
 from .loader.ur.plugins import Plugins, open_plugins
+from .loader.ze.drivers import ZEDrivers, open_drivers
 
 _REMEDY: Final = "run `fairlead doctor`"
 
@@ -133,6 +134,24 @@ def _open(interface: str) -> Plugins:
         if known is None or known.closed or any(plugin.closed for plugin in known):
             _opened[interface] = open_plugins(interface, environment=nested_environment())
         return _opened[interface]
+
+
+def level_zero() -> ZEDrivers:
+    """Return the Level Zero drivers that can be used, opened once for the process.
+
+    The drivers are those of ZE_ENABLE_ALT_DRIVERS, else those that are installed, else fairlead's
+    own. `level_zero().select()` returns their devices, or says why there is none.
+
+    Returns:
+        The drivers. Its `reasons` say what was refused, and why.
+    """
+    with _lock:
+        return _open_level_zero()
+
+
+@cache
+def _open_level_zero() -> ZEDrivers:
+    return open_drivers()
 
 
 @cache

@@ -1,13 +1,14 @@
 """Traces programs that do not know fairlead, with an OpenCL layer that writes calls to files.
 
 `environment` returns the variables by which an OpenCL loader loads `libfairlead_trace.so`
-(native/trace_layer.c) into a program. Each process writes a file `<pid>.cllog` when it ends: a
-head, then the records of its log (loader/base/native/log.c). `processes` reads those files.
+(native/trace_layer.c) into a program. Each process writes a file `<pid>.cllog` as it runs: a head,
+then the chunks of its log (loader/base/native/log.c). `processes` reads those files. A process that
+is killed, crashes, or ends by _exit has written all calls that returned. A process that goes on by
+exec writes another file.
 
 The layer sees the program's own calls through a loader that has layers: Khronos' loader, or ocl-icd
 2.3 and later. It sees no calls inside a driver, and none of extension functions. Times are of
-CLOCK_MONOTONIC, which all processes of a machine share. A process that is killed, crashes, or ends
-by _exit or exec leaves no file.
+CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from ..loader.trace.printing import COMMAND, NOTES, THREAD, TracedCall, decode
 from .abi import OPENCL
 
 #: The head of a file: magic, format, slots, pid, parent, the two times at the start, calls lost,
-#: bytes of records, name.
+#: bytes of a chunk, name.
 _HEAD: Final = struct.Struct("=8sIIIIQQQQ32s")
+_PAGE: Final = 4096  # bytes of the head
 _MAGIC: Final = b"FLCLLOG\n"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 #: How many values the notes have.
 _VALUES: Final = {COMMAND: 8, THREAD: 2}
 _SUFFIX: Final = ".cllog"
@@ -125,14 +127,12 @@ def _process(data: bytes) -> Process:
     """The process that wrote a file. Raises ValueError if the file cannot be read."""
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise ValueError("it is no log of OpenCL calls, or only the beginning of one")
-    _, version, slots, pid, parent, begin, time, lost, size, name = _HEAD.unpack_from(data)
+    _, version, slots, pid, parent, begin, time, lost, chunk, name = _HEAD.unpack_from(data)
     if (version, slots) != (_FORMAT, len(OPENCL.slots)):
         raise ValueError("another version of fairlead has written it")
-    if len(data) != _HEAD.size + size or size % 8:
-        raise ValueError(
-            "it is cut off: the process was killed while it wrote, or the disk is full"
-        )
-    words = memoryview(data)[_HEAD.size :].cast("Q")
+    if chunk < 8 or chunk % 8 or len(data) < _PAGE or (len(data) - _PAGE) % chunk:
+        raise ValueError("it is cut off: the disk is full")
+    words = _records(memoryview(data)[_PAGE:].cast("Q"), chunk // 8)
     layers = _layers(words)
     calls = decode(words, layers)
     calls.sort(key=lambda call: (call.begin, -call.end))
@@ -141,6 +141,17 @@ def _process(data: bytes) -> Process:
     return Process(
         pid, parent, program, begin, time, lost, calls, commands, thread_names(words), names
     )
+
+
+def _records(words: memoryview, chunk: int) -> memoryview:
+    """The records of all chunks. A chunk's end, which no record fitted in, is zeros."""
+    found = bytearray()
+    for start in range(0, len(words), chunk):
+        end = start
+        while end < start + chunk and words[end]:
+            end += words[end] & 0xFFFFFFFF or 1  # 0 is found out later
+        found += words[start : min(end, start + chunk)]
+    return memoryview(found).cast("Q")
 
 
 def _layers(words: memoryview) -> dict[int, tuple[Api, str]]:

@@ -7,6 +7,9 @@
 - `UR`: the constants of Unified Runtime by their names, `UR["UR_DEVICE_TYPE_CPU"]`;
 - `build_adapter`: the shared library that any Unified Runtime loader takes;
 - `build_plugin`: the shared library that DPC++ up to 2024.2 takes.
+
+`level_zero` is a Level Zero driver on any OpenCL driver (docs/level_zero_driver.md). Another one is
+made of `sdk.ze` and `build_level_zero_driver`.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pathlib import Path
 
 from ..loader.ur.abi import UR
 from .sdk.adapter import Adapter
-from .sdk.build import build_adapter, build_plugin
+from .sdk.build import build_adapter, build_level_zero_driver, build_plugin
 from .sdk.conversions import failure
 from .sdk.objects import Object
 
@@ -24,8 +27,10 @@ __all__ = [
     "Adapter",
     "Object",
     "build_adapter",
+    "build_level_zero_driver",
     "build_plugin",
     "failure",
+    "level_zero_driver",
     "reference_adapter",
     "reference_plugin",
 ]
@@ -42,3 +47,8 @@ def reference_plugin() -> str:
     DPC++ up to 2024.2 loads it under the name libpi_opencl.so.
     """
     return str(Path(__file__).with_name("libpi_fairlead.so"))
+
+
+def level_zero_driver() -> str:
+    """Return the path of the Level Zero driver, for ZE_ENABLE_ALT_DRIVERS."""
+    return str(Path(__file__).with_name("libze_fairlead.so.1"))

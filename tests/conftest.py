@@ -25,6 +25,7 @@ pytest_plugins = ["helpers.fixtures", "helpers.drivers", "helpers.cuda"]
 _OURS: Final = (
     "OPENCL_HEADERS",
     "UR_PLUGINS",
+    "ZE_HEADERS",
     "SYCL_CLIENTS",
     "FAIRLEAD_FUZZ",
     "FAIRLEAD_FUZZ_SEED",
@@ -34,7 +35,7 @@ _OURS: Final = (
     "FAIRLEAD_CUDA",
     "FAIRLEAD_COMMAND_BUFFER",
 )
-_OTHERS: Final = ("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_")
+_OTHERS: Final = ("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_", "ZE_", "ZEL_")
 
 
 def _prepare(folder: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from numpy import ndarray
 
@@ -76,7 +76,7 @@ class Executable(Drawable, NeverCopied):
 
     Attributes:
         graph: what it was made of.
-        schedule, updatable, profiling: as they were given to `finalize`.
+        schedule, updatable, profiling, policy: as they were given to `finalize`.
     """
 
     remedy_for_copies = "finalize the graph again"
@@ -96,7 +96,7 @@ class Executable(Drawable, NeverCopied):
                 routine="finalize",
                 remedy=f"one of {', '.join(SCHEDULES)}",
             )
-        self.graph, self.schedule, self._policy = graph, schedule, policy
+        self.graph, self.schedule, self.policy = graph, schedule, policy
         self.updatable, self.profiling = updatable, profiling
         self._block, self._lock = graph.block, RLock()
         self._own_queues: dict[Device, Queue] = {}
@@ -128,7 +128,7 @@ class Executable(Drawable, NeverCopied):
                     Snapshot(nodes_of(self._block, lambda: None)),
                     updatable=False,
                     profiling=self.profiling,
-                    policy=self._policy,
+                    policy=self.policy,
                     schedule=self.schedule,
                     whole=self._whole,
                 )
@@ -581,6 +581,15 @@ class Executable(Drawable, NeverCopied):
         return events
 
     # looks
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle its graph as that is now, and how it was finalized (docs/graph_files.md)."""
+        from ..graph_files.pickled import reduced_executable
+
+        return reduced_executable(self)
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        super().__reduce_ex__(2)
 
     def __len__(self) -> int:
         if self._executable_graph is None:

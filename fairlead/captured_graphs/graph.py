@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NoReturn
 
 from ..graph.command_graph import Addable, CommandGraph
 from ..graph.conditions import Decides
@@ -215,8 +215,8 @@ class CapturedGraph(Nodes, Drawable, Decides):
             schedule: how captured commands that branch run on an out-of-order queue. "lanes":
                 branches on several in-order queues of our own. "levels": a barrier between two task
                 levels. "events": each command waits for its direct predecessors. "in-order": as
-                recorded, one after the other. "auto" chooses. On an in-order queue it makes no
-                difference.
+                recorded, one after the other. "auto": they take turns after the first replays,
+                and the fastest stays. On an in-order queue it makes no difference.
             updatable: whether its nodes can be updated.
             enable_profiling: whether its replays have times, if their queue profiles.
             policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
@@ -240,7 +240,7 @@ class CapturedGraph(Nodes, Drawable, Decides):
 
     def save(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | BinaryIO,
         contents: str = "none",
         *,
         names: Mapping[str, Any] | None = None,
@@ -253,7 +253,7 @@ class CapturedGraph(Nodes, Drawable, Decides):
         The file is written completely, or not at all. Nothing runs.
 
         Args:
-            path: the file.
+            path: the file, or a binary stream.
             contents: what the file has of the memory's contents as they are now. "none": nothing,
                 so a loaded graph begins with zeros. "inputs": those of the inputs. "all": of all
                 memory.
@@ -276,6 +276,15 @@ class CapturedGraph(Nodes, Drawable, Decides):
             names = {**frame.f_globals, **variables_of(frame)}
         with self.lock:
             save(self, path, contents, names, inputs, outputs, binaries=binaries)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle the graph with the contents of its inputs (docs/graph_files.md)."""
+        from ..graph_files.pickled import reduced_graph
+
+        return reduced_graph(self)
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        super().__reduce_ex__(2)
 
     def __del__(self) -> None:
         """Cut the references among nodes, which would live until a garbage collection.

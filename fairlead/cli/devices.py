@@ -1,4 +1,4 @@
-"""`fairlead devices`: a row for each device of OpenCL drivers, adapters and PI plugins.
+"""`fairlead devices`: a row for each device of OpenCL and Level Zero drivers, adapters, plugins.
 
 `each_device` asks each interface in turn, and `as_table` makes text of the rows. All plugins are
 opened, whatever the environment's device selector says, so that every device has the number by
@@ -7,6 +7,7 @@ which selectors name it. The selector only decides which rows are marked as sele
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,10 +18,12 @@ from ..loader.base.search import excluding_pattern
 from ..loader.ur.devices import PluginDevice
 from ..loader.ur.plugins import Plugins, environment_selector, open_plugins
 from ..loader.ur.selector import parse, selector_strings
+from ..loader.ze.driver import ZEDevice
+from ..loader.ze.drivers import open_drivers
 from .columns import table
 
 #: The interfaces in the order of the rows: as `--interface` takes them, and as rows name them.
-INTERFACES: Final = {"opencl": "OpenCL", "ur": "UR", "pi": "PI"}
+INTERFACES: Final = {"opencl": "OpenCL", "ur": "UR", "pi": "PI", "ze": "ZE"}
 
 _EVERYTHING: Final = "*:*"
 
@@ -34,12 +37,13 @@ class DeviceRow:
     Attributes:
         platform: the index of the platform among those of its interface (`fairlead.platforms()`).
         device: the index of the device in the platform.
-        icd_version: 1 or 2, 0 for a plugin.
+        icd_version: 1 or 2, 0 for what is no OpenCL driver.
         library: the real path of the driver or plugin.
-        interface: "OpenCL", "UR" or "PI".
-        interface_version: a plugin's, such as "0.12" or "15.47.1".
+        interface: "OpenCL", "UR", "PI", or "ZE" for Level Zero.
+        interface_version: a plugin's or a Level Zero driver's, such as "0.12" or "15.47.1".
         layout: the release whose tables an adapter has, such as "2025.3".
-        selector: the value of ONEAPI_DEVICE_SELECTOR that selects this device alone; "" for OpenCL.
+        selector: the value of ONEAPI_DEVICE_SELECTOR that selects this device alone; "" for OpenCL
+            and Level Zero.
         selected: whether the device selector of the environment selects it, or a part of it.
     """
 
@@ -63,7 +67,8 @@ class DeviceRow:
         """What `fairlead info` takes for this device: "0:1", "ur level_zero:0"."""
         if self.interface == "OpenCL":
             return f"{self.platform}:{self.device}"
-        return f"{self.interface.lower()} {self.selector}"
+        here = self.selector or f"{self.platform}:{self.device}"
+        return f"{self.interface.lower()} {here}"
 
 
 _HEADINGS: Final = ("device", "type", "name", "platform", "driver")
@@ -94,17 +99,19 @@ def as_table(rows: Sequence[DeviceRow], width: int) -> list[str]:
 
 def each_device(
     interfaces: Sequence[str], warnings: list[str]
-) -> Iterator[tuple[DeviceRow, CLDevice | PluginDevice]]:
+) -> Iterator[tuple[DeviceRow, CLDevice | PluginDevice | ZEDevice]]:
     """Yield each device with its row, while its driver or plugin is open.
 
     Args:
-        interfaces: keys of INTERFACES.
+        interfaces: keys of INTERFACES. None means all, without fairlead's own Level Zero driver:
+            its devices are those of OpenCL.
         warnings: gets a sentence for each driver, adapter, plugin or device that failed.
 
     Raises:
         SelectorError: the device selector of the environment cannot be understood.
         NotFoundError: there is no device; it is the first interface's, with every reason.
     """
+    own, interfaces = bool(interfaces), interfaces or tuple(INTERFACES)
     any_device = False
     errors: list[NotFoundError] = []
     if set(interfaces) & {"ur", "pi"}:
@@ -113,15 +120,55 @@ def each_device(
         if key not in interfaces:
             continue
         try:
-            for found in (
-                _opencl_rows(warnings) if key == "opencl" else _plugin_rows(interface, warnings)
-            ):
+            for found in _rows(key, interface, warnings, own):
                 any_device = True
                 yield found
         except NotFoundError as error:
             errors.append(error)
     if not any_device and errors:
         raise errors[0]
+
+
+def _rows(
+    key: str, interface: str, warnings: list[str], own: bool
+) -> Iterator[tuple[DeviceRow, CLDevice | PluginDevice | ZEDevice]]:
+    if key == "opencl":
+        return _opencl_rows(warnings)
+    return _level_zero_rows(warnings, own) if key == "ze" else _plugin_rows(interface, warnings)
+
+
+def _level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[DeviceRow, ZEDevice]]:
+    from ..api import level_zero
+
+    drivers = level_zero() if own else open_drivers(own=False)
+    refused = (r for r in drivers.refusals if r.remedy and not excluding_pattern(r.what))
+    warnings += [f"{refusal.what}: {refusal.reason} ({refusal.remedy})" for refusal in refused]
+    warnings += drivers.failures
+    handles = [handle for driver in drivers for handle in driver.handles]
+    counts = [0] * len(handles)
+    for device in drivers.select():
+        number = handles.index(device.driver_handle)
+        counts[number] += 1
+        driver = device.driver
+        try:
+            row = DeviceRow(
+                platform=number,
+                device=counts[number] - 1,
+                type=device.type,
+                name=device.name,
+                platform_name=os.path.basename(driver.path),
+                platform_version=f"Level Zero {driver.api_version}",
+                driver_version=device.driver_version,
+                icd_version=0,
+                library=driver.path,
+                interface="ZE",
+                interface_version=driver.api_version,
+            )
+        except FairleadError as error:
+            what = f"the Level Zero device {number}:{counts[number] - 1}"
+            warnings.append(_failed(what, driver.path, error))
+        else:
+            yield row, device
 
 
 def _opencl_rows(warnings: list[str]) -> Iterator[tuple[DeviceRow, CLDevice]]:

@@ -22,18 +22,21 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one object."
 
 @click.command()
 @click.option("--dot", is_flag=True, help="Print the order of the commands for Graphviz.")
+@click.option("--svg", is_flag=True, help="Print a picture of it; Graphviz draws it.")
 @click.option("--source", default="", metavar="KERNEL", help="Print the source of a kernel.")
 @_FILE
-def show(file: Path, dot: bool, source: str) -> None:
+def show(file: Path, dot: bool, svg: bool, source: str) -> None:
     """Say what is in a graph FILE, which `graph.save` has written. No driver is needed."""
     from ..graph_files.archive import GraphArchive
-    from .graph_files import show_lines, source_of, to_dot
+    from .graph_files import show_lines, source_of, to_dot, to_svg
 
     with GraphArchive(file) as archive:
         if source:
             click.echo(source_of(archive, source))
         elif dot:
             click.echo(to_dot(archive.document))
+        elif svg:
+            click.echo(to_svg(archive.document), nl=False)
         else:
             for line in show_lines(archive):
                 click.echo(printable(line))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -121,6 +122,27 @@ def to_dot(document: Document) -> str:
         lines.append(f"  {number} [label={text}];")
         lines += [f"  {before} -> {number};" for before in command["after"]]
     return "\n".join([*lines, "}"])
+
+
+def to_svg(document: Document) -> str:
+    """The same as a picture. Raises GraphFileError without Graphviz' program `dot`."""
+    try:
+        done = subprocess.run(
+            ["dot", "-Tsvg"],
+            input=to_dot(document),
+            capture_output=True,
+            check=True,
+            encoding="utf-8",
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
+        raise GraphFileError(
+            f"Graphviz' program dot drew nothing: {said}",
+            routine="show",
+            code="NO_PICTURE",
+            remedy="install Graphviz (Debian: apt-get install graphviz), or take --dot",
+        ) from None
+    return done.stdout
 
 
 def source_of(archive: GraphArchive, kernel: str) -> str:

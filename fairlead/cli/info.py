@@ -19,6 +19,7 @@ from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.query import printable
 from ..loader.trace.values import word_text
 from ..loader.ur.devices import DIALECTS, PluginDevice
+from ..loader.ze.driver import ZEDevice
 from .devices import DeviceRow, each_device
 
 #: The queries of an interface: their group in its ABI data, and what their names begin with.
@@ -103,6 +104,8 @@ def describe_devices(
     known = []
     found = False
     for row, device in each_device(interfaces, warnings):
+        if isinstance(device, ZEDevice):
+            continue  # it answers structs, and no queries
         known.append(row.number)
         if _is(row, wanted):
             found = True

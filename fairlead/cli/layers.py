@@ -1,4 +1,7 @@
-"""`fairlead layers`: the OpenCL layers that libOpenCL.so.1 would load, and what they say."""
+"""`fairlead layers`: the OpenCL layers that libOpenCL.so.1 would load, and what they say.
+
+Those that come with fairlead have names (`OWN`), which `fairlead run --layers` takes, too.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ..icd import trace_layer
 from ..loader.base.errors import FairleadError, reason_of
 from ..loader.base.library import Library, open_library
 from ..loader.base.manifests import search_directory
 from ..loader.base.search import Candidate, Refusal, secure_environ, split_list
+from ..plugins import command_buffer_layer
 
 #: Where the Khronos loader looks for manifests of layers.
 SYSTEM_LAYERS: Final = Path("/etc/OpenCL/layers")
 _API_VERSION, _NAME = 0x4240, 0x4241
 _ENTRIES: Final = ("clInitLayer", "clInitLayerWithProperties", "clDeinitLayer")
+
+#: The layers that come with fairlead, by their names.
+OWN: Final = {
+    "command-buffer": command_buffer_layer.path(),
+    "trace": trace_layer.path(),
+}
 
 _GetLayerInfo = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p
@@ -42,6 +53,20 @@ class LayerRow:
 
     def __str__(self) -> str:
         return f"{self.name} | {self.version} | {' '.join(self.entries)} | {self.library}"
+
+
+def expand(names: str) -> str:
+    """Return a `:`-list of layers with paths in place of the names of our own."""
+    return ":".join(str(OWN.get(name, name)) for name in names.split(":"))
+
+
+def list_own() -> list[str]:
+    """The layers that come with fairlead: name, then as in `list_layers`.
+
+    Raises:
+        FairleadError: one is missing.
+    """
+    return [f"{name} | {describe(str(path))}" for name, path in OWN.items()]
 
 
 def list_layers() -> tuple[list[LayerRow], list[str]]:

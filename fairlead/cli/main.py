@@ -51,8 +51,9 @@ _interface = click.option(
     "--interface",
     "interfaces",
     multiple=True,
-    type=click.Choice(["opencl", "ur", "pi"], case_sensitive=False),
-    help="Take devices of OpenCL drivers, Unified Runtime adapters or PI plugins only. "
+    type=click.Choice(["opencl", "ur", "pi", "ze"], case_sensitive=False),
+    help="Take devices of OpenCL drivers, Unified Runtime adapters, PI plugins or Level Zero "
+    "drivers only. "
     "The option can be repeated.",
 )
 
@@ -61,7 +62,7 @@ _interface = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 @_interface
 def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
-    """List the devices of usable OpenCL drivers, Unified Runtime adapters and PI plugins.
+    """List the devices of usable OpenCL and Level Zero drivers, adapters and PI plugins.
 
     The first column is what `fairlead info` takes. For an OpenCL device it is platform:device. For
     another one it is the interface, and the value of ONEAPI_DEVICE_SELECTOR that selects that
@@ -89,15 +90,13 @@ def _each(
 
     With JSON, finding nothing is a warning as well.
     """
-    from .devices import INTERFACES
-
     keep_stdout_to_ourselves()
     if as_json:  # what these variables print goes to sys.stdout
         for name in ("SYCL_PI_TRACE", "SYCL_UR_TRACE"):
             os.environ.pop(name, None)
     warnings: list[str] = []
     try:
-        yield from find(interfaces or tuple(INTERFACES), warnings)
+        yield from find(interfaces, warnings)
     except NotFoundError as error:
         if not as_json:
             raise
@@ -202,7 +201,10 @@ def env(loader: bool) -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
-    "--layers", default="", metavar="LIST", help="OpenCL layers to load, as OPENCL_LAYERS."
+    "--layers",
+    default="",
+    metavar="LIST",
+    help="OpenCL layers to load, as OPENCL_LAYERS; also command-buffer and trace.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
@@ -221,15 +223,20 @@ def run(ctx: click.Context, layers: str, command: tuple[str, ...]) -> None:
 
 
 @main.command()
-def layers() -> None:
+@click.option("--own", is_flag=True, help="List those that come with fairlead, by their names.")
+def layers(own: bool) -> None:
     """List the OpenCL layers that OPENCL_LAYERS and OPENCL_LAYER_PATH name, the innermost first.
 
     \b
     name | version of the interface | how it starts and ends | library
     """
-    from .layers import list_layers
+    from .layers import list_layers, list_own
 
     keep_stdout_to_ourselves()
+    if own:
+        for line in list_own():
+            click.echo(printable(line))
+        return
     rows, warnings = list_layers()
     for warning in warnings:
         click.echo(f"warning: {printable(warning)}", err=True)
@@ -267,7 +274,7 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     default="ur,pi,cl",
     show_default=True,
     callback=_apis,
-    help="Trace these APIs: a comma list of ur, pi, cl and cuda.",
+    help="Trace these APIs: a comma list of ur, pi, cl, ze and cuda.",
 )
 @click.option(
     "--print",
@@ -390,18 +397,21 @@ def conformance(
     type=click.Path(path_type=Path),
     help="Write this library, or into this folder. [default: libur_adapter_NAME.so.0 here]",
 )
+@click.option("--level-zero", is_flag=True, help="Build a Level Zero driver, libze_NAME.so.1.")
 @click.argument("module", metavar="MODULE_OR_FILE")
-def build_adapter(module: str, output: Path | None) -> None:
+def build_adapter(module: str, output: Path | None, level_zero: bool) -> None:
     """Build a Unified Runtime adapter, a shared library, from a Python module or a .py file.
 
-    The module has the adapter in a variable `adapter`. The library contains the module's name and
+    The module has the adapter in a variable `adapter`, or a Level Zero driver in a variable
+    `driver`. The library contains the module's name and
     the path of this Python environment, but no code of the module. So it need not be built again
     when the module changes. The command prints the library's path.
     """
     from ..plugins.sdk import build
 
     try:
-        path = build.build_adapter(module, output)
+        made = build.build_level_zero_driver if level_zero else build.build_adapter
+        path = made(module, output)
     except ImportError as error:
         hint = f"; is the file {module}.py meant?" if Path(f"{module}.py").exists() else ""
         raise click.ClickException(f"{error}{hint}") from None
@@ -410,7 +420,8 @@ def build_adapter(module: str, output: Path | None) -> None:
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     click.echo(str(path))
-    click.echo(f"use it: UR_ADAPTERS_FORCE_LOAD={_list_item(path)} PROGRAM", err=True)
+    variable = "ZE_ENABLE_ALT_DRIVERS" if level_zero else "UR_ADAPTERS_FORCE_LOAD"
+    click.echo(f"use it: {variable}={_list_item(path)} PROGRAM", err=True)
     if not build.find_python_library():
         click.echo(
             "warning: this Python was built without a shared library: "

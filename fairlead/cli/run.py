@@ -1,4 +1,4 @@
-"""`fairlead run`: runs a command under fairlead's libOpenCL.so.1."""
+"""`fairlead run`: runs a command under fairlead's libOpenCL.so.1 and libze_loader.so.1."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import os
 from collections.abc import Sequence
 
 from ..icd import libopencl
+from ..loader.ze import libze_loader
+from ..loader.ze.drivers import sound_drivers
+from .layers import expand
 from .trace import execute
 
 
 def run(command: Sequence[str], layers: str = "") -> int:
-    """Run a command with variables that put the library in front of every other loader.
+    """Run a command with variables that put the libraries in front of every other loader.
+
+    Level Zero's drivers are probed first, so that one that crashes does not reach the program.
 
     Args:
         command: the program and its arguments.
-        layers: OpenCL layers to load, a `:`-list; "" leaves OPENCL_LAYERS as it is.
+        layers: OpenCL layers to load, a `:`-list of libraries and of names of fairlead's own
+            layers; "" leaves OPENCL_LAYERS as it is.
 
     Returns:
         The exit code for the shell.
 
     Raises:
         CommandError: the command cannot be run.
-        FairleadError: the library is missing, or its path cannot be named.
+        FairleadError: a library is missing, or its path cannot be named.
     """
     added = libopencl.environment(os.environ)
+    added |= libze_loader.environment({**os.environ, **added}, sound_drivers())
     if layers:
-        added["OPENCL_LAYERS"] = layers
+        added["OPENCL_LAYERS"] = expand(layers)
     return execute(command, {**os.environ, **added})

@@ -47,8 +47,7 @@ _FROM_TERMINAL: Final = (
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are
   - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, or ocl-icd 2.3 or
-    later. Not those of a program that is linked with its driver, that is set-uid, that was killed,
-    or that ended by os._exit (as forked workers of multiprocessing do);
+    later. Not those of a program that is linked with its driver, or that is set-uid;
   - Unified Runtime, PI and OpenCL calls that Python programs make through fairlead.
 A DPC++ program calls Unified Runtime through its own loader. With `fairlead trace --sycl` that
 loader prints its calls to stdout."""
@@ -97,7 +96,7 @@ def run(
 
     Args:
         command: the program and its arguments.
-        apis: what to trace: "ur", "pi", "cl".
+        apis: what to trace: "ur", "pi", "cl", "ze".
         output: the file to write; None prints the calls to stderr as they happen.
         times: print durations, too.
         sycl: have a real DPC++ runtime print its calls to stdout as well.
@@ -190,7 +189,7 @@ def environment(
     Args:
         environ: the environment that they are added to.
         folder: where its processes write their files.
-        apis: what to trace: "ur", "pi", "cl".
+        apis: what to trace: "ur", "pi", "cl", "ze".
         record: write files; otherwise its processes print calls.
         times: print durations, too.
         sycl: have a real DPC++ runtime print its calls.

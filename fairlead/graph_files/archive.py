@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -34,11 +34,15 @@ _TIME: Final = (1980, 1, 1, 0, 0, 0)  # of every member: equal graphs are equal 
 _NPY: Final = re.compile(rb"\x93NUMPY\x01\x00")
 
 
-def write(path: str | os.PathLike[str], document: Document, members: Mapping[str, Any]) -> None:
-    """Write a file, all of it or nothing.
+#: What a graph is written to, or read from.
+Place = str | os.PathLike[str] | BinaryIO
+
+
+def write(place: Place, document: Document, members: Mapping[str, Any]) -> None:
+    """Write a graph. A file is written completely, or not at all.
 
     Args:
-        path: where.
+        place: a path, or a binary stream.
         document: what graph.json is to say.
         members: bytes, or NumPy arrays that become .npy files, by name.
 
@@ -53,14 +57,15 @@ def write(path: str | os.PathLike[str], document: Document, members: Mapping[str
             code=CANNOT_SAVE,
             remedy="save it in several parts",
         )
-    target = Path(path)
+    if not isinstance(place, (str, os.PathLike)):
+        _pack(place, text, members)
+        return
+    target = Path(place)
     try:
         number, made = tempfile.mkstemp(dir=target.parent, prefix=target.name)
         try:
-            with open(number, "wb") as stream, zipfile.ZipFile(stream, "w") as archive:
-                _put(archive, JSON, text)
-                for name, data in members.items():
-                    _put(archive, name, data if isinstance(data, bytes) else _npy(data))
+            with open(number, "wb") as stream:
+                _pack(stream, text, members)
             os.chmod(made, 0o666 & ~_umask())
             os.replace(made, target)
         except BaseException:
@@ -74,6 +79,13 @@ def write(path: str | os.PathLike[str], document: Document, members: Mapping[str
             code=CANNOT_SAVE,
             remedy="name a file in a folder that exists and can be written",
         ) from None
+
+
+def _pack(stream: BinaryIO, text: bytes, members: Mapping[str, Any]) -> None:
+    with zipfile.ZipFile(stream, "w") as archive:
+        _put(archive, JSON, text)
+        for name, data in members.items():
+            _put(archive, name, data if isinstance(data, bytes) else _npy(data))
 
 
 def _umask() -> int:
@@ -96,7 +108,7 @@ def _npy(array: np.ndarray) -> bytes:
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _refusing(path: Path | str) -> Iterator[None]:
     """Turn what Python's modules raise for broken archives into GraphFileError."""
     try:
         yield
@@ -118,20 +130,21 @@ class GraphArchive:
     """A graph file that was opened for reading. Use it as a context manager, or `close` it.
 
     Args:
-        path: the file.
+        place: a path, or a binary stream.
 
     Attributes:
-        path: the file.
+        path: the file's path, or what stands for it in errors.
         document: what graph.json says, checked.
 
     Raises:
         GraphFileError: it cannot be read, is no graph, or breaks a rule of the format.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, place: Place) -> None:
+        is_path = isinstance(place, (str, os.PathLike))
+        self.path = Path(place) if is_path else "the stream"
         with _refusing(self.path):
-            self._zip = zipfile.ZipFile(self.path)
+            self._zip = zipfile.ZipFile(place)
         try:
             with _refusing(self.path):
                 self._entries = self._listed()

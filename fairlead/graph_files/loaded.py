@@ -11,6 +11,7 @@ import numpy as np
 from ..captured_graphs.block import CapturedBlock
 from ..captured_graphs.executable import Executable
 from ..captured_graphs.graph import CapturedGraph
+from ..captured_graphs.parameter import GraphParameter
 from ..captured_graphs.pyopencl_client import ArgumentError
 from .contents import read_memory, typed, write_memory
 from .document import Document
@@ -93,6 +94,16 @@ class LoadedGraph(CapturedGraph):
         made = super().finalize(**options)
         assert isinstance(made, LoadedExecutable)
         return made
+
+    def start_values(self) -> dict[str, Any]:
+        """What its inputs hold now, and what its named numbers were saved with, by name."""
+        queue = self.new_queue()
+        numbers = {
+            one.name: one.value
+            for one in self.block.parameters.values()
+            if isinstance(one, GraphParameter) and one.name and one.source is None
+        }
+        return numbers | {name: self.get(queue, name) for name in self.inputs}
 
     def new_queue(self) -> Any:
         """A pyopencl queue, in order, of the graph's context and device."""

@@ -6,7 +6,6 @@ is a graph like any other.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from ..captured_graphs.context import capture
 from ..captured_graphs.parameter import GraphParameter
 from ..icd.errors import OpenCLError
 from . import devices
-from .archive import GraphArchive
+from .archive import GraphArchive, Place
 from .contents import write_memory
 from .document import Document
 from .errors import cannot_load, invalid
@@ -30,14 +29,14 @@ from .recorder import DocumentRecorder, RecordedObjects
 _REMEDY: Final = "load it on another device: fairlead.load(path, device=…)"
 
 
-def load(path: str | os.PathLike[str], device: Any = None, *, context: Any = None) -> LoadedGraph:
+def load(path: Place, device: Any = None, *, context: Any = None) -> LoadedGraph:
     """Load a graph that `graph.save` has written.
 
     Its programs are built for the device, and its memory is made there. Memory whose contents the
     file does not have is zero. The graph can be looked at, changed and finalized like any other.
 
     Args:
-        path: the file.
+        path: the file, or a binary stream.
         device: a pyopencl.Device, a device of `fairlead.devices()`, or a text that
             `fairlead replay --device` takes. The first device by default.
         context: a pyopencl.Context to load it in, for graphs that share memory or are sub-graphs.

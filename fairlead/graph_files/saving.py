@@ -6,7 +6,6 @@ what it is (queries.py).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,7 +45,7 @@ _PLACES: Final = frozenset({"marker", "barrier", "hint"})
 
 def save(
     graph: CapturedGraph,
-    path: str | os.PathLike[str],
+    place: archive.Place,
     contents: str,
     names: Mapping[str, Any],
     inputs: Iterable[str] | None = None,
@@ -54,7 +53,7 @@ def save(
     *,
     binaries: bool = False,
 ) -> None:
-    """Write a graph to a file. See `CapturedGraph.save`."""
+    """Write a graph to a path or a binary stream. See `CapturedGraph.save`."""
     if contents not in CONTENTS:
         raise cannot_save(f"contents is {contents!r}", f"give one of {', '.join(CONTENTS)}")
     if graph.state != "captured":
@@ -69,7 +68,7 @@ def save(
         writer.add_contents(
             document, set(document.inputs.values()) if contents == "inputs" else None
         )
-    archive.write(path, document, writer.members)
+    archive.write(place, document, writer.members)
 
 
 class _Writer:

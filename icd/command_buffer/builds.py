@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from .._native import ffi, lib
 from ..errors import OpenCLError
@@ -20,7 +20,11 @@ from .cost import recall, remember
 from .engine import Built, QueueKind
 from .engines import Choice
 from .plan import Part, Plan, make_plans
-from .trial import Trial, fastest
+from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, fastest
+
+#: Schedules take turns in a graph that was enqueued so often: others are not worth building it
+#: several times.
+_WORTH_RIVALS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Builds:
         self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: rivals
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
         self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
+        self._with_rivals: set[QueueKind] = set()  # where schedules take turns
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
         if given is not None:
@@ -104,7 +109,8 @@ class Builds:
         trial = found[0].trial
         seconds = trial.seconds() if trial is not None else None
         if seconds is not None:
-            remember(self._commands, kind, seconds)
+            if not any(one.plan.tried for one in found):  # that depends on arguments, and on load
+                remember(self._commands, kind, seconds)
             found = self._settle(kind, seconds)
         return found[trial.next()] if trial is not None and seconds is None else found[0]
 
@@ -115,14 +121,20 @@ class Builds:
             plan = Plan([Part(engine, 0, len(self._commands))], {engine.name: self._choice.why})
             return [Build(plan, [self._given])]
         refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
-        plans = make_plans(self._commands, kind, self._choice, refused, left)
+        with_rivals = kind in self._with_rivals
+        plans = make_plans(
+            self._commands, kind, self._choice, refused, left, with_rivals=with_rivals
+        )
         names = [plan.name for plan in plans]
-        known = recall(self._commands, kind, names) if len(plans) > 1 else None
+        tries_schedules = any(plan.tried for plan in plans)
+        is_new = len(plans) == 1 or tries_schedules
+        known = None if is_new else recall(self._commands, kind, names)
         if known:
             plans = [
                 _explained(plan, plans, known) for plan in plans if plan.name == fastest(known)
             ]
-        trial = Trial(names) if len(plans) > 1 else None
+        turns = TURNS_OF_SCHEDULES if tries_schedules else TURNS
+        trial = Trial(names, turns) if len(plans) > 1 else None
         builds: list[Build] = []
         for plan in plans:
             parts = self._build(plan, kind)
@@ -145,9 +157,11 @@ class Builds:
             except OpenCLError as refusal:
                 for one in built:
                     one.close()
-                if part.engine is self._choice.engines[-1]:
+                is_last = part.engine.name == self._choice.engines[-1].name
+                if is_last and not plan.tried:
                     raise
-                self._refused[kind][part.engine.name] = f"the driver refused it, {refusal}"
+                refused = plan.tried if is_last else part.engine.name
+                self._refused[kind][refused] = f"the driver refused it, {refusal}"
                 return None
             made.native.first = part.first
             built.append(made)
@@ -173,21 +187,27 @@ class Builds:
         self._drop(kind, {part.engine.name: reason for part in build.plan.parts})
 
     def learns(self, kind: QueueKind, build: Build) -> bool:
-        """Whether a part of a build measures its runs, and nothing was learned from that yet."""
-        return (
-            self._choice.is_auto
-            and kind not in self._left
-            and build.trial is None
-            and any(one.learns for one in build.parts)
-        )
+        """Whether a part of a build measures its runs, and nothing was learned from that yet; or
+        whether its rivals are still to come."""
+        if not self._choice.is_auto or build.trial is not None:
+            return False
+        may_leave = kind not in self._left and any(one.learns for one in build.parts)
+        return may_leave or build.plan.has_rivals
 
     def learn(self, kind: QueueKind) -> bool:
         """Ask a build what its first runs have taught. Forget it if an engine leaves commands to
-        others.
+        others, or if its rivals shall take turns.
 
         Returns:
             Whether everything is known. Nothing more is learned then.
         """
+        if self._builds[kind][0].plan.has_rivals:
+            if self.native.enqueued < _WORTH_RIVALS:
+                return False
+            with self.changing():
+                self._with_rivals.add(kind)
+                self._drop(kind, {})
+            return True
         (build,), left = self._builds[kind], dict[str, dict[int, str]]()
         with self.changing():
             for part, one in zip(build.plan.parts, build.parts, strict=True):
@@ -306,7 +326,9 @@ def _explained(plan: Plan, rivals: Sequence[Plan], seconds: Mapping[str, float])
         for one in rivals
         for name in one.undecided
     }
-    return Plan(plan.parts, {**plan.why, **why})
+    if any(one.tried for one in rivals):
+        why[list(plan.why)[-1]] = f"the first replays took: {figures}"
+    return replace(plan, why={**plan.why, **why}, undecided=())
 
 
 def _tell_one(built: Built, first: int, commands: Sequence[int]) -> int:

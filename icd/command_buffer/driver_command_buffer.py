@@ -99,12 +99,24 @@ def _function(platform: Platform, name: str, old: bool) -> Any:
 def support_of(device: int) -> Support | None:
     """Return what the device (a handle) can do; None if it has no command-buffers in a known
     version."""
+    if not _is_mentioned(device):  # then other drivers need not be opened
+        return None
     table = read_word(device)
     for platform in drivers().platforms:
         for known in platform.devices if read_word(platform.handle) == table else ():
             if known.handle == device:
                 return _support(known)
     return None
+
+
+def _is_mentioned(device: int) -> bool:
+    """Whether a device's list of extensions has the extension's name in it."""
+    size, name = ffi.new("size_t *"), OPENCL["CL_DEVICE_EXTENSIONS"]
+    if call(device, "clGetDeviceInfo", name, 0, None, address(size)):
+        return False
+    text = ffi.new("char[]", size[0] + 1)
+    call(device, "clGetDeviceInfo", name, size[0], address(text), None)
+    return b"cl_khr_command_buffer" in bytes(ffi.buffer(text))
 
 
 def _support(device: Device) -> Support | None:

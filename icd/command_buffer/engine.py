@@ -183,6 +183,13 @@ class Engine(ABC):
         (trial.py)."""
         return None
 
+    def rivals(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
+        """Return this engine with other settings, by their names, that may run commands faster.
+
+        The first replays decide (trial.py).
+        """
+        return {}
+
     @abstractmethod
     def build(self, commands: CommandList, target: QueueKind) -> Built:
         """Make what runs these commands on such queues.

@@ -10,13 +10,16 @@ from ..abi import OPENCL
 from ..calls import compute_units, new_queue, profile_of_device
 from .commands import CommandList
 from .engine import QueueKind
-from .order import Schedule, by_events, by_level, spread
+from .order import Order, Schedule, by_events, by_level, spread
 from .order import in_order as in_order_only
 
 #: So many unordered commands run sooner by events on the caller's queue than on queues of our own.
 #: Switching to another queue and back takes Intel's driver as long as enqueueing them: a single
 #: launch took 120 µs and takes 40.
 _FEW: Final = 64
+
+#: By events a command waits for so many others, on average. More of them were never faster.
+_EVENTS: Final = 4
 
 #: Queues of our own for the branches of a graph. More of them made nothing faster.
 _MOST_LANES: Final = 4
@@ -39,11 +42,16 @@ class Layout:
         )
 
 
-def lay_out(commands: CommandList, target: QueueKind) -> Layout:
+def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout:
     """Return the layout for a kind of queue. Raises OpenCLError if a queue cannot be made.
 
     Lane 0 is the caller's queue. The others are in-order queues of our own: one for each other
     device, or as many as a schedule for an out-of-order queue needs.
+
+    Args:
+        commands: what is laid out.
+        target: the kind of queue.
+        rival: one of `rival_schedules`, or "".
     """
     order = commands.order
     lanes, others = _by_device(commands, target.device)
@@ -57,6 +65,8 @@ def lay_out(commands: CommandList, target: QueueKind) -> Layout:
         schedule, why = in_order_only(order), "the queue keeps the order"
     else:
         kind, why = _choose(commands, target.device)
+        if rival:
+            kind, why = rival, "one of the schedules that take turns"
         schedule = _schedule(commands, kind, target.device)
         others = [target.device] * schedule.own_lanes
     profiling = (
@@ -65,6 +75,37 @@ def lay_out(commands: CommandList, target: QueueKind) -> Layout:
     return Layout(
         schedule, [new_queue(commands.context, other, profiling) for other in others], why
     )
+
+
+def rival_schedules(commands: CommandList, target: QueueKind) -> list[str]:
+    """Return the schedules besides that of `lay_out` that may run a branching graph faster.
+
+    Which one is the fastest depends on how long the kernels take, which only replays tell.
+    """
+    order = commands.order
+    if (
+        target.in_order
+        or commands.schedule != "auto"
+        or len(set(commands.devices)) > 1
+        or commands.externals
+        or commands.wanted_events
+        or order.is_path
+    ):
+        return []
+    chosen, _ = _choose(commands, target.device)
+    markers_wait = profile_of_device(target.device).events_per_command >= 0
+    names = {
+        "in-order": True,
+        "levels": not markers_wait,
+        "events": _suits_events(order),
+        "lanes": True,
+    }
+    return [name for name, is_rival in names.items() if is_rival and name != chosen]
+
+
+def _suits_events(order: Order) -> bool:
+    """Whether no command of a graph waits for many others."""
+    return sum(map(len, order.dependencies)) <= _EVENTS * len(order) and not any(order.order_only)
 
 
 def _by_device(commands: CommandList, device: int) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ the parts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -44,16 +44,21 @@ class Plan:
         parts: in order; at least one.
         why: for each engine by name why it was chosen, or why not.
         undecided: the engines whose costs are not known, by name, in order of preference.
+        tried: what is different from another plan of the same engines, "" if nothing is.
+        has_rivals: whether there are such plans, which were not asked for.
     """
 
     parts: Sequence[Part]
     why: Mapping[str, str]
     undecided: Sequence[str] = ()
+    tried: str = ""
+    has_rivals: bool = False
 
     @property
     def name(self) -> str:
-        """The names of its engines."""
-        return "+".join(dict.fromkeys(part.engine.name for part in self.parts))
+        """The names of its engines, and what is tried."""
+        names = "+".join(dict.fromkeys(part.engine.name for part in self.parts))
+        return f"{names} ({self.tried})" if self.tried else names
 
 
 def make_plans(
@@ -62,16 +67,50 @@ def make_plans(
     choice: Choice,
     refused: Mapping[str, str],
     left: Mapping[str, Mapping[int, str]],
+    *,
+    with_rivals: bool = False,
 ) -> list[Plan]:
     """Return the plans that may be the fastest. See `make_plan`.
 
-    Each does without one more of the engines whose costs are unknown.
+    Each does without one more of the engines whose costs are unknown. With rivals there are also
+    plans in which the last engine has other settings, and one that leaves out what was learned.
     """
     plans = [make_plan(commands, target, choice, refused, left)]
     while plans[-1].undecided:
         refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}
         plans.append(make_plan(commands, target, choice, refused, left))
-    return plans
+    *others, plan = plans
+    rivals = _rivals(plan, commands, target, choice, refused)
+    if not with_rivals:
+        return [*others, replace(plan, has_rivals=bool(rivals))]
+    if rivals and any(left.values()):
+        rivals.insert(0, replace(make_plan(commands, target, choice, refused), tried="all of it"))
+    return [*others, *rivals, plan]
+
+
+def _rivals(
+    plan: Plan,
+    commands: CommandList,
+    target: QueueKind,
+    choice: Choice,
+    refused: Mapping[str, str],
+) -> list[Plan]:
+    """Return the plan with other settings of its last engine."""
+    last, found = choice.engines[-1], dict[str, Engine]()
+    for part in plan.parts if choice.is_auto else ():
+        if part.engine is last:
+            found.update(last.rivals(commands.part(part.first, part.end), target))
+    return [
+        replace(
+            plan,
+            parts=[
+                replace(part, engine=rival) if part.engine is last else part for part in plan.parts
+            ],
+            tried=name,
+        )
+        for name, rival in found.items()
+        if name not in refused
+    ]
 
 
 def make_plan(

@@ -137,32 +137,35 @@ static kernel_state *state_of(cl_kernel kernel, cl_int *code) {
 }
 
 /* What the source declares an argument as, where the driver kept it (CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_TYPE_NAME). */
-static uint8_t declared(kernel_state *state, cl_uint index) {
-    argument *a = &state->arguments[index];
-    if (a->declared != NOT_ASKED)
-        return a->declared;
-    fn_clGetKernelArgInfo *info = (fn_clGetKernelArgInfo *)fl_slot(fl_table_of(state->kernel), SLOT_clGetKernelArgInfo);
+static uint8_t declaration(cl_kernel kernel, cl_uint index) {
+    fn_clGetKernelArgInfo *info = (fn_clGetKernelArgInfo *)fl_slot(fl_table_of(kernel), SLOT_clGetKernelArgInfo);
     cl_uint address = 0;
     char type[64] = "";
-    a->declared = UNKNOWN;
-    if (info(state->kernel, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address, NULL) != CL_SUCCESS)
-        return a->declared;
+    if (info(kernel, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address, NULL) != CL_SUCCESS)
+        return UNKNOWN;
     if (address == CL_KERNEL_ARG_ADDRESS_GLOBAL || address == CL_KERNEL_ARG_ADDRESS_CONSTANT)
-        a->declared = MEMORY;
-    else if (address == CL_KERNEL_ARG_ADDRESS_LOCAL)
-        a->declared = LOCAL_MEMORY;
-    else if (info(state->kernel, index, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL) == CL_SUCCESS)
-        a->declared = strcmp(type, "sampler_t") == 0 ? SAMPLER : strncmp(type, "image", 5) == 0 ? MEMORY : VALUE;
+        return MEMORY;
+    if (address == CL_KERNEL_ARG_ADDRESS_LOCAL)
+        return LOCAL_MEMORY;
+    if (info(kernel, index, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL) != CL_SUCCESS)
+        return UNKNOWN;
+    return strcmp(type, "sampler_t") == 0 ? SAMPLER : strncmp(type, "image", 5) == 0 ? MEMORY : VALUE;
+}
+
+static uint8_t declared(kernel_state *state, cl_uint index) {
+    argument *a = &state->arguments[index];
+    if (a->declared == NOT_ASKED)
+        a->declared = declaration(state->kernel, index);
     return a->declared;
 }
 
 /* What eight bytes that a program set are, when only the bytes can tell: an object leads to something that begins with this driver's table,
  * and what the driver says of it must be what it says of such objects. Drivers do not always check what kind of object they are asked
  * about, so an answer alone proves nothing: what they say has to make sense. */
-static bool looks_like_object(const kernel_state *state, void *object) {
+static bool looks_like_object(cl_kernel kernel, void *object) {
     fl_object head;
     return (uintptr_t)object % sizeof(void *) == 0 && fl_safe_read(object, &head, sizeof head) == sizeof head &&
-           head.dispatch == state->kernel->dispatch;
+           head.dispatch == kernel->dispatch;
 }
 
 /* Its type, its size and its use count. */
@@ -177,12 +180,12 @@ static bool looks_like_memory(void *object) {
 }
 
 /* Its context and its modes. */
-static bool looks_like_sampler(const kernel_state *state, void *object) {
+static bool looks_like_sampler(cl_kernel kernel, void *object) {
     fn_clGetSamplerInfo *info = CALL(fl_table_of(object), clGetSamplerInfo);
     cl_context context = NULL, of_kernel = NULL;
     cl_addressing_mode addressing = 0;
     cl_filter_mode filter = 0;
-    CALL(fl_table_of(state->kernel), clGetKernelInfo)(state->kernel, CL_KERNEL_CONTEXT, sizeof of_kernel, &of_kernel, NULL);
+    CALL(fl_table_of(kernel), clGetKernelInfo)(kernel, CL_KERNEL_CONTEXT, sizeof of_kernel, &of_kernel, NULL);
     bool answers = info(object, CL_SAMPLER_CONTEXT, sizeof context, &context, NULL) == CL_SUCCESS &&
                    info(object, CL_SAMPLER_ADDRESSING_MODE, sizeof addressing, &addressing, NULL) == CL_SUCCESS &&
                    info(object, CL_SAMPLER_FILTER_MODE, sizeof filter, &filter, NULL) == CL_SUCCESS;
@@ -190,22 +193,26 @@ static bool looks_like_sampler(const kernel_state *state, void *object) {
            filter >= CL_FILTER_NEAREST && filter <= CL_FILTER_LINEAR;
 }
 
-static uint8_t looks_like(const kernel_state *state, void *object) {
-    if (!looks_like_object(state, object))
+static uint8_t looks_like(cl_kernel kernel, void *object) {
+    if (!looks_like_object(kernel, object))
         return FL_ARG_VALUE;
-    return looks_like_memory(object) ? FL_ARG_MEM : looks_like_sampler(state, object) ? FL_ARG_SAMPLER : FL_ARG_VALUE;
+    return looks_like_memory(object) ? FL_ARG_MEM : looks_like_sampler(kernel, object) ? FL_ARG_SAMPLER : FL_ARG_VALUE;
 }
 
-static uint8_t kind_of(kernel_state *state, cl_uint index, size_t size, void *object) {
-    if (size != sizeof(void *) || !object)
-        return FL_ARG_VALUE;
-    switch (declared(state, index)) {
+static uint8_t kind_by(uint8_t declared_as, cl_kernel kernel, void *object) {
+    switch (declared_as) {
     case MEMORY: return FL_ARG_MEM;
     case SAMPLER: return FL_ARG_SAMPLER;
-    case UNKNOWN: return looks_like(state, object);
+    case UNKNOWN: return looks_like(kernel, object);
     default: return FL_ARG_VALUE;
     }
 }
+
+static uint8_t kind_of(kernel_state *state, cl_uint index, size_t size, void *object) {
+    return size == sizeof(void *) && object ? kind_by(declared(state, index), state->kernel, object) : FL_ARG_VALUE;
+}
+
+int fl_kind_of_argument(void *kernel, uint32_t index, void *object) { return kind_by(declaration(kernel, index), kernel, object); }
 
 /* Take over what an argument was set to. */
 static void take_value(kernel_state *state, cl_uint index, size_t size, const void *value, bool svm) {

@@ -109,6 +109,8 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
 /* What an argument is: its kind (0: not set) and size; `value` leads to its bytes, or is the pointer. */
 int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument);
 uint32_t fl_argument_count(const fl_arguments *list);
+/* What a kernel's argument is (enum fl_argument_kind) that is set to the eight bytes `object`, not NULL. */
+int fl_kind_of_argument(void *kernel, uint32_t index, void *object);
 /* The number of the Parameter that an argument is, 0 if it is none. */
 uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index);
 /* A kernel of the same function that nobody else has, with its arguments where the driver has clCloneKernel; NULL if there is none. */

@@ -1,9 +1,10 @@
 /* libfairlead_trace.so: an OpenCL layer that writes down the calls of any program. There is no Python in it.
  *
  * An OpenCL loader that finds this library in OPENCL_LAYERS asks it for a table to put in front of its own (CL/cl_layer.h). It gets a
- * table of thunks (loader/base/native/layer.h), whose calls go into a log in memory (loader/base/native/log.c). When the process ends, or the
- * loader gives the layer up, the log is written to the file that FAIRLEAD_TRACE_LOG names, `%p` in it being the process id: HEAD
- * words, which `head` explains, then the records. icd/trace_layer.py reads it. Without the variable nothing is in the program's way.
+ * table of thunks (loader/base/native/layer.h), whose calls go into a log (loader/base/native/log.c). The log's memory is the file that
+ * FAIRLEAD_TRACE_LOG names, `%p` in it being the process id. So no call is lost when the process is killed, crashes or ends by _exit. The
+ * file begins with a head of a page, which `write_head` explains; the chunks of the log follow. icd/trace_layer.py reads it. Without the
+ * variable nothing is in the program's way.
  *
  * A forked child has a log, and a file, of its own. */
 #define _GNU_SOURCE
@@ -17,23 +18,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
 enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSION_100 = 100 };
-enum { FORMAT = 2, NAME = 32, HEAD = 7 + NAME / 8, LIMIT = 1 << 30 };
+enum { FORMAT = 3, NAME = 32, HEAD = 4096 /* bytes */, LIMIT = 1 << 30 };
 
 const fl_thunks *fl_cl_thunks(void); /* generated: thunks_cl.c */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around `finish` */
-static char *pattern;                                    /* of the file's name */
-static fl_log *calls;                                    /* NULL: nobody asked for it */
-static uint64_t started[2];                              /* ns of CLOCK_MONOTONIC, as in the records, and of CLOCK_REALTIME */
-static size_t written;
-static bool of_devices; /* FAIRLEAD_TRACE_DEVICE is set: what devices do, too */
+static char *pattern;       /* of the file's name */
+static char *path;          /* of the file, from the first call on */
+static off_t size;          /* of the file; -1: it cannot be written */
+static fl_log *calls;       /* NULL: nobody asked for it */
+static uint64_t started[2]; /* ns of CLOCK_MONOTONIC, as in the records, and of CLOCK_REALTIME */
+static bool of_devices;     /* FAIRLEAD_TRACE_DEVICE is set: what devices do, too */
 
 static uint64_t now(clockid_t clock) {
     struct timespec time;
@@ -41,12 +43,85 @@ static uint64_t now(clockid_t clock) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
+/* --- the file --- */
+
+/* The name of this process's file, to be freed. A process that went on by exec has another file for each program. */
+static char *file_name(int program) {
+    char *name = malloc(13 * strlen(pattern) + 1), *end = name; /* two characters become 26 at most */
+    for (const char *from = pattern; name && *from; from++) {
+        if (from[0] == '%' && from[1] == 'p')
+            end += sprintf(end, program ? "%d.%d" : "%d", (int)getpid(), program), from++;
+        else
+            *end++ = *from;
+    }
+    if (name)
+        *end = '\0';
+    return name;
+}
+
+/* Some process may have mapped a file of this name, so it is never truncated. Without %p the last program has the name. */
+static int create_file(void) {
+    int file = -1;
+    for (int program = 0; file < 0 && program < 1000 && (path = file_name(program)); program++) {
+        if (!strstr(pattern, "%p"))
+            unlink(path);
+        file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file < 0 && errno != EEXIST)
+            break;
+        if (file < 0)
+            free(path), path = NULL;
+    }
+    return file;
+}
+
+/* More of the file in memory, of zeros. What is not reserved on the disk could not be written when it is too late to say so. */
+static uint64_t *map_more(int file, off_t bytes) {
+    errno = posix_fallocate(file, size, bytes);
+    if (errno)
+        return NULL;
+    void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, size);
+    size += bytes;
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static void write_head(uint64_t *head) {
+    memcpy(&head[0], "FLCLLOG\n", 8);
+    head[1] = FORMAT | (uint64_t)fl_cl_thunks()->slots << 32;
+    head[2] = (uint32_t)getpid() | (uint64_t)getppid() << 32;
+    head[3] = started[0], head[4] = started[1];
+    head[6] = FL_LOG_CHUNK;
+    strncpy((char *)&head[7], program_invocation_short_name, NAME - 1);
+    fl_count_lost_at(calls, &head[5]);
+}
+
+/* The file is opened each time: a descriptor that is kept may become another file's, in a program that closes all of them. */
+static uint64_t *more(void) {
+    if (size < 0)
+        return NULL;
+    bool is_new = !size;
+    int file = is_new ? create_file() : open(path, O_RDWR | O_CLOEXEC);
+    uint64_t *head = file >= 0 && is_new ? map_more(file, HEAD) : NULL;
+    uint64_t *chunk = file >= 0 && (head || !is_new) ? map_more(file, FL_LOG_CHUNK) : NULL;
+    if (head)
+        write_head(head);
+    if (!chunk) {
+        dprintf(STDERR_FILENO, "fairlead: the OpenCL calls of process %d are lost from now on, %s cannot be written: %s\n", (int)getpid(),
+                path ? path : pattern, strerror(errno));
+        size = -1;
+    }
+    if (file >= 0)
+        close(file);
+    return chunk;
+}
+
 static void new_log(void) {
     started[0] = now(CLOCK_MONOTONIC), started[1] = now(CLOCK_REALTIME);
+    path = NULL, size = 0;
     calls = fl_new_log(LIMIT);
-    if (calls)
+    if (calls) {
         fl_name_threads(calls);
-    written = 0;
+        fl_log_into(calls, more);
+    }
 }
 
 static void log_layer(fl_layer *layer) {
@@ -62,7 +137,6 @@ static void log_layer(fl_layer *layer) {
 
 /* A forked child begins anew. What it has of its parent's log stays where it is: some other thread may have been about to change it. */
 static void begin_again(void) {
-    pthread_mutex_init(&lock, NULL);
     new_log();
     for (fl_layer *layer = *fl_cl_thunks()->layers; layer; layer = layer->other)
         if (layer->taken)
@@ -92,81 +166,6 @@ static void begin(void) {
     new_log();
     pthread_atfork(NULL, NULL, begin_again);
 }
-
-/* The name of this process's file, to be freed. */
-static char *file_name(void) {
-    char *name = malloc(5 * strlen(pattern) + 1), *end = name; /* two characters become ten at most */
-    for (const char *from = pattern; name && *from; from++) {
-        if (from[0] == '%' && from[1] == 'p')
-            end += sprintf(end, "%d", (int)getpid()), from++;
-        else
-            *end++ = *from;
-    }
-    if (name)
-        *end = '\0';
-    return name;
-}
-
-static bool put(int file, const void *data, size_t size) {
-    for (const char *from = data; size;) {
-        ssize_t done = write(file, from, size);
-        if (done < 0 && errno != EINTR)
-            return false;
-        if (done > 0)
-            from += done, size -= (size_t)done;
-    }
-    return true;
-}
-
-/* What `size` bytes of records are preceded by. */
-static bool put_head(int file, size_t size) {
-    uint64_t head[HEAD] = {0};
-    memcpy(&head[0], "FLCLLOG\n", 8);
-    head[1] = FORMAT | (uint64_t)fl_cl_thunks()->slots << 32;
-    head[2] = (uint32_t)getpid() | (uint64_t)getppid() << 32;
-    head[3] = started[0], head[4] = started[1];
-    head[5] = fl_log_lost(calls);
-    head[6] = size;
-    strncpy((char *)&head[7], program_invocation_short_name, NAME - 1);
-    return put(file, head, sizeof head);
-}
-
-static bool put_calls(int file, size_t size) {
-    char part[1 << 14];
-    for (size_t done = 0; done < size;) {
-        size_t bytes = fl_log_copy(calls, done, part, size - done < sizeof part ? size - done : sizeof part);
-        if (!put(file, part, bytes))
-            return false;
-        done += bytes;
-    }
-    return true;
-}
-
-static void save(size_t size) {
-    char *name = file_name();
-    int file = name ? open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
-    if (file < 0 || !put_head(file, size) || !put_calls(file, size))
-        dprintf(STDERR_FILENO, "fairlead: the OpenCL calls of process %d are lost, %s cannot be written: %s\n", (int)getpid(),
-                name ? name : pattern, strerror(errno));
-    if (file >= 0)
-        close(file);
-    free(name);
-}
-
-/* Other libraries may still call OpenCL when they are unloaded after this one was told of the end: then it is all written again. */
-static void finish(void) {
-    int error = errno;
-    pthread_mutex_lock(&lock);
-    size_t size = calls ? fl_log_size(calls) : 0;
-    if (size > written) {
-        save(size);
-        written = size;
-    }
-    pthread_mutex_unlock(&lock);
-    errno = error;
-}
-
-__attribute__((destructor)) static void at_the_end(void) { finish(); }
 
 /* The answer to a query: `size` bytes at `value`. */
 static int32_t answer(const void *value, size_t size, size_t room, void *into, size_t *size_ret) {
@@ -225,7 +224,4 @@ EXPORT int32_t clInitLayerWithProperties(uint32_t num_entries, void *const *targ
     return clInitLayer(num_entries, target_dispatch, num_entries_ret, layer_dispatch_ret);
 }
 
-EXPORT int32_t clDeinitLayer(void) {
-    finish();
-    return CL_SUCCESS;
-}
+EXPORT int32_t clDeinitLayer(void) { return CL_SUCCESS; }

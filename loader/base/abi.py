@@ -1,9 +1,9 @@
 """The ABI of a C API as data: one text file for each API, parsed lazily.
 
-The files are `icd/opencl.abi`, `loader/ur/ur.abi` and `loader/pi/pi.abi`. Their sections are
-`[types]`, `[structs]`, `[functions]`, `[errors]` and `[constants]`. An API whose tables differ
-between versions has one section `[tables VERSION]` for each. Comments in the files explain the
-lines.
+The files are `icd/opencl.abi`, `loader/ur/ur.abi`, `loader/pi/pi.abi` and `loader/ze/ze.abi`.
+Their sections are `[types]`, `[structs]`, `[functions]`, `[errors]` and `[constants]`. An API whose
+tables differ between versions has one section `[tables VERSION]` for each. Comments in the files
+explain the lines.
 
 From this data come ctypes prototypes (`Function.prototype`), generated C
 (`Function.c_declaration`), names of codes (`Api.errors`), and the text of traced calls.
@@ -20,7 +20,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ _PROTOTYPE = re.compile(
 )
 _PARAMETER = re.compile(
     r"(?P<const>const )?(?P<type>\w+) (?P<stars>\**)(?P<name>\w+)"
-    r"(?:\[(?P<length>\w+)\])?(?P<words>(?: \w+)*)"
+    r"(?:\[(?P<length>\*?\w+)\])?(?P<words>(?: \w+)*)"
 )
 _STRUCT = re.compile(r"(?P<name>\w+): (?P<kind>struct|union): (?P<fields>.*)")
 
@@ -68,9 +68,11 @@ class Parameter:
         stars: the number of pointer levels.
         const: whether the memory behind the pointer is const.
         length: the parameter, constant or number that gives the number of elements behind the
-            pointer. For a `void *` it counts bytes. "" means one element.
-        words: `out`, `inout`, `optional` (may be NULL), `alloc`, `release`, `retain` (what happens
-            to the object), and `of NAME` (the constant in the parameter NAME determines the type).
+            pointer. For a `void *` it counts bytes. "" means one element. `*NAME` is the number
+            that the parameter NAME points to.
+        words: `in`, `out`, `inout`, `optional` (may be NULL), `alloc`, `release`, `retain` (what
+            happens to the object), and `of NAME` (the constant in the parameter NAME determines the
+            type).
     """
 
     name: str
@@ -173,7 +175,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Struct:
-    """A struct or a union. A field that is no pointer and has a `length` is an array."""
+    """A struct or a union. A field that is no pointer and has a `length`, a number, is an array."""
 
     name: str
     kind: str
@@ -251,6 +253,17 @@ class Api:
         return layouts
 
     @cached_property
+    def other_tables(self) -> dict[str, tuple[str, ...]]:
+        """Prefix of functions to the names of tables that drivers have and this data has not."""
+        rows = (line.split(": ") for line in self._sections.get("other tables", ()))
+        return {prefix: tuple(names.split(" ")) for prefix, names in rows}
+
+    @cached_property
+    def strings(self) -> dict[str, str]:
+        """Constant name to text, such as the name of an extension."""
+        return dict(line.split(" = ") for line in self._sections.get("strings", ()))
+
+    @cached_property
     def errors(self) -> dict[int, tuple[str, str]]:
         """Code to symbolic name and sentence."""
         fields = (line.split(" ", 2) for line in self._sections["errors"])
@@ -321,15 +334,12 @@ class Api:
                 fields.append(
                     (
                         field.name,
-                        ctype * self._count(field) if field.length and not field.stars else ctype,
+                        ctype * int(field.length) if field.length and not field.stars else ctype,
                     )
                 )
             base = ctypes.Structure if struct.kind == "struct" else ctypes.Union
             self._struct_types[name] = type(name, (base,), {"_fields_": fields})
         return self._struct_types[name]
-
-    def _count(self, field: Parameter) -> int:
-        return int(field.length) if field.length.isdecimal() else self[field.length]
 
     def _function(self, line: str) -> Function:
         match = _PROTOTYPE.fullmatch(line)
@@ -363,9 +373,14 @@ class Api:
         match = _STRUCT.fullmatch(line)
         if match is None:
             raise ValueError(f"{self.path}: not a struct: {line}")
-        return Struct(
-            match["name"], match["kind"], tuple(map(self._parameter, match["fields"].split("; ")))
-        )
+        fields = map(self._parameter, match["fields"].split("; "))
+        return Struct(match["name"], match["kind"], tuple(map(self._with_number, fields)))
+
+    def _with_number(self, field: Parameter) -> Parameter:
+        """Return a field whose array has its length as a number."""
+        if field.stars or not field.length or field.length.isdecimal():
+            return field
+        return replace(field, length=str(self[field.length]))
 
     def _constants(self) -> Iterator[Constant]:
         group = ""

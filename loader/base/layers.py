@@ -50,7 +50,7 @@ _PROGRAM_FUNCTIONS: Final = (
 )
 _POINTER: Final = "void *const *"
 
-#: The generated `fl_thunks` of each API. Those of Unified Runtime and PI are in `_native`.
+#: The generated `fl_thunks` of each API. Those of OpenCL are in `icd`, the others in `_native`.
 _thunks: dict[Api, Any] = {}
 #: The key of each C layer that was ever used, and its current or latest owner.
 _leases: dict[int, Layer] = {}

@@ -24,7 +24,13 @@ POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
 
 #: The variables that start a trace (loader/trace/environment.py).
-TRACE_VARIABLES: Final = ("SYCL_PI_TRACE", "SYCL_UR_TRACE", "UR_ENABLE_LAYERS", "FAIRLEAD_TRACE")
+TRACE_VARIABLES: Final = (
+    "SYCL_PI_TRACE",
+    "SYCL_UR_TRACE",
+    "UR_ENABLE_LAYERS",
+    "FAIRLEAD_TRACE",
+    "ZE_ENABLE_TRACING_LAYER",
+)
 
 
 class TableLayer(Protocol):

@@ -1,8 +1,8 @@
 """Remembers which libraries passed their probe, so that the next process opens them at once.
 
-`judge` is called before drivers ("cl"), adapters ("ur") or plugins ("pi") are opened. Verdicts are
-kept in `$XDG_CACHE_HOME/fairlead/probes.json`. A good one holds until the library's file or
-fairlead changes. A bad one holds for an hour at most, and ends when something changes that its
+`judge` is called before drivers ("cl", "ze"), adapters ("ur") or plugins ("pi") are opened. It
+keeps verdicts in `$XDG_CACHE_HOME/fairlead/probes.json`. A good one holds until the library's file
+or fairlead changes. A bad one holds for an hour at most, and ends when something changes that its
 remedy names. A process with more rights than its user reads and writes nothing.
 """
 
@@ -65,7 +65,7 @@ def judge(
     Args:
         candidates: what is about to be opened.
         probe_all: probes those about which nothing is known.
-        kind: the API: "cl", "ur" or "pi".
+        kind: the API: "cl", "ze", "ur" or "pi".
         locate: the path or soname that will be opened for a candidate.
 
     Returns:

@@ -36,7 +36,9 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
     SYCL_PI_TRACE also prints PI calls. UR_LAYER_TRACING in UR_ENABLE_LAYERS prints Unified Runtime
     calls as UR_LOG_TRACING says.
 
-    FAIRLEAD_TRACE is a comma list of ur, pi, cl, cuda, "times" and "errors". It prints lines to
+    ZE_ENABLE_TRACING_LAYER=1 prints Level Zero calls to stderr.
+
+    FAIRLEAD_TRACE is a comma list of ur, pi, cl, ze, cuda, "times" and "errors". It prints lines to
     stderr; with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma list of
     patterns for the names of the functions that are printed.
 
@@ -151,6 +153,8 @@ def _outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
     ):
         lines = logger("TRACING", default="info")  # printed unless UR_LOG_TRACING says otherwise
         outputs.setdefault("ur", []).append(_Output(lambda text: lines.write("info", text), "   "))
+    if environ.get("ZE_ENABLE_TRACING_LAYER") == "1":
+        outputs["ze"] = [_Output(_to_stderr)]
     return outputs
 
 

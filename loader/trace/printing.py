@@ -82,7 +82,9 @@ class TracedCall:
         if self.function.returns == "void":
             return False
         if self.function.error_channel == "return":
-            return bool(self.result & 0xFFFFFFFF)
+            code = self.result & 0xFFFFFFFF
+            name = self.api.errors.get(code, ("",))[0]
+            return bool(code) and not (name.startswith("ZE_RESULT_") and "ERROR" not in name)
         return not self.result
 
     @property
@@ -149,9 +151,13 @@ class TracedCall:
 
     def _count(self, parameter: Parameter) -> int | None:
         """Return the number of elements of an array parameter, None if no argument gives it."""
-        for other, word in zip(self.function.parameters, self.arguments, strict=True):
-            if other.name == parameter.length and not other.stars:
-                return word
+        name, stars = parameter.length.lstrip("*"), parameter.length.count("*")
+        for index, other in enumerate(self.function.parameters):
+            if other.name == name and other.stars == stars:
+                if not stars:
+                    return self.arguments[index]
+                data = self.pieces.get(index, b"")
+                return int.from_bytes(data[:4], sys.byteorder) if len(data) >= 4 else None
         return None
 
     def _answer(self, index: int, data: bytes) -> Target | None:

@@ -44,6 +44,7 @@ APIS: Final[Mapping[str, str]] = {
     "ur": "ur",
     "pi": "pi",
     "cl": "opencl",
+    "ze": "ze",
     "cuda": "cuda",
 }
 
@@ -58,7 +59,7 @@ def trace(
     """Record all calls through fairlead's tables in a block, from all threads. Blocks may nest.
 
     Args:
-        apis: the APIs: "ur" (Unified Runtime), "pi", "cl" (OpenCL), "cuda".
+        apis: the APIs: "ur" (Unified Runtime), "pi", "cl" (OpenCL), "ze" (Level Zero), "cuda".
         limit: how many bytes of memory the calls may use. `Trace.lost` counts later calls.
         device: whether `Trace.commands` says what devices did. OpenCL queues that are made in the
             block profile then.

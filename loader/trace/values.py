@@ -27,7 +27,7 @@ _BOOLEANS: Final = {0: "false", 1: "true"}
 
 
 #: Parameters and types that contain an error code.
-CODES: Final = frozenset(("errcode_ret", "ur_result_t", "pi_result"))
+CODES: Final = frozenset(("errcode_ret", "ur_result_t", "pi_result", "ze_result_t"))
 
 
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}

@@ -1,6 +1,7 @@
 """Builds drop-in shared libraries.
 
-`build_adapter(module, output)` builds one of an adapter that is written in Python.
+`build_adapter(module, output)` builds one of an adapter that is written in Python, and
+`build_level_zero_driver(module, output)` one of a Level Zero driver.
 `build_plugin(adapter, output)` builds a PI plugin over any Unified Runtime adapter.
 
 A library is a copy of a shell (native/shell.c) with another configuration: the module, and the
@@ -104,6 +105,42 @@ def build_adapter(
         ModuleNotFoundError: there is no such module.
         ValueError: the module's text shows that it has no variable `adapter`.
     """
+    name, short = _find(module, "adapter", "fairlead.plugins.Adapter")
+    short = short.removesuffix("_adapter")
+    return _build("libfairlead_shell.so", name, Path(output or "."), f"libur_adapter_{short}.so.0")
+
+
+def build_level_zero_driver(
+    module: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
+) -> Path:
+    """Build the shared library of a Level Zero driver. The module is not imported.
+
+    Args:
+        module: an importable module's name, or the path of a `.py` file.
+        output: a file or a folder. By default it is `libze_NAME.so.1` in the current folder, where
+            NAME is the module's without `_driver`.
+
+    Returns:
+        The path of the library.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ModuleNotFoundError: there is no such module.
+        ValueError: the module's text shows that it has no variable `driver`.
+    """
+    name, short = _find(module, "driver", "fairlead.plugins.sdk.ze.LevelZeroDriver")
+    short = short.removesuffix("_driver")
+    return _build("libfairlead_ze_shell.so", name, Path(output or "."), f"libze_{short}.so.1")
+
+
+def _find(module: str | os.PathLike[str], variable: str, cls: str) -> tuple[str, str]:
+    """Return what a configuration calls a module, and its short name.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ModuleNotFoundError: there is no such module.
+        ValueError: the module's text shows that it has no such variable.
+    """
     name = os.fspath(module)
     if name.endswith(".py"):
         os.stat(name)  # its error names the path as given; since Python 3.13 `resolve` does not
@@ -115,17 +152,15 @@ def build_adapter(
         spec = importlib.util.find_spec(name)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    if spec is not None and not _may_have_adapter(spec):
+    if spec is not None and not _may_have(spec, variable):
         raise ValueError(
-            f"{name} has no variable `adapter`:"
-            f' write `adapter = fairlead.plugins.Adapter("{short}")` in it'
+            f'{name} has no variable `{variable}`: write `{variable} = {cls}("{short}")` in it'
         )
-    short = short.removesuffix("_adapter")
-    return _build("libfairlead_shell.so", name, Path(output or "."), f"libur_adapter_{short}.so.0")
+    return name, short
 
 
-def _may_have_adapter(spec: ModuleSpec) -> bool:
-    """Return whether a module's text may bind the name `adapter`.
+def _may_have(spec: ModuleSpec, variable: str) -> bool:
+    """Return whether a module's text may bind a name.
 
     Raises:
         ValueError: the text is not Python.
@@ -144,7 +179,7 @@ def _may_have_adapter(spec: ModuleSpec) -> bool:
         isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         for node in ast.walk(ast.parse(source))
     )
-    return "adapter" in bound or bool(hidden) or stars
+    return variable in bound or bool(hidden) or stars
 
 
 def build_plugin(adapter: str | os.PathLike[str], output: str | os.PathLike[str]) -> Path:

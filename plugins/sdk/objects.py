@@ -19,7 +19,7 @@ C also makes handles, of events for example. Python makes the object of one when
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final
 from weakref import ref
 
@@ -111,9 +111,12 @@ class Registry:
     Args:
         table: the address that every handle begins with.
         number: the adapter's number. C counts references if there is one.
+        kinds: the types of handles that there are.
     """
 
-    def __init__(self, table: int, number: int = _NO_ADAPTER) -> None:
+    def __init__(
+        self, table: int, number: int = _NO_ADAPTER, *, kinds: Iterable[str] = _KINDS
+    ) -> None:
         self._table, self.number = table, number
         _registries[number] = self
         self._lock = new_lock()
@@ -121,7 +124,7 @@ class Registry:
         self._quarantined: deque[int] = deque()
         self._numbers = 0
         self._owned: dict[str, dict[int, Any]] = {
-            kind: {} for kind in _KINDS
+            kind: {} for kind in kinds
         }  # its keys never change
         self._lent: dict[int, ref[Object]] = {}
         #: What makes the object of a handle that C has made, of its four numbers, by its type.

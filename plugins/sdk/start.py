@@ -141,13 +141,15 @@ def load(module: str) -> Adapter:
         StartError: the module has no adapter.
         Exception: what the module raises when it is imported.
     """
-    found = (
-        _import_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
-    )
-    adapter = getattr(found, "adapter", None)
+    adapter = getattr(find_module(module), "adapter", None)
     if not isinstance(adapter, Adapter):
         raise StartError(f"{module} has no variable `adapter` that is a fairlead.plugins.Adapter")
     return adapter
+
+
+def find_module(module: str) -> ModuleType:
+    """Import the module or the file that a shell's configuration names."""
+    return _import_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -28,6 +28,13 @@ def test_the_path_is_printed_and_how_to_use_it(tmp_path: Path) -> None:
     assert (tmp_path / "toy.so").stat().st_mode & 0o111
 
 
+def test_a_level_zero_driver_is_built(tmp_path: Path) -> None:
+    (tmp_path / "own_driver.py").write_text("driver = None\n", encoding="utf-8")
+    done = run("build-adapter", "--level-zero", tmp_path / "own_driver.py", "-o", tmp_path)
+    assert done.stdout == f"{tmp_path / 'libze_own.so.1'}\n"
+    assert done.stderr == f"use it: ZE_ENABLE_ALT_DRIVERS={tmp_path / 'libze_own.so.1'} PROGRAM\n"
+
+
 def test_without_an_output_it_is_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

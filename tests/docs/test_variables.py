@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fairlead.icd import discovery
 from fairlead.loader.ur import plugin_variables
+from fairlead.loader.ze import discovery as ze_discovery
 
 ROOT = Path(__file__).parents[2]
 #: Set by fairlead itself for its children, or for those who build it.
@@ -41,7 +42,7 @@ def documented() -> set[str]:
 
 def test_every_variable_is_documented() -> None:
     read = set(re.findall(r'"((?:FAIRLEAD|UR_LOG|SYCL_PI|SYCL_UR)_[A-Z_]*[A-Z])"', sources()))
-    tables = (*discovery.VARIABLES, *plugin_variables.VARIABLES)
+    tables = (*discovery.VARIABLES, *plugin_variables.VARIABLES, *ze_discovery.VARIABLES)
     honoured = {row.name for row in tables if row.honoured} | {*plugin_variables.SELECTORS}
     assert (read | honoured) - INTERNAL - documented() == set()
 

@@ -16,6 +16,7 @@ from helpers.sycl import (  # noqa: F401
     in_order,
     memory,
     other_device,
+    parts,
     program,
     queue,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 
 import numpy
 import pytest
@@ -10,7 +11,7 @@ from helpers.graphs import refused
 from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, Node, async_free, async_malloc
-from fairlead.runtime import USM, Context, Handler, Program, Queue, malloc_device
+from fairlead.runtime import USM, Context, Device, Handler, Program, Queue, malloc_device
 
 
 @pytest.fixture
@@ -173,11 +174,8 @@ def test_outside_of_graphs_memory_is_there_at_once_and_freed_in_order(
     assert (out.array == 9).all() and not got
 
 
-def test_outside_of_graphs_memory_is_of_the_device_of_the_queue(queue: Queue) -> None:
+def test_outside_of_graphs_memory_is_of_the_device_of_the_queue(parts: Sequence[Device]) -> None:
     """Not of the first of the context."""
-    if queue.device.info("PARTITION_MAX_SUB_DEVICES") < 2:
-        pytest.skip("the device has no sub-devices")
-    parts = queue.device.partition(counts=[1, 1])
     second, got = Queue(Context(parts), parts[1]), list[USM]()
     second.submit(lambda h: got.append(async_malloc(h, N, numpy.int32)))
     assert got[0].device is parts[1]

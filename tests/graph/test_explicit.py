@@ -3,6 +3,8 @@ A34)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy
 import pytest
 from helpers.graphs import edges, refused
@@ -104,9 +106,9 @@ def test_add_is_refused_while_a_queue_records(queue: Queue, graph: CommandGraph)
     assert edges(graph) == {(0, 1)}
 
 
-def test_a_device_of_another_graph_is_refused(queue: Queue, graph: CommandGraph) -> None:
+def test_a_device_of_another_graph_is_refused(graph: CommandGraph, parts: Sequence[Device]) -> None:
     with refused("is not a device of the graph"):
-        graph.add(device=queue.device.partition(equally=1)[0])
+        graph.add(device=parts[0])
 
 
 # depends_on
@@ -398,8 +400,7 @@ def test_a_barrier_is_refused(graph: CommandGraph) -> None:
     assert len(graph) == 1
 
 
-def test_nodes_of_several_devices_and_an_empty_one_among_them(device: Device) -> None:
-    parts = device.partition(equally=1)[:2]
+def test_nodes_of_several_devices_and_an_empty_one_among_them(parts: Sequence[Device]) -> None:
     context = Context(parts)
     queue, program = Queue(context, parts[0]), Program(context, SOURCE)
     buffer = Buffer(numpy.zeros(N, numpy.int32), write_back=False)

@@ -7,6 +7,7 @@ twice leaves a wrong count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -163,9 +164,9 @@ def whole(device: Device) -> Bench:
 
 
 @pytest.fixture(scope="module")
-def divided(device: Device) -> Bench:
-    """The parts of a device."""
-    return Bench(list(device.partition(equally=1)[:2]))
+def divided(parts: Sequence[Device]) -> Bench:
+    """Two sub-devices of a device."""
+    return Bench(list(parts[:2]))
 
 
 #: Examples of each law on each driver, under each policy.

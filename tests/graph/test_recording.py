@@ -4,6 +4,7 @@ A16, A17, A19, A20, A37, A38)."""
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 
 import numpy
 import pyopencl as cl
@@ -12,7 +13,7 @@ from helpers.graphs import edges, refused
 from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, DynamicParameter, Node
-from fairlead.runtime import USM, Context, Event, Program, Queue
+from fairlead.runtime import USM, Context, Device, Event, Program, Queue
 
 
 @pytest.fixture
@@ -191,8 +192,7 @@ def test_a_queue_of_another_context_is_refused(queue: Queue, graph: CommandGraph
     assert queue.state == other.state == "executing"
 
 
-def test_a_queue_of_another_device_is_refused(queue: Queue) -> None:
-    parts = queue.device.partition(equally=1)
+def test_a_queue_of_another_device_is_refused(parts: Sequence[Device]) -> None:
     context = Context(parts)
     graph = CommandGraph(context, parts[0])
     with refused("begin_recording called for a queue whose device differs from the graph device."):

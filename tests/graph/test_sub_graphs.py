@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Sequence
 
 import numpy
 import pytest
@@ -164,16 +165,18 @@ def test_an_update_of_the_child_reaches_later_parents_alone(
     assert (memory.array == 11).all()
 
 
-def test_a_child_of_another_context_or_device_is_refused(queue: Queue, graph: CommandGraph) -> None:
+def test_a_child_of_another_context_is_refused(queue: Queue, graph: CommandGraph) -> None:
     other = CommandGraph(Context(queue.device)).finalize()
     with refused("the graph was made for another context"):
         graph.add(lambda h: h.graph_execution(other))
-    parts = queue.device.partition(equally=1)
+    assert graph.empty()
+
+
+def test_a_child_of_another_device_is_refused(parts: Sequence[Device]) -> None:
     context = Context(parts)
+    graph = CommandGraph(context, parts[0])
     with refused("the sub-graph was made for another device than the graph"):
-        CommandGraph(context, parts[0]).add(
-            lambda h: h.graph_execution(CommandGraph(context, parts[1]).finalize())
-        )
+        graph.add(lambda h: h.graph_execution(CommandGraph(context, parts[1]).finalize()))
     assert graph.empty()
 
 
@@ -266,11 +269,13 @@ def test_the_dependencies_of_one_submission_are_none_of_the_next(
     assert (memory.array == 1).all()
 
 
-def test_a_queue_of_another_context_or_device_is_refused(queue: Queue, graph: CommandGraph) -> None:
+def test_a_queue_of_another_context_is_refused(queue: Queue, graph: CommandGraph) -> None:
     executable = graph.finalize()
     with refused("the graph was made for another context"):
         Queue(Context(queue.device)).graph(executable)
-    parts = queue.device.partition(equally=1)
+
+
+def test_a_queue_of_another_device_is_refused(parts: Sequence[Device]) -> None:
     context = Context(parts)
     with refused("the graph was made for another device or context than the queue's"):
         Queue(context, parts[1]).graph(CommandGraph(context, parts[0]).finalize())

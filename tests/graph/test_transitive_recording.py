@@ -3,13 +3,15 @@ transitive queue recording)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy
 import pytest
 from helpers.graphs import edges, refused
 from helpers.sycl import N
 
 from fairlead.graph import CommandGraph, Node, async_malloc
-from fairlead.runtime import USM, Context, Handler, Program, Queue, malloc_shared
+from fairlead.runtime import USM, Context, Device, Handler, Program, Queue, malloc_shared
 
 
 @pytest.fixture
@@ -120,8 +122,7 @@ def test_a_queue_of_another_context_does_not_join(
     assert other.state == "executing" and len(graph) == 1
 
 
-def test_a_queue_of_another_device_does_not_join(queue: Queue) -> None:
-    parts = queue.device.partition(equally=1)
+def test_a_queue_of_another_device_does_not_join(parts: Sequence[Device]) -> None:
     context = Context(parts)
     first, second = (Queue(context, part) for part in parts[:2])
     graph = CommandGraph(first)

@@ -29,6 +29,7 @@ KEYS = [
     "nodes",
     "caches",
     "plugins",
+    "level_zero",
     "clients",
     "misread",
     "problems",

@@ -22,6 +22,7 @@ from helpers.support import (
     RunPython,
     once,
 )
+from helpers.ze_header import ze_header
 
 
 @pytest.fixture(scope="session")
@@ -89,6 +90,25 @@ def fake_adapter(
     return _variants("adapter", compile_c, tmp_path_factory, f"-I{plugin_abi}")
 
 
+@pytest.fixture(scope="session")
+def ze_abi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the generated ze_fake.h."""
+
+    def generate(directory: Path) -> None:
+        directory.mkdir()
+        (directory / "ze_fake.h").write_text(ze_header(), encoding="utf-8")
+
+    return once(tmp_path_factory, "ze_abi", generate)
+
+
+@pytest.fixture(scope="session")
+def fake_ze(
+    compile_c: CompileC, ze_abi: Path, tmp_path_factory: pytest.TempPathFactory
+) -> FakePlugin:
+    """Builds a variant of tests/fake/ze_driver.c, as FakePlugin does of plugin.c."""
+    return _variants("ze_driver", compile_c, tmp_path_factory, f"-I{ze_abi}")
+
+
 def _variants(
     kind: str, compile_c: CompileC, factory: pytest.TempPathFactory, *always: str
 ) -> Callable[..., Path]:
@@ -143,6 +163,15 @@ def headers() -> Path:
 
 
 @pytest.fixture(scope="session")
+def ze_headers() -> Path:
+    """The headers of Level Zero from Debian's libze-dev, of any version."""
+    path = Path(os.environ.get("ZE_HEADERS", ""))
+    if not (path / "level_zero/ze_api.h").exists():
+        pytest.skip("ZE_HEADERS names no headers: `make test` fetches libze-dev where apt-get is")
+    return path
+
+
+@pytest.fixture(scope="session")
 def clients() -> Path:
     """The folder with `now` and `pi`: the DPC++ runtimes and dpctl of the two generations."""
     return _downloaded("SYCL_CLIENTS", "fetched")
@@ -151,7 +180,9 @@ def clients() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of what the Makefile downloads."""
     for item in items:
-        if {"real_plugins", "headers", "clients"} & set(getattr(item, "fixturenames", ())):
+        if {"real_plugins", "headers", "clients", "ze_headers"} & set(
+            getattr(item, "fixturenames", ())
+        ):
             item.add_marker(pytest.mark.clients)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
+from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
-from helpers.memory_calls import rect, region, struct
+from helpers.memory_calls import opencl, rect, region, struct
 from helpers.ur_calls import Calls
 
 #: The kinds of images, and how large those of the tests are: x, y, z.
@@ -31,6 +32,18 @@ def image_format(order: str = "RGBA", channel: str = "UNSIGNED_INT8") -> Any:
         channelOrder=UR[f"UR_IMAGE_CHANNEL_ORDER_{order}"],
         channelType=UR[f"UR_IMAGE_CHANNEL_TYPE_{channel}"],
     )
+
+
+def has_format(ur: Calls, context: int, order: str, channel: str) -> bool:
+    """Whether the driver lists a format for images of two dimensions."""
+    driver, native = opencl(ur, context)
+    what = native, OPENCL["CL_MEM_READ_WRITE"], OPENCL["CL_MEM_OBJECT_IMAGE2D"]
+    count = ctypes.c_uint32()
+    assert driver.clGetSupportedImageFormats(*what, 0, None, ctypes.byref(count)) == 0
+    listed = (OPENCL.struct("cl_image_format") * count.value)()
+    assert driver.clGetSupportedImageFormats(*what, count, listed, None) == 0
+    wanted = OPENCL[f"CL_{order}"], OPENCL[f"CL_{channel}"]
+    return wanted in [(form.image_channel_order, form.image_channel_data_type) for form in listed]
 
 
 def image_desc(kind: str, **fields: Any) -> Any:

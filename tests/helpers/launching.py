@@ -17,10 +17,11 @@ SOURCE: Final = b"""
 kernel void store(global int *out, int value) { out[get_global_id(0)] = value + (int)get_global_id(0); }
 kernel void nothing(void) {}
 kernel void shape(global int *out) {
-    if (get_local_id(0) == 0 && get_local_id(1) == 0 && get_local_id(2) == 0)
-        for (int i = 0; i < 3; i++) {
-            out[i] = get_global_size(i); out[3 + i] = get_local_size(i); out[6 + i] = get_global_offset(i);
-        }
+    if (get_local_id(0) == 0 && get_local_id(1) == 0 && get_local_id(2) == 0) {
+        out[0] = get_global_size(0), out[3] = get_local_size(0), out[6] = get_global_offset(0);
+        out[1] = get_global_size(1), out[4] = get_local_size(1), out[7] = get_global_offset(1);
+        out[2] = get_global_size(2), out[5] = get_local_size(2), out[8] = get_global_offset(2);
+    }
 }
 kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out) { out[get_global_id(0)] = get_local_size(0); }
 kernel void sums(global int *out, local int *scratch) {
@@ -52,6 +53,12 @@ def program_of(ur: Calls, context: int, source: bytes = SOURCE) -> int:
 def is_intel(device: PluginDevice) -> bool:
     """Whether it is of Intel's driver."""
     return "Intel" in device.platform.name
+
+
+def has_usm_extension(ur: Calls, device: PluginDevice) -> bool:
+    """Whether its driver has cl_intel_unified_shared_memory: Intel's has, and PoCL from 7 on."""
+    listed = ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_EXTENSIONS")
+    return b"cl_intel_unified_shared_memory" in listed
 
 
 def takes_spirv(ur: Calls, device: PluginDevice) -> bool:

@@ -36,13 +36,13 @@ FOLDER: Final = ROOT / "build" / "pythons"
 _ASK: Final = (
     "import ensurepip, platform, sys; print(sys.executable, platform.python_version(), sep='\\n')"
 )
-#: Imports every module, except those that run something. Libraries are no modules, though they have
+#: Imports every module, except those that run something or need an extra. Libraries are no modules, though they have
 #: the same suffix.
 _IMPORT: Final = """
 import importlib, pkgutil, fairlead
 def fail(name): raise
 found = [module.name for module in pkgutil.walk_packages(fairlead.__path__, "fairlead.", fail)]
-names = [name for name in found if not name.rpartition(".")[2].startswith(("__main__", "preload", "lib"))]
+names = [name for name in found if not name.rpartition(".")[2].startswith(("__main__", "preload", "dask", "lib"))]
 for name in names:
     importlib.import_module(name)
 print(len(names), "modules")

@@ -12,6 +12,7 @@ from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
 from fairlead.plugins.opencl.core import new_answers
 from fairlead.plugins.sdk._native import lib
+from helpers.launching import has_usm_extension
 from helpers.memory_calls import new_queue, struct
 from helpers.ur_calls import Calls
 
@@ -41,6 +42,13 @@ class Way:
     name: str
     context: int
     queue: int
+
+    @property
+    def by_extension(self) -> bool:
+        """Whether it is that of cl_intel_unified_shared_memory."""
+        return self.name == "intel" or (
+            self.name == "auto" and has_usm_extension(self.ur, self.device)
+        )
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -209,13 +209,44 @@ def test_without_the_variable_nothing_is_written(
     assert not left and not list((tmp_path / "traces").iterdir())
 
 
-def test_a_process_that_ends_by_exit_loses_its_log_only(
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("os._exit(3)", 3),
+        ("os.kill(os.getpid(), 9)", -9),
+        ("ctypes.string_at(8)", -11),
+        ("os.execv('/bin/true', ['true'])", 0),
+    ],
+    ids=["_exit", "SIGKILL", "SIGSEGV", "exec"],
+)
+def test_a_process_that_ends_early_has_written_its_calls(
+    traced: Traced, fake_driver: FakeDriver, loader: Path, end: str, code: int
+) -> None:
+    program = f"{PLAIN}\nfor _ in range(2000): name_of_platform()\nsys.stdout.flush(); {end}"
+    output, (process,) = traced(program, fake_driver(), loader, check=False)
+    assert output.code == code
+    assert names(process.calls) == 2001 * PLAIN_CALLS  # more than one chunk
+
+
+def test_each_program_of_a_process_leaves_its_own(
     traced: Traced, fake_driver: FakeDriver, loader: Path
 ) -> None:
-    output, left = traced(
-        PLAIN + "\nsys.stdout.flush(); os._exit(3)", fake_driver(), loader, check=False
+    again = f"if len(sys.argv) == 2: os.execv(sys.executable, [sys.executable, '-c', {PLAIN!r}, *sys.argv[1:], 'again'])"
+    _, (first, second) = traced(f"{PLAIN}\n{again}", fake_driver(), loader)
+    assert first.pid == second.pid and first.calls[-1].end < second.begin
+    assert names(first.calls) == names(second.calls) == PLAIN_CALLS
+
+
+def test_a_name_without_the_process_is_that_of_the_last_program(
+    traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path
+) -> None:
+    """Another process has mapped the file that had the name before."""
+    code = (
+        f"{PLAIN}\nif child := os.fork(): assert os.waitpid(child, 0)[1] == 0\nname_of_platform()"
     )
-    assert (output.code, output.err, left) == (3, "", []) and output.out
+    traced(code, fake_driver(), loader, env={"FAIRLEAD_TRACE_LOG": f"{tmp_path}/only.cllog"})
+    (process,) = processes(tmp_path)
+    assert names(process.calls) == PLAIN_CALLS  # those of the child
 
 
 def test_a_file_that_cannot_be_written_is_told_of(
@@ -410,6 +441,8 @@ def test_a_damaged_file_does_no_harm(log_of_a_program: bytes, data: st.DataObjec
     ("change", "reason"),
     [
         (lambda data: data[:-8], "it is cut off"),
+        (lambda data: data[:4000], "it is cut off"),
+        (lambda data: data[:4096] + bytes([1]) + data[4097:], "word 0 begins no record"),
         (lambda data: data[:20], "it is no log of OpenCL calls"),
         (lambda data: b"something else", "it is no log of OpenCL calls"),
         (lambda data: data[:8] + b"\x63" + data[9:], "another version of fairlead"),

@@ -5,16 +5,8 @@
 #include <stdatomic.h>
 
 #include "mock.h"
-
-/* Ends the test with the place and the values of what was wrong. */
-#define CHECK(condition) ((condition) ? (void)0 : DIE("not so: %s", #condition))
-#define EQUAL(a, b)                                                                                  \
-    do {                                                                                             \
-        long long left_ = (long long)(a), right_ = (long long)(b);                                   \
-        if (left_ != right_)                                                                         \
-            DIE("%s is %lld and not %s, %lld", #a, left_, #b, right_);                               \
-    } while (0)
-#define OK(code) EQUAL(code, CL_SUCCESS)
+#include "native.h"
+#include "no_memory.h"
 
 /* What a recording asked and told its observer, and what the observer answers. */
 typedef struct trace {
@@ -68,9 +60,6 @@ cl_int marker(cl_command_queue queue, cl_uint count, const cl_event *list, cl_ev
 cl_int fill(cl_command_queue queue, cl_mem buffer, cl_event *event);
 void release_event(cl_event event);
 
-/* Refuse the n-th allocation from now (0: the next), and all after it if `and_after`. */
-void memory_fails(int n, bool and_after);
-bool memory_has_failed(void);
 /* How many files were opened so far: only /proc/self/maps is, by fopen. */
 int files_opened(void);
 

@@ -2,6 +2,7 @@
  * an object that nobody refers to keeps its memory until the driver is closed, without its table, so that a use of it is noticed. */
 #define _GNU_SOURCE
 #include "mock.h"
+#include "native.h"
 
 #include <fcntl.h>
 #include <pthread.h>

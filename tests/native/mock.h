@@ -3,7 +3,11 @@
 #ifndef MOCK_H
 #define MOCK_H
 
-#include "native.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "opencl_abi.h"
 
 #define MOST_ARGUMENTS 8
 #define MOST_WAITS 32
@@ -87,6 +91,15 @@ void *mock_function(const void *object, int slot);
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 
+/* Ends the test with the place and the values of what was wrong. */
+#define CHECK(condition) ((condition) ? (void)0 : DIE("not so: %s", #condition))
+#define EQUAL(a, b)                                                                                  \
+    do {                                                                                             \
+        long long left_ = (long long)(a), right_ = (long long)(b);                                   \
+        if (left_ != right_)                                                                         \
+            DIE("%s is %lld and not %s, %lld", #a, left_, #b, right_);                               \
+    } while (0)
+#define OK(code) EQUAL(code, CL_SUCCESS)
 #define DIE(...) mock_die(__FILE__, __LINE__, __VA_ARGS__)
 _Noreturn void mock_die(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

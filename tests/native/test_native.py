@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.sanitize import ADDRESS, HERE, build, build_shells, scenarios
+from helpers.sanitize import ADDRESS, HERE, build, build_entry_points, build_shells, scenarios
 from helpers.support import CHILD_TIMEOUT
 from helpers.tables import table
 
@@ -42,6 +42,11 @@ def _run(*command: str | Path) -> None:
 def test_every_scenario(sanitized: bool, tmp_path: Path) -> None:
     harness = build(tmp_path, _flags(sanitized, tmp_path))
     table("scenario", scenarios())(lambda scenario: _run(harness, scenario))()
+
+
+@_BUILDS
+def test_the_entry_points_of_the_reference_adapter(sanitized: bool, tmp_path: Path) -> None:
+    _run(build_entry_points(tmp_path, _flags(sanitized, tmp_path)))
 
 
 @_BUILDS

@@ -6,11 +6,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
+from helpers import installing
 from helpers.hosts import Host, compile_host
 from helpers.installing import run
 from helpers.support import ROOT, FakeDriver
@@ -33,15 +32,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
 
 
 def environment(path: Path) -> Path:
-    """The site-packages of a new environment.
-
-    It has the packages of this one; not fairlead, which is there by a .pth file only.
-    """
-    venv.create(path, symlinks=True)
-    site = (
-        path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    )
-    (site / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    """The site-packages of a new environment, whose Python says so when it starts."""
+    site = installing.environment(path)
     # Debian's Python has a sitecustomize of its own, and reads a .pth twice
     (site / "speaks.pth").write_text("import speaks\n")
     (site / "speaks.py").write_text(SPEAKS)

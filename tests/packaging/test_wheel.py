@@ -21,6 +21,7 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
     for needed in (
         "fairlead/py.typed",
         "fairlead/icd/opencl.abi",
+        "fairlead/loader/ze/ze.abi",
         "fairlead/cli/trace_page.html",
         "fairlead/vendors_d/pocl-binary-distribution.icd",
         "fairlead/conformance/ur/errors.txt",
@@ -30,8 +31,13 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
         "a library for OpenCL loaders, of any version of Python"
     )
     assert "fairlead/icd/libopencl/libOpenCL.so.1" in names
+    assert "fairlead/loader/ze/libze_loader/libze_loader.so.1" in names
     assert any(name.startswith("fairlead/icd/_native") and name.endswith(".so") for name in names)
-    for library in ("sdk/libfairlead_shell.so", "libur_adapter_fairlead.so.0", "libpi_fairlead.so"):
+    for library in (
+        *("sdk/libfairlead_shell.so", "sdk/libfairlead_ze_shell.so"),
+        *("libur_adapter_fairlead.so.0", "libpi_fairlead.so", "libze_fairlead.so.1"),
+        "libfairlead_command_buffer.so",
+    ):
         assert f"fairlead/plugins/{library}" in names
     # The suites' cases are a part of the product, and called test_….py.
     own = [name for name in names if not name.startswith("fairlead/conformance/")]

@@ -12,6 +12,7 @@ from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
 from fairlead.api import nested_environment
+from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
@@ -38,6 +39,15 @@ def ur(adapter: Plugin) -> Calls:
 def device(each_driver: Driver, adapter: Plugin) -> PluginDevice:
     """A device of each driver; `device.handle` is what functions take."""
     return next(found for found in adapter.devices if each_driver.has(found.platform))
+
+
+@pytest.fixture
+def pocl_wheel_device(
+    adapter: Plugin, pocl_wheel: Candidate, present_drivers: tuple[Driver, ...]
+) -> PluginDevice:
+    """The device of PyPI's PoCL, whatever other PoCL there is."""
+    (driver,) = (driver for driver in present_drivers if driver.name == "pocl_wheel")
+    return next(found for found in adapter.devices if driver.has(found.platform))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ SECONDS = float(os.environ.get("FAIRLEAD_FUZZ") or 0)
 @pytest.mark.fuzz
 def test_no_sequence_of_calls_does_what_it_should_not(each_driver: Driver, tmp_path: Path) -> None:
     trail = tmp_path / "trail"
-    command = [sys.executable, "-m", CHILD, each_driver.platform, trail, SEQUENCES, STEPS, SECONDS]
+    command = [sys.executable, "-m", CHILD, each_driver.version, trail, SEQUENCES, STEPS, SECONDS]
     done = subprocess.run(
         [*map(str, command)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},

@@ -8,6 +8,7 @@ from helpers.sycl import (  # noqa: F401
     in_order,
     memory,
     other_device,
+    parts,
     program,
     queue,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +127,8 @@ except SYCLError as error:
     assert "fairlead.adapters()" in said and "run `fairlead doctor`" in said
 
 
-def test_a_device_is_divided(device: Device) -> None:
-    if device.info("PARTITION_MAX_SUB_DEVICES") < 2:
-        pytest.skip("the device has no sub-devices")
+def test_a_device_is_divided(device: Device, parts: Sequence[Device]) -> None:
     units = device.info("MAX_COMPUTE_UNITS")
-    parts = device.partition(equally=1)
     assert len(parts) == units and all(
         part.parent is device and part.info("MAX_COMPUTE_UNITS") == 1 for part in parts
     )

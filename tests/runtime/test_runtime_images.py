@@ -264,10 +264,10 @@ def test_parts_of_every_kind(queue: Queue, shape: tuple[int, ...], image_array: 
         with raises(Errc.invalid, "image has two or three dimensions"):
             Image(shape, numpy.uint16, image_array=True)
         return
-    array = numpy.arange(numpy.prod(shape), dtype=numpy.uint16).reshape(shape)
-    image = Image(array, image_array=image_array, write_back=False)
+    array = numpy.arange(4 * numpy.prod(shape), dtype=numpy.uint16).reshape(*shape, 4)
+    image = Image(array, channels=4, image_array=image_array, write_back=False)
     part, offset = tuple(size - 2 for size in shape), (1,) * len(shape)
-    found = numpy.empty(part, numpy.uint16)
+    found = numpy.empty((*part, 4), numpy.uint16)
     queue.submit(lambda h: h.copy(h.access(image, "read", part, offset), found)).wait()
     assert (found == array[tuple(slice(1, size - 1) for size in shape)]).all()
 

@@ -1,9 +1,10 @@
-"""`fairlead doctor`: gathers the facts about OpenCL, Unified Runtime and PI on this machine.
+"""`fairlead doctor`: gathers the facts about OpenCL, Unified Runtime, PI and Level Zero here.
 
 `examine` searches, probes every candidate in child processes, and examines the surroundings of
 drivers. The result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it,
 report.py makes text. No driver is loaded into this process. plugins.py examines adapters and
-plugins. verdict.py says what is a problem, and which problems make the exit code 1.
+plugins, level_zero.py the drivers of Level Zero. verdict.py says what is a problem, and which
+problems make the exit code 1.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
 from ...loader.base.search import Candidate, Place, Refusal, secure_environ
-from . import clients, loaders
+from . import clients, level_zero, loaders
 from . import machine as nodes
 from . import plugins as plugin_doctor
 from .plugins import PluginSurvey
@@ -125,6 +126,7 @@ class Diagnosis:
     nodes: tuple[nodes.DeviceNode, ...]
     caches: tuple[nodes.CacheDirectory, ...]
     plugins: PluginSurvey = field(default_factory=PluginSurvey)
+    level_zero: level_zero.ZESurvey = field(default_factory=level_zero.ZESurvey)
     clients: tuple[clients.Client, ...] = ()
     misread: tuple[clients.MisreadManifest, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -165,6 +167,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
             *_variables(),
             *_own_variables(drivers),
             *(VariableReport(*used) for used in plugin_doctor.variables()),
+            *(VariableReport(*used) for used in level_zero.variables()),
         ),
         places=search.places,
         drivers=drivers,
@@ -178,6 +181,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
         plugins=plugin_doctor.survey(
             [driver.real_path for driver in drivers if driver.state == "usable"], timeout
         ),
+        level_zero=level_zero.survey(timeout),
         clients=clients.survey(pyopencl, default_loader, drivers, timeout),
         misread=tuple(clients.misread(drivers)),
     )

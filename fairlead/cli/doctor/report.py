@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ...loader.base.search import Refusal
+from . import level_zero
 from .clients import PROGRAMS
 from .diagnosis import Diagnosis, DriverReport
 from .plugins import PluginState, PluginSurvey
@@ -75,6 +76,10 @@ def _facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section
         ("Drivers", (line for driver in facts.drivers for line in _driver(driver, paint))),
         ("Passed over", _refusals(facts.refusals)),
         ("Adapters and plugins", _plugins(facts.plugins, paint)),
+        (
+            "Level Zero",
+            level_zero.lines(facts.level_zero, lambda state: paint(state, _COLOURS.get(state, ""))),
+        ),
         (
             "Repairs and habits of drivers (docs/driver_profiles.md)",
             (

@@ -76,6 +76,7 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
         *_driver_problems(facts),
         *_client_problems(facts),
         *_plugin_problems(facts),
+        *_level_zero_problems(facts),
         *_search_problems(facts),
         *_variable_problems(facts),
         *_machine_problems(facts),
@@ -162,6 +163,24 @@ def _exclusion(driver: DriverReport | PluginState) -> str:
     already = secure_environ().get("FAIRLEAD_EXCLUDE", "")
     names = ":".join(filter(None, (already, os.path.basename(driver.library))))
     return f"export FAIRLEAD_EXCLUDE={names}"
+
+
+def _level_zero_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """Unusable drivers of Level Zero. On a machine without a GPU, one without devices is none."""
+    for driver in facts.level_zero.drivers:
+        leave_out = f"FAIRLEAD_EXCLUDE='*{os.path.basename(driver.library)}'"
+        remedy = f"{driver.remedy or 'update it'}; or leave it out: {leave_out}"
+        if driver.state == "unprobed":
+            yield Problem("error", driver.library, driver.reason, _UNPROBED)
+        elif driver.state == "refused":
+            yield Problem("error", driver.library, driver.reason, remedy)
+        elif driver.state == "idle" and facts.nodes:
+            yield Problem("warning", driver.library, driver.reason, remedy)
+        for warning in driver.warnings:
+            yield Problem("warning", driver.library, warning, remedy)
+    for refusal in facts.level_zero.refusals:
+        if refusal.remedy:
+            yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
 
 
 def _lacks_its_vendor(plugin: PluginState, facts: Diagnosis) -> bool:

@@ -8,23 +8,31 @@ replays it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..._native import ffi, lib
 from ...calls import address, call, profile_of_device
 from ..commands import CommandList
 from ..engine import Built, Cost, Engine, QueueKind
-from ..layout import Layout, lay_out
+from ..layout import Layout, lay_out, rival_schedules
 from ..order import BARRIER, Schedule
 
 _BARRIER: Final = 0xFFFFFFFF
 
 
 class Replay(Engine):
-    """Enqueues each command separately, in a C loop."""
+    """Enqueues each command separately, in a C loop.
+
+    Args:
+        schedule: how it lays out a branching graph for an out-of-order queue; "" for what is known
+            to be good on a driver.
+    """
 
     name, divides = "replay", True
+
+    def __init__(self, schedule: str = "") -> None:
+        self._schedule = schedule
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return None
@@ -33,8 +41,11 @@ class Replay(Engine):
         seconds = profile_of_device(target.device).launch_seconds
         return None if seconds is None else Cost(0.0, seconds, "measured on such a driver")
 
+    def rivals(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
+        return {name: Replay(name) for name in rival_schedules(commands, target)}
+
     def build(self, commands: CommandList, target: QueueKind) -> Built:
-        return ReplayProgram(commands, lay_out(commands, target))
+        return ReplayProgram(commands, lay_out(commands, target, self._schedule))
 
 
 class ReplayProgram(Built):

@@ -163,9 +163,10 @@ def _shape(api: Any, function: Any, parameter: Any) -> str:
     counts = [
         index
         for index, p in enumerate(function.parameters)
-        if p.name == parameter.length and not p.stars
+        if p.name == parameter.length.lstrip("*") and p.stars == parameter.length.count("*")
     ]
     counted = counts[0] if counts else -1
+    kind = 4 if counts and parameter.length.startswith("*") else 1
     if not parameter.stars:
         return f"{{3, -1, {_size(api, parameter.type)}}}" if base == "struct" else _NOTHING
     if base == "char" and parameter.stars == 1 and not parameter.length:
@@ -178,7 +179,7 @@ def _shape(api: Any, function: Any, parameter: Any) -> str:
     if base == "callback" or (base == "struct" and parameter.type not in api.structs):
         return _NOTHING
     size = 8 if parameter.stars > 1 or base == "handle" else _size(api, parameter.type)
-    return f"{{1, {counted}, {size}}}" if size <= _PIECE else _NOTHING
+    return f"{{{kind}, {counted}, {size}}}" if size <= _PIECE else _NOTHING
 
 
 def _event_at(api: Any) -> str:
@@ -293,10 +294,11 @@ def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: st
 
 
 def write_all(directory: Path) -> list[Path]:
-    """Write the C files of all APIs but OpenCL, and return what is to be linked."""
+    """Write the C files of the APIs of `loader/`, and return what is to be linked."""
     codes = {
         "ur": ("UR_RESULT_ERROR_UNSUPPORTED_FEATURE", "UR_RESULT_ERROR_UNINITIALIZED"),
         "pi": ("PI_ERROR_UNSUPPORTED_FEATURE", "PI_ERROR_UNINITIALIZED"),
+        "ze": ("ZE_RESULT_ERROR_UNSUPPORTED_FEATURE", "ZE_RESULT_ERROR_UNINITIALIZED"),
         "cuda": ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_INITIALIZED"),
     }
     return [

@@ -29,8 +29,9 @@ struct fl_layer {
 };
 
 /* How to read a parameter's memory for a trace. `kind` is 0: not at all, 1: elements, 2: a C
- * string, 3: a struct passed by value. `size` is the size of an element in bytes. The argument
- * `counted_by` is the number of elements; -1 means one element. */
+ * string, 3: a struct passed by value, 4: elements. `size` is the size of an element in bytes. The
+ * argument `counted_by` is the number of elements; -1 means one element. Of kind 4 it leads to the
+ * number, a uint32_t. */
 typedef struct fl_shape {
     uint8_t kind;
     int8_t counted_by;

@@ -7,6 +7,7 @@
  *     address of the layer, begin (ns, CLOCK_MONOTONIC), end, result, arguments...
  *     pieces: parameter | bytes << 32, the bytes, padded to a word
  * A record whose function is FL_COMMAND or FL_THREAD is no call, but a note (native.cdef.h).
+ * Its first word is written last, so a process that is killed leaves whole records.
  *
  * The kernel reads the memory, so an invalid pointer gives a piece of 0 bytes and no crash. */
 #define _GNU_SOURCE
@@ -16,20 +17,21 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CHUNK = 1 << 20, MOST = 32, PIECE = 128, RECORD = 6 + MOST + MOST * (1 + PIECE / 8) };
+enum { CHUNK = FL_LOG_CHUNK, MOST = 32, PIECE = 128, RECORD = 6 + MOST + MOST * (1 + PIECE / 8) };
 
 _Static_assert(FL_LOOK == MOST * (1 + PIECE / 8), "room for every piece");
 
 typedef struct chunk {
     struct chunk *next;
     size_t used;
-    uint64_t words[CHUNK / sizeof(uint64_t)];
+    uint64_t *words;
 } chunk;
 
 struct fl_log {
@@ -37,7 +39,8 @@ struct fl_log {
     fl_log *older; /* logs are never freed */
     chunk *first, *last;
     size_t size, limit;
-    uint64_t lost;
+    uint64_t own_lost, *lost; /* calls without room */
+    fl_log_memory *memory;    /* where chunks are; NULL: on the heap */
     bool names_threads;
 };
 
@@ -67,6 +70,8 @@ static uint64_t thread(void) {
 static void drop(fl_log *log) {
     for (chunk *here = log->first; here;) {
         chunk *next = here->next;
+        if (log->memory)
+            munmap(here->words, CHUNK);
         free(here);
         here = next;
     }
@@ -95,6 +100,7 @@ fl_log *fl_new_log(size_t limit) {
     if (log) {
         pthread_mutex_init(&log->lock, NULL);
         log->limit = limit;
+        log->lost = &log->own_lost;
         do
             log->older = __atomic_load_n(&newest, __ATOMIC_ACQUIRE);
         while (!__atomic_compare_exchange_n(&newest, &log->older, log, false, __ATOMIC_RELEASE,
@@ -103,18 +109,31 @@ fl_log *fl_new_log(size_t limit) {
     return log;
 }
 
+void fl_log_into(fl_log *log, fl_log_memory *memory) { log->memory = memory; }
+
+void fl_count_lost_at(fl_log *log, uint64_t *lost) { log->lost = lost; }
+
+/* Another chunk behind the last one. */
+static bool grow(fl_log *log) {
+    chunk *fresh = malloc(sizeof *fresh + (log->memory ? 0 : CHUNK));
+    if (!fresh)
+        return false;
+    *fresh = (chunk){.words = log->memory ? log->memory() : (uint64_t *)(fresh + 1)};
+    if (!fresh->words) {
+        free(fresh);
+        return false;
+    }
+    *(log->last ? &log->last->next : &log->first) = fresh;
+    log->last = fresh;
+    return true;
+}
+
 /* Allocate `bytes` at the end of the log; NULL if it is full. A record lies in one chunk. */
 static uint64_t *room(fl_log *log, size_t bytes) {
     if (log->size + bytes > log->limit)
         return NULL;
-    if (!log->last || log->last->used + bytes > CHUNK) {
-        chunk *fresh = malloc(sizeof *fresh);
-        if (!fresh)
-            return NULL;
-        fresh->next = NULL, fresh->used = 0;
-        *(log->last ? &log->last->next : &log->first) = fresh;
-        log->last = fresh;
-    }
+    if ((!log->last || log->last->used + bytes > CHUNK) && !grow(log))
+        return NULL;
     uint64_t *place = log->last->words + log->last->used / sizeof(uint64_t);
     log->last->used += bytes;
     log->size += bytes;
@@ -126,6 +145,12 @@ static size_t wanted(const fl_shape *shape, const fl_call *call) {
     if (shape->kind == 2)
         return PIECE;
     uint64_t count = shape->counted_by < 0 ? 1 : call->arguments[shape->counted_by];
+    uint32_t number = 0;
+    if (shape->kind == 4) {
+        if (!fl_safe_read((const void *)(uintptr_t)count, &number, sizeof number))
+            return 0;
+        count = number;
+    }
     uint64_t most = PIECE / shape->size;
     return (size_t)(count > most ? most : count) * shape->size;
 }
@@ -199,10 +224,12 @@ int fl_log_begin(fl_call *call) {
 static void append(fl_log *log, const uint64_t *record, size_t words) {
     pthread_mutex_lock(&log->lock);
     uint64_t *place = room(log, words * sizeof *record);
-    if (place)
-        memcpy(place, record, words * sizeof *record);
-    else
-        log->lost++;
+    if (place) {
+        memcpy(place + 1, record + 1, (words - 1) * sizeof *record);
+        __atomic_store_n(place, *record, __ATOMIC_RELEASE);
+    } else {
+        ++*log->lost;
+    }
     pthread_mutex_unlock(&log->lock);
 }
 
@@ -279,7 +306,7 @@ size_t fl_log_size(fl_log *log) {
 
 uint64_t fl_log_lost(fl_log *log) {
     pthread_mutex_lock(&log->lock);
-    uint64_t lost = log->lost;
+    uint64_t lost = *log->lost;
     pthread_mutex_unlock(&log->lock);
     return lost;
 }

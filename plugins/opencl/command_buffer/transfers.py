@@ -178,11 +178,6 @@ def urCommandBufferAppendUSMFillExp(
     if not size and patternSize:
         return append.add("hint", "USM_FILL")
     pattern = _read_pattern(pPattern, patternSize, size)
-    context, keep_pattern = append.buffer.context, append.buffer.commands.pattern
-    if is_opencl_pattern(patternSize, pMemory):
-        operation = as_fill(context, pMemory, keep_pattern(pattern), patternSize, size)
-    else:
-        memory = keep_pattern(pattern * (size // patternSize))
-        source = int(icd_ffi.cast("uintptr_t", memory))
-        operation = as_copy(context, pMemory, source, size)
+    keep = append.buffer.commands.pattern
+    operation = as_fill(append.buffer.context, pMemory, pattern, size, keep)
     return _append_operation(append, "USM_FILL", operation)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, Final
 
+from ....icd._native import ffi
 from ....icd.command_buffer.commands import MemoryFunctions
 from ....loader.base.memory import read
 from ..contexts import URContext
 from ..core import failure
+from ..transfers import is_opencl_pattern
 from .registry import find, find_foreign, is_unreachable
-from .strategies import Buffers, Intel, required_strategy, strategy_of
+from .strategies import Buffers, Intel, required_strategy, strategy_of, uses_host_memory
 from .strategy import Location, Operation
 
 #: The end of the addresses that there are.
@@ -94,20 +97,34 @@ def as_copy(context: URContext, target: int, source: int, size: int) -> Operatio
     return required_strategy(context).copy(target_place, source_place, size)
 
 
+def can_fill(context: URContext, target: Location, pattern_size: int) -> bool:
+    """Return whether the driver has a fill for this pattern and this memory.
+
+    SPEC clEnqueueSVMMemFill, clEnqueueMemFillINTEL: other memory than the driver's own needs system
+    SVM. PoCL 7.1 crashes there without it.
+    """
+    return is_opencl_pattern(pattern_size, target.address) and (
+        target.allocation is not None or uses_host_memory(context)
+    )
+
+
 def as_fill(
-    context: URContext, address: int, pattern: Any, pattern_size: int, size: int
+    context: URContext, address: int, pattern: bytes, size: int, keep: Callable[[bytes], Any]
 ) -> Operation:
     """Return the operation of `icd.command_buffer` that fills bytes.
 
     Args:
         context: the context.
         address: the first byte.
-        pattern: a pointer to a pattern that OpenCL takes. It becomes a field of the operation.
-        pattern_size: the bytes of the pattern.
-        size: how many bytes are filled.
+        pattern: a pattern of any size.
+        size: how many bytes are filled, a multiple of the pattern's size.
+        keep: copies bytes to where the command-buffer keeps them, and returns a pointer to them.
 
     Raises:
-        URError: as `locate` and `Strategy.fill`.
+        URError: as `locate`, `Strategy.fill` and `Strategy.copy`.
     """
-    place = locate(context, address, size)
-    return required_strategy(context).fill(place, pattern, pattern_size, size)
+    place, strategy = locate(context, address, size), required_strategy(context)
+    if can_fill(context, place, len(pattern)):
+        return strategy.fill(place, keep(pattern), len(pattern), size)
+    whole = int(ffi.cast("uintptr_t", keep(pattern * (size // len(pattern)))))
+    return strategy.copy(place, Location(whole, None), size)

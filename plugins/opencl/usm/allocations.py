@@ -22,7 +22,7 @@ from ..devices import URDevice
 from ..queues import drain_queues
 from .addresses import locate
 from .registry import KINDS, add, find, find_foreign, free, remove
-from .strategies import required_strategy, strategy_of, svm_flags
+from .strategies import required_strategy, strategy_of, svm_flags, uses_host_memory
 from .strategy import Allocation, AllocationRequest, Hints, Strategy
 
 #: Bytes. ur_api.h allows no more than the device's largest data type, 128 bytes. But SYCL programs
@@ -255,9 +255,7 @@ def urUSMGetMemAllocInfo(hContext: URContext, pMem: int, propName: int) -> Any:
 
 def _import_memory(context: URContext, address: int, size: int) -> None:
     strategy = strategy_of(context)
-    if strategy is None or not all(
-        strategy.support(device).get("system") for device in context.devices
-    ):
+    if strategy is None or not uses_host_memory(context):
         raise failure(
             "UNSUPPORTED_FEATURE", "the devices use no memory but what is allocated for them"
         )

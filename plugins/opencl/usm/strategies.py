@@ -256,16 +256,13 @@ class Buffers(Strategy):
             return Operation("write", (target.offset, size), fields, (to.memory,))
         raise failure(
             "UNSUPPORTED_FEATURE",
-            "a driver that has only buffers copies nothing from host memory to host memory",
+            "a driver that has only buffers moves nothing from host memory to host memory",
         )
 
     @classmethod
     def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> Operation:
         to = target.allocation
-        if to is None:
-            raise failure(
-                "UNSUPPORTED_FEATURE", "a driver that has only buffers fills no host memory"
-            )
+        assert to is not None  # `addresses.can_fill`
         fields = {"target": to.mem, "pattern": pattern, "pattern_size": pattern_size}
         return Operation("fill", (target.offset, size), fields, (to.memory,))
 
@@ -350,6 +347,14 @@ def required_strategy(context: URContext) -> type[Strategy]:
     if strategy is None:
         raise failure("INVALID_OPERATION", "the devices of the context have no USM")
     return strategy
+
+
+def uses_host_memory(context: URContext) -> bool:
+    """Return whether kernels and fills take any memory of the program (SPEC 5.6: system SVM)."""
+    strategy = strategy_of(context)
+    return strategy is not None and all(
+        strategy.support(device).get("system") for device in context.devices
+    )
 
 
 def support_of(device: URDevice) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """Transfers between addresses of USM and of host memory: copies and fills, whole or by rows; hints.
 
 A transfer is one command of the driver's where the driver has such a command. Rows that do not
-follow each other are a command each where the driver has no rectangles for addresses. A pattern
-that OpenCL does not take is copied in, and copies then double the filled part.
+follow each other are a command each where the driver has no rectangles for addresses. A fill that
+OpenCL does not take is a copy of the pattern, and copies then double the filled part.
 
 Prefetches move memory if the driver can. Advice is checked and has no effect.
 """
@@ -23,12 +23,11 @@ from ..queues import URQueue, create_queue
 from ..transfers import (
     create_temporary_buffer,
     fill_memory,
-    is_opencl_pattern,
     is_power_of_two,
     plan_doubling,
     repeat_pattern,
 )
-from .addresses import locate
+from .addresses import can_fill, locate
 from .strategies import Buffers, required_strategy
 from .strategy import Allocation, Location
 
@@ -184,7 +183,7 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
         if allocation is None or allocation.memory is None:
             raise failure("INVALID_MEM_OBJECT", "the address is in no USM memory of the context")
         return fill_memory(enqueue, allocation.memory, pattern, target.offset, size)
-    if is_opencl_pattern(len(pattern), address):
+    if can_fill(context, target, len(pattern)):
         return enqueue.call(strategy.fill_routine, address, pattern, len(pattern), size)
     block = ctypes.create_string_buffer(data := repeat_pattern(pattern, size), len(data))
     parts = [(0, ctypes.addressof(block), len(data))]

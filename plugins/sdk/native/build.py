@@ -25,7 +25,7 @@ import re
 import runpy
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,9 +102,9 @@ def functions() -> list[Any]:
     return [function for function in ur().slots if not function.name.endswith("_2025_3")]
 
 
-def _type(type_name: str, stars: int, const: bool) -> str:
+def _type(api: Any, type_name: str, stars: int, const: bool) -> str:
     """Return the type of a parameter or a field."""
-    base = ur().resolve(type_name) if type_name != "callback" else "callback"
+    base = api.resolve(type_name) if type_name != "callback" else "callback"
     if base in ("handle", "callback"):
         type_name = _NUMBER
     elif type_name == "void":
@@ -113,18 +113,25 @@ def _type(type_name: str, stars: int, const: bool) -> str:
     return f"{'const ' if const and stars else ''}{type_name} {'*' * stars}"
 
 
+def result(function: Any) -> str:
+    """Return the type that an entry point returns: a code, or a handle as a number."""
+    return _NUMBER if function.api.resolve(function.returns) == "handle" else "int32_t"
+
+
 def _parameters(function: Any) -> list[str]:
-    return [f"{_type(p.type, p.stars, p.const)}{p.name}" for p in function.parameters]
+    api = function.api
+    return [f"{_type(api, p.type, p.stars, p.const)}{p.name}" for p in function.parameters]
 
 
-def _field(f: Any) -> str:
-    length = f"[{f.length}]" if f.length and not f.stars else ""
-    return f" {_type(f.type, f.stars, f.const)}{f.name}{length};"
+def _field(api: Any, f: Any) -> str:
+    count = f.length if f.length.isdecimal() or not f.length else api[f.length]
+    length = f"[{count}]" if f.length and not f.stars else ""
+    return f" {_type(api, f.type, f.stars, f.const)}{f.name}{length};"
 
 
-def types() -> Iterator[str]:
-    """Yield the declarations of the API's types, for C and for cffi."""
-    api, done = ur(), set()
+def types(api: Any) -> Iterator[str]:
+    """Yield the declarations of an API's types, for C and for cffi."""
+    done = set()
 
     def declare(name: str) -> Iterator[str]:
         base = api.types.get(name)
@@ -139,7 +146,8 @@ def types() -> Iterator[str]:
             yield f"typedef {struct.kind} {name} {name};"
             for field in struct.fields:
                 yield from declare(field.type)
-            yield f"{struct.kind} {name} {{{''.join(map(_field, struct.fields))} }};"
+            fields = "".join(_field(api, field) for field in struct.fields)
+            yield f"{struct.kind} {name} {{{fields} }};"
         else:
             yield f"typedef struct {name} {name};"
 
@@ -147,10 +155,10 @@ def types() -> Iterator[str]:
         yield from declare(name)
 
 
-def callbacks() -> str:
-    """Return the `extern "Python"` declarations, for cffi."""
+def callbacks(found: Iterable[Any]) -> str:
+    """Return the `extern "Python"` declarations of entry points, for cffi."""
     lines = [
-        f"int32_t py_{f.name}(uint32_t adapter, {', '.join(_parameters(f))});" for f in functions()
+        f"{result(f)} py_{f.name}(uint32_t adapter, {', '.join(_parameters(f))});" for f in found
     ]
     return 'extern "Python" {\n' + "\n".join(lines) + "\n}\n"
 
@@ -259,34 +267,42 @@ def ur_types() -> str:
         "#pragma once",
         "#include <stdbool.h>",
     ]
-    lines += ["#include <stddef.h>", "#include <stdint.h>", *types(), kinds()]
+    lines += ["#include <stddef.h>", "#include <stdint.h>", *types(api), kinds()]
     return "\n".join([*lines, *(f"#define {name} ({value})" for name, value in constants), ""])
 
 
-def version() -> int:
-    """Return a number for what a shell and a fairlead have to agree on, because ages may differ."""
+def version(api: Any, found: Iterable[Any]) -> int:
+    """Return a number for what a shell and a fairlead have to agree on, because ages may differ.
+
+    Args:
+        api: the ABI data.
+        found: the entry points.
+    """
     cdef = (HERE / "shell.cdef.h").read_text(encoding="utf-8")
-    return zlib.crc32((cdef + "\n".join(types()) + callbacks()).encode())
+    return zlib.crc32((cdef + "\n".join(types(api)) + callbacks(found)).encode())
 
 
 def _releases(function: Any) -> bool:
     """Return whether a function releases something or waits, so that it may succeed at the end."""
     return any("release" in p.words for p in function.parameters) or bool(
         re.search(
-            r"(Release|Free|Destroy|TearDown|^..QueueFinish|^..Events?Wait)(Exp)?$", function.name
+            r"(Release|Free|Destroy|TearDown|Synchronize|^..QueueFinish|^..Events?Wait)(Exp|Ext)?$",
+            function.name,
         )
     )
 
 
-def _entry(function: Any, index: int) -> str:
+def entry(function: Any, index: int) -> str:
     names = ", ".join(p.name for p in function.parameters)
     declared = ", ".join(_parameters(function))
-    call = f"fl_leave(body(fl_shell_state.number, {names}))"
+    call, nothing = f"body(fl_shell_state.number, {names})", "0"  # of a handle
+    if result(function) != _NUMBER:
+        call, nothing = f"fl_leave({call})", f"fl_no_body({index})"
     return (
-        f"typedef int32_t body_{function.name}(uint32_t, {declared});\n"
-        f"{_EXPORTED} int32_t {function.name}({declared}) {{\n"
+        f"typedef {result(function)} body_{function.name}(uint32_t, {declared});\n"
+        f"{_EXPORTED} {result(function)} {function.name}({declared}) {{\n"
         f"    body_{function.name} *body = (body_{function.name} *)fl_body({index});\n"
-        f"    return body ? {call} : fl_no_body({index});\n}}"
+        f"    return body ? {call} : {nothing};\n}}"
     )
 
 
@@ -299,19 +315,20 @@ def _row(tables: dict[str, tuple[str, ...]], table: str) -> str:
     return "{0, 0}"
 
 
-def _head(api: Any, found: list[Any], module: str, **codes: int | str) -> Iterator[str]:
-    """Yield what shell.c takes from both headers.
+def head(api: Any, found: list[Any], module: str, agreed: int, **codes: int | str) -> Iterator[str]:
+    """Yield what shell.c takes from each header.
 
     Args:
         api: the ABI data.
         found: the entry points.
         module: the module that has `start`.
+        agreed: see `version`.
         codes: constants, which are numbers or the names of errors.
     """
     yield building.generated_by("plugins/sdk/native/build.py", api)
     yield f"#define FL_ENTRIES {len(found)}"
     yield f'#define FL_MODULE "{module}"'
-    yield f"#define FL_SHELL_VERSION {version()}u"
+    yield f"#define FL_SHELL_VERSION {agreed}u"
     values = (
         f"{name} = {api.codes[code] if isinstance(code, str) else code}"
         for name, code in codes.items()
@@ -328,10 +345,11 @@ def pi_entries() -> str:
     """Return the text of pi_entries.h."""
     api, found = pi(), list(pi().slots)
     lines = list(
-        _head(
+        head(
             api,
             found,
             "fairlead.plugins.sdk.pi",
+            version(ur(), functions()),
             UNINITIALIZED="PI_ERROR_UNINITIALIZED",
             UNSUPPORTED_FEATURE="PI_ERROR_UNSUPPORTED_FEATURE",
             UNSUPPORTED_VERSION="PI_ERROR_INVALID_OPERATION",
@@ -364,10 +382,11 @@ def entries() -> str:
     api = ur()
     found = functions()
     lines = list(
-        _head(
+        head(
             api,
             found,
             "fairlead.plugins.sdk.start",
+            version(api, found),
             API_VERSION=api["UR_API_VERSION_CURRENT"],
             UNINITIALIZED="UR_RESULT_ERROR_UNINITIALIZED",
             UNSUPPORTED_FEATURE="UR_RESULT_ERROR_UNSUPPORTED_FEATURE",
@@ -375,8 +394,8 @@ def entries() -> str:
             NULL_POINTER="UR_RESULT_ERROR_INVALID_NULL_POINTER",
         )
     )
-    lines += types()
-    lines += (_entry(function, number) for number, function in enumerate(found))
+    lines += types(api)
+    lines += (entry(function, number) for number, function in enumerate(found))
     layouts = {name: api.layouts[name] for name in LAYOUTS}
     for number, tables in enumerate(layouts.values()):
         lines.append(f"static void *const table_{number}[] = {{")
@@ -413,10 +432,10 @@ def ffibuilder() -> Any:
 
     write_headers(building.GENERATED)
     ffi = FFI()
-    ffi.cdef("\n".join(types()) + kinds())
+    ffi.cdef("\n".join(types(ur())) + kinds())
     for header in _CDEF:
         ffi.cdef((HERE / header).read_text(encoding="utf-8"))
-    ffi.cdef(callbacks() + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
+    ffi.cdef(callbacks(functions()) + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
     names = [*in_c(), *calls()]
     declared = {name: ", ".join(_parameters(ur().functions[name])) for name in names}
     ffi.cdef(
@@ -436,7 +455,7 @@ def ffibuilder() -> Any:
     )
     lines = [
         *(f'#include "{header}"' for header in headers),
-        f"#define FL_SHELL_VERSION {version()}u",
+        f"#define FL_SHELL_VERSION {version(ur(), functions())}u",
         *_in_c(),
     ]
     names = ("counts.c", "interrupts.c", "launches.c", "answers.c", *_CALLS)
@@ -454,25 +473,35 @@ def shells() -> list[Any]:
 
     setup.py gives the files these names.
     """
+    write_headers(building.GENERATED)
+    return [
+        shell(name, source)
+        for name, source in {
+            "libfairlead_shell": "shell.c",
+            "libfairlead_pi_shell": "pi_shell.c",
+        }.items()
+    ]
+
+
+def shell(name: str, source: str) -> Any:
+    """Return the setuptools extension of a shell.
+
+    Args:
+        name: the name of the library.
+        source: its C file.
+    """
     from setuptools import Extension
 
-    write_headers(building.GENERATED)
-    found = []
-    for name, source in {
-        "libfairlead_shell": "shell.c",
-        "libfairlead_pi_shell": "pi_shell.c",
-    }.items():
-        options = building.extension(
-            [HERE / source, HERE / "python.c"],
-            [HERE, building.GENERATED],
-            # Calls avoid the PLT, because the loader exports the same names. The library is never
-            # unloaded, because Python keeps pointers to it.
-            extra_link_args=["-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"],
-            libraries=["pthread", "dl"],
-        )
-        options["depends"].append(os.path.relpath(HERE / "shell.c"))  # pi_shell.c includes it
-        found.append(Extension(f"fairlead.plugins.sdk.{name}", **options))
-    return found
+    options = building.extension(
+        [HERE / source, HERE / "python.c"],
+        [HERE, building.GENERATED],
+        # Calls avoid the PLT, because the loader exports the same names. The library is never
+        # unloaded, because Python keeps pointers to it.
+        extra_link_args=["-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"],
+        libraries=["pthread", "dl"],
+    )
+    options["depends"].append(os.path.relpath(HERE / "shell.c"))  # the others include it
+    return Extension(f"fairlead.plugins.sdk.{name}", **options)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ static const fl_driver *read_devices(uint32_t adapter, uint32_t count, const uin
     const fl_driver *driver = NULL;
     for (uint32_t i = 0; i < count; i++) {
         const uintptr_t *words = fl_words(adapter, handles[i], kind_ur_device_handle_t);
-        if (!words || ((const fl_handle *)handles[i])->references != FL_FIXED ||
+        if (!words || !fl_is_fixed(handles[i]) ||
             (driver && (const fl_driver *)words[STRUCT] != driver))
             return NULL;
         driver = (const fl_driver *)words[STRUCT];

@@ -304,6 +304,8 @@ const uintptr_t *fl_hold(uint32_t adapter, uintptr_t handle, unsigned kind) {
     return found && retain(found) ? found->words : NULL;
 }
 
+bool fl_is_fixed(uintptr_t handle) { return at(handle)->references == FL_FIXED; }
+
 bool fl_release_if_shared(uintptr_t handle) {
     return release(at(handle), 2, FL_GONE) >= 2;
 }

@@ -16,6 +16,9 @@ int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind,
 int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind,
                          fl_counting_body *python);
 
+/* Whether a handle that is alive is never released. */
+bool fl_is_fixed(uintptr_t handle);
+
 /* Removes a reference of a handle that is alive. False: it is the last one, and remains. */
 bool fl_release_if_shared(uintptr_t handle);
 

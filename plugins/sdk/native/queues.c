@@ -258,8 +258,8 @@ int32_t fl_urEventGetInfo(uint32_t adapter, uintptr_t hEvent, ur_event_info_t pr
     if (words[STRUCT] && propName == UR_EVENT_INFO_COMMAND_EXECUTION_STATUS)
         code = give_status(words, propSize, pPropValue, pPropSizeRet);
     else if (words[STRUCT] && propName == UR_EVENT_INFO_REFERENCE_COUNT)
-        code = give_number((uint32_t)((const fl_handle *)hEvent)->references - 1,
-                           sizeof(uint32_t), propSize, pPropValue, pPropSizeRet);
+        code = give_number((uint32_t)fl_references(hEvent) - 1, sizeof(uint32_t), propSize,
+                           pPropValue, pPropSizeRet);   /* one is this call's */
     fl_let_go(adapter, hEvent, kind_ur_event_handle_t);
     return code;
 }

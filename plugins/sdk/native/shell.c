@@ -1,5 +1,6 @@
 /* A shell is an empty Unified Runtime adapter: tables, entry points, and what finds a Python that
- * has the bodies. With FL_PI (pi_shell.c) it is an empty PI plugin.
+ * has the bodies. With FL_PI (pi_shell.c) it is an empty PI plugin, with FL_ZE (ze_shell.c) an empty
+ * Level Zero driver.
  *
  * The first call of a table getter, or of piPluginInit, finds a Python (python.c). Python puts a
  * function into `bodies` for each entry point that is implemented (plugins/sdk/start.py,
@@ -36,6 +37,11 @@ static inline int32_t fl_leave(int32_t code);
 static bool fl_is_direct(unsigned entry);
 static int32_t fl_call(unsigned entry, uintptr_t handle);
 #include "pi_entries.h"
+#elif defined FL_ZE
+static void *fl_body_started(unsigned entry);
+static int32_t fl_fill_since(uint32_t version, void **table, unsigned first, const uint32_t *since,
+                             unsigned count);
+#include "ze_entries.h"
 #else
 static int32_t fl_fill(uint32_t version, void **table, const uint16_t (*rows)[2]);
 #include "ur_entries.h"
@@ -94,9 +100,11 @@ static void at_exit(void (*function)(uint32_t)) {
 
 /* --- what C calls --- */
 
-#ifdef FL_PI
+#if defined FL_PI || defined FL_ZE
 static unsigned layout(void) { return 0; }
+#endif
 
+#ifdef FL_PI
 static bool fl_is_direct(unsigned entry) { return direct[entry] != NULL; }
 
 /* References are counted without Python, as in adapters (counts.c). */
@@ -108,7 +116,7 @@ static int32_t fl_call(unsigned entry, uintptr_t handle) {
     uint32_t count = fl_shell_state.code_count;
     return fl_shell_state.codes[code < count ? code : count];
 }
-#else
+#elif !defined FL_ZE
 /* FAIRLEAD_UR_LAYOUT: the release whose order of functions the tables have, for an older loader. */
 static unsigned layout(void) {
     const char *wanted = secure_getenv("FAIRLEAD_UR_LAYOUT");
@@ -179,6 +187,24 @@ __attribute__((visibility("default"))) int32_t piPluginInit(struct _pi_plugin *p
     /* In any case, because DPC++ calls functions of it whatever is returned. */
     memcpy(plugin->table, fl_tables[0], sizeof plugin->table);
     return started() ? SUCCESS : UNINITIALIZED;
+}
+#elif defined FL_ZE
+/* A program may open a driver itself, and call zeInit first. */
+static void *fl_body_started(unsigned entry) { return started() ? fl_body(entry) : NULL; }
+
+/* A caller of an older version has room for the functions of that version alone. They are the first
+ * ones. */
+static int32_t fl_fill_since(uint32_t version, void **table, unsigned first, const uint32_t *since,
+                             unsigned count) {
+    if (!table)
+        return NULL_POINTER;
+    if (version >> 16 != 1)
+        return UNSUPPORTED_VERSION;
+    if (!started())
+        return UNINITIALIZED;
+    for (unsigned i = 0; i < count && since[i] <= version; i++)
+        table[i] = fl_tables[chosen][first + i];
+    return SUCCESS;
 }
 #else
 static int32_t fl_fill(uint32_t version, void **table, const uint16_t (*rows)[2]) {

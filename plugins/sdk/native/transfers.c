@@ -89,7 +89,7 @@ int32_t fl_urEnqueueUSMFill(uint32_t adapter, uintptr_t hQueue, uintptr_t pMem,
         return FL_TO_PYTHON;
     const fl_context *context = e.queue->context;
     fill_function *fill = fill_of(context);
-    if (!fill || !can_use(context, pMem, size))
+    if (!fill || !size || fl_locate(context, pMem, size) != FL_IN_MEMORY)   /* not the host's */
         return fl_leave_enqueue(&e);
     fl_set_size(&e, size);
     cl_int code = fill(e.cl, (void *)pMem, (const void *)pPattern, patternSize, size, e.count,

@@ -1,8 +1,8 @@
 """The program that test_fuzz.py runs: drives the adapter, prints the shortest failing sequence.
 
-    python -m helpers.fuzz.child PLATFORM TRAIL SEQUENCES STEPS SECONDS
+    python -m helpers.fuzz.child VERSION TRAIL SEQUENCES STEPS SECONDS
 
-PLATFORM is a part of a platform's name. TRAIL is a file to which every call is written before it is
+VERSION is that of the driver's platform. TRAIL is a file to which every call is written before it is
 made: after a crash its last line is the call that crashed. SEQUENCES of so many STEPS are run,
 always the same ones. If SECONDS is not 0, other sequences are run until they are over.
 """
@@ -31,10 +31,6 @@ from helpers.fuzz.machine import Fuzz
 from helpers.fuzz.session import Session
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
-WAYS: Final = {
-    "Intel(R) OpenCL": ("intel", "svm", "buffer"),
-    "Portable Computing Language": ("svm", "buffer"),
-}
 
 #: A sequence that takes longer hangs.
 _HANG: Final = 100.0  # seconds
@@ -81,13 +77,11 @@ def run(sequences: int, steps: int, seed: int | None) -> None:
     run_state_machine_as_test(machine, settings=profile)
 
 
-def main(platform: str, trail: str, sequences: int, steps: int, seconds: float) -> int:
+def main(version: str, trail: str, sequences: int, steps: int, seconds: float) -> int:
     faulthandler.enable()
     engine.MAX_SHRINKING_SECONDS = 60 if seconds else 30  # there is no setting for it
     library = start(LIBRARY, os.open(trail, os.O_CREAT | os.O_WRONLY | os.O_TRUNC))
-    session = Fuzz.session = Session(
-        library, platform, WAYS.get(platform, ("auto",)), check_all=seconds > 0
-    )
+    session = Fuzz.session = Session(library, version, check_all=seconds > 0)
     session.open()
     begun = time.monotonic()
     seed, rounds = (

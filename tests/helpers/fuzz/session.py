@@ -7,6 +7,7 @@ import gc
 import os
 import random
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from fairlead.icd.abi import OPENCL
@@ -68,11 +69,10 @@ class Base:
 
 @dataclass
 class Session:
-    """One driver's device. `ways` are the values of FAIRLEAD_USM that it can have."""
+    """One driver's device."""
 
     library: Library
-    name: str  # a part of the platform's name
-    ways: tuple[str, ...]
+    version: str  # of its platform, which no other driver has
     check_all: bool = False  # after every sequence, whether an object is left in Python
     adapter: int = 0
     platform: int = 0
@@ -101,10 +101,11 @@ class Session:
             device = library.made(
                 "urDeviceGet", "phDevices", hPlatform=platform, DeviceType=kind, NumEntries=1
             )
-            name = ctypes.create_string_buffer(256)
-            asked = {"propName": UR["UR_PLATFORM_INFO_NAME"], "propSize": 256, "pPropValue": name}
+            said = ctypes.create_string_buffer(256)
+            what = UR["UR_PLATFORM_INFO_VERSION"]
+            asked = {"propName": what, "propSize": 256, "pPropValue": said}
             library.ok("urPlatformGetInfo", hPlatform=platform, **asked)
-            if self.name in name.value.decode():
+            if said.value.decode() == self.version:
                 self.platform, self.device = platform or 0, device
             else:
                 self.other = device
@@ -113,6 +114,15 @@ class Session:
             "urDeviceGetGlobalTimestamps", hDevice=self.device
         )  # the adapter may keep objects for it
         self.lasting = [thing for thing in gc.get_objects() if isinstance(thing, Object)]
+
+    @cached_property
+    def ways(self) -> tuple[str, ...]:
+        """The values of FAIRLEAD_USM that the device can have."""
+        found = list[str]()
+        for way in ("intel", "svm", "buffer"):
+            choose(way, "auto")
+            found += [way] if self.supported() else []
+        return tuple(found)
 
     def base(self, way: str) -> Base:
         """The context whose USM is `way`, which the environment names now."""

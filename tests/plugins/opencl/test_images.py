@@ -13,6 +13,7 @@ from helpers.image_calls import (
     READ_WRITE,
     USE,
     create_image,
+    has_format,
     image_content,
     image_desc,
     image_format,
@@ -124,7 +125,13 @@ FORMATS = [
 
 @table("order, channel, size", FORMATS)
 def test_formats(ur: Calls, context: int, queue: int, order: str, channel: str, size: int) -> None:
+    """PoCL 7.1 has those of four channels alone, and refuses the others."""
     form = image_format(order, channel)
+    if not has_format(ur, context, order, channel):
+        assert len(order) < 4
+        code, _ = create_image(ur, context, image_desc("IMAGE2D"), form)
+        assert code == "UNSUPPORTED_IMAGE_FORMAT"
+        return
     data = bytes(range(60)) * size
     image = new_image(ur, context, "IMAGE2D", form, data)
     assert info(ur, image, "ELEMENT_SIZE") == size
@@ -469,7 +476,7 @@ def test_pitches_of_transfers(
 
 def test_copies_that_cannot_be(ur: Calls, context: int, queue: int) -> None:
     image = new_image(ur, context)
-    other = new_image(ur, context, format=image_format("R", "FLOAT"))
+    other = new_image(ur, context, format=image_format("RGBA", "FLOAT"))
     copy, area = "urEnqueueMemImageCopy", region(4, 4)
     ends = area, 0, None, None
     assert ur(copy, queue, image, other, rect(), rect(), *ends) == NO_IMAGE

@@ -16,6 +16,7 @@ from helpers.launching import (
     VALUE,
     Numbers,
     Row,
+    has_usm_extension,
     is_intel,
     launch,
     native,
@@ -351,7 +352,7 @@ def test_settings(ur: Calls, kernel: int, device: PluginDevice) -> None:
     before = object_of(kernel).identity
     for allowed in (True, False, True):
         assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", ctypes.c_bool(allowed)) == "SUCCESS"
-    assert (object_of(kernel).identity != before) is is_intel(device)
+    assert (object_of(kernel).identity != before) is has_usm_extension(ur, device)
     assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", ctypes.c_uint32(1)) == "INVALID_SIZE"
     assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", None) == "INVALID_NULL_POINTER"
     for value in ("DEFAULT", "LARGE_SLM", "LARGE_DATA"):

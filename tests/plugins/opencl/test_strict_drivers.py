@@ -15,11 +15,9 @@ from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.driver_profiles import profile_for
-from fairlead.loader.base.search import Candidate
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
-from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as reference
 
 COUNT = 16
@@ -27,14 +25,13 @@ Put = Callable[[str, Callable[..., Any]], None]
 
 
 @pytest.fixture
-def device(adapter: Plugin, pocl_wheel: Candidate, monkeypatch: pytest.MonkeyPatch) -> PluginDevice:
+def device(pocl_wheel_device: PluginDevice, monkeypatch: pytest.MonkeyPatch) -> PluginDevice:
     """PoCL's, with the habits of NVIDIA's driver."""
-    device = next(found for found in adapter.devices if "Portable" in found.platform.name)
-    platform = thing("platform", device.platform.handle)
+    platform = thing("platform", pocl_wheel_device.platform.handle)
     habits = profile_for("NVIDIA CUDA", "NVIDIA Corporation", "OpenCL 3.0 CUDA 13.0")
     assert habits.svm_needs_lock and habits.svm_arguments_stick
     monkeypatch.setattr(platform, "profile", habits)
-    return device
+    return pocl_wheel_device
 
 
 def thing(kind: str, handle: int) -> Any:

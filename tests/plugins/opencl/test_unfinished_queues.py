@@ -14,7 +14,6 @@ from fairlead.icd.command_buffer import leaving
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
-from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl import queues, unfinished
 from fairlead.plugins.opencl.core import CLObject
 from fairlead.plugins.opencl.core import adapter as reference
@@ -23,9 +22,9 @@ SIZE = 64
 
 
 @pytest.fixture
-def device(adapter: Plugin) -> PluginDevice:
+def device(pocl_wheel_device: PluginDevice) -> PluginDevice:
     """PoCL's, which frees USM by a function of its table."""
-    return next(found for found in adapter.devices if "Portable" in found.platform.name)
+    return pocl_wheel_device
 
 
 @pytest.fixture

@@ -459,6 +459,20 @@ def test_an_argument_of_a_wrong_size_is_refused_when_it_is_appended(bench: Bench
     ur.ok("urCommandBufferReleaseExp", buffer)
 
 
+@pytest.mark.parametrize("pattern", [b"four", b"123", b"x" * 60])
+def test_a_fill_of_the_program_s_own_memory(bench: Bench, pattern: bytes) -> None:
+    """Some drivers have no fill for memory that is not theirs; PoCL 7.1 crashes."""
+    ur, buffer, host = bench.ur, bench.buffer(), ctypes.create_string_buffer(60)
+    rest = (0, None, 0, None, None, None, None)
+    ur.ok("urCommandBufferAppendUSMFillExp", buffer, host, pattern, len(pattern), 60, *rest)
+    bench.finalize(buffer)
+    for _ in range(2):
+        ctypes.memset(host, 0, 60)
+        bench.run(buffer)
+        assert host.raw == pattern * (60 // len(pattern))
+    ur.ok("urCommandBufferReleaseExp", buffer)
+
+
 def test_transfers_of_nothing_have_their_place_in_the_order(bench: Bench) -> None:
     """As on queues, where libsycl leaves them out."""
     ur, buffer, zero = bench.ur, bench.buffer(), ctypes.create_string_buffer(8)

@@ -1,0 +1,238 @@
+"""Graphs on a Dask cluster: one graph, many batches, all devices of all workers.
+
+    from dask.distributed import Client, LocalCluster
+    import fairlead.dask
+
+    client = Client(LocalCluster())
+    futures = fairlead.dask.map(graph, [{"feed": f, "kill": k} for f, k in points], client=client)
+    results = client.gather(futures)  # the outputs of each batch, arrays by name
+
+The graph travels as a graph file (docs/graph_files.md). Each worker loads it once. Dask schedules,
+transports and repeats. A batch that was lost with its worker runs again elsewhere, since it is a
+function of the file and its values alone.
+
+Each worker process has one device, which it offers as the Dask resource "fairlead". So a device
+runs one batch at a time. The workers of a machine divide its devices among them: each takes the
+lowest number that no other living worker has.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+from uuid import uuid4
+
+from dask.delayed import delayed
+from distributed import Client, WorkerPlugin, default_client, get_worker
+
+from . import api
+from .captured_graphs.executable import Executable
+from .captured_graphs.graph import CapturedGraph
+from .captured_graphs.pyopencl_client import variables_of
+from .graph_files.loaded import LoadedExecutable
+from .graph_files.loading import load
+from .graph_files.pickled import data_of
+from .icd.objects import CLDevice
+from .loader.base.errors import FairleadError, NotFoundError, reason_of
+
+#: The Dask resource that a worker with a device has one of.
+RESOURCE: Final = "fairlead"
+#: How many graphs a worker keeps loaded.
+_MOST_LOADED: Final = 8
+
+
+class BatchError(FairleadError):
+    """A batch failed. The message names its number, the graph, the worker and the device."""
+
+
+@dataclass(frozen=True)
+class _SavedGraph:
+    """A graph file that travels: what it is called, its hash, and its bytes."""
+
+    name: str
+    key: str
+    data: bytes
+
+
+def map(
+    graph: CapturedGraph | Executable | str | os.PathLike[str],
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    client: Any = None,
+    times: int = 1,
+    device: str = "",
+    names: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[Any]:
+    """Run a graph once for each batch, on all workers.
+
+    Args:
+        graph: a captured or loaded graph, its executable, or the path of a graph file. Host tasks
+            cannot travel.
+        batches: for each batch the values of a call `loop(x=array, dt=0.25)`. Values may be
+            futures of the same client. What is not given is as the graph was saved.
+        client: a distributed.Client. By default the current one.
+        times: how often the graph runs in each batch.
+        device: a part of the name of devices or platforms, or a type such as "gpu". By default all
+            devices are used.
+        names: what memory is called, as for `graph.save`. By default, the variables of the caller.
+        options: given to `Client.submit`, for example retries, priority or workers.
+
+    Returns:
+        A future for each batch, in their order: its outputs, arrays by name. They stay on the
+        workers until they are gathered. Without any client, `dask.delayed` objects.
+
+    Raises:
+        GraphFileError: the graph cannot be written down.
+    """
+    saved = _saved(graph, sys._getframe(1), names)
+    client = client or _current_client()
+    if client is None:
+        run = delayed(_run, pure=False)
+        return [run(saved, number, times, device, dict(one)) for number, one in enumerate(batches)]
+    client.register_plugin(_OneDevice(), name=RESOURCE)
+    name = f"fairlead-{saved.key[:16]}"
+    (there,) = client.map(_itself, [saved], key=[name], pure=False)
+    again = f"{name}-{uuid4().hex[:8]}"
+    options = {"pure": False, "resources": {RESOURCE: 1}} | options
+    return [
+        client.submit(
+            _run, there, number, times, device, dict(one), key=f"{again}-{number}", **options
+        )
+        for number, one in enumerate(batches)
+    ]
+
+
+def _current_client() -> Client | None:
+    with suppress(ValueError):
+        return default_client()
+    return None
+
+
+def _saved(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _SavedGraph:
+    """The file of whatever was given as a graph."""
+    if isinstance(graph, (str, os.PathLike)):
+        name, data = Path(graph).name, Path(graph).read_bytes()
+    else:
+        wanted = graph.graph if isinstance(graph, Executable) else graph
+        variables = {**caller.f_globals, **variables_of(caller)}
+        name = next((key for key, value in variables.items() if value is graph), "graph")
+        if names is None:
+            names = variables if wanted.known_names is None else {}
+        data = data_of(wanted, names)
+    return _SavedGraph(name, sha256(data).hexdigest(), data)
+
+
+def _itself(saved: _SavedGraph) -> _SavedGraph:
+    """The file on a worker. Dask can make it again, unlike what was scattered."""
+    return saved
+
+
+# on the workers
+
+
+class _OneDevice(WorkerPlugin):
+    """Gives a worker the resource of one device."""
+
+    async def setup(self, worker: Any) -> None:
+        await worker.set_resources(**{RESOURCE: 1})
+
+
+@dataclass
+class _Loaded:
+    """A graph on the device of this process. `start` is what each batch begins with."""
+
+    executable: LoadedExecutable
+    device: CLDevice
+    start: dict[str, Any]
+
+
+_lock = Lock()
+_slot: list[int] = []
+#: By the file and what was asked of the device.
+_executables: OrderedDict[tuple[str, str], _Loaded] = OrderedDict()
+
+
+def _run(
+    saved: _SavedGraph, number: int, times: int, device: str, values: dict[str, Any]
+) -> dict[str, Any]:
+    """Run a batch in a worker. Raises BatchError, which tells where."""
+    where = "no device"
+    try:
+        loaded = _loaded(saved, device)
+        where = f"{loaded.device.name} ({loaded.device.platform.name})"
+        return loaded.executable(times=times, **loaded.start | values)
+    except Exception as error:
+        reason = reason_of(error) if isinstance(error, FairleadError) else str(error)
+        raise BatchError(
+            f"batch {number} of {saved.name} failed on {_worker()}, {where}: {reason}",
+            routine="map",
+            code=getattr(error, "code", "") or type(error).__name__,
+            remedy=getattr(error, "remedy", ""),
+        ) from error
+
+
+def _worker() -> str:
+    with suppress(ValueError):
+        return f"worker {get_worker().address}"
+    return f"process {os.getpid()}"
+
+
+def _loaded(saved: _SavedGraph, device: str) -> _Loaded:
+    """The graph, loaded once in this process."""
+    with _lock:
+        found = _executables.get((saved.key, device))
+        if found is None:
+            chosen = _device(device)
+            graph = load(io.BytesIO(saved.data), chosen)
+            found = _Loaded(graph.finalize(), chosen, graph.start_values())
+            _executables[saved.key, device] = found
+            while len(_executables) > _MOST_LOADED:
+                _executables.popitem(last=False)
+        _executables.move_to_end((saved.key, device))
+        return found
+
+
+def _device(wanted: str) -> CLDevice:
+    """This process's share of the machine's devices."""
+    text = wanted.lower()
+    found = [
+        one
+        for one in api.devices()
+        if text == one.type.lower() or text in f"{one.name}\n{one.platform.name}".lower()
+    ]
+    if not found:
+        raise NotFoundError(
+            f"this machine has no device that is meant by {wanted!r}",
+            routine="map",
+            code="CL_DEVICE_NOT_FOUND",
+            remedy="run `fairlead devices` there",
+        )
+    return found[_number_of_process() % len(found)]
+
+
+def _number_of_process() -> int:
+    """The lowest number that no other living process of this user and machine has."""
+    if not _slot:
+        folder = Path(tempfile.gettempdir(), f"fairlead-dask-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for number in count():
+            file = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the process ends
+                _slot.append(number)
+                break
+            os.close(file)
+    return _slot[0]

@@ -1,0 +1,1 @@
+"""Level Zero: its ABI as data, and its drivers: found, probed, bound and checked."""

@@ -1,0 +1,64 @@
+"""The ABI of Level Zero: the contents of `ze.abi`, a few constants, and the error class.
+
+A driver fills one table for each getter (`getter`). The caller says which version of the tables it
+knows. A table of an older version ends before the functions that came later, so whoever fills it
+writes no more than `size_in_version` says.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ..base.abi import Api
+from ..base.errors import CodeError
+
+ZE: Final = Api(Path(__file__).with_name("ze.abi"))
+
+#: The version of the API that the data describes, as in file names and messages.
+VERSION: Final = "1.17"
+
+#: The same as table getters take it: the major version in the upper 16 bits, then the minor one.
+API_VERSION: Final = 1 << 16 | 17
+
+ZE_RESULT_SUCCESS: Final = 0
+
+#: Table name to the names of its functions in order: all of the newest version.
+TABLES: Final[dict[str, tuple[str, ...]]] = {
+    table: tuple(name for name in names if name) for table, names in ZE.layouts[VERSION].items()
+}
+
+
+def getter(table: str, prefix: str = "ze") -> str:
+    """Return the exported function that fills a table: `zeGetKernelProcAddrTable` for "Kernel".
+
+    Args:
+        table: the name of the table, a key of `TABLES` or one of `ZE.other_tables[prefix]`.
+        prefix: "ze" for the core API, "zet" for tools, "zes" for Sysman.
+    """
+    return f"{prefix}Get{table}ProcAddrTable"
+
+
+def size_in_version(table: str, version: int) -> int:
+    """Return how many entries a table has in a version of the API.
+
+    Args:
+        table: a key of `TABLES`.
+        version: the version, as `API_VERSION` has it.
+    """
+    known = version >> 16, version & 0xFFFF
+    return sum(ZE.functions[name].since <= known for name in TABLES[table])
+
+
+class LevelZeroError(CodeError):
+    """A Level Zero function returned an error code (ze_result_t). `value` is the number."""
+
+    api = ZE
+    api_name = "Level Zero"
+    unknown = "ZE_RESULT_{value:#x}"
+
+
+def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
+    """Raise LevelZeroError unless `code` is ZE_RESULT_SUCCESS."""
+    if code:
+        raise LevelZeroError.of(code, routine, detail, remedy)

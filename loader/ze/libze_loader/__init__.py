@@ -1,0 +1,53 @@
+"""libze_loader.so.1: a Level Zero loader for any program, with the drivers of fairlead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...base.errors import FairleadError
+
+
+def path() -> Path:
+    """The path of the library. Its folder can stand in LD_LIBRARY_PATH."""
+    return Path(__file__).with_name("libze_loader.so.1")
+
+
+def environment(environ: Mapping[str, str], drivers: Sequence[str] | None = None) -> dict[str, str]:
+    """The variables to add for a program that shall use the library in place of its own loader.
+
+    ZEL_LIBRARY_PATH is for the loaders that programs have linked in: Intel's adapters have one.
+
+    Args:
+        environ: the program's environment. What its variables name already comes later.
+        drivers: the drivers to use, unless ZE_ENABLE_ALT_DRIVERS names others. None leaves the
+            search to the library.
+
+    Raises:
+        FairleadError: the library is missing, or the variables cannot name its path.
+    """
+    library = str(path())
+    if not path().exists():
+        raise FairleadError(
+            f"the Level Zero loader {library} is missing",
+            remedy="install fairlead again, from its wheel or its source",
+        )
+    if set(library) & set(": ;"):
+        raise FairleadError(
+            f"LD_PRELOAD cannot name {library}: it has a blank, ':' or ';' in it",
+            remedy="install fairlead in a folder whose path has none of them",
+        )
+    folder = str(path().parent)
+    added = {
+        "ZEL_LIBRARY_PATH": folder,
+        "LD_LIBRARY_PATH": _with(folder, environ.get("LD_LIBRARY_PATH", "")),
+        "LD_PRELOAD": _with(library, environ.get("LD_PRELOAD", "")),
+    }
+    if drivers is not None and "ZE_ENABLE_ALT_DRIVERS" not in environ:
+        added["ZE_ENABLE_ALT_DRIVERS"] = ",".join(path for path in drivers if "," not in path)
+    return added
+
+
+def _with(element: str, others: str) -> str:
+    """A `:`-list with an element before the others."""
+    return f"{element}:{others}" if others else element

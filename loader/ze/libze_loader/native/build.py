@@ -1,0 +1,275 @@
+"""Builds libze_loader.so.1: its exported functions are generated from the ABI data.
+
+Every function gets up to four forms. The *exported* one jumps to the entry of `fl_current`. With
+one driver that is the driver's own function. `several_…` looks up which driver made the first
+handle, calls that one, and learns the handles that it writes. Before the first init, an entry
+answers UNINITIALIZED. `valid_…` checks the arguments, and stands in `fl_current` if
+ZE_ENABLE_PARAMETER_VALIDATION is 1.
+
+setup.py calls `libze_loader()`. `python loader/ze/libze_loader/native/build.py DIRECTORY` only
+writes the generated C there, for tests in C.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+LOADER = HERE.parents[2] / "base" / "native"
+building = SimpleNamespace(**runpy.run_path(str(LOADER / "building.py")))
+rules_of = runpy.run_path(str(HERE.parents[1] / "rules.py"))["rules_of"]
+
+#: In entries.c: they concern all drivers.
+WRITTEN = {
+    "zeInit": "fl_init",
+    "zeDriverGet": "fl_driver_get",
+    "zeInitDrivers": "fl_init_drivers",
+}
+#: Getters of tables that are not described by the data, besides those of `Api.other_tables`.
+_OTHER_GETTERS = ("zerGetGlobalProcAddrTable",)
+#: The functions of entries.c whose names do not say that they are exported.
+_OWN = ("zeLoader*", "zel*")
+
+
+def _tables(api: Any) -> dict[str, tuple[str, ...]]:
+    return next(iter(api.layouts.values()))
+
+
+def header() -> str:
+    """The text of ze_abi.h: types, structs that are needed, codes and slots."""
+    api = building.api("ze")
+    minor = max(function.since[1] for function in api.slots)
+    lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
+    lines += ["#pragma once", "#include <stddef.h>", "#include <stdint.h>"]
+    lines += building.declarations(api)
+    lines.append(api.structs["ze_init_driver_type_desc_t"].c_definition)
+    lines += [f"typedef {f.c_declaration(f'fn_{f.name}')};" for f in api.slots]
+    lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
+    stype = api["ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC"]
+    slots = ", ".join(f"SLOT_{f.name} = {f.slot}" for f in api.slots)
+    lines.append(f"enum {{ {slots}, FL_SLOTS = {len(api.slots)}, FL_MINOR = {minor} }};")
+    lines.append(
+        f"enum {{ FL_VERSION = 1 << 16 | FL_MINOR, FL_STYPE_INIT_DRIVER_TYPE_DESC = {stype} }};"
+    )
+    return "\n".join([*lines, ""])
+
+
+def _arguments(function: Any) -> str:
+    return ", ".join(parameter.name for parameter in function.parameters)
+
+
+def _call(function: Any, pointer: str) -> str:
+    return f"((fn_{function.name} *){pointer})({_arguments(function)})"
+
+
+def _failing(function: Any, name: str, code: str) -> str:
+    """A function that fails, in its own form."""
+    answer = code if function.error_channel == "return" else "NULL"
+    return f"static {function.c_declaration(name)} {{ return {answer}; }}"
+
+
+def _is_handle(api: Any, parameter: Any) -> bool:
+    return api.resolve(parameter.type) == "handle" and parameter.type != "callback"
+
+
+def _is_list(api: Any, parameter: Any) -> bool:
+    """Whether a function lists handles there."""
+    return _is_handle(api, parameter) and parameter.is_out and parameter.length.startswith("*")
+
+
+def _chooser(api: Any, function: Any) -> tuple[str, str]:
+    """The handle that says which driver is called, and what must be true to read it."""
+    for p in function.parameters:
+        if _is_handle(api, p) and not p.stars:
+            return p.name, p.name
+    lists = [p for p in function.parameters if _is_handle(api, p) and not p.is_out]
+    name, count = lists[0].name, lists[0].length
+    return f"{name}[0]", f"{name} && {count} && {name}[0]"
+
+
+def _learned(api: Any, function: Any) -> Iterator[str]:
+    """What learns the handles that a call wrote."""
+    for p in function.parameters:
+        if not (_is_handle(api, p) and p.stars == 1 and p.is_out):
+            continue
+        if _is_list(api, p):
+            there = f"{p.name} && i < room && i < *{p.length[1:]}"
+            yield f"for (uint32_t i = 0; {there}; i++) fl_learn(driver, {p.name}[i]);"
+        else:
+            yield f"if ({p.name}) fl_learn(driver, *{p.name});"
+
+
+def _several(api: Any, function: Any) -> str:
+    handle, readable = _chooser(api, function)
+    ended = [p.name for p in function.parameters if "release" in p.words and _is_handle(api, p)]
+    is_code = function.error_channel == "return"
+    lines = [f"static {function.c_declaration(f'several_{function.name}')} {{"]
+    null = "ZE_RESULT_ERROR_INVALID_NULL_HANDLE" if is_code else "NULL"
+    unknown = "ZE_RESULT_ERROR_INVALID_ARGUMENT" if is_code else "NULL"
+    lines.append(f"    if (!({readable})) return {null};")
+    lines.append(f"    fl_driver *driver = fl_driver_of({handle});")
+    lines.append(f"    if (!driver) return {unknown};")
+    lines += [f"    fl_forget({name});" for name in ended]
+    counts = [p.length[1:] for p in function.parameters if _is_list(api, p)]
+    lines += [f"    uint32_t room = {count} ? *{count} : 0;" for count in counts]
+    lines.append(
+        f"    {function.returns} result = {_call(function, f'driver->table[{function.slot}]')};"
+    )
+    if is_code:
+        learned = list(_learned(api, function))
+        if learned:
+            lines.append(f"    if (result == ZE_RESULT_SUCCESS) {{ {' '.join(learned)} }}")
+        lines += [f"    if (result) fl_learn(driver, {name});" for name in ended]
+    else:
+        lines.append("    fl_learn(driver, result);")
+    return "\n".join([*lines, "    return result;\n}"])
+
+
+def _valid(api: Any, function: Any) -> str:
+    """The function that checks arguments before it calls the next one."""
+    lines = [f"static {function.c_declaration(f'valid_{function.name}')} {{"]
+    for rule in rules_of(api, function):
+        name = function.parameters[rule.place].name
+        if rule.bits is not None:
+            broken = f"{name} & ~{rule.bits:#x}u"
+        elif rule.values is not None:
+            cases = " ".join(f"case {value}:" for value in sorted(rule.values))
+            lines.append(f"    switch ((uint32_t){name}) {{ {cases} break;")
+            lines.append(f"    default: return ZE_RESULT_ERROR_INVALID_{rule.code}; }}")
+            continue
+        else:
+            broken = f"!{name}"
+            if rule.counted_by >= 0:
+                broken += f" && {function.parameters[rule.counted_by].name}"
+        lines.append(f"    if ({broken}) return ZE_RESULT_ERROR_INVALID_{rule.code};")
+    lines.append(f"    return {_call(function, f'fl_bottom[{function.slot}]')};")
+    return "\n".join([*lines, "}"])
+
+
+def _array(api: Any, declaration: str, name_of: Callable[[Any], str]) -> Iterator[str]:
+    """An array of functions, one for each slot."""
+    yield f"{declaration}[FL_SLOTS] = {{"
+    yield from (f"    (void *){name_of(function)}, /* {function.slot} */" for function in api.slots)
+    yield "};"
+
+
+def _form(form: str, function: Any) -> str:
+    return WRITTEN.get(function.name, f"{form}{function.name}")
+
+
+def _getters(api: Any) -> Iterator[str]:
+    slot = 0
+    firsts = []
+    for table, names in _tables(api).items():
+        firsts.append(slot)
+        yield f"FL_EXPORT ze_result_t zeGet{table}ProcAddrTable(uint32_t version, void **table) {{"
+        yield f"    return fl_give(version, table, {slot}, {len(names)});\n}}"
+        slot += len(names)
+    getters = ", ".join(f'"zeGet{table}ProcAddrTable"' for table in _tables(api))
+    yield f"const char *const fl_getter_names[] = {{{getters}}};"
+    yield f"const uint16_t fl_first_slots[] = {{{', '.join(map(str, [*firsts, slot]))}}};"
+    others = [
+        f"{prefix}Get{table}ProcAddrTable"
+        for prefix, tables in api.other_tables.items()
+        for table in tables
+    ]
+    for name in (*others, *_OTHER_GETTERS):
+        yield f"FL_EXPORT ze_result_t {name}(uint32_t version, void *table) {{"
+        yield f'    return fl_pass_on("{name}", version, table);\n}}'
+
+
+def thunks() -> str:
+    """The text of thunks_libze.c."""
+    api = building.api("ze")
+    lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
+    lines.append('#include "loader.h"')
+    lines.append("void *fl_bottom[FL_SLOTS];")
+    for function in api.slots:
+        name = function.name
+        lines.append(_failing(function, f"missing_{name}", "ZE_RESULT_ERROR_UNSUPPORTED_FEATURE"))
+        if name not in WRITTEN:
+            lines.append(_failing(function, f"early_{name}", "ZE_RESULT_ERROR_UNINITIALIZED"))
+            lines.append(_several(api, function))
+            lines.append(_valid(api, function))
+        call = _call(function, f"fl_current[{function.slot}]")
+        lines.append(f"FL_EXPORT {function.c_declaration(name)} {{ return {call}; }}")
+    tables = {
+        "void *fl_current": "early_",
+        "void *const fl_start": "early_",
+        "void *const fl_several": "several_",
+        "void *const fl_valid": "valid_",
+    }
+    for declaration, form in tables.items():
+        lines += _array(api, declaration, partial(_form, form))
+    lines += _array(api, "void *const fl_unsupported", lambda f: f"missing_{f.name}")
+    lines += _array(api, "static void *const exported", lambda f: f.name)
+    since = ", ".join(str(function.since[1]) for function in api.slots)
+    lines.append(f"const uint8_t fl_since[FL_SLOTS] = {{{since}}};")
+    lines += _getters(api)
+    lines.append(_GIVE)
+    return "\n".join([*lines, ""])
+
+
+_GIVE = """\
+ze_result_t fl_give(uint32_t version, void **table, unsigned first, unsigned count) {
+    if (!table)
+        return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+    if (version >> 16 != 1 || version > FL_VERSION)
+        return ZE_RESULT_ERROR_UNSUPPORTED_VERSION;
+    for (unsigned i = 0; i < count; i++) /* a client of an older version has a smaller table */
+        if (fl_since[first + i] <= (version & 0xFFFF))
+            table[i] = exported[first + i];
+    return ZE_RESULT_SUCCESS;
+}"""
+
+
+def version_script(api: Any) -> str:
+    """The text of the linker's version script. No function has a version."""
+    names = [f.name for f in api.slots] + [f"zeGet{table}ProcAddrTable" for table in _tables(api)]
+    patterns = [
+        *(f"{prefix}Get*ProcAddrTable" for prefix in api.other_tables),
+        *_OTHER_GETTERS,
+        *_OWN,
+    ]
+    return f"{{ global: {'; '.join([*names, *patterns])}; local: *; }};\n"
+
+
+def write_sources(directory: Path) -> list[Path]:
+    """Write the generated C into a directory, and return what is to be linked."""
+    api = building.api("ze")
+    building.write_if_new(directory / "ze_abi.h", header())
+    building.write_if_new(directory / "libze_loader.map", version_script(api))
+    generated = building.write_if_new(directory / "thunks_libze.c", thunks())
+    return [*sorted(HERE.glob("*.c")), LOADER / "memory.c", generated]
+
+
+def libze_loader() -> Any:
+    """Return the setuptools extension that becomes libze_loader.so.1, beside this package's code.
+
+    setup.py gives the file its name.
+    """
+    from setuptools import Extension
+
+    options = building.extension(
+        write_sources(building.GENERATED),
+        [HERE, LOADER, building.GENERATED],
+        libraries=["pthread", "dl"],
+        extra_link_args=[
+            "-Wl,-z,defs",
+            "-Wl,-z,nodelete",  # clients keep our tables
+            "-Wl,-Bsymbolic",
+            "-Wl,-soname,libze_loader.so.1",
+            f"-Wl,--version-script={building.GENERATED / 'libze_loader.map'}",
+        ],
+    )
+    return Extension("fairlead.loader.ze.libze_loader.libze_loader", **options)
+
+
+if __name__ == "__main__":
+    write_sources(Path(sys.argv[1]))

@@ -1,0 +1,162 @@
+/* Finds and opens drivers, and makes a whole table of each. */
+#define _GNU_SOURCE
+#include "loader.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 1024 /* entries that a getter may write: several times the longest table */ };
+
+/* The names that the Level Zero loader knows, in its order (loader/ze/discovery.py). */
+static const char *const names[] = {
+    "libze_intel_gpu.so.1", "libze_intel_gpu_legacy1.so.1", "libze_intel_vpu.so.1", "libze_intel_npu.so.1"};
+
+fl_driver *fl_drivers[FL_MOST_DRIVERS];
+unsigned fl_driver_count;
+
+void fl_note(const char *format, ...) {
+    const char *wanted = secure_getenv("ZE_ENABLE_LOADER_DEBUG_TRACE");
+    if (!wanted || strcmp(wanted, "1") != 0)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    flockfile(stderr);
+    fputs("fairlead: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    funlockfile(stderr);
+    va_end(arguments);
+}
+
+bool fl_has(const fl_driver *driver, unsigned slot) { return driver->table[slot] != fl_unsupported[slot]; }
+
+/* The newest version of a table that a driver gives, and its entries; -1 if it gives none. */
+static int ask(void *library, unsigned table, void **entries) {
+    typedef ze_result_t get(uint32_t version, void **into);
+    get *getter = (get *)dlsym(library, fl_getter_names[table]);
+    for (int minor = getter ? FL_MINOR : -1; minor >= 0; minor--) {
+        memset(entries, 0, ROOM * sizeof *entries);
+        ze_result_t code = getter(1u << 16 | (uint32_t)minor, entries);
+        if (code == ZE_RESULT_SUCCESS)
+            return minor;
+        if (code != ZE_RESULT_ERROR_UNSUPPORTED_VERSION)
+            break;
+    }
+    return -1;
+}
+
+static void fill(fl_driver *driver) {
+    void *entries[ROOM];
+    memcpy(driver->table, fl_unsupported, sizeof driver->table);
+    for (unsigned table = 0; fl_first_slots[table] < FL_SLOTS; table++) {
+        int minor = ask(driver->library, table, entries);
+        for (unsigned first = fl_first_slots[table], slot = first; slot < fl_first_slots[table + 1]; slot++)
+            if (minor >= fl_since[slot] && entries[slot - first])
+                driver->table[slot] = entries[slot - first];
+    }
+}
+
+/* Where the file of a driver is mapped. */
+static int find_range(struct dl_phdr_info *info, size_t size, void *data) {
+    fl_driver *driver = data;
+    struct link_map *map = NULL;
+    (void)size;
+    if (dlinfo(driver->library, RTLD_DI_LINKMAP, &map) || !map || map->l_addr != info->dlpi_addr)
+        return 0;
+    driver->start = UINTPTR_MAX;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_LOAD)
+            continue;
+        uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, end = start + info->dlpi_phdr[i].p_memsz;
+        driver->start = start < driver->start ? start : driver->start;
+        driver->end = end > driver->end ? end : driver->end;
+    }
+    return 1;
+}
+
+static bool is_open(void *library) {
+    for (unsigned i = 0; i < fl_driver_count; i++)
+        if (fl_drivers[i]->library == library)
+            return true;
+    return false;
+}
+
+/* Open a driver. What is not found stays unsaid unless the user named it. */
+static void open_driver(const char *name, bool named) {
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        if (named)
+            fl_note("%s is left out: %s", name, dlerror());
+        return;
+    }
+    fl_driver *driver = is_open(library) || fl_driver_count == FL_MOST_DRIVERS ? NULL : calloc(1, sizeof *driver);
+    if (!driver || dlsym(library, "zelLoaderGetVersions")) {
+        fl_note("%s is left out: it is %s", name, driver ? "a loader" : "open already, or one too many");
+        free(driver);
+        dlclose(library);
+        return;
+    }
+    driver->library = library;
+    snprintf(driver->name, sizeof driver->name, "%s", name);
+    fill(driver);
+    if (!fl_has(driver, SLOT_zeInitDrivers) && !(fl_has(driver, SLOT_zeInit) && fl_has(driver, SLOT_zeDriverGet))) {
+        fl_note("%s is left out: it has no zeInitDrivers, and not both zeInit and zeDriverGet", name);
+        free(driver); /* the library stays: it may have started threads */
+        return;
+    }
+    dl_iterate_phdr(find_range, driver);
+    fl_drivers[fl_driver_count++] = driver;
+}
+
+/* fairlead's own driver: `plugins` lies beside `loader`, of which this library is loader/ze/libze_loader/libze_loader.so.1. */
+static void open_own_driver(void) {
+    Dl_info info;
+    char path[PATH_MAX + 64];
+    if (!dladdr((void *)open_own_driver, &info) || !realpath(info.dli_fname, path))
+        return;
+    for (int i = 0; i < 4; i++)
+        if (strrchr(path, '/'))
+            *strrchr(path, '/') = '\0';
+    strcat(path, "/plugins/libze_fairlead.so.1");
+    open_driver(path, false);
+}
+
+void fl_open_drivers(void) {
+    const char *named = secure_getenv("ZE_ENABLE_ALT_DRIVERS");
+    char *list = named ? strdup(named) : NULL;
+    if (!list) {
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            open_driver(names[i], false);
+        open_own_driver();
+        return;
+    }
+    for (char *rest = list, *name; (name = strsep(&rest, ","));) {
+        name += strspn(name, " ");
+        for (size_t size = strlen(name); size && name[size - 1] == ' ';)
+            name[--size] = '\0';
+        if (*name)
+            open_driver(name, true);
+    }
+    free(list);
+}
+
+void fl_keep_ready_drivers(void) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < fl_driver_count; i++)
+        if (fl_drivers[i]->ready)
+            fl_drivers[kept++] = fl_drivers[i];
+        else
+            fl_note("%s is left out: it has no device, or fails to start", fl_drivers[i]->name);
+    fl_driver_count = kept;
+    const char *checked = secure_getenv("ZE_ENABLE_PARAMETER_VALIDATION");
+    memcpy(fl_bottom, kept == 1 ? fl_drivers[0]->table : fl_several, sizeof fl_bottom);
+    void *const *first = checked && strcmp(checked, "1") == 0 ? fl_valid : fl_bottom;
+    for (unsigned slot = 0; slot < FL_SLOTS; slot++)
+        if (slot != SLOT_zeInit && slot != SLOT_zeDriverGet && slot != SLOT_zeInitDrivers)
+            __atomic_store_n(&fl_current[slot], first[slot], __ATOMIC_RELEASE);
+}

@@ -1,0 +1,145 @@
+"""Probes Level Zero drivers in child processes, because they may crash or hang.
+
+The child (`main`, called by `children`) loads the candidate with `driver.load` and describes it.
+The parent (`probe_all`) returns a `ZEDriverReport` for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..base.children import Outcome, Request, candidate_from, run_all, with_printed
+from ..base.errors import FairleadError, LibraryError, reason_of
+from ..base.process_state import ProcessState
+from ..base.search import Candidate
+from .driver import ZEDriver, load
+
+
+@dataclass(frozen=True)
+class ZEDeviceReport:
+    """A device as the child saw it."""
+
+    name: str
+    type: str
+    driver_version: str
+
+
+@dataclass(frozen=True)
+class ZEDriverReport:
+    """The result of probing a candidate.
+
+    Attributes:
+        candidate: the candidate.
+        ok: whether it works. True if `probed` is False.
+        reason: why it does not work, in plain words.
+        remedy: what to do about it.
+        seconds: how long the probe took.
+        real_path: the real path of the library.
+        version: the version of Level Zero that it reports.
+        tables: the version of its tables, as far as fairlead knows them.
+        idle: why a working driver has no device.
+        missing: the shared libraries that it needs and that were not found.
+        notes: remarks about it.
+        warnings: what is wrong although it works.
+        devices: its devices.
+        probed: whether a child could be started.
+    """
+
+    candidate: Candidate
+    ok: bool
+    reason: str = ""
+    remedy: str = ""
+    seconds: float = 0.0
+    real_path: str = ""
+    version: str = ""
+    tables: str = ""
+    idle: str = ""
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    devices: tuple[ZEDeviceReport, ...] = ()
+    probed: bool = True
+
+
+def probe_all(
+    candidates: Sequence[Candidate], timeout: float | None = None
+) -> list[ZEDriverReport]:
+    """Probe candidates, all at once.
+
+    Args:
+        candidates: the files to probe.
+        timeout: the limit for each in seconds, None for the default of `children`.
+
+    Returns:
+        The reports in the order of `candidates`.
+    """
+    requests = [Request(__name__, asdict(candidate)) for candidate in candidates]
+    outcomes = run_all(requests, timeout)
+    return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
+
+
+def _report(candidate: Candidate, outcome: Outcome) -> ZEDriverReport:
+    told = outcome.report
+    if told is None:
+        return ZEDriverReport(
+            candidate,
+            not outcome.probed,
+            outcome.reason,
+            outcome.remedy,
+            outcome.seconds,
+            warnings=outcome.notes,
+            probed=outcome.probed,
+        )
+    if not told["ok"]:  # a driver can only print why it refuses
+        told["reason"] = with_printed(told["reason"], outcome.printed)
+    devices = tuple(ZEDeviceReport(**device) for device in told.pop("devices", ()))
+    lists = {name: tuple(told.pop(name, ())) for name in ("notes", "warnings", "missing")}
+    lists["warnings"] += tuple(outcome.notes)
+    return ZEDriverReport(candidate, seconds=outcome.seconds, devices=devices, **lists, **told)
+
+
+def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Load the candidate and describe it. Runs in the child."""
+    state = ProcessState.now()
+    try:
+        driver = load(candidate_from(data), progress=progress)
+    except FairleadError as error:
+        missing = error.missing if isinstance(error, LibraryError) else ()
+        reason = reason_of(error, with_code=True)
+        return {"ok": False, "reason": reason, "remedy": error.remedy, "missing": list(missing)}
+    progress("asking its devices")
+    warnings: list[str] = []
+    devices = _describe(driver, warnings)
+    about = {
+        "ok": True,
+        "real_path": driver.path,
+        "version": _version(driver, warnings),
+        "tables": driver.binding.version,
+        "idle": driver.idle,
+        "remedy": driver.remedy,
+        "notes": driver.binding.notes,
+        "devices": devices,
+    }
+    return {**about, "warnings": [*warnings, *state.changes()]}
+
+
+def _describe(driver: ZEDriver, warnings: list[str]) -> list[dict[str, str]]:
+    """Describe the devices, as far as they answer."""
+    devices: list[dict[str, str]] = []
+    try:
+        for device in driver.devices:
+            told = ZEDeviceReport(device.name, device.type, device.driver_version)
+            devices.append(asdict(told))
+    except FairleadError as error:
+        warnings.append(f"it failed to describe its devices: {error}")
+    return devices
+
+
+def _version(driver: ZEDriver, warnings: list[str]) -> str:
+    try:
+        return driver.api_version if driver.handles else ""
+    except FairleadError as error:
+        warnings.append(f"it failed to tell its version: {error}")
+        return ""

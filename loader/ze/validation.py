@@ -1,0 +1,79 @@
+"""Checks the arguments of Level Zero calls: ZE_ENABLE_PARAMETER_VALIDATION=1.
+
+A layer in front of a driver's table answers a wrong call itself. The rules follow from the ABI data
+for all functions alike (`rules`). They are checked in this order, parameter by parameter:
+
+- a handle that is NULL and not optional: INVALID_NULL_HANDLE,
+- a pointer that is NULL and not optional: INVALID_NULL_POINTER,
+- an enumeration or flags that the API does not define: INVALID_ENUMERATION,
+- a number of events without a list of events: INVALID_SIZE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Final
+
+from ..base.layers import Layer
+from ..base.search import secure_environ
+from ..base.table import DispatchTable, layers_lock
+from .abi import ZE
+from .rules import Rule, rules_of
+
+VARIABLE: Final = "ZE_ENABLE_PARAMETER_VALIDATION"
+
+
+def is_wanted(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment asks for these checks."""
+    return secure_environ(environ).get(VARIABLE) == "1"
+
+
+class ParameterValidation:
+    """The checks in front of a table, until `remove`.
+
+    Args:
+        table: the driver's table.
+
+    Raises:
+        FairleadError: all 16 layers of Level Zero are in use.
+    """
+
+    def __init__(self, table: DispatchTable) -> None:
+        self.table = table
+        with layers_lock:
+            self.layer = Layer(ZE, table.top)
+            self.layer.handle(before=_answer)
+            table.push(self.layer)
+
+    def remove(self) -> None:
+        """Stop checking."""
+        self.table.remove(self.layer)
+        self.layer.release()
+
+
+def _answer(slot: int, arguments: Sequence[int]) -> int | None:
+    """Return the code of the first rule that a call breaks, None if it breaks none."""
+    broken = (rule.code for rule in _rules_of(slot) if is_broken(rule, arguments))
+    code = next(broken, None)
+    return None if code is None else ZE.codes[f"ZE_RESULT_ERROR_INVALID_{code}"]
+
+
+@cache
+def _rules_of(slot: int) -> tuple[Rule, ...]:
+    return rules_of(ZE, ZE.slots[slot])
+
+
+def is_broken(rule: Rule, arguments: Sequence[int]) -> bool:
+    """Return whether a call breaks a rule.
+
+    Args:
+        rule: the rule.
+        arguments: the call's arguments as words.
+    """
+    word = arguments[rule.place]
+    if rule.bits is not None:
+        return bool(word & 0xFFFFFFFF & ~rule.bits)
+    if rule.values is not None:
+        return (word & 0xFFFFFFFF) not in rule.values
+    return not word and (rule.counted_by < 0 or bool(arguments[rule.counted_by]))

@@ -1,0 +1,490 @@
+"""Command-buffers: made, finalized, enqueued and asked (cl_khr_command_buffer 0.9.8).
+
+The library counts references (native/handles.c). Python has the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+from ...icd._native import lib
+from ...icd.abi import OPENCL
+from ...icd.calls import (
+    address,
+    call,
+    device_of,
+    enqueue_marker,
+    is_in_order,
+    properties_of,
+)
+from ...icd.command_buffer.command_buffer import CommandBuffer
+from ...icd.command_buffer.commands import CommandArray, CommandList
+from ...icd.command_buffer.lifetimes import Lifetimes
+from ...icd.errors import check, error
+from ...loader.base.forks import new_lock
+from .entries import (
+    answer,
+    ask,
+    check_bits,
+    entry,
+    numbers,
+    packed,
+    pairs_of,
+    properties_at,
+    refused,
+    write,
+)
+from .facts import DeviceFacts, KernelFacts
+from .order import LayerQueueOrder
+
+_FREE, _BUFFER, _COMMAND = range(3)  # kinds of handles: native/layer.h
+_FLAGS: Final = "CL_COMMAND_BUFFER_FLAGS_KHR"
+_ASSERTS: Final = "CL_COMMAND_BUFFER_MUTABLE_DISPATCH_ASSERTS_KHR"
+_SIMULTANEOUS: Final = OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"]
+_MUTABLE: Final = OPENCL["CL_COMMAND_BUFFER_MUTABLE_KHR"]
+_DEVICE_SIDE: Final = OPENCL["CL_COMMAND_BUFFER_DEVICE_SIDE_SYNC_KHR"]
+#: CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR.
+ALL_ASSERTS: Final = 1
+_PROFILING: Final = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
+
+_state: Any = None
+_buffers: Final[dict[int, LayerCommandBuffer]] = {}
+_commands: Final[dict[int, LayerCommand]] = {}
+#: What is kept until the device is done with it.
+unfinished: Final = Lifetimes()
+
+
+def bind(state: Any) -> None:
+    """Use a layer's functions (start.LayerState)."""
+    global _state
+    _state = state
+
+
+def layer() -> Any:
+    """The layer's functions."""
+    return _state
+
+
+class LayerQueue:
+    """A queue that a command-buffer was made with, and what it says of itself.
+
+    Args:
+        handle: the queue.
+
+    Raises:
+        OpenCLError: CL_INVALID_COMMAND_QUEUE.
+    """
+
+    def __init__(self, handle: int | None) -> None:
+        if not handle:
+            raise refused("CL_INVALID_COMMAND_QUEUE", "a command-queue is NULL")
+        self.handle = handle
+        self.context = ask(
+            *(handle, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT", "uintptr_t"),
+            "CL_INVALID_COMMAND_QUEUE",
+        )
+        self.device, self.properties = device_of(handle), properties_of(handle)
+        self.in_order = is_in_order(self.properties)
+
+    def is_compatible(self, other: LayerQueue) -> bool:
+        """Whether commands that were recorded for another queue can be enqueued on this."""
+        return (self.device, self.properties) == (other.device, other.properties)
+
+
+class LayerCommand:
+    """A recorded command.
+
+    Attributes:
+        buffer: its command-buffer.
+        number: its place in the array.
+        type: its name after CL_COMMAND_, such as "NDRANGE_KERNEL".
+        queue: the number of its queue.
+        properties: those it was recorded with, or None.
+        kernel: the program's kernel, 0 if it is no launch.
+        fields: what of a launch can be updated.
+        asserts: what updates promise to keep.
+        groups: the work-groups that it was recorded with, None if the driver chooses their size.
+        handle: what the program knows it by, 0 if it did not ask.
+    """
+
+    def __init__(
+        self,
+        buffer: LayerCommandBuffer,
+        number: int,
+        type_name: str,
+        queue: int,
+        properties: tuple[int, ...] | None,
+    ) -> None:
+        self.buffer, self.number, self.type = buffer, number, type_name
+        self.queue, self.properties = queue, properties
+        self.kernel = self.fields = self.asserts = self.handle = 0
+        self.groups: int | None = None
+
+    @property
+    def native(self) -> Any:
+        """Its `fl_command` in the array."""
+        return self.buffer.commands.array[self.number]
+
+    def give_handle(self, where: int | None) -> None:
+        """Write a handle of it to where the program wants it. Raises MemoryError."""
+        if where:
+            self.handle = _new_handle(_COMMAND, self.buffer.queues[0].handle)
+            _commands[self.handle] = self
+            write(where, "uintptr_t", self.handle)
+
+
+class LayerCommandBuffer:
+    """A command-buffer.
+
+    Args:
+        queues: those that commands may be recorded for.
+        properties: those it was made with, or None.
+
+    Attributes:
+        commands: the array that engines run.
+        recorded: what else is known of each command.
+        orders: what commands come after, by the number of their queue.
+        copies: our copies of kernels, by what they were made from (launches.py).
+        runner: what runs it, once it is finalized.
+        lock: held by whoever records, enqueues or changes it.
+
+    Raises:
+        OpenCLError: what clCreateCommandBufferKHR answers.
+    """
+
+    def __init__(self, queues: Sequence[LayerQueue], properties: tuple[int, ...] | None) -> None:
+        given = pairs_of(properties, (_FLAGS, _ASSERTS))
+        self.flags, self.asserts = given.get(_FLAGS, 0), given.get(_ASSERTS, 0)
+        check_bits(self.flags, _SIMULTANEOUS | _MUTABLE | _DEVICE_SIDE, "CL_COMMAND_BUFFER_FLAGS")
+        check_bits(self.asserts, ALL_ASSERTS, "the asserts")
+        if any(queue.context != queues[0].context for queue in queues):
+            raise refused("CL_INVALID_CONTEXT", "the queues are of several contexts")
+        self.devices = list(dict.fromkeys(queue.device for queue in queues))
+        if self.flags & _DEVICE_SIDE and len(self.devices) > 1:
+            raise refused(
+                "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",
+                "the devices of the queues do not synchronize without the host",
+            )
+        self.queues, self.properties = tuple(queues), properties
+        self.context, self.mutable = queues[0].context, bool(self.flags & _MUTABLE)
+        self.lock = new_lock()
+        self.commands = CommandArray()
+        self.recorded: list[LayerCommand] = []
+        self.orders = [LayerQueueOrder(queue.in_order) for queue in queues]
+        self.copies: dict[Any, Any] = {}
+        self.runner: CommandBuffer | None = None
+        self._held: dict[tuple[str, int], int] = {}
+        self._devices: dict[int, DeviceFacts] = {}
+        self._kernels: dict[tuple[int, int], KernelFacts] = {}
+        self._route: Any = None
+        for queue in queues:
+            self.hold("CommandQueue", queue.handle)
+        self.handle = _new_handle(_BUFFER, queues[0].handle)
+        _buffers[self.handle] = self
+
+    def hold(self, kind: str, handle: int) -> None:
+        """Keep an object of the driver, such as a "MemObject", as long as this lives."""
+        if (kind, handle) not in self._held:
+            check(call(handle, f"clRetain{kind}"), f"clRetain{kind}")
+            self._held[kind, handle] = handle
+
+    def device(self, handle: int) -> DeviceFacts:
+        """What is known of a device."""
+        if handle not in self._devices:
+            self._devices[handle] = DeviceFacts(handle)
+        return self._devices[handle]
+
+    def kernel(self, handle: int | None, device: int) -> KernelFacts:
+        """What is known of a kernel, which this keeps, for a device.
+
+        Raises:
+            OpenCLError: CL_INVALID_KERNEL, CL_INVALID_CONTEXT, CL_INVALID_PROGRAM_EXECUTABLE.
+        """
+        if not handle:
+            raise refused("CL_INVALID_KERNEL", "the kernel is NULL")
+        found = self._kernels.get((handle, device))
+        if found is None:
+            found = KernelFacts(handle, device)
+            if found.context != self.context:
+                raise refused("CL_INVALID_CONTEXT", "the kernel is of another context")
+            if not found.is_built:
+                raise refused(
+                    "CL_INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device"
+                )
+            self.hold("Kernel", handle)
+            self._kernels[handle, device] = found
+        return found
+
+    def check_recording(self) -> None:
+        """Raise OpenCLError (CL_INVALID_OPERATION) if it is finalized."""
+        if self.runner is not None:
+            raise refused("CL_INVALID_OPERATION", "the command-buffer is finalized")
+
+    @property
+    def held(self) -> list[tuple[str, int]]:
+        """The objects that it keeps, with their kinds."""
+        return list(self._held)
+
+    def finalize(self) -> None:
+        """Complete it. Nothing can be recorded any more."""
+        self.check_recording()
+        self.runner = CommandBuffer(self._list())
+
+    def _list(self) -> CommandList:
+        order = self.commands.order
+        profiles = any(queue.properties & _PROFILING for queue in self.queues)
+        return CommandList(
+            self.context,
+            self.devices,
+            self.commands.array,
+            order,
+            self.commands,
+            updatable=self.mutable,
+            first=order.first if profiles else None,
+        )
+
+    def run_anew(self) -> None:
+        """Let everything be built anew, because kernels are others now. Held by its lock."""
+        assert self.runner is not None
+        self._publish(None)
+        before, self.runner = self.runner, CommandBuffer(self._list(), after=self.runner)
+        before.close()
+
+    def enqueue(
+        self, queues: Sequence[LayerQueue], waits: Sequence[int], wanted: bool
+    ) -> tuple[int, int]:
+        """Enqueue it.
+
+        Args:
+            queues: the queues, or none for those that it was made with.
+            waits: events.
+            wanted: whether to return the event of its end.
+
+        Returns:
+            The event of its end and that of its first command, references; 0 for none.
+
+        Raises:
+            OpenCLError: what clEnqueueCommandBufferKHR answers.
+        """
+        runner = self.runner
+        if runner is None:
+            raise refused("CL_INVALID_OPERATION", "the command-buffer is not finalized")
+        for queue, own in zip(queues, self.queues, strict=False):
+            if queue.context != own.context:
+                raise refused("CL_INVALID_CONTEXT", "a queue is of another context")
+            if not queue.is_compatible(own):
+                raise refused(
+                    "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",
+                    "a queue is of another device or has other properties than at the same place "
+                    "when the command-buffer was made",
+                )
+        given = [queue.handle for queue in queues or self.queues]
+        others = [one for one in dict.fromkeys(given) if one != given[0]]
+        with ExitStack() as releases:
+            before = [self._mark(other, (), releases) for other in others]
+            code, end, failed, exported = runner.enqueue(
+                given[0], 1, [*waits, *before], wanted=wanted or bool(others)
+            )
+            if code:
+                detail = f"Command {failed} could not be enqueued." if failed >= 0 else ""
+                raise error(code, "clEnqueueCommandBufferKHR", detail)
+            for other in others:
+                self._mark(other, [end], releases)
+            if end and not wanted:
+                call(end, "clReleaseEvent")
+        is_default = len(self.queues) == 1 and given[0] == self.queues[0].handle
+        self._publish(runner.again if is_default else None)
+        if exported and not wanted:
+            call(exported[-1], "clReleaseEvent")
+        return (end, exported[-1] if exported else 0) if wanted else (0, 0)
+
+    @staticmethod
+    def _mark(queue: int, waits: Sequence[int], releases: ExitStack) -> int:
+        """Enqueue a barrier on a queue, so that this comes after it and later commands come after
+        this."""
+        made = enqueue_marker(queue, waits, "clEnqueueBarrierWithWaitList")
+        releases.callback(call, made, "clReleaseEvent")
+        return made
+
+    def _publish(self, route: Any) -> None:
+        """Let C enqueue by a route from now on, or not (None)."""
+        if route is not self._route:
+            _state.set_route(self.handle, address(route.native) if route is not None else None)
+            self._route = route
+
+    def explain(self) -> str:
+        """Return how an enqueue on its own queue runs, and why."""
+        return self.runner.explain(self.queues[0].handle) if self.runner else "not finalized"
+
+    def close(self) -> None:
+        """Give it up. What was enqueued runs to its end, with all that it needs."""
+        self._publish(None)
+        for command in self.recorded:
+            if command.handle:
+                del _commands[command.handle]
+                _state.free_handle(command.handle)
+        del _buffers[self.handle]
+        _state.free_handle(self.handle)
+        held = [HeldObject(kind, handle) for kind, handle in self._held]
+        copies = [HeldObject("Kernel", address(copy)) for copy in self.copies.values()]
+        event = self.runner.last_event if self.runner else 0
+        unfinished.keep_until(event, (self.runner, self.commands, copies, held))
+        self._held, self.copies = {}, {}
+
+
+class HeldObject:
+    """A reference to an object of the driver, released with this.
+
+    Args:
+        kind: such as "MemObject".
+        handle: the object. The reference is taken over.
+    """
+
+    def __init__(self, kind: str, handle: int) -> None:
+        self._kind, self._handle = kind, handle
+
+    def __del__(self) -> None:
+        if call is not None and lib is not None:  # Python is not taking modules down
+            call(self._handle, f"clRelease{self._kind}")
+
+
+def _new_handle(kind: int, like: int) -> int:
+    made = _state.new_handle(kind, like)
+    if not made:
+        raise MemoryError("no memory for a handle")
+    return made
+
+
+def buffer_at(handle: int | None) -> LayerCommandBuffer:
+    """Return a command-buffer. Raises OpenCLError (CL_INVALID_COMMAND_BUFFER_KHR)."""
+    found = _buffers.get(handle or 0)
+    if found is None:
+        raise refused("CL_INVALID_COMMAND_BUFFER_KHR", f"{handle or 0:#x} is no command-buffer")
+    return found
+
+
+def command_at(handle: int | None) -> LayerCommand:
+    """Return a command. Raises OpenCLError (CL_INVALID_MUTABLE_COMMAND_KHR)."""
+    found = _commands.get(handle or 0)
+    if found is None:
+        raise refused("CL_INVALID_MUTABLE_COMMAND_KHR", f"{handle or 0:#x} is no command")
+    return found
+
+
+def close_all() -> None:
+    """Give up all command-buffers, at the end."""
+    for buffer in list(_buffers.values()):
+        buffer.close()
+
+
+def queues_at(count: int, where: int | None) -> list[LayerQueue]:
+    """Read a list of queues of the program. Raises OpenCLError (CL_INVALID_COMMAND_QUEUE)."""
+    return [LayerQueue(handle) for handle in numbers(where, "uintptr_t", count)]
+
+
+# the functions
+
+
+@entry
+def clCreateCommandBufferKHR(count: int, queues: int | None, properties: int | None) -> int:
+    if not count or not queues:
+        raise refused("CL_INVALID_VALUE", "there are no queues")
+    unfinished.release_finished()
+    return LayerCommandBuffer(queues_at(count, queues), properties_at(properties)).handle
+
+
+@entry
+def clFinalizeCommandBufferKHR(buffer: int | None) -> None:
+    found = buffer_at(buffer)
+    with found.lock:
+        found.finalize()
+
+
+@entry
+def clRetainCommandBufferKHR(buffer: int | None) -> None:
+    """C does this."""
+    buffer_at(buffer)
+
+
+@entry
+def clReleaseCommandBufferKHR(buffer: int | None) -> None:
+    """The last reference is gone."""
+    found = buffer_at(buffer)
+    with found.lock:
+        found.close()
+
+
+def _check_waits(context: int, count: int, waits: int | None) -> list[int]:
+    """Read a wait list of events.
+
+    Raises:
+        OpenCLError: CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_CONTEXT.
+    """
+    if bool(count) != bool(waits):
+        raise refused("CL_INVALID_EVENT_WAIT_LIST", "the list is NULL or empty, and not both")
+    events = numbers(waits, "uintptr_t", count)
+    for event in events:
+        if not event:
+            raise refused("CL_INVALID_EVENT_WAIT_LIST", "an event is NULL")
+        of = ask(
+            *(event, "clGetEventInfo", "CL_EVENT_CONTEXT", "uintptr_t"),
+            "CL_INVALID_EVENT_WAIT_LIST",
+        )
+        if of != context:
+            raise refused("CL_INVALID_CONTEXT", "an event of the wait list is of another context")
+    return events
+
+
+@entry
+def clEnqueueCommandBufferKHR(
+    count: int,
+    queues: int | None,
+    buffer: int | None,
+    wait_count: int,
+    waits: int | None,
+    event: int | None,
+) -> None:
+    found = buffer_at(buffer)
+    if bool(count) != bool(queues):
+        raise refused("CL_INVALID_VALUE", "the list of queues is NULL or empty, and not both")
+    if count and count != len(found.queues):
+        raise refused(
+            "CL_INVALID_VALUE", f"{count} queues for a command-buffer of {len(found.queues)}"
+        )
+    given = queues_at(count, queues)
+    events = _check_waits(found.context, wait_count, waits)
+    with found.lock:
+        end, first = found.enqueue(given, events, bool(event))
+    if event:
+        _state.note_event(end, first or None, len(found.queues) > 1)
+        write(event, "uintptr_t", end)
+
+
+def _state_of(buffer: LayerCommandBuffer) -> bytes:
+    name = "RECORDING" if buffer.runner is None else "EXECUTABLE"
+    return packed("uint32_t", OPENCL[f"CL_COMMAND_BUFFER_STATE_{name}_KHR"])
+
+
+#: The answers to queries, by the end of the constant's name.
+_INFO: Final = {
+    "QUEUES": lambda one: packed("uintptr_t", *(queue.handle for queue in one.queues)),
+    "NUM_QUEUES": lambda one: packed("uint32_t", len(one.queues)),
+    "REFERENCE_COUNT": lambda one: packed("uint32_t", _state.references(one.handle)),
+    "STATE": _state_of,
+    "PROPERTIES_ARRAY": lambda one: packed("uint64_t", *(one.properties or ())),
+    "CONTEXT": lambda one: packed("uintptr_t", one.context),
+}
+_ANSWERS: Final = {OPENCL[f"CL_COMMAND_BUFFER_{name}_KHR"]: made for name, made in _INFO.items()}
+
+
+@entry
+def clGetCommandBufferInfoKHR(
+    buffer: int | None, name: int, room: int | None, into: int | None, size_ret: int | None
+) -> None:
+    found = buffer_at(buffer)
+    made = _ANSWERS.get(name)
+    if made is None:
+        raise refused("CL_INVALID_VALUE", f"{name:#x} is no query of command-buffers")
+    answer(made(found), room, into, size_ret)

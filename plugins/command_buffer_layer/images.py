@@ -1,0 +1,106 @@
+"""Copies and fills of images, with the errors of clEnqueueCopyImage and its like."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .buffers import LayerCommand
+from .entries import copy_bytes, refused
+from .memory import (
+    LayerMemory,
+    check_image,
+    check_range,
+    memory_of,
+    region_at,
+    three_at,
+)
+from .recording import CommandRecording, records
+
+_COLOR_SIZE: Final = 16  # bytes, of four numbers
+
+
+def _image(recording: CommandRecording, handle: int | None) -> LayerMemory:
+    if not recording.buffer.device(recording.queue.device).has_images:
+        raise refused("CL_INVALID_OPERATION", "the device has no images")
+    return memory_of(recording.buffer, handle, image=True)
+
+
+@records()
+def clCommandCopyImageKHR(
+    recording: CommandRecording,
+    source: int | None,
+    target: int | None,
+    source_origin: int | None,
+    target_origin: int | None,
+    region: int | None,
+) -> LayerCommand:
+    first, second = _image(recording, source), _image(recording, target)
+    if first.format != second.format:
+        raise refused("CL_IMAGE_FORMAT_MISMATCH", "the images have different formats")
+    start, to = three_at(source_origin, "origin"), three_at(target_origin, "origin")
+    size = region_at(region)
+    check_image(first, start, size)
+    check_image(second, to, size)
+    apart = any(abs(a - b) >= length for a, b, length in zip(start, to, size, strict=True))
+    if source == target and not apart:
+        raise refused("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
+    numbers, fields = (*start, *to, *size), {"source": source, "target": target}
+    return recording.add("copy_image", "COPY_IMAGE", numbers, **fields)
+
+
+def _bytes_of(image: LayerMemory, region: tuple[int, int, int]) -> int:
+    return image.pixel_size * region[0] * region[1] * region[2]
+
+
+@records()
+def clCommandCopyBufferToImageKHR(
+    recording: CommandRecording,
+    source: int | None,
+    target: int | None,
+    source_offset: int,
+    target_origin: int | None,
+    region: int | None,
+) -> LayerCommand:
+    image = _image(recording, target)
+    buffer = memory_of(recording.buffer, source, device=recording.queue.device)
+    to, size = three_at(target_origin, "origin"), region_at(region)
+    check_image(image, to, size)
+    check_range(buffer, source_offset, _bytes_of(image, size))
+    numbers, fields = (source_offset, 0, 0, *to, *size), {"source": source, "target": target}
+    return recording.add("copy_buffer_to_image", "COPY_BUFFER_TO_IMAGE", numbers, **fields)
+
+
+@records()
+def clCommandCopyImageToBufferKHR(
+    recording: CommandRecording,
+    source: int | None,
+    target: int | None,
+    source_origin: int | None,
+    region: int | None,
+    target_offset: int,
+) -> LayerCommand:
+    image = _image(recording, source)
+    buffer = memory_of(recording.buffer, target, device=recording.queue.device)
+    start, size = three_at(source_origin, "origin"), region_at(region)
+    check_image(image, start, size)
+    check_range(buffer, target_offset, _bytes_of(image, size))
+    numbers, fields = (*start, target_offset, 0, 0, *size), {"source": source, "target": target}
+    return recording.add("copy_image_to_buffer", "COPY_IMAGE_TO_BUFFER", numbers, **fields)
+
+
+@records()
+def clCommandFillImageKHR(
+    recording: CommandRecording,
+    target: int | None,
+    color: int | None,
+    origin: int | None,
+    region: int | None,
+) -> LayerCommand:
+    image = _image(recording, target)
+    if not color:
+        raise refused("CL_INVALID_VALUE", "the color is NULL")
+    start, size = three_at(origin, "origin"), region_at(region)
+    check_image(image, start, size)
+    data = recording.buffer.commands.pattern(copy_bytes(color, _COLOR_SIZE))
+    fields = {"target": target, "pattern": data, "pattern_size": _COLOR_SIZE}
+    return recording.add("fill_image", "FILL_IMAGE", (*start, 0, 0, 0, *size), **fields)

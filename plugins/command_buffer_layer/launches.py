@@ -1,0 +1,290 @@
+"""Launches: a copy of the kernel, its arguments of this moment, clEnqueueNDRangeKernel's errors.
+
+What the program sets on its kernel afterwards does not change the launch. The layer's library has
+seen what was set (native/kernels.c). Launches of a command-buffer share a copy of a kernel, because
+engines set the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+from ...icd._native import ffi, lib
+from ...icd.abi import OPENCL
+from ...icd.calls import address, call, kernel_name
+from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE
+from ...icd.errors import check
+from .buffers import ALL_ASSERTS, LayerCommand, LayerCommandBuffer, layer
+from .entries import ask, ask_all, check_bits, numbers, refused
+from .facts import DeviceFacts, KernelFacts
+from .memory import keep_parents
+from .recording import CommandRecording, records
+
+_UNSET, _SET, _SET_POINTER = range(3)  # native/layer.h
+_FIELDS: Final = "CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"
+_ASSERTS: Final = "CL_MUTABLE_DISPATCH_ASSERTS_KHR"
+#: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR … CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
+_ALL_FIELDS: Final = 0x1F
+_POINTER_SIZE: Final = 8  # bytes
+
+
+@dataclass(frozen=True)
+class LayerRange:
+    """The sizes of a launch.
+
+    Attributes:
+        offset, local: None for NULL.
+        size: the global size.
+    """
+
+    offset: Sequence[int] | None
+    size: Sequence[int]
+    local: Sequence[int] | None
+
+    @property
+    def numbers(self) -> list[int]:
+        """`fl_command.n` of the launch."""
+        zeros, ones = (0, 0, 0), (1, 1, 1)
+        dim = len(self.size)
+        return [
+            *(self.offset or zeros[:dim]),
+            *zeros[dim:],
+            *self.size,
+            *ones[dim:],
+            *(self.local or zeros[:dim]),
+            *ones[dim:],
+        ]
+
+    @property
+    def groups(self) -> int | None:
+        """The number of work-groups, None if the driver chooses their size."""
+        if self.local is None:
+            return None
+        return prod(-(-size // local) for size, local in zip(self.size, self.local, strict=True))
+
+
+def range_of(dim: int, offset: int | None, size: int | None, local: int | None) -> LayerRange:
+    """Read the sizes of a launch.
+
+    Raises:
+        OpenCLError: CL_INVALID_WORK_DIMENSION, CL_INVALID_GLOBAL_WORK_SIZE.
+    """
+    if not 1 <= dim <= 3:
+        raise refused("CL_INVALID_WORK_DIMENSION", f"{dim} dimensions")
+    if not size:
+        raise refused("CL_INVALID_GLOBAL_WORK_SIZE", "the global size is NULL")
+    return LayerRange(
+        numbers(offset, "size_t", dim) if offset else None,
+        numbers(size, "size_t", dim),
+        numbers(local, "size_t", dim) if local else None,
+    )
+
+
+def check_sizes(kernel: KernelFacts, device: DeviceFacts, launch: LayerRange) -> None:
+    """Check the sizes of a launch as clEnqueueNDRangeKernel does.
+
+    Args:
+        kernel: the kernel.
+        device: the device that runs it.
+        launch: the sizes.
+
+    Raises:
+        OpenCLError: CL_INVALID_GLOBAL_WORK_SIZE, CL_INVALID_GLOBAL_OFFSET,
+            CL_INVALID_WORK_ITEM_SIZE, CL_INVALID_WORK_GROUP_SIZE.
+    """
+    if not all(0 < size < 1 << device.bits for size in launch.size):
+        raise refused("CL_INVALID_GLOBAL_WORK_SIZE", f"the global size is {launch.size}")
+    for offset, size in zip(launch.offset or (), launch.size, strict=False):
+        if offset + size >= 1 << device.bits:
+            raise refused("CL_INVALID_GLOBAL_OFFSET", f"{offset} and {size} work-items")
+    local, required = launch.local, kernel.required
+    if local is None:
+        return
+    if not all(local):
+        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"the local size is {local}")
+    if any(size > most for size, most in zip(local, device.most_items, strict=False) if most):
+        raise refused("CL_INVALID_WORK_ITEM_SIZE", f"{local} of at most {device.most_items}")
+    if any(required) and required[: len(local)] != list(local):
+        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"the kernel requires groups of {required}")
+    if kernel.most_items and prod(local) > kernel.most_items:
+        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"{prod(local)} of {kernel.most_items}")
+    divides = not any(size % part for size, part in zip(launch.size, local, strict=True))
+    if kernel.is_uniform and not divides:
+        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"{local} does not divide {launch.size}")
+
+
+def copy_of(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) -> Any:
+    """Return our copy of a kernel as it is now, which the command-buffer keeps.
+
+    Args:
+        buffer: the command-buffer.
+        kernel: the program's kernel.
+        pointers: which arguments are SVM pointers. Where these stick, launches with other ones
+            have another copy, made from the program.
+
+    Raises:
+        OpenCLError: CL_OUT_OF_RESOURCES if the driver makes no copy.
+    """
+    sticks = buffer.device(buffer.queues[0].device).pointers_stick
+    key = kernel, layer().exec_changes(kernel), tuple(pointers) if sticks else ()
+    copy = buffer.copies.get(key)
+    if copy is None:
+        made = _create(kernel) if sticks else address(lib.fl_clone_kernel(_void(kernel)))
+        if not made:
+            raise refused("CL_OUT_OF_RESOURCES", "the driver cannot copy the kernel")
+        copy = buffer.copies[key] = _void(made)
+        for name, value in _exec_infos(kernel):
+            data = ffi.from_buffer(value)
+            call(made, "clSetKernelExecInfo", name, len(value), address(data))
+    return copy
+
+
+def _create(kernel: int) -> int:
+    code = ffi.new("int32_t *")
+    program = ask(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM", "uintptr_t", "CL_INVALID_KERNEL")
+    name = ffi.new("char[]", kernel_name(kernel).encode())
+    return call(program, "clCreateKernel", ffi.string(name), address(code)) or 0
+
+
+def _exec_infos(kernel: int) -> list[tuple[int, bytes]]:
+    """What clSetKernelExecInfo has set on a kernel."""
+    found: list[tuple[int, bytes]] = []
+    needed = ffi.new("size_t *")
+    see = layer().seen_exec_info
+    while name := see(kernel, len(found), None, 0, address(needed)):
+        room = ffi.new("char[]", needed[0] + 1)
+        see(kernel, len(found), address(room), needed[0], address(needed))
+        found.append((name, bytes(ffi.buffer(room, needed[0]))))
+    return found
+
+
+def _void(handle: int) -> Any:
+    return ffi.cast("void *", handle)
+
+
+def kind_of(kernel: int, index: int, data: bytes | None) -> int:
+    """Return what an argument is that clSetKernelArg has set: VALUE, MEMORY or SAMPLER."""
+    if data is None or len(data) != _POINTER_SIZE or not any(data):
+        return VALUE
+    object_ = int.from_bytes(data, "little")
+    return lib.fl_kind_of_argument(_void(kernel), index, _void(object_))
+
+
+class LayerArguments:
+    """The arguments of a launch, as changes of an empty list.
+
+    Args:
+        buffer: the command-buffer. The list keeps memory objects and samplers; this keeps what
+            memory objects are parts of.
+        kernel: the kernel.
+        count: how many arguments it has.
+        device: the device that runs it.
+
+    Raises:
+        OpenCLError: CL_INVALID_KERNEL_ARGS, CL_MISALIGNED_SUB_BUFFER_OFFSET.
+    """
+
+    def __init__(
+        self, buffer: LayerCommandBuffer, kernel: int, count: int, device: DeviceFacts
+    ) -> None:
+        self._device = device
+        self.changes = ffi.new("fl_change[]", max(1, count))
+        self.count, self.pointers = count, list[int]()
+        self._kept: list[Any] = []
+        see, needed, pointer = layer().seen_argument, ffi.new("size_t *"), ffi.new("void **")
+        room = ffi.new("char[64]")
+        for index in range(count):
+            places = address(needed), address(pointer)
+            kind = see(kernel, index, address(room), 64, *places)
+            if kind == _UNSET:
+                raise refused("CL_INVALID_KERNEL_ARGS", f"argument {index} was never set")
+            if kind == _SET_POINTER:
+                self.pointers.append(index)
+                self.changes[index] = (index, POINTER, 0, pointer[0])
+                continue
+            held = room
+            if needed[0] > 64:
+                held = ffi.new("char[]", needed[0])
+                see(kernel, index, address(held), needed[0], *places)
+            data = bytes(ffi.buffer(held, needed[0])) if pointer[0] else None
+            self._set(buffer, kernel, index, needed[0], data)
+
+    def _set(
+        self, buffer: LayerCommandBuffer, kernel: int, index: int, size: int, data: bytes | None
+    ) -> None:
+        kind, value = kind_of(kernel, index, data), ffi.NULL
+        if data is not None:
+            value = ffi.new("char[]", data)
+            self._kept.append(value)
+        if kind == MEMORY and data is not None:
+            handle = int.from_bytes(data, "little")
+            if keep_parents(buffer, handle):
+                name = "CL_MEM_OFFSET"
+                offset = ask_all(handle, "clGetMemObjectInfo", name, "size_t", 1)[0]
+                self._device.check_alignment(offset)
+        self.changes[index] = (index, kind, size, value)
+
+    def make(self) -> Any:
+        """Return the list, an `fl_arguments *`, a reference. Raises MemoryError."""
+        made = lib.fl_change_arguments(ffi.NULL, self.count, self.changes, self.count)
+        if not made:
+            raise MemoryError("no memory for a launch's arguments")
+        return made
+
+
+def _fields_of(recording: CommandRecording) -> int:
+    """What of the launch can be updated. Raises OpenCLError."""
+    name = "CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR"
+    given = recording.given.get(_FIELDS, _ALL_FIELDS)
+    check_bits(given, _ALL_FIELDS, name)
+    has_svm = recording.buffer.device(recording.queue.device).has_svm
+    exec_info = OPENCL["CL_MUTABLE_DISPATCH_EXEC_INFO_KHR"]
+    if not has_svm and recording.given.get(_FIELDS, 0) & exec_info:
+        raise refused("CL_INVALID_OPERATION", f"{name} does not have CL_…_EXEC_INFO_KHR")
+    return given if has_svm else given & ~exec_info
+
+
+@records(known=(_FIELDS, _ASSERTS))
+def clCommandNDRangeKernelKHR(
+    recording: CommandRecording,
+    kernel: int | None,
+    dim: int,
+    offset: int | None,
+    size: int | None,
+    local: int | None,
+) -> LayerCommand:
+    buffer, device = recording.buffer, recording.queue.device
+    fields, asserts = _fields_of(recording), recording.given.get(_ASSERTS, 0)
+    check_bits(asserts, ALL_ASSERTS, "the asserts")
+    facts, known = buffer.kernel(kernel, device), buffer.device(device)
+    launch = range_of(dim, offset, size, local)
+    assert kernel is not None
+    check_sizes(facts, known, launch)
+    arguments = LayerArguments(buffer, kernel, facts.count, known)
+    copy = copy_of(buffer, kernel, arguments.pointers)
+    made = recording.add(
+        "kernel",
+        "NDRANGE_KERNEL",
+        launch.numbers,
+        kernel=copy,
+        arguments=arguments.make(),
+        work_dim=dim,
+        has_offset=launch.offset is not None,
+        has_local=launch.local is not None,
+    )
+    made.kernel, made.fields, made.asserts = kernel, fields, asserts | buffer.asserts
+    made.groups = launch.groups
+    return made
+
+
+def check_on_copy(copy: int, index: int, kind: int, size: int, value: int | None) -> None:
+    """Let the driver check an argument, on our copy. Raises OpenCLError: what it answers."""
+    if kind == POINTER:
+        code = call(copy, "clSetKernelArgSVMPointer", index, value)
+        check(code, "clSetKernelArgSVMPointer", f"It is argument {index}.")
+    else:
+        code = call(copy, "clSetKernelArg", index, size, value)
+        check(code, "clSetKernelArg", f"It is argument {index}.")

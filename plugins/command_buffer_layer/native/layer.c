@@ -1,0 +1,149 @@
+/* libfairlead_command_buffer.so: an OpenCL layer that gives command-buffers to drivers without them. ../__init__.py says how.
+ *
+ * An OpenCL loader gives it a table, and gets a copy with a few functions exchanged (hooks.h). All others are the next table's own. The
+ * functions of the extensions have no slot: programs ask for them by name. The first call of one finds a Python (python.c), which puts
+ * a function into `bodies` for each (../start.py). Queries, references and repeated enqueues do without it.
+ *
+ * Several loaders of a process may load it. Each has an instance, with a table of its own. */
+#define _GNU_SOURCE
+#include "layer.h"
+
+#include "python.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSION_100 = 100 };
+#define FL_MODULE "fairlead.plugins.command_buffer_layer.start"
+
+/* Replaced in the file by plugins/sdk/build.py, which looks for the first line. */
+__attribute__((used)) static const volatile char configuration[8192] = "FAIRLEAD SHELL CONFIGURATION\n";
+
+#include "extension_names.h" /* generated: FL_ENTRIES, fl_names */
+
+fl_command_layer fl_state;
+static _Atomic(void *) bodies[FL_ENTRIES];
+static atomic_int state;
+enum { NEW, STARTING, RUNNING, FAILED, CLOSED };
+static void (*teardown)(void);
+
+static void close_layer(void) {
+    state = CLOSED;
+    for (unsigned i = 0; i < FL_ENTRIES; i++)
+        bodies[i] = NULL;
+}
+
+static void leave(void) {
+    if (state == RUNNING && fl_python_lives())
+        teardown();
+}
+
+/* Handlers run in the reverse order of their registration, so this end comes before that of drivers which were opened earlier. */
+static void at_exit(void (*function)(void)) {
+    teardown = function;
+    atexit(leave);
+}
+
+/* A thread that waits for the lock does not hold the GIL, because the thread with the lock needs it. */
+static void start(void) {
+    static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    void *thread = fl_python_release();
+    pthread_mutex_lock(&lock);
+    if (state == NEW) {
+        const char *config = (const char *)configuration;
+        state = STARTING;
+        fl_state = (fl_command_layer){
+            .version = FL_LAYER_VERSION,
+            .entry_count = FL_ENTRIES,
+            .bodies = (void **)bodies,
+            .names = fl_names,
+            .config = config,
+            .close = close_layer,
+            .at_exit = at_exit,
+            .new_handle = fl_new_handle,
+            .free_handle = fl_free_handle,
+            .references = fl_references,
+            .set_route = fl_set_route,
+            .seen_argument = fl_seen_argument,
+            .exec_changes = fl_exec_changes,
+            .seen_exec_info = fl_seen_exec_info,
+            .note_event = fl_note_event,
+        };
+        bool ready = fl_python_begin(config) && fl_python_start(config, FL_MODULE, &fl_state);
+        state = ready ? RUNNING : FAILED;
+    }
+    pthread_mutex_unlock(&lock);
+    fl_python_restore(thread);
+}
+
+void *fl_body(unsigned entry) {
+    if (state == NEW || state == STARTING)
+        start();
+    return atomic_load_explicit(&bodies[entry], memory_order_acquire);
+}
+
+cl_int fl_without_body(void) { return state == CLOSED ? CL_INVALID_OPERATION : CL_OUT_OF_RESOURCES; }
+
+cl_int fl_leave(cl_int code) {
+    const volatile int *due = fl_state.interrupt_due;
+    if (due && *due)
+        fl_state.interrupt();
+    return code;
+}
+
+cl_int fl_answer(const void *value, size_t size, size_t room, void *into, size_t *size_ret) {
+    if (into && room < size)
+        return CL_INVALID_VALUE;
+    if (into && size)
+        memcpy(into, value, size);
+    if (size_ret)
+        *size_ret = size;
+    return CL_SUCCESS;
+}
+
+FL_EXPORT cl_int clGetLayerInfo(cl_uint param_name, size_t param_value_size, void *param_value, size_t *param_value_size_ret) {
+    static const cl_uint version = CL_LAYER_API_VERSION_100;
+    static const char name[] = "fairlead command-buffer";
+    if (param_name == CL_LAYER_API_VERSION)
+        return fl_answer(&version, sizeof version, param_value_size, param_value, param_value_size_ret);
+    if (param_name == CL_LAYER_NAME)
+        return fl_answer(name, sizeof name, param_value_size, param_value, param_value_size_ret);
+    return CL_INVALID_VALUE;
+}
+
+/* The loader's table may be shorter than ours, and may have NULL where its system has no such function. The hooks reach the next
+ * functions by a table that has a stub there. */
+FL_EXPORT cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch, cl_uint *num_entries_ret, void *const **layer_dispatch_ret) {
+    static atomic_uint instances;
+    if (!num_entries || !target_dispatch || !num_entries_ret || !layer_dispatch_ret)
+        return CL_INVALID_VALUE;
+    unsigned instance = instances++;
+    void **next = malloc(sizeof(void *) * FL_SLOTS), **table = malloc(sizeof(void *) * num_entries);
+    if (instance >= FL_INSTANCES || !next || !table) {
+        free(next);
+        free(table);
+        return instance >= FL_INSTANCES ? CL_OUT_OF_RESOURCES : CL_OUT_OF_HOST_MEMORY;
+    }
+    memcpy(table, target_dispatch, sizeof(void *) * num_entries);
+    for (unsigned i = 0; i < FL_SLOTS; i++)
+        next[i] = i < num_entries && target_dispatch[i] ? target_dispatch[i] : fl_stubs[i];
+    void *ours[FL_SLOTS] = {NULL};
+    fl_fill(ours, instance, next);
+    for (unsigned i = 0; i < FL_SLOTS && i < num_entries; i++)
+        if (ours[i] && table[i])
+            table[i] = ours[i];
+    *num_entries_ret = num_entries;
+    *layer_dispatch_ret = table;
+    return CL_SUCCESS;
+}
+
+FL_EXPORT cl_int clInitLayerWithProperties(cl_uint num_entries, void *const *target_dispatch, cl_uint *num_entries_ret,
+                                           void *const **layer_dispatch_ret, const uint64_t *properties) {
+    if (properties && *properties) /* none is defined */
+        return CL_INVALID_PROPERTY;
+    return clInitLayer(num_entries, target_dispatch, num_entries_ret, layer_dispatch_ret);
+}
+
+/* The loader is at its end, and with it its drivers may be: nothing calls them from now on. */
+FL_EXPORT cl_int clDeinitLayer(void) { return CL_SUCCESS; }

@@ -1,0 +1,143 @@
+"""What all functions that record a command have in common: checks, sync-points, handles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from .buffers import LayerCommand, LayerCommandBuffer, LayerQueue, buffer_at
+from .entries import entry, numbers, pairs_of, properties_at, refused, write
+
+#: Every recording function has so many parameters at its end: sync-points and what it returns.
+_LAST: Final = 4
+
+
+class CommandRecording:
+    """One call that records a command. It is checked before anything is recorded.
+
+    Args:
+        buffer: the command-buffer; its lock is held.
+        queue: a queue's handle, or None.
+        properties: the address of the command's properties.
+        wait_count: the number of sync-points.
+        waits: their address.
+        known: the properties that the command may have.
+
+    Attributes:
+        given: the values of the properties, by name.
+
+    Raises:
+        OpenCLError: CL_INVALID_OPERATION, CL_INVALID_COMMAND_QUEUE, CL_INVALID_VALUE,
+            CL_INVALID_SYNC_POINT_WAIT_LIST_KHR.
+    """
+
+    def __init__(
+        self,
+        buffer: LayerCommandBuffer,
+        queue: int | None,
+        properties: int | None,
+        wait_count: int,
+        waits: int | None,
+        known: Sequence[str] = (),
+    ) -> None:
+        buffer.check_recording()
+        self.buffer, self.number = buffer, _number_of(buffer, queue)
+        if bool(wait_count) != bool(waits):
+            raise refused(
+                "CL_INVALID_SYNC_POINT_WAIT_LIST_KHR", "the list is NULL or empty, and not both"
+            )
+        self._waits = [one - 1 for one in numbers(waits, "uint32_t", wait_count)]
+        if any(not 0 <= one < len(buffer.recorded) for one in self._waits):
+            raise refused(
+                "CL_INVALID_SYNC_POINT_WAIT_LIST_KHR", "there is no command for a sync-point"
+            )
+        self.properties = properties_at(properties)
+        self.given = pairs_of(self.properties, known)
+
+    @property
+    def queue(self) -> LayerQueue:
+        """The queue that the command is recorded for."""
+        return self.buffer.queues[self.number]
+
+    @property
+    def device_number(self) -> int:
+        """The place of the queue's device in the command-buffer's list."""
+        return self.buffer.devices.index(self.queue.device)
+
+    def add(
+        self, operation: str, type_name: str, numbers: Sequence[int] = (), **fields: Any
+    ) -> LayerCommand:
+        """Record a command.
+
+        Args:
+            operation: one of icd.command_buffer.commands.OPERATIONS.
+            type_name: its command type after CL_COMMAND_.
+            numbers: `fl_command.n`.
+            fields: other members of `fl_command`.
+        """
+        commands, barrier = self.buffer.commands, operation == "barrier"
+        order = self.buffer.orders[self.number]
+        number = commands.add(
+            operation,
+            order.before(self._waits, barrier),
+            numbers,
+            order_only=barrier or operation == "marker",
+            queue=self.device_number,
+            **fields,
+        )
+        order.add(number, barrier, bool(self._waits))
+        made = LayerCommand(self.buffer, number, type_name, self.number, self.properties)
+        self.buffer.recorded.append(made)
+        return made
+
+
+def _number_of(buffer: LayerCommandBuffer, queue: int | None) -> int:
+    """The number of a queue. Raises OpenCLError (CL_INVALID_COMMAND_QUEUE)."""
+    handles = [one.handle for one in buffer.queues]
+    if not queue and len(handles) == 1:
+        return 0
+    if queue not in handles:
+        raise refused(
+            "CL_INVALID_COMMAND_QUEUE",
+            "a command-buffer of several queues needs to know which one"
+            if not queue
+            else "the command-buffer was made without this queue",
+        )
+    return handles.index(queue)
+
+
+def records(known: Sequence[str] = ()) -> Callable[[Callable[..., LayerCommand]], Any]:
+    """Declare a function that records a command, under its name. A decorator.
+
+    Its first parameter is a `CommandRecording`. The others are those of the specification between
+    `properties` and the sync-points. It returns what it has recorded.
+
+    Args:
+        known: the properties that the command may have.
+    """
+
+    def declare(function: Callable[..., LayerCommand]) -> Any:
+        def record(buffer: int | None, queue: int | None, properties: int | None, *rest: Any):
+            own, (wait_count, waits, sync_point, handle) = rest[:-_LAST], rest[-_LAST:]
+            found = buffer_at(buffer)
+            with found.lock:
+                recording = CommandRecording(found, queue, properties, wait_count, waits, known)
+                made = function(recording, *own)
+                made.give_handle(handle)
+                write(sync_point, "uint32_t", made.number + 1)
+
+        record.__name__ = function.__name__
+        return entry(record)
+
+    return declare
+
+
+def type_of(command: LayerCommand) -> int:
+    """Return a command's type, a cl_command_type."""
+    return OPENCL[f"CL_COMMAND_{command.type}"]
+
+
+@records()
+def clCommandBarrierWithWaitListKHR(recording: CommandRecording) -> LayerCommand:
+    return recording.add("barrier", "BARRIER")

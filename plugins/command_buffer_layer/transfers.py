@@ -1,0 +1,132 @@
+"""Copies and fills of buffers and of SVM, with the errors of clEnqueueCopyBuffer and its like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .buffers import LayerCommand
+from .entries import copy_bytes, refused
+from .memory import (
+    check_range,
+    check_rect,
+    memory_of,
+    rects_overlap,
+    region_at,
+    three_at,
+)
+from .recording import CommandRecording, records
+
+_LARGEST_PATTERN = 128  # bytes
+
+
+def _overlap() -> Exception:
+    return refused("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
+
+
+@records()
+def clCommandCopyBufferKHR(
+    recording: CommandRecording,
+    source: int | None,
+    target: int | None,
+    source_offset: int,
+    target_offset: int,
+    size: int,
+) -> LayerCommand:
+    device = recording.queue.device
+    first = memory_of(recording.buffer, source, device=device)
+    second = memory_of(recording.buffer, target, device=device)
+    source_offset, target_offset, size = source_offset or 0, target_offset or 0, size or 0
+    check_range(first, source_offset, size)
+    check_range(second, target_offset, size)
+    if first.overlaps(source_offset, size, second, target_offset):
+        raise _overlap()
+    numbers, fields = (source_offset, target_offset, size), {"source": source, "target": target}
+    return recording.add("copy", "COPY_BUFFER", numbers, **fields)
+
+
+@records()
+def clCommandCopyBufferRectKHR(
+    recording: CommandRecording,
+    source: int | None,
+    target: int | None,
+    source_origin: int | None,
+    target_origin: int | None,
+    region: int | None,
+    *pitches: int,
+) -> LayerCommand:
+    device = recording.queue.device
+    first = memory_of(recording.buffer, source, device=device)
+    second = memory_of(recording.buffer, target, device=device)
+    start, to = three_at(source_origin, "origin"), three_at(target_origin, "origin")
+    size = region_at(region)
+    of_source = check_rect(first, start, size, pitches[0], pitches[1])
+    of_target = check_rect(second, to, size, pitches[2], pitches[3])
+    if source == target and of_source != of_target:
+        raise refused("CL_INVALID_VALUE", "a copy inside a buffer has one pair of pitches")
+    same = (first.parent or source) == (second.parent or target)
+    offsets = first.offset, second.offset
+    if same and of_source == of_target and rects_overlap((start, to), size, of_source, offsets):
+        raise _overlap()
+    numbers, fields = (*start, *to, *size, *pitches), {"source": source, "target": target}
+    return recording.add("copy_rect", "COPY_BUFFER_RECT", numbers, **fields)
+
+
+def _pattern(recording: CommandRecording, where: int | None, pattern_size: int, *sizes: int) -> Any:
+    """Return a copy of a fill's pattern, which has to divide `sizes`.
+
+    Raises:
+        OpenCLError: CL_INVALID_VALUE.
+    """
+    is_power = pattern_size and not pattern_size & (pattern_size - 1)
+    if not where or not is_power or pattern_size > _LARGEST_PATTERN:
+        raise refused("CL_INVALID_VALUE", f"a pattern of {pattern_size} bytes")
+    if any(size % pattern_size for size in sizes):
+        raise refused("CL_INVALID_VALUE", "the pattern does not divide the offset and the size")
+    return recording.buffer.commands.pattern(copy_bytes(where, pattern_size))
+
+
+@records()
+def clCommandFillBufferKHR(
+    recording: CommandRecording,
+    target: int | None,
+    pattern: int | None,
+    pattern_size: int,
+    offset: int,
+    size: int,
+) -> LayerCommand:
+    memory = memory_of(recording.buffer, target, device=recording.queue.device)
+    check_range(memory, offset, size)
+    data = _pattern(recording, pattern, pattern_size, offset, size)
+    fields = {"target": target, "pattern": data, "pattern_size": pattern_size}
+    return recording.add("fill", "FILL_BUFFER", (offset, size), **fields)
+
+
+def _check_svm(recording: CommandRecording, size: int, *pointers: int | None) -> None:
+    if not recording.buffer.device(recording.queue.device).has_svm:
+        raise refused("CL_INVALID_OPERATION", "the device has no SVM")
+    if not all(pointers) or not size:
+        raise refused("CL_INVALID_VALUE", "a pointer is NULL, or there is nothing to do")
+
+
+@records()
+def clCommandSVMMemcpyKHR(
+    recording: CommandRecording, target: int | None, source: int | None, size: int
+) -> LayerCommand:
+    _check_svm(recording, size, target, source)
+    if abs((target or 0) - (source or 0)) < size:
+        raise _overlap()
+    return recording.add("svm_copy", "SVM_MEMCPY", (size,), source=source, target=target)
+
+
+@records()
+def clCommandSVMMemFillKHR(
+    recording: CommandRecording,
+    target: int | None,
+    pattern: int | None,
+    pattern_size: int,
+    size: int,
+) -> LayerCommand:
+    _check_svm(recording, size, target)
+    data = _pattern(recording, pattern, pattern_size, target or 0, size)
+    fields = {"target": target, "pattern": data, "pattern_size": pattern_size}
+    return recording.add("svm_fill", "SVM_MEMFILL", (0, size), **fields)

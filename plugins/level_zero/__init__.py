@@ -1,0 +1,23 @@
+"""A Level Zero driver on every OpenCL driver that fairlead finds: libze_fairlead.so.1.
+
+`driver` is what a shell starts. Each module declares the entry points of one type of object. Other
+entry points answer UNSUPPORTED_FEATURE. docs/level_zero_driver.md lists them.
+"""
+
+from __future__ import annotations
+
+from . import appends, contexts, devices, events, host_steps, kernels, lists, modules, mutable
+from .core import driver
+
+__all__ = [
+    "appends",
+    "contexts",
+    "devices",
+    "driver",
+    "events",
+    "host_steps",
+    "kernels",
+    "lists",
+    "modules",
+    "mutable",
+]

@@ -1,0 +1,321 @@
+"""What is appended to command lists: launches, transfers, barriers, and events."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...icd._native import ffi as icd_ffi
+from ..opencl.transfers import is_opencl_pattern
+from ..opencl.usm.addresses import as_copy, as_fill
+from ..opencl.usm.strategy import Operation
+from .contexts import ZeContext
+from .core import driver, find_struct, ze_failure
+from .devices import ZeDevice
+from .events import ZeEvent
+from .immediate import launch_at_once, order_at_once, transfer_at_once
+from .kernels import LaunchShape, ZeKernel
+from .lists import ZeCommandList
+from .recording import ListLaunch, ListRecording
+
+
+def _check_counts(pLaunchFuncArgs: Any) -> tuple[int, int, int]:
+    row = pLaunchFuncArgs
+    return row.groupCountX, row.groupCountY, row.groupCountZ
+
+
+@driver.entry
+def zeCommandListAppendLaunchKernel(
+    hCommandList: ZeCommandList,
+    hKernel: ZeKernel,
+    pLaunchFuncArgs: Any,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    shape = LaunchShape(_check_counts(pLaunchFuncArgs), hKernel.sizes, hKernel.offsets)
+    append_launch(hCommandList, hKernel, shape, hSignalEvent, phWaitEvents)
+
+
+def append_launch(
+    made: ZeCommandList,
+    kernel: ZeKernel,
+    shape: LaunchShape,
+    signal: ZeEvent | None,
+    waits: Sequence[ZeEvent],
+) -> None:
+    """Append a launch with the arguments that are set on the kernel.
+
+    Raises:
+        LevelZeroError: INVALID_ARGUMENT, INVALID_KERNEL_HANDLE, INVALID_SYNCHRONIZATION_OBJECT.
+    """
+    if kernel.context is not made.context or kernel.device is not made.device:
+        raise ze_failure("INVALID_ARGUMENT", "the kernel is of another context or device")
+    recording, next_id = made.begin_append(signal, waits), made.next_id
+    if next_id is not None:
+        next_id.check_kernel(kernel)
+    if shape.is_empty:
+        if next_id is not None:
+            raise ze_failure("INVALID_ARGUMENT", "a mutable launch has at least one group")
+        made.end_append(recording, recording.add("barrier", waits, signal))
+        return
+    launch = ListLaunch(kernel, kernel.ur.arguments, shape)
+    if not launch.is_complete and (next_id is None or not next_id.takes_arguments):
+        raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {kernel.name} are set")
+    if made.is_immediate and launch_at_once(made, kernel, shape, signal, waits):
+        return
+    made.end_append(recording, recording.add_launch(launch, waits, signal))
+
+
+@driver.entry
+def zeCommandListAppendLaunchCooperativeKernel(
+    hCommandList: ZeCommandList,
+    hKernel: ZeKernel,
+    pLaunchFuncArgs: Any,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    counts = _check_counts(pLaunchFuncArgs)
+    if counts not in ((1, 1, 1), (0, 0, 0)):
+        raise ze_failure("UNSUPPORTED_FEATURE", "groups of OpenCL do not wait for each other")
+    shape = LaunchShape(counts, hKernel.sizes, hKernel.offsets)
+    append_launch(hCommandList, hKernel, shape, hSignalEvent, phWaitEvents)
+
+
+@driver.entry
+def zeCommandListAppendLaunchKernelWithParameters(
+    hCommandList: ZeCommandList,
+    hKernel: ZeKernel,
+    pGroupCounts: Any,
+    pNext: int,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    row = find_struct(
+        pNext,
+        "ZE_STRUCTURE_TYPE_COMMAND_LIST_APPEND_PARAM_COOPERATIVE_DESC",
+        "ze_command_list_append_launch_kernel_param_cooperative_desc_t",
+    )
+    is_cooperative = row is not None and row.isCooperative
+    append = (
+        zeCommandListAppendLaunchCooperativeKernel
+        if is_cooperative
+        else zeCommandListAppendLaunchKernel
+    )
+    append(hCommandList, hKernel, pGroupCounts, hSignalEvent, phWaitEvents)
+
+
+# transfers
+
+
+def append_operations(
+    made: ZeCommandList,
+    operations: Sequence[Operation],
+    signal: ZeEvent | None,
+    waits: Sequence[ZeEvent],
+    keep: Any = None,
+) -> None:
+    """Append transfers that are one command to the program."""
+    recording = made.begin_append(signal, waits)
+    recording.kept.append(keep)
+    if not operations:
+        made.end_append(recording, recording.add("barrier", waits, signal))
+        return
+    if len(operations) == 1:
+        (operation,) = operations
+        if made.is_immediate and transfer_at_once(made, operation, signal, waits, keep):
+            return
+        made.end_append(recording, recording.add_operation(operations[0], waits, signal))
+        return
+    commands = [recording.add_operation(operation, waits) for operation in operations]
+    if signal is not None:
+        commands.append(recording.add("barrier", (), signal))
+    made.end_append(recording, *commands)
+
+
+@driver.entry
+def zeCommandListAppendMemoryCopy(
+    hCommandList: ZeCommandList,
+    dstptr: int,
+    srcptr: int,
+    size: int,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    context = hCommandList.context.ur
+    operations = [as_copy(context, dstptr, srcptr, size)] if size else []
+    append_operations(hCommandList, operations, hSignalEvent, phWaitEvents)
+
+
+@driver.entry
+def zeCommandListAppendMemoryCopyWithParameters(
+    hCommandList: ZeCommandList,
+    dstptr: int,
+    srcptr: int,
+    size: int,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    zeCommandListAppendMemoryCopy(hCommandList, dstptr, srcptr, size, hSignalEvent, phWaitEvents)
+
+
+@driver.entry
+def zeCommandListAppendMemoryCopyFromContext(
+    hCommandList: ZeCommandList,
+    dstptr: int,
+    hContextSrc: ZeContext,
+    srcptr: int,
+    size: int,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    if hContextSrc is not hCommandList.context:
+        raise ze_failure("UNSUPPORTED_FEATURE", "a copy from another context")
+    zeCommandListAppendMemoryCopy(hCommandList, dstptr, srcptr, size, hSignalEvent, phWaitEvents)
+
+
+@driver.entry
+def zeCommandListAppendMemoryFill(
+    hCommandList: ZeCommandList,
+    ptr: int,
+    pattern: int,
+    pattern_size: int,
+    size: int,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    if not pattern_size:
+        raise ze_failure("INVALID_SIZE", "a pattern has at least one byte")
+    if not size:
+        return append_operations(hCommandList, [], hSignalEvent, phWaitEvents)
+    context, data = hCommandList.context.ur, ctypes.string_at(pattern, pattern_size)
+    if is_opencl_pattern(pattern_size, ptr) and not size % pattern_size:
+        memory = icd_ffi.new("unsigned char[]", data)
+        operation = as_fill(context, ptr, memory, pattern_size, size)
+    else:  # OpenCL has no such fill: the bytes are written as they will be
+        memory = icd_ffi.new("unsigned char[]", (data * (size // pattern_size + 1))[:size])
+        operation = as_copy(context, ptr, int(icd_ffi.cast("uintptr_t", memory)), size)
+    return append_operations(hCommandList, [operation], hSignalEvent, phWaitEvents, memory)
+
+
+@driver.entry
+def zeCommandListAppendMemoryFillWithParameters(
+    hCommandList: ZeCommandList,
+    ptr: int,
+    pattern: int,
+    pattern_size: int,
+    size: int,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    zeCommandListAppendMemoryFill(
+        hCommandList, ptr, pattern, pattern_size, size, hSignalEvent, phWaitEvents
+    )
+
+
+def _rows(region: Any, pitch: int, slice_pitch: int, base: int) -> Iterator[int]:
+    """Yield the address of each row of a region."""
+    start = base + region.originX + region.originY * pitch + region.originZ * slice_pitch
+    for z in range(max(region.depth, 1)):
+        for y in range(region.height):
+            yield start + y * pitch + z * slice_pitch
+
+
+@driver.entry
+def zeCommandListAppendMemoryCopyRegion(
+    hCommandList: ZeCommandList,
+    dstptr: int,
+    dstRegion: Any,
+    dstPitch: int,
+    dstSlicePitch: int,
+    srcptr: int,
+    srcRegion: Any,
+    srcPitch: int,
+    srcSlicePitch: int,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    """Append a copy of a box of bytes, row by row."""
+    shapes = [(one.width, one.height, max(one.depth, 1)) for one in (dstRegion, srcRegion)]
+    if shapes[0] != shapes[1]:
+        raise ze_failure("INVALID_SIZE", "the regions differ in size")
+    width, height, depth = shapes[0]
+    pitches = dstPitch, srcPitch
+    if height > 1 and any(pitch < width for pitch in pitches):
+        raise ze_failure("INVALID_SIZE", f"a row of {width} bytes is longer than its pitch")
+    targets = _rows(dstRegion, dstPitch, dstSlicePitch, dstptr)
+    sources = _rows(srcRegion, srcPitch, srcSlicePitch, srcptr)
+    context = hCommandList.context.ur
+    operations = []
+    if width and height:
+        is_flat = depth == 1 and dstPitch == srcPitch == width
+        pairs = list(zip(targets, sources, strict=True))
+        if is_flat:
+            pairs, width = pairs[:1], width * height
+        operations = [as_copy(context, to, at, width) for to, at in pairs]
+    append_operations(hCommandList, operations, hSignalEvent, phWaitEvents)
+
+
+# hints
+
+
+@driver.entry
+def zeCommandListAppendMemoryPrefetch(hCommandList: ZeCommandList, ptr: int, size: int) -> None:
+    """Do nothing: it is a hint, and drivers of OpenCL move memory by themselves."""
+    hCommandList.begin_append()
+
+
+@driver.entry
+def zeCommandListAppendMemAdvise(
+    hCommandList: ZeCommandList, hDevice: ZeDevice, ptr: int, size: int, advice: int
+) -> None:
+    """Do nothing: it is a hint."""
+    hCommandList.begin_append()
+
+
+# order and events
+
+
+def _append(
+    made: ZeCommandList, role: str, signal: ZeEvent | None = None, waits: Sequence[ZeEvent] = ()
+) -> None:
+    recording: ListRecording = made.begin_append(signal, waits)
+    if made.is_immediate and order_at_once(made, role, signal, waits):
+        return
+    made.end_append(recording, recording.add(role, waits, signal))
+
+
+@driver.entry
+def zeCommandListAppendBarrier(
+    hCommandList: ZeCommandList, hSignalEvent: ZeEvent | None, phWaitEvents: list[ZeEvent]
+) -> None:
+    _append(hCommandList, "barrier", hSignalEvent, phWaitEvents)
+
+
+@driver.entry
+def zeCommandListAppendMemoryRangesBarrier(
+    hCommandList: ZeCommandList,
+    numRanges: int,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    if not numRanges:
+        raise ze_failure("INVALID_SIZE", "there are no ranges")
+    _append(hCommandList, "barrier", hSignalEvent, phWaitEvents)
+
+
+@driver.entry
+def zeCommandListAppendSignalEvent(hCommandList: ZeCommandList, hEvent: ZeEvent) -> None:
+    _append(hCommandList, "signal", hEvent)
+
+
+@driver.entry
+def zeCommandListAppendWaitOnEvents(hCommandList: ZeCommandList, phEvents: list[ZeEvent]) -> None:
+    _append(hCommandList, "wait", None, phEvents)
+
+
+@driver.entry
+def zeCommandListAppendEventReset(hCommandList: ZeCommandList, hEvent: ZeEvent) -> None:
+    if hEvent.is_counter_based:
+        raise ze_failure("INVALID_ARGUMENT", "nobody resets a counter-based event")
+    _append(hCommandList, "reset", hEvent)

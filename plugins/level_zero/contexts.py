@@ -1,0 +1,194 @@
+"""Contexts, and memory that is used by its address."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ..opencl.contexts import URContext
+from ..opencl.core import create, handles_of
+from ..opencl.usm.allocations import allocate, release_memory
+from ..opencl.usm.registry import allocations_of, find, remove
+from ..opencl.usm.strategy import Allocation
+from ..sdk._native import ffi as ur_ffi
+from ..sdk.objects import Object
+from .core import ZE, driver, ze_failure
+from .devices import ZeDevice, ZePlatform
+
+_PAGE: Final = 4096
+_LARGEST_ALIGNMENT: Final = 1 << 21
+_TYPES: Final = {
+    kind: ZE[f"ZE_MEMORY_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")
+}
+
+
+@driver.kind
+class ZeContext(Object):
+    """A context of all devices of a driver, or of some.
+
+    Args:
+        platform: the driver.
+        devices: the devices.
+    """
+
+    type = "ze_context_handle_t"
+
+    def __init__(self, platform: ZePlatform, devices: Sequence[ZeDevice]) -> None:
+        self.platform, self.devices = platform, tuple(devices)
+        found = [device.ur for device in devices]
+        properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.ur.cl, 0)
+        arguments = properties, len(found), handles_of(found), None, None
+        self.ur = URContext(create(platform.ur.table, "clCreateContext", *arguments), found)
+
+    def check(self, device: ZeDevice | None) -> None:
+        """Check that a device is in the context.
+
+        Raises:
+            LevelZeroError: INVALID_ARGUMENT if it is not.
+        """
+        if device is not None and device not in self.devices:
+            raise ze_failure("INVALID_ARGUMENT", "the device is not one of the context")
+
+    def close(self) -> None:
+        for allocation in allocations_of(self.ur):
+            if not allocation.imported:
+                release_memory(remove(self.ur, allocation.base), wait=True)
+        self.ur.finish()
+
+
+@driver.entry
+def zeContextCreate(hDriver: ZePlatform, desc: Any) -> ZeContext:
+    return ZeContext(hDriver, hDriver.devices)
+
+
+@driver.entry
+def zeContextCreateEx(
+    hDriver: ZePlatform, desc: Any, numDevices: int, phDevices: list[ZeDevice]
+) -> ZeContext:
+    if any(device not in hDriver.devices for device in phDevices):
+        raise ze_failure("INVALID_ARGUMENT", "a device is of another driver")
+    return ZeContext(hDriver, phDevices or hDriver.devices)
+
+
+@driver.entry
+def zeDriverGetDefaultContext(hDriver: ZePlatform) -> ZeContext:
+    if hDriver.default_context is None:
+        hDriver.default_context = ZeContext(hDriver, hDriver.devices)
+        driver.objects.retain(hDriver.default_context)
+    return hDriver.default_context
+
+
+@driver.entry
+def zeContextGetStatus(hContext: ZeContext) -> None:
+    pass
+
+
+@driver.entry
+def zeContextSystemBarrier(hContext: ZeContext, hDevice: ZeDevice) -> None:
+    hContext.check(hDevice)
+
+
+@driver.entry
+def zeContextMakeMemoryResident(
+    hContext: ZeContext, hDevice: ZeDevice, ptr: int, size: int
+) -> None:
+    """Do nothing: an OpenCL driver keeps all memory where its device reaches it."""
+    hContext.check(hDevice)
+    if not size:
+        raise ze_failure("INVALID_SIZE", "there is nothing to make resident")
+
+
+@driver.entry
+def zeContextEvictMemory(hContext: ZeContext, hDevice: ZeDevice, ptr: int, size: int) -> None:
+    hContext.check(hDevice)
+    if not size:
+        raise ze_failure("INVALID_SIZE", "there is nothing to evict")
+
+
+# memory
+
+
+def _allocate(
+    context: ZeContext, kind: str, device: ZeDevice | None, size: int, alignment: int
+) -> int:
+    context.check(device)
+    if not size:
+        raise ze_failure("UNSUPPORTED_SIZE", "an allocation of no bytes")
+    if alignment & (alignment - 1) or alignment > _LARGEST_ALIGNMENT:
+        raise ze_failure(
+            "UNSUPPORTED_ALIGNMENT",
+            f"{alignment} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
+        )
+    ur = device.ur if device is not None else None
+    descriptor = ur_ffi.new("ur_usm_desc_t *", {"align": alignment}) if alignment else None
+    return allocate(context.ur, kind, ur, descriptor, None, size)
+
+
+@driver.entry
+def zeMemAllocHost(hContext: ZeContext, host_desc: Any, size: int, alignment: int) -> int:
+    return _allocate(hContext, "host", None, size, alignment)
+
+
+@driver.entry
+def zeMemAllocDevice(
+    hContext: ZeContext, device_desc: Any, size: int, alignment: int, hDevice: ZeDevice
+) -> int:
+    return _allocate(hContext, "device", hDevice, size, alignment)
+
+
+@driver.entry
+def zeMemAllocShared(
+    hContext: ZeContext,
+    device_desc: Any,
+    host_desc: Any,
+    size: int,
+    alignment: int,
+    hDevice: ZeDevice | None,
+) -> int:
+    return _allocate(hContext, "shared", hDevice or hContext.devices[0], size, alignment)
+
+
+def find_base(context: ZeContext, address: int) -> Allocation:
+    """Return the allocation that begins at an address.
+
+    Raises:
+        LevelZeroError: INVALID_ARGUMENT if none of the context does.
+    """
+    found = find(context.ur, address)
+    if found is None or found.base != address or found.imported:
+        raise ze_failure("INVALID_ARGUMENT", "no memory of the context begins there")
+    return found
+
+
+@driver.entry
+def zeMemFree(hContext: ZeContext, ptr: int) -> None:
+    find_base(hContext, ptr)
+    release_memory(remove(hContext.ur, ptr), wait=False)
+
+
+@driver.entry
+def zeMemGetAllocProperties(
+    hContext: ZeContext, ptr: int, pMemAllocProperties: Any, phDevice: Any
+) -> None:
+    found, row = find(hContext.ur, ptr), pMemAllocProperties
+    row.type = _TYPES[found.kind] if found is not None else ZE["ZE_MEMORY_TYPE_UNKNOWN"]
+    row.id, row.pageSize = (found.base, _PAGE) if found is not None else (0, 0)
+    if not phDevice:
+        return
+    phDevice[0] = 0
+    if found is not None and found.device is not None:
+        owner = next(one for one in hContext.devices if one.ur is found.device)
+        phDevice[0] = driver.objects.show(owner)
+
+
+@driver.entry
+def zeMemGetAddressRange(hContext: ZeContext, ptr: int, pBase: Any, pSize: Any) -> None:
+    found = find(hContext.ur, ptr)
+    if found is None:
+        raise ze_failure("ADDRESS_NOT_FOUND", "the address is in no memory of the context")
+    if pBase:
+        pBase[0] = found.base
+    if pSize:
+        pSize[0] = found.size

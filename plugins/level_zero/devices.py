@@ -1,0 +1,400 @@
+"""Drivers and devices: each OpenCL platform is a driver, and each of its devices is a device.
+
+Programs for Level Zero take GPUs of Intel and nothing else. So every device says that it is one,
+unless FAIRLEAD_ZE_IDENTITY is `driver`: then it says what the OpenCL driver says. Its name is true
+in any case."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from ...icd.errors import OpenCLError
+from ...loader.base.forks import new_lock
+from ...loader.base.search import secure_environ
+from ..opencl.devices import URDevice, takes_spirv
+from ..opencl.platforms import URPlatform, platforms
+from ..opencl.usm.strategies import STRATEGIES
+from ..sdk._native_ze import ffi
+from ..sdk.objects import Object
+from .core import ZE, chain, driver, ze_failure
+
+_INTEL: Final = 0x8086
+_LARGEST: Final = 0xFFFFFFFF
+_API_VERSION: Final = ZE["ZE_API_VERSION_1_13"]
+#: Bits of CL_DEVICE_…_FP_CONFIG that have another place in ze_device_fp_flags_t: OpenCL's, its own.
+_MOVED: Final = (
+    (1 << 7, ZE["ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT"]),
+    (1 << 6, ZE["ZE_DEVICE_FP_FLAG_SOFT_FLOAT"]),
+)
+#: What a mutable command can change: everything but the arguments of graphs.
+MUTABLE: Final = 0x7F
+
+#: The extensions, and their versions.
+EXTENSIONS: Final = {
+    "ZE_MUTABLE_COMMAND_LIST_EXP_NAME": "ZE_MUTABLE_COMMAND_LIST_EXP_VERSION_1_1",
+    "ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME": (
+        "ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_VERSION_1_0"
+    ),
+    "ZE_GLOBAL_OFFSET_EXP_NAME": "ZE_GLOBAL_OFFSET_EXP_VERSION_1_0",
+    "ZE_MODULE_PROGRAM_EXP_NAME": "ZE_MODULE_PROGRAM_EXP_VERSION_1_0",
+    "ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME": "ZE_EVENT_POOL_COUNTER_BASED_EXP_VERSION_1_0",
+    "ZE_MEMORY_FREE_POLICIES_EXT_NAME": "ZE_MEMORY_FREE_POLICIES_EXT_VERSION_1_0",
+}
+
+
+def pretends() -> bool:
+    """Return whether devices say that they are GPUs of Intel."""
+    name = secure_environ().get("FAIRLEAD_ZE_IDENTITY", "").strip().lower()
+    if name not in ("", "gpu", "driver"):
+        driver.log("warning", f"FAIRLEAD_ZE_IDENTITY={name} is ignored: it may be gpu or driver")
+    return name != "driver"
+
+
+@driver.kind
+class ZePlatform(Object):
+    """A driver of Level Zero: an OpenCL platform. It lives as long as the process."""
+
+    type, counted = "ze_driver_handle_t", False
+
+    def __init__(self, platform: URPlatform) -> None:
+        self.ur = platform
+        self.devices = tuple(ZeDevice(device, self) for device in platform.devices)
+        self.default_context: Any = None
+
+
+@driver.kind
+class ZeDevice(Object):
+    """A device. It lives as long as its driver.
+
+    Args:
+        device: the device of the reference adapter.
+        platform: its driver.
+    """
+
+    type, counted = "ze_device_handle_t", False
+
+    def __init__(self, device: URDevice, platform: ZePlatform) -> None:
+        self.ur, self.platform = device, platform
+
+    def number(self, name: str, otherwise: int = 0) -> int:
+        """Return the answer to a query of OpenCL, `otherwise` if the driver has none."""
+        try:
+            value = self.ur.icd.info(name)
+        except OpenCLError:
+            return otherwise
+        return int(value) if isinstance(value, int) else otherwise
+
+    @cached_property
+    def group_limits(self) -> tuple[int, ...]:
+        """Return the most work-items of a work-group in each of the three dimensions."""
+        return tuple(self.ur.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES"))[:3]
+
+    @cached_property
+    def sub_group_sizes(self) -> tuple[int, ...]:
+        """Return the sizes of sub-groups, at least one."""
+        if "cl_intel_required_subgroup_size" in self.ur.icd.extensions:
+            try:
+                sizes = self.ur.icd.info("CL_DEVICE_SUB_GROUP_SIZES_INTEL")
+            except OpenCLError:
+                sizes = ()
+            if isinstance(sizes, bytes):
+                sizes = tuple(
+                    int.from_bytes(sizes[i : i + 8], "little") for i in range(0, len(sizes), 8)
+                )
+            if isinstance(sizes, tuple) and sizes:
+                return tuple(map(int, sizes))[:8]
+        return (1,)
+
+    @property
+    def uuid(self) -> bytes:
+        """Return 16 bytes that are the same in every process, and differ between devices."""
+        icd = self.ur.icd
+        place = self.platform.devices.index(self)
+        text = f"{icd.platform.name}\n{icd.platform.version}\n{icd.name}\n{place}"
+        return hashlib.sha256(text.encode()).digest()[:16]
+
+
+_lock = new_lock()
+_found: list[ZePlatform] = []
+
+
+def ze_platforms() -> Sequence[ZePlatform]:
+    """Return all drivers. The first call opens the OpenCL drivers."""
+    with _lock:
+        if not _found:
+            _found.extend(ZePlatform(one) for one in platforms() if one.devices)
+            driver.at_exit()
+        return tuple(_found)
+
+
+@driver.entry
+def zeInit(flags: int) -> None:
+    if not ze_platforms():
+        raise ze_failure(
+            "UNINITIALIZED", "no OpenCL driver can be used; `fairlead doctor` says why"
+        )
+
+
+@driver.entry
+def zeDriverGet() -> Sequence[ZePlatform]:
+    return ze_platforms()
+
+
+@driver.entry
+def zeInitDrivers(desc: Any) -> Sequence[ZePlatform]:
+    if not desc.flags:
+        raise ze_failure("INVALID_ENUMERATION", "no type of drivers is asked for")
+    if not desc.flags & ZE["ZE_INIT_DRIVER_TYPE_FLAG_GPU"]:
+        raise ze_failure("UNINITIALIZED", "there are no drivers but of GPUs")
+    zeInit(0)
+    return ze_platforms()
+
+
+@driver.entry
+def zeDriverGetApiVersion(hDriver: ZePlatform) -> int:
+    return _API_VERSION
+
+
+@driver.entry
+def zeDriverGetProperties(hDriver: ZePlatform, pDriverProperties: Any) -> None:
+    identity = f"fairlead\n{hDriver.ur.icd.name}\n{hDriver.ur.icd.version}"
+    pDriverProperties.uuid.id = hashlib.sha256(identity.encode()).digest()[:16]
+    pDriverProperties.driverVersion = 1
+    for _, address in chain(pDriverProperties.pNext):
+        del address  # no extension of these properties is known
+
+
+@driver.entry
+def zeDriverGetIpcProperties(hDriver: ZePlatform, pIpcProperties: Any) -> None:
+    pIpcProperties.flags = 0
+
+
+def list_structs(pCount: Any, rows: Any, fills: Sequence[Callable[[Any], None]]) -> None:
+    """Fill as many structs as there is room for, and say how many there are.
+
+    Args:
+        pCount: the room; where the number is written.
+        rows: the structs, None to ask for their number.
+        fills: what fills each of them.
+    """
+    room = pCount[0]
+    if rows is None or not room or room > len(fills):
+        pCount[0] = len(fills)
+    if rows is not None:
+        for index, fill in enumerate(fills[:room]):
+            fill(rows[index])
+
+
+@driver.entry
+def zeDriverGetExtensionProperties(
+    hDriver: ZePlatform, pCount: Any, pExtensionProperties: Any
+) -> None:
+    def filling(name: str, version: str) -> Callable[[Any], None]:
+        def fill(row: Any) -> None:
+            row.name, row.version = ZE.strings[name].encode(), ZE[version]
+
+        return fill
+
+    fills = [filling(*pair) for pair in EXTENSIONS.items()]
+    list_structs(pCount, pExtensionProperties, fills)
+
+
+@driver.entry
+def zeDriverGetExtensionFunctionAddress(hDriver: ZePlatform, name: str) -> int:
+    from ..sdk.ze.start import address_of_entry
+
+    found = address_of_entry(driver, name)
+    if not found:
+        raise ze_failure("UNSUPPORTED_FEATURE", f"there is no function {name}")
+    return found
+
+
+@driver.entry
+def zeDriverGetLastErrorDescription(hDriver: ZePlatform, ppString: Any) -> None:
+    ppString[0] = driver.last_message
+
+
+# devices
+
+
+@driver.entry
+def zeDeviceGet(hDriver: ZePlatform) -> Sequence[ZeDevice]:
+    return hDriver.devices
+
+
+@driver.entry
+def zeDeviceGetSubDevices(hDevice: ZeDevice) -> Sequence[ZeDevice]:
+    return ()
+
+
+@driver.entry
+def zeDeviceGetRootDevice(hDevice: ZeDevice, phRootDevice: Any) -> None:
+    phRootDevice[0] = 0  # the device is a root device itself
+
+
+def _fill_mutable(address: int) -> None:
+    row = ffi.cast("ze_mutable_command_list_exp_properties_t *", address)
+    row.mutableCommandListFlags, row.mutableCommandFlags = 0, MUTABLE
+
+
+def _fill_event_properties(address: int) -> None:
+    ffi.cast("ze_device_event_properties_t *", address).flags = 0
+
+
+#: What fills a struct that a caller chains to the properties of a device.
+_CHAINED: Final[dict[int, Callable[[int], None]]] = {
+    ZE["ZE_STRUCTURE_TYPE_MUTABLE_COMMAND_LIST_EXP_PROPERTIES"]: _fill_mutable,
+}
+
+
+@driver.entry
+def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
+    icd, row = hDevice.ur.icd, pDeviceProperties
+    units = hDevice.number("CL_DEVICE_MAX_COMPUTE_UNITS", 1)
+    kinds = {"CPU": "CPU", "GPU": "GPU", "ACCELERATOR": "FPGA"}
+    kind = "GPU" if pretends() else kinds.get(str(icd.type), "CPU")
+    row.type = ZE[f"ZE_DEVICE_TYPE_{kind}"]
+    row.vendorId = _INTEL if pretends() else hDevice.number("CL_DEVICE_VENDOR_ID")
+    row.deviceId = row.subdeviceId = 0
+    row.flags = ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"]
+    row.coreClockRate = hDevice.number("CL_DEVICE_MAX_CLOCK_FREQUENCY")
+    row.maxMemAllocSize = hDevice.number("CL_DEVICE_MAX_MEM_ALLOC_SIZE")
+    row.maxHardwareContexts, row.maxCommandQueuePriority = _LARGEST, 0
+    row.numThreadsPerEU = row.numEUsPerSubslice = row.numSubslicesPerSlice = 1
+    row.numSlices = units
+    row.physicalEUSimdWidth = max(hDevice.number("CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT", 1), 1)
+    # Both units of the specification: nanoseconds a tick, and since 1.2 ticks a second.
+    in_hertz = row.stype == ZE["ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2"]
+    row.timerResolution = 1_000_000_000 if in_hertz else 1
+    row.timestampValidBits = row.kernelTimestampValidBits = 64
+    row.uuid.id = hDevice.uuid
+    row.name = icd.name.encode()[: ZE["ZE_MAX_DEVICE_NAME"] - 1]
+    for stype, address in chain(row.pNext):
+        if stype in _CHAINED:
+            _CHAINED[stype](address)
+
+
+@driver.entry
+def zeDeviceGetComputeProperties(hDevice: ZeDevice, pComputeProperties: Any) -> None:
+    row, limits = pComputeProperties, hDevice.group_limits
+    row.maxTotalGroupSize = hDevice.number("CL_DEVICE_MAX_WORK_GROUP_SIZE", 1)
+    row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ = (
+        min(limit, row.maxTotalGroupSize) for limit in limits
+    )
+    row.maxGroupCountX = row.maxGroupCountY = row.maxGroupCountZ = _LARGEST
+    row.maxSharedLocalMemory = min(hDevice.number("CL_DEVICE_LOCAL_MEM_SIZE"), _LARGEST)
+    sizes = hDevice.sub_group_sizes
+    row.numSubGroupSizes = len(sizes)
+    for index, size in enumerate(sizes):
+        row.subGroupSizes[index] = size
+
+
+def _fp_flags(hDevice: ZeDevice, kind: str) -> int:
+    config = hDevice.number(f"CL_DEVICE_{kind}_FP_CONFIG")
+    return config & 0x3F | sum(flag for bit, flag in _MOVED if config & bit)
+
+
+@driver.entry
+def zeDeviceGetModuleProperties(hDevice: ZeDevice, pModuleProperties: Any) -> None:
+    row, extensions = pModuleProperties, hDevice.ur.icd.extensions
+    row.spirvVersionSupported = (1 << 16 | 2 << 8) if takes_spirv(hDevice.ur) else 0
+    row.fp32flags = _fp_flags(hDevice, "SINGLE")
+    row.fp64flags = _fp_flags(hDevice, "DOUBLE")
+    row.fp16flags = _fp_flags(hDevice, "HALF") if "cl_khr_fp16" in extensions else 0
+    row.flags = (
+        (ZE["ZE_DEVICE_MODULE_FLAG_FP16"] if row.fp16flags else 0)
+        | (ZE["ZE_DEVICE_MODULE_FLAG_FP64"] if row.fp64flags else 0)
+        | (
+            ZE["ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS"]
+            if "cl_khr_int64_base_atomics" in extensions
+            else 0
+        )
+    )
+    row.maxArgumentsSize = min(hDevice.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), _LARGEST)
+    row.printfBufferSize = min(hDevice.number("CL_DEVICE_PRINTF_BUFFER_SIZE"), _LARGEST)
+    row.nativeKernelSupported.id = bytes(16)  # there are no kernels of the host
+
+
+@driver.entry
+def zeDeviceGetCommandQueueGroupProperties(
+    hDevice: ZeDevice, pCount: Any, pCommandQueueGroupProperties: Any
+) -> None:
+    def fill(row: Any) -> None:
+        row.flags = (
+            ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE"]
+            | ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY"]
+        )
+        row.maxMemoryFillPatternSize, row.numQueues = (1 << 63) - 1, 1
+
+    list_structs(pCount, pCommandQueueGroupProperties, [fill])
+
+
+@driver.entry
+def zeDeviceGetMemoryProperties(hDevice: ZeDevice, pCount: Any, pMemProperties: Any) -> None:
+    def fill(row: Any) -> None:
+        row.flags = row.maxClockRate = row.maxBusWidth = 0
+        row.totalSize = hDevice.number("CL_DEVICE_GLOBAL_MEM_SIZE")
+        row.name = b"global memory"
+
+    list_structs(pCount, pMemProperties, [fill])
+
+
+@driver.entry
+def zeDeviceGetMemoryAccessProperties(hDevice: ZeDevice, pMemAccessProperties: Any) -> None:
+    row = pMemAccessProperties
+    found = next((one for one in STRATEGIES.values() if one.support(hDevice.ur)), None)
+    support = found.support(hDevice.ur) if found is not None else {}
+    row.hostAllocCapabilities = support.get("host", 0)
+    row.deviceAllocCapabilities = support.get("device", 0)
+    row.sharedSingleDeviceAllocCapabilities = support.get("shared", 0)
+    row.sharedCrossDeviceAllocCapabilities = support.get("cross", 0)
+    row.sharedSystemAllocCapabilities = support.get("system", 0)
+
+
+@driver.entry
+def zeDeviceGetCacheProperties(hDevice: ZeDevice, pCount: Any, pCacheProperties: Any) -> None:
+    def fill(row: Any) -> None:
+        row.flags, row.cacheSize = 0, hDevice.number("CL_DEVICE_GLOBAL_MEM_CACHE_SIZE")
+
+    list_structs(pCount, pCacheProperties, [fill])
+
+
+@driver.entry
+def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None:
+    """Answer zeros: this driver has no images."""
+    row = pImageProperties
+    row.maxImageDims1D = row.maxImageDims2D = row.maxImageDims3D = row.maxImageArraySlices = 0
+    row.maxImageBufferSize = row.maxSamplers = row.maxReadImageArgs = row.maxWriteImageArgs = 0
+
+
+@driver.entry
+def zeDeviceGetExternalMemoryProperties(hDevice: ZeDevice, pExternalMemoryProperties: Any) -> None:
+    row = pExternalMemoryProperties
+    row.memoryAllocationImportTypes = row.memoryAllocationExportTypes = 0
+    row.imageImportTypes = row.imageExportTypes = 0
+
+
+@driver.entry
+def zeDeviceGetP2PProperties(hDevice: ZeDevice, hPeerDevice: ZeDevice, pP2PProperties: Any) -> None:
+    pP2PProperties.flags = 0
+
+
+@driver.entry
+def zeDeviceCanAccessPeer(hDevice: ZeDevice, hPeerDevice: ZeDevice) -> int:
+    return hDevice is hPeerDevice
+
+
+@driver.entry
+def zeDeviceGetStatus(hDevice: ZeDevice) -> None:
+    pass
+
+
+@driver.entry
+def zeDeviceGetGlobalTimestamps(hDevice: ZeDevice) -> tuple[int, int]:
+    """Return the host's clock for both. Events have the clock of the OpenCL driver."""
+    now = time.monotonic_ns()
+    return now, now

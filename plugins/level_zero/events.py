@@ -1,0 +1,209 @@
+"""Events and their pools."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...icd.calls import call
+from ..sdk._native_ze import ffi
+from ..sdk.objects import Object
+from .contexts import ZeContext
+from .core import ZE, driver, find_struct, ze_failure
+from .devices import ZeDevice
+from .streams import NOT_READY, Completion, Signal
+
+_TIMES: Final = (
+    ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"] | ZE["ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP"]
+)
+#: The flag of a counter-based event with times, and that of a pool of such events.
+_TIMED_COUNTER: Final = ZE["ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP"]
+_COUNTER_TIMES: Final = ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"]
+_START, _END = (OPENCL[f"CL_PROFILING_COMMAND_{name}"] for name in ("START", "END"))
+
+
+@driver.kind
+class ZeEventPool(Object):
+    """A pool of events: so many, of one kind.
+
+    Args:
+        context: its context.
+        flags: ze_event_pool_flags_t.
+        count: how many events it has.
+        counter_based: ze_event_pool_counter_based_exp_flags_t, 0 for plain events.
+    """
+
+    type = "ze_event_pool_handle_t"
+
+    def __init__(self, context: ZeContext, flags: int, count: int, counter_based: int = 0) -> None:
+        self.context, self.flags, self.count = context, flags, count
+        self.counter_based = counter_based
+
+
+@driver.kind
+class ZeEvent(Signal):
+    """An event of a pool.
+
+    Args:
+        pool: its pool.
+        signal: its ze_event_scope_flags_t when it is signaled.
+        wait: the same when it is waited for.
+    """
+
+    type = "ze_event_handle_t"
+
+    def __init__(self, pool: ZeEventPool, signal: int, wait: int) -> None:
+        super().__init__()
+        self.pool, self.context = pool, pool.context
+        self.signal_scope, self.wait_scope = signal, wait
+
+    @property
+    def has_times(self) -> bool:
+        """Return whether it has the times of the command that signals it."""
+        return bool(self.pool.flags & _TIMES)
+
+    @property
+    def is_counter_based(self) -> bool:
+        """Return whether every new signal replaces the one before, so that nobody resets it."""
+        return bool(self.pool.counter_based)
+
+    def alike(self, other: ZeEvent) -> bool:
+        """Return whether another event can take its place in a mutable command."""
+        return (
+            self.context is other.context
+            and self.pool.flags == other.pool.flags
+            and self.is_counter_based == other.is_counter_based
+            and self.signal_scope == other.signal_scope
+            and self.wait_scope == other.wait_scope
+        )
+
+
+@driver.entry
+def zeEventPoolCreate(
+    hContext: ZeContext, desc: Any, numDevices: int, phDevices: list[ZeDevice]
+) -> ZeEventPool:
+    for device in phDevices:
+        hContext.check(device)
+    if not desc.count:
+        raise ze_failure("INVALID_SIZE", "a pool has at least one event")
+    counter_based = find_struct(
+        desc.pNext,
+        "ZE_STRUCTURE_TYPE_COUNTER_BASED_EVENT_POOL_EXP_DESC",
+        "ze_event_pool_counter_based_exp_desc_t",
+    )
+    flags = (counter_based.flags or 1) if counter_based is not None else 0
+    return ZeEventPool(hContext, desc.flags, desc.count, flags)
+
+
+@driver.entry
+def zeEventCreate(hEventPool: ZeEventPool, desc: Any) -> ZeEvent:
+    if desc.index >= hEventPool.count:
+        raise ze_failure("INVALID_ARGUMENT", f"the pool has {hEventPool.count} events")
+    return ZeEvent(hEventPool, desc.signal, desc.wait)
+
+
+@driver.entry
+def zeEventCounterBasedCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeEvent:
+    hContext.check(hDevice)
+    timed = _COUNTER_TIMES if desc.flags & _TIMED_COUNTER else 0
+    pool = ZeEventPool(hContext, timed, 1, desc.flags & ~_TIMED_COUNTER or 1)
+    return ZeEvent(pool, desc.signal, desc.wait)
+
+
+@driver.entry
+def zeEventGetCounterBasedFlags(hEvent: ZeEvent) -> int:
+    if not hEvent.is_counter_based:
+        raise ze_failure("INVALID_ARGUMENT", "the event is not counter-based")
+    return hEvent.pool.counter_based
+
+
+@driver.entry
+def zeEventPoolGetContextHandle(hEventPool: ZeEventPool) -> ZeContext:
+    return hEventPool.context
+
+
+@driver.entry
+def zeEventPoolGetFlags(hEventPool: ZeEventPool) -> int:
+    return hEventPool.flags
+
+
+@driver.entry
+def zeEventGetEventPool(hEvent: ZeEvent) -> ZeEventPool:
+    return hEvent.pool
+
+
+@driver.entry
+def zeEventGetSignalScope(hEvent: ZeEvent) -> int:
+    return hEvent.signal_scope
+
+
+@driver.entry
+def zeEventGetWaitScope(hEvent: ZeEvent) -> int:
+    return hEvent.wait_scope
+
+
+@driver.entry
+def zeEventHostSignal(hEvent: ZeEvent) -> None:
+    if hEvent.is_counter_based:
+        raise ze_failure("INVALID_ARGUMENT", "the host does not signal a counter-based event")
+    hEvent.signal_by_host()
+
+
+@driver.entry
+def zeEventHostReset(hEvent: ZeEvent) -> None:
+    if hEvent.is_counter_based:
+        raise ze_failure("INVALID_ARGUMENT", "nobody resets a counter-based event")
+    hEvent.reset_by_host()
+
+
+@driver.entry
+def zeEventQueryStatus(hEvent: ZeEvent) -> int:
+    return hEvent.query()
+
+
+@driver.entry
+def zeEventHostSynchronize(hEvent: ZeEvent, timeout: int) -> int:
+    return hEvent.wait(timeout)
+
+
+def times_of(completion: Completion | None) -> tuple[int, int]:
+    """Return when a command began and ended, in nanoseconds of the OpenCL driver's clock."""
+    if completion is None:
+        return 0, 0
+    value, found = ctypes.c_uint64(), []
+    for name in (_START, _END):
+        code = call(
+            completion.cl, "clGetEventProfilingInfo", name, 8, ctypes.addressof(value), None
+        )
+        found.append(value.value if code == 0 else 0)
+    return found[0], found[1]
+
+
+@driver.entry
+def zeEventQueryKernelTimestamp(hEvent: ZeEvent, dstptr: Any) -> int:
+    if not hEvent.has_times:
+        raise ze_failure("INVALID_ARGUMENT", "the event's pool has no timestamps")
+    if hEvent.query() == NOT_READY:
+        return NOT_READY
+    write_times(hEvent, dstptr)
+    return 0
+
+
+def write_times(event: ZeEvent, row: Any) -> None:
+    """Write the times of an event to a ze_kernel_timestamp_result_t."""
+    begin, end = times_of(event.timing)
+    for times in (getattr(row, "global"), row.context):
+        times.kernelStart, times.kernelEnd = begin, end
+
+
+@driver.entry
+def zeEventQueryTimestampsExp(
+    hEvent: ZeEvent, hDevice: ZeDevice, pCount: Any, pTimestamps: Any
+) -> int:
+    if hEvent.query() == NOT_READY:
+        return NOT_READY
+    room, pCount[0] = pCount[0], 1
+    if pTimestamps is not None and room:
+        write_times(hEvent, ffi.cast("ze_kernel_timestamp_result_t *", pTimestamps))
+    return 0

@@ -1,0 +1,138 @@
+"""Appends to immediate lists that are enqueued at once, by one call of the OpenCL driver.
+
+Where a command has to wait for an event that nobody has signaled yet, or earlier commands do,
+nothing is done here: the append makes a recording, which keeps its arguments (recording.py)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...icd.command_buffer.lifetimes import Lifetimes
+from ...icd.errors import check
+from ..opencl.usm.strategies import required_strategy
+from ..opencl.usm.strategy import Operation
+from .core import driver
+from .events import ZeEvent
+from .kernels import LaunchShape, ZeKernel
+from .lists import ZeCommandList
+from .streams import Completion, Stream, StreamStep, enqueue_order, run_now
+
+_COPIES: Final = frozenset({"svm_copy", "copy", "read", "write"})
+_Sizes: Final = ctypes.c_size_t * 3
+
+#: Host memory that commands use, until they have ended.
+_unfinished: Final = Lifetimes()
+driver.on_close.append(_unfinished.release_all)
+
+
+def _call(function: Any, routine: str, waits: Sequence[int], *arguments: Any) -> int:
+    """Call a function that enqueues a command. Returns its event, a reference."""
+    event = ctypes.c_void_p()
+    listed = (ctypes.c_void_p * len(waits))(*waits) if waits else None
+    check(function(*arguments, len(waits), listed, ctypes.byref(event)), routine)
+    return event.value or 0
+
+
+def _run(
+    made: ZeCommandList,
+    run: Callable[[Stream, Sequence[int]], int] | None,
+    waits: Sequence[ZeEvent],
+    effects: Sequence[tuple[ZeEvent, bool]],
+) -> bool:
+    """Enqueue a command at once. Returns whether that is possible."""
+    stream = made.stream
+    assert stream is not None
+    timed = [event for event, signaled in effects if signaled and event.has_times]
+
+    def note_times(end: Completion) -> None:
+        for event in timed:
+            event.timing = end
+
+    with enqueue_order():
+        if not stream.can_run(waits):
+            return False
+        run_now(stream, StreamStep(waits, run, effects, note_times if timed else None))
+    made.finish_append()
+    return True
+
+
+def _effects(signal: ZeEvent | None) -> Sequence[tuple[ZeEvent, bool]]:
+    return [(signal, True)] if signal is not None else ()
+
+
+def launch_at_once(
+    made: ZeCommandList,
+    kernel: ZeKernel,
+    shape: LaunchShape,
+    signal: ZeEvent | None,
+    waits: Sequence[ZeEvent],
+) -> bool:
+    """Enqueue a launch. Returns whether that is possible.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
+    numbers, table = shape.numbers, kernel.ur.table
+
+    def run(stream: Stream, before: Sequence[int]) -> int:
+        offsets = _Sizes(*numbers[0:3]) if any(shape.offsets) else None
+        given = shape.dim, offsets, _Sizes(*numbers[3:6]), _Sizes(*numbers[6:9])
+        with kernel.ur.lock:
+            function, routine = table.clEnqueueNDRangeKernel, "clEnqueueNDRangeKernel"
+            return _call(function, routine, before, stream.cl, kernel.ur.cl, *given)
+
+    return _run(made, run, waits, _effects(signal))
+
+
+def transfer_at_once(
+    made: ZeCommandList,
+    operation: Operation,
+    signal: ZeEvent | None,
+    waits: Sequence[ZeEvent],
+    keep: Any = None,
+) -> bool:
+    """Enqueue a copy. Returns whether that is possible.
+
+    Args:
+        made: an immediate list.
+        operation: the copy.
+        signal: the event that it signals, or None.
+        waits: the events that it waits for.
+        keep: what has to live until it has ended.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
+    if operation.op not in _COPIES:
+        return False
+    context = made.context.ur
+    routine, arguments = required_strategy(context).call_of(operation)
+    function = _function(context, routine)
+
+    def run(stream: Stream, before: Sequence[int]) -> int:
+        end = _call(function, routine, before, stream.cl, *arguments)
+        if keep is not None:
+            _unfinished.keep_until(end, keep)
+        return end
+
+    return _run(made, run, waits, _effects(signal))
+
+
+def _function(context: Any, routine: str) -> Any:
+    slot = OPENCL.functions[routine].slot
+    if slot is not None:
+        return getattr(context.table, routine)
+    from ..opencl.platforms import extension
+
+    return extension(context.platform, routine)
+
+
+def order_at_once(
+    made: ZeCommandList, role: str, signal: ZeEvent | None, waits: Sequence[ZeEvent]
+) -> bool:
+    """Wait for events, signal or reset one. Returns whether that is possible."""
+    effects = [(signal, role != "reset")] if signal is not None else []
+    return _run(made, None, waits, effects)

@@ -1,0 +1,466 @@
+"""Mutable command lists (ZE_experimental_mutable_command_list 1.1).
+
+A command gets an identifier before it is appended, with what can be changed of it. After the list
+is closed, changes are collected, checked at once, and made when the list is closed again: all of
+them, or none. What was executed before keeps what it had.
+
+(Level Zero: "Mutable Command List Extension".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ...icd._native import ffi as icd_ffi
+from ...icd._native import lib as icd_lib
+from ...icd.calls import address
+from ...icd.command_buffer import edits
+from ...loader.ze.abi import LevelZeroError
+from ..opencl.kernel_arguments import HANDLE_SIZE, URKernelArgument
+from ..opencl.usm.addresses import pointer_argument
+from ..sdk._native_ze import ffi
+from .core import ZE, chain, driver, ze_failure
+from .devices import MUTABLE
+from .events import ZeEvent
+from .kernels import LaunchShape, ZeKernel, make_arguments
+from .lists import ZeCommandList
+from .recording import ListCommand, ListLaunch
+
+_FLAGS: Final = {
+    name: ZE[f"ZE_MUTABLE_COMMAND_EXP_FLAG_{name}"]
+    for name in (
+        *("KERNEL_ARGUMENTS", "GROUP_COUNT", "GROUP_SIZE", "GLOBAL_OFFSET"),
+        *("SIGNAL_EVENT", "WAIT_EVENTS", "KERNEL_INSTRUCTION"),
+    )
+}
+_BY_DEFAULT: Final = MUTABLE & ~_FLAGS["KERNEL_INSTRUCTION"]
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class LaunchDraft:
+    """What a launch will be. None: it is not given yet.
+
+    Attributes:
+        kernel: its kernel.
+        arguments: its arguments, by index.
+        counts, sizes, offsets: see `LaunchShape`.
+    """
+
+    kernel: ZeKernel
+    arguments: dict[int, URKernelArgument]
+    counts: Triple | None
+    sizes: Triple | None
+    offsets: Triple
+
+    @classmethod
+    def of(cls, launch: ListLaunch) -> LaunchDraft:
+        """Return a draft without changes."""
+        shape = launch.shape
+        arguments = dict(launch.arguments)
+        return cls(launch.kernel, arguments, shape.counts, shape.sizes, shape.offsets)
+
+    def finish(self) -> ListLaunch:
+        """Return the launch.
+
+        Raises:
+            LevelZeroError: INVALID_ARGUMENT if something is not given,
+                INVALID_GROUP_SIZE_DIMENSION.
+        """
+        name = self.kernel.name
+        if len(self.arguments) != self.kernel.ur.argument_count:
+            raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {name} are given")
+        if self.counts is None:
+            raise ze_failure("INVALID_ARGUMENT", f"the group count of {name} is not given")
+        sizes = self.sizes or self.kernel.sizes
+        self.kernel.check_group(sizes)
+        shape = LaunchShape(self.counts, sizes, self.offsets)
+        return ListLaunch(self.kernel, self.arguments, shape)
+
+
+class MutableCommand:
+    """A command that can be changed.
+
+    Args:
+        owner: its list.
+        number: its identifier.
+        flags: what can be changed, ze_mutable_command_exp_flags_t.
+        kernels: the kernels that it may launch; nothing if that is not changed.
+
+    Attributes:
+        command: the command, None before it is appended.
+        draft: what its launch will be, None if that is not changed.
+        touched: whether it was changed since the list was closed.
+    """
+
+    def __init__(
+        self, owner: ZeCommandList, number: int, flags: int, kernels: Sequence[ZeKernel]
+    ) -> None:
+        self.owner, self.number, self.flags, self.kernels = owner, number, flags, tuple(kernels)
+        self.command: ListCommand | None = None
+        self.draft: LaunchDraft | None = None
+        self.touched = False
+        self._signal: ZeEvent | None = None
+        self._wait_count = 0
+
+    @property
+    def takes_arguments(self) -> bool:
+        """Return whether its arguments can be set after it is appended."""
+        return bool(self.flags & _FLAGS["KERNEL_ARGUMENTS"])
+
+    def check_kernel(self, kernel: ZeKernel) -> None:
+        """Raise LevelZeroError (INVALID_KERNEL_HANDLE) for a kernel that it may not launch."""
+        if self.kernels and kernel not in self.kernels:
+            raise ze_failure(
+                "INVALID_KERNEL_HANDLE", f"{kernel.name} is not one of the command's kernels"
+            )
+
+    def begin(self, command: ListCommand) -> None:
+        """Take the command that was appended."""
+        self.command, self._signal = command, command.signal
+        self._wait_count = len(command.waits)
+        assert self.owner.mutable is not None
+        self.owner.mutable[self.number] = self
+        if command.launch is not None and len(self.kernels) > 1:
+            recording = self.owner.recording
+            for kernel in self.kernels:
+                copy = recording.copies.of(kernel, _pointers_of(kernel))
+                _add_copy(recording.alternatives, copy)
+
+    def check(self, flag: str) -> ListCommand:
+        """Return the command.
+
+        Raises:
+            LevelZeroError: INVALID_ARGUMENT if this cannot be changed.
+        """
+        assert self.command is not None
+        if not self.flags & _FLAGS[flag]:
+            raise ze_failure(
+                "INVALID_ARGUMENT", f"command {self.number} was appended without {flag}"
+            )
+        return self.command
+
+    def present_draft(self) -> LaunchDraft:
+        """Return what its launch will be. Raises LevelZeroError (INVALID_ARGUMENT) without one."""
+        command = self.command
+        if command is None or command.launch is None:
+            raise ze_failure("INVALID_ARGUMENT", f"command {self.number} is not a launch")
+        return self.draft or LaunchDraft.of(command.launch)
+
+    def put_signal(self, event: ZeEvent | None) -> None:
+        """Give it another event to signal, or none."""
+        command = self.check("SIGNAL_EVENT")
+        if event is not None and (self._signal is None or not self._signal.alike(event)):
+            raise ze_failure(
+                "INVALID_ARGUMENT", "the event is not like the one that the command was given"
+            )
+        command.signal = event
+
+    def put_waits(self, events: Sequence[ZeEvent | None] | None, count: int) -> None:
+        """Give it other events to wait for. None of them, or None for one, means nothing."""
+        command = self.check("WAIT_EVENTS")
+        if (count or events is not None) and count != self._wait_count:
+            raise ze_failure(
+                "INVALID_SIZE", f"{count} events; the command was given {self._wait_count}"
+            )
+        self.owner.check_events(events or ())
+        command.waits = [event for event in events or () if event is not None]
+
+
+def _pointers_of(kernel: ZeKernel) -> dict[int, URKernelArgument]:
+    """Return the arguments of a kernel that are pointers, as if they were set."""
+    pointer = URKernelArgument(URKernelArgument.POINTER, 0, 0)
+    return dict.fromkeys(kernel.pointer_indices, pointer)
+
+
+def _add_copy(copies: list[Any], copy: Any) -> bool:
+    """Add a kernel to a list, unless it is there. Returns whether it was added."""
+    if any(address(copy) == address(one) for one in copies):
+        return False
+    copies.append(copy)
+    return True
+
+
+# identifiers
+
+
+def _next(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]) -> int:
+    made.check_regular()
+    if made.mutable is None:
+        raise ze_failure("INVALID_ARGUMENT", "the list is not mutable")
+    made.check_open()
+    if flags & ~MUTABLE:
+        raise ze_failure("UNSUPPORTED_ENUMERATION", "arguments of graphs cannot be changed")
+    if flags & _FLAGS["KERNEL_INSTRUCTION"] and not kernels:
+        raise ze_failure("INVALID_ARGUMENT", "the kernels that the command may launch are missing")
+    for kernel in kernels:
+        if kernel.context is not made.context or kernel.device is not made.device:
+            raise ze_failure("INVALID_KERNEL_HANDLE", "a kernel is of another context or device")
+    made.ids += 1
+    made.next_id = MutableCommand(made, made.ids, flags or _BY_DEFAULT, kernels)
+    return made.ids
+
+
+@driver.entry
+def zeCommandListGetNextCommandIdExp(hCommandList: ZeCommandList, desc: Any) -> int:
+    return _next(hCommandList, desc.flags, ())
+
+
+@driver.entry
+def zeCommandListGetNextCommandIdWithKernelsExp(
+    hCommandList: ZeCommandList, desc: Any, phKernels: list[ZeKernel]
+) -> int:
+    return _next(hCommandList, desc.flags, phKernels)
+
+
+@driver.entry
+def zeCommandListIsMutableExp(hCommandList: ZeCommandList) -> int:
+    return hCommandList.mutable is not None
+
+
+# changes
+
+
+def _commands_of(made: ZeCommandList) -> dict[int, MutableCommand]:
+    """Return the commands that can be changed.
+
+    Raises:
+        LevelZeroError: INVALID_COMMAND_LIST_TYPE; INVALID_ARGUMENT if the list is not mutable, or
+            was never closed.
+    """
+    made.check_regular()
+    if made.mutable is None:
+        raise ze_failure("INVALID_ARGUMENT", "the list is not mutable")
+    if not (made.closed or made.changed):
+        raise ze_failure("INVALID_ARGUMENT", "commands are changed after the list is closed")
+    return made.mutable
+
+
+def _find(commands: dict[int, MutableCommand], number: int) -> MutableCommand:
+    if number not in commands:
+        raise ze_failure("INVALID_ARGUMENT", f"the list has no command {number}")
+    return commands[number]
+
+
+def _note(made: ZeCommandList, changed: Sequence[MutableCommand]) -> None:
+    """Note that commands have changed: the list has to be closed again."""
+    made.closed, made.changed = False, True
+    for command in changed:
+        command.touched = True
+
+
+def _put_argument(draft: LaunchDraft, row: Any) -> LaunchDraft:
+    kernel, index = draft.kernel, row.argIndex
+    try:
+        value = int(ffi.cast("uintptr_t", row.pArgValue))
+        argument = kernel.read_argument(index, row.argSize, value)
+        known = draft.arguments.get(index)
+        if known is not None and known.kind == argument.kind == URKernelArgument.VALUE:
+            if known.size != argument.size:
+                raise ze_failure("INVALID_ARGUMENT", f"argument {index} has {known.size} bytes")
+        else:
+            kernel.check_value(index, argument)
+        if argument.kind == URKernelArgument.POINTER:
+            pointer_argument(kernel.context.ur, argument.value)
+    except LevelZeroError as error:
+        raise ze_failure("INVALID_ARGUMENT", str(error)) from error
+    return replace(draft, arguments={**draft.arguments, index: argument})
+
+
+def _put_counts(draft: LaunchDraft, row: Any) -> LaunchDraft:
+    if not row.pGroupCount:
+        raise ze_failure("INVALID_NULL_POINTER", "pGroupCount")
+    count = row.pGroupCount[0]
+    counts = count.groupCountX, count.groupCountY, count.groupCountZ
+    if not all(counts):
+        raise ze_failure("INVALID_ARGUMENT", "a mutable launch has at least one group")
+    return replace(draft, counts=counts)
+
+
+def _put_sizes(draft: LaunchDraft, row: Any) -> LaunchDraft:
+    sizes = row.groupSizeX, row.groupSizeY, row.groupSizeZ
+    draft.kernel.check_group(sizes)
+    return replace(draft, sizes=sizes)
+
+
+def _put_offsets(draft: LaunchDraft, row: Any) -> LaunchDraft:
+    return replace(draft, offsets=(row.offsetX, row.offsetY, row.offsetZ))
+
+
+#: What a struct of the chain changes: its type, the flag that allows it, and the change.
+_CHANGES: Final = {
+    ZE[f"ZE_STRUCTURE_TYPE_MUTABLE_{name}_EXP_DESC"]: (
+        f"ze_mutable_{name.lower()}_exp_desc_t *",
+        flag,
+        change,
+    )
+    for name, flag, change in (
+        ("KERNEL_ARGUMENT", "KERNEL_ARGUMENTS", _put_argument),
+        ("GROUP_COUNT", "GROUP_COUNT", _put_counts),
+        ("GROUP_SIZE", "GROUP_SIZE", _put_sizes),
+        ("GLOBAL_OFFSET", "GLOBAL_OFFSET", _put_offsets),
+    )
+}
+_SIZED: Final = {ZE["ZE_STRUCTURE_TYPE_MUTABLE_GRAPH_ARGUMENT_EXP_DESC"]: "the arguments of graphs"}
+
+
+def _rows(desc: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield the structs of a chain, the flags that allow them, and what they change."""
+    for stype, at in chain(desc.pNext):
+        if stype in _SIZED:
+            raise ze_failure("INVALID_ARGUMENT", f"{_SIZED[stype]} cannot be changed")
+        if stype not in _CHANGES:
+            raise ze_failure("INVALID_ARGUMENT", f"{stype:#x} is not a change of a command")
+        struct, flag, change = _CHANGES[stype]
+        yield ffi.cast(struct, at), flag, change
+
+
+@driver.entry
+def zeCommandListUpdateMutableCommandsExp(hCommandList: ZeCommandList, desc: Any) -> None:
+    """Collect changes of launches: all that the chain asks for, or nothing."""
+    commands = _commands_of(hCommandList)
+    if desc.flags:
+        raise ze_failure("INVALID_ENUMERATION", "the flags are reserved")
+    drafts: dict[MutableCommand, LaunchDraft] = {}
+    for row, flag, change in _rows(desc):
+        command = _find(commands, row.commandId)
+        command.check(flag)
+        drafts[command] = change(drafts.get(command) or command.present_draft(), row)
+    for command, draft in drafts.items():
+        command.draft = draft
+    _note(hCommandList, list(drafts))
+
+
+@driver.entry
+def zeCommandListUpdateMutableCommandSignalEventExp(
+    hCommandList: ZeCommandList, commandId: int, hSignalEvent: ZeEvent | None
+) -> None:
+    command = _find(_commands_of(hCommandList), commandId)
+    hCommandList.check_events((hSignalEvent,))
+    command.put_signal(hSignalEvent)
+    hCommandList.recording.note_change()
+    _note(hCommandList, [command])
+
+
+@driver.entry
+def zeCommandListUpdateMutableCommandWaitEventsExp(
+    hCommandList: ZeCommandList,
+    commandId: int,
+    numWaitEvents: int,
+    phWaitEvents: list[ZeEvent | None] | None,
+) -> None:
+    command = _find(_commands_of(hCommandList), commandId)
+    command.put_waits(phWaitEvents, numWaitEvents)
+    hCommandList.recording.note_change()
+    _note(hCommandList, [command])
+
+
+@driver.entry
+def zeCommandListUpdateMutableCommandKernelsExp(
+    hCommandList: ZeCommandList, numKernels: int, pCommandId: Any, phKernels: list[ZeKernel]
+) -> None:
+    """Let commands launch other kernels, which then need arguments and sizes."""
+    commands = _commands_of(hCommandList)
+    if not numKernels:
+        raise ze_failure("INVALID_SIZE", "there are no kernels")
+    drafts: dict[MutableCommand, LaunchDraft] = {}
+    for number, kernel in zip(ffi.unpack(pCommandId, numKernels), phKernels, strict=True):
+        command = _find(commands, number)
+        command.check("KERNEL_INSTRUCTION")
+        command.check_kernel(kernel)
+        if command.touched or command in drafts:
+            raise ze_failure(
+                "INVALID_ARGUMENT", f"the kernel of command {number} is changed before all else"
+            )
+        command.present_draft()
+        drafts[command] = LaunchDraft(kernel, {}, None, None, (0, 0, 0))
+    for command, draft in drafts.items():
+        command.draft = draft
+    _note(hCommandList, list(drafts))
+
+
+# closing
+
+
+@driver.entry
+def zeCommandListClose(hCommandList: ZeCommandList) -> None:
+    hCommandList.check_regular()
+    if hCommandList.closed:
+        raise ze_failure("INVALID_ARGUMENT", "the list is closed already")
+    if hCommandList.changed:
+        _commit(hCommandList)
+    hCommandList.close_recording()
+
+
+def _commit(made: ZeCommandList) -> None:
+    """Make the changes that were collected.
+
+    Raises:
+        LevelZeroError: a launch is not complete; nothing has changed.
+        OpenCLError: an engine refuses a change.
+    """
+    commands = made.mutable or {}
+    drafts = {one: one.draft.finish() for one in commands.values() if one.draft is not None}
+    recording = made.recording
+    is_new = [
+        _add_copy(recording.alternatives, recording.copies.of(new.kernel, new.arguments))
+        for command, new in drafts.items()
+        if command.command is not None
+        and command.command.launch is not None
+        and command.command.launch.kernel is not new.kernel
+    ]
+    if any(is_new):  # what was built does not know the kernel
+        recording.let_go()
+    by_place = {one.command.index: (one, new) for one, new in drafts.items() if one.command}
+    for part in recording.parts() if by_place else ():
+        numbers = [index for index in by_place if part.first <= index < part.end]
+        if numbers and part.buffer is not None:
+            part.buffer.change(
+                [index - part.first for index in numbers],
+                lambda first=part.first, numbers=numbers: {
+                    index - first: _rewrite(made, *by_place[index]) for index in numbers
+                },
+                "zeCommandListClose",
+            )
+    for command, new in drafts.items():
+        if command.command is not None:
+            command.command.launch = new
+        command.draft = None
+    for command in commands.values():
+        command.touched = False
+
+
+def _rewrite(made: ZeCommandList, command: MutableCommand, new: ListLaunch) -> bool:
+    """Write a launch to the array. Returns whether it has another kernel than before."""
+    assert command.command is not None and command.command.launch is not None
+    recording, old = made.recording, command.command.launch
+    present = recording.array.array + command.command.index
+    new.shape.put(present)
+    if new.kernel is old.kernel and old.is_complete:
+        for index, argument in new.arguments.items():
+            if argument != old.arguments.get(index):
+                _set(present, new.kernel, index, argument)
+        return False
+    arguments, _ = make_arguments(new.kernel, new.arguments)
+    before, present.arguments = present.arguments, arguments
+    icd_lib.fl_release_arguments(before)
+    present.kernel = recording.copies.of(new.kernel, new.arguments)
+    recording.kept.append(new.kernel)
+    return True
+
+
+def _set(present: Any, kernel: ZeKernel, index: int, argument: URKernelArgument) -> None:
+    """Set an argument of a launch in the array."""
+    kind, size, value = argument
+    if kind == URKernelArgument.LOCAL:
+        edits.set_argument(present, index, edits.VALUE, size, 0)
+    elif kind == URKernelArgument.POINTER:
+        setter, number = pointer_argument(kernel.context.ur, value)
+        which = edits.POINTER if setter in ("svm", "usm") else edits.MEMORY
+        edits.set_argument(present, index, which, HANDLE_SIZE, number)
+    else:
+        memory = icd_ffi.from_buffer(value)
+        edits.set_argument(present, index, edits.VALUE, size, address(memory))

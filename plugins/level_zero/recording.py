@@ -1,0 +1,312 @@
+"""What a command list records, and the steps that it becomes.
+
+All commands are in one array (icd/command_buffer/commands.py). A list is divided where it waits for
+an event that it does not signal itself before. Each part is a command-buffer of `icd`, so that its
+engines run it. What is signaled and reset in a part is so at its end: between two such waits nobody
+can tell the difference.
+
+In an in-order list each command comes after the one before it. In other lists a command comes after
+the barriers before it, and after the commands of the list whose events it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ...icd.calls import address, call
+from ...icd.command_buffer.command_buffer import CommandBuffer
+from ...icd.command_buffer.commands import CommandArray, CommandList
+from ...icd.command_buffer.lifetimes import Lifetimes
+from ...icd.errors import error as opencl_error
+from ..opencl.command_buffer.launches import copy_of
+from ..opencl.kernel_arguments import URKernelArgument
+from ..opencl.usm.addresses import memory_functions
+from ..opencl.usm.strategy import Operation
+from .contexts import ZeContext
+from .core import driver
+from .devices import ZeDevice
+from .events import ZeEvent
+from .kernels import LaunchShape, ZeKernel, make_arguments
+from .streams import Completion, Signal, Stream, StreamStep
+
+#: What dropped recordings hold while an enqueue of them runs.
+_unfinished: Final = Lifetimes()
+driver.on_close.append(_unfinished.release_all)
+
+_BITS: Final = 64
+
+
+class KernelCopies:
+    """Kernels that nobody else sets arguments on. They are released when it is dropped."""
+
+    def __init__(self) -> None:
+        self.copies: dict[Any, Any] = {}
+
+    def of(self, kernel: ZeKernel, arguments: dict[int, URKernelArgument]) -> Any:
+        """Return a copy of a kernel for a launch with these arguments, a `void *`."""
+        bits = 0
+        for index, argument in arguments.items():
+            if argument.kind == URKernelArgument.POINTER and index < _BITS:
+                bits |= 1 << index
+        owner: Any = self  # it reads `copies`
+        return copy_of(owner, kernel.ur, bits)
+
+    def __del__(self) -> None:
+        for copy in self.copies.values():
+            call(address(copy), "clReleaseKernel")
+
+
+@dataclass
+class ListLaunch:
+    """A launch: its kernel, what is set on it, and its sizes."""
+
+    kernel: ZeKernel
+    arguments: dict[int, URKernelArgument]
+    shape: LaunchShape
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all arguments are set."""
+        return len(self.arguments) == self.kernel.ur.argument_count
+
+
+@dataclass
+class ListCommand:
+    """A command of a list.
+
+    Attributes:
+        index: its place in the array.
+        role: "command", "barrier" (what follows comes after all before it), "wait" (what follows
+            comes after its events), "signal" or "reset" (of `signal`), "host" (`run` enqueues it).
+        waits: the events that it waits for.
+        signal: the event that it signals, or None.
+        launch: what it launches, or None.
+        run: what enqueues it, if the host runs it.
+    """
+
+    index: int
+    role: str
+    waits: Sequence[ZeEvent]
+    signal: ZeEvent | None
+    launch: ListLaunch | None = None
+    run: Callable[[Stream, Sequence[int]], int] | None = None
+
+
+@dataclass
+class ListPart:
+    """Commands between two waits for events of elsewhere.
+
+    Attributes:
+        first, end: their places in the array.
+        waits: the events that they wait for.
+        effects: what they signal and reset, in order.
+        timed: the commands whose times an event has, and the events.
+        buffer: what runs them, None if there is nothing to run.
+        run: what enqueues the only command, if the host runs it.
+    """
+
+    first: int
+    end: int
+    waits: list[ZeEvent] = field(default_factory=list)
+    effects: dict[Signal, bool] = field(default_factory=dict)
+    timed: dict[int, ZeEvent] = field(default_factory=dict)
+    timed_by_end: list[ZeEvent] = field(default_factory=list)
+    buffer: CommandBuffer | None = None
+    run: Callable[[Stream, Sequence[int]], int] | None = None
+
+
+class ListRecording:
+    """Commands for a device, in the order in which they were appended.
+
+    Args:
+        context: their context.
+        device: their device.
+        in_order: whether each comes after the one before it.
+        updatable: whether they change after they were built.
+    """
+
+    def __init__(
+        self, context: ZeContext, device: ZeDevice, in_order: bool, updatable: bool = False
+    ) -> None:
+        self.context, self.device = context, device
+        self.in_order, self.updatable = in_order, updatable
+        self.array = CommandArray()
+        self.copies = KernelCopies()
+        self.commands: list[ListCommand] = []
+        self.alternatives: list[Any] = []
+        self.kept: list[Any] = []
+        self._parts: list[ListPart] | None = None
+        self._shape: Any = None
+
+    # appends
+
+    def add(
+        self, role: str, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
+    ) -> ListCommand:
+        """Append something that only orders, signals or resets."""
+        index = self.array.add("barrier", (), order_only=True)
+        return self._added(ListCommand(index, role, waits, signal))
+
+    def add_operation(
+        self, operation: Operation, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
+    ) -> ListCommand:
+        """Append a transfer."""
+        index = self.array.add(operation.op, (), operation.numbers, **operation.fields)
+        self.kept.append(operation.keep)
+        return self._added(ListCommand(index, "command", waits, signal))
+
+    def add_launch(
+        self, launch: ListLaunch, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
+    ) -> ListCommand:
+        """Append a launch."""
+        arguments, _ = make_arguments(launch.kernel, launch.arguments)
+        index = self.array.add(
+            "kernel",
+            (),
+            kernel=self.copies.of(launch.kernel, launch.arguments),
+            arguments=arguments,
+        )
+        launch.shape.put(self.array.array + index)
+        self.kept.append(launch.kernel)
+        return self._added(ListCommand(index, "command", waits, signal, launch))
+
+    def _added(self, command: ListCommand) -> ListCommand:
+        self.commands.append(command)
+        self._shape = None
+        return command
+
+    # parts
+
+    def note_change(self) -> None:
+        """Note that events of commands have changed."""
+        self._shape = None
+
+    def parts(self) -> list[ListPart]:
+        """Return its parts, which are built anew only if something about their order changed."""
+        if self._shape is not None and self._parts is not None:
+            return self._parts
+        before, dependencies = self._parts, self.array.dependencies[:]
+        parts = self._divide()
+        same = (
+            before is not None
+            and dependencies == self.array.dependencies
+            and [(part.first, part.end, list(part.timed)) for part in before]
+            == [(part.first, part.end, list(part.timed)) for part in parts]
+        )
+        if same and before is not None:
+            for old, new in zip(before, parts, strict=True):
+                new.buffer = old.buffer
+        else:
+            self.let_go()
+            self._build(parts)
+        self._parts, self._shape = parts, True
+        return parts
+
+    def _divide(self) -> list[ListPart]:
+        parts = [ListPart(0, 0)]
+        signaled: dict[ZeEvent, Sequence[int]] = {}  # by this list: after which commands
+        after: tuple[int, ...] = ()  # what everything that follows comes after
+        since: list[int] = []  # the commands since the last barrier
+        for command in self.commands:
+            index, part = command.index, parts[-1]
+            outside = [event for event in command.waits if event not in signaled]
+            if outside or command.run is not None or part.run is not None:
+                if part.end > part.first or part.effects:
+                    part = ListPart(index, index)
+                    parts.append(part)
+                part.waits += (event for event in outside if event not in part.waits)
+            part.end, part.run = index + 1, command.run
+            needed = {number for event in command.waits for number in signaled.get(event, ())}
+            if self.in_order:
+                before = (index - 1,) if index else ()
+            elif command.role in ("barrier", "signal"):
+                before = tuple(sorted({*since, *after, *needed}))
+            else:
+                before = tuple(sorted({*after, *needed}))
+            self.array.dependencies[index] = before
+            if command.role == "barrier":
+                after, since = (index,), []
+            elif command.role == "wait":
+                after = (*after, index)
+            else:
+                since.append(index)
+            self._note_effect(command, part, signaled)
+        return parts
+
+    def _note_effect(
+        self, command: ListCommand, part: ListPart, signaled: dict[ZeEvent, Sequence[int]]
+    ) -> None:
+        event = command.signal
+        if event is None:
+            return
+        part.effects.pop(event, None)  # the last effect comes last
+        part.effects[event] = command.role != "reset"
+        if command.role == "reset":
+            signaled.pop(event, None)
+            return
+        signaled[event] = (command.index,)
+        if event.has_times:
+            if command.role == "command":
+                part.timed[command.index] = event
+            else:
+                part.timed_by_end.append(event)
+
+    def _build(self, parts: Sequence[ListPart]) -> None:
+        array = self.array
+        exports = [index for part in parts for index in part.timed]
+        commands = CommandList(
+            self.context.ur.cl,
+            [self.device.ur.cl],
+            array.array,
+            array.order,
+            (array, self.copies, self.kept),
+            updatable=self.updatable,
+            alternatives=[address(copy) for copy in self.alternatives],
+            memory=memory_functions(self.context.ur),
+            exports=exports,
+        )
+        for part in parts:
+            own = commands.part(part.first, part.end)
+            if own.count:
+                part.buffer = CommandBuffer(own)
+
+    def steps(self) -> list[StreamStep]:
+        """Return what a stream does to run it once."""
+        return [self._step(part) for part in self.parts()]
+
+    def _step(self, part: ListPart) -> StreamStep:
+        timed, by_end = tuple(part.timed.values()), tuple(part.timed_by_end)
+        buffer = part.buffer
+        times: list[Completion] = []
+
+        def run(stream: Stream, waits: Sequence[int]) -> int:
+            assert buffer is not None
+            code, end, failed, events = buffer.enqueue(stream.cl, 1, waits)
+            if code:
+                where = f"Command {failed} could not be enqueued." if failed >= 0 else ""
+                raise opencl_error(code, "a command list", where)
+            times.extend(Completion(event, stream) for event in events)
+            return end
+
+        def note_times(end: Completion) -> None:
+            for event, time in zip(timed, times, strict=False):
+                event.timing = time
+            for event in by_end:
+                event.timing = end
+
+        after = note_times if timed or by_end else None
+        return StreamStep(
+            part.waits,
+            part.run or (run if buffer is not None else None),
+            list(part.effects.items()),
+            after,
+        )
+
+    def let_go(self) -> None:
+        """Drop what was built. What is enqueued runs to its end."""
+        parts, self._parts, self._shape = self._parts, None, None
+        for part in parts or ():
+            if part.buffer is not None:
+                part.buffer.keep(_unfinished, (part.buffer, self.array, self.copies, self.kept))

@@ -1,0 +1,408 @@
+"""Streams: what a queue or an immediate command list runs, in order, and what is waited for.
+
+A stream is an in-order queue of OpenCL, and steps that are not enqueued yet. A step waits for
+events, runs commands, and then signals and resets events.
+
+Level Zero's events are flags that anybody sets and clears. OpenCL's belong to a command and end
+once. So an event here has two parts: whether it is signaled in the order of the enqueues, and the
+OpenCL event that has to end until then. A step whose events are all signaled in this sense is
+enqueued at once, after those OpenCL events. A step that waits for an event that nobody has signaled
+yet stays in its stream, which the event then knows. Whoever signals the event enqueues the step:
+the host, or the thread that enqueues what signals it. So nothing polls, no thread is blocked, and
+other streams go on.
+
+Each enqueue is one point of this order. It is a valid order of all that happens, because a step
+comes after whatever signaled what it waits for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...icd._native import ffi as icd_ffi
+from ...icd._native import lib as icd_lib
+from ...icd.abi import OPENCL
+from ...icd.calls import call, enqueue_marker, new_queue, status_of
+from ...icd.command_buffer.waiting import wait as wait_for_event
+from ...icd.errors import OpenCLError
+from ...loader.base.forks import new_lock
+from ...loader.base.interrupts import stop_if_interrupted, stoppable
+from ..sdk.objects import Object
+from .contexts import ZeContext
+from .core import ZE, driver, ze_failure
+from .devices import ZeDevice
+
+NOT_READY: Final = ZE.codes["ZE_RESULT_NOT_READY"]
+FOREVER: Final = (1 << 64) - 1
+_STEP: Final = 50_000_000  # nanoseconds between two checks for signals
+_PROFILING: Final = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
+
+#: Held while the order of enqueues changes. Nothing that a driver's callback needs is under it.
+_lock: Final = new_lock()
+_changed: Final = threading.Condition(_lock)
+
+
+class Completion:
+    """The end of something that was enqueued: an OpenCL event, a reference to which is ours.
+
+    Args:
+        cl: the event.
+        stream: the stream that it was enqueued on.
+    """
+
+    __slots__ = ("_done", "cl", "stream")
+
+    def __init__(self, cl: int, stream: Stream) -> None:
+        self.cl, self.stream, self._done = cl, stream, False
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether it has ended. Raises LevelZeroError (DEVICE_LOST) if it has failed."""
+        if not self._done:
+            status = status_of(self.cl)
+            if status < 0:
+                raise ze_failure("DEVICE_LOST", f"a command has failed with {status}")
+            self._done = status == 0
+        return self._done
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether it has not ended, well or badly."""
+        with suppress(Exception):
+            return not self.is_done
+        return False
+
+    def wait(self, deadline: int | None) -> bool:
+        """Wait for it.
+
+        Args:
+            deadline: the time (time.monotonic_ns) until which to wait, None for ever.
+
+        Returns:
+            Whether it has ended.
+
+        Raises:
+            LevelZeroError: DEVICE_LOST if it has failed.
+        """
+        if self.is_done:
+            return True
+        if deadline is None:
+            with suppress(OpenCLError):  # `is_done` says what became of it
+                wait_for_event(self.cl, True, self.stream.waits_one_at_a_time)
+            return self.is_done
+        return _wait_until(self, deadline)
+
+    def __del__(self) -> None:
+        if call is not None:  # Python is not taking modules down
+            call(self.cl, "clReleaseEvent")
+
+
+@stoppable
+def _wait_until(completion: Completion, deadline: int) -> bool:
+    stop_if_interrupted()
+    left = deadline - time.monotonic_ns()
+    if left <= 0:
+        return completion.is_done
+    waiting: Any = icd_ffi.new("fl_waiting **")
+    turns = completion.stream.waits_one_at_a_time
+    code = icd_lib.fl_begin_wait(icd_ffi.cast("void *", completion.cl), turns, waiting)
+    if waiting[0] == icd_ffi.NULL:
+        return completion.is_done
+    try:
+        while code == icd_lib.FL_STILL_WAITING and left > 0:
+            code = icd_lib.fl_go_on_waiting(waiting[0], max(1, min(left, _STEP) // 1_000_000))
+            left = deadline - time.monotonic_ns()
+    finally:
+        icd_lib.fl_end_wait(waiting[0])
+    return completion.is_done
+
+
+class Signal(Object):
+    """What can be signaled and waited for: an event or a fence.
+
+    Attributes:
+        signaled: whether it is, in the order of enqueues.
+        completion: what has to end until it really is, None for nothing.
+        timing: the command whose times it has, None for none.
+        error: why what should have signaled it could not be enqueued, None if it could.
+        waiters: the streams whose next step waits for it.
+    """
+
+    signaled = False
+    completion: Completion | None = None
+    timing: Completion | None = None
+    error: Exception | None = None
+
+    def __init__(self) -> None:
+        self.waiters: list[Stream] = []
+
+    def put(self, signaled: bool, completion: Completion | None) -> list[Stream]:
+        """Change it at this point of the order. The lock is held.
+
+        Returns:
+            The streams that can go on.
+        """
+        self.signaled, self.completion = signaled, completion if signaled else None
+        self.error = None
+        if not signaled:
+            self.timing = None
+            return []
+        ready, self.waiters = self.waiters, []
+        return ready
+
+    def signal_by_host(self) -> None:
+        """Signal it now."""
+        with _changed:
+            self.timing = None
+            report(_advance(self.put(True, None)))
+            _changed.notify_all()
+
+    def reset_by_host(self) -> None:
+        """Reset it now."""
+        with _lock:
+            self.put(False, None)
+
+    def query(self) -> int:
+        """Return 0 if it is signaled, else NOT_READY.
+
+        Raises:
+            LevelZeroError: DEVICE_LOST if what should signal it has failed.
+        """
+        with _lock:
+            signaled, completion = self.signaled, self.completion
+            self._raise_error()
+        if not signaled or (completion is not None and not completion.is_done):
+            return NOT_READY
+        return 0
+
+    def wait(self, timeout: int) -> int:
+        """Wait until it is signaled.
+
+        Args:
+            timeout: nanoseconds; FOREVER for no end.
+
+        Returns:
+            0, or NOT_READY after that time.
+
+        Raises:
+            LevelZeroError: DEVICE_LOST if what should signal it has failed.
+        """
+        if not timeout:
+            return self.query()
+        deadline = deadline_of(timeout)
+        if not _wait_for(lambda: self.signaled, deadline):
+            return NOT_READY
+        with _lock:
+            completion = self.completion
+            self._raise_error()
+        return 0 if completion is None or completion.wait(deadline) else NOT_READY
+
+    def _raise_error(self) -> None:
+        if self.error is not None:
+            raise ze_failure("DEVICE_LOST", f"a command was not enqueued: {self.error}")
+
+
+def deadline_of(timeout: int) -> int | None:
+    """Return when a timeout (nanoseconds) ends, None for never."""
+    return None if timeout == FOREVER else time.monotonic_ns() + timeout
+
+
+@stoppable
+def _wait_for(is_true: Callable[[], bool], deadline: int | None) -> bool:
+    """Wait until something is true that only changes under the lock. Returns whether it is."""
+    with _changed:
+        while not is_true():
+            stop_if_interrupted()
+            left = _STEP if deadline is None else min(_STEP, deadline - time.monotonic_ns())
+            if left <= 0:
+                return False
+            _changed.wait(left / 1e9)
+    return True
+
+
+@dataclass
+class StreamStep:
+    """What a stream does next.
+
+    Attributes:
+        waits: the events that it waits for.
+        run: enqueues its commands after OpenCL events, and returns the event of their end, a
+            reference. None: it has no commands.
+        effects: the events that it signals (True) and resets (False), in order.
+        after: is called after it was enqueued, with its end.
+    """
+
+    waits: Sequence[Signal] = ()
+    run: Callable[[Stream, Sequence[int]], int] | None = None
+    effects: Sequence[tuple[Signal, bool]] = ()
+    after: Callable[[Completion], None] | None = None
+
+
+class Stream:
+    """An in-order queue of OpenCL, and the steps that cannot be enqueued yet.
+
+    Args:
+        context: its context.
+        device: its device.
+
+    Attributes:
+        cl: the queue.
+        pending: the steps that are not enqueued.
+        last: the end of what was enqueued last.
+        on_close: what is called when it is closed.
+    """
+
+    def __init__(self, context: ZeContext, device: ZeDevice) -> None:
+        self.context, self.device = context, device
+        self.cl = new_queue(context.ur.cl, device.ur.cl, _PROFILING)
+        self.waits_one_at_a_time = context.ur.platform.profile.waits_one_at_a_time
+        self.pending: deque[StreamStep] = deque()
+        self.last: Completion | None = None
+        self.on_close: list[Callable[[], None]] = []
+
+    def submit(self, steps: Iterable[StreamStep]) -> None:
+        """Enqueue steps after all earlier ones, as far as their events are signaled.
+
+        Raises:
+            LevelZeroError, OpenCLError, URError: a step could not be enqueued. The steps behind it
+                are left out.
+        """
+        with _changed:
+            steps = list(steps)
+            self.pending.extend(steps)
+            failed = _advance([self])
+            _changed.notify_all()
+        own = [error for step, error in failed if any(step is one for one in steps)]
+        report((step, error) for step, error in failed if error not in own)
+        if own:
+            raise own[0]
+
+    def can_run(self, waits: Sequence[Signal]) -> bool:
+        """Return whether a step with these events would be enqueued at once. The lock is held."""
+        return not self.pending and all(event.signaled for event in waits)
+
+    def wait(self, timeout: int) -> int:
+        """Wait for all steps.
+
+        Args:
+            timeout: nanoseconds; FOREVER for no end.
+
+        Returns:
+            0, or NOT_READY after that time.
+
+        Raises:
+            LevelZeroError: DEVICE_LOST if one has failed.
+        """
+        deadline = deadline_of(timeout)
+        if not _wait_for(lambda: not self.pending, deadline):
+            return NOT_READY
+        with _lock:
+            last = self.last
+        return 0 if last is None or last.wait(deadline) else NOT_READY
+
+    def close(self) -> None:
+        """Drop what is not enqueued, and release the queue. What is enqueued runs to its end."""
+        with _lock:
+            self.pending.clear()
+            self.last = None
+        for function in self.on_close:
+            function()
+        call(self.cl, "clReleaseCommandQueue")
+
+
+def enqueue_order() -> Any:
+    """Return the lock of the order of enqueues, for a step that is made and enqueued at once."""
+    return _lock
+
+
+def _advance(streams: Iterable[Stream]) -> list[tuple[StreamStep, Exception]]:
+    """Enqueue the next steps of streams as far as possible. The lock is held.
+
+    Returns:
+        The steps that could not be enqueued, and why.
+    """
+    ready, failed = deque(streams), list[tuple[StreamStep, Exception]]()
+    while ready:
+        stream = ready.popleft()
+        while stream.pending:
+            step = stream.pending[0]
+            missing = next((event for event in step.waits if not event.signaled), None)
+            if missing is not None:
+                if all(stream is not one for one in missing.waiters):
+                    missing.waiters.append(stream)
+                break
+            stream.pending.popleft()
+            try:
+                ready.extend(settle(step, run_step(stream, step)))
+            except Exception as error:
+                failed.append((step, error))
+                ready.extend(settle(step, None))
+                for event, _ in step.effects:
+                    event.error = error
+    return failed
+
+
+def report(failed: Iterable[tuple[StreamStep, Exception]]) -> None:
+    """Log what could not be enqueued when nobody who asked for it is there any more."""
+    for _, error in failed:
+        driver.log("error", f"a command that had to wait could not be enqueued: {error}")
+
+
+def unfinished(stream: Stream, waits: Sequence[Signal]) -> list[int]:
+    """Return the OpenCL events that a step on a stream has to wait for."""
+    found: dict[int, None] = {}
+    for event in waits:
+        completion = event.completion
+        if completion is not None and completion.stream is not stream and completion.is_pending:
+            found[completion.cl] = None
+    return list(found)
+
+
+def run_step(stream: Stream, step: StreamStep) -> Completion | None:
+    """Enqueue a step whose events are signaled. The lock is held.
+
+    Returns:
+        Its end, None if it has ended.
+
+    Raises:
+        LevelZeroError, OpenCLError, URError: it could not be enqueued.
+    """
+    waits = unfinished(stream, step.waits)
+    if step.run is not None:
+        stream.last = Completion(step.run(stream, waits), stream)
+    elif waits:
+        end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
+        stream.last = Completion(end, stream)
+    if stream.last is not None and step.after is not None:
+        step.after(stream.last)
+    return stream.last
+
+
+def settle(step: StreamStep, completion: Completion | None) -> list[Stream]:
+    """Make the effects of a step that is enqueued. The lock is held.
+
+    Returns:
+        The streams that can go on.
+    """
+    ready: list[Stream] = []
+    for event, signaled in step.effects:
+        ready += event.put(signaled, completion)
+    return ready
+
+
+def run_now(stream: Stream, step: StreamStep) -> None:
+    """Enqueue a step that `Stream.can_run`. The lock is held.
+
+    Raises:
+        LevelZeroError, OpenCLError, URError: it could not be enqueued.
+    """
+    ready = settle(step, run_step(stream, step))
+    if ready:
+        report(_advance(ready))
+    if step.effects:
+        _changed.notify_all()

@@ -1,0 +1,92 @@
+"""What the Level Zero driver does not implement, and why: what answers UNSUPPORTED_FEATURE.
+
+`python -m fairlead.plugins.level_zero.unsupported` prints docs/level_zero_support.md. A test
+compares it.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from ...loader.ze.abi import TABLES
+from . import driver
+
+#: Why → a pattern of the names of functions.
+REASONS: Final[Mapping[str, str]] = {
+    "OpenCL has no ray tracing.": r"ze\w*RTAS\w+",
+    "OpenCL has no fabric of devices.": r"zeFabric\w+|zeDeviceGetFabricVertexExp",
+    "Images and samplers are not there yet.": (
+        r"zeImage\w+|zeSampler\w+|zeContext\w+Image\w*|zeCommandListAppendImage\w+"
+        r"|zeMemGetPitchFor2dImage"
+    ),
+    "OpenCL exports no memory and no events.": r"ze\w+Ipc\w+",
+    "OpenCL cannot reserve addresses without memory, nor map memory to addresses afterwards.": (
+        r"zeVirtualMem\w+|zePhysicalMem\w+"
+    ),
+    "The capture of graphs (1.17) is not there yet.": r"zeGraph\w+|zeExecutableGraph\w+"
+    r"|zeCommandList\w*(Graph)\w*",
+    "OpenCL has semaphores only as an extension that few drivers have.": r"ze\w+Semaphores?\w*",
+    "OpenCL takes the sizes of a launch from the host and not from memory.": r"ze\w+Indirect",
+    "A list cannot be copied.": r"zeCommandListCreateCloneExp",
+    "OpenCL does not tell the sizes of arguments.": r"zeCommandListAppendLaunchKernelWithArguments",
+    "OpenCL does not tell it, or has no such setting.": (
+        r"zeDevice(ReserveCache|SetCacheAdvice|PciGetProperties|GetVectorWidthProperties)Ext"
+        r"|zeDevice\w*RuntimeRequirements\w*|zeDeviceGetAggregatedCopyOffloadIncrementValue"
+        r"|zeDeviceGetCounterBasedEventMaxValue|zeEventCounterBasedGetDeviceAddress"
+        r"|zeMem\w+AtomicAccessAttributeExp|zeModuleInspectLinkageExt"
+        r"|zeKernel(SchedulingHint|GetBinary|GetAllocationProperties)Exp"
+        r"|zeEventQueryKernelTimestampsExt"
+    ),
+}
+
+_HEAD: Final = """# What the Level Zero driver supports
+
+<!-- Printed by `python -m fairlead.plugins.level_zero.unsupported`; a test compares it. -->
+
+Of the {all} functions of Level Zero 1.17 the driver implements {there}. The others answer
+ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, for the reasons given here. An implemented function may need a
+feature that an OpenCL driver lacks. Then this call answers ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, and
+zeDriverGetLastErrorDescription says why. [level_zero_driver.md](level_zero_driver.md) is the guide.
+"""
+
+
+def reason_of(name: str) -> str:
+    """Return why a function is not implemented, "" if there is no reason."""
+    found = (why for why, pattern in REASONS.items() if re.fullmatch(pattern, name))
+    return next(found, "")
+
+
+def make_page() -> str:
+    """Return docs/level_zero_support.md."""
+    declared = driver.declared
+    every = [name for names in TABLES.values() for name in names]
+    parts = [_HEAD.format(all=len(every), there=sum(name in declared for name in every))]
+    parts += [
+        "\n".join(_section(table, names, declared)) for table, names in sorted(TABLES.items())
+    ]
+    return "\n".join(parts).rstrip()
+
+
+def _section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> Iterator[str]:
+    there = [f"`{name}`" for name in names if name in declared]
+    yield f"## {table}: {len(there)} of {len(names)}\n"
+    if there:
+        yield _wrapped(f"Implemented: {', '.join(there)}.") + "\n"
+    missing: dict[str, list[str]] = {}
+    for name in names:
+        if name not in declared:
+            missing.setdefault(reason_of(name), []).append(f"`{name}`")
+    for reason, without in missing.items():
+        yield _wrapped(f"Not implemented: {', '.join(without)}. {reason}") + "\n"
+
+
+def _wrapped(text: str) -> str:
+    """Wrap a paragraph at 100 columns."""
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    print(make_page())

@@ -1,0 +1,163 @@
+"""Imports a Level Zero driver and binds its entry points when its shell is first used.
+
+It is to Level Zero what plugins/sdk/start.py is to Unified Runtime. The configuration of a shell
+names the module or the file that has the driver, in a variable `driver`.
+
+A process may have several drivers, and several shells of one driver. To the driver these are the
+same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ....loader.base.forks import new_lock
+from ....loader.base.interrupts import ENTRY, defer_interrupts
+from ....loader.ze.abi import ZE
+from .._native import ffi as shell_ffi
+from .._native import lib as shell_lib
+from .._native_ze import ffi, lib
+from ..build import parse_configuration
+from ..start import StartError, find_module
+from .chains import code_of
+from .driver import LevelZeroDriver
+
+_UNKNOWN: Final = code_of("UNKNOWN")
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A driver that was started, with its shells. Its number is its place in `_running`."""
+
+    driver: LevelZeroDriver
+    shells: list[Any]
+
+
+_running: Final[list[_Running]] = []
+_lock = new_lock()
+
+
+def start(address: int) -> None:
+    """Fill a shell with the entry points of its driver.
+
+    Args:
+        address: the address of its struct.
+
+    Raises:
+        StartError: the shell is of another version, or the module has no driver.
+        Exception: what the module raises when it is imported.
+    """
+    shell = shell_ffi.cast("fl_shell *", address)
+    if shell.version != lib.FL_SHELL_VERSION:
+        raise StartError(
+            "the library was built by another version of fairlead",
+            remedy="build it again with fairlead.plugins.build_level_zero_driver",
+        )
+    module = parse_configuration(os.fsdecode(shell_ffi.string(shell.config)))["module"]
+    driver = load(module)
+    with _lock:
+        defer_interrupts(
+            shell_lib.fl_put_off_interrupt,
+            lambda: shell_lib.fl_interrupt_due()[0] != 0,
+            shell_lib.fl_interrupt_later,
+        )
+        shell.interrupt_due = shell_lib.fl_interrupt_due()
+        shell.interrupt = shell_lib.fl_raise_interrupt
+        shell.number = _number_of(driver, shell)
+        _running[shell.number].shells.append(shell)
+        for index in range(shell.entry_count):
+            name = shell_ffi.string(shell.names[index]).decode()
+            if name in driver.declared:
+                body = int(ffi.cast("uintptr_t", getattr(lib, f"py_{name}")))
+                shell.bodies[index] = shell_ffi.cast("void *", body)
+        end = shell_ffi.cast("void (*)(uint32_t)", int(ffi.cast("uintptr_t", lib.py_ze_teardown)))
+        driver.at_exit = lambda: shell.at_exit(end)
+        driver.at_exit()
+
+
+def load(module: str) -> LevelZeroDriver:
+    """Import a driver.
+
+    Args:
+        module: the name of a module, or the path of a `.py` file.
+
+    Raises:
+        StartError: the module has no driver.
+        Exception: what the module raises when it is imported.
+    """
+    driver = getattr(find_module(module), "driver", None)
+    if not isinstance(driver, LevelZeroDriver):
+        raise StartError(
+            f"{module} has no variable `driver` that is a fairlead.plugins.sdk.ze.LevelZeroDriver"
+        )
+    return driver
+
+
+def address_of_entry(driver: LevelZeroDriver, name: str) -> int:
+    """Return the address of an entry point of a driver's shell, 0 if it has none of that name."""
+    function = ZE.functions.get(name)
+    if function is None or function.slot is None or name not in driver.declared:
+        return 0
+    for running in _running:
+        if running.driver is driver:
+            return int(shell_ffi.cast("uintptr_t", running.shells[0].table[function.slot]))
+    return 0
+
+
+def _number_of(driver: LevelZeroDriver, shell: Any) -> int:
+    """Return the number of a driver, which is started if it has none."""
+    for number, running in enumerate(_running):
+        if running.driver is driver:
+            return number
+    driver.begin(int(shell_ffi.cast("uintptr_t", shell.table)))
+    _running.append(_Running(driver, []))
+    for name in driver.declared:
+        _bind(name)
+    return len(_running) - 1
+
+
+def _bind(name: str) -> None:
+    """Connect C's calls of an entry point with the driver that has it.
+
+    If several drivers have it, a call finds the driver by its number. The first call compiles the
+    entry point.
+    """
+    having = [running.driver for running in _running if name in running.driver.declared]
+    compiled: dict[int, Callable[..., int]] = {}
+
+    def find(number: int, *arguments: Any) -> int:
+        found = compiled.get(number)
+        if found is None:
+            found = compiled[number] = _running[number].driver.compiled(name)
+            if len(having) == 1:
+                ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(found)
+        return found(number, *arguments)
+
+    # Ctrl-C must not interrupt it.
+    find.__code__ = find.__code__.replace(co_filename=f"{ENTRY}{name}, looked for>")
+    ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(find)
+
+
+@ffi.def_extern()
+def py_ze_teardown(number: int) -> None:
+    """End a driver before the libraries that it has opened. C calls it if Python does not end."""
+    running = _running[number]
+    for shell in running.shells:
+        shell.close()
+    running.driver.end()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the program may have closed it
+            stream.flush()
+
+
+@atexit.register
+def _teardown_all() -> None:
+    """End all drivers with Python. Nothing may be called after it."""
+    for number in reversed(range(len(_running))):
+        py_ze_teardown(number)

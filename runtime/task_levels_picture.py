@@ -1,0 +1,136 @@
+"""Pictures of task levels: the batches as DOT text and as SVG.
+
+A row of the picture is a batch, a column is a queue. Orange arrows are the order of in-order
+queues, blue ones are events. What a user event blocks is in the last row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .task_levels import ModelCommand, TaskLevels
+
+_QUEUE_COLOR: Final = "#d97706"
+_EVENT_COLOR: Final = "#2563eb"
+
+# Sizes in pixels: of a command's box, between boxes, and of the margin with the rows' names.
+_WIDTH, _HEIGHT, _GAP, _ROW_GAP, _MARGIN = 64, 30, 16, 40, 110
+
+#: The names and the commands of the rows.
+_Rows = list[tuple[str, Sequence["ModelCommand"]]]
+
+
+def to_dot(model: TaskLevels) -> str:
+    """Return the batches in Graphviz's language."""
+    rows = _rows(model)
+    commands = [command for _, row in rows for command in row]
+    numbers = {command: number for number, command in enumerate(commands)}
+    lines = ["digraph task_levels {", "node [shape=box];"]
+    for place, (name, row) in enumerate(rows):
+        lines.append(f"subgraph cluster_{place} {{ label={_quoted(name)};")
+        lines += [
+            f"{numbers[one]} [label={_quoted(one.name)}, tooltip={_quoted(one.queue.name)}];"
+            for one in row
+        ]
+        lines.append("}")
+    lines += [
+        f'{numbers[before]} -> {numbers[after]} [color="{color}", label={_quoted(event)}];'
+        for before, after, color, event in _arrows(commands)
+    ]
+    return "\n".join([*lines, "}", ""])
+
+
+def to_svg(model: TaskLevels) -> str:
+    """Return the batches as an SVG picture."""
+    rows = _rows(model)
+    places, columns, width = _layout(model, rows)
+    height = _ROW_GAP + len(rows) * (_HEIGHT + _ROW_GAP)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" '
+        f'width="{width:g}" height="{height}" font-family="sans-serif" font-size="13">',
+        *(_arrow_head(color) for color in (_QUEUE_COLOR, _EVENT_COLOR)),
+        f'<rect width="{width:g}" height="{height}" fill="white"/>',
+    ]
+    parts += [
+        _text(x, _ROW_GAP / 2, queue.name) for queue, x in zip(model.queues, columns, strict=True)
+    ]
+    for number, (name, _) in enumerate(rows):
+        y = _top(number)
+        parts.append(
+            f'<rect x="4" y="{y - 8}" width="{width - 8:g}" height="{_HEIGHT + 16}" rx="6" '
+            'fill="#eef2f7"/>'
+        )
+        parts.append(_text(_MARGIN / 2, y + _HEIGHT / 2, name))
+    for before, after, color, event in _arrows(list(places)):
+        (x1, y1), (x2, y2) = places[before], places[after]
+        if y1 == y2:  # both are blocked
+            continue
+        title = f"<title>{escape(event)}</title>" if event else ""
+        parts.append(
+            f'<line x1="{x1:g}" y1="{y1 + _HEIGHT}" x2="{x2:g}" y2="{y2 - 1}" stroke="{color}" '
+            f'stroke-width="1.5" marker-end="url(#arrow-{color[1:]})">{title}</line>'
+        )
+    for command, (x, y) in places.items():
+        parts.append(
+            f'<rect x="{x - _WIDTH / 2:g}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" '
+            'fill="white" stroke="#334155"/>'
+        )
+        parts.append(_text(x, y + _HEIGHT / 2, command.name))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _rows(model: TaskLevels) -> _Rows:
+    rows: _Rows = [(f"level {batch.level}", batch.commands) for batch in model.batches]
+    return [*rows, ("blocked", model.blocked)] if model.blocked else rows
+
+
+def _arrows(
+    commands: Sequence[ModelCommand],
+) -> Iterator[tuple[ModelCommand, ModelCommand, str, str]]:
+    """Yield what comes directly after what, with the arrow's color and the event's name."""
+    for command in commands:
+        if command.previous:
+            yield command.previous, command, _QUEUE_COLOR, ""
+        for before in command.predecessors[1 if command.previous else 0 :]:
+            yield before, command, _EVENT_COLOR, before.returns
+
+
+def _layout(
+    model: TaskLevels, rows: _Rows
+) -> tuple[dict[ModelCommand, tuple[float, float]], list[float], float]:
+    """The middle of each command's upper edge, the middle of each queue's column, and the width."""
+    places: dict[ModelCommand, tuple[float, float]] = {}
+    columns: list[float] = []
+    left = float(_MARGIN)
+    for queue in model.queues:
+        own = [[one for one in row if one.queue is queue] for _, row in rows]
+        count = max([1, *map(len, own)])
+        columns.append(left + (count * (_WIDTH + _GAP) - _GAP) / 2)
+        for number, commands in enumerate(own):
+            start = columns[-1] - (len(commands) - 1) * (_WIDTH + _GAP) / 2
+            for place, command in enumerate(commands):
+                places[command] = start + place * (_WIDTH + _GAP), _top(number)
+        left += count * (_WIDTH + _GAP)
+    return places, columns, left
+
+
+def _top(row: int) -> int:
+    return _ROW_GAP + row * (_HEIGHT + _ROW_GAP)
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:g}" y="{y + 4:g}" text-anchor="middle">{escape(text)}</text>'
+
+
+def _arrow_head(color: str) -> str:
+    return (
+        f'<marker id="arrow-{color[1:]}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" '
+        f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{color}"/></marker>'
+    )
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,183 @@
+"""`fairlead.dask`, on real workers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+from helpers.drivers import Driver
+from helpers.support import RunPython
+
+import fairlead
+from fairlead.icd.drivers import platforms
+
+pytest.importorskip("distributed")
+
+from dask.base import compute
+from distributed import Client, LocalCluster, as_completed, wait
+
+import fairlead.dask
+from fairlead.dask import BatchError
+
+pytestmark = pytest.mark.slow
+
+COUNT = 64
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address="") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def device(each_driver: Driver) -> cl.Device:
+    platform = next(platform for platform in platforms() if each_driver.has(platform))
+    return platform.devices[0].to_pyopencl()
+
+
+@pytest.fixture
+def graph(device: cl.Device) -> Iterator[fairlead.CapturedGraph]:
+    """x = (x + s) * 2, of names x and s. Its program lives: some drivers tell no source."""
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    source = "kernel void shift(global float *x, float s) { x[get_global_id(0)] += s; x[get_global_id(0)] *= 2; }"
+    program = cl.Program(context, source).build()
+    x: Any = cl_array.to_device(queue, np.arange(COUNT, dtype=np.float32))
+    s = fairlead.Parameter(np.float32(1))
+    with fairlead.capture(queue) as graph:
+        program.shift(queue, (COUNT,), None, x.data, s)
+    graph.known_names = {"x": x}
+    yield graph
+    del program
+
+
+def batches(count: int) -> list[dict[str, Any]]:
+    x = np.arange(COUNT, dtype=np.float32)
+    return [{"x": x, "s": number} for number in range(count)]
+
+
+def expected(number: int) -> np.ndarray:
+    return (np.arange(COUNT, dtype=np.float32) + number) * 2
+
+
+def part_of(device: cl.Device) -> str:
+    return device.platform.name
+
+
+def test_each_batch_gives_its_outputs_in_order(
+    client: Any, graph: fairlead.CapturedGraph, device: cl.Device
+) -> None:
+    futures = fairlead.dask.map(graph, batches(20), client=client, device=part_of(device))
+    for number, found in enumerate(client.gather(futures)):
+        assert np.array_equal(found["x"], expected(number))
+    twice = fairlead.dask.map(
+        graph.finalize(), batches(1), client=client, device=part_of(device), times=2
+    )
+    assert np.array_equal(twice[0].result()["x"], expected(0) * 2)
+
+
+def test_a_batch_does_not_see_another(
+    client: Any, graph: fairlead.CapturedGraph, device: cl.Device
+) -> None:
+    given = [{}, {"s": 5}, {}, {"x": np.zeros(COUNT, np.float32)}, {}]
+    futures = fairlead.dask.map(graph, given, client=client, device=part_of(device))
+    found = client.gather(futures)
+    for number in (0, 2, 4):
+        assert np.array_equal(found[number]["x"], expected(1))
+    assert np.array_equal(found[1]["x"], expected(5)) and set(found[3]["x"]) == {2}
+
+
+def test_a_worker_that_dies_loses_nothing(
+    client: Any, graph: fairlead.CapturedGraph, device: cl.Device
+) -> None:
+    pids = client.run(os.getpid)
+    futures = fairlead.dask.map(graph, batches(100), client=client, device=part_of(device))
+    next(iter(as_completed(futures)))
+    victim = next(iter(pids.values()))
+    os.kill(victim, signal.SIGKILL)
+    for number, found in enumerate(client.gather(futures)):
+        assert np.array_equal(found["x"], expected(number))
+    client.wait_for_workers(2)
+    assert victim not in client.run(os.getpid).values()
+
+
+def test_values_may_be_on_the_workers_already(
+    client: Any, graph: fairlead.CapturedGraph, device: cl.Device
+) -> None:
+    x = client.submit(np.zeros, COUNT, np.float32)
+    (first,) = fairlead.dask.map(graph, [{"x": x}], client=client, device=part_of(device))
+    total = client.submit(lambda found: float(found["x"].sum()), first)
+    assert total.result() == 2 * COUNT
+
+
+def test_a_failure_says_which_batch_and_where(
+    client: Any, graph: fairlead.CapturedGraph, device: cl.Device
+) -> None:
+    wrong = [*batches(1), {"nothing": 1}]
+    futures = fairlead.dask.map(graph, wrong, client=client, device=part_of(device))
+    wait(futures)
+    assert np.array_equal(futures[0].result()["x"], expected(0))
+    with pytest.raises(BatchError) as caught:
+        futures[1].result()
+    said = str(caught.value)
+    assert "batch 1 of graph failed on worker tcp://" in said and device.name.strip() in said
+    assert "nothing that is called nothing" in said and "remedy: it has: x, s" in said
+    (lost,) = fairlead.dask.map(graph, batches(1), client=client, device="no such device")
+    with pytest.raises(BatchError, match="no device that is meant by 'no such device'"):
+        lost.result()
+
+
+def test_a_device_runs_one_batch_at_a_time(
+    client: Any, graph: fairlead.CapturedGraph, device: cl.Device
+) -> None:
+    futures = fairlead.dask.map(graph, batches(1), client=client, device=part_of(device))
+    wait(futures)
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    assert [one["resources"] for one in workers] == [{"fairlead": 1}] * 2
+
+
+def test_workers_take_different_devices(client: Any) -> None:
+    numbers = client.run(fairlead.dask._number_of_process)
+    assert len(set(numbers.values())) == 2
+
+
+def test_a_file_is_a_graph(
+    client: Any, graph: fairlead.CapturedGraph, device: cl.Device, tmp_path: Path
+) -> None:
+    graph.save(tmp_path / "step.flg", contents="inputs")
+    futures = fairlead.dask.map(
+        tmp_path / "step.flg", batches(2), client=client, device=part_of(device)
+    )
+    assert np.array_equal(futures[1].result()["x"], expected(1))
+
+
+def test_without_a_client_the_batches_are_delayed(
+    graph: fairlead.CapturedGraph, device: cl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fairlead.dask, "_current_client", lambda: None)
+    found = fairlead.dask.map(graph, batches(3), device=part_of(device))
+    results = compute(*found, scheduler="threads")
+    assert all(np.array_equal(one["x"], expected(number)) for number, one in enumerate(results))
+
+
+def test_errors_travel() -> None:
+    error = BatchError("batch 1 failed", routine="map", code="X", remedy="another")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.remedy) == (str(error), "another")
+
+
+def test_without_dask_the_rest_works(run_python: RunPython) -> None:
+    code = "import sys; sys.modules['dask'] = None\nimport fairlead; print(fairlead.load.__name__)"
+    assert run_python(code).out == "load\n"

@@ -1,0 +1,68 @@
+"""Graphs in pickles: they do in another process what they would have done here."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from helpers.captures import Numbers
+
+import fairlead
+from fairlead.graph_files.errors import GraphFileError
+
+
+def child(data: bytes, by: int) -> list[int]:
+    """What a graph computes in a process of its own."""
+    loop: Any = pickle.loads(data)
+    if isinstance(loop, fairlead.CapturedGraph):
+        loop = loop.finalize()
+    (out,) = loop(by=by).values()
+    return out.view(np.int32).tolist()
+
+
+@pytest.fixture
+def graph(numbers: Numbers) -> fairlead.CapturedGraph:
+    by = fairlead.Parameter(np.int32(2))
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(by)
+        numbers.mul(3)
+    return graph
+
+
+def test_a_graph_and_its_executable_run_in_another_process(
+    numbers: Numbers, graph: fairlead.CapturedGraph
+) -> None:
+    before = numbers.value()
+    loop = graph.finalize()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = [pool.apply(child, (pickle.dumps(one), 5)) for one in (graph, loop)]
+    assert found == 2 * [64 * [(before + 5) * 3]]
+    assert numbers.value() == before  # they have memory of their own
+
+
+def test_a_pickle_is_loaded_on_the_same_device(
+    graph: fairlead.CapturedGraph, device: cl.Device
+) -> None:
+    loaded = pickle.loads(pickle.dumps(graph))
+    assert isinstance(loaded, fairlead.LoadedGraph)
+    queue = loaded.new_queue()
+    assert (queue.device.name, queue.device.platform.name) == (device.name, device.platform.name)
+    assert pickle.loads(pickle.dumps(loaded)).memory.keys() == loaded.memory.keys()
+
+
+@pytest.mark.parametrize("schedule", ["levels", "events"])
+def test_an_executable_is_finalized_as_it_was(graph: fairlead.CapturedGraph, schedule: str) -> None:
+    loop: Any = graph.finalize(schedule=schedule, updatable=True, policy="rank")
+    again = pickle.loads(pickle.dumps(loop))
+    assert isinstance(again, fairlead.LoadedExecutable)
+    assert (again.schedule, again.updatable, again.policy) == (schedule, True, "rank")
+
+
+def test_what_no_file_holds_is_not_pickled(graph: fairlead.CapturedGraph) -> None:
+    graph.add(lambda handler: handler.host_task(print))
+    with pytest.raises(GraphFileError, match="CANNOT_SAVE"):
+        pickle.dumps(graph)

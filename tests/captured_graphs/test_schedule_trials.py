@@ -1,0 +1,267 @@
+"""Schedules that take turns in replays of a branching graph on an out-of-order queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from helpers.captures import Numbers
+
+from fairlead.captured_graphs.context import capture
+from fairlead.icd.command_buffer import engines, trial
+from fairlead.icd.command_buffer.commands import CommandArray, CommandList
+from fairlead.icd.command_buffer.engine import Engine, QueueKind
+from fairlead.icd.command_buffer.engines import Choice
+from fairlead.icd.command_buffer.engines import replay as replay_engine
+from fairlead.icd.command_buffer.engines.direct import Direct
+from fairlead.icd.command_buffer.engines.replay import Replay
+from fairlead.icd.command_buffer.plan import make_plans
+from fairlead.icd.command_buffer.trial import TURNS_OF_SCHEDULES
+from fairlead.icd.errors import OpenCLError
+
+
+class Told:
+    """A timing that is what the test says: of each rival in turn, by its place."""
+
+    seconds_of: ClassVar[list[float]] = []
+    count: ClassVar[int] = 0
+
+    def __init__(self, queue: int, after: object) -> None:
+        around, place = divmod(Told.count, len(self.seconds_of))
+        place = len(self.seconds_of) - 1 - place if around % 2 else place
+        self.seconds: float | None = self.seconds_of[place]
+
+    def end(self, event: int) -> None:
+        Told.count += 1
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> type[Told]:
+    monkeypatch.setattr(Told, "count", 0)
+    monkeypatch.setattr(trial, "Timing", Told)
+    return Told
+
+
+@pytest.fixture(autouse=True)
+def only_replays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No other engine takes the commands. Returns the file of what trials found."""
+    monkeypatch.setattr(engines, "ENGINES", {"replay": Replay()})
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "auto")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fairlead" / "engines.json"
+
+
+def rivals_on(queue: cl.CommandQueue) -> list[str]:
+    """The rivals' schedules, and at the end what is taken otherwise."""
+    if "Portable" in queue.device.platform.name:  # barriers wait for everything before them
+        return ["in-order", "lanes", "events"]
+    return ["in-order", "levels", "events", "lanes"]
+
+
+class Branches:
+    """A captured graph: two numbers that grow beside each other, and a launch after both."""
+
+    def __init__(self, numbers: Numbers, queue: cl.CommandQueue) -> None:
+        self._numbers, self.other = numbers, numbers.new()
+        with capture(queue) as self.graph:
+            first = numbers.add(1, queue=queue)
+            second = numbers.add(2, self.other, queue=queue)
+            third = numbers.mul(3, queue=queue, wait_for=[first])
+            numbers.mul(2, self.other, queue=queue, wait_for=[second, third])
+
+    def values(self) -> tuple[int, int]:
+        return self._numbers.value(), self._numbers.value(self.other)
+
+
+def taken(loop: Any, queue: cl.CommandQueue) -> str:
+    """What `explain` says of the replay."""
+    return loop.explain(queue).splitlines()[1]
+
+
+def test_replays_are_right_while_schedules_take_turns(
+    numbers: Numbers, out_of_order: cl.CommandQueue
+) -> None:
+    branches = Branches(numbers, out_of_order)
+    graph = branches.graph
+    loop = graph.finalize(updatable=True)
+    one, other = np.int32(0), np.int32(0)
+    for number in range(40):
+        graph[0].set_arg(1, np.int32(number))
+        loop.update(graph[0])
+        times = number % 3 + 1
+        loop.replay(out_of_order, times=times).wait()
+        with np.errstate(over="ignore"):
+            for _ in range(times):
+                one, other = (one + np.int32(number)) * np.int32(3), (other + np.int32(2)) * 2
+        assert branches.values() == (int(one), int(np.int32(other)))
+
+
+@pytest.mark.parametrize("best", [0, 1, -1])
+def test_the_fastest_schedule_stays(
+    numbers: Numbers,
+    out_of_order: cl.CommandQueue,
+    told: type[Told],
+    only_replays: Path,
+    best: int,
+) -> None:
+    names = rivals_on(out_of_order)
+    told.seconds_of = [0.7] * len(names)
+    told.seconds_of[best] = 0.5
+    branches = Branches(numbers, out_of_order)
+    loop = branches.graph.finalize()
+    turns = TURNS_OF_SCHEDULES * len(names)
+    for _ in range(8):  # few replays are not worth it
+        loop.replay(out_of_order).wait()
+    assert told.count == 0
+    loop.replay(out_of_order, times=turns).wait()
+    assert told.count == turns
+    said = taken(loop, out_of_order)
+    how = {"in-order": "lanes (1 queue of its own)"}.get(names[best], names[best])
+    assert said.split(maxsplit=1)[1].startswith(how), said
+    figures = ", ".join(
+        f"replay ({name}) {seconds * 1e6:.1f} µs"
+        for name, seconds in zip(names[:-1], told.seconds_of, strict=False)
+    )
+    assert f"the first replays took: {figures}, replay " in said
+    loop.replay(out_of_order, times=3).wait()
+    assert told.count == turns
+    assert not only_replays.exists()  # how long kernels take is known of this graph only
+
+
+class Rival(Replay):
+    """Runs everything as the replay does, under another name."""
+
+    name = "rival"
+
+
+def test_schedules_take_turns_after_engines(
+    numbers: Numbers,
+    out_of_order: cl.CommandQueue,
+    told: type[Told],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "ENGINES", {"rival": Rival(), "replay": Replay()})
+    told.seconds_of = [1.0, 1.0]
+    loop = Branches(numbers, out_of_order).graph.finalize()
+    loop.replay(out_of_order, times=17).wait()
+    assert told.count == 16
+    told.count, count = 0, 1 + len(rivals_on(out_of_order))
+    told.seconds_of = [1.0] * count
+    loop.replay(out_of_order, times=100).wait()
+    assert told.count == TURNS_OF_SCHEDULES * count
+
+
+def test_what_the_driver_refuses_is_left_out(
+    numbers: Numbers,
+    out_of_order: cl.CommandQueue,
+    told: type[Told],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lay_out = replay_engine.lay_out
+
+    def refusing(commands: CommandList, target: QueueKind, rival: str = "") -> Any:
+        if rival == "in-order":
+            raise OpenCLError("no queue", routine="clCreateCommandQueue")
+        return lay_out(commands, target, rival)
+
+    monkeypatch.setattr(replay_engine, "lay_out", refusing)
+    names = rivals_on(out_of_order)[1:]
+    told.seconds_of = [1.0] * len(names)
+    branches = Branches(numbers, out_of_order)
+    loop = branches.graph.finalize()
+    for times in (8, 80):
+        loop.replay(out_of_order, times=times).wait()
+    assert told.count == TURNS_OF_SCHEDULES * len(names)
+    assert "(in-order)" not in taken(loop, out_of_order)
+
+
+def test_who_takes_no_turns(
+    numbers: Numbers, queue: cl.CommandQueue, out_of_order: cl.CommandQueue, told: type[Told]
+) -> None:
+    """In-order queues, paths, and schedules that are asked for."""
+    told.seconds_of = [1.0]
+    branches = Branches(numbers, out_of_order).graph
+    with capture(out_of_order) as path:
+        numbers.mul(2, queue=out_of_order, wait_for=[numbers.add(1, queue=out_of_order)])
+    for loop, used in (
+        (branches.finalize(), queue),
+        (path.finalize(), out_of_order),
+        (branches.finalize(schedule="levels"), out_of_order),
+    ):
+        for _ in range(10):
+            loop.replay(used).wait()
+        assert "take turns" not in taken(loop, used)
+    assert told.count == 0
+
+
+def test_an_engine_that_is_asked_for_takes_no_turns(
+    numbers: Numbers,
+    out_of_order: cl.CommandQueue,
+    told: type[Told],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+    loop = Branches(numbers, out_of_order).graph.finalize()
+    for _ in range(10):
+        loop.replay(out_of_order).wait()
+    assert told.count == 0
+
+
+# --- plans, without a driver ---
+
+
+class Two(Replay):
+    """Has another setting."""
+
+    def rivals(self, commands: CommandList, target: QueueKind) -> dict[str, Engine]:
+        return {"other": Replay()}
+
+
+class Picky(Direct):
+    """Takes everything."""
+
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
+        return None
+
+    def refusals(self, commands: CommandList, target: QueueKind) -> dict[int, str]:
+        return {}
+
+
+TARGET = QueueKind(0, 0, 0)
+
+
+def plans(*engines: Engine, left: dict[str, dict[int, str]], **refused: str) -> list[str]:
+    array = CommandArray()
+    for _ in range(3):
+        array.add("kernel", ())
+    commands = CommandList(0, [0], array.array, array.order, array)
+    choice = Choice(engines, is_auto=True)
+    (known, *_), rivals = (
+        make_plans(commands, TARGET, choice, refused, left, with_rivals=asked)
+        for asked in (False, True)
+    )
+    assert known.has_rivals is (len(rivals) > 1) and known.name == rivals[-1].name
+    return [plan.name for plan in rivals]
+
+
+def test_settings_of_the_last_engine_come_before_it() -> None:
+    assert plans(Two(), left={}) == ["replay (other)", "replay"]
+    assert plans(Two(), left={}, other="the driver refused it") == ["replay"]
+
+
+def test_an_engine_that_takes_everything_needs_no_rivals() -> None:
+    assert plans(Picky(), Two(), left={}) == ["direct"]
+
+
+def test_what_an_engine_learned_to_leave_is_tried_once_more() -> None:
+    """Whether the driver's threads are faster depends on what else the machine does."""
+    left = {"direct": {1: "it took long"}}
+    assert plans(Picky(), Two(), left=left) == [
+        "direct (all of it)",
+        "direct+replay (other)",
+        "direct+replay",
+    ]
+    assert plans(Picky(), Replay(), left=left) == ["direct+replay"]

@@ -1,0 +1,207 @@
+"""What tests of the Level Zero driver share: a context, kernels, lists, events, memory."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref
+from typing import Any, Final
+
+from helpers.ze_calls import ZeCalls, array, new
+
+FOREVER: Final = (1 << 64) - 1
+
+SOURCE: Final = b"""
+kernel void add(global int *out, int value) { out[get_global_id(0)] += value; }
+kernel void mul(global int *out, int value) { out[get_global_id(0)] *= value; }
+kernel void copy(global int *out, global const int *in) {
+    out[get_global_id(0)] = in[get_global_id(0)];
+}
+kernel void sums(global int *out, local int *scratch) {
+    scratch[get_local_id(0)] = get_local_id(0) + 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int sum = 0;
+    for (int i = 0; i < get_local_size(0); i++) sum += scratch[i];
+    out[get_global_id(0)] = sum;
+}
+kernel void shape(global int *out) {
+    if (get_local_id(0) == 0)
+        for (int i = 0; i < 3; i++) {
+            out[i] = get_global_size(i); out[3 + i] = get_local_size(i);
+            out[6 + i] = get_global_offset(i);
+        }
+}
+kernel void where(global int *out) { out[get_global_id(0)] = get_global_id(0); }
+kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out) {
+    out[get_global_id(0)] = get_local_size(0);
+}
+"""
+
+
+class ZeBench:
+    """A context of a driver with its first device, a queue, and kernels.
+
+    Args:
+        ze: the driver's functions.
+        driver: the handle of the driver.
+    """
+
+    def __init__(self, ze: ZeCalls, driver: int) -> None:
+        self.ze, self.driver = ze, driver
+        self.device = ze.listed("zeDeviceGet", driver)[0]
+        self.context = ze.made("zeContextCreate", driver, byref(new("ze_context_desc_t")))
+        self.queue = self.new_queue()
+        self._modules: dict[bytes, int] = {}
+
+    def close(self) -> None:
+        """Destroy the context, with all that is allocated in it."""
+        self.ze.ok("zeCommandQueueDestroy", self.queue)
+        self.ze.ok("zeContextDestroy", self.context)
+
+    def new_queue(self, **fields: Any) -> int:
+        """Return a new command queue."""
+        desc = new("ze_command_queue_desc_t", **fields)
+        return self.ze.made("zeCommandQueueCreate", self.context, self.device, byref(desc))
+
+    def module(self, source: bytes = SOURCE) -> int:
+        """Return the module of OpenCL C."""
+        if source not in self._modules:
+            text = ctypes.create_string_buffer(source, len(source))
+            desc = new("ze_module_desc_t", format=1, inputSize=len(source), pInputModule=text)
+            module = ctypes.c_void_p()
+            self.ze.ok(
+                "zeModuleCreate", self.context, self.device, byref(desc), byref(module), None
+            )
+            self._modules[source] = module.value or 0
+        return self._modules[source]
+
+    def kernel(self, name: str, *arguments: Any, size: int = 1) -> int:
+        """Return a new kernel with arguments: a ctypes value, or the bytes of local memory."""
+        text = ctypes.create_string_buffer(name.encode())
+        desc = new("ze_kernel_desc_t", pKernelName=text)
+        kernel = self.ze.made("zeKernelCreate", self.module(), byref(desc))
+        self.ze.ok("zeKernelSetGroupSize", kernel, size, 1, 1)
+        for index, argument in enumerate(arguments):
+            self.set(kernel, index, argument)
+        return kernel
+
+    def set(self, kernel: int, index: int, argument: Any) -> None:
+        """Set an argument of a kernel."""
+        routine = "zeKernelSetArgumentValue"
+        if isinstance(argument, int):
+            self.ze.ok(routine, kernel, index, argument, None)
+        else:
+            self.ze.ok(routine, kernel, index, ctypes.sizeof(argument), byref(argument))
+
+    def ints(self, *values: int, count: int = 0) -> Ints:
+        """Return shared memory with these values, or with so many zeros."""
+        values = values or (0,) * count
+        device, host = new("ze_device_mem_alloc_desc_t"), new("ze_host_mem_alloc_desc_t")
+        size = 4 * len(values)
+        given = byref(device), byref(host), size, 0, self.device
+        return Ints(self.ze.made("zeMemAllocShared", self.context, *given), values)
+
+    def events(self, count: int, flags: int = 1, **fields: Any) -> list[int]:
+        """Return the events of a new pool, host-visible by default."""
+        desc = new("ze_event_pool_desc_t", flags=flags, count=count, **fields)
+        pool = self.ze.made("zeEventPoolCreate", self.context, byref(desc), 0, None)
+        return [
+            self.ze.made("zeEventCreate", pool, byref(new("ze_event_desc_t", index=index)))
+            for index in range(count)
+        ]
+
+    def list(self, *, mutable: bool = False, in_order: bool = False) -> int:
+        """Return a new regular command list."""
+        chained = new("ze_mutable_command_list_exp_desc_t") if mutable else None
+        desc = new("ze_command_list_desc_t", pNext=chained, flags=8 if in_order else 0)
+        return self.ze.made("zeCommandListCreate", self.context, self.device, byref(desc))
+
+    def immediate(self, **fields: Any) -> int:
+        """Return a new immediate command list."""
+        desc = new("ze_command_queue_desc_t", **fields)
+        return self.ze.made("zeCommandListCreateImmediate", self.context, self.device, byref(desc))
+
+    def next_id(self, made: int, flags: int = 0, *kernels: int) -> int:
+        """Return the identifier of the next command of a mutable list."""
+        number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t", flags=flags)
+        if kernels:
+            routine = "zeCommandListGetNextCommandIdWithKernelsExp"
+            self.ze.ok(routine, made, byref(desc), len(kernels), array(*kernels), byref(number))
+        else:
+            self.ze.ok("zeCommandListGetNextCommandIdExp", made, byref(desc), byref(number))
+        return number.value
+
+    def launch(self, made: int, kernel: int, groups: int = 1, signal: int = 0, *waits: int) -> None:
+        """Append a launch of so many groups."""
+        count = new("ze_group_count_t", groupCountX=groups, groupCountY=1, groupCountZ=1)
+        waiting = len(waits), array(*waits) if waits else None
+        self.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, byref(count), signal, *waiting)
+
+    def run(self, *lists: int, queue: int = 0, wait: bool = True) -> None:
+        """Execute lists, and wait for their end."""
+        queue = queue or self.queue
+        routine = "zeCommandQueueExecuteCommandLists"
+        self.ze.ok(routine, queue, len(lists), array(*lists), None)
+        if wait:
+            self.ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+
+    def update(self, made: int, *changes: Any) -> str:
+        """Change commands by a chain of structs, and return the code."""
+        chained = None
+        for change in reversed(changes):
+            change.pNext = ctypes.addressof(chained) if chained is not None else None
+            change.after = chained
+            chained = change
+        desc = new("ze_mutable_commands_exp_desc_t", pNext=chained)
+        return self.ze.code("zeCommandListUpdateMutableCommandsExp", made, byref(desc))
+
+
+def argument(command: int, index: int, value: Any) -> Any:
+    """Return a change of an argument: a ctypes value, or the bytes of local memory."""
+    if isinstance(value, int):
+        given: dict[str, Any] = {"argSize": value}
+    else:
+        given = {"argSize": ctypes.sizeof(value), "pArgValue": value}
+    return new("ze_mutable_kernel_argument_exp_desc_t", commandId=command, argIndex=index, **given)
+
+
+def group_count(command: int, x: int, y: int = 1, z: int = 1) -> Any:
+    """Return a change of the number of groups."""
+    count = new("ze_group_count_t", groupCountX=x, groupCountY=y, groupCountZ=z)
+    return new("ze_mutable_group_count_exp_desc_t", commandId=command, pGroupCount=count)
+
+
+def group_size(command: int, x: int, y: int = 1, z: int = 1) -> Any:
+    """Return a change of the size of groups."""
+    sizes = {"groupSizeX": x, "groupSizeY": y, "groupSizeZ": z}
+    return new("ze_mutable_group_size_exp_desc_t", commandId=command, **sizes)
+
+
+def global_offset(command: int, x: int, y: int = 0, z: int = 0) -> Any:
+    """Return a change of the first work-item."""
+    offsets = {"offsetX": x, "offsetY": y, "offsetZ": z}
+    return new("ze_mutable_global_offset_exp_desc_t", commandId=command, **offsets)
+
+
+class Ints:
+    """Memory that the device and the host use, as numbers."""
+
+    def __init__(self, address: int, values: tuple[int, ...]) -> None:
+        self.address = address
+        self._numbers = (ctypes.c_int * len(values)).from_address(address)
+        self._numbers[:] = values
+
+    def __getitem__(self, index: int) -> int:
+        return self._numbers[index]
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._numbers[index] = value
+
+    @property
+    def all(self) -> list[int]:
+        """Its numbers."""
+        return list(self._numbers)
+
+    @property
+    def pointer(self) -> Any:
+        """Its address as an argument."""
+        return ctypes.c_void_p(self.address)

@@ -1,0 +1,236 @@
+"""The ABI data of Level Zero against the headers of Debian's libze-dev, and consistency.
+
+The headers may be of any version. What came after them, or after the data, is left out. More tests
+of consistency are in tests/loader/ur/test_plugin_abi.py, for all APIs that have tables.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.loader.ze.abi import (
+    API_VERSION,
+    TABLES,
+    VERSION,
+    ZE,
+    LevelZeroError,
+    check,
+    getter,
+    size_in_version,
+)
+
+#: Names of older headers that newer ones replaced.
+RENAMED = {"ZE_PHYSICAL_MEM_FLAG_TBD", "ZE_FABRIC_VERTEX_EXP_TYPE_SUBEVICE"}
+
+
+def text_of(headers: Path, name: str) -> str:
+    """A header without its comments and its choices for other compilers."""
+    text = (headers / "level_zero" / name).read_text(encoding="utf-8")
+    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+
+
+def numbers(version: int) -> tuple[int, int]:
+    return version >> 16, version & 0xFFFF
+
+
+@pytest.fixture(scope="session")
+def version(ze_headers: Path) -> int:
+    """The version of the headers, as API_VERSION has it."""
+    found = re.search(
+        r"ZE_API_VERSION_CURRENT = ZE_MAKE_VERSION\( (\d+), (\d+) \)",
+        text_of(ze_headers, "ze_api.h"),
+    )
+    assert found
+    return int(found[1]) << 16 | int(found[2])
+
+
+def prototypes(headers: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+    """Name → (return type, [(type, name)]), spaces left out."""
+    found = {}
+    for match in re.finditer(
+        r"ZE_APIEXPORT\s+(\w+)\s+ZE_APICALL\s+(ze\w+)\s*\((.*?)\)\s*;",
+        text_of(headers, "ze_api.h"),
+        re.S,
+    ):
+        returns, name, parameters = match.groups()
+        texts = [text for text in parameters.split(",") if text.strip() not in ("", "void")]
+        pairs = (re.fullmatch(r"\s*(.*?)(\w+)\s*", text, re.S) for text in texts)
+        found[name] = (returns, [(re.sub(r"\s", "", pair[1]), pair[2]) for pair in pairs if pair])
+    return found
+
+
+def enumerators(headers: Path) -> dict[str, str]:
+    """Name → its enum, without those that only set the size."""
+    found = {}
+    for match in re.finditer(
+        r"typedef enum \w+\s*\{(.*?)\}\s*(\w+)\s*;", text_of(headers, "ze_api.h"), re.S
+    ):
+        names = re.findall(r"(?:^|,)\s*(ZE_\w+)\s*(?==|,|$)", match[1])
+        found.update({name: match[2] for name in names if not name.endswith("_FORCE_UINT32")})
+    return found
+
+
+def compile_ze(headers: Path, directory: Path, lines: list[str]) -> None:
+    source = directory / "check.c"
+    start = ["#include <stddef.h>", "#include <level_zero/ze_api.h>"]
+    source.write_text("\n".join([*start, *lines, ""]), encoding="utf-8")
+    command = ["cc", "-std=gnu11", "-fsyntax-only", f"-I{headers}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+# Against the headers
+
+
+def test_every_prototype_is_that_of_the_header(ze_headers: Path, version: int) -> None:
+    theirs = prototypes(ze_headers)
+    ours = {
+        name: (
+            function.returns,
+            [(p.c_type.replace(" ", ""), p.name) for p in function.parameters],
+        )
+        for name, function in ZE.functions.items()
+        if function.since <= numbers(version)
+    }
+    assert {name: theirs.get(name) for name in ours} == ours
+    if version <= API_VERSION:
+        assert set(theirs) == set(ours)
+
+
+def test_the_tables_are_those_of_the_header(ze_headers: Path, version: int) -> None:
+    """An older version's table is the beginning of ours, and its getters are among ours."""
+    text = text_of(ze_headers, "ze_ddi.h")
+    bodies = dict(re.findall(r"typedef struct _(ze_\w+_dditable_t)\s*\{(.*?)\}", text, re.S))
+    tables = dict(
+        re.findall(
+            r"\bzeGet(\w+)ProcAddrTable\(\s*ze_api_version_t\s+\w+\s*,\s*(\w+_dditable_t)\s*\*",
+            text,
+        )
+    )
+    assert tables and len(tables) == len(bodies)
+    known = min(version, API_VERSION)
+    for table, names in TABLES.items():
+        count = size_in_version(table, known)
+        theirs = re.findall(r"ze_pfn(\w+)_t\s+\w+\s*;", bodies.get(tables.get(table, ""), ""))
+        assert [f"ze{name}" for name in theirs[:count]] == list(names[:count]), table
+        assert len(theirs) == count or version > API_VERSION, table
+    assert set(tables) <= set(TABLES) or version > API_VERSION
+
+
+@pytest.mark.parametrize("prefix", ["zet", "zes"])
+def test_the_other_getters_are_those_of_the_headers(
+    ze_headers: Path, version: int, prefix: str
+) -> None:
+    text = text_of(ze_headers, f"{prefix}_ddi.h")
+    theirs = set(re.findall(rf"ZE_APICALL\s+({prefix}Get\w+ProcAddrTable)\(", text))
+    ours = {getter(table, prefix) for table in ZE.other_tables[prefix]}
+    assert theirs and (theirs <= ours or version > API_VERSION)
+
+
+def test_every_constant_and_error_code_is_that_of_the_header(
+    ze_headers: Path, version: int, tmp_path: Path
+) -> None:
+    enums = enumerators(ze_headers)
+    values = {constant.name: constant.value for constant in ZE.constants.values()} | ZE.codes
+    current = {name for name in enums if name.endswith("_VERSION_CURRENT")}  # of their version
+    common = [name for name in values if name in enums and name not in current]
+    assert version > API_VERSION or set(enums) - RENAMED <= set(values)
+    check = '_Static_assert((unsigned)({name}) == (unsigned)({value}), "{name}");'
+    compile_ze(
+        ze_headers, tmp_path, [check.format(name=name, value=values[name]) for name in common]
+    )
+
+
+def test_constants_stand_under_the_type_that_parameters_have(ze_headers: Path) -> None:
+    """Bits belong to the type of the bits together: `ze_context_flags_t`."""
+    for name, enum in enumerators(ze_headers).items():
+        if name in ZE.constants:
+            flags = re.sub(r"_flag_t$", "_flags_t", enum)
+            group = ZE.constants[name].group
+            assert group == (flags if flags in ZE.types else enum), name
+            assert ZE.is_bitfield(group) == enum.endswith("_flag_t"), name
+
+
+def test_every_struct_is_laid_out_as_in_the_header(ze_headers: Path, tmp_path: Path) -> None:
+    text = text_of(ze_headers, "ze_api.h")
+    names = set(re.findall(r"typedef (?:struct|union) _(ze_\w+)\s*\{", text)) & set(ZE.structs)
+    assert names
+
+    def lines() -> Iterator[str]:
+        for name in sorted(names):
+            ours = ZE.struct(name)
+            yield f'_Static_assert(sizeof({name}) == {ctypes.sizeof(ours)}, "{name}");'
+            for field in ZE.structs[name].fields:
+                place, what = getattr(ours, field.name), f"{name}, {field.name}"
+                yield f'_Static_assert(offsetof({what}) == {place.offset}, "{what}");'
+
+    compile_ze(ze_headers, tmp_path, list(lines()))
+
+
+def test_the_names_of_extensions_and_the_limits_are_those_of_the_header(ze_headers: Path) -> None:
+    text = text_of(ze_headers, "ze_api.h")
+    texts = dict(re.findall(r'#define\s+(ZE_\w+_NAME)\s+"(.*?)"', text))
+    limits = dict(re.findall(r"#define\s+(ZE_\w+)\s+(\d+)\s", text))
+    assert texts and texts == {name: ZE.strings.get(name) for name in texts}
+    ours = ZE.groups["limits"].items()
+    assert {name: value for value, name in ours if limits.get(name, str(value)) != str(value)} == {}
+
+
+# Against itself
+
+
+def test_a_table_grows_at_its_end_only() -> None:
+    for table, names in TABLES.items():
+        versions = [ZE.functions[name].since for name in names]
+        assert versions == sorted(versions), table
+
+
+def test_every_function_is_in_one_table_in_the_order_of_its_slot() -> None:
+    names = [name for functions in TABLES.values() for name in functions]
+    assert [function.name for function in ZE.slots] == names == list(ZE.functions)
+
+
+def test_the_version_is_the_newest_of_any_function() -> None:
+    assert max(function.since for function in ZE.slots) == numbers(API_VERSION)
+    assert VERSION == "{}.{}".format(*numbers(API_VERSION)) == next(iter(ZE.layouts))
+
+
+def test_a_table_has_the_size_of_the_version() -> None:
+    assert size_in_version("Global", 1 << 16 | 0) == size_in_version("Global", 1 << 16 | 9) == 1
+    assert size_in_version("Global", 1 << 16 | 10) == size_in_version("Global", 2 << 16) == 2
+    assert size_in_version("Graph", 1 << 16 | 16) == 0
+    assert size_in_version("Graph", API_VERSION) == len(TABLES["Graph"])
+    assert size_in_version("Driver", 0) == 0
+
+
+def test_an_array_that_is_counted_by_a_number_in_memory_has_that_number() -> None:
+    for function in ZE.slots:
+        by_name = {parameter.name: parameter for parameter in function.parameters}
+        for parameter in function.parameters:
+            if parameter.length.startswith("*"):
+                count = by_name[parameter.length[1:]]
+                assert (count.type, count.stars, count.is_out) == ("uint32_t", 1, True)
+
+
+def test_a_handle_that_ends_is_not_written() -> None:
+    for function in ZE.slots:
+        for parameter in function.parameters:
+            assert not ("release" in parameter.words and parameter.is_out), function.name
+    create, append = ZE.functions["zeEventCreate"], ZE.functions["zeCommandListAppendWaitOnEvents"]
+    assert [p.name for p in create.parameters if p.is_out] == ["phEvent"]
+    assert [p.name for p in append.parameters if p.is_out] == []
+
+
+def test_errors_say_routine_code_and_sentence() -> None:
+    with pytest.raises(LevelZeroError) as caught:
+        check(0x78000001, "zeInit")
+    assert str(caught.value).startswith("zeInit [ZE_RESULT_ERROR_UNINITIALIZED]: ")
+    assert caught.value.value == 0x78000001
+    assert LevelZeroError.of(0x12345, "zeInit").code == "ZE_RESULT_0x12345"
+    check(0, "zeInit")

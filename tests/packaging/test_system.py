@@ -1,0 +1,68 @@
+"""The loader of a whole machine: `make install-system`, and `make uninstall-system`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from helpers.installing import environment, run
+from helpers.support import ROOT, FakeDriver
+
+
+def make(target: str, prefix: Path, *, check: bool = True, **names: str) -> str:
+    """Run a target of the Makefile, and return what it says."""
+    command = ["make", "-C", str(ROOT), target, f"PREFIX={prefix}", f"PYTHON={sys.executable}"]
+    command += ["REFRESH=:", *(f"{name}={value}" for name, value in names.items())]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PIP_NO_DEPS": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode == 0) is check, f"{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_every_program_gets_the_loader_and_loses_it_again(
+    wheel: Path, native_headers: Path, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    prefix, program = tmp_path / "usr", tmp_path / "client"
+    environment(prefix / "lib/fairlead")  # its packages are there already
+    (prefix / "lib/kept.so").touch()
+    for _ in range(2):  # again over itself, as for a new version
+        make("install-system", prefix, PACKAGE=str(wheel))
+    loader = prefix / "lib/libOpenCL.so.1"
+    source = ROOT / "tests/icd/libopencl/client.c"
+    run(
+        "cc",
+        f"-I{native_headers}",
+        str(source),
+        "-o",
+        str(program),
+        str(loader),
+        "-ldl",
+        "-lpthread",
+    )
+    drivers = {"OCL_ICD_VENDORS": str(fake_driver()), "XDG_CACHE_HOME": str(tmp_path)}
+    env = {**os.environ, **drivers, "LD_LIBRARY_PATH": str(loader.parent)}
+    done = subprocess.run([program, "names"], env=env, check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("Fake 0\n", "")
+    assert list(tmp_path.glob("fairlead/drivers/*")), "its own Python wrote a verdict"
+    assert "Fake 0" in run(str(prefix / "bin/fairlead"), "devices", env=env)
+    make("uninstall-system", prefix)
+    assert [path.relative_to(prefix) for path in prefix.rglob("*") if path.is_file()] == [
+        Path("lib/kept.so")
+    ]
+
+
+def test_a_loader_of_others_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libOpenCL.so.1").write_text("theirs", encoding="utf-8")
+    said = make("install-system", tmp_path, check=False)
+    assert "libOpenCL.so.1 is another program's: choose another PREFIX" in said
+    make("uninstall-system", tmp_path)
+    assert (tmp_path / "lib/libOpenCL.so.1").read_text(encoding="utf-8") == "theirs"
+    assert not (tmp_path / "lib/fairlead").exists()

@@ -1,0 +1,108 @@
+"""Programs under the command-buffer layer, in child processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from helpers.drivers import Driver
+from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
+
+from fairlead.icd import libopencl
+from fairlead.plugins import command_buffer_layer
+
+
+class Layered(Protocol):
+    """Runs a program under the layer: `layered(program, "3", drivers=[library], loader=path)`.
+
+    By default the loader is fairlead's. `env` adds variables; None removes one.
+    """
+
+    def __call__(
+        self,
+        *command: str | Path,
+        drivers: list[str | Path],
+        env: Mapping[str, str | None] = {},
+        loader: Path | None = None,
+        check: bool = True,
+    ) -> Output: ...
+
+
+@pytest.fixture
+def layered(tmp_path: Path) -> Layered:
+    """See Layered."""
+
+    def run(
+        *command: str | Path,
+        drivers: list[str | Path],
+        env: Mapping[str, str | None] = {},
+        loader: Path | None = None,
+        check: bool = True,
+    ) -> Output:
+        vendors = tmp_path / "vendors"
+        vendors.mkdir(exist_ok=True)
+        for number, driver in enumerate(drivers):
+            (vendors / f"{number}.icd").write_text(f"{driver}\n", encoding="utf-8")
+        folder = (loader or libopencl.path()).parent
+        # Intel's driver needs the libraries beside it, which only fairlead's loader finds.
+        folders = [folder, *(Path(driver).parent for driver in drivers)]
+        ways: dict[str, str | None] = {
+            "OCL_ICD_VENDORS": f"{vendors}/",
+            "OPENCL_LAYERS": str(command_buffer_layer.path()),
+            "FAIRLEAD_LAYER_LOG": "1",
+            "LD_LIBRARY_PATH": ":".join(map(str, folders)),
+            **env,
+        }
+        environ = {**os.environ, **{name: value for name, value in ways.items() if value}}
+        done = subprocess.run(
+            list(map(str, command)),
+            env=environ,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=CHILD_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+        )
+        said = f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert not check or done.returncode == 0, said
+        return Output(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def network(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """client.c, linked with an OpenCL loader that the environment chooses."""
+
+    def build(path: Path) -> None:
+        source = ROOT / "tests/plugins/command_buffer_layer/client.c"
+        command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{native_headers}", source, "-o", path]
+        subprocess.run([*command, libopencl.path()], check=True)
+
+    return once(tmp_path_factory, "network", build)
+
+
+class Calls(Protocol):
+    """Runs Python code that uses calls.py on a driver, and returns what it printed as JSON."""
+
+    def __call__(self, code: str, driver: Driver, env: Mapping[str, str] = {}) -> list[Any]: ...
+
+
+@pytest.fixture
+def calls(layered: Layered) -> Calls:
+    """See Calls."""
+
+    def run(code: str, driver: Driver, env: Mapping[str, str] = {}) -> list[Any]:
+        folder = ROOT / "tests/plugins/command_buffer_layer"
+        begin = f"import sys; sys.path.insert(0, {str(folder)!r})\nfrom calls import *\n"
+        program = (sys.executable, "-c", begin + code)
+        output = layered(*program, drivers=[driver.library], env=env)
+        return [json.loads(line) for line in output.out.splitlines()]
+
+    return run

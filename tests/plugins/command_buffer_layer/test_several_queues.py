@@ -1,0 +1,129 @@
+"""Command-buffers of several queues and devices, and copies of them for others."""
+
+from __future__ import annotations
+
+from helpers.drivers import Driver
+
+from .conftest import Calls
+
+TWO_DEVICES = """
+import struct
+units = (ctypes.c_ssize_t * 3)(0x1086, 1, 0)
+parts, count = (ctypes.c_void_p * 64)(), ctypes.c_uint32()
+code = cl.clCreateSubDevices(DEVICE, units, 64, parts, ctypes.addressof(count))
+if code or count.value < 2:
+    say(None); sys.exit()
+devices = parts[0], parts[1]
+CONTEXT = calls.CONTEXT = new_context(*devices)
+PROGRAM = calls.PROGRAM = build(SOURCE)
+queues = [new_queue(0, CONTEXT, one) for one in devices]
+QUEUE = calls.QUEUE = queues[0]
+"""
+
+
+def test_commands_of_several_queues(calls: Calls, each_driver: Driver) -> None:
+    code = """
+queues = new_queue(), new_queue(OUT_OF_ORDER), new_queue()
+a, b = buffer(range(16)), buffer(16)
+cb = create(*queues)
+one = launch(cb, kernel("add", a, (1,)), 16, queue=queues[0])
+two = launch(cb, kernel("twice", b, a), 16, queue=queues[1], after=(one,))
+launch(cb, kernel("add", b, (1,)), 16, queue=queues[2], after=(two,))
+finalize(cb)
+for turn in range(3):
+    event = enqueue(cb, *(queues if turn % 2 else ()))
+    say(answer(cl.clGetEventInfo, event, "CL_EVENT_COMMAND_QUEUE", ctypes.c_void_p))
+for queue in queues:
+    say(read(b, 16, queue))
+"""
+    *of, one, two, three = calls(code, each_driver)
+    assert of == [None] * 3
+    assert one == two == three == [2 * (number + 3) + 1 for number in range(16)]
+
+
+def test_queues_wait_for_the_command_buffer(calls: Calls, each_driver: Driver) -> None:
+    """What an in-order queue gets later comes after it, whichever of its queues that is."""
+    code = """
+queues = new_queue(), new_queue()
+a = buffer(4)
+cb = create(*queues)
+for _ in range(50):
+    launch(cb, kernel("add", a, (1,)), 4, queue=queues[0])
+finalize(cb)
+for _ in range(3):
+    ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 0, None, None))
+say(read(a, 4, queues[1]))
+"""
+    assert calls(code, each_driver) == [[150] * 4]
+
+
+def test_two_devices(calls: Calls, each_driver: Driver) -> None:
+    code = """
+import calls
+exec(TWO_DEVICES)
+a, b = buffer(range(8)), buffer(8)
+cb = create(*queues)
+last = ()
+for step in range(6):
+    k = kernel("twice", b, a) if step % 2 else kernel("add", a, (1,))
+    last = (launch(cb, k, 8, queue=queues[step % 2], after=last),)
+finalize(cb)
+enqueue(cb); enqueue(cb)
+say(read(b, 8))
+"""
+    (found,) = calls(f"TWO_DEVICES = {TWO_DEVICES!r}\n{code}", each_driver)
+    assert found in ([2 * (number + 6) for number in range(8)], None)
+
+
+def test_a_remapped_copy_runs_on_other_queues(calls: Calls, each_driver: Driver) -> None:
+    code = """
+queues = new_queue(), new_queue()
+a = buffer(8)
+cb, handle = create(*queues, properties=(FLAGS, MUTABLE, 0)), out()
+one = launch(cb, kernel("add", a, (1,)), 8, queue=queues[0], handle=handle)
+launch(cb, kernel("add", a, (10,)), 8, queue=queues[1], after=(one,))
+others = new_queue(OUT_OF_ORDER), new_queue(PROFILING)
+def remap(automatic, listed, handles=()):
+    back = (ctypes.c_void_p * 1)()
+    where = (words(*handles), ctypes.addressof(back)) if handles else (None, None)
+    copy = made(cl.clRemapCommandBufferKHR, cb, automatic, len(listed), words(*listed), len(handles), *where)
+    return copy, back[0]
+open_copy, _ = remap(0, others)
+say(answer(cl.clGetCommandBufferInfoKHR, open_copy, "CL_COMMAND_BUFFER_STATE_KHR", ctypes.c_uint32))
+launch(open_copy, kernel("add", a, (100,)), 8, queue=others[1], after=(1,))
+finalize(open_copy)
+finalize(cb)
+copy, back = remap(0, others, (handle.value,))
+single, _ = remap(1, (QUEUE,))
+say(update(copy, config(back, number_argument(1, 1000))))
+for one in (copy, single, open_copy, cb):
+    enqueue(one)
+    say(read(a, 8)[0])
+ok(cl.clReleaseCommandBufferKHR(cb))
+enqueue(copy)
+say(read(a, 8))
+say(answer(cl.clGetMutableCommandInfoKHR, back, "CL_MUTABLE_COMMAND_COMMAND_BUFFER_KHR", ctypes.c_void_p) == copy)
+say(answer(cl.clGetMutableCommandInfoKHR, back, "CL_MUTABLE_COMMAND_COMMAND_QUEUE_KHR", ctypes.c_void_p) == others[0])
+"""
+    assert calls(code, each_driver) == [
+        *(0, "CL_SUCCESS", 1010, 1021, 1132, 1143),
+        *([2153] * 8, True, True),
+    ]
+
+
+def test_a_remapped_copy_for_another_device(calls: Calls, each_driver: Driver) -> None:
+    code = """
+import calls
+exec(TWO_DEVICES)
+a = buffer(8)
+cb = create(queues[0])
+for value in range(5):
+    launch(cb, kernel("add", a, (value,)), 8)
+finalize(cb)
+copy = made(cl.clRemapCommandBufferKHR, cb, 0, 1, words(queues[1]), 0, None, None)
+enqueue(copy)
+enqueue(cb)
+say(read(a, 8))
+"""
+    (found,) = calls(f"TWO_DEVICES = {TWO_DEVICES!r}\n{code}", each_driver)
+    assert found in ([20] * 8, None)

@@ -1,0 +1,275 @@
+"""Events, fences and queues: what waits for what, and what blocks nobody."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import byref, c_int
+
+from helpers.ze_bench import FOREVER, Ints, ZeBench
+from helpers.ze_calls import array, new
+
+
+def state(bench: ZeBench, event: int) -> str:
+    return bench.ze.code("zeEventQueryStatus", event)
+
+
+def adding(bench: ZeBench, out: Ints, value: int, signal: int = 0, *waits: int) -> int:
+    """Return a closed list that adds a value."""
+    made = bench.list()
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(value)), 1, signal, *waits)
+    bench.ze.ok("zeCommandListClose", made)
+    return made
+
+
+def test_the_host_signals_resets_and_waits(bench: ZeBench) -> None:
+    (event,) = bench.events(1)
+    ze = bench.ze
+    assert state(bench, event) == "NOT_READY"
+    assert ze.code("zeEventHostSynchronize", event, 0) == "NOT_READY"
+    assert ze.code("zeEventHostSynchronize", event, 1000) == "NOT_READY"
+    ze.ok("zeEventHostSignal", event)
+    ze.ok("zeEventHostSynchronize", event, FOREVER)
+    assert state(bench, event) == "SUCCESS"
+    ze.ok("zeEventHostReset", event)
+    assert state(bench, event) == "NOT_READY"
+
+
+def test_a_list_that_waits_for_the_host_blocks_no_other_queue(bench: ZeBench) -> None:
+    out, (gate, done) = bench.ints(0, 0), bench.events(2)
+    other = bench.new_queue()
+    bench.run(adding(bench, out, 1, done, gate), wait=False)
+    bench.run(adding(bench, out, 10), queue=other)
+    assert out[0] == 10
+    assert state(bench, done) == "NOT_READY"
+    assert bench.ze.code("zeCommandQueueSynchronize", bench.queue, 1000) == "NOT_READY"
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeEventHostSynchronize", done, FOREVER)
+    assert out[0] == 11
+    bench.ze.ok("zeCommandQueueDestroy", other)
+
+
+def test_a_thread_waits_until_another_signals(bench: ZeBench) -> None:
+    out, (gate, done) = bench.ints(0), bench.events(2)
+    bench.run(adding(bench, out, 3, done, gate), wait=False)
+    seen: list[str] = []
+    thread = threading.Thread(
+        target=lambda: seen.append(bench.ze.code("zeEventHostSynchronize", done, FOREVER))
+    )
+    thread.start()
+    bench.ze.ok("zeEventHostSignal", gate)
+    thread.join()
+    assert (seen, out[0]) == (["SUCCESS"], 3)
+
+
+def test_queues_wait_for_each_other(bench: ZeBench) -> None:
+    """The second list is submitted before the first, which signals what it waits for."""
+    out, (event,) = bench.ints(1), bench.events(1)
+    other, made = bench.new_queue(), bench.list()
+    bench.launch(made, bench.kernel("mul", out.pointer, c_int(5)), 1, 0, event)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made, queue=other, wait=False)
+    bench.run(adding(bench, out, 1, event))
+    bench.ze.ok("zeCommandQueueSynchronize", other, FOREVER)
+    assert out[0] == 10
+    bench.ze.ok("zeCommandQueueDestroy", other)
+
+
+def test_events_of_a_list_order_its_commands(bench: ZeBench) -> None:
+    out, events = bench.ints(2), bench.events(3)
+    made = bench.list()
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, events[0])
+    bench.launch(made, bench.kernel("mul", out.pointer, c_int(10)), 1, events[1], events[0])
+    bench.ze.ok("zeCommandListAppendBarrier", made, events[2], 1, array(events[1]))
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(4)))
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out[0] == 34
+    assert [state(bench, event) for event in events] == ["SUCCESS"] * 3
+    bench.run(made)
+    assert out[0] == 354, "events that are signaled already change nothing"
+
+
+def test_a_list_resets_and_signals(bench: ZeBench) -> None:
+    first, second = bench.events(2)
+    bench.ze.ok("zeEventHostSignal", first)
+    made = bench.list()
+    bench.ze.ok("zeCommandListAppendEventReset", made, first)
+    bench.ze.ok("zeCommandListAppendSignalEvent", made, second)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert (state(bench, first), state(bench, second)) == ("NOT_READY", "SUCCESS")
+
+
+def test_an_event_that_a_list_resets_is_waited_for_again(bench: ZeBench) -> None:
+    out, (event,) = bench.ints(0), bench.events(1)
+    bench.ze.ok("zeEventHostSignal", event)
+    made = bench.list()
+    bench.ze.ok("zeCommandListAppendWaitOnEvents", made, 1, array(event))
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)))
+    bench.ze.ok("zeCommandListAppendEventReset", made, event)
+    bench.ze.ok("zeCommandListAppendWaitOnEvents", made, 1, array(event))
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(10)))
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made, wait=False)
+    assert bench.ze.code("zeCommandQueueSynchronize", bench.queue, 0) == "NOT_READY"
+    assert state(bench, event) == "NOT_READY"
+    bench.ze.ok("zeEventHostSignal", event)
+    bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
+    assert out[0] == 11
+
+
+def test_a_fence_is_signaled_after_its_lists(bench: ZeBench) -> None:
+    out, (gate,) = bench.ints(0), bench.events(1)
+    fence = bench.ze.made("zeFenceCreate", bench.queue, byref(new("ze_fence_desc_t")))
+    lists = array(adding(bench, out, 1, 0, gate), adding(bench, out, 2))
+    bench.ze.ok("zeCommandQueueExecuteCommandLists", bench.queue, 2, lists, fence)
+    assert bench.ze.code("zeFenceQueryStatus", fence) == "NOT_READY"
+    assert bench.ze.code("zeFenceHostSynchronize", fence, 1000) == "NOT_READY"
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeFenceHostSynchronize", fence, FOREVER)
+    assert out[0] == 3
+    bench.ze.ok("zeFenceReset", fence)
+    assert bench.ze.code("zeFenceQueryStatus", fence) == "NOT_READY"
+    bench.ze.ok("zeFenceDestroy", fence)
+
+
+def test_a_fence_of_another_queue_is_refused(bench: ZeBench) -> None:
+    other, out = bench.new_queue(), bench.ints(0)
+    fence = bench.ze.made("zeFenceCreate", other, byref(new("ze_fence_desc_t")))
+    lists = array(adding(bench, out, 1))
+    code = bench.ze.code("zeCommandQueueExecuteCommandLists", bench.queue, 1, lists, fence)
+    assert code == "INVALID_SYNCHRONIZATION_OBJECT"
+    bench.ze.ok("zeFenceDestroy", fence)
+    bench.ze.ok("zeCommandQueueDestroy", other)
+
+
+def test_timestamps_are_those_of_the_command(bench: ZeBench) -> None:
+    out, (timed,) = bench.ints(0), bench.events(1, flags=5)
+    (plain,) = bench.events(1)
+    row = new("ze_kernel_timestamp_result_t")
+    assert bench.ze.code("zeEventQueryKernelTimestamp", plain, byref(row)) == "INVALID_ARGUMENT"
+    assert bench.ze.code("zeEventQueryKernelTimestamp", timed, byref(row)) == "NOT_READY"
+    bench.run(adding(bench, out, 1, timed), adding(bench, out, 1))
+    bench.ze.ok("zeEventQueryKernelTimestamp", timed, byref(row))
+    times = getattr(row, "global")
+    assert 0 < times.kernelStart <= times.kernelEnd
+    assert (row.context.kernelStart, row.context.kernelEnd) == (
+        times.kernelStart,
+        times.kernelEnd,
+    )
+
+
+def test_an_immediate_list_runs_at_once(bench: ZeBench) -> None:
+    out, events = bench.ints(1, 1), bench.events(2)
+    made = bench.immediate()
+    kernel = bench.kernel("add", out.pointer, c_int(1))
+    bench.launch(made, kernel, 2, events[0])
+    bench.set(kernel, 1, c_int(5))
+    bench.launch(made, kernel, 2, events[1], events[0])
+    bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+    assert out.all == [7, 7]
+    assert [state(bench, event) for event in events] == ["SUCCESS"] * 2
+    assert bench.ze.code("zeCommandListReset", made) == "INVALID_COMMAND_LIST_TYPE"
+    bench.ze.ok("zeCommandListDestroy", made)
+
+
+def test_an_immediate_list_keeps_the_arguments_of_what_waits(bench: ZeBench) -> None:
+    out, (gate,) = bench.ints(0), bench.events(1)
+    made, kernel = bench.immediate(flags=2), bench.kernel("add", out.pointer, c_int(1))
+    bench.launch(made, kernel, 1, 0, gate)
+    bench.set(kernel, 1, c_int(100))
+    bench.launch(made, kernel, 1)
+    bench.set(kernel, 1, c_int(1000))
+    assert bench.ze.code("zeCommandListHostSynchronize", made, 0) == "NOT_READY"
+    assert out[0] == 0
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+    assert out[0] == 101
+    bench.ze.ok("zeCommandListDestroy", made)
+
+
+def test_a_synchronous_list_has_ended_when_an_append_returns(bench: ZeBench) -> None:
+    out, (event,) = bench.ints(0), bench.events(1)
+    made = bench.immediate(mode=1)
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(8)), 1, event)
+    assert (out[0], state(bench, event)) == (8, "SUCCESS")
+    bench.ze.ok("zeCommandListDestroy", made)
+
+
+def test_counter_based_events_are_signaled_again_without_a_reset(bench: ZeBench) -> None:
+    chained = new("ze_event_pool_counter_based_exp_desc_t", flags=1)
+    out, (event,) = bench.ints(0), bench.events(1, pNext=chained)
+    made, kernel = bench.immediate(flags=2), bench.kernel("add", out.pointer, c_int(1))
+    for turn in range(1, 4):
+        bench.launch(made, kernel, 1, event)
+        bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
+        assert out[0] == turn
+    assert bench.ze.code("zeEventHostReset", event) == "INVALID_ARGUMENT"
+    bench.ze.ok("zeCommandListDestroy", made)
+
+
+def test_a_host_function_runs_in_its_turn(bench: ZeBench) -> None:
+    out, seen, (gate,) = bench.ints(1), list[tuple[int, int | None]](), bench.events(1)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append((out[0], data)))
+    made, add = bench.list(), bench.kernel("add", out.pointer, c_int(1))
+    bench.launch(made, add, 1, 0, gate)
+    bench.ze.ok(
+        "zeCommandListAppendHostFunction",
+        *(made, ctypes.cast(function, ctypes.c_void_p), 77, None, None, 0, None),
+    )
+    bench.launch(made, add)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made, wait=False)
+    assert seen == []
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
+    assert (seen, out[0]) == ([(2, 77)], 3)
+    bench.run(made)
+    assert seen == [(2, 77), (4, 77)]
+
+
+def test_a_list_writes_timestamps(bench: ZeBench) -> None:
+    out, (timed, done) = bench.ints(0), bench.events(2, flags=5)
+    times, clock = bench.ints(count=24), bench.ints(count=2)
+    made = bench.list()
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, timed)
+    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
+    bench.ze.ok(
+        "zeCommandListAppendQueryKernelTimestamps",
+        *(made, 1, array(timed), times.address, byref(ctypes.c_size_t(64)), done, 0, None),
+    )
+    bench.ze.ok("zeCommandListAppendWriteGlobalTimestamp", made, clock.address, None, 0, None)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert state(bench, done) == "SUCCESS"
+    row = new("ze_kernel_timestamp_result_t")
+    bench.ze.ok("zeEventQueryKernelTimestamp", timed, byref(row))
+    assert times.all[:16] == [0] * 16
+    assert ctypes.string_at(times.address + 64, 32) == bytes(row)
+    assert any(clock.all)
+
+
+def test_threads_share_a_context(bench: ZeBench) -> None:
+    """Each has a queue and an immediate list of its own, and they signal a common event."""
+    (gate,) = bench.events(1)
+    outs = [bench.ints(0) for _ in range(4)]
+
+    def work(out: Ints) -> None:
+        queue, immediate = bench.new_queue(), bench.immediate()
+        first, second = adding(bench, out, 1, 0, gate), adding(bench, out, 10)
+        bench.run(first, queue=queue, wait=False)
+        kernel = bench.kernel("add", out.pointer, c_int(100))
+        bench.ze.ok("zeEventHostSignal", gate)
+        bench.run(second, queue=queue)
+        bench.launch(immediate, kernel)
+        bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
+        for made in (immediate, first, second):
+            bench.ze.ok("zeCommandListDestroy", made)
+        bench.ze.ok("zeCommandQueueDestroy", queue)
+
+    bench.module()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, outs))
+    assert [out[0] for out in outs] == [111] * 4

@@ -1,0 +1,127 @@
+"""Modules, their logs, kernels, and what is set on them."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_int
+
+from helpers.ze_bench import SOURCE, ZeBench
+from helpers.ze_calls import new
+
+
+def build(bench: ZeBench, source: bytes, format: int = 1) -> tuple[str, int, str]:
+    """Return the code of a build, the module and the log."""
+    text = ctypes.create_string_buffer(source, max(len(source), 1))
+    desc = new("ze_module_desc_t", format=format, inputSize=len(source), pInputModule=text)
+    module, log, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+    given = bench.context, bench.device, byref(desc), byref(module), byref(log)
+    code = bench.ze.code("zeModuleCreate", *given)
+    if not log:
+        return code, module.value or 0, ""
+    bench.ze.ok("zeModuleBuildLogGetString", log, byref(size), None)
+    room = ctypes.create_string_buffer(size.value)
+    bench.ze.ok("zeModuleBuildLogGetString", log, byref(size), room)
+    bench.ze.ok("zeModuleBuildLogDestroy", log)
+    return code, module.value or 0, room.value.decode()
+
+
+def test_the_log_says_what_is_wrong(bench: ZeBench) -> None:
+    code, module, log = build(bench, b"kernel void broken(global int *a) { a[0] = nonsense; }")
+    assert (code, module) == ("MODULE_BUILD_FAILURE", 0)
+    assert "nonsense" in log
+
+
+def test_what_is_no_module_is_refused(bench: ZeBench) -> None:
+    assert build(bench, b"\x00\x01\x02\x03")[0] == "INVALID_NATIVE_BINARY"
+    assert build(bench, SOURCE, format=0)[0] == "INVALID_NATIVE_BINARY"
+    assert build(bench, b"")[0] == "INVALID_SIZE"
+    assert build(bench, SOURCE, format=7)[0] == "INVALID_ENUMERATION"
+
+
+def test_a_native_binary_makes_the_same_module(bench: ZeBench) -> None:
+    size = ctypes.c_size_t()
+    bench.ze.ok("zeModuleGetNativeBinary", bench.module(), byref(size), None)
+    binary = ctypes.create_string_buffer(size.value)
+    bench.ze.ok("zeModuleGetNativeBinary", bench.module(), byref(size), binary)
+    code, module, _ = build(bench, binary.raw)
+    assert code == "SUCCESS"
+    assert sorted(names(bench, module)) == sorted(names(bench, bench.module()))
+    text = ctypes.create_string_buffer(b"add")
+    kernel = bench.ze.made(
+        "zeKernelCreate", module, byref(new("ze_kernel_desc_t", pKernelName=text))
+    )
+    out = bench.ints(1)
+    bench.set(kernel, 0, out.pointer)
+    bench.set(kernel, 1, c_int(41))
+    made = bench.list()
+    bench.launch(made, kernel)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out[0] == 42
+
+
+def names(bench: ZeBench, module: int) -> list[bytes]:
+    count = ctypes.c_uint32()
+    bench.ze.ok("zeModuleGetKernelNames", module, byref(count), None)
+    found = (ctypes.c_char_p * count.value)()
+    bench.ze.ok("zeModuleGetKernelNames", module, byref(count), found)
+    return [name or b"" for name in found]
+
+
+def test_names_and_properties(bench: ZeBench) -> None:
+    assert set(names(bench, bench.module())) == {
+        *(b"add", b"mul", b"copy", b"sums", b"shape", b"where", b"fours")
+    }
+    ask = bench.ze.properties
+    row = ask("zeKernelGetProperties", "ze_kernel_properties_t", bench.kernel("fours", size=4))
+    sizes = row.requiredGroupSizeX, row.requiredGroupSizeY, row.requiredGroupSizeZ
+    assert (row.numKernelArgs, sizes) == (1, (4, 1, 1))
+    size, kernel = ctypes.c_size_t(), bench.kernel("sums")
+    bench.ze.ok("zeKernelGetName", kernel, byref(size), None)
+    room = ctypes.create_string_buffer(size.value)
+    bench.ze.ok("zeKernelGetName", kernel, byref(size), room)
+    assert room.value == b"sums"
+
+
+def test_wrong_settings_are_refused(bench: ZeBench) -> None:
+    kernel, argument = bench.kernel("add"), "zeKernelSetArgumentValue"
+    number = byref(ctypes.c_int64(1))
+    for code, *given in (
+        ("INVALID_KERNEL_ARGUMENT_INDEX", 2, 4, number),
+        ("INVALID_KERNEL_ARGUMENT_SIZE", 0, 4, number),
+        ("INVALID_KERNEL_ARGUMENT_SIZE", 1, 8, number),
+        ("INVALID_KERNEL_ARGUMENT_SIZE", 1, 1 << 40, number),
+        ("INVALID_ARGUMENT", 1, 4, None),
+    ):
+        assert bench.ze.code(argument, kernel, *given) == code, given
+    sizes = "zeKernelSetGroupSize"
+    for wrong in ((0, 1, 1), (1 << 20, 1, 1), (4, 4, 1 << 16)):
+        assert bench.ze.code(sizes, kernel, *wrong) == "INVALID_GROUP_SIZE_DIMENSION", wrong
+    fours = bench.kernel("fours", size=4)
+    assert bench.ze.code(sizes, fours, 8, 1, 1) == "INVALID_GROUP_SIZE_DIMENSION"
+    text = ctypes.create_string_buffer(b"missing")
+    made, desc = ctypes.c_void_p(), new("ze_kernel_desc_t", pKernelName=text)
+    create = "zeKernelCreate", bench.module(), byref(desc), byref(made)
+    assert bench.ze.code(*create) == "INVALID_KERNEL_NAME"
+
+
+def test_a_suggested_size_divides(bench: ZeBench) -> None:
+    kernel, found = bench.kernel("add"), [ctypes.c_uint32() for _ in range(3)]
+    routine = "zeKernelSuggestGroupSize"
+    bench.ze.ok(routine, kernel, 1024, 6, 1, *map(byref, found))
+    assert all(size % one.value == 0 for size, one in zip((1024, 6, 1), found, strict=True))
+    bench.ze.ok("zeKernelSetGroupSize", kernel, *(one.value for one in found))
+    code = bench.ze.code(routine, kernel, 0, 1, 1, *map(byref, found))
+    assert code == "INVALID_GLOBAL_WIDTH_DIMENSION"
+
+
+def test_a_launch_without_arguments_or_groups_is_refused(bench: ZeBench) -> None:
+    made, count = bench.list(), new("ze_group_count_t", groupCountX=1, groupCountY=1, groupCountZ=1)
+    routine, kernel = "zeCommandListAppendLaunchKernel", bench.kernel("add")
+    given = byref(count), None, 0, None
+    assert bench.ze.code(routine, made, kernel, *given) == "INVALID_ARGUMENT"
+    assert bench.ze.code(routine, made, kernel, None, *given[1:]) == "INVALID_NULL_POINTER"
+    assert bench.ze.code(routine, made, None, *given) == "INVALID_NULL_HANDLE"
+    bench.ze.ok("zeKernelDestroy", kernel)
+    assert bench.ze.code(routine, made, kernel, *given) == "INVALID_KERNEL_HANDLE"
+    assert bench.ze.code(routine, made, bench.queue, *given) == "INVALID_KERNEL_HANDLE"

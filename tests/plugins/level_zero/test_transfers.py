@@ -1,0 +1,126 @@
+"""Copies, fills and regions of memory, and what memory is."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref
+
+import pytest
+from helpers.ze_bench import FOREVER, ZeBench
+from helpers.ze_calls import new
+
+from fairlead.loader.ze.abi import ZE
+
+
+@pytest.fixture(params=["regular", "in-order", "immediate"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of command list that a test appends to."""
+    return request.param
+
+
+def begin(bench: ZeBench, kind: str) -> int:
+    return bench.immediate() if kind == "immediate" else bench.list(in_order=kind == "in-order")
+
+
+def finish(bench: ZeBench, kind: str, made: int) -> None:
+    if kind == "immediate":
+        bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+    else:
+        bench.ze.ok("zeCommandListClose", made)
+        bench.run(made)
+    bench.ze.ok("zeCommandListDestroy", made)
+
+
+def test_memory_is_copied_between_the_host_and_the_device(bench: ZeBench, kind: str) -> None:
+    device = bench.ze.made(
+        "zeMemAllocDevice",
+        *(bench.context, byref(new("ze_device_mem_alloc_desc_t")), 64, 64, bench.device),
+    )
+    source, target = ctypes.create_string_buffer(b"fairlead", 64), ctypes.create_string_buffer(64)
+    made, copy = begin(bench, kind), "zeCommandListAppendMemoryCopy"
+    bench.ze.ok(copy, made, device, source, 64, None, 0, None)
+    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
+    bench.ze.ok(copy, made, target, device, 64, None, 0, None)
+    finish(bench, kind, made)
+    assert target.raw == source.raw
+    assert device % 64 == 0
+    bench.ze.ok("zeMemFree", bench.context, device)
+    assert bench.ze.code("zeMemFree", bench.context, device) == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("pattern", [b"x", b"ab", b"abc", b"abcdefgh"])
+def test_memory_is_filled(bench: ZeBench, kind: str, pattern: bytes) -> None:
+    out = bench.ints(count=8)
+    made = begin(bench, kind)
+    routine = "zeCommandListAppendMemoryFill"
+    bench.ze.ok(routine, made, out.address, pattern, len(pattern), 24, None, 0, None)
+    finish(bench, kind, made)
+    assert ctypes.string_at(out.address, 32) == (pattern * 24)[:24] + bytes(8)
+
+
+def test_a_box_is_copied(bench: ZeBench, kind: str) -> None:
+    source, target = bench.ints(*range(16)), bench.ints(count=16)
+    made = begin(bench, kind)
+    row = {"originZ": 0, "width": 8, "height": 2, "depth": 1}
+    bench.ze.ok(
+        "zeCommandListAppendMemoryCopyRegion",
+        *(made, target.address, byref(new("ze_copy_region_t", originX=4, originY=1, **row)), 16, 0),
+        *(source.address, byref(new("ze_copy_region_t", originX=8, originY=2, **row)), 16, 0),
+        *(None, 0, None),
+    )
+    finish(bench, kind, made)
+    assert target.all == [*[0] * 5, 10, 11, 0, 0, 14, 15, *[0] * 5]
+
+
+def test_regions_of_other_sizes_are_refused(bench: ZeBench) -> None:
+    out, made = bench.ints(count=16), bench.list()
+    one, two = (new("ze_copy_region_t", width=width, height=2, depth=1) for width in (4, 8))
+    routine, rest = "zeCommandListAppendMemoryCopyRegion", (None, 0, None)
+    places = (out.address, byref(one), 16, 0), (out.address, byref(two), 16, 0)
+    assert bench.ze.code(routine, made, *places[0], *places[1], *rest) == "INVALID_SIZE"
+    narrow = out.address, byref(two), 4, 0
+    assert bench.ze.code(routine, made, *narrow, *narrow, *rest) == "INVALID_SIZE"
+
+
+def test_what_an_address_is(bench: ZeBench) -> None:
+    out = bench.ints(count=16)
+    row, owner = new("ze_memory_allocation_properties_t"), ctypes.c_void_p()
+    ask = bench.ze.ok, "zeMemGetAllocProperties", bench.context
+    ask[0](ask[1], ask[2], out.address + 4, byref(row), byref(owner))
+    assert (row.type, owner.value) == (ZE["ZE_MEMORY_TYPE_SHARED"], bench.device)
+    other = ctypes.create_string_buffer(8)
+    ask[0](ask[1], ask[2], other, byref(row), byref(owner))
+    assert (row.type, owner.value) == (ZE["ZE_MEMORY_TYPE_UNKNOWN"], None)
+    base, size = ctypes.c_void_p(), ctypes.c_size_t()
+    where = "zeMemGetAddressRange"
+    bench.ze.ok(where, bench.context, out.address + 8, byref(base), byref(size))
+    assert (base.value, size.value) == (out.address, 64)
+    code = bench.ze.code(where, bench.context, other, byref(base), byref(size))
+    assert code == "ADDRESS_NOT_FOUND"
+
+
+def test_allocations_that_cannot_be_are_refused(bench: ZeBench) -> None:
+    desc, made = new("ze_host_mem_alloc_desc_t"), ctypes.c_void_p()
+
+    def allocate(size: int, alignment: int) -> str:
+        given = bench.context, byref(desc), size, alignment, byref(made)
+        return bench.ze.code("zeMemAllocHost", *given)
+
+    assert allocate(0, 0) == "UNSUPPORTED_SIZE"
+    assert allocate(1 << 62, 0) == "UNSUPPORTED_SIZE"
+    assert allocate(64, 3) == "UNSUPPORTED_ALIGNMENT"
+    assert allocate(64, 4096) == "SUCCESS"
+    assert (made.value or 1) % 4096 == 0
+
+
+def test_memory_is_freed_after_what_uses_it(bench: ZeBench) -> None:
+    out, result = bench.ints(1, 2), bench.ints(count=2)
+    made = bench.list()
+    copy = "zeCommandListAppendMemoryCopy"
+    bench.ze.ok(copy, made, result.address, out.address, 8, None, 0, None)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made, wait=False)
+    policy = new("ze_memory_free_ext_desc_t", freePolicy=1)
+    bench.ze.ok("zeMemFreeExt", bench.context, byref(policy), out.address)
+    bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
+    assert result.all == [1, 2]
