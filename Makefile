@@ -22,14 +22,18 @@ DPCTL   := 'dpctl/*.py' 'dpctl/*.so' 'dpctl/*.so.0' 'dpctl/memory/*' 'dpctl/prog
 # libsycl-jit.so compiles SYCL code at run time; 250 MB of the wheel's 600 once unpacked.
 SYCL    := 'lib/libsycl.so.9' 'lib/libsycl-jit.so' 'include/sycl/**' 'include/CL/**' 'include/unified-runtime/**'
 INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
+# NVIDIA's header and assembler: tests compare ABI data and assemble PTX. No GPU is needed.
+CUDA    := $(CACHE)/cuda-1
+CUDA_NOW := 13.5.37
 # Each run has its own kernel caches.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test test-fast test-all test-pristine test-pythons demo-pythons lint types check docs bench sanitize clean
+.PHONY: help demo test test-fast test-gpu test-all test-pristine test-pythons demo-pythons lint types check docs bench sanitize clean
 .PHONY: install-system uninstall-system
 help:
 	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      the tests'
+	@echo 'make test-gpu  the tests of captured graphs on an NVIDIA GPU, with the engine cuda'
 	@echo 'make test-fast the tests that take a minute: on PoCL, without DPC++, dpctl and fuzzing'
 	@echo 'make test-all  what make test runs, also on further libraries and builds'
 	@echo "               TESTS selects tests, by options of pytest: make test TESTS='tests/icd -k probe',"
@@ -132,6 +136,12 @@ $(CLIENTS)/fetched: | $(BIN)/python
 	$(if $(HAS_DPCTL_PI),$(call FETCH,dpctl,$(DPCTL_PI),$(CLIENTS)/pi,$(DPCTL),35))
 	@touch $@
 
+$(CUDA)/fetched: | $(BIN)/python
+	$(call FETCH,nvidia-cuda-runtime,$(CUDA_NOW),$(CUDA),'include/cuda.h',3)
+	$(call FETCH,nvidia-cuda-nvcc,$(CUDA_NOW),$(CUDA),'bin/ptxas',47)
+	@chmod +x $(CUDA)/bin/ptxas
+	@touch $@
+
 $(ZE_DEV)/fetched:
 	@mkdir -p $(ZE_DEV)/deb
 	@cd $(ZE_DEV)/deb && apt-get download -q libze-dev >/dev/null 2>&1 && dpkg-deb -x libze-dev_*.deb .. || \
@@ -143,17 +153,22 @@ demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
 # Where the downloads are, for the tests that need them.
-FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include
+FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
+    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched
+test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched
+test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
+
+# On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be.
+test-gpu: $(VENV)/installed-test
+	FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda $(RUN) $(BIN)/python -m pytest -q --drivers nvidia tests/captured_graphs
 
 # Before every release: on bookworm, sid and noble.
 test-pristine:

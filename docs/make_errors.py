@@ -18,6 +18,7 @@ from fairlead.icd.abi import OPENCL
 from fairlead.icd.errors import OpenCLError
 from fairlead.loader.base.abi import Api
 from fairlead.loader.base.errors import CodeError, FairleadError
+from fairlead.loader.cuda.abi import CUDA, CudaError
 from fairlead.loader.pi.abi import PI, PIError
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.loader.ze.abi import ZE, LevelZeroError
@@ -78,6 +79,7 @@ APIS: tuple[tuple[str, Api, type[CodeError]], ...] = (
     ("OpenCL", OPENCL, OpenCLError),
     ("Unified Runtime", UR, URError),
     ("DPC++ PI", PI, PIError),
+    ("CUDA", CUDA, CudaError),
     ("Level Zero", ZE, LevelZeroError),
 )
 
@@ -85,7 +87,10 @@ APIS: tuple[tuple[str, Api, type[CodeError]], ...] = (
 def exceptions() -> list[type[FairleadError]]:
     """Return every exception class of the package, by module and name."""
     for module in pkgutil.walk_packages(fairlead.__path__, "fairlead."):
-        if not re.search(r"\.(conformance\.|__main__|preload|native|lib\w*fairlead)", module.name):
+        if not re.search(
+            r"\.(conformance\.|__main__|preload|native|lib\w*fairlead)|^fairlead\.cuda_sharing$",
+            module.name,
+        ):
             importlib.import_module(module.name)
     found, open_ = {FairleadError}, [FairleadError]
     while open_:

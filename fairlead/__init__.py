@@ -20,6 +20,7 @@ its module at its first use, and PyOpenCL is imported only by code that needs it
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .icd.errors import OpenCLError, PlatformNotFoundError
     from .icd.objects import Device, Platform
     from .loader.base.errors import FairleadError, LibraryError, NotFoundError
+    from .loader.cuda.driver import cuda
     from .loader.trace.trace import trace
     from .loader.ze.abi import LevelZeroError
 
@@ -63,6 +65,7 @@ __all__ = [
     "__version__",
     "adapters",
     "capture",
+    "cuda",
     "devices",
     "graphed",
     "level_zero",
@@ -94,6 +97,7 @@ _MODULES = {
     "ReplayError": ".captured_graphs.executable",
     "adapters": ".api",
     "capture": ".captured_graphs.context",
+    "cuda": ".loader.cuda.driver",
     "devices": ".api",
     "graphed": ".captured_graphs.graphed",
     "level_zero": ".api",
@@ -119,3 +123,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if os.environ.get("FAIRLEAD_CUDA"):
+    from .icd.cuda_sharing import follow_environment
+
+    follow_environment()

@@ -71,6 +71,10 @@ class DriverProfile:
     #: Compiled kernels are functions of this process, in libraries that program binaries hold;
     #: icd/pocl_kernels.py.
     has_kernels_in_process: bool = False
+    #: Program binaries are PTX, which CUDA runs after a translation; icd/nvidia_ptx.py.
+    compiles_to_ptx: bool = False
+    #: What a small launch costs in a C loop, in seconds. None: the first replays tell.
+    launch_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -394,6 +398,16 @@ ROWS: Final = (
         "binaries hold (docs/direct_engine.md)",
         test="captured_graphs/test_direct.py::test_without_its_row_it_is_off",
         sets={"has_kernels_in_process": True},
+    ),
+    ProfileRow(
+        id="nvidia-ptx",
+        applies=Applies(name="NVIDIA CUDA"),
+        does="lets graphs run as CUDA Graphs if the program shares its buffers with CUDA, and "
+        "reckons with 5 µs for a launch",
+        evidence="on an H200 with the driver 580.159 program binaries are PTX, and a C loop of "
+        "small launches takes 5 µs for each (docs/cuda.md)",
+        test="icd/test_habits.py::test_nvidia_compiles_to_ptx",
+        sets={"compiles_to_ptx": True, "launch_seconds": 5e-6},
     ),
     ProfileRow(
         id="intel-device-code",

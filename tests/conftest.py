@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("helpers")
-pytest_plugins = ["helpers.fixtures", "helpers.drivers"]
+pytest_plugins = ["helpers.fixtures", "helpers.drivers", "helpers.cuda"]
 
 #: Variables that the Makefile sets, or the user to choose what is tested.
 _OURS: Final = (
@@ -32,6 +32,8 @@ _OURS: Final = (
     "FAIRLEAD_CALLS",
     "SYCL_CLIENTS_ADAPTER",
     "SYCL_CLIENTS_PLUGIN",
+    "FAIRLEAD_CUDA",
+    "FAIRLEAD_COMMAND_BUFFER",
 )
 _OTHERS: Final = ("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_", "ZE_", "ZEL_")
 

@@ -246,11 +246,13 @@ def layers(own: bool) -> None:
 
 def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     """A comma list of APIs, in the order in which it is written."""
+    from ..loader.trace.trace import APIS
+
     names = tuple(filter(None, (name.strip().lower() for name in value.split(","))))
-    if unknown := [name for name in names if name not in ("ur", "pi", "cl", "ze")]:
-        raise click.BadParameter(f"{unknown[0]!r} is none of ur, pi, cl, ze")
+    if unknown := [name for name in names if name not in APIS]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(APIS)}")
     if not names:
-        raise click.BadParameter("name at least one of ur, pi, cl, ze")
+        raise click.BadParameter(f"name at least one of {', '.join(APIS)}")
     return names
 
 
@@ -272,7 +274,7 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     default="ur,pi,cl",
     show_default=True,
     callback=_apis,
-    help="Trace these APIs: a comma list of ur, pi and cl.",
+    help="Trace these APIs: a comma list of ur, pi, cl, ze and cuda.",
 )
 @click.option(
     "--print",

@@ -177,6 +177,8 @@ class CommandBuffer:
         After the first runs an engine may have learned to leave commands to others.
         """
         route = self._route
+        if route is not None and route.may_be_lost and _lost(route):
+            self._build_anew()
         if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
         if route.learns and self._builds.learn(self._kind_of(queue)):
@@ -201,8 +203,20 @@ class CommandBuffer:
             route = self._route_here(queue)
             if route is None:
                 return False
-            check(lib.fl_run(route.native, times), "replay")
+            code = lib.fl_run(route.native, times)
+            if code:
+                check(code, "replay", _lost(route) or "")
             return True
+
+    def _build_anew(self) -> None:
+        """Let the next enqueue plan and build, because an engine cannot run anything any more.
+
+        Nothing of the last enqueue is left to wait for: it has failed.
+        """
+        self._forbid_again()
+        lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
+        with self._builds.changing():
+            self.native.stale = 1
 
     def run_until(
         self,
@@ -535,6 +549,11 @@ class CommandBuffer:
 in_child(lib.fl_begin_child)
 
 
+def _lost(route: Route) -> str | None:
+    """Why a part of a route can never run again, None if each can."""
+    return next(filter(None, (part.lost() for part in route.parts)), None)
+
+
 class Route:
     """How a build is enqueued repeatedly on one queue. An enqueue passes only what changes.
 
@@ -562,6 +581,8 @@ class Route:
         self.learns = learns
         #: Whether the caller's thread can run it, once the queue is idle.
         self.runs_here = in_order and all(part.native.run for part in build.parts)
+        #: Whether a failure may end a part for good.
+        self.may_be_lost = any(type(part).lost is not Built.lost for part in build.parts)
         #: Whether the driver may refuse an enqueue as a whole. Another engine then runs it.
         self.may_refuse = any(part.may_refuse for part in build.parts)
         externals: list[int] = []  # the command of each outside event

@@ -101,6 +101,10 @@ class Built(ABC):
         """
         raise NotImplementedError
 
+    def lost(self) -> str | None:
+        """Return why nothing of it can run any more after a failure, None if it can."""
+        return None
+
     def learned(self) -> Mapping[int, str] | None:
         """Return the commands, by their numbers, that another engine should run, and why.
 

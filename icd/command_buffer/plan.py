@@ -173,6 +173,8 @@ def _take(
         for number, owner in enumerate(owners)
         if owner is not None
     )
+    if left and not engine.divides:  # it has learned to leave all of them
+        return next(iter(left.values()))
     if refusals and not engine.divides:
         return "another engine takes some of the commands"
     first_refusal = min(refusals, default=None)

@@ -6,6 +6,8 @@ stub returns CL_INVALID_OPERATION as its function returns errors
 (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The other C files are
 hand-written.
 
+`generated_cuda_header` makes cuda_abi.h from loader/cuda/cuda.abi in the same way.
+
 `generated_refusals` makes refusals.h: the recording table's functions for commands that record.c
 and record_images.c do not record. loader/base/native/build.py makes the layers of OpenCL.
 `trace_layer` says how libfairlead_trace.so is built from the same layers. It is a library for
@@ -81,6 +83,20 @@ def generated_header() -> str:
     return "\n".join(lines)
 
 
+def generated_cuda_header() -> str:
+    """The text of cuda_abi.h: types, codes, constants, a typedef and a slot for each function."""
+    api = building.api("cuda")
+    lines = [building.generated_by("icd/native/build.py", api), "#pragma once"]
+    lines += ["#include <stddef.h>", "#include <stdint.h>", *building.declarations(api)]
+    lines += [struct.c_definition for struct in api.structs.values()]
+    lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
+    lines += [f"#define {constant.name} ({constant.value})" for constant in api.constants.values()]
+    for function in api.slots:
+        lines.append(f"typedef {function.c_declaration('fn_' + function.name)};")
+        lines.append(f"#define SLOT_{function.name} {function.slot}")
+    return "\n".join([*lines, ""])
+
+
 def _refusal(function: Any) -> str:
     """Return a recording table's function for a command that is not recorded.
 
@@ -118,6 +134,7 @@ def write_headers(directory: Path) -> list[Path]:
     """Write the generated C into `directory`, and return what is to be linked."""
     building.write_if_new(directory / "opencl_abi.h", generated_header())
     building.write_if_new(directory / "refusals.h", generated_refusals())
+    building.write_if_new(directory / "cuda_abi.h", generated_cuda_header())
     return loader.write_thunks(directory, "cl", "CL_INVALID_OPERATION", "CL_INVALID_OPERATION")
 
 

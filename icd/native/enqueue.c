@@ -122,6 +122,10 @@ intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint
     allowed &= !b->stale;
     if (allowed && code == CL_SUCCESS)
         code = fl_enqueue_all(route, 1, 0, NULL, &event, &route->failed);
+    if (code == FL_BUILD_ANEW) {   /* an engine cannot run anything any more, and nothing has happened */
+        b->stale = 1;
+        code = CL_SUCCESS;
+    }
     fl_leave(b);
     return code != CL_SUCCESS ? code : (intptr_t)event;
 }

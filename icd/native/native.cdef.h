@@ -199,7 +199,8 @@ typedef struct fl_value fl_value;   /* of cells.c, see below */
 /* What an engine has built of a run of commands: functions, and what they are given as `self`. A new engine in C is one of these. */
 typedef struct fl_built {
     /* Enqueue the run `times` times on `lanes`, of which the first is the caller's queue, after the wait list. *event, if wanted, is the
-     * event of its end. On failure *failed is the number of the command within the run, or UINT32_MAX. */
+     * event of its end. On failure *failed is the number of the command within the run, or UINT32_MAX. FL_BUILD_ANEW: nothing has happened, and
+     * nothing of it can run any more. */
     int (*enqueue)(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
                    void **event, uint32_t *failed);
     /* A command of the run, by its number in the run, has changed; NULL: updates of this run have to go through Python. FL_BUILD_ANEW: it
@@ -375,6 +376,60 @@ int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, 
 int fl_direct_times(fl_direct *direct, uint32_t *times, uint64_t *groups);
 /* How much stack the caller's thread has left, in bytes. */
 size_t fl_stack_left(void);
+
+/* --- cuda.c: the engine that runs commands as a CUDA Graph, and cuda_memory.c: buffers of memory that CUDA has too --- */
+/* A device: `table` leads to the table of CUDA's functions that receives calls now (DispatchTable.address_of_top). `context` is retained. `lost`
+ * is the code after which nothing runs on it any more. */
+typedef struct fl_cuda_device {
+    void *const *table;
+    void *context, *stream;
+    int32_t number, lost;
+} fl_cuda_device;
+enum { FL_CUDA_MOST_DEVICES = 64 };
+/* How OpenCL imports memory of CUDA's: its address there, and a file descriptor that belongs to OpenCL after a success. NULL, and the code. */
+typedef void *fl_cuda_import(void *context, uint64_t flags, uint64_t address, int descriptor, size_t size, int32_t *code);
+/* Buffers of an OpenCL device are made of memory that CUDA has too, from now on; `import` is NULL for file descriptors. OpenCL's code. */
+int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import);
+void fl_unshare_memory(void *opencl_device);
+/* CUDA's address of a buffer, 0 if it is not shared. */
+uint64_t fl_cuda_address(void *memory);
+/* Buffers that live: parts of slabs, and those that have memory of their own; and how many the driver has made by itself. */
+typedef struct fl_cuda_counts {
+    uint64_t small, own, other;
+} fl_cuda_counts;
+fl_cuda_counts fl_count_shared(void);
+
+/* What a parameter of a translated kernel is. */
+enum fl_cuda_parameter { FL_CUDA_VALUE, FL_CUDA_MEMORY, FL_CUDA_LOCAL };
+/* A kernel for launches of `work_dim` dimensions with this offset: what `asks` has no bit for is any (bits 0 to 2 the offset's, bit 3 work_dim).
+ * `sizes` and `alignments` are in bytes. `required` is reqd_work_group_size, or zeros. */
+typedef struct fl_cuda_function {
+    void *kernel, *function;
+    const uint8_t *kinds;
+    const uint32_t *sizes, *alignments;
+    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads;
+} fl_cuda_function;
+/* Why a command cannot be a node. */
+enum fl_cuda_reason {
+    FL_CUDA_FINE, FL_CUDA_KERNEL, FL_CUDA_ARGUMENT, FL_CUDA_UNSEEN, FL_CUDA_NOT_SHARED, FL_CUDA_SVM, FL_CUDA_RANGE, FL_CUDA_LOCAL_SIZE,
+    FL_CUDA_PATTERN, FL_CUDA_OPERATION, FL_CUDA_NO_ROOM
+};
+/* The first command that cannot be a node, `count` if each can; *reason is an enum fl_cuda_reason. */
+uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands, uint32_t count,
+                       uint32_t *reason);
+typedef struct fl_cuda fl_cuda;
+/* A graph of commands that all can be nodes. A node comes after those in `before`, from first_before[its number] up to the next one's. What it is
+ * given outlives it. NULL: *code is CUDA's. */
+fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
+                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int *code);
+/* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay. */
+int fl_release_cuda(fl_cuda *cuda);
+int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                    void **event, uint32_t *failed);
+int fl_update_cuda(void *cuda, uint32_t command, int relaunched);
+int fl_run_cuda(void *cuda, uint32_t times);
+/* What a replay took, in ns: the median of the first ones; 0 until there are enough. */
+uint64_t fl_cuda_taken(fl_cuda *cuda);
 
 /* What other libraries of fairlead call of this one. */
 typedef struct fl_functions {

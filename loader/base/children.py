@@ -129,8 +129,8 @@ def candidate_from(data: dict[str, Any]) -> Candidate:
 
 
 def _environment() -> dict[str, str]:
-    """The child's environment: it probes nothing itself, and does not trace."""
-    own = (*TRACE_VARIABLES, "FAIRLEAD_TRACE_FILE", "FAIRLEAD_TRACE_LOG")
+    """The child's environment: it probes nothing itself, shares nothing, and does not trace."""
+    own = (*TRACE_VARIABLES, "FAIRLEAD_TRACE_FILE", "FAIRLEAD_TRACE_LOG", "FAIRLEAD_CUDA")
     trusted = {name: value for name, value in secure_environ().items() if name not in own}
     return {**trusted, "FAIRLEAD_PROBE": "0"}
 

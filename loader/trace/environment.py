@@ -38,7 +38,7 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
 
     ZE_ENABLE_TRACING_LAYER=1 prints Level Zero calls to stderr.
 
-    FAIRLEAD_TRACE is a comma list of ur, pi, cl, ze, "times" and "errors". It prints lines to
+    FAIRLEAD_TRACE is a comma list of ur, pi, cl, ze, cuda, "times" and "errors". It prints lines to
     stderr; with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma list of
     patterns for the names of the functions that are printed.
 

@@ -40,7 +40,13 @@ from .printing import TracedCall, decode, text_after, text_before
 from .summary import Span, Summary, summary_of
 
 #: The APIs that can be traced, and the names of their ABI files. (loader does not import OpenCL's.)
-APIS: Final[Mapping[str, str]] = {"ur": "ur", "pi": "pi", "cl": "opencl", "ze": "ze"}
+APIS: Final[Mapping[str, str]] = {
+    "ur": "ur",
+    "pi": "pi",
+    "cl": "opencl",
+    "ze": "ze",
+    "cuda": "cuda",
+}
 
 #: Name of an ABI file to the name of the API.
 API_NAMES: Final = {stem: name for name, stem in APIS.items()}
@@ -48,12 +54,12 @@ API_NAMES: Final = {stem: name for name, stem in APIS.items()}
 
 @contextmanager
 def trace(
-    apis: Iterable[str] = ("ur", "pi", "cl", "ze"), *, limit: int = 1 << 30, device: bool = False
+    apis: Iterable[str] = tuple(APIS), *, limit: int = 1 << 30, device: bool = False
 ) -> Iterator[Trace]:
     """Record all calls through fairlead's tables in a block, from all threads. Blocks may nest.
 
     Args:
-        apis: the APIs: "ur" (Unified Runtime), "pi", "cl" (OpenCL), "ze" (Level Zero).
+        apis: the APIs: "ur" (Unified Runtime), "pi", "cl" (OpenCL), "ze" (Level Zero), "cuda".
         limit: how many bytes of memory the calls may use. `Trace.lost` counts later calls.
         device: whether `Trace.commands` says what devices did. OpenCL queues that are made in the
             block profile then.

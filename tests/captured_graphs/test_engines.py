@@ -136,7 +136,7 @@ def test_the_variable_names_engines(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", value)
         return [engine.name for engine in choose().engines]
 
-    every = ["direct", "native", "replay"]
+    every = ["direct", "native", "cuda", "replay"]
     assert names("") == names("auto") == names(" Auto ") == every
     assert choose().is_auto
     assert names("native") == names("native, replay") == ["native", "replay"]
@@ -144,7 +144,7 @@ def test_the_variable_names_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not choose().is_auto
     assert names("replay") == names("replay,native") == ["replay"]
     with pytest.raises(
-        UnknownEngineError, match=r"no engine 'warp'.*\n.*auto.*direct, native, replay"
+        UnknownEngineError, match=r"no engine 'warp'.*\n.*auto.*direct, native, cuda, replay"
     ):
         names("native,warp")
 
@@ -192,12 +192,13 @@ def test_parts_follow_each_other(
         ["breaking", "not"],
         ["direct", "not"],
         ["native", "not"],
+        ["cuda", "not"],
         ["unable", "not"],
         ["picky", "0–1:"],
         ["picky", "3–3:"],
         ["replay", "2–2:"],
     ]
-    assert said[4][2] == "chosen: it is not able to" and "command 2: it is a read" in said[5][2]
+    assert said[5][2] == "chosen: it is not able to" and "command 2: it is a read" in said[6][2]
 
 
 def test_updates_reach_every_part(

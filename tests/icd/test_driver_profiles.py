@@ -79,7 +79,11 @@ def test_the_profile_of_a_platform(fake_driver: FakeDriver) -> None:
     path = fake_driver(name='"NVIDIA CUDA"', numbered=0)
     (platform,) = load(Candidate(str(path), "test")).platforms
     assert profile_of(platform) == DriverProfile(
-        svm_needs_lock=True, svm_arguments_stick=True, waiting_markers_have_no_times=True
+        svm_needs_lock=True,
+        svm_arguments_stick=True,
+        waiting_markers_have_no_times=True,
+        compiles_to_ptx=True,
+        launch_seconds=5e-6,
     )
 
 

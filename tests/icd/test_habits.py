@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from helpers.support import ROOT, FakeDriver, RunPython
 
+from fairlead.icd.driver_profiles import profile_for
+
 pytestmark = pytest.mark.slow
 
 INTEL = {"name": '"Intel(R) OpenCL"', "vendor": '"Intel(R) Corporation"'}
@@ -308,3 +310,11 @@ print(ur("urDeviceSelectBinary", device, binaries, 1, ctypes.byref(index)))
     is_intel = knobs is INTEL
     assert (option.startswith("-igc_opts"), esimd == "1", selected == "SUCCESS") == (is_intel,) * 3
     assert is_intel or selected == "INVALID_BINARY"
+
+
+def test_nvidia_compiles_to_ptx() -> None:
+    """Only NVIDIA's driver has engines told that its binaries are PTX, and what a launch costs."""
+    nvidia = profile_for("NVIDIA CUDA", "NVIDIA Corporation", "OpenCL 3.0 CUDA 13.0.98")
+    other = profile_for("Another", "NVIDIA Corporation", "OpenCL 3.0")
+    assert (nvidia.compiles_to_ptx, nvidia.launch_seconds) == (True, 5e-6)
+    assert (other.compiles_to_ptx, other.launch_seconds) == (False, None)

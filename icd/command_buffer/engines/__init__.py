@@ -9,13 +9,14 @@ from typing import Final
 from ....loader.base.errors import FairleadError
 from ....loader.base.search import secure_environ
 from ..engine import Engine
+from .cuda import Cuda
 from .direct import Direct
 from .native import Native
 from .replay import Replay
 
 #: By name, the preferred first. The last one runs every command on every driver.
 ENGINES: Final[dict[str, Engine]] = {
-    engine.name: engine for engine in (Direct(), Native(), Replay())
+    engine.name: engine for engine in (Direct(), Native(), Cuda(), Replay())
 }
 
 _VARIABLE: Final = "FAIRLEAD_COMMAND_BUFFER"

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..._native import ffi, lib
-from ...calls import address, call
+from ...calls import address, call, profile_of_device
 from ..commands import CommandList
-from ..engine import Built, Engine, QueueKind
+from ..engine import Built, Cost, Engine, QueueKind
 from ..layout import Layout, lay_out, rival_schedules
 from ..order import BARRIER, Schedule
 
@@ -36,6 +36,10 @@ class Replay(Engine):
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return None
+
+    def cost(self, target: QueueKind) -> Cost | None:
+        seconds = profile_of_device(target.device).launch_seconds
+        return None if seconds is None else Cost(0.0, seconds, "measured on such a driver")
 
     def rivals(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
         return {name: Replay(name) for name in rival_schedules(commands, target)}

@@ -273,7 +273,7 @@ def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: st
 
     Args:
         directory: Where they are written.
-        name: "ur", "pi", "ze" or "cl".
+        name: a key of building.APIS.
         unsupported: The name of the error that the stubs of missing functions answer.
         uninitialized: The name of the error that the stubs answer before and after the adapter's
             life.
@@ -295,13 +295,16 @@ def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: st
 
 def write_all(directory: Path) -> list[Path]:
     """Write the C files of the APIs of `loader/`, and return what is to be linked."""
-    codes = {"ur": "UR_RESULT_ERROR_", "pi": "PI_ERROR_", "ze": "ZE_RESULT_ERROR_"}
+    codes = {
+        "ur": ("UR_RESULT_ERROR_UNSUPPORTED_FEATURE", "UR_RESULT_ERROR_UNINITIALIZED"),
+        "pi": ("PI_ERROR_UNSUPPORTED_FEATURE", "PI_ERROR_UNINITIALIZED"),
+        "ze": ("ZE_RESULT_ERROR_UNSUPPORTED_FEATURE", "ZE_RESULT_ERROR_UNINITIALIZED"),
+        "cuda": ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_INITIALIZED"),
+    }
     return [
         source
-        for name, prefix in codes.items()
-        for source in write_thunks(
-            directory, name, f"{prefix}UNSUPPORTED_FEATURE", f"{prefix}UNINITIALIZED"
-        )
+        for name, (unsupported, uninitialized) in codes.items()
+        for source in write_thunks(directory, name, unsupported, uninitialized)
     ]
 
 

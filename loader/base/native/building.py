@@ -20,6 +20,7 @@ GENERATED = Path("build/native")  # setup.py runs in the project's folder
 APIS = {
     "ur": LOADER / "ur/ur.abi",
     "pi": LOADER / "pi/pi.abi",
+    "cuda": LOADER / "cuda/cuda.abi",
     "ze": LOADER / "ze/ze.abi",
     "cl": ICD / "opencl.abi",
 }
@@ -30,7 +31,7 @@ _OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-
 
 @cache
 def api(name: str) -> Any:
-    """The ABI data of "ur", "pi", "ze" or "cl", read by loader/base/abi.py."""
+    """The ABI data of an API, by its name in APIS, read by loader/base/abi.py."""
     spec = importlib.util.spec_from_file_location("_fairlead_abi", LOADER / "base/abi.py")
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -4,6 +4,7 @@ size_t fl_safe_read(const void *address, void *into, size_t size);
 /* --- generated: thunks_ur.c, thunks_pi.c, thunks_ze.c --- */
 const fl_thunks *fl_ur_thunks(void);
 const fl_thunks *fl_pi_thunks(void);
+const fl_thunks *fl_cuda_thunks(void);
 const fl_thunks *fl_ze_thunks(void);
 
 /* --- layers.c --- */

@@ -1,0 +1,225 @@
+"""Kernels of NVIDIA's OpenCL as functions of CUDA: translated, compiled, and kept while used.
+
+The text of a program (icd/nvidia_ptx.py) depends on the launch: on the global offset, and in some
+programs on the number of dimensions. So a kernel has a row for each of these that its launches
+have. A module is compiled once and shared by all graphs that use it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from weakref import WeakValueDictionary, finalize
+
+from ...loader.base.errors import FairleadError, reason_of
+from ...loader.base.forks import new_lock
+from ...loader.cuda.abi import CUDA, check
+from .._native import ffi, lib
+from ..abi import OPENCL
+from ..calls import address, call, kernel_name
+from ..cuda_sharing import SharedDevice
+from ..errors import check as check_opencl
+from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant
+from .commands import OPERATIONS, CommandList
+from .group_functions import binary_of
+
+_KINDS: Final = {
+    "value": lib.FL_CUDA_VALUE,
+    "memory": lib.FL_CUDA_MEMORY,
+    "local": lib.FL_CUDA_LOCAL,
+}
+_WORK_DIM_BIT: Final = 1 << 3
+_KERNEL: Final = OPERATIONS.index("kernel")
+#: More translations of one program than this are not compiled for one graph.
+_MOST_VARIANTS: Final = 16
+
+#: OpenCL's build options that are options of CUDA's compiler, too.
+_OPTIONS: Final = (
+    (re.compile(rb"-cl-nv-maxrregcount[= ](\d+)"), "CU_JIT_MAX_REGISTERS"),
+    (re.compile(rb"-cl-nv-opt-level[= ](\d+)"), "CU_JIT_OPTIMIZATION_LEVEL"),
+)
+
+
+class CudaModule:
+    """A translated program on a device. Raises CudaError if CUDA does not compile it."""
+
+    def __init__(
+        self, device: SharedDevice, text: str, options: tuple[tuple[str, int], ...]
+    ) -> None:
+        self._device, module = device, ctypes.c_void_p()
+        names = (ctypes.c_uint32 * len(options))(*(CUDA[name] for name, _ in options))
+        values = (ctypes.c_void_p * len(options))(*(value for _, value in options))
+        image = ctypes.create_string_buffer(text.encode())
+        with device:
+            code = device.table.cuModuleLoadDataEx(
+                ctypes.byref(module), image, len(options), names, values
+            )
+        check(code, "cuModuleLoadDataEx")
+        self._handle = module.value or 0
+        finalize(self, _unload, device, self._handle).atexit = False
+
+    def function(self, name: str) -> tuple[int, int]:
+        """Return a kernel's CUfunction, and the most threads that a group of it has.
+
+        Raises:
+            CudaError: there is none.
+        """
+        function, most = ctypes.c_void_p(), ctypes.c_int()
+        table = self._device.table
+        with self._device:
+            code = table.cuModuleGetFunction(ctypes.byref(function), self._handle, name.encode())
+            check(code, "cuModuleGetFunction", f"({name})")
+            what = CUDA["CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"]
+            code = table.cuFuncGetAttribute(ctypes.byref(most), what, function)
+            check(code, "cuFuncGetAttribute", f"({name})")
+        return function.value or 0, most.value
+
+
+def _unload(device: SharedDevice, handle: int) -> None:
+    if device.lost is None:
+        with device:
+            device.table.cuModuleUnload(handle)
+
+
+_modules: Final[WeakValueDictionary[tuple[Any, ...], CudaModule]] = WeakValueDictionary()
+_lock: Final = new_lock()
+
+
+class _Program:
+    """A program of OpenCL's, and its translations. `why_not` says why it has none."""
+
+    def __init__(self, handle: int, device: SharedDevice) -> None:
+        self._device, self.why_not = device, ""
+        self._modules: dict[Variant, CudaModule] = {}
+        self.options = _options_of(handle, device.opencl)
+        try:
+            self.ptx: PtxProgram | None = PtxProgram(ptx_of(handle))
+        except (PtxError, FairleadError) as error:
+            self.ptx, self.why_not = None, str(error)
+
+    def module(self, variant: Variant) -> CudaModule:
+        """Return the module of a variant. Raises FairleadError if there is none."""
+        if variant not in self._modules:
+            if len(self._modules) == _MOST_VARIANTS:
+                raise FairleadError("its launches have too many different offsets")
+            assert self.ptx is not None
+            key = id(self._device), self.ptx.text, variant, self.options
+            with _lock:
+                made = _modules.get(key)
+                if made is None:
+                    text = self.ptx.translate(variant)
+                    made = _modules[key] = CudaModule(self._device, text, self.options)
+            self._modules[variant] = made
+        return self._modules[variant]
+
+
+class CudaFunctions:
+    """What C knows of the kernels of commands: an array of `fl_cuda_function`.
+
+    Args:
+        commands: the commands. Kernels that launches may come to have are among them.
+        device: where they run.
+
+    Attributes:
+        array, count: the array.
+        why_not: why a kernel is no function of CUDA's, by its handle.
+        kept: what has to live as long as the functions are used.
+    """
+
+    def __init__(self, commands: CommandList, device: SharedDevice) -> None:
+        self.why_not: dict[int, str] = {}
+        self.kept: list[Any] = []
+        self._programs: dict[int, _Program] = {}
+        self._device = device
+        rows = [
+            self._row(kernel, work_dim, offset) for kernel, work_dim, offset in _launches(commands)
+        ]
+        self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
+
+    def _row(self, kernel: int, work_dim: int, offset: tuple[int, int, int]) -> dict[str, Any]:
+        row: dict[str, Any] = {"kernel": ffi.cast("void *", kernel)}
+        try:
+            row |= self._found(kernel, work_dim, offset)
+        except FairleadError as error:
+            self.why_not[kernel] = f"the kernel {kernel_name(kernel)}: {reason_of(error)}"
+        return row
+
+    def _found(self, kernel: int, work_dim: int, offset: tuple[int, int, int]) -> Mapping[str, Any]:
+        program = self._program_of(kernel)
+        found = program.ptx.kernels.get(kernel_name(kernel)) if program.ptx else None
+        if program.ptx is None or found is None or found.why_not:
+            raise FairleadError(
+                program.why_not or (found and found.why_not) or "its program's binary lacks it"
+            )
+        variant = program.ptx.variant(work_dim, offset)
+        module = program.module(variant)
+        function, most = module.function(found.name)
+        asked = program.ptx.asks
+        row = {
+            "function": ffi.cast("void *", function),
+            "parameter_count": len(found.parameters),
+            "asks": sum(1 << place for place in range(3) if asked.offset[place])
+            + _WORK_DIM_BIT * bool(asked.work_dim),
+            "work_dim": variant.work_dim,
+            "offset": variant.offset,
+            "required": found.required or (0, 0, 0),
+            "most_threads": most,
+            **_parameters(found),
+        }
+        self.kept.append((module, row))
+        return row
+
+    def _program_of(self, kernel: int) -> _Program:
+        value = ffi.new("uintptr_t *")
+        code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None)
+        check_opencl(code, "clGetKernelInfo")
+        if value[0] not in self._programs:
+            self._programs[value[0]] = _Program(value[0], self._device)
+        return self._programs[value[0]]
+
+
+def ptx_of(program: int) -> str:
+    """Return the PTX that is the binary of a program (a handle).
+
+    Raises:
+        FairleadError: the driver does not give it.
+    """
+    return binary_of(program).rstrip(b"\0").decode(errors="replace")
+
+
+def _options_of(program: int, device: int) -> tuple[tuple[str, int], ...]:
+    """The options of CUDA's compiler that a program was built with."""
+    text, what = ffi.new("char[4096]"), OPENCL["CL_PROGRAM_BUILD_OPTIONS"]
+    code = call(program, "clGetProgramBuildInfo", device, what, 4096, address(text), None)
+    given = ffi.string(text) if code == 0 else b""
+    found = ((name, pattern.search(given)) for pattern, name in _OPTIONS)
+    return tuple((name, int(match[1])) for name, match in found if match)
+
+
+def _parameters(kernel: PtxKernel) -> dict[str, Any]:
+    parameters = kernel.parameters
+    return {
+        "kinds": ffi.new("uint8_t[]", [_KINDS[one.kind] for one in parameters]),
+        "sizes": ffi.new("uint32_t[]", [one.size for one in parameters]),
+        "alignments": ffi.new("uint32_t[]", [one.align for one in parameters]),
+    }
+
+
+def _launches(commands: CommandList) -> Iterable[tuple[int, int, tuple[int, int, int]]]:
+    """The kernels, with the dimensions and offsets of their launches.
+
+    A kernel that a launch may come to have is taken with those of all launches.
+    """
+    found: dict[tuple[int, int, tuple[int, int, int]], None] = {}
+    for number in range(len(commands)):
+        row = commands.array[number]
+        if row.op == _KERNEL:
+            has = row.has_offset
+            offset = tuple(row.n[i] if has and i < row.work_dim else 0 for i in range(3))
+            found[address(row.kernel), row.work_dim, (offset[0], offset[1], offset[2])] = None
+    shapes = {(work_dim, offset) for _, work_dim, offset in found}
+    for kernel in commands.alternatives:
+        found.update(dict.fromkeys((kernel, *shape) for shape in sorted(shapes)))
+    return found

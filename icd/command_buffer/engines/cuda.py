@@ -1,0 +1,192 @@
+"""The engine `cuda`: all commands as one CUDA Graph, on NVIDIA's OpenCL (icd/native/cuda.c).
+
+NVIDIA's OpenCL compiler gives PTX, which CUDA runs after a small translation (icd/nvidia_ptx.py).
+The buffers must be memory that CUDA has, too (icd/cuda_sharing.py). Then a launch of the graph
+replaces an enqueue for each command. All commands run in CUDA or none, since the GPU takes long to
+change between OpenCL and CUDA. docs/cuda.md says what this is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ....loader.cuda.abi import CudaError
+from ..._native import ffi, lib
+from ...abi import OPENCL
+from ...calls import address, profile_of_device
+from ...cuda_sharing import SharedDevice, shared_device
+from ...errors import error
+from ..commands import OPERATIONS, CommandList
+from ..cuda_functions import CudaFunctions
+from ..cuda_order import Edges, chained
+from ..engine import Built, Cost, Engine, QueueKind
+
+_NOT_SHARED: Final = (
+    "its buffers are not shared with CUDA: import fairlead.cuda_sharing before the program creates "
+    "them, or set FAIRLEAD_CUDA=1"
+)
+
+#: Why a command cannot be a node (enum fl_cuda_reason).
+_REASONS: Final[dict[int, str]] = {
+    lib.FL_CUDA_KERNEL: "its kernel is no function of CUDA's",
+    lib.FL_CUDA_ARGUMENT: "an argument is not of the kind or size that its kernel has",
+    lib.FL_CUDA_UNSEEN: "an argument was set before the block",
+    lib.FL_CUDA_NOT_SHARED: "a buffer of it is not shared with CUDA: it is of host memory, or was "
+    "made before the sharing began",
+    lib.FL_CUDA_SVM: "it uses shared virtual memory",
+    lib.FL_CUDA_RANGE: "CUDA may refuse its range or sizes",
+    lib.FL_CUDA_LOCAL_SIZE: "CUDA may refuse its local size",
+    lib.FL_CUDA_PATTERN: "its pattern is longer than 4 bytes",
+    lib.FL_CUDA_OPERATION: "CUDA's side does not have such commands",
+    lib.FL_CUDA_NO_ROOM: "there is no memory",
+}
+
+#: Measured on an H200 with the driver 580.159, where OpenCL runs nothing between two replays.
+_COST: Final = Cost(20e-6, 0.95e-6, "measured on an H200")
+
+
+@dataclass(frozen=True)
+class FoundCuda:
+    """What was found out about a list of commands on a device; it lives as long as the list."""
+
+    device: SharedDevice
+    functions: CudaFunctions
+
+
+class Cuda(Engine):
+    """Gives all commands to CUDA as a graph."""
+
+    name = "cuda"
+
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
+        if len(set(commands.devices)) > 1:
+            return "the commands are of several devices"
+        if commands.schedule != "auto":
+            return "a schedule was asked for"
+        if commands.wanted_events or commands.externals:
+            return "the times or events of single commands are asked for"
+        device = shared_device(target.device)
+        if device is None and not profile_of_device(target.device).compiles_to_ptx:
+            return "the driver is not NVIDIA's, whose compiler gives PTX"
+        if device is None:
+            return _NOT_SHARED
+        if device.lost:
+            return device.lost
+        found = self._find(commands, device)
+        for kernel in commands.alternatives:
+            if kernel in found.functions.why_not:
+                return f"a launch may come to another kernel, {found.functions.why_not[kernel]}"
+        return _why_not_commands(commands, found.functions)
+
+    def _find(self, commands: CommandList, device: SharedDevice) -> FoundCuda:
+        key = self.name, device.opencl
+        if commands.updatable or key not in commands.notes:  # an update may need other variants
+            commands.notes[key] = FoundCuda(device, CudaFunctions(commands, device))
+        return commands.notes[key]
+
+    def cost(self, target: QueueKind) -> Cost | None:
+        return _COST
+
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltCuda:
+        found = commands.notes[self.name, target.device]
+        return BuiltCuda(commands, found, profile_of_device(target.device).launch_seconds)
+
+
+def _why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | None:
+    """Return why the first command that cannot be a node cannot, None if each can."""
+    reason, count = ffi.new("uint32_t *"), len(commands)
+    first = lib.fl_check_cuda(functions.array, functions.count, commands.array, count, reason)
+    if first == count:
+        return None
+    row = commands.array[first]
+    why = functions.why_not.get(address(row.kernel), "") or _REASONS[reason[0]]
+    return f"command {first} ({OPERATIONS[row.op]}): {why}"
+
+
+class BuiltCuda(Built):
+    """Commands as a CUDA Graph.
+
+    Args:
+        commands: all of a command-buffer; each can be a node.
+        found: the device, and the functions of the kernels.
+        launch_seconds: what the driver takes for a launch; None if that is not known.
+
+    Raises:
+        OpenCLError: CUDA refuses the graph.
+    """
+
+    learns = True
+
+    def __init__(
+        self, commands: CommandList, found: FoundCuda, launch_seconds: float | None = None
+    ) -> None:
+        self._found, self._edges = found, chained(commands.order)
+        self._launch_seconds = launch_seconds
+        self._count, code = commands.count, ffi.new("int *")
+        functions = found.functions
+        self._graph: Any = lib.fl_new_cuda(
+            found.device.native,
+            ffi.cast("void *", commands.context),
+            functions.array,
+            functions.count,
+            commands.array,
+            len(commands),
+            ffi.new("uint32_t[]", self._edges.first),
+            ffi.new("uint32_t[]", [*self._edges.flat, 0]),
+            code,
+        )
+        if not self._graph:
+            raise error(
+                OPENCL.codes["CL_OUT_OF_RESOURCES"], "cuda", CudaError.of(code[0], "").message
+            )
+        self._kept: Any = functions, commands.owner
+        self.native: Any = ffi.new(
+            "fl_built *",
+            {
+                "enqueue": ffi.addressof(lib, "fl_enqueue_cuda"),
+                "update": ffi.addressof(lib, "fl_update_cuda"),
+                "run": ffi.addressof(lib, "fl_run_cuda"),
+                "self": self._graph,
+                "count": len(commands),
+            },
+        )
+
+    @property
+    def edges(self) -> Edges:
+        """What each command comes after in the graph."""
+        return self._edges
+
+    def lost(self) -> str | None:
+        return self._found.device.lost
+
+    def learned(self) -> Mapping[int, str] | None:
+        """Return nothing, or every command: the GPU changes to CUDA and back for each replay.
+
+        It takes 140 µs for a change. A replay that comes after work of OpenCL's has two of them,
+        of which the second falls to OpenCL.
+        """
+        taken = lib.fl_cuda_taken(self._graph) * 1e-9
+        if not taken:
+            return None
+        quiet, driver = _COST.of(self._count), self._count * (self._launch_seconds or 0.0)
+        both = taken + max(0.0, taken - quiet)
+        if not driver or both <= driver:
+            return {}
+        why = f"a replay took {both * 1e6:.0f} µs with the change from OpenCL to CUDA and back"
+        return dict.fromkeys(range(len(self._edges.before)), why)
+
+    def explain(self) -> str:
+        chains = self._edges.chains
+        shape = "a chain" if chains == 1 else f"{chains} chains"
+        return f"a CUDA Graph of {self._count} nodes in {shape}"
+
+    def close(self) -> None:
+        if self._graph and lib.fl_release_cuda(self._graph):
+            _unfinished.append(self._kept)
+        self._graph = None
+
+
+#: What graphs use that were closed before they ended. They are few, and nobody tells their end.
+_unfinished: Final[list[Any]] = []

@@ -1,0 +1,206 @@
+"""Memory that OpenCL and CUDA share on NVIDIA's devices; without it no graph runs as a CUDA Graph.
+
+`share_memory` is a program's choice: `import fairlead.cuda_sharing` or FAIRLEAD_CUDA=1. From then
+on the buffers that the program creates on NVIDIA's platform are made of CUDA's memory, which OpenCL
+imports (icd/native/cuda_memory.c). The program sees no difference. Buffers of host memory stay the
+driver's own.
+
+`shared_device` gives the engine `cuda` what it needs of a device: a context and a stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..loader.base.errors import FairleadError, NotFoundError, reason_of
+from ..loader.base.forks import in_child, new_lock
+from ..loader.base.log import warn
+from ..loader.base.search import secure_environ
+from ..loader.cuda.abi import CUDA, check
+from ..loader.cuda.driver import CudaDevice, CudaDriver, cuda
+from ._native import ffi, lib
+from .abi import OPENCL
+from .calls import address, call, profile_of_device
+from .drivers import drivers
+from .errors import check as check_opencl
+
+_UUID: Final = OPENCL["CL_DEVICE_UUID_KHR"]
+
+
+class SharedDevice:
+    """A device of OpenCL's and CUDA's, with CUDA's primary context and a stream.
+
+    It lives as long as the process.
+
+    Args:
+        opencl: OpenCL's handle.
+        device: the same device in CUDA.
+        driver: CUDA's driver.
+
+    Attributes:
+        native: what C knows of it, an `fl_cuda_device *`.
+    """
+
+    def __init__(self, opencl: int, device: CudaDevice, driver: CudaDriver) -> None:
+        self.opencl, self.device, self.driver = opencl, device, driver
+        self.table: Any = driver.table
+        context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+        code = self.table.cuDevicePrimaryCtxRetain(ctypes.byref(context), device.handle)
+        check(code, "cuDevicePrimaryCtxRetain")
+        self.native: Any = ffi.new("fl_cuda_device *")
+        self.native.context = ffi.cast("void *", context.value or 0)
+        self.native.table = ffi.cast("void **", driver.table.address_of_top)
+        self.native.number = device.handle
+        with self:
+            code = self.table.cuStreamCreate(ctypes.byref(stream), CUDA["CU_STREAM_NON_BLOCKING"])
+        check(code, "cuStreamCreate")
+        self.native.stream = ffi.cast("void *", stream.value or 0)
+        _immortal.append(self)  # buffers and graphs in C have it for as long as they live
+
+    def __enter__(self) -> None:
+        """Make the context current in this thread."""
+        code = self.table.cuCtxPushCurrent_v2(address(self.native.context))
+        check(code, "cuCtxPushCurrent_v2")
+
+    def __exit__(self, *_: object) -> None:
+        old = ctypes.c_void_p()
+        self.table.cuCtxPopCurrent_v2(ctypes.byref(old))
+
+    @property
+    def lost(self) -> str | None:
+        """Why nothing runs in its context any more, None if it works."""
+        if not self.native.lost:
+            return None
+        name, sentence = CUDA.errors.get(self.native.lost, (f"CUDA_{self.native.lost}", ""))
+        return f"an earlier kernel has ended CUDA's context: {name}: {sentence}"
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """What is shared in this process.
+
+    Attributes:
+        devices: the devices.
+        reasons: why others are not.
+    """
+
+    devices: tuple[SharedDevice, ...]
+    reasons: tuple[str, ...]
+
+
+_lock = new_lock()
+_shared: Final[dict[int, SharedDevice]] = {}
+_immortal: Final[list[SharedDevice]] = []
+
+
+@in_child
+def _forget() -> None:
+    """Forget the devices, which a forked child cannot use. Their immortal parts stay."""
+    for opencl in _shared:
+        lib.fl_unshare_memory(ffi.cast("void *", opencl))
+    _shared.clear()
+
+
+def shared_device(opencl: int) -> SharedDevice | None:
+    """Return the device of an OpenCL handle, None if its memory is not shared."""
+    return _shared.get(opencl)
+
+
+def share_memory(importer: Any = None) -> SharedMemory:
+    """Make the buffers that the program creates on NVIDIA's platform of CUDA's memory.
+
+    A second call does nothing more. Buffers that exist already are not changed.
+
+    Args:
+        importer: how OpenCL imports memory, an `fl_cuda_import *`; None for file descriptors.
+
+    Raises:
+        NotFoundError: no device can share its memory. Its `reasons` say why.
+    """
+    with _lock:
+        reasons: list[str] = []
+        for opencl, name in _opencl_devices(reasons):
+            if opencl in _shared:
+                continue
+            try:
+                _share(opencl, importer)
+            except FairleadError as error:
+                reasons.append(f"{name}: {reason_of(error, with_code=True)}")
+        if not _shared:
+            raise NotFoundError(
+                "no device shares its memory between OpenCL and CUDA",
+                reasons or ["no OpenCL platform is NVIDIA's"],
+                routine="fairlead.cuda_sharing",
+                remedy="run `fairlead doctor`",
+            )
+        return SharedMemory(tuple(_shared.values()), tuple(reasons))
+
+
+def follow_environment() -> None:
+    """Share memory if FAIRLEAD_CUDA is 1. Where that is not possible there is a warning line."""
+    given = secure_environ().get("FAIRLEAD_CUDA", "")
+    if given in ("", "0"):
+        return
+    if given != "1":
+        warn(f"FAIRLEAD_CUDA={given} is ignored: 1 shares buffers with CUDA, and 0 does not")
+        return
+    try:
+        share_memory()
+    except FairleadError as error:
+        warn(f"FAIRLEAD_CUDA=1 has no effect: {error}")
+
+
+def stop_sharing() -> None:
+    """Leave new buffers to the driver again. Buffers that are shared stay so."""
+    with _lock:
+        for opencl in _shared:
+            lib.fl_unshare_memory(ffi.cast("void *", opencl))
+        _shared.clear()
+
+
+def _opencl_devices(reasons: list[str]) -> Iterable[tuple[int, str]]:
+    """Yield the devices whose compiler gives PTX, and their names."""
+    for platform in drivers().platforms:
+        try:
+            for device in platform.devices:
+                if profile_of_device(device.handle).compiles_to_ptx:
+                    yield device.handle, device.name
+        except FairleadError as error:
+            reasons.append(f"{platform.name}: {reason_of(error, with_code=True)}")
+
+
+def _share(opencl: int, importer: Any) -> None:
+    uuid = ctypes.create_string_buffer(16)
+    code = call(opencl, "clGetDeviceInfo", _UUID, 16, ctypes.addressof(uuid), None)
+    check_opencl(code, "clGetDeviceInfo", "(CL_DEVICE_UUID_KHR)")
+    driver = cuda()
+    device = driver.device_of(uuid.raw)
+    if device is None:
+        raise FairleadError("CUDA does not list it", remedy="look at CUDA_VISIBLE_DEVICES")
+    if not device.shares_memory:
+        raise FairleadError("CUDA cannot export its memory")
+    share_device(opencl, device, driver, importer)
+
+
+def share_device(opencl: int, device: CudaDevice, driver: CudaDriver, importer: Any = None) -> None:
+    """Share the memory of one device. See `share_memory`.
+
+    Args:
+        opencl: OpenCL's handle of the device.
+        device: the same device in CUDA.
+        driver: CUDA's driver.
+        importer: see `share_memory`.
+
+    Raises:
+        CudaError: CUDA refuses a context or a stream.
+        OpenCLError: the driver's table cannot be changed.
+    """
+    found = SharedDevice(opencl, device, driver)
+    code = lib.fl_share_memory(
+        ffi.cast("void *", opencl), found.native, ffi.NULL if importer is None else importer
+    )
+    check_opencl(code, "fairlead.cuda_sharing")
+    _shared[opencl] = found

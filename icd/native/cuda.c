@@ -1,0 +1,332 @@
+/* The engine `cuda`: commands as one CUDA Graph, which is launched as a whole.
+ *
+ * The GPU takes 140 µs to change between OpenCL's context and CUDA's, so all commands of a graph run on CUDA's side. A replay that is waited for
+ * finishes the queue, launches the graph and waits, in the caller's thread. Any other one is ordered by events of OpenCL's: a thread of the
+ * graph's waits for what comes before it, launches, waits, and completes a user event for which the queue waits. So nothing that the program
+ * enqueues afterwards comes too early, and nothing blocks it. */
+#include "cuda.h"
+
+#include "waits.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MEASURED = 8 };        /* replays that are timed */
+enum { UPDATE_WAITS = 20 };   /* milliseconds for launches that are not made yet; then the graph is built anew */
+
+typedef struct job {
+    struct job *next;
+    cl_event before, end;     /* references; `end` is a user event */
+    uint32_t times;
+} job;
+
+struct fl_cuda {
+    fl_cuda_device *device;
+    cl_context context;
+    const fl_cuda_function *functions;
+    uint32_t function_count, count;
+    const fl_command *commands;
+    fl_cuda_node *nodes;
+    CUgraph graph;
+    CUgraphExec executable;
+    pthread_mutex_t lock;     /* of what follows, and of launches */
+    pthread_cond_t changed;
+    job *first, **last;
+    uint64_t taken[MEASURED]; /* by the first replays, in ns */
+    uint32_t timed;
+    bool has_thread, closing;
+};
+
+CUresult fl_cuda_enter(const fl_cuda_device *device) { return CU(device, cuCtxPushCurrent_v2)(device->context); }
+
+void fl_cuda_leave(const fl_cuda_device *device) {
+    CUcontext old;
+    CU(device, cuCtxPopCurrent_v2)(&old);
+}
+
+/* --- what is built --- */
+
+static CUresult add_node(fl_cuda *g, fl_cuda_node *n, const CUgraphNode *before, size_t count) {
+    const fl_cuda_device *d = g->device;
+    switch (n->kind) {
+    case FL_NODE_LAUNCH: return CU(d, cuGraphAddKernelNode_v2)(&n->node, g->graph, before, count, &n->launch);
+    case FL_NODE_COPY: return CU(d, cuGraphAddMemcpyNode)(&n->node, g->graph, before, count, &n->copy, d->context);
+    case FL_NODE_FILL: return CU(d, cuGraphAddMemsetNode)(&n->node, g->graph, before, count, &n->fill, d->context);
+    default: return CUDA_SUCCESS;
+    }
+}
+
+static CUresult build(fl_cuda *g, const uint32_t *first_before, const uint32_t *before) {
+    const fl_cuda_device *d = g->device;
+    CUgraphNode *list = malloc((first_before[g->count] + 1) * sizeof *list);
+    CUresult code = list ? CU(d, cuGraphCreate)(&g->graph, 0) : CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < g->count && code == CUDA_SUCCESS; i++) {
+        size_t count = 0;
+        for (uint32_t k = first_before[i]; k < first_before[i + 1]; k++)
+            list[count++] = g->nodes[before[k]].node;
+        if (fl_describe_node(g->functions, g->function_count, &g->commands[i], &g->nodes[i]) != FL_CUDA_FINE)
+            code = CUDA_ERROR_INVALID_VALUE;
+        if (code == CUDA_SUCCESS)
+            code = add_node(g, &g->nodes[i], list, count);
+    }
+    free(list);
+    if (code == CUDA_SUCCESS)
+        code = CU(d, cuGraphInstantiateWithFlags)(&g->executable, g->graph, 0);
+    if (code == CUDA_SUCCESS)
+        code = CU(d, cuGraphUpload)(g->executable, d->stream);
+    return code;
+}
+
+static void destroy(fl_cuda *g) {
+    const fl_cuda_device *d = g->device;
+    if (!d->lost && fl_cuda_enter(d) == CUDA_SUCCESS) {
+        if (g->executable)
+            CU(d, cuGraphExecDestroy)(g->executable);
+        if (g->graph)
+            CU(d, cuGraphDestroy)(g->graph);
+        fl_cuda_leave(d);
+    }
+    for (uint32_t i = 0; i < g->count; i++)
+        free(g->nodes[i].values);
+    pthread_mutex_destroy(&g->lock);
+    pthread_cond_destroy(&g->changed);
+    free(g->nodes);
+    free(g);
+}
+
+fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
+                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int *code) {
+    fl_cuda *g = calloc(1, sizeof *g);
+    fl_cuda_node *nodes = calloc(count ? count : 1, sizeof *nodes);
+    *code = g && nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (*code != CUDA_SUCCESS) {
+        free(g);
+        free(nodes);
+        return NULL;
+    }
+    *g = (fl_cuda){.device = device, .context = context, .functions = functions, .function_count = function_count, .count = count,
+                   .commands = commands, .nodes = nodes};
+    g->last = &g->first;
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    *code = fl_cuda_enter(device);
+    if (*code == CUDA_SUCCESS) {
+        *code = build(g, first_before, before);
+        fl_cuda_leave(device);
+    }
+    if (*code == CUDA_SUCCESS)
+        return g;
+    destroy(g);
+    return NULL;
+}
+
+/* --- launches --- */
+
+/* Codes after which the context cannot be used: a kernel failed. */
+static bool is_deadly(CUresult code) { return code >= CUDA_ERROR_ILLEGAL_ADDRESS && code < CUDA_ERROR_NOT_PERMITTED; }
+
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Launch and wait. The caller has the lock, so that nobody updates or launches it meanwhile. */
+static CUresult launch(fl_cuda *g, uint32_t times) {
+    fl_cuda_device *d = g->device;
+    if (d->lost)
+        return d->lost;
+    CUresult code = fl_cuda_enter(d);
+    if (code != CUDA_SUCCESS)
+        return code;
+    uint64_t begin = now();
+    for (uint32_t i = 0; i < times && code == CUDA_SUCCESS; i++)
+        code = CU(d, cuGraphLaunch)(g->executable, d->stream);
+    CUresult end = CU(d, cuStreamSynchronize)(d->stream);
+    fl_cuda_leave(d);
+    if (g->timed < MEASURED && times)
+        g->taken[g->timed++] = (now() - begin) / times;
+    code = code == CUDA_SUCCESS ? end : code;
+    if (is_deadly(code))
+        d->lost = code;
+    return code;
+}
+
+int fl_run_cuda(void *cuda, uint32_t times) {
+    fl_cuda *g = cuda;
+    pthread_mutex_lock(&g->lock);
+    CUresult code = launch(g, times);
+    pthread_mutex_unlock(&g->lock);
+    return code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+}
+
+static void complete(job *j, cl_int status) {
+    CALL(fl_table_of(j->end), clSetUserEventStatus)(j->end, status);
+    CALL(fl_table_of(j->end), clReleaseEvent)(j->end);
+    CALL(fl_table_of(j->before), clReleaseEvent)(j->before);
+    free(j);
+}
+
+/* The graph's thread. It ends when the graph is released and nothing is left to do. */
+static void *work(void *cuda) {
+    fl_cuda *g = cuda;
+    pthread_mutex_lock(&g->lock);
+    for (;;) {
+        while (!g->first && !g->closing)
+            pthread_cond_wait(&g->changed, &g->lock);
+        job *j = g->first;
+        if (!j)
+            break;
+        pthread_mutex_unlock(&g->lock);
+        cl_int code = CALL(fl_table_of(j->before), clWaitForEvents)(1, &j->before);
+        pthread_mutex_lock(&g->lock);
+        if (code == CL_SUCCESS && launch(g, j->times) != CUDA_SUCCESS)
+            code = CL_OUT_OF_RESOURCES;
+        g->first = j->next;
+        if (!g->first)
+            g->last = &g->first;
+        pthread_mutex_unlock(&g->lock);
+        complete(j, code);
+        pthread_mutex_lock(&g->lock);
+        pthread_cond_broadcast(&g->changed);
+    }
+    pthread_mutex_unlock(&g->lock);
+    destroy(g);
+    return NULL;
+}
+
+/* Give the graph's thread a job. */
+static bool give(fl_cuda *g, job *j) {
+    pthread_t thread;
+    pthread_attr_t detached;
+    pthread_mutex_lock(&g->lock);
+    if (!g->has_thread) {
+        pthread_attr_init(&detached);
+        pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+        g->has_thread = pthread_create(&thread, &detached, work, g) == 0;
+        pthread_attr_destroy(&detached);
+    }
+    bool given = g->has_thread;
+    if (given) {
+        *g->last = j;
+        g->last = &j->next;
+        pthread_cond_broadcast(&g->changed);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return given;
+}
+
+int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                    void **event, uint32_t *failed) {
+    fl_cuda *g = cuda;
+    cl_command_queue queue = *lanes;
+    void **table = fl_table_of(queue);
+    cl_event end = NULL;
+    cl_int code = CL_OUT_OF_HOST_MEMORY;
+    (void)lane_count;
+    *failed = UINT32_MAX;
+    if (g->device->lost)
+        return FL_BUILD_ANEW;
+    job *j = calloc(1, sizeof *j);
+    if (!j)
+        return code;
+    j->times = times;
+    j->end = CALL(table, clCreateUserEvent)(g->context, &code);
+    if (j->end)
+        code = CALL(table, clEnqueueBarrierWithWaitList)(queue, wait_count, (const cl_event *)wait_list, &j->before);
+    if (!j->before) {
+        if (j->end)
+            CALL(table, clReleaseEvent)(j->end);
+        free(j);
+        return code;
+    }
+    code = CALL(table, clEnqueueBarrierWithWaitList)(queue, 1, &j->end, event ? &end : NULL);
+    CALL(table, clFlush)(queue);
+    if (code != CL_SUCCESS) {
+        complete(j, code);
+        return code;
+    }
+    if (!give(g, j)) {
+        complete(j, CL_OUT_OF_RESOURCES);
+        if (end)
+            CALL(table, clReleaseEvent)(end);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    if (event)
+        *event = end;
+    return CL_SUCCESS;
+}
+
+/* --- updates --- */
+
+/* Wait until all launches that were enqueued are made, since an update must not reach them. They may wait for the program itself, so not for
+ * ever. The caller has the lock. */
+static bool all_launched(fl_cuda *g) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += UPDATE_WAITS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    int code = 0;
+    while (g->first && !code)
+        code = pthread_cond_timedwait(&g->changed, &g->lock, &until);
+    return !g->first;
+}
+
+static CUresult set_node(fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
+    const fl_cuda_device *d = g->device;
+    switch (n->kind) {
+    case FL_NODE_LAUNCH: return CU(d, cuGraphExecKernelNodeSetParams_v2)(g->executable, node, &n->launch);
+    case FL_NODE_COPY: return CU(d, cuGraphExecMemcpyNodeSetParams)(g->executable, node, &n->copy, d->context);
+    case FL_NODE_FILL: return CU(d, cuGraphExecMemsetNodeSetParams)(g->executable, node, &n->fill, d->context);
+    default: return CUDA_SUCCESS;
+    }
+}
+
+int fl_update_cuda(void *cuda, uint32_t command, int relaunched) {
+    fl_cuda *g = cuda;
+    fl_cuda_node *old = &g->nodes[command], made;
+    (void)relaunched;
+    if (fl_describe_node(g->functions, g->function_count, &g->commands[command], &made) != FL_CUDA_FINE || made.kind != old->kind) {
+        free(made.values);
+        return FL_BUILD_ANEW;
+    }
+    pthread_mutex_lock(&g->lock);
+    CUresult code = all_launched(g) ? fl_cuda_enter(g->device) : CUDA_ERROR_NOT_READY;
+    if (code == CUDA_SUCCESS) {
+        code = set_node(g, old->node, &made);
+        fl_cuda_leave(g->device);
+    }
+    pthread_mutex_unlock(&g->lock);
+    free(made.values);
+    return code == CUDA_SUCCESS ? CL_SUCCESS : FL_BUILD_ANEW;
+}
+
+static int in_order(const void *a, const void *b) {
+    uint64_t first = *(const uint64_t *)a, second = *(const uint64_t *)b;
+    return first < second ? -1 : first > second;
+}
+
+uint64_t fl_cuda_taken(fl_cuda *g) {
+    uint64_t taken[MEASURED], median = 0;
+    pthread_mutex_lock(&g->lock);
+    if (g->timed == MEASURED) {
+        memcpy(taken, g->taken, sizeof taken);
+        qsort(taken, MEASURED, sizeof *taken, in_order);
+        median = taken[MEASURED / 2];
+    }
+    pthread_mutex_unlock(&g->lock);
+    return median;
+}
+
+int fl_release_cuda(fl_cuda *g) {
+    pthread_mutex_lock(&g->lock);
+    bool has_thread = g->has_thread, is_left = g->first != NULL;
+    g->closing = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    if (!has_thread)
+        destroy(g);
+    return is_left;
+}

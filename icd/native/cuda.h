@@ -1,0 +1,38 @@
+/* What the parts of the engine `cuda` share: cuda_memory.c makes buffers of memory that CUDA has too, cuda_nodes.c makes nodes of commands, and
+ * cuda.c builds, launches and updates graphs. CUDA's types and functions are generated from loader/cuda/cuda.abi. */
+#ifndef FL_CUDA_H
+#define FL_CUDA_H
+
+#include "native.h"
+
+#include "cuda_abi.h"
+
+#include <pthread.h>
+
+/* A function of the driver, through whatever trace is in front of its table: CU(device, cuInit)(0). */
+#define CU(device, name) ((fn_##name *)(*(void *const *const *)(device)->table)[SLOT_##name])
+
+enum fl_cuda_kind { FL_NODE_NOTHING, FL_NODE_LAUNCH, FL_NODE_COPY, FL_NODE_FILL };
+
+/* A command as a node's parameters. Those of a launch lead to `bytes`. */
+typedef struct fl_cuda_node {
+    enum fl_cuda_kind kind;
+    CUgraphNode node;
+    union {
+        CUDA_KERNEL_NODE_PARAMS launch;
+        CUDA_MEMCPY3D copy;
+        CUDA_MEMSET_NODE_PARAMS fill;
+    };
+    void **values;          /* of the launch, one for each parameter; in one piece with `bytes` */
+    unsigned char *bytes;
+} fl_cuda_node;
+
+/* What a command becomes: enum fl_cuda_reason, FL_CUDA_FINE if it can be one. The caller frees `values`. */
+enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_command *command,
+                                     fl_cuda_node *node);
+
+/* Make the context of a device current in this thread, and put back what was. A CUresult. */
+CUresult fl_cuda_enter(const fl_cuda_device *device);
+void fl_cuda_leave(const fl_cuda_device *device);
+
+#endif

@@ -1,0 +1,519 @@
+/* Buffers of memory that both OpenCL and CUDA have.
+ *
+ * While somebody shares memory, a few slots of the driver's own table lead to functions of ours. A buffer that the program creates is made of
+ * CUDA's memory, which the driver imports: a large one by itself, a small one as a sub-buffer of a slab. The program sees no difference: what it
+ * asks of such a buffer is answered as for any other. Where a buffer cannot be shared, the driver makes it as always.
+ *
+ * A slab is filled once, and given up when all its buffers are gone. Its memory is not used again, since OpenCL may still run what uses it. */
+#include "cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BUCKETS = 1024, MOST_SLOTS = 128, FIRST_CLASS = 9, CLASSES = 11 };   /* slots of 512 bytes to 512 KiB */
+#define OWN_FROM ((size_t)1 << 20)
+#define MOST_OF_A_SLAB ((size_t)16 << 20)
+#define HOST_MEMORY (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)
+
+/* A piece of CUDA's memory that OpenCL has imported: a slab, or a buffer of the program's. */
+typedef struct root {
+    struct root *next;            /* in its bucket, or of the slabs that are given up */
+    cl_mem memory;
+    cl_context context;
+    const fl_cuda_device *device;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle;
+    size_t mapped, slot;          /* bytes; `slot` is 0 for a buffer of the program's */
+    struct filling *home;         /* of a slab, and its place there */
+    uint32_t class;
+    uint32_t slots, used, live;
+    cl_mem_flags flags[MOST_SLOTS];   /* with which the program created it, or each of its slots */
+} root;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static root *buckets[BUCKETS];
+static root *given_up;
+/* The slabs that a context's buffers come from. `released`: the program has released the context, so that empty slabs must not hold it. */
+static struct filling {
+    struct filling *next;
+    cl_context context;
+    root *slabs[CLASSES];
+    bool released;
+} *fillings;
+static struct {
+    cl_device_id opencl;
+    fl_cuda_device *cuda;
+} devices[FL_CUDA_MOST_DEVICES];
+static uint32_t device_count;
+static fl_cuda_import *import_memory;
+static fl_cuda_counts counts;
+
+static root **bucket_of(const void *memory) { return &buckets[((uintptr_t)memory >> 4) % BUCKETS]; }
+
+static root *find(const void *memory) {
+    root *r = *bucket_of(memory);
+    while (r && r->memory != memory)
+        r = r->next;
+    return r;
+}
+
+static void unlist(root *r) {
+    for (root **at = bucket_of(r->memory); *at; at = &(*at)->next)
+        if (*at == r) {
+            *at = r->next;
+            return;
+        }
+}
+
+/* --- CUDA's side --- */
+
+static CUresult take(root *r, size_t size) {
+    const fl_cuda_device *d = r->device;
+    CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->number}};
+    CUmemAccessDesc access = {kind.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    size_t granularity = 0;
+    CUresult code = CU(d, cuMemGetAllocationGranularity)(&granularity, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (code == CUDA_SUCCESS && !granularity)
+        code = CUDA_ERROR_NOT_SUPPORTED;
+    if (code != CUDA_SUCCESS)
+        return code;
+    r->mapped = (size + granularity - 1) / granularity * granularity;
+    code = CU(d, cuMemCreate)(&r->handle, r->mapped, &kind, 0);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = CU(d, cuMemAddressReserve)(&r->address, r->mapped, 0, 0, 0);
+    if (code == CUDA_SUCCESS) {
+        code = CU(d, cuMemMap)(r->address, r->mapped, 0, r->handle, 0);
+        if (code == CUDA_SUCCESS) {
+            code = CU(d, cuMemSetAccess)(r->address, r->mapped, &access, 1);
+            if (code == CUDA_SUCCESS)
+                return code;
+            CU(d, cuMemUnmap)(r->address, r->mapped);
+        }
+        CU(d, cuMemAddressFree)(r->address, r->mapped);
+    }
+    CU(d, cuMemRelease)(r->handle);
+    return code;
+}
+
+static void give_back(root *r) {
+    const fl_cuda_device *d = r->device;
+    if (fl_cuda_enter(d) == CUDA_SUCCESS) {
+        CU(d, cuMemUnmap)(r->address, r->mapped);
+        CU(d, cuMemAddressFree)(r->address, r->mapped);
+        CU(d, cuMemRelease)(r->handle);
+        fl_cuda_leave(d);
+    }
+    free(r);
+}
+
+/* --- OpenCL's side --- */
+
+/* The driver's import of a file descriptor, which it owns from then on. */
+static void *import_descriptor(void *context, uint64_t flags, uint64_t address, int descriptor, size_t size, int32_t *code) {
+    cl_mem_properties properties[] = {CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR, (cl_mem_properties)descriptor, 0};
+    fn_clCreateBufferWithProperties *create =
+        (fn_clCreateBufferWithProperties *)fl_patched(context, SLOT_clCreateBufferWithProperties);
+    void *memory = create(context, properties, flags, size, NULL, code);
+    if (!memory)
+        close(descriptor);
+    return memory;
+}
+
+/* Memory of both, listed; NULL if there is none to be had. */
+static root *new_root(cl_context context, const fl_cuda_device *device, cl_mem_flags flags, size_t size) {
+    root *r = calloc(1, sizeof *r);
+    int descriptor = -1;
+    cl_int code = CL_SUCCESS;
+    if (!r)
+        return NULL;
+    r->device = device;
+    r->context = context;
+    CUresult taken = fl_cuda_enter(device);
+    if (taken == CUDA_SUCCESS) {
+        taken = take(r, size);
+        if (taken != CUDA_SUCCESS)
+            fl_cuda_leave(device);
+    }
+    if (taken != CUDA_SUCCESS) {
+        free(r);
+        return NULL;
+    }
+    if (CU(device, cuMemExportToShareableHandle)(&descriptor, r->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS)
+        r->memory = (import_memory ? import_memory : import_descriptor)(context, flags, r->address, descriptor, size, &code);
+    fl_cuda_leave(device);
+    if (!r->memory) {
+        give_back(r);
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    r->next = *bucket_of(r->memory);
+    *bucket_of(r->memory) = r;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* OpenCL has destroyed a buffer of the program's. Its handle may be another object's by now. */
+static void root_gone(cl_mem memory, void *data) {
+    (void)memory;
+    pthread_mutex_lock(&lock);
+    unlist(data);
+    counts.own--;
+    pthread_mutex_unlock(&lock);
+    give_back(data);
+}
+
+/* The caller has the lock. */
+static void give_up(root *slab) {
+    if (slab->home && slab->home->slabs[slab->class] == slab)
+        slab->home->slabs[slab->class] = NULL;
+    unlist(slab);
+    slab->next = given_up;
+    given_up = slab;
+}
+
+static void slot_gone(cl_mem memory, void *data) {
+    root *slab = data;
+    (void)memory;
+    pthread_mutex_lock(&lock);
+    counts.small--;
+    if (!--slab->live && (slab->used == slab->slots || slab->home->released))
+        give_up(slab);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Not in the driver's callback, where its functions must not be called. */
+static void drop_given_up(void) {
+    pthread_mutex_lock(&lock);
+    root *first = given_up;
+    given_up = NULL;
+    pthread_mutex_unlock(&lock);
+    while (first) {
+        root *r = first;
+        first = r->next;
+        ((fn_clReleaseMemObject *)fl_patched(r->memory, SLOT_clReleaseMemObject))(r->memory);
+        give_back(r);
+    }
+}
+
+static bool watch(cl_mem memory, void (*gone)(cl_mem, void *), void *data) {
+    fn_clSetMemObjectDestructorCallback *set =
+        (fn_clSetMemObjectDestructorCallback *)fl_patched(memory, SLOT_clSetMemObjectDestructorCallback);
+    return set(memory, (void *)gone, data) == CL_SUCCESS;
+}
+
+static fl_cuda_device *device_of(cl_context context) {
+    cl_device_id all[2];
+    size_t size = 0;
+    fn_clGetContextInfo *ask = (fn_clGetContextInfo *)fl_patched(context, SLOT_clGetContextInfo);
+    if (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS || size != sizeof *all)
+        return NULL;
+    for (uint32_t i = 0; i < device_count; i++)
+        if (devices[i].opencl == all[0] && !devices[i].cuda->lost)
+            return devices[i].cuda;
+    return NULL;
+}
+
+/* The slab that buffers of a class come from. The caller has the lock. */
+static struct filling *find_filling(cl_context context) {
+    struct filling *f = fillings;
+    while (f && f->context != context)
+        f = f->next;
+    return f;
+}
+
+static struct filling *filling_of(cl_context context) {
+    struct filling *f = find_filling(context);
+    if (!f) {
+        f = calloc(1, sizeof *f);
+        if (!f)
+            return NULL;
+        f->context = context;
+        f->next = fillings;
+        fillings = f;
+    }
+    f->released = false;
+    return f;
+}
+
+static uint32_t class_of(size_t size) {
+    uint32_t class = 0;
+    while (size > (size_t)1 << (FIRST_CLASS + class))
+        class++;
+    return class;
+}
+
+/* A place in a slab, counted as live; NULL if there is none to be had. */
+static root *take_slot(cl_context context, const fl_cuda_device *device, size_t size, uint32_t *number) {
+    uint32_t class = class_of(size);
+    size_t slot = (size_t)1 << (FIRST_CLASS + class);
+    root *made = NULL;
+    pthread_mutex_lock(&lock);
+    struct filling *home = filling_of(context);
+    root **at = home ? &home->slabs[class] : NULL;
+    if (at && !*at) {
+        pthread_mutex_unlock(&lock);   /* this takes a millisecond, and calls the driver */
+        uint32_t slots = MOST_OF_A_SLAB / slot < MOST_SLOTS ? (uint32_t)(MOST_OF_A_SLAB / slot) : MOST_SLOTS;
+        made = new_root(context, device, CL_MEM_READ_WRITE, slot * slots);
+        if (!made)
+            return NULL;
+        made->slot = slot;
+        made->slots = slots;
+        made->home = home;
+        made->class = class;
+        pthread_mutex_lock(&lock);
+        if (*at)
+            give_up(made);   /* another thread has put one there meanwhile */
+        else
+            *at = made;
+    }
+    root *slab = at ? *at : NULL;
+    if (slab) {
+        *number = slab->used++;
+        slab->live++;
+        counts.small++;
+        if (slab->used == slab->slots)
+            *at = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    return slab;
+}
+
+static bool copy_in(const fl_cuda_device *device, CUdeviceptr to, const void *from, size_t size) {
+    if (fl_cuda_enter(device) != CUDA_SUCCESS)
+        return false;
+    CUresult code = CU(device, cuMemcpyHtoD_v2)(to, from, size);
+    if (code == CUDA_SUCCESS)
+        code = CU(device, cuStreamSynchronize)(NULL);   /* SPEC cuMemcpyHtoD: it may return when the source is read */
+    fl_cuda_leave(device);
+    return code == CUDA_SUCCESS;
+}
+
+/* A sub-buffer of a slab that looks like a buffer. */
+static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags, size_t size, void *host) {
+    uint32_t number;
+    cl_int code;
+    root *slab = take_slot(context, device, size, &number);
+    if (!slab)
+        return NULL;
+    struct {
+        size_t origin, size;
+    } region = {number * slab->slot, size};   /* a cl_buffer_region */
+    slab->flags[number] = flags;
+    fn_clCreateSubBuffer *create = (fn_clCreateSubBuffer *)fl_patched(slab->memory, SLOT_clCreateSubBuffer);
+    cl_mem memory = NULL;
+    if (!host || copy_in(device, slab->address + region.origin, host, size))
+        memory = create(slab->memory, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    if (memory && watch(memory, slot_gone, slab))
+        return memory;
+    if (memory)
+        ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
+    slot_gone(NULL, slab);
+    return NULL;
+}
+
+static cl_mem own_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags, size_t size, void *host) {
+    root *r = new_root(context, device, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, size);
+    if (!r)
+        return NULL;
+    r->flags[0] = flags;
+    cl_mem memory = r->memory;
+    pthread_mutex_lock(&lock);
+    counts.own++;
+    pthread_mutex_unlock(&lock);
+    if ((!host || copy_in(device, r->address, host, size)) && watch(memory, root_gone, r))
+        return memory;
+    ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
+    root_gone(NULL, r);
+    return NULL;
+}
+
+/* NULL: the driver makes it, or refuses it in its own words. */
+static cl_mem shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host) {
+    if (!(flags & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY)))
+        flags |= CL_MEM_READ_WRITE;
+    if (!context || !size || flags & HOST_MEMORY || !host != !(flags & CL_MEM_COPY_HOST_PTR))
+        return NULL;
+    drop_given_up();
+    fl_cuda_device *device = device_of(context);
+    if (!device)
+        return NULL;
+    return size < OWN_FROM ? small_buffer(context, device, flags, size, host) : own_buffer(context, device, flags, size, host);
+}
+
+/* The driver has made an object. A handle that was a shared buffer's is not one any more. */
+static cl_mem not_shared(cl_mem memory) {
+    pthread_mutex_lock(&lock);
+    root *r = memory ? find(memory) : NULL;
+    if (r)
+        unlist(r);
+    counts.other += memory != NULL;
+    pthread_mutex_unlock(&lock);
+    return memory;
+}
+
+static cl_mem create_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *code) {
+    cl_mem memory = shared_buffer(context, flags, size, host);
+    if (memory) {
+        if (code)
+            *code = CL_SUCCESS;
+        return memory;
+    }
+    return not_shared(((fn_clCreateBuffer *)fl_patched(context, SLOT_clCreateBuffer))(context, flags, size, host, code));
+}
+
+static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_properties *properties, cl_mem_flags flags, size_t size,
+                                            void *host, cl_int *code) {
+    if (!properties)
+        return create_buffer(context, flags, size, host, code);
+    fn_clCreateBufferWithProperties *create =
+        (fn_clCreateBufferWithProperties *)fl_patched(context, SLOT_clCreateBufferWithProperties);
+    return not_shared(create(context, properties, flags, size, host, code));
+}
+
+/* What the driver says of a buffer: what it is a part of, and where. In a part of a slab's part NVIDIA's driver counts from the slab's begin. */
+static cl_mem parent_of(cl_mem memory, size_t *offset) {
+    fn_clGetMemObjectInfo *ask = (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    cl_mem parent = NULL;
+    *offset = 0;
+    if (ask(memory, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof parent, &parent, NULL) != CL_SUCCESS ||
+        (parent && ask(memory, CL_MEM_OFFSET, sizeof *offset, offset, NULL) != CL_SUCCESS))
+        return NULL;
+    return parent;
+}
+
+uint64_t fl_cuda_address(void *memory) {
+    size_t offset = 0, ignored = 0;
+    for (int depth = 0; memory && depth < 3; depth++) {
+        pthread_mutex_lock(&lock);   /* not around calls of the driver, which may hold a lock of its own when it calls back */
+        root *r = find(memory);
+        uint64_t address = r ? r->address + offset : 0;
+        pthread_mutex_unlock(&lock);
+        if (address)
+            return address;
+        memory = parent_of(memory, depth ? &ignored : &offset);
+    }
+    return 0;
+}
+
+static bool is_slab(const void *memory) {
+    pthread_mutex_lock(&lock);
+    root *r = memory ? find(memory) : NULL;
+    bool is = r && r->slot;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
+static cl_int answer(const void *value, size_t size, size_t room, void *to, size_t *size_ret) {
+    if (to && room < size)
+        return CL_INVALID_VALUE;
+    if (to && size)
+        memcpy(to, value, size);
+    if (size_ret)
+        *size_ret = size;
+    return CL_SUCCESS;
+}
+
+/* A slot of a slab is a buffer without a parent, and an import one without properties. */
+static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, size_t *size_ret) {
+    fn_clGetMemObjectInfo *ask = (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    bool concerns = what == CL_MEM_ASSOCIATED_MEMOBJECT || what == CL_MEM_OFFSET || what == CL_MEM_FLAGS || what == CL_MEM_HOST_PTR ||
+                    what == CL_MEM_PROPERTIES;
+    void *none = NULL;
+    size_t offset = 0, first = 0;
+    if (!concerns)
+        return ask(memory, what, room, to, size_ret);
+    cl_mem parent = parent_of(memory, &offset);
+    if (what == CL_MEM_OFFSET && parent && is_slab(parent_of(parent, &first))) {
+        offset -= first;   /* a part of a buffer that is a slab's part */
+        return answer(&offset, sizeof offset, room, to, size_ret);
+    }
+    pthread_mutex_lock(&lock);
+    root *r = find(parent ? parent : memory);
+    bool ours = r && !parent == !r->slot;
+    cl_mem_flags flags = ours ? r->flags[r->slot ? offset / r->slot : 0] : 0;
+    pthread_mutex_unlock(&lock);
+    if (!ours)
+        return ask(memory, what, room, to, size_ret);
+    offset = 0;
+    switch (what) {
+    case CL_MEM_HOST_PTR:
+    case CL_MEM_ASSOCIATED_MEMOBJECT: return answer(&none, sizeof none, room, to, size_ret);
+    case CL_MEM_OFFSET: return answer(&offset, sizeof offset, room, to, size_ret);
+    case CL_MEM_FLAGS: return answer(&flags, sizeof flags, room, to, size_ret);
+    default: return answer(NULL, 0, room, to, size_ret);
+    }
+}
+
+/* The context may have had its last user: what is left of it are slabs. */
+static cl_int release_context(cl_context context) {
+    pthread_mutex_lock(&lock);
+    struct filling *f = find_filling(context);
+    if (f)
+        f->released = true;
+    for (uint32_t i = 0; f && i < CLASSES; i++)
+        if (f->slabs[i] && !f->slabs[i]->live)
+            give_up(f->slabs[i]);
+    pthread_mutex_unlock(&lock);
+    fn_clReleaseContext *release = (fn_clReleaseContext *)fl_patched(context, SLOT_clReleaseContext);
+    drop_given_up();
+    return release(context);
+}
+
+int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
+    static const struct {
+        int slot;
+        void *function;
+    } ours[] = {
+        {SLOT_clCreateBuffer, (void *)create_buffer},
+        {SLOT_clCreateBufferWithProperties, (void *)create_buffer_with_properties},
+        {SLOT_clGetMemObjectInfo, (void *)get_info},
+        {SLOT_clReleaseContext, (void *)release_context},
+    };
+    void **table = fl_table_of(opencl_device);
+    fl_mapping known = {0};
+    if (device_count == FL_CUDA_MOST_DEVICES)
+        return CL_OUT_OF_RESOURCES;
+    pthread_mutex_lock(&lock);
+    devices[device_count].opencl = opencl_device;
+    devices[device_count].cuda = device;
+    import_memory = import;
+    device_count++;
+    pthread_mutex_unlock(&lock);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        int code = fl_patch(table, ours[i].slot, ours[i].function, &known);
+        if (code != CL_SUCCESS) {
+            fl_unshare_memory(opencl_device);
+            return code;
+        }
+    }
+    return CL_SUCCESS;
+}
+
+void fl_unshare_memory(void *opencl_device) {
+    void **table = fl_table_of(opencl_device);
+    fl_mapping known = {0};
+    bool was = false;
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < device_count; i++)
+        if (devices[i].opencl == opencl_device) {
+            devices[i] = devices[--device_count];
+            was = true;
+        }
+    pthread_mutex_unlock(&lock);
+    if (was) {
+        fl_unpatch(table, SLOT_clCreateBuffer, &known);
+        fl_unpatch(table, SLOT_clCreateBufferWithProperties, &known);
+    }
+    /* the others stay: buffers that were shared live on */
+}
+
+fl_cuda_counts fl_count_shared(void) {
+    pthread_mutex_lock(&lock);
+    fl_cuda_counts now = counts;
+    pthread_mutex_unlock(&lock);
+    return now;
+}

@@ -1,0 +1,226 @@
+/* Commands as nodes of a CUDA Graph: launches, copies and fills of shared buffers. What cannot be one has a reason. */
+#include "cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_GROUPS_Y_Z = 65535, CHOSEN = 256, MOST_CHOSEN = 1024 };
+
+static uint32_t wanted(const fl_cuda_function *f, const fl_command *c) {
+    for (uint32_t i = 0; i < 3; i++)
+        if (f->asks >> i & 1 && f->offset[i] != (c->has_offset && i < c->work_dim ? (uint32_t)c->n[i] : 0))
+            return 0;
+    return !(f->asks >> 3 & 1) || f->work_dim == c->work_dim;
+}
+
+static const fl_cuda_function *function_of(const fl_cuda_function *functions, uint32_t count, const fl_command *c) {
+    for (uint32_t i = 0; i < count; i++)
+        if (functions[i].kernel == c->kernel && wanted(&functions[i], c))
+            return functions[i].function ? &functions[i] : NULL;
+    return NULL;
+}
+
+/* The local size in x where the program leaves it to the driver. */
+static size_t chosen(size_t global, size_t most) {
+    size_t best = 1;
+    for (size_t size = global < CHOSEN ? global : CHOSEN; size > 1 && best == 1; size--)
+        if (global % size == 0 && size <= most)
+            best = size;
+    return best == 1 && global <= MOST_CHOSEN && global <= most ? global : best;
+}
+
+static enum fl_cuda_reason set_sizes(const fl_cuda_function *f, const fl_command *c, CUDA_KERNEL_NODE_PARAMS *launch) {
+    size_t groups[3], local[3], threads = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        size_t global = i < c->work_dim ? c->n[3 + i] : 1;
+        if (c->has_local)
+            local[i] = i < c->work_dim ? c->n[6 + i] : 1;
+        else
+            local[i] = f->required[0] ? f->required[i] : i ? 1 : chosen(global, f->most_threads);
+        if (!global || global > UINT32_MAX || !local[i] || global % local[i])
+            return FL_CUDA_RANGE;
+        if (f->required[0] && local[i] != f->required[i])
+            return FL_CUDA_LOCAL_SIZE;
+        groups[i] = global / local[i];
+        if (groups[i] > (i ? MOST_GROUPS_Y_Z : INT32_MAX))
+            return FL_CUDA_RANGE;
+        threads *= local[i];
+        if (threads > f->most_threads)
+            return FL_CUDA_LOCAL_SIZE;
+    }
+    launch->gridDimX = (uint32_t)groups[0];
+    launch->gridDimY = (uint32_t)groups[1];
+    launch->gridDimZ = (uint32_t)groups[2];
+    launch->blockDimX = (uint32_t)local[0];
+    launch->blockDimY = (uint32_t)local[1];
+    launch->blockDimZ = (uint32_t)local[2];
+    return FL_CUDA_FINE;
+}
+
+/* CUDA's address of a memory object, 0 for NULL. */
+static enum fl_cuda_reason address_of(void *memory, uint64_t *address) {
+    *address = memory ? fl_cuda_address(memory) : 0;
+    return memory && !*address ? FL_CUDA_NOT_SHARED : FL_CUDA_FINE;
+}
+
+static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t index, const fl_change *argument, unsigned char *to,
+                                         uint32_t *local_memory) {
+    uint64_t address = 0;
+    void *memory = NULL;
+    enum fl_cuda_reason reason = FL_CUDA_FINE;
+    if (argument->kind == FL_ARG_UNSEEN)
+        return FL_CUDA_UNSEEN;
+    if (argument->kind == FL_ARG_SVM)
+        return FL_CUDA_SVM;
+    switch (f->kinds[index]) {
+    case FL_CUDA_LOCAL: {
+        uint32_t alignment = f->alignments[index] > 16 ? f->alignments[index] : 16;
+        if (argument->kind != FL_ARG_VALUE || argument->value || argument->size > UINT32_MAX / 4)
+            return FL_CUDA_ARGUMENT;
+        *local_memory = (*local_memory + alignment - 1) / alignment * alignment;
+        address = *local_memory;
+        *local_memory += (uint32_t)argument->size;
+        memcpy(to, &address, sizeof address);
+        return FL_CUDA_FINE;
+    }
+    case FL_CUDA_MEMORY:
+        if (argument->value && argument->size != sizeof memory)
+            return FL_CUDA_ARGUMENT;
+        if (argument->value)
+            memcpy(&memory, argument->value, sizeof memory);
+        if (memory && argument->kind != FL_ARG_MEM)
+            return FL_CUDA_ARGUMENT;
+        reason = address_of(memory, &address);
+        memcpy(to, &address, sizeof address);
+        return reason;
+    default:
+        if (argument->kind != FL_ARG_VALUE || !argument->value || argument->size != f->sizes[index])
+            return FL_CUDA_ARGUMENT;
+        memcpy(to, argument->value, argument->size);
+        return FL_CUDA_FINE;
+    }
+}
+
+static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_command *c, fl_cuda_node *node) {
+    uint32_t count = f ? f->parameter_count : 0, local_memory = 0;
+    size_t place = 0, size = 1;
+    if (!f)
+        return FL_CUDA_KERNEL;
+    if (fl_argument_count(c->arguments) > count)
+        return FL_CUDA_ARGUMENT;
+    for (uint32_t i = 0; i < count; i++)
+        size += (f->sizes[i] + 15) / 16 * 16;
+    node->values = calloc(1, count * sizeof *node->values + 16 + size);
+    if (!node->values)
+        return FL_CUDA_NO_ROOM;
+    node->bytes = (unsigned char *)(((uintptr_t)(node->values + count) + 15) / 16 * 16);
+    for (uint32_t i = 0; i < count; i++) {
+        fl_change argument = {0};
+        if (fl_get_argument(c->arguments, i, &argument) != CL_SUCCESS)
+            return FL_CUDA_UNSEEN;
+        enum fl_cuda_reason reason = set_parameter(f, i, &argument, node->bytes + place, &local_memory);
+        if (reason != FL_CUDA_FINE)
+            return reason;
+        node->values[i] = node->bytes + place;
+        place += (f->sizes[i] + 15) / 16 * 16;
+    }
+    node->kind = FL_NODE_LAUNCH;
+    node->launch = (CUDA_KERNEL_NODE_PARAMS){.func = f->function, .sharedMemBytes = local_memory, .kernelParams = node->values};
+    return set_sizes(f, c, &node->launch);
+}
+
+/* `pitches`: a row and a slice of the source, and of the target. */
+static enum fl_cuda_reason describe_region(const fl_command *c, const size_t first[3], const size_t second[3], const size_t region[3],
+                                           const size_t pitches[4], fl_cuda_node *node) {
+    uint64_t from, to;
+    enum fl_cuda_reason reason = address_of(c->source, &from);
+    if (reason == FL_CUDA_FINE)
+        reason = address_of(c->target, &to);
+    if (reason != FL_CUDA_FINE)
+        return reason;
+    if (!region[0] || !region[1] || !region[2] || pitches[1] % pitches[0] || pitches[3] % pitches[2])
+        return FL_CUDA_RANGE;
+    node->kind = FL_NODE_COPY;
+    node->copy = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                 .srcDevice = from + first[0] + first[1] * pitches[0] + first[2] * pitches[1],
+                                 .srcPitch = pitches[0],
+                                 .srcHeight = pitches[1] / pitches[0],
+                                 .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                 .dstDevice = to + second[0] + second[1] * pitches[2] + second[2] * pitches[3],
+                                 .dstPitch = pitches[2],
+                                 .dstHeight = pitches[3] / pitches[2],
+                                 .WidthInBytes = region[0],
+                                 .Height = region[1],
+                                 .Depth = region[2]};
+    return FL_CUDA_FINE;
+}
+
+static enum fl_cuda_reason describe_copy(const fl_command *c, fl_cuda_node *node) {
+    const size_t size = c->n[2], first[3] = {c->n[0]}, second[3] = {c->n[1]}, region[3] = {size, 1, 1};
+    return size ? describe_region(c, first, second, region, (const size_t[]){size, size, size, size}, node) : FL_CUDA_RANGE;
+}
+
+static enum fl_cuda_reason describe_rect(const fl_command *c, fl_cuda_node *node) {
+    const size_t *region = &c->n[6];
+    size_t pitches[4];
+    for (int i = 0; i < 4; i += 2) {
+        pitches[i] = c->n[9 + i] ? c->n[9 + i] : region[0];
+        pitches[i + 1] = c->n[10 + i] ? c->n[10 + i] : pitches[i] * region[1];
+    }
+    return pitches[0] && pitches[2] ? describe_region(c, &c->n[0], &c->n[3], region, pitches, node) : FL_CUDA_RANGE;
+}
+
+/* A pattern as a word that repeats; 0 if it is longer. */
+static uint32_t word_of(const unsigned char *pattern, size_t size, uint32_t *word) {
+    for (uint32_t width = 1; width <= 4; width *= 2) {
+        bool repeats = size % width == 0;
+        for (size_t i = width; i < size && repeats; i++)
+            repeats = pattern[i] == pattern[i % width];
+        if (repeats) {
+            *word = 0;
+            memcpy(word, pattern, width);
+            return width;
+        }
+    }
+    return 0;
+}
+
+static enum fl_cuda_reason describe_fill(const fl_command *c, fl_cuda_node *node) {
+    uint64_t to;
+    uint32_t word, width = word_of(c->pattern, c->pattern_size, &word);
+    enum fl_cuda_reason reason = address_of(c->target, &to);
+    if (reason != FL_CUDA_FINE)
+        return reason;
+    if (!width)
+        return FL_CUDA_PATTERN;
+    node->kind = FL_NODE_FILL;
+    node->fill = (CUDA_MEMSET_NODE_PARAMS){to + c->n[0], 0, word, width, c->n[1] / width, 1};
+    return FL_CUDA_FINE;
+}
+
+enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_command *command,
+                                     fl_cuda_node *node) {
+    memset(node, 0, sizeof *node);
+    switch (command->op) {
+    case FL_KERNEL: return describe_launch(function_of(functions, function_count, command), command, node);
+    case FL_COPY: return describe_copy(command, node);
+    case FL_COPY_RECT: return describe_rect(command, node);
+    case FL_FILL: return describe_fill(command, node);
+    case FL_MARKER:
+    case FL_BARRIER:
+    case FL_HINT: return FL_CUDA_FINE;
+    default: return FL_CUDA_OPERATION;
+    }
+}
+
+uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands, uint32_t count,
+                       uint32_t *reason) {
+    for (uint32_t i = 0; i < count; i++) {
+        fl_cuda_node node;
+        *reason = fl_describe_node(functions, function_count, &commands[i], &node);
+        free(node.values);
+        if (*reason != FL_CUDA_FINE)
+            return i;
+    }
+    return count;
+}

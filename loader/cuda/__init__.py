@@ -1,0 +1,1 @@
+"""The CUDA driver API: its ABI, the driver library, and devices."""

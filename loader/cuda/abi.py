@@ -1,0 +1,36 @@
+"""The ABI of the CUDA driver API: the contents of `cuda.abi`, and the error class.
+
+CUDA has no dispatch table. fairlead makes one of the driver's functions (driver.py), so that calls
+from Python and from C can be traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Final
+
+from ..base.abi import Api
+from ..base.errors import CodeError
+
+CUDA: Final = Api(Path(__file__).with_name("cuda.abi"))
+
+
+class CudaError(CodeError):
+    """A function of the CUDA driver returned an error code (CUresult). `value` is the number."""
+
+    api = CUDA
+    api_name = "CUDA"
+    unknown = "CUDA_{value}"
+    remedies: ClassVar[Mapping[str, str]] = {
+        "CUDA_ERROR_NO_DEVICE": "look at `nvidia-smi` and CUDA_VISIBLE_DEVICES; a container "
+        "needs the NVIDIA container toolkit",
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "restart the machine after the driver's update",
+        "CUDA_ERROR_STUB_LIBRARY": "remove the folder with CUDA's stubs from LD_LIBRARY_PATH",
+    }
+
+
+def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
+    """Raise CudaError unless `code` is CUDA_SUCCESS."""
+    if code:
+        raise CudaError.of(code, routine, detail, remedy)

@@ -1,0 +1,380 @@
+"""The engine `cuda`, on PoCL with a CUDA driver that has no GPU (tests/fake/cuda.c).
+
+PoCL's buffers lie in the fake driver's memory. Its graphs really run, by functions that do what the
+kernels do.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from helpers.cuda import SOURCE, FakeCuda
+
+import fairlead
+from fairlead.captured_graphs.context import capture
+from fairlead.icd import cuda_sharing
+from fairlead.icd._native import ffi, lib
+from fairlead.icd.abi import OPENCL
+from fairlead.icd.command_buffer.cuda_order import chained
+from fairlead.icd.command_buffer.order import Order
+from fairlead.icd.drivers import platforms
+
+_SIZE = 64
+_READ_WRITE = cl.mem_flags.READ_WRITE
+_COPIED = cl.mem_flags.COPY_HOST_PTR
+
+
+class Program:
+    """The kernels of `SOURCE` on PoCL, and buffers that are shared."""
+
+    def __init__(self, fake: FakeCuda) -> None:
+        (found,) = next(one for one in platforms() if "Portable" in one.name).devices
+        self.fake, self.context = fake, cl.Context([found.to_pyopencl()])
+        self.queue = cl.CommandQueue(self.context)
+        self.program = cl.Program(self.context, SOURCE).build()
+
+    def buffer(self, value: int = 0, flags: int = _COPIED) -> cl.Buffer:
+        """A buffer of `_SIZE` numbers."""
+        host = np.full(_SIZE, value, np.int32)
+        return cl.Buffer(self.context, _READ_WRITE | flags, hostbuf=host)
+
+    def values(self, buffer: cl.Buffer) -> list[int]:
+        """The different numbers in a buffer, read through OpenCL."""
+        host = np.empty(buffer.size // 4, np.int32)
+        cl.enqueue_copy(self.queue, host, buffer)
+        return sorted(set(host.tolist()))
+
+    def scale(self, buffer: cl.Buffer, factor: Any, summand: Any, **how: Any) -> cl.Event:
+        """Launch the kernel `scale`."""
+        kernel = cl.Kernel(self.program, "scale")
+        kernel.set_scalar_arg_dtypes([None, np.int32, np.int32])
+        return kernel(how.pop("queue", self.queue), (_SIZE,), None, buffer, factor, summand, **how)
+
+    def total(self, to: cl.Buffer, source: cl.Buffer, **how: Any) -> cl.Event:
+        """Launch the kernel `total`."""
+        queue = how.pop("queue", self.queue)
+        return cl.Kernel(self.program, "total")(queue, (_SIZE,), None, to, source, **how)
+
+
+@pytest.fixture
+def program(cuda_on_pocl: FakeCuda) -> Program:
+    return Program(cuda_on_pocl)
+
+
+def _address(buffer: cl.MemoryObject) -> int:
+    return lib.fl_cuda_address(ffi.cast("void *", buffer.int_ptr))
+
+
+def _counts() -> tuple[int, int]:
+    """How many small and how many large buffers are shared."""
+    counts = lib.fl_count_shared()
+    return counts.small, counts.own
+
+
+def _ran(program: Program, run: Callable[[], object]) -> int:
+    """How many graphs CUDA launched in a call."""
+    before = program.fake.calls("cuGraphLaunch")
+    run()
+    program.queue.finish()
+    return program.fake.calls("cuGraphLaunch") - before
+
+
+# --- shared memory ---
+
+
+def test_a_small_buffer_is_a_part_of_a_slab_and_does_not_look_like_one(program: Program) -> None:
+    first, second = program.buffer(7), program.buffer(8)
+    assert _address(second) - _address(first) == 512
+    assert (program.values(first), program.values(second)) == ([7], [8])
+    assert (first.size, first.offset, first.reference_count) == (4 * _SIZE, 0, 1)
+    assert first.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) is None
+    plain = cl.Buffer(program.context, _READ_WRITE, 4 * _SIZE)
+    assert first.flags & _COPIED and not plain.flags & _COPIED
+
+
+def test_a_large_buffer_has_memory_of_its_own(program: Program) -> None:
+    before = _counts()
+    large = cl.Buffer(program.context, _READ_WRITE, 3 << 20)
+    assert _counts() == (before[0], before[1] + 1) and _address(large)
+    assert (large.size, large.offset) == (3 << 20, 0)
+    part = large[4096:8192]
+    assert _address(part) == _address(large) + 4096 and part.offset == 4096
+    assert part.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) == large
+    del part, large
+    gc.collect()
+    assert _counts() == before
+
+
+def test_slabs_are_given_back_when_all_their_buffers_are_gone(program: Program) -> None:
+    unmapped, before = program.fake.calls("cuMemUnmap"), _counts()
+    buffers = [cl.Buffer(program.context, _READ_WRITE, 300_000) for _ in range(70)]
+    assert _counts()[0] == before[0] + 70
+    assert len({_address(buffer) for buffer in buffers}) == 70
+    del buffers
+    gc.collect()
+    assert _counts() == before
+    program.buffer()
+    assert program.fake.calls("cuMemUnmap") - unmapped >= 2
+
+
+def test_a_context_that_is_released_leaves_nothing_behind(program: Program) -> None:
+    def mapped() -> int:
+        return program.fake.calls("cuMemMap") - program.fake.calls("cuMemUnmap")
+
+    program.buffer()
+    before = mapped()
+    other = Program(program.fake)
+    kept, late = other.buffer(1), other.buffer(2)
+    assert mapped() == before + 1 and other.values(kept) == [1]
+    del kept, other
+    gc.collect()
+    assert mapped() == before + 1  # a buffer of it lives
+    del late
+    gc.collect()
+    program.buffer()
+    assert mapped() == before
+
+
+def test_host_memory_and_refusals_are_left_to_the_driver(program: Program) -> None:
+    host = np.full(_SIZE, 3, np.int32)
+    for flags in (cl.mem_flags.USE_HOST_PTR, cl.mem_flags.ALLOC_HOST_PTR | _COPIED):
+        assert _address(cl.Buffer(program.context, _READ_WRITE | flags, hostbuf=host)) == 0
+    with pytest.raises(cl.LogicError, match="INVALID_BUFFER_SIZE"):
+        cl.Buffer(program.context, _READ_WRITE, 0)
+
+
+@pytest.mark.parametrize(
+    "function", ["cuMemCreate", "cuMemMap", "cuMemSetAccess", "fake_cuda_import", "cuMemcpyHtoD_v2"]
+)
+def test_where_cuda_has_no_memory_the_driver_makes_the_buffer(
+    program: Program, function: str
+) -> None:
+    program.fake.fail(function, 2)
+    host = np.full(1 << 19, 9, np.int32)
+    before = _counts()
+    buffer = cl.Buffer(program.context, _READ_WRITE | _COPIED, hostbuf=host)
+    assert _address(buffer) == 0 and program.values(buffer) == [9] and _counts() == before
+
+
+def test_without_sharing_it_says_how_to_share(program: Program) -> None:
+    cuda_sharing.stop_sharing()
+    buffer = program.buffer()
+    assert _address(buffer) == 0
+    with capture(program.queue) as graph:
+        program.scale(buffer, 2, 1)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    assert program.values(buffer) == [1]
+
+
+# --- graphs ---
+
+
+def test_a_chain_runs_as_one_graph(program: Program) -> None:
+    y, x = program.buffer(1), program.buffer(10)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 3)
+        program.total(y, x)
+        cl.enqueue_copy(program.queue, x, y, byte_count=y.size)
+        cl.enqueue_fill_buffer(program.queue, y, np.full(1, 4, np.int32), 0, y.size)
+        program.total(y, x)
+    loop = graph.finalize()
+    assert "a CUDA Graph of 5 nodes in a chain" in loop.explain(program.queue)
+    assert _ran(program, lambda: loop.replay(program.queue, wait=True)) == 1
+    assert (program.values(x), program.values(y)) == ([25], [37])
+    assert _ran(program, lambda: loop.replay(program.queue, times=3).wait()) == 3
+
+
+def test_what_is_enqueued_around_it_keeps_its_order(program: Program) -> None:
+    y = program.buffer(0)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 1)
+    loop, expected = graph.finalize(), 0
+    for number in range(30):
+        program.scale(y, 3, number)
+        loop.replay(program.queue)
+        expected = (expected * 3 + number) * 2 + 1
+    expected = (expected + 2**31) % 2**32 - 2**31
+    assert program.values(y) == [expected]
+
+
+def test_it_waits_for_events_and_blocks_nobody(program: Program) -> None:
+    y, gate = program.buffer(5), cl.UserEvent(program.context)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 0)
+    loop = graph.finalize()
+    end = loop.replay(program.queue, wait_for=[gate])
+    assert end.command_execution_status > 0
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    end.wait()
+    assert program.values(y) == [10]
+
+
+def test_an_event_that_failed_fails_the_replay(program: Program) -> None:
+    y, gate = program.buffer(5), cl.UserEvent(program.context)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 0)
+    loop = graph.finalize()
+    end = loop.replay(cl.CommandQueue(program.context), wait_for=[gate])
+    gate.set_status(-5)
+    with pytest.raises(cl.Error):
+        end.wait()
+    assert program.values(y) == [5]
+
+
+def test_a_graph_that_is_dropped_runs_to_its_end(program: Program) -> None:
+    y, gate = program.buffer(5), cl.UserEvent(program.context)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 0)
+    loop = graph.finalize()
+    end = loop.replay(program.queue, wait_for=[gate])
+    del loop, graph
+    gc.collect()
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    end.wait()
+    assert program.values(y) == [10]
+
+
+def test_branches_become_chains(program: Program) -> None:
+    queue = cl.CommandQueue(
+        program.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    )
+    buffers = [program.buffer(number) for number in range(20)]
+    with capture(queue) as graph:
+        firsts = [program.scale(one, 2, 1, queue=queue) for one in buffers]
+        for before, one, other in zip(firsts, buffers, buffers[1:], strict=False):
+            program.total(one, other, queue=queue, wait_for=[before, *firsts])
+    loop = graph.finalize()
+    assert "a CUDA Graph of 39 nodes in 8 chains" in loop.explain(queue)
+    loop.replay(queue).wait()
+    expected = [number * 2 + 1 for number in range(20)]
+    for place in range(19):
+        expected[place] = expected[place] * 3 + (place + 1) * 2 + 1
+    assert program.values(buffers[0])[0] == 1 * 3 + 3
+    assert program.values(buffers[19]) == [39]
+
+
+def test_updates_and_parameters_reach_the_graph(program: Program) -> None:
+    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
+    with capture(program.queue) as graph:
+        for _ in range(4):
+            program.scale(y, 1, by)
+    loop = graph.finalize()
+    built = program.fake.calls("cuGraphInstantiateWithFlags")
+    loop.replay(program.queue, wait=True)
+    assert program.values(y) == [13]
+    for value in range(5):
+        loop.set(by=value)
+        loop.replay(program.queue)
+    assert program.values(y) == [13 + 4 * 10]
+    assert program.fake.calls("cuGraphInstantiateWithFlags") - built == 1
+
+
+def test_an_update_does_not_reach_what_is_enqueued(program: Program) -> None:
+    y, by, gate = (
+        program.buffer(0),
+        fairlead.Parameter(np.int32(1), name="by"),
+        cl.UserEvent(program.context),
+    )
+    with capture(program.queue) as graph:
+        program.scale(y, 10, by)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait_for=[gate])
+    loop.set(by=2)
+    loop.replay(program.queue)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert program.values(y) == [12]
+
+
+def test_buffers_that_alternate(program: Program) -> None:
+    a, b = program.buffer(1), program.buffer(2)
+    with capture(program.queue, swap=[(a, b)]) as graph:
+        program.total(a, b)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    assert (program.values(a), program.values(b)) == ([5], [2])
+    loop.replay(program.queue, wait=True)
+    assert (program.values(a), program.values(b)) == ([5], [11])
+
+
+# --- what it leaves to others ---
+
+
+def _why_not(program: Program, body: Callable[[], object]) -> str:
+    with capture(program.queue) as graph:
+        body()
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    (line,) = (one for one in loop.explain(program.queue).splitlines() if "  cuda" in one)
+    return line.split("not chosen: ")[1]
+
+
+def test_refusals_name_the_command(program: Program) -> None:
+    y, host = program.buffer(1), np.zeros(_SIZE, np.int32)
+    alone = cl.Buffer(program.context, _READ_WRITE | cl.mem_flags.USE_HOST_PTR, hostbuf=host)
+    queue = program.queue
+    assert _why_not(program, lambda: program.scale(alone, 1, 1)) == (
+        "command 0 (kernel): a buffer of it is not shared with CUDA: it is of host memory, or was "
+        "made before the sharing began"
+    )
+    prints = cl.Kernel(program.program, "prints")
+    assert _why_not(program, lambda: prints(queue, (_SIZE,), None, y)) == (
+        "command 0 (kernel): the kernel prints: it prints"
+    )
+    long = np.arange(2, dtype=np.int32).tobytes()
+    assert "command 0 (fill): its pattern is longer" in _why_not(
+        program, lambda: cl.enqueue_fill_buffer(queue, y, long, 0, y.size)
+    )
+    assert "command 0 (read): CUDA's side does not have such" in _why_not(
+        program, lambda: cl.enqueue_copy(queue, host, y, is_blocking=False)
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["cuModuleLoadDataEx", "cuModuleGetFunction", "cuGraphAddKernelNode_v2",
+     "cuGraphInstantiateWithFlags"],
+)  # fmt: skip
+def test_where_cuda_refuses_a_graph_another_engine_runs_it(program: Program, function: str) -> None:
+    y = program.buffer(1)
+    program.fake.fail(function, 218)
+    assert "CUDA" in _why_not(program, lambda: program.scale(y, 2, 1)) or function
+    assert program.values(y) == [3]
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_a_kernel_that_fails_ends_the_engine_and_not_the_graph(
+    program: Program, waited: bool
+) -> None:
+    y = program.buffer(1)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 1)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    program.fake.fail("cuStreamSynchronize", 700)
+    queue = cl.CommandQueue(program.context)
+    with pytest.raises((cl.Error, fairlead.OpenCLError)) as failure:
+        loop.replay(queue, wait=waited).wait()
+    if waited:
+        assert "CUDA_ERROR_ILLEGAL_ADDRESS" in str(failure.value)
+    now = program.values(y)[0]
+    loop.replay(program.queue, wait=True)
+    assert program.values(y) == [2 * now + 1]
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in loop.explain(program.queue)
+
+
+# --- edges ---
+
+
+def test_edges_have_the_given_order_and_no_more_than_they_need() -> None:
+    edges = chained(Order([[], [0], [1], []], [False] * 4))
+    assert (edges.before, edges.chains) == ([[], [0], [1], []], 2)
+    assert (edges.first, edges.flat) == ([0, 0, 1, 2, 2], [0, 1])
+    join = chained(Order([[], [], [], [0, 1, 2], [3], [3]], [False] * 3 + [True] + [False] * 2))
+    assert sorted(join.before[4]) == sorted(join.before[5]) == [0, 1, 2]
+    assert OPENCL["CL_MEM_USE_HOST_PTR"] == 8  # what the fake driver gives PoCL

@@ -1,0 +1,216 @@
+"""The engine `cuda` on NVIDIA's driver: each result is that of OpenCL, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pyopencl.cltypes as cl_types
+import pytest
+from pyopencl.elementwise import ElementwiseKernel
+
+import fairlead
+from fairlead.captured_graphs.context import capture
+from fairlead.icd import cuda_sharing
+from fairlead.icd._native import ffi, lib
+from fairlead.icd.drivers import platforms
+
+pytestmark = pytest.mark.driver("nvidia")
+
+_READ_WRITE = cl.mem_flags.READ_WRITE
+_IDS = """
+kernel void ids(global uint *o) {
+    uint i = get_global_id(0) - get_global_offset(0) + get_global_size(0)
+        * (get_global_id(1) - get_global_offset(1) + get_global_size(1)
+        * (get_global_id(2) - get_global_offset(2)));
+    o += 16 * i;
+    for (uint d = 0; d < 3; d++) {
+        o[d] = get_global_id(d);
+        o[3 + d] = get_group_id(d);
+        o[6 + d] = get_num_groups(d);
+        o[9 + d] = get_local_id(d);
+        o[12 + d] = get_local_size(d);
+    }
+    o[15] = get_work_dim() * 1000 + get_global_linear_id();
+}
+"""
+_LOCAL = """
+kernel void turn(global int *x, local int *t, local double *u) {
+    local int s[64];
+    uint l = get_local_id(0), n = get_local_size(0), i = get_global_id(0);
+    t[l] = x[i]; u[l] = t[l] * 0.5; s[l] = t[l] + 7;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    x[i] = t[n - 1 - l] + (int)(2 * u[(l + 3) % n]) * s[(l + 1) % n];
+}
+"""
+_CONSTANT = """
+constant float table[4] = {1, 2.5f, 3, 4};
+kernel void look(global float *o, constant float *c) {
+    uint i = get_global_id(0);
+    o[i] = c[i & 15] * table[i & 3] + sin(o[i]) / 3;
+}
+"""
+_VALUES = """
+kernel void mix(global double *o, char3 c, float4 f, long n, ushort s, half h) {
+    o[get_global_id(0)] = c.y + f.w * n + s + vload_half(0, (private half *)&h);
+}
+""".replace(", half h", "").replace(" + vload_half(0, (private half *)&h)", "")
+_FUNCTIONS = """
+__attribute__((noinline)) uint where(void) { return get_global_id(0) + 1000 * get_work_dim(); }
+kernel void place(global uint *o) { o[get_global_id(0) & 127] = where(); }
+"""
+_REQUIRED = """
+__attribute__((reqd_work_group_size(32, 2, 1))) kernel void fixed(global uint *o) {
+    o[get_global_id(0) + 64 * get_global_id(1)] = get_local_id(1) * 100 + get_local_size(0);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel, its arguments after the buffer, and a launch's sizes."""
+
+    source: str
+    arguments: tuple[Any, ...]
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None = None
+    offset: tuple[int, ...] | None = None
+
+
+_FLOATS = "a buffer of floats"
+_CASES = {
+    "ids-1": Case(_IDS, (), (96,), None, (5,)),
+    "ids-2": Case(_IDS, (), (8, 6), (4, 3), (7, 9)),
+    "ids-3": Case(_IDS, (), (8, 4, 2), (4, 2, 1), (5, 7, 9)),
+    "local": Case(_LOCAL, (cl.LocalMemory(256), cl.LocalMemory(512)), (256,), (64,)),
+    "constant": Case(_CONSTANT, (_FLOATS,), (512,)),
+    "values": Case(
+        _VALUES,
+        (
+            np.array([(1, 2, 3, 0)], dtype=cl_types.char4)[0],
+            np.array([(1, 2, 3, 4)], dtype=cl_types.float4)[0],
+            np.int64(-3_000_000_000),
+            np.uint16(9),
+        ),
+        (100,),
+    ),
+    "functions": Case(_FUNCTIONS, (), (128,), None, (3,)),
+    "required": Case(_REQUIRED, (), (64, 4), (32, 2)),
+}
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[cl.CommandQueue]:
+    """A queue of a context whose buffers are shared."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "cuda")
+    cuda_sharing.share_memory()
+    found = next(one for one in platforms() if "NVIDIA" in one.name).devices[0]
+    queue = cl.CommandQueue(cl.Context([found.to_pyopencl()]))
+    yield queue
+    queue.finish()
+
+
+def _engine(loop: Any, queue: cl.CommandQueue) -> str:
+    """What explain says of the engine."""
+    return next(one for one in loop.explain(queue).splitlines() if "  cuda" in one)
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_a_kernel_does_what_it_does_in_opencl(gpu: cl.CommandQueue, name: str) -> None:
+    case, random = _CASES[name], np.random.default_rng(1)
+    (kernel,) = cl.Program(gpu.context, case.source).build("-cl-std=CL3.0").all_kernels()
+    first = random.integers(0, 1000, 4096).astype(np.int32)
+    floats = random.random(64).astype(np.float32)
+    copied = _READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    target = cl.Buffer(gpu.context, copied, hostbuf=first)
+    source = cl.Buffer(gpu.context, copied, hostbuf=floats)
+    given = [source if one is _FLOATS else one for one in case.arguments]
+
+    def launch() -> None:
+        kernel.set_args(target, *given)
+        sizes = case.global_size, case.local_size, case.offset
+        cl.enqueue_nd_range_kernel(gpu, kernel, *sizes)
+
+    expected, found = np.empty_like(first), np.empty_like(first)
+    with capture(gpu) as graph:
+        launch()
+    loop = graph.finalize()
+    local = case.local_size is None and case.offset is None
+    launch()
+    cl.enqueue_copy(gpu, expected, target)
+    cl.enqueue_copy(gpu, target, first)
+    loop.replay(gpu, wait=True)
+    cl.enqueue_copy(gpu, found, target)
+    assert "a CUDA Graph of 1 nodes" in _engine(loop, gpu)
+    if name == "ids-1":  # the driver chooses another local size, which the kernel writes
+        columns = [0, 15]
+        expected, found = (one.reshape(-1, 16)[:96, columns] for one in (expected, found))
+    assert (expected != first[: expected.size].reshape(expected.shape)).any() or local
+    assert np.array_equal(expected, found)
+
+
+def test_a_chain_of_elementwise_kernels(gpu: cl.CommandQueue) -> None:
+    x = cl_array.to_device(gpu, np.linspace(0, 1, 1000).astype(np.float32))
+    y = cl_array.zeros(gpu, 1000, np.float32)
+    step = ElementwiseKernel(
+        gpu.context, "float *y, float *x, float a", "y[i] = y[i] * 0.5f + a * x[i]"
+    )
+
+    def body() -> None:
+        for number in range(200):
+            step(y, x, np.float32(1.5 + number % 7))
+
+    body()
+    expected = y.get()
+    y.fill(0)
+    with capture(gpu) as graph:
+        body()
+    loop = graph.finalize()
+    loop.replay(gpu, wait=True)
+    assert "a CUDA Graph of 200 nodes in a chain" in _engine(loop, gpu)
+    assert np.array_equal(expected.view(np.int32), y.get().view(np.int32))
+    for _ in range(3):
+        body()
+        loop.replay(gpu)
+    mixed = y.get()
+    y.fill(0)
+    for _ in range(7):
+        body()
+    assert np.array_equal(mixed.view(np.int32), y.get().view(np.int32))
+
+
+def test_queries_of_a_shared_buffer_are_those_of_any_other(gpu: cl.CommandQueue) -> None:
+    host = np.arange(1000, dtype=np.int32)
+    for size, flags in ((4000, cl.mem_flags.COPY_HOST_PTR), (4000, 0), (3 << 20, 0)):
+        what: dict[str, Any] = {"hostbuf": host} if flags else {"size": size}
+        shared = cl.Buffer(gpu.context, cl.mem_flags.READ_ONLY | flags, **what)
+        assert lib.fl_cuda_address(ffi.cast("void *", shared.int_ptr))
+        assert (shared.size, shared.offset, shared.reference_count) == (size, 0, 1)
+        assert shared.flags == cl.mem_flags.READ_ONLY | flags
+        assert shared.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) is None
+        part = shared[1024:2048]
+        assert part.offset == 1024 and part.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) == shared
+        start = lib.fl_cuda_address(ffi.cast("void *", shared.int_ptr))
+        assert lib.fl_cuda_address(ffi.cast("void *", part.int_ptr)) == start + 1024
+
+
+def test_a_parameter_of_many_launches(gpu: cl.CommandQueue) -> None:
+    y = cl_array.zeros(gpu, 64, np.float32)
+    program = cl.Program(gpu.context, "kernel void add(global float *y, float a) {"
+                         "y[get_global_id(0)] += a; }").build()  # fmt: skip
+    by, kernel = fairlead.Parameter(np.float32(1), name="by"), program.add
+    buffer: Any = y.data
+    with capture(gpu) as graph:
+        for _ in range(100):
+            kernel(gpu, (64,), None, buffer, by)
+    loop = graph.finalize()
+    expected = 0.0
+    for value in (1.0, 2.5, 0.25):
+        loop.set(by=value)
+        loop.replay(gpu)
+        expected += 100 * value
+    assert (y.get() == expected).all() and "CUDA Graph" in _engine(loop, gpu)

@@ -1,0 +1,143 @@
+"""The translation of NVIDIA OpenCL's PTX, on texts that its compiler has given.
+
+`ptx/` has the texts. PTXAS may name NVIDIA's assembler; without it, it is looked for on PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fairlead.icd.nvidia_ptx import PtxError, PtxProgram, Variant
+
+_TEXTS = Path(__file__).parent / "ptx"
+_NONE = Variant(0, (0, 0, 0))
+_NAMES = sorted(path.stem for path in _TEXTS.glob("*.ptx"))
+
+
+def _program(name: str) -> PtxProgram:
+    return PtxProgram((_TEXTS / f"{name}.ptx").read_text(encoding="utf-8"))
+
+
+def _sizes(name: str, kernel: str) -> list[tuple[str, int, int]]:
+    return [(one.kind, one.size, one.align) for one in _program(name).kernels[kernel].parameters]
+
+
+def test_parameters() -> None:
+    assert _sizes("structs", "st") == [
+        ("memory", 8, 8),
+        ("value", 32, 16),
+        ("value", 4, 4),
+        ("value", 16, 16),
+    ]
+    assert _sizes("local_argument", "rev") == [("memory", 8, 4), ("local", 8, 4), ("local", 8, 8)]
+    assert _sizes("constant_argument", "look") == [("memory", 8, 4)] * 2
+    assert {kind for kind, _, _ in _sizes("images", "im")} == {"image", "memory"}
+
+
+def test_the_ids_of_work_items() -> None:
+    program = _program("work_items")
+    variant = program.variant(2, (5, 1 << 32, 7))
+    assert variant == Variant(2, (5, 0, 7)) and program.asks == Variant(1, (1, 1, 1))
+    text = program.translate(variant)
+    assert "%envreg" not in text
+    for register, value in ((1, 5), (7, 0), (13, 7), (17, 0), (24, 2), (27, 0)):
+        assert f"mov.u32 \t%r{register}, {value};" in text
+    for register, axis in ((5, "x"), (11, "y"), (21, "z")):
+        assert f"mov.u32 \t%r{register}, %nctaid.{axis};" in text
+
+
+def test_what_a_text_does_not_ask_makes_no_variant() -> None:
+    assert _program("offset_only").variant(3, (9, 8, 7)) == Variant(0, (9, 0, 0))
+    assert _program("functions").variant(3, (9, 8, 7)) == Variant(3, (9, 0, 0))
+
+
+def test_functions_see_the_same_values_as_kernels() -> None:
+    text = _program("functions").translate(Variant(3, (9, 0, 0)))
+    assert text.count(", 9;") == 2 and "mov.u32 \t%r7, 3;" in text
+
+
+def test_local_arguments_are_offsets_in_dynamic_memory() -> None:
+    text = _program("local_argument").translate(_NONE)
+    assert ".ptr .shared" not in text
+    assert text.count(".extern .shared .align 128 .b8 __fl_shared[];") == 1
+    assert re.search(
+        r"ld\.param\.u64\s+%rd3, \[rev_param_2\];\s*\{.*?add\.s64 %?\s*%rd3", text, re.S
+    )
+    assert "__fl_shared" not in _program("local_variable").translate(_NONE)
+
+
+def test_constant_arguments_move_all_constants_to_global_memory() -> None:
+    text = _program("constant_argument").translate(_NONE)
+    assert ".const" not in text.replace("ld.const", ".const")
+    assert ".global .align 4 .b8 table_[16]" in text and text.count("ld.global.f32") == 2
+
+
+def test_reqd_work_group_size() -> None:
+    assert _program("required").kernels["rq"].required == (32, 2, 1)
+    assert _program("structs").kernels["st"].required is None
+
+
+def test_printing_is_declared_and_refused() -> None:
+    program = _program("printing")
+    assert program.kernels["pr"].why_not == "it prints"
+    assert program.kernels["quiet"].why_not is None
+    assert re.search(r"^\.extern \.func .*vprintf", program.translate(_NONE), re.M)
+
+
+def test_kernels_with_images_are_left_out() -> None:
+    program = _program("images")
+    assert program.kernels["im"].why_not == "it uses an image or a sampler"
+    text = program.translate(_NONE)
+    assert ".entry im(" not in text and ".entry plain(" in text and "texref" not in text
+
+
+def test_variables_of_the_program_are_refused_where_they_are_used() -> None:
+    kernels = _program("program_variable").kernels
+    assert kernels["count"].why_not == (
+        "CUDA would have its own copy of the program's variable counter"
+    )
+    assert kernels["other"].why_not is None
+    text = (_TEXTS / "program_variable.ptx").read_text(encoding="utf-8")
+    table = PtxProgram(text.replace("counter", "__cudart_i2opi_f"))  # what sin looks up
+    assert table.kernels["count"].why_not is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\x7fELF", "not PTX"),
+        (".version 9.0\n.address_size 32\n", "not PTX"),
+        (".version 9.0\n.address_size 64\nmov.b64 %rd1, %envreg3;", "%envreg3"),
+        (".version 9.0\n.address_size 64\nmov.b32 %r1, %envreg12;", "%envreg12"),
+    ],
+)
+def test_something_unknown_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(PtxError, match=re.escape(message)):
+        PtxProgram(text)
+
+
+def test_an_unknown_parameter_and_an_open_block_are_refused() -> None:
+    head = ".version 9.0\n.address_size 64\n.entry k(\n\t.param .u64 .ptr .warp .align 8 p\n)\n{"
+    program = PtxProgram(head + "ret;\n}\n")
+    assert program.kernels["k"].why_not == "it has a parameter of an unknown kind"
+    with pytest.raises(PtxError, match="no end"):
+        PtxProgram(head + "{ret;\n}\n").kernels  # noqa: B018
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_nvidias_assembler_takes_the_translated_text(name: str, tmp_path: Path) -> None:
+    ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
+    if not ptxas:
+        pytest.skip("needs ptxas: pip install nvidia-cuda-nvcc, or PTXAS=PATH")
+    program = _program(name)
+    source = tmp_path / "program.ptx"
+    source.write_text(program.translate(program.variant(2, (5, 6, 7))), encoding="utf-8")
+    command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "program.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
