@@ -215,18 +215,6 @@ def test_it_waits_for_events_and_blocks_nobody(program: Program) -> None:
     assert program.values(y) == [10]
 
 
-def test_an_event_that_failed_fails_the_replay(program: Program) -> None:
-    y, gate = program.buffer(5), cl.UserEvent(program.context)
-    with capture(program.queue) as graph:
-        program.scale(y, 2, 0)
-    loop = graph.finalize()
-    end = loop.replay(cl.CommandQueue(program.context), wait_for=[gate])
-    gate.set_status(-5)
-    with pytest.raises(cl.Error):
-        end.wait()
-    assert program.values(y) == [5]
-
-
 def test_a_graph_that_is_dropped_runs_to_its_end(program: Program) -> None:
     y, gate = program.buffer(5), cl.UserEvent(program.context)
     with capture(program.queue) as graph:
