@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char *pattern;       /* of the file's name */
 static char *path;          /* of the file, from the first call on */
 static off_t size;          /* of the file; -1: it cannot be written */
+static struct stat own;     /* the file that has the name */
 static fl_log *calls;       /* NULL: nobody asked for it */
 static uint64_t started[2]; /* ns of CLOCK_MONOTONIC, as in the records, and of CLOCK_REALTIME */
 static bool of_devices;     /* FAIRLEAD_TRACE_DEVICE is set: what devices do, too */
@@ -74,9 +76,22 @@ static int create_file(void) {
     return file;
 }
 
+/* The file again. Without %p a later program may have the name by now, and its file is its own. */
+static int open_again(void) {
+    struct stat found;
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0 || (fstat(file, &found) == 0 && found.st_dev == own.st_dev && found.st_ino == own.st_ino))
+        return file;
+    close(file);
+    errno = ESTALE;
+    return -1;
+}
+
 /* More of the file in memory, of zeros. What is not reserved on the disk could not be written when it is too late to say so. */
 static uint64_t *map_more(int file, off_t bytes) {
-    errno = posix_fallocate(file, size, bytes);
+    do
+        errno = posix_fallocate(file, size, bytes);
+    while (errno == EINTR); /* a signal of the program's, such as a profiler's timer */
     if (errno)
         return NULL;
     void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, size);
@@ -99,8 +114,8 @@ static uint64_t *more(void) {
     if (size < 0)
         return NULL;
     bool is_new = !size;
-    int file = is_new ? create_file() : open(path, O_RDWR | O_CLOEXEC);
-    uint64_t *head = file >= 0 && is_new ? map_more(file, HEAD) : NULL;
+    int file = is_new ? create_file() : open_again();
+    uint64_t *head = file >= 0 && is_new && fstat(file, &own) == 0 ? map_more(file, HEAD) : NULL;
     uint64_t *chunk = file >= 0 && (head || !is_new) ? map_more(file, FL_LOG_CHUNK) : NULL;
     if (head)
         write_head(head);

@@ -249,6 +249,26 @@ def test_a_name_without_the_process_is_that_of_the_last_program(
     assert names(process.calls) == PLAIN_CALLS  # those of the child
 
 
+def test_a_later_program_s_file_is_left_alone(
+    traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path
+) -> None:
+    """The parent would write its next chunk where the child's is."""
+    code = f"""{PLAIN}
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+for _ in range(2000 if child else 1000):
+    name_of_platform()
+"""
+    output, _ = traced(
+        code, fake_driver(), loader, env={"FAIRLEAD_TRACE_LOG": f"{tmp_path}/only.cllog"}
+    )
+    (process,) = processes(tmp_path)
+    assert names(process.calls) == 1000 * PLAIN_CALLS and process.lost == 0
+    assert {call.thread for call in process.calls} == {process.pid}, "they are all the child's"
+    assert "are lost from now on" in output.err
+
+
 def test_a_file_that_cannot_be_written_is_told_of(
     traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path
 ) -> None:
