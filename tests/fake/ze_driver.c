@@ -1,6 +1,8 @@
 /* A fake Level Zero driver: a driver handle, devices, contexts, event pools and events, with the checks that the specification lists for them.
  * A knob is a macro given to the compiler (-DINIT_CODE=...) that breaks one rule; tests/helpers/ze_header.py writes the tables. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,16 @@ static __attribute__((unused)) void fork_once(void) {
         _exit(zeInit(0) != ZE_RESULT_SUCCESS);
     if (waitpid(child, &status, 0) != child || status)
         crash();
+}
+
+/* From the second time on two threads are in here together. */
+static __attribute__((unused)) void meet(void) {
+    static atomic_bool begun;
+    static pthread_barrier_t both;
+    if (begun)
+        pthread_barrier_wait(&both);
+    else
+        begun = !pthread_barrier_init(&both, NULL, 2);
 }
 
 __attribute__((constructor)) static void at_load(void) { AT_LOAD; }

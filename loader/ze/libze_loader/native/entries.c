@@ -9,8 +9,10 @@
 
 enum { ALL_TYPES = 3 /* GPU and NPU */, MOST_HANDLES = 1 << 16, MOST_CALLBACKS = 64 };
 
+/* Of the first init. Later calls have no lock: a driver may wait for a lock that another caller has, such as Python's. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static bool opened, kept, busy; /* drivers are open; those that are ready were chosen; a driver is being initialized */
+static bool opened, kept;       /* drivers are open; those that are ready were chosen, and the list stays as it is */
+static _Thread_local bool busy; /* this thread initializes a driver */
 
 /* --- start --- */
 
@@ -69,17 +71,13 @@ static ze_result_t answer(gathered *all, uint32_t *count, ze_driver_handle_t *in
     return ZE_RESULT_SUCCESS;
 }
 
-/* Initialize every driver by a function, and gather its handles if there is a list. Those that fail the first time are left out for good. */
-static ze_result_t initialize(gathered *all, ze_result_t (*one)(gathered *all, fl_driver *driver, const void *data), const void *data) {
+typedef ze_result_t init_function(gathered *all, fl_driver *driver, const void *data);
+
+/* Initialize every driver by a function, and gather its handles if there is a list. */
+static ze_result_t initialize_all(gathered *all, init_function *one, const void *data) {
     ze_result_t first = ZE_RESULT_ERROR_UNINITIALIZED;
     bool any = false;
-    pthread_mutex_lock(&lock);
-    if (busy) { /* a driver calls Level Zero while it is initialized */
-        pthread_mutex_unlock(&lock);
-        return ZE_RESULT_ERROR_UNINITIALIZED;
-    }
     busy = true;
-    open_once();
     for (unsigned i = 0; i < fl_driver_count; i++) {
         ze_result_t code = one(all, fl_drivers[i], data);
         if (code == ZE_RESULT_SUCCESS)
@@ -87,12 +85,25 @@ static ze_result_t initialize(gathered *all, ze_result_t (*one)(gathered *all, f
         else if (first == ZE_RESULT_ERROR_UNINITIALIZED)
             first = code;
     }
-    if (any && !kept)
-        fl_keep_ready_drivers();
-    kept |= any;
     busy = false;
-    pthread_mutex_unlock(&lock);
     return any ? ZE_RESULT_SUCCESS : first;
+}
+
+/* The drivers that fail the first time are left out for good. */
+static ze_result_t initialize(gathered *all, init_function *one, const void *data) {
+    if (busy) /* a driver calls Level Zero while it is initialized */
+        return ZE_RESULT_ERROR_UNINITIALIZED;
+    if (__atomic_load_n(&kept, __ATOMIC_ACQUIRE))
+        return initialize_all(all, one, data);
+    pthread_mutex_lock(&lock);
+    open_once();
+    ze_result_t code = initialize_all(all, one, data);
+    if (code == ZE_RESULT_SUCCESS && !kept) {
+        fl_keep_ready_drivers();
+        __atomic_store_n(&kept, true, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
 }
 
 #define CALL(driver, name) ((fn_##name *)(driver)->table[SLOT_##name])
@@ -151,9 +162,8 @@ ze_result_t fl_driver_get(uint32_t *count, ze_driver_handle_t *drivers) {
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     gathered all = {0};
     ze_result_t code = ZE_RESULT_ERROR_UNINITIALIZED;
-    pthread_mutex_lock(&lock);
     bool any = false;
-    for (unsigned i = 0; kept && i < fl_driver_count; i++) {
+    for (unsigned i = 0; __atomic_load_n(&kept, __ATOMIC_ACQUIRE) && i < fl_driver_count; i++) {
         ze_result_t one = gather(&all, fl_drivers[i], list_by_get, NULL);
         if (one == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) { /* it only has zeInitDrivers */
             ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL_TYPES};
@@ -162,7 +172,6 @@ ze_result_t fl_driver_get(uint32_t *count, ze_driver_handle_t *drivers) {
         any |= one == ZE_RESULT_SUCCESS;
         code = one && code == ZE_RESULT_ERROR_UNINITIALIZED ? one : code;
     }
-    pthread_mutex_unlock(&lock);
     if (!any) {
         free(all.handles);
         return code;

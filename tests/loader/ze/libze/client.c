@@ -76,6 +76,11 @@ static void *use_all(void *data) {
     return data;
 }
 
+static void *start_again(void *data) {
+    check("zeInit", zeInit(0));
+    return data;
+}
+
 /* A client of version 1.`minor` has a table that ends early: nothing behind it may be written. */
 static void look(uint32_t minor) {
     void *table[64];
@@ -96,11 +101,11 @@ int main(int count, char **arguments) {
         printf("%#x %#x\n", (unsigned)zeEventHostSignal(NULL), (unsigned)zeDriverGet(&driver_count, drivers));
     } else if (!strcmp(what, "table")) {
         look((uint32_t)atoi(arguments[2]));
-    } else if (!strcmp(what, "threads")) {
+    } else if (!strcmp(what, "threads") || !strcmp(what, "together")) {
         pthread_t threads[THREADS];
-        start(0);
+        start(!strcmp(what, "together"));
         for (int i = 0; i < THREADS; i++)
-            pthread_create(&threads[i], NULL, use_all, NULL);
+            pthread_create(&threads[i], NULL, !strcmp(what, "threads") ? use_all : start_again, NULL);
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
         printf("done\n");

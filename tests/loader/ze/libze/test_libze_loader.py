@@ -178,6 +178,13 @@ def test_a_driver_that_calls_the_loader_while_it_starts_gets_an_answer(
     assert client(driver).out == "Fake 0\n"
 
 
+def test_drivers_that_are_ready_are_called_without_a_lock(
+    client: Client, fake_ze: FakePlugin
+) -> None:
+    """A driver in Python waits for the GIL, which another thread in the loader may have."""
+    assert client(fake_ze(at_init="meet()"), words="together").out == "done\n"
+
+
 def test_a_child_that_is_forked_during_the_start_starts_itself(
     client: Client, fake_ze: FakePlugin
 ) -> None:
