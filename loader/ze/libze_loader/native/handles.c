@@ -37,14 +37,10 @@ static entry *find(map *in, const void *handle) {
     }
 }
 
-/* A map with the living handles of another one, and room for more. NULL if there is no memory. */
+/* A map of twice the size, with the living handles of another one; NULL if there is no memory. The other one stays, so maps of the same size
+ * would be a leak while handles come and go. */
 static map *grown(const map *from) {
-    size_t living = 0;
-    for (size_t i = 0; from && i < from->size; i++)
-        living += from->entries[i].driver != NULL;
-    size_t size = 1024;
-    while (size < 4 * living)
-        size *= 2;
+    size_t size = from ? 2 * from->size : 1024;
     map *made = calloc(1, sizeof *made + size * sizeof *made->entries);
     if (!made)
         return NULL;
@@ -86,7 +82,10 @@ void fl_forget(const void *handle) {
 
 fl_driver *fl_driver_of(const void *handle) {
     map *in = __atomic_load_n(&known, __ATOMIC_ACQUIRE);
-    fl_driver *driver = in ? __atomic_load_n(&find(in, handle)->driver, __ATOMIC_ACQUIRE) : NULL;
+    const entry *there = in && handle ? find(in, handle) : NULL;
+    /* What is free may be another handle's by now: its driver comes first. */
+    bool is_known = there && __atomic_load_n(&there->handle, __ATOMIC_ACQUIRE) == handle;
+    fl_driver *driver = is_known ? __atomic_load_n(&there->driver, __ATOMIC_ACQUIRE) : NULL;
     uintptr_t word = 0;
     if (driver || !fl_safe_read(handle, &word, sizeof word))
         return driver;
