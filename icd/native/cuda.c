@@ -30,11 +30,12 @@ struct fl_cuda {
     fl_cuda_node *nodes;
     CUgraph graph;
     CUgraphExec executable;
-    pthread_mutex_t lock;     /* of what follows, and of launches */
-    pthread_cond_t changed;
-    job *first, **last;
+    pthread_mutex_t running;  /* of launches, which last as long as the GPU, and of their times; nobody with it takes `lock` */
     uint64_t taken[MEASURED]; /* by the first replays, in ns */
     uint32_t timed;
+    pthread_mutex_t lock;     /* of what follows */
+    pthread_cond_t changed;
+    job *first, **last;
     bool has_thread, closing;
 };
 
@@ -89,6 +90,7 @@ static void destroy(fl_cuda *g) {
     }
     for (uint32_t i = 0; i < g->count; i++)
         free(g->nodes[i].values);
+    pthread_mutex_destroy(&g->running);
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
     free(g->nodes);
@@ -108,6 +110,7 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
     *g = (fl_cuda){.device = device, .context = context, .functions = functions, .function_count = function_count, .count = count,
                    .commands = commands, .nodes = nodes};
     g->last = &g->first;
+    pthread_mutex_init(&g->running, NULL);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
     *code = fl_cuda_enter(device);
@@ -132,8 +135,8 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* Launch and wait. The caller has the lock, so that nobody updates or launches it meanwhile. */
-static CUresult launch(fl_cuda *g, uint32_t times) {
+/* Launch and wait. The caller has `running`, so that nobody updates or launches it meanwhile. */
+static CUresult launch_here(fl_cuda *g, uint32_t times) {
     fl_cuda_device *d = g->device;
     if (d->lost)
         return d->lost;
@@ -153,13 +156,14 @@ static CUresult launch(fl_cuda *g, uint32_t times) {
     return code;
 }
 
-int fl_run_cuda(void *cuda, uint32_t times) {
-    fl_cuda *g = cuda;
-    pthread_mutex_lock(&g->lock);
-    CUresult code = launch(g, times);
-    pthread_mutex_unlock(&g->lock);
+static cl_int launch(fl_cuda *g, uint32_t times) {
+    pthread_mutex_lock(&g->running);
+    CUresult code = launch_here(g, times);
+    pthread_mutex_unlock(&g->running);
     return code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
 }
+
+int fl_run_cuda(void *cuda, uint32_t times) { return launch(cuda, times); }
 
 static void complete(job *j, cl_int status) {
     CALL(fl_table_of(j->end), clSetUserEventStatus)(j->end, status);
@@ -180,9 +184,9 @@ static void *work(void *cuda) {
             break;
         pthread_mutex_unlock(&g->lock);
         cl_int code = CALL(fl_table_of(j->before), clWaitForEvents)(1, &j->before);
+        if (code == CL_SUCCESS)
+            code = launch(g, j->times);
         pthread_mutex_lock(&g->lock);
-        if (code == CL_SUCCESS && launch(g, j->times) != CUDA_SUCCESS)
-            code = CL_OUT_OF_RESOURCES;
         g->first = j->next;
         if (!g->first)
             g->last = &g->first;
@@ -295,7 +299,9 @@ int fl_update_cuda(void *cuda, uint32_t command, int relaunched) {
     pthread_mutex_lock(&g->lock);
     CUresult code = all_launched(g) ? fl_cuda_enter(g->device) : CUDA_ERROR_NOT_READY;
     if (code == CUDA_SUCCESS) {
+        pthread_mutex_lock(&g->running);
         code = set_node(g, old->node, &made);
+        pthread_mutex_unlock(&g->running);
         fl_cuda_leave(g->device);
     }
     pthread_mutex_unlock(&g->lock);
@@ -310,13 +316,14 @@ static int in_order(const void *a, const void *b) {
 
 uint64_t fl_cuda_taken(fl_cuda *g) {
     uint64_t taken[MEASURED], median = 0;
-    pthread_mutex_lock(&g->lock);
+    if (pthread_mutex_trylock(&g->running))
+        return 0; /* nobody waits for a replay here */
     if (g->timed == MEASURED) {
         memcpy(taken, g->taken, sizeof taken);
         qsort(taken, MEASURED, sizeof *taken, in_order);
         median = taken[MEASURED / 2];
     }
-    pthread_mutex_unlock(&g->lock);
+    pthread_mutex_unlock(&g->running);
     return median;
 }
 

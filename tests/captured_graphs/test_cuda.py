@@ -7,6 +7,7 @@ kernels do.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -213,6 +214,23 @@ def test_it_waits_for_events_and_blocks_nobody(program: Program) -> None:
     gate.set_status(cl.command_execution_status.COMPLETE)
     end.wait()
     assert program.values(y) == [10]
+
+
+def test_an_enqueue_does_not_wait_for_the_replay_before_it(program: Program) -> None:
+    y, gate = program.buffer(5), cl.UserEvent(program.context)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 0)
+    loop = graph.finalize()
+    before = program.fake.calls("cuStreamSynchronize")
+    program.fake.library.fake_cuda_hold(1)
+    loop.replay(program.queue, wait_for=[gate])
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    while program.fake.calls("cuStreamSynchronize") == before:
+        os.sched_yield()
+    end = loop.replay(program.queue)
+    program.fake.library.fake_cuda_hold(0)
+    end.wait()
+    assert program.values(y) == [20]
 
 
 def test_a_graph_that_is_dropped_runs_to_its_end(program: Program) -> None:

@@ -2,11 +2,12 @@
  * added, after a check that each comes after the ones it names. A kernel is a function of this file, which a module must name as `.entry`.
  *
  * fake_cuda_fail(name, code) makes a function fail from then on, fake_cuda_calls(name) says how often one was called, and fake_cuda_import is how
- * an OpenCL driver of the same process imports the memory. FAKE_CUDA_DEVICES is the number of devices, 1 if it is not set. */
+ * an OpenCL driver of the same process imports the memory. fake_cuda_hold(1) lets nothing end until fake_cuda_hold(0). FAKE_CUDA_DEVICES is the number of devices, 1 if it is not set. */
 #define _GNU_SOURCE
 #include "cuda_abi.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,9 +187,16 @@ CUresult cuStreamCreate(CUstream *stream, uint32_t flags) {
     return depth ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+static pthread_mutex_t device = PTHREAD_MUTEX_INITIALIZER;
+
+/* Nothing ends on the device until it is let go. */
+void fake_cuda_hold(int held) { held ? pthread_mutex_lock(&device) : pthread_mutex_unlock(&device); }
+
 CUresult cuStreamSynchronize(CUstream stream) {
     (void)stream;
     BEGIN;
+    pthread_mutex_lock(&device);
+    pthread_mutex_unlock(&device);
     return CUDA_SUCCESS;
 }
 
