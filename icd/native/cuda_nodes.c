@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_GROUPS_Y_Z = 65535, CHOSEN = 256, MOST_CHOSEN = 1024 };
+enum { MOST_GROUPS_Y_Z = 65535, CHOSEN = 256, MOST_CHOSEN = 1024, MOST_LOCAL = 1 << 30 /* bytes */ };
 
 static uint32_t wanted(const fl_cuda_function *f, const fl_command *c) {
     for (uint32_t i = 0; i < 3; i++)
@@ -75,9 +75,9 @@ static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t ind
     switch (f->kinds[index]) {
     case FL_CUDA_LOCAL: {
         uint32_t alignment = f->alignments[index] > 16 ? f->alignments[index] : 16;
-        if (argument->kind != FL_ARG_VALUE || argument->value || argument->size > UINT32_MAX / 4)
-            return FL_CUDA_ARGUMENT;
         *local_memory = (*local_memory + alignment - 1) / alignment * alignment;
+        if (argument->kind != FL_ARG_VALUE || argument->value || *local_memory > MOST_LOCAL || argument->size > MOST_LOCAL - *local_memory)
+            return FL_CUDA_ARGUMENT;
         address = *local_memory;
         *local_memory += (uint32_t)argument->size;
         memcpy(to, &address, sizeof address);
