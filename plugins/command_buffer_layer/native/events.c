@@ -44,12 +44,14 @@ void fl_note_event(void *event, void *first, uint32_t many) {
         return;
     }
     pthread_mutex_lock(&lock);
-    known_event **place = place_of(event);
-    *made = (known_event){*place ? (*place)->other : NULL, event, first, 1, many};
-    free(*place); /* the program had a reference that it released elsewhere */
-    count += *place == NULL;
+    known_event **place = place_of(event), *old = *place;
+    *made = (known_event){old ? old->other : NULL, event, first, 1, many};
+    count += !old;
     *place = made;
     pthread_mutex_unlock(&lock);
+    if (old && old->first) /* the program had a reference that it released elsewhere */
+        fl_release_event(old->first);
+    free(old);
 }
 
 cl_int hook_clRetainEvent(fl_next next, cl_event event) {
