@@ -109,9 +109,8 @@ static void begin(const void *kernel) {
     pthread_mutex_unlock(&lock);
 }
 
-static void note_exec_info(const void *kernel, uint32_t name, size_t size, const void *bytes) {
-    pthread_mutex_lock(&lock);
-    seen_kernel *seen = find_or_make(kernel);
+/* The caller has the lock. */
+static void set_exec_info(seen_kernel *seen, uint32_t name, size_t size, const void *bytes) {
     uint32_t at = 0;
     while (seen && at < seen->exec_count && seen->exec_infos[at].name != name)
         at++;
@@ -127,6 +126,11 @@ static void note_exec_info(const void *kernel, uint32_t name, size_t size, const
         set(&seen->exec_infos[at].value, FL_SET, size, bytes);
         seen->exec_changes++;
     }
+}
+
+static void note_exec_info(const void *kernel, uint32_t name, size_t size, const void *bytes) {
+    pthread_mutex_lock(&lock);
+    set_exec_info(find_or_make(kernel), name, size, bytes);
     pthread_mutex_unlock(&lock);
 }
 
@@ -149,7 +153,7 @@ cl_int hook_clCreateKernelsInProgram(fl_next next, cl_program program, cl_uint n
     return code;
 }
 
-/* A copy has the arguments of its original. */
+/* A copy has the arguments of its original, and what clSetKernelExecInfo has set. */
 cl_kernel hook_clCloneKernel(fl_next next, cl_kernel source_kernel, cl_int *errcode_ret) {
     cl_kernel made = NEXT(clCloneKernel)(source_kernel, errcode_ret);
     if (!made)
@@ -167,6 +171,9 @@ cl_kernel hook_clCloneKernel(fl_next next, cl_kernel source_kernel, cl_int *errc
     for (uint32_t i = 0; seen && i < from->count && i < seen->count; i++)
         if (from->arguments[i].kind)
             set(&seen->arguments[i], from->arguments[i].kind, from->arguments[i].size, from->arguments[i].bytes);
+    for (uint32_t i = 0; seen && i < from->exec_count; i++)
+        if (from->exec_infos[i].value.kind)
+            set_exec_info(seen, from->exec_infos[i].name, from->exec_infos[i].value.size, from->exec_infos[i].value.bytes);
     pthread_mutex_unlock(&lock);
     return made;
 }
