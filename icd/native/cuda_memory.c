@@ -463,6 +463,11 @@ static cl_int release_context(cl_context context) {
     return release(context);
 }
 
+/* A thread that does not exist in a forked child may have the lock. */
+static void in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+
 int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
     static const struct {
         int slot;
@@ -473,8 +478,10 @@ int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import 
         {SLOT_clGetMemObjectInfo, (void *)get_info},
         {SLOT_clReleaseContext, (void *)release_context},
     };
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     void **table = fl_table_of(opencl_device);
     fl_mapping known = {0};
+    pthread_once(&once, watch_forks);
     if (device_count == FL_CUDA_MOST_DEVICES)
         return CL_OUT_OF_RESOURCES;
     pthread_mutex_lock(&lock);

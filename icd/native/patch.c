@@ -111,11 +111,18 @@ static void begin(struct patch *patch) {
         atomic_store(&patch->original, present);
 }
 
+/* A thread that does not exist in a forked child may have the lock, and the child gives slots back (cuda_sharing.py). */
+static void in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+
 /* Put `replacement` into a slot; a second user of the same slot is counted. 0, or CL_OUT_OF_RESOURCES. */
 int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int code = CL_OUT_OF_RESOURCES;
     if ((uint32_t)slot >= length_of(table))
         return CL_SUCCESS;   /* nobody can call what is not there */
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
     struct patch *patch = find(table, slot);
     unsigned count = atomic_load(&patch_count);
