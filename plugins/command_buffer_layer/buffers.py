@@ -339,7 +339,7 @@ class HeldObject:
         self._kind, self._handle = kind, handle
 
     def __del__(self) -> None:
-        if call is not None and lib is not None:  # Python is not taking modules down
+        if call is not None and hasattr(self, "_kind"):  # Python is not taking modules down
             call(self._handle, f"clRelease{self._kind}")
 
 
