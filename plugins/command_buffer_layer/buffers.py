@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from ...icd._native import lib
 from ...icd.abi import OPENCL
 from ...icd.calls import (
     address,
