@@ -49,6 +49,8 @@ no call was traced, and no trace was written. Traced are
   - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, or ocl-icd 2.3 or
     later. Not those of a program that is linked with its driver, or that is set-uid;
   - Unified Runtime, PI and OpenCL calls that Python programs make through fairlead.
+A program whose libOpenCL loads no layers or finds no driver can take fairlead's:
+fairlead trace -- fairlead run -- PROGRAM.
 A DPC++ program calls Unified Runtime through its own loader. With `fairlead trace --sycl` that
 loader prints its calls to stdout."""
 

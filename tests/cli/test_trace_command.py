@@ -334,6 +334,11 @@ def test_a_command_without_calls(run_python: RunPython, tmp_path: Path) -> None:
     assert not output.exists()
 
 
+def test_without_calls_it_says_how_a_program_gets_our_loader(run_python: RunPython) -> None:
+    done = traced(run_python, {}, *python(""))
+    assert "fairlead trace -- fairlead run -- PROGRAM" in done.err
+
+
 def test_a_trace_of_before_stays_where_there_is_no_new_one(
     run_python: RunPython, tmp_path: Path
 ) -> None:
