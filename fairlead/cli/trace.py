@@ -44,6 +44,8 @@ _FROM_TERMINAL: Final = (
     signal.SIGQUIT,
 )  # a terminal sends them to the command itself
 
+_OTHER_PLACE: Final = "name another one with -o, --html or --dump"
+
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are
   - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, or ocl-icd 2.3 or
@@ -278,9 +280,7 @@ def _check_writable(output: Path) -> None:
     """Raise FairleadError before the run if the trace cannot be written."""
     place = output if output.exists() else output.parent
     if output.is_dir() or not os.access(place, os.W_OK):
-        raise FairleadError(
-            f"the trace cannot be written to {output}", remedy="name another file with -o"
-        )
+        raise FairleadError(f"the trace cannot be written to {output}", remedy=_OTHER_PLACE)
 
 
 def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
@@ -296,7 +296,7 @@ def _writing(output: Path) -> Iterator[None]:
     except OSError as error:
         raise FairleadError(
             f"the trace cannot be written to {output}: {error.strerror}",
-            remedy="name another file with -o",
+            remedy=_OTHER_PLACE,
         ) from None
 
 

@@ -381,17 +381,15 @@ def test_a_command_that_cannot_be_run(
     )
 
 
+@pytest.mark.parametrize("option", ["-o", "--html"])
 def test_a_trace_that_cannot_be_written_is_said_before_the_command_runs(
-    run_python: RunPython, tmp_path: Path
+    run_python: RunPython, tmp_path: Path, option: str
 ) -> None:
-    done = traced(
-        run_python, {}, "-o", str(tmp_path / "nowhere/calls.json"), *python("print('ran')")
-    )
+    place = str(tmp_path / "nowhere/calls")
+    done = traced(run_python, {}, option, place, *python("print('ran')"))
     assert (done.code, done.out) == (1, "")
-    assert (
-        f"the trace cannot be written to {tmp_path}/nowhere/calls.json" in done.err
-        and "-o" in done.err
-    )
+    assert f"the trace cannot be written to {place}" in done.err
+    assert option in done.err.splitlines()[-1]
 
 
 def test_wrong_options_are_exit_code_2(run_python: RunPython) -> None:
