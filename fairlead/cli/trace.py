@@ -151,22 +151,21 @@ def run(
     elif not found.processes:
         _say(NOTHING + _ending(code))
     else:
-        everything = found.events
-        found.events = [event for event in everything if _is_wanted(event, wanted)]
+        everything, kernels = found.events, kernel_table(found.events)
         who = f"{_count(found.processes, 'process', 'es')} traced, see"
+        found.events = [event for event in everything if _is_wanted(event, wanted)]
         if output:
             _save(found.events, output)
             _say(f"{who} {output} in ui.perfetto.dev or chrome://tracing")
         if html:
-            kernels, functions = kernel_table(everything), summary(found.events)
             title = f"Trace of {shlex.join(command)}"
             with _writing(html):
-                text = page(title, found.events, functions, kernels, _failed)
+                text = page(title, found.events, summary(found.events), kernels, _failed)
                 html.write_text(text, encoding="utf-8", errors="replace")
             _say(f"{who} {html} in a browser")
         sys.stderr.write(f"{summary(found.events)}\n")
-        if device:
-            sys.stderr.write(f"\n{kernel_table(everything)}\n")
+        if device and kernels:
+            sys.stderr.write(f"\n{kernels}\n")
     return code
 
 

@@ -316,6 +316,23 @@ Program(Queue(), "kernel void of_the_adapter() {}")
     assert "kernel void of_the_adapter() {}" in [text.strip() for text in texts]
 
 
+def test_the_table_says_nothing_of_devices_that_did_nothing(
+    run_python: RunPython, vendors: dict[str, str], tmp_path: Path
+) -> None:
+    code = "import pyopencl; pyopencl.get_platforms()"
+    done = traced(run_python, vendors, "--device", "-o", str(tmp_path / "one"), *python(code))
+    assert "clGetPlatformIDs" in done.err and "on the device" not in done.err
+
+
+def test_a_process_whose_calls_are_left_out_counts(
+    run_python: RunPython, vendors: dict[str, str], tmp_path: Path
+) -> None:
+    code = "import pyopencl; pyopencl.get_platforms()"
+    options = ["--only", "clFinish", "-o", str(tmp_path / "one")]
+    done = traced(run_python, vendors, *options, *python(code))
+    assert "fairlead: 1 process traced" in done.err and "clGetPlatformIDs" not in done.err
+
+
 def test_device_needs_a_file(run_python: RunPython) -> None:
     done = traced(run_python, {}, "--device", "--print", "true")
     assert done.code == 2 and "--device, --html and --dump write files" in done.err
