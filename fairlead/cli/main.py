@@ -199,7 +199,7 @@ def env(loader: bool) -> None:
         click.echo(f"fairlead: {printable(remark)}", err=True)
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--layers",
     default="",
@@ -256,7 +256,7 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     return names
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "-o",
     "--output",

@@ -414,6 +414,16 @@ def test_wrong_options_are_exit_code_2(run_python: RunPython) -> None:
         assert traced(run_python, {}, *arguments).code == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "meant"), [("trace", "--prnt", "--print"), ("run", "--layer", "--layers")]
+)
+def test_an_option_with_a_wrong_name_is_no_command(
+    run_python: RunPython, command: str, option: str, meant: str
+) -> None:
+    done = run_python(COMMAND, command, option, "--", "true", check=False)
+    assert done.code == 2 and "No such option" in done.err and meant in done.err
+
+
 # Signals
 
 
