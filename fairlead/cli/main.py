@@ -242,6 +242,8 @@ def layers(own: bool) -> None:
         click.echo(f"warning: {printable(warning)}", err=True)
     for row in rows:
         click.echo(printable(str(row)))
+    if not rows and not warnings:
+        click.echo("the variables name no layer; --own lists those of fairlead", err=True)
 
 
 def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
