@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from ...icd._native import lib
 from ...icd.abi import OPENCL
 from ...icd.calls import (
     address,
@@ -339,7 +338,7 @@ class HeldObject:
         self._kind, self._handle = kind, handle
 
     def __del__(self) -> None:
-        if call is not None and lib is not None:  # Python is not taking modules down
+        if call is not None and hasattr(self, "_kind"):  # Python is not taking modules down
             call(self._handle, f"clRelease{self._kind}")
 
 

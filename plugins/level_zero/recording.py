@@ -54,8 +54,9 @@ class KernelCopies:
         return copy_of(owner, kernel.ur, bits)
 
     def __del__(self) -> None:
-        for copy in self.copies.values():
-            call(address(copy), "clReleaseKernel")
+        for copy in getattr(self, "copies", {}).values():
+            if call is not None:  # Python is not taking modules down
+                call(address(copy), "clReleaseKernel")
 
 
 @dataclass

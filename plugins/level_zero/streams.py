@@ -98,7 +98,7 @@ class Completion:
         return _wait_until(self, deadline)
 
     def __del__(self) -> None:
-        if call is not None:  # Python is not taking modules down
+        if call is not None and hasattr(self, "cl"):  # Python is not taking modules down
             call(self.cl, "clReleaseEvent")
 
 

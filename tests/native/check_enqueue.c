@@ -93,6 +93,27 @@ SCENARIO(enqueue_parts_fail) {
     end_parts(w, &p);
 }
 
+/* Some drivers refuse a list of no events that is not NULL. */
+static int enqueue_strictly(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                            void **event, uint32_t *failed) {
+    EQUAL(!wait_count, !wait_list);
+    return fl_enqueue_program(self, lanes, lane_count, times, wait_count, wait_list, event, failed);
+}
+
+SCENARIO(enqueue_until) {
+    parts p;
+    for (int in_order = 0; in_order < 2; in_order++) {
+        begin_parts(w, &p, in_order ? w->queue : w->free_queue);
+        uint32_t ran, stopped, failed;
+        p.built[0].enqueue = p.built[1].enqueue = enqueue_strictly;
+        OK(fl_enqueue_until(&p.route, 3, 1, w->a, 0, 0, NULL, &ran, &stopped, &failed));
+        EQUAL(ran, 3);
+        EQUAL(stopped, 0);
+        EQUAL(mock_count(), 3 * (4 + 1));
+        end_parts(w, &p);
+    }
+}
+
 static uint32_t updated[2][4], update_count[2];
 
 static int note_update(void *self, uint32_t number, int relaunched) {

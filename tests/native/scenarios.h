@@ -30,7 +30,7 @@
     X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_lanes) X(replay_empty)  \
     X(replay_fails) X(replay_updated)                                                                     \
     /* check_enqueue.c */                                                                                 \
-    X(enqueue_parts_in_order) X(enqueue_parts_out_of_order) X(enqueue_parts_fail) X(enqueue_updates)      \
+    X(enqueue_parts_in_order) X(enqueue_parts_out_of_order) X(enqueue_parts_fail) X(enqueue_updates) X(enqueue_until)      \
     X(enqueue_driver_buffer)                                                                              \
     /* check_direct.c */                                                                                  \
     X(direct_runs) X(direct_updated_in_flight) X(direct_other_buffers) X(direct_released_in_flight)       \
