@@ -41,6 +41,7 @@ from . import api
 from .captured_graphs.executable import Executable
 from .captured_graphs.graph import CapturedGraph
 from .captured_graphs.pyopencl_client import variables_of
+from .graph_files.archive import GraphArchive
 from .graph_files.loaded import LoadedExecutable
 from .graph_files.loading import load
 from .graph_files.pickled import data_of
@@ -95,7 +96,7 @@ def map(
         workers until they are gathered. Without any client, `dask.delayed` objects.
 
     Raises:
-        GraphFileError: the graph cannot be written down.
+        GraphFileError: the graph cannot be written down, or the file is none.
     """
     saved = _saved(graph, sys._getframe(1), names)
     client = client or _current_client()
@@ -124,6 +125,7 @@ def _current_client() -> Client | None:
 def _saved(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _SavedGraph:
     """The file of whatever was given as a graph."""
     if isinstance(graph, (str, os.PathLike)):
+        GraphArchive(graph).close()  # the refusal of a file that is no graph
         name, data = Path(graph).name, Path(graph).read_bytes()
     else:
         wanted = graph.graph if isinstance(graph, Executable) else graph

@@ -56,7 +56,17 @@ class LayerRow:
 
 
 def expand(names: str) -> str:
-    """Return a `:`-list of layers with paths in place of the names of our own."""
+    """Return a `:`-list of layers with paths in place of the names of our own.
+
+    Raises:
+        FairleadError: an element is neither such a name nor like the name of a library.
+    """
+    for name in filter(None, names.split(":")):
+        if name not in OWN and "/" not in name and ".so" not in name:
+            raise FairleadError(
+                f"there is no OpenCL layer called '{name}'",
+                remedy=f"name {' or '.join(OWN)}, or a library; `:` separates several",
+            )
     return ":".join(str(OWN.get(name, name)) for name in names.split(":"))
 
 

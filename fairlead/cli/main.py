@@ -199,7 +199,7 @@ def env(loader: bool) -> None:
         click.echo(f"fairlead: {printable(remark)}", err=True)
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--layers",
     default="",
@@ -242,6 +242,8 @@ def layers(own: bool) -> None:
         click.echo(f"warning: {printable(warning)}", err=True)
     for row in rows:
         click.echo(printable(str(row)))
+    if not rows and not warnings:
+        click.echo("the variables name no layer; --own lists those of fairlead", err=True)
 
 
 def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -256,7 +258,7 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     return names
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "-o",
     "--output",

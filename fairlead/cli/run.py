@@ -27,7 +27,7 @@ def run(command: Sequence[str], layers: str = "") -> int:
 
     Raises:
         CommandError: the command cannot be run.
-        FairleadError: a library is missing, or its path cannot be named.
+        FairleadError: a library is missing, its path cannot be named, or a layer is unknown.
     """
     added = libopencl.environment(os.environ)
     added |= libze_loader.environment({**os.environ, **added}, sound_drivers())

@@ -44,11 +44,15 @@ _FROM_TERMINAL: Final = (
     signal.SIGQUIT,
 )  # a terminal sends them to the command itself
 
+_OTHER_PLACE: Final = "name another one with -o, --html or --dump"
+
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are
   - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, or ocl-icd 2.3 or
     later. Not those of a program that is linked with its driver, or that is set-uid;
   - Unified Runtime, PI and OpenCL calls that Python programs make through fairlead.
+A program whose libOpenCL loads no layers or finds no driver can take fairlead's:
+fairlead trace -- fairlead run -- PROGRAM.
 A DPC++ program calls Unified Runtime through its own loader. With `fairlead trace --sycl` that
 loader prints its calls to stdout."""
 
@@ -147,22 +151,21 @@ def run(
     elif not found.processes:
         _say(NOTHING + _ending(code))
     else:
-        everything = found.events
-        found.events = [event for event in everything if _is_wanted(event, wanted)]
+        everything, kernels = found.events, kernel_table(found.events)
         who = f"{_count(found.processes, 'process', 'es')} traced, see"
+        found.events = [event for event in everything if _is_wanted(event, wanted)]
         if output:
             _save(found.events, output)
             _say(f"{who} {output} in ui.perfetto.dev or chrome://tracing")
         if html:
-            kernels, functions = kernel_table(everything), summary(found.events)
             title = f"Trace of {shlex.join(command)}"
             with _writing(html):
-                text = page(title, found.events, functions, kernels, _failed)
+                text = page(title, found.events, summary(found.events), kernels, _failed)
                 html.write_text(text, encoding="utf-8", errors="replace")
             _say(f"{who} {html} in a browser")
         sys.stderr.write(f"{summary(found.events)}\n")
-        if device:
-            sys.stderr.write(f"\n{kernel_table(everything)}\n")
+        if device and kernels:
+            sys.stderr.write(f"\n{kernels}\n")
     return code
 
 
@@ -276,9 +279,7 @@ def _check_writable(output: Path) -> None:
     """Raise FairleadError before the run if the trace cannot be written."""
     place = output if output.exists() else output.parent
     if output.is_dir() or not os.access(place, os.W_OK):
-        raise FairleadError(
-            f"the trace cannot be written to {output}", remedy="name another file with -o"
-        )
+        raise FairleadError(f"the trace cannot be written to {output}", remedy=_OTHER_PLACE)
 
 
 def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
@@ -294,7 +295,7 @@ def _writing(output: Path) -> Iterator[None]:
     except OSError as error:
         raise FairleadError(
             f"the trace cannot be written to {output}: {error.strerror}",
-            remedy="name another file with -o",
+            remedy=_OTHER_PLACE,
         ) from None
 
 

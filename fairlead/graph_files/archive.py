@@ -58,6 +58,7 @@ def write(place: Place, document: Document, members: Mapping[str, Any]) -> None:
             remedy="save it in several parts",
         )
     if not isinstance(place, (str, os.PathLike)):
+        _check_stream(place, "write", "save", CANNOT_SAVE)
         _pack(place, text, members)
         return
     target = Path(place)
@@ -79,6 +80,16 @@ def write(place: Place, document: Document, members: Mapping[str, Any]) -> None:
             code=CANNOT_SAVE,
             remedy="name a file in a folder that exists and can be written",
         ) from None
+
+
+def _check_stream(place: Any, method: str, routine: str, code: str) -> None:
+    if isinstance(place, io.TextIOBase) or not hasattr(place, method):
+        raise GraphFileError(
+            f"an object of the type {type(place).__name__} is neither a path nor a binary stream",
+            routine=routine,
+            code=code,
+            remedy="give a path, or a file that was opened in binary mode",
+        )
 
 
 def _pack(stream: BinaryIO, text: bytes, members: Mapping[str, Any]) -> None:
@@ -141,8 +152,11 @@ class GraphArchive:
     """
 
     def __init__(self, place: Place) -> None:
-        is_path = isinstance(place, (str, os.PathLike))
-        self.path = Path(place) if is_path else "the stream"
+        if isinstance(place, (str, os.PathLike)):
+            self.path = Path(place)
+        else:
+            _check_stream(place, "seek", "load", CANNOT_READ)
+            self.path = "the stream"
         with _refusing(self.path):
             self._zip = zipfile.ZipFile(place)
         try:

@@ -196,7 +196,7 @@ def explain(library: str, dlerror: str) -> LibraryError:
     """
     routine = f"dlopen({library})"
     path = library if "/" in library else find_library(library)
-    if path is None:
+    if path is None and not dlerror.startswith("/"):  # else the linker found a file, and names it
         return LibraryError(
             "no library of this name is in LD_LIBRARY_PATH, the linker's cache or the default "
             "directories",
@@ -205,7 +205,7 @@ def explain(library: str, dlerror: str) -> LibraryError:
             or "install the driver, run ldconfig, or name the library by its whole path",
             missing=(library,),
         )
-    missing = missing_dependencies(path)
+    missing = missing_dependencies(path) if path else ()
     if missing:
         names = ", ".join(missing)
         message = f"it needs {names}, which {'is' if len(missing) == 1 else 'are'} not found"

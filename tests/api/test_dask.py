@@ -163,6 +163,14 @@ def test_a_file_is_a_graph(
     assert np.array_equal(futures[1].result()["x"], expected(1))
 
 
+def test_a_file_that_is_no_graph_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(fairlead.GraphFileError, match="cannot be read"):
+        fairlead.dask.map(tmp_path / "nowhere.flg", [{}])
+    (tmp_path / "text.flg").write_text("no graph", encoding="utf-8")
+    with pytest.raises(fairlead.GraphFileError, match="no graph of fairlead"):
+        fairlead.dask.map(str(tmp_path / "text.flg"), [{}])
+
+
 def test_without_a_client_the_batches_are_delayed(
     graph: fairlead.CapturedGraph, device: cl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.graph_files.archive import MOST_JSON, GraphArchive
+from fairlead.graph_files.archive import MOST_JSON, GraphArchive, write
 from fairlead.graph_files.checks import document_of
+from fairlead.graph_files.document import Document
 from fairlead.graph_files.errors import GraphFileError
 
 SOUND: dict[str, Any] = {
@@ -160,6 +161,16 @@ def refusal(path: Path) -> GraphFileError:
 
 def test_the_sound_file_is_read(tmp_path: Path) -> None:
     read(written(tmp_path / "x", members()))
+
+
+@pytest.mark.parametrize("place", [3, None, b"step.flg", io.StringIO()])
+def test_what_is_no_path_and_no_binary_stream_is_refused(place: Any) -> None:
+    with pytest.raises(GraphFileError, match="neither a path nor a binary stream") as raised:
+        GraphArchive(place)
+    assert raised.value.code == "CANNOT_READ"
+    with pytest.raises(GraphFileError, match="neither a path nor a binary stream") as raised:
+        write(place, Document(device={}), {})
+    assert raised.value.code == "CANNOT_SAVE"
 
 
 #: Where a sound document is changed, to what, and a word of the refusal.

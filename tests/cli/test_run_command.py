@@ -83,6 +83,16 @@ def test_its_exit_code_and_what_it_changes(run_python: RunPython) -> None:
     assert missing.code == 127 and "/nowhere/program cannot be run" in missing.err
 
 
+@pytest.mark.parametrize("layers", ["comand-buffer", "command-buffer,trace", "trace:--"])
+def test_a_layer_that_nobody_knows_is_refused_before_the_program_runs(
+    run_python: RunPython, layers: str
+) -> None:
+    output = run_python(COMMAND, "run", "--layers", layers, "--", "echo", "ran", check=False)
+    assert (output.code, output.out) == (1, "")
+    assert "there is no OpenCL layer called" in output.err
+    assert "remedy: name command-buffer or trace, or a library" in output.err
+
+
 def test_the_variables() -> None:
     library, folder = str(libopencl.path()), str(libopencl.path().parent)
     python = {"FAIRLEAD_LIBOPENCL_PYTHON": sys.executable}

@@ -316,6 +316,23 @@ Program(Queue(), "kernel void of_the_adapter() {}")
     assert "kernel void of_the_adapter() {}" in [text.strip() for text in texts]
 
 
+def test_the_table_says_nothing_of_devices_that_did_nothing(
+    run_python: RunPython, vendors: dict[str, str], tmp_path: Path
+) -> None:
+    code = "import pyopencl; pyopencl.get_platforms()"
+    done = traced(run_python, vendors, "--device", "-o", str(tmp_path / "one"), *python(code))
+    assert "clGetPlatformIDs" in done.err and "on the device" not in done.err
+
+
+def test_a_process_whose_calls_are_left_out_counts(
+    run_python: RunPython, vendors: dict[str, str], tmp_path: Path
+) -> None:
+    code = "import pyopencl; pyopencl.get_platforms()"
+    options = ["--only", "clFinish", "-o", str(tmp_path / "one")]
+    done = traced(run_python, vendors, *options, *python(code))
+    assert "fairlead: 1 process traced" in done.err and "clGetPlatformIDs" not in done.err
+
+
 def test_device_needs_a_file(run_python: RunPython) -> None:
     done = traced(run_python, {}, "--device", "--print", "true")
     assert done.code == 2 and "--device, --html and --dump write files" in done.err
@@ -332,6 +349,11 @@ def test_a_command_without_calls(run_python: RunPython, tmp_path: Path) -> None:
     )
     assert (done.code, done.out, done.err) == (4, "\n", f"fairlead: {NOTHING}\n")
     assert not output.exists()
+
+
+def test_without_calls_it_says_how_a_program_gets_our_loader(run_python: RunPython) -> None:
+    done = traced(run_python, {}, *python(""))
+    assert "fairlead trace -- fairlead run -- PROGRAM" in done.err
 
 
 def test_a_trace_of_before_stays_where_there_is_no_new_one(
@@ -376,22 +398,30 @@ def test_a_command_that_cannot_be_run(
     )
 
 
+@pytest.mark.parametrize("option", ["-o", "--html"])
 def test_a_trace_that_cannot_be_written_is_said_before_the_command_runs(
-    run_python: RunPython, tmp_path: Path
+    run_python: RunPython, tmp_path: Path, option: str
 ) -> None:
-    done = traced(
-        run_python, {}, "-o", str(tmp_path / "nowhere/calls.json"), *python("print('ran')")
-    )
+    place = str(tmp_path / "nowhere/calls")
+    done = traced(run_python, {}, option, place, *python("print('ran')"))
     assert (done.code, done.out) == (1, "")
-    assert (
-        f"the trace cannot be written to {tmp_path}/nowhere/calls.json" in done.err
-        and "-o" in done.err
-    )
+    assert f"the trace cannot be written to {place}" in done.err
+    assert option in done.err.splitlines()[-1]
 
 
 def test_wrong_options_are_exit_code_2(run_python: RunPython) -> None:
     for arguments in (["--apis", "ur,opencl", "true"], ["--apis", ",", "true"], []):
         assert traced(run_python, {}, *arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "meant"), [("trace", "--prnt", "--print"), ("run", "--layer", "--layers")]
+)
+def test_an_option_with_a_wrong_name_is_no_command(
+    run_python: RunPython, command: str, option: str, meant: str
+) -> None:
+    done = run_python(COMMAND, command, option, "--", "true", check=False)
+    assert done.code == 2 and "No such option" in done.err and meant in done.err
 
 
 # Signals

@@ -196,6 +196,24 @@ def _variables() -> Iterator[VariableReport]:
         yield VariableReport(used.variable.name, used.value, used.outcome)
 
 
+#: What the other variables of docs/variables.md do, whatever the drivers are.
+_EFFECTS: Final = {
+    "FAIRLEAD_TRACE_ONLY": "only calls of these functions are printed",
+    "FAIRLEAD_TRACE_DUMP": "sources and build logs of programs go there, if calls go to a file",
+    "FAIRLEAD_TRACE_DEVICE": "a trace in a file also says what devices did",
+    "FAIRLEAD_COMMAND_BUFFER": "the engines that may run graphs and command-buffers",
+    "FAIRLEAD_CUDA": "1 shares buffers on NVIDIA's platform with CUDA",
+    "FAIRLEAD_LAYER_LOG": "1 prints what the command-buffer layer refuses",
+    "FAIRLEAD_CALLS": "c or python: where frequent calls begin in the reference adapter",
+    "FAIRLEAD_USM": "what the reference adapter makes USM of",
+    "FAIRLEAD_ZE_IDENTITY": "what devices of the Level Zero driver say that they are",
+    "FAIRLEAD_PYTHON": "the Python that programs without one start; 0 is none for libOpenCL.so.1",
+    "FAIRLEAD_UR_LAYOUT": "the layout of UR's tables",
+    "FAIRLEAD_NULL_PLATFORM": "what a NULL platform means to libOpenCL.so.1",
+    "ZE_ENABLE_LOADER_DEBUG_TRACE": "1 has libze_loader.so.1 print which drivers it left out",
+}
+
+
 def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
     """fairlead's own variables, which other loaders do not know."""
     left_out = ", ".join(driver.library for driver in drivers if driver.state == "excluded")
@@ -211,6 +229,7 @@ def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
         else "no effect: only 0 means something",
         "FAIRLEAD_PROBE_TIMEOUT": "the seconds that a probe may take, "
         f"{DEFAULT_TIMEOUT:g} if it is no number",
+        **_EFFECTS,
     }
     for name, outcome in outcomes.items():
         if name in os.environ:

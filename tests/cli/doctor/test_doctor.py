@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -289,6 +290,16 @@ def test_variables_of_our_own(machine: Machine, fake_driver: FakeDriver) -> None
     assert "FAIRLEAD_PROBE_TIMEOUT" in outcomes
     off = [row["id"] for row in facts["quirks"] if row["state"].startswith("switched off")]
     assert off == ["pip-icd-prefix", "sibling-libraries", "pocl-generic-cpu"]
+
+
+def test_each_documented_variable_of_our_own_is_told(machine: Machine, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs/variables.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"^\| `(FAIRLEAD_\w+|ZE_\w+)` \|", text, re.MULTILINE))
+    assert len(names) > 20
+    machine.env |= dict.fromkeys(names, "1")
+    machine.env |= {"FAIRLEAD_TRACE": "errors", "FAIRLEAD_TRACE_FILE": str(tmp_path / "calls")}
+    told = {variable["name"]: variable["outcome"] for variable in machine.examine()["variables"]}
+    assert names - told.keys() == set() and all(told[name] for name in names)
 
 
 def test_a_device_that_does_not_describe_itself(machine: Machine, fake_driver: FakeDriver) -> None:

@@ -149,4 +149,5 @@ def test_fairlead_layers(run_python: RunPython, layer: FakeLayer, tmp_path: Path
         f"old | 99 | {both} | {old}",
     ]
     assert "none.lay: names no library" in output.err and "/nowhere.so: " in output.err
-    assert run_python(COMMAND, "layers").out == ""
+    none = run_python(COMMAND, "layers")
+    assert none.out == "" and "--own" in none.err

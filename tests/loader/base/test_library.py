@@ -279,6 +279,25 @@ def test_what_the_linker_says_is_kept_when_nothing_else_is_known(library: Path) 
     assert "cannot do it today" in explain(str(library), "cannot do it today").message
 
 
+def test_a_name_that_leads_to_a_file_that_is_no_library(
+    tmp_path: Path, run_python: RunPython
+) -> None:
+    (tmp_path / "libbroken.so.1").write_text("no library" * 100, encoding="utf-8")
+    code = """
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.library import open_library
+for name in ("libbroken.so.1", "libabsent.so.1"):
+    try:
+        open_library(name)
+    except LibraryError as error:
+        print(error.message)
+"""
+    done = run_python(code, env={"LD_LIBRARY_PATH": str(tmp_path)})
+    broken, absent = done.out.splitlines()
+    assert f"refused it: {tmp_path}/libbroken.so.1" in broken
+    assert absent.startswith("no library of this name is in LD_LIBRARY_PATH")
+
+
 def test_the_elf_parser_is_not_imported_when_all_is_well(
     library: Path, run_python: RunPython
 ) -> None:
