@@ -480,7 +480,11 @@ def test_several_variables_each_get_their_lines(child: Child) -> None:
 def test_an_unknown_element_is_a_warning_and_no_exception(child: Child) -> None:
     done = child(CALL, FAIRLEAD_TRACE="sycl,ur")
     first, rest = done.err.split("\n", 1)
-    assert "FAIRLEAD_TRACE" in first and "'sycl'" in first and "cl, ze, times and errors" in first
+    assert (
+        "FAIRLEAD_TRACE" in first
+        and "'sycl'" in first
+        and "cl, ze, cuda, times and errors" in first
+    )
     assert plain(rest) == UR_LINES.format("")
 
 
