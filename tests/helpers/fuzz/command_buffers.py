@@ -251,7 +251,7 @@ class CommandBufferRules(ObjectRules):
             rows.append(
                 struct(
                     UPDATE.format("kernel_launch"),
-                    "EXP_COMMAND_BUFFERUPDATE_KERNEL_LAUNCH_DESC",
+                    "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC",
                     hCommand=buffer.handle,
                 )
             )
@@ -327,7 +327,7 @@ class CommandBufferRules(ObjectRules):
             if isinstance(argument, Span) and argument.buffer is not None:
                 row = struct(
                     UPDATE.format("memobj_arg"),
-                    "EXP_COMMAND_BUFFERUPDATE_MEMOBJ_ARG_DESC",
+                    "EXP_COMMAND_BUFFER_UPDATE_MEMOBJ_ARG_DESC",
                     argIndex=index,
                 )
                 row.hNewMemObjArg = argument.buffer.handle
@@ -336,7 +336,7 @@ class CommandBufferRules(ObjectRules):
                 kept.append(ctypes.c_void_p(argument.address))
                 row = struct(
                     UPDATE.format("pointer_arg"),
-                    "EXP_COMMAND_BUFFERUPDATE_POINTER_ARG_DESC",
+                    "EXP_COMMAND_BUFFER_UPDATE_POINTER_ARG_DESC",
                     argIndex=index,
                 )
                 row.pNewPointerArg = ctypes.addressof(kept[-1])
@@ -345,7 +345,7 @@ class CommandBufferRules(ObjectRules):
                 kept.append(ctypes.c_uint32(argument))
                 row = struct(
                     UPDATE.format("value_arg"),
-                    "EXP_COMMAND_BUFFERUPDATE_VALUE_ARG_DESC",
+                    "EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC",
                     argIndex=index,
                 )
                 row.argSize, row.pNewValueArg = (
@@ -373,7 +373,7 @@ class CommandBufferRules(ObjectRules):
                 for name, one in zip(names, kept[-3:], strict=True)
             }
         return struct(
-            UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFERUPDATE_KERNEL_LAUNCH_DESC", **fields
+            UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC", **fields
         )
 
     @rule(data=st.data())
@@ -468,7 +468,7 @@ class CommandBufferRules(ObjectRules):
             return
         desc = struct(
             UPDATE.format("kernel_launch"),
-            "EXP_COMMAND_BUFFERUPDATE_KERNEL_LAUNCH_DESC",
+            "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC",
             hCommand=self.pick(chosen),
         )
         giant = self.chance(20)
