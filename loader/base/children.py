@@ -27,6 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from .errors import FairleadError, LibraryError, reason_of
 from .query import printable
 from .search import Candidate, secure_environ
 from .table import TRACE_VARIABLES
@@ -119,6 +120,40 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
                 if isinstance(child, _Child):
                     child.kill()
     return [child.outcome if isinstance(child, _Child) else child for child in children]
+
+
+def refusal_of(error: FairleadError, *, with_code: bool = False) -> dict[str, Any]:
+    """What a `main` returns for a library that cannot be used. `reason_of` explains `with_code`."""
+    missing = error.missing if isinstance(error, LibraryError) else ()
+    return {
+        "ok": False,
+        "reason": reason_of(error, with_code=with_code),
+        "remedy": error.remedy,
+        "missing": list(missing),
+    }
+
+
+def fields_of(outcome: Outcome) -> dict[str, Any]:
+    """The fields of a report on a library, by name: what its `main` returned, and the outcome.
+
+    The lists are tuples. What is odd about the probe is among the warnings.
+    """
+    told = outcome.report
+    if told is None:
+        return {
+            "ok": not outcome.probed,
+            "reason": outcome.reason,
+            "remedy": outcome.remedy,
+            "seconds": outcome.seconds,
+            "warnings": outcome.notes,
+            "probed": outcome.probed,
+        }
+    fields = {**told, "seconds": outcome.seconds}
+    if not told["ok"]:  # a library can only print why it refuses
+        fields["reason"] = with_printed(told["reason"], outcome.printed)
+    fields |= {name: tuple(told.get(name, ())) for name in ("notes", "warnings", "missing")}
+    fields["warnings"] += outcome.notes
+    return fields
 
 
 def candidate_from(data: dict[str, Any]) -> Candidate:

@@ -62,8 +62,8 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     try:
         driver = open_driver(candidate.library, candidate.found_via)
     except FairleadError as error:
-        return {"ok": False, "reason": reason_of(error, with_code=True), "remedy": error.remedy,
-                "devices": ()}  # fmt: skip
+        reason = reason_of(error, with_code=True)
+        return {"ok": False, "reason": reason, "remedy": error.remedy, "devices": ()}
     return {
         "ok": True,
         "version": "{}.{}".format(*driver.version),

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..base.children import Request, run_all, with_printed
-from ..base.errors import FairleadError, LibraryError, reason_of
+from ..base.children import Outcome, Request, fields_of, refusal_of, run_all
+from ..base.errors import FairleadError
 from ..base.process_state import ProcessState
 from ..base.search import Candidate
 from .adapters import backend_library, load
@@ -98,25 +98,8 @@ def probe_all(
         Request(__name__, {"candidate": asdict(candidate), "environment": dict(environment or {})})
         for candidate in candidates
     ]
-    reports = []
-    for candidate, outcome in zip(candidates, run_all(requests, timeout), strict=True):
-        if outcome.report is None:
-            reports.append(
-                PluginReport(
-                    candidate,
-                    not outcome.probed,
-                    outcome.reason,
-                    outcome.remedy,
-                    outcome.seconds,
-                    warnings=outcome.notes,
-                    probed=outcome.probed,
-                )
-            )
-        else:
-            if not outcome.report["ok"]:  # an adapter can only print why it refuses
-                outcome.report["reason"] = with_printed(outcome.report["reason"], outcome.printed)
-            reports.append(_make_report(candidate, outcome.report, outcome.seconds, outcome.notes))
-    return reports
+    outcomes = run_all(requests, timeout)
+    return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
 
 
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -127,13 +110,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     try:
         plugin = load(candidate, progress=progress)
     except FairleadError as error:
-        missing = error.missing if isinstance(error, LibraryError) else ()
-        return {
-            "ok": False,
-            "reason": reason_of(error),
-            "remedy": error.remedy,
-            "missing": list(missing),
-        }
+        return refusal_of(error)
     progress("asking its platforms for their devices")
     warnings = list(plugin.warnings)
     platforms = [
@@ -180,9 +157,8 @@ def _describe(number: int, platform: PluginPlatform, warnings: list[str]) -> dic
     return {**about, "devices": devices}
 
 
-def _make_report(
-    candidate: PluginCandidate, data: dict[str, Any], seconds: float, notes: Sequence[str]
-) -> PluginReport:
+def _report(candidate: PluginCandidate, outcome: Outcome) -> PluginReport:
+    fields = fields_of(outcome)
     platforms = tuple(
         PluginPlatformReport(
             **{
@@ -190,8 +166,6 @@ def _make_report(
                 "devices": tuple(PluginDeviceReport(**device) for device in platform["devices"]),
             }
         )
-        for platform in data.pop("platforms", ())
+        for platform in fields.pop("platforms", ())
     )
-    lists = {name: tuple(data.pop(name, ())) for name in ("notes", "warnings", "missing")}
-    lists["warnings"] += tuple(notes)
-    return PluginReport(candidate, seconds=seconds, platforms=platforms, **lists, **data)
+    return PluginReport(candidate, platforms=platforms, **fields)

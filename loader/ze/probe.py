@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..base.children import Outcome, Request, candidate_from, run_all, with_printed
-from ..base.errors import FairleadError, LibraryError, reason_of
+from ..base.children import Outcome, Request, candidate_from, fields_of, refusal_of, run_all
+from ..base.errors import FairleadError
 from ..base.process_state import ProcessState
 from ..base.search import Candidate
 from .driver import ZEDriver, load
@@ -81,23 +81,9 @@ def probe_all(
 
 
 def _report(candidate: Candidate, outcome: Outcome) -> ZEDriverReport:
-    told = outcome.report
-    if told is None:
-        return ZEDriverReport(
-            candidate,
-            not outcome.probed,
-            outcome.reason,
-            outcome.remedy,
-            outcome.seconds,
-            warnings=outcome.notes,
-            probed=outcome.probed,
-        )
-    if not told["ok"]:  # a driver can only print why it refuses
-        told["reason"] = with_printed(told["reason"], outcome.printed)
-    devices = tuple(ZEDeviceReport(**device) for device in told.pop("devices", ()))
-    lists = {name: tuple(told.pop(name, ())) for name in ("notes", "warnings", "missing")}
-    lists["warnings"] += tuple(outcome.notes)
-    return ZEDriverReport(candidate, seconds=outcome.seconds, devices=devices, **lists, **told)
+    fields = fields_of(outcome)
+    devices = tuple(ZEDeviceReport(**device) for device in fields.pop("devices", ()))
+    return ZEDriverReport(candidate, devices=devices, **fields)
 
 
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -106,9 +92,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     try:
         driver = load(candidate_from(data), progress=progress)
     except FairleadError as error:
-        missing = error.missing if isinstance(error, LibraryError) else ()
-        reason = reason_of(error, with_code=True)
-        return {"ok": False, "reason": reason, "remedy": error.remedy, "missing": list(missing)}
+        return refusal_of(error, with_code=True)
     progress("asking its devices")
     warnings: list[str] = []
     devices = _describe(driver, warnings)
