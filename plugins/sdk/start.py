@@ -19,6 +19,7 @@ import importlib.util
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -76,16 +77,11 @@ def start(address: int) -> None:
     shell = shell_at(address)
     adapter = load(parse_configuration(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
-        defer_interrupts(
-            lib.fl_put_off_interrupt,
-            lambda: lib.fl_interrupt_due()[0] != 0,
-            lib.fl_interrupt_later,
-        )
+        take_interrupts(shell)
         if adapter.stoppable:
             declare_stoppable(file_of(address))
         lib.fl_counting(_STARTED in vars(__main__), lib.py_reap)
         _wait_in_steps()
-        shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
         shell.number = _number_of(adapter, shell)
         running = _running[shell.number]
         running.shells.append(shell)
@@ -120,13 +116,36 @@ def _wait_in_steps() -> None:
     lib.fl_waits_in_steps(0 if _STARTED in vars(__main__) else main)
 
 
-def shell_at(address: int) -> Any:
-    """Return the struct of a shell. Raises StartError if it is of another version."""
+def take_interrupts(shell: Any) -> None:
+    """Put off Ctrl-C while an entry point of a shell is running."""
+    defer_interrupts(
+        lib.fl_put_off_interrupt,
+        lambda: lib.fl_interrupt_due()[0] != 0,
+        lib.fl_interrupt_later,
+    )
+    shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
+
+
+def shell_at(
+    address: int,
+    version: int = lib.FL_SHELL_VERSION,
+    builder: str = "fairlead build-adapter",
+) -> Any:
+    """Return the struct of a shell.
+
+    Args:
+        address: the struct's address.
+        version: of the struct and the entry points of its API.
+        builder: what builds such libraries.
+
+    Raises:
+        StartError: it is of another version.
+    """
     shell = ffi.cast("fl_shell *", address)
-    if shell.version != lib.FL_SHELL_VERSION:
+    if shell.version != version:
         raise StartError(
             "the library was built by another version of fairlead",
-            remedy="build it again with fairlead build-adapter",
+            remedy=f"build it again with {builder}",
         )
     return shell
 
@@ -219,9 +238,14 @@ def py_teardown(number: int) -> None:
     C calls it if Python does not end by itself.
     """
     running = _running[number]
-    for shell in running.shells:
+    end_shells(running.shells, running.adapter.end)
+
+
+def end_shells(shells: Iterable[Any], end: Callable[[], None]) -> None:
+    """Close shells, end what is behind them, and write out what it has printed."""
+    for shell in shells:
         shell.close()
-    running.adapter.end()
+    end()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the program may have closed it
             stream.flush()

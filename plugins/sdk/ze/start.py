@@ -10,21 +10,18 @@ same.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ....loader.base.forks import new_lock
-from ....loader.base.interrupts import ENTRY, defer_interrupts
+from ....loader.base.interrupts import ENTRY
 from ....loader.ze.abi import ZE
 from .._native import ffi as shell_ffi
-from .._native import lib as shell_lib
 from .._native_ze import ffi, lib
 from ..build import parse_configuration
-from ..start import StartError, find_module
+from ..start import StartError, end_shells, find_module, shell_at, take_interrupts
 from .chains import code_of
 from .driver import LevelZeroDriver
 
@@ -53,22 +50,11 @@ def start(address: int) -> None:
         StartError: the shell is of another version, or the module has no driver.
         Exception: what the module raises when it is imported.
     """
-    shell = shell_ffi.cast("fl_shell *", address)
-    if shell.version != lib.FL_SHELL_VERSION:
-        raise StartError(
-            "the library was built by another version of fairlead",
-            remedy="build it again with fairlead.plugins.build_level_zero_driver",
-        )
+    shell = shell_at(address, lib.FL_SHELL_VERSION, "fairlead.plugins.build_level_zero_driver")
     module = parse_configuration(os.fsdecode(shell_ffi.string(shell.config)))["module"]
     driver = load(module)
     with _lock:
-        defer_interrupts(
-            shell_lib.fl_put_off_interrupt,
-            lambda: shell_lib.fl_interrupt_due()[0] != 0,
-            shell_lib.fl_interrupt_later,
-        )
-        shell.interrupt_due = shell_lib.fl_interrupt_due()
-        shell.interrupt = shell_lib.fl_raise_interrupt
+        take_interrupts(shell)
         shell.number = _number_of(driver, shell)
         _running[shell.number].shells.append(shell)
         for index in range(shell.entry_count):
@@ -148,12 +134,7 @@ def _bind(name: str) -> None:
 def py_ze_teardown(number: int) -> None:
     """End a driver before the libraries that it has opened. C calls it if Python does not end."""
     running = _running[number]
-    for shell in running.shells:
-        shell.close()
-    running.driver.end()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the program may have closed it
-            stream.flush()
+    end_shells(running.shells, running.driver.end)
 
 
 @atexit.register
