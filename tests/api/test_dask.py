@@ -13,19 +13,15 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
+from dask.base import compute
+from distributed import Client, LocalCluster, as_completed, wait
 from helpers.drivers import Driver
 from helpers.support import RunPython
 
 import fairlead
-from fairlead.icd.drivers import platforms
-
-pytest.importorskip("distributed")
-
-from dask.base import compute
-from distributed import Client, LocalCluster, as_completed, wait
-
 import fairlead.dask
 from fairlead.dask import BatchError
+from fairlead.icd.drivers import platforms
 
 pytestmark = pytest.mark.slow
 

@@ -343,9 +343,13 @@ def test_refusals_name_the_command(program: Program) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    ["cuModuleLoadDataEx", "cuModuleGetFunction", "cuGraphAddKernelNode_v2",
-     "cuGraphInstantiateWithFlags"],
-)  # fmt: skip
+    [
+        "cuModuleLoadDataEx",
+        "cuModuleGetFunction",
+        "cuGraphAddKernelNode_v2",
+        "cuGraphInstantiateWithFlags",
+    ],
+)
 def test_where_cuda_refuses_a_graph_another_engine_runs_it(program: Program, function: str) -> None:
     y = program.buffer(1)
     program.fake.fail(function, 218)

@@ -200,8 +200,9 @@ def test_queries_of_a_shared_buffer_are_those_of_any_other(gpu: cl.CommandQueue)
 
 def test_a_parameter_of_many_launches(gpu: cl.CommandQueue) -> None:
     y = cl_array.zeros(gpu, 64, np.float32)
-    program = cl.Program(gpu.context, "kernel void add(global float *y, float a) {"
-                         "y[get_global_id(0)] += a; }").build()  # fmt: skip
+    program = cl.Program(
+        gpu.context, "kernel void add(global float *y, float a) {y[get_global_id(0)] += a; }"
+    ).build()
     by, kernel = fairlead.Parameter(np.float32(1), name="by"), program.add
     buffer: Any = y.data
     with capture(gpu) as graph:

@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from helpers.doctor import COMMAND, Machine, machine  # noqa: F401
+from helpers.doctor import COMMAND, Machine
 from helpers.support import FakePlugin, RunPython
 
 from fairlead.loader.ze.abi import ZE as API
@@ -39,7 +39,7 @@ def test_no_device_is_an_error_with_the_reasons(run_python: RunPython, fake_ze: 
 
 
 def test_the_doctor_tells_usable_idle_and_refused_drivers(
-    machine: Machine,  # noqa: F811
+    machine: Machine,
     fake_ze: FakePlugin,
 ) -> None:
     good, idle = fake_ze(), fake_ze(devices=0)
@@ -61,7 +61,7 @@ def test_the_doctor_tells_usable_idle_and_refused_drivers(
 
 
 def test_a_driver_that_is_excluded_is_no_problem(
-    machine: Machine,  # noqa: F811
+    machine: Machine,
     fake_ze: FakePlugin,
 ) -> None:
     machine.env["ZE_ENABLE_ALT_DRIVERS"] = str(fake_ze(at_load="crash()"))

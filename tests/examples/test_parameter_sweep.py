@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 from helpers.support import ROOT, RunPython
 
 EXAMPLE = ROOT / "examples/parameter_sweep.py"
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("distributed")
 
 
 def expected(size: int, steps: int, feed: float, remove: float) -> float:
@@ -32,8 +32,6 @@ def expected(size: int, steps: int, feed: float, remove: float) -> float:
 
 
 def test_it_computes_what_numpy_does() -> None:
-    from distributed import Client, LocalCluster
-
     simulate = runpy.run_path(str(EXAMPLE))["simulate"]
     points = [(0.03, 0.06), (0.06, 0.05)]
     with (

@@ -1,9 +1,9 @@
 """For child processes under the layer: OpenCL through the loader that the environment chooses, by
 ctypes.
 
-The first device's context, two buffers' worth of helpers, and the functions of the extensions as
-`cl.clCommandCopyBufferKHR(...)`. NULL is None; arrays are `words(...)`. Every call returns what the
-C function returns.
+There is a context of the first device, and there are helpers for buffers. The extensions' functions
+are called as `cl.clCommandCopyBufferKHR(...)`. NULL is None, and an array is `words(...)`. Every
+call returns what the C function returns.
 """
 
 from __future__ import annotations
