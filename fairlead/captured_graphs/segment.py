@@ -16,7 +16,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..icd._native import lib
-from ..icd.calls import call, status_of
+from ..icd.calls import (
+    call,
+    device_of,
+    enqueue_marker,
+    is_in_order,
+    profile_of_device,
+    properties_of,
+    status_of,
+)
 from ..icd.command_buffer.cells import Cells, copy_of_commands
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
 from ..icd.command_buffer.commands import CommandList
@@ -178,13 +186,26 @@ class CapturedSegment:
                 waits += self._still_pending()
             if series or (self.settings is not None and self.settings.alternations):
                 return self._run_series(queue, times, waits, series or {})
-            if self._commands.first is None or times == 1:
+            if self._commands.first is None:
                 return self._run(queue, times, waits)
-            end, first = self._run(queue, 1, waits)
+            return self._run_profiled(queue, times, waits)
+
+    def _run_profiled(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
+        end, first = self._run(queue, 1, waits)
+        if times > 1:
             last, again = self._run(queue, times - 1, ())
-        for event in (end, again) if first else ():
-            call(event, "clReleaseEvent")
-        return last, first or end
+            for event in (end, again) if first else ():
+                call(event, "clReleaseEvent")
+            end, first = last, first or end
+        profile = profile_of_device(device_of(queue))
+        if (
+            first
+            and profile.waiting_markers_have_no_times
+            and not is_in_order(properties_of(queue))
+        ):
+            call(end, "clReleaseEvent")
+            end = enqueue_marker(queue, (), "clEnqueueMarkerWithWaitList")
+        return end, first
 
     def again(self) -> tuple[Callable[[Any], int], Route] | None:
         """How the last `run` is repeated, once and after nothing else; None if it cannot be.
