@@ -97,7 +97,10 @@ def test_the_end_is_a_marker_where_barriers_have_no_times(
     monkeypatch.setattr(segment, "profile_of_device", profile)
     monkeypatch.setattr(segment, "enqueue_marker", marker)
     end = captured(numbers).finalize(enable_profiling=True).replay(numbers.queue, times=2)
-    assert end.profile.start < end.profile.end and numbers.value() == 12
+    real = real_profile(numbers.queue.device.int_ptr)
+    if have_no_times or not real.waiting_markers_have_no_times:
+        assert end.profile.start < end.profile.end
+    assert numbers.value() == 12
     is_out_of_order = bool(numbers.queue.properties & _OUT_OF_ORDER)
     expected = ["clEnqueueMarkerWithWaitList"] if have_no_times and is_out_of_order else []
     assert added == expected
