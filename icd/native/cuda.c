@@ -37,7 +37,13 @@ struct fl_cuda {
     pthread_cond_t changed;
     job *first, **last;
     bool has_thread, closing;
+    fl_cuda *next_unfinished; /* of those that were released before they ended */
 };
+
+static struct {
+    pthread_mutex_t lock;
+    fl_cuda *first;
+} unfinished = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 CUresult fl_cuda_enter(const fl_cuda_device *device) { return CU(device, cuCtxPushCurrent_v2)(device->context); }
 
@@ -79,6 +85,20 @@ static CUresult build(fl_cuda *g, const uint32_t *first_before, const uint32_t *
     return code;
 }
 
+static fl_cuda **place_in_unfinished(const fl_cuda *g) {
+    fl_cuda **at = &unfinished.first;
+    while (*at && *at != g)
+        at = &(*at)->next_unfinished;
+    return at;
+}
+
+int fl_cuda_has_ended(const fl_cuda *g) {
+    pthread_mutex_lock(&unfinished.lock);
+    bool is_listed = *place_in_unfinished(g) != NULL;
+    pthread_mutex_unlock(&unfinished.lock);
+    return !is_listed;
+}
+
 static void destroy(fl_cuda *g) {
     const fl_cuda_device *d = g->device;
     if (!d->lost && fl_cuda_enter(d) == CUDA_SUCCESS) {
@@ -88,6 +108,11 @@ static void destroy(fl_cuda *g) {
             CU(d, cuGraphDestroy)(g->graph);
         fl_cuda_leave(d);
     }
+    pthread_mutex_lock(&unfinished.lock);
+    fl_cuda **at = place_in_unfinished(g);
+    if (*at)
+        *at = g->next_unfinished;
+    pthread_mutex_unlock(&unfinished.lock);
     for (uint32_t i = 0; i < g->count; i++)
         free(g->nodes[i].values);
     pthread_mutex_destroy(&g->running);
@@ -330,6 +355,12 @@ uint64_t fl_cuda_taken(fl_cuda *g) {
 int fl_release_cuda(fl_cuda *g) {
     pthread_mutex_lock(&g->lock);
     bool has_thread = g->has_thread, is_left = g->first != NULL;
+    if (is_left) {
+        pthread_mutex_lock(&unfinished.lock);
+        g->next_unfinished = unfinished.first;
+        unfinished.first = g;
+        pthread_mutex_unlock(&unfinished.lock);
+    }
     g->closing = true;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);

@@ -424,6 +424,8 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
                      const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int *code);
 /* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay. */
 int fl_release_cuda(fl_cuda *cuda);
+/* Whether one that was released so has ended. It may be gone: it is not looked into. */
+int fl_cuda_has_ended(const fl_cuda *cuda);
 int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
                     void **event, uint32_t *failed);
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched);

@@ -22,6 +22,7 @@ from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.command_buffer.cuda_order import chained
+from fairlead.icd.command_buffer.engines.cuda import _unfinished
 from fairlead.icd.command_buffer.order import Order
 from fairlead.icd.drivers import platforms
 
@@ -241,9 +242,19 @@ def test_a_graph_that_is_dropped_runs_to_its_end(program: Program) -> None:
     end = loop.replay(program.queue, wait_for=[gate])
     del loop, graph
     gc.collect()
+    ((native, _),) = _unfinished
+    assert not lib.fl_cuda_has_ended(native)
     gate.set_status(cl.command_execution_status.COMPLETE)
     end.wait()
     assert program.values(y) == [10]
+    while not lib.fl_cuda_has_ended(native):  # its thread ends
+        pass
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 0)
+    graph.finalize().replay(program.queue, wait=True)
+    del graph
+    gc.collect()
+    assert not _unfinished
 
 
 def test_branches_become_chains(program: Program) -> None:

@@ -9,6 +9,7 @@ change between OpenCL and CUDA. docs/cuda.md says what this is worth.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -183,10 +184,13 @@ class BuiltCuda(Built):
         return f"a CUDA Graph of {self._count} nodes in {shape}"
 
     def close(self) -> None:
-        if self._graph and lib.fl_release_cuda(self._graph):
-            _unfinished.append(self._kept)
-        self._graph = None
+        graph, self._graph = self._graph, None
+        for one in [one for one in _unfinished if lib.fl_cuda_has_ended(one[0])]:
+            with suppress(ValueError):  # another thread has removed it
+                _unfinished.remove(one)
+        if graph and lib.fl_release_cuda(graph):
+            _unfinished.append((graph, self._kept))
 
 
-#: What graphs use that were closed before they ended. They are few, and nobody tells their end.
-_unfinished: Final[list[Any]] = []
+#: Graphs that were closed before they ended, and what they use.
+_unfinished: Final[list[tuple[Any, Any]]] = []
