@@ -8,10 +8,12 @@ OCL_ICD_FILENAMES. The fixtures are in helpers/fixtures.py and helpers/drivers.p
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -69,3 +71,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A test is never too slow: the machine may be busy with something else.
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fairlead")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the tests out of garbage collections, which would look at all of them each time."""
+    gc.disable()
+    yield
+    gc.enable()
+    gc.freeze()

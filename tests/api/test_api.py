@@ -42,7 +42,7 @@ assert isinstance(Platform, type) and isinstance(Device, type)
 print(capture.__name__, platforms.__name__, sorted(fairlead.__all__)[:3])
 """
     assert (
-        run_python(code).out
+        run_python(code, fresh=True).out
         == "capture platforms ['CaptureError', 'CaptureWarning', 'CapturedGraph']\n"
     )
 
@@ -72,7 +72,7 @@ print(sorted(new))
 fairlead.platforms, fairlead.FairleadError
 print("pyopencl" in sys.modules, "numpy" in sys.modules, "click" in sys.modules)
 """
-    assert run_python(code).out == "['fairlead']\nFalse False False\n"
+    assert run_python(code, fresh=True).out == "['fairlead']\nFalse False False\n"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_capture_is_the_function_also_when_its_module_was_imported(
     run_python: RunPython, imports: str
 ) -> None:
     code = f"{imports}\nimport fairlead, types\nprint(callable(fairlead.capture), isinstance(fairlead.capture, types.ModuleType))"
-    assert run_python(code).out == "True False\n"
+    assert run_python(code, fresh=True).out == "True False\n"
 
 
 def test_platforms_and_their_devices_in_order(

@@ -184,4 +184,4 @@ def test_errors_travel() -> None:
 
 def test_without_dask_the_rest_works(run_python: RunPython) -> None:
     code = "import sys; sys.modules['dask'] = None\nimport fairlead; print(fairlead.load.__name__)"
-    assert run_python(code).out == "load\n"
+    assert run_python(code, fresh=True).out == "load\n"

@@ -114,7 +114,5 @@ def test_a_library_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 def test_the_commands_import_no_adapter(run_python: RunPython) -> None:
     code = "import sys; from fairlead.cli.main import main; main(['adapter'], standalone_mode=False); print(sys.modules.keys())"
-    assert (
-        "'fairlead.plugins'" in run_python(code).out
-        and "fairlead.plugins.opencl" not in run_python(code).out
-    )
+    loaded = run_python(code, fresh=True).out
+    assert "'fairlead.plugins'" in loaded and "fairlead.plugins.opencl" not in loaded

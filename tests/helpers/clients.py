@@ -62,6 +62,15 @@ def on(*values: Case | str) -> list[Any]:
 
 
 CASES: Final = on(*(Case(adapter, driver) for adapter in ADAPTERS for driver in DRIVERS))
+#: The same. `make test` takes ours alone.
+OUR_CASES: Final = [
+    pytest.param(
+        *case.values,
+        id=case.id,
+        marks=(*case.marks, *([pytest.mark.thorough] if case.values[0].adapter == "intel" else [])),
+    )
+    for case in CASES
+]
 
 
 @cache
@@ -192,19 +201,53 @@ _NO_COMPLAINT: Final = ("[ERROR]: There are no valid references to handle 0", ""
 LEAK: Final = "[ERROR]: Retained 1 reference(s) to handle 0x…"
 
 
-#: The SYCL programs of a folder are one program that is told which of them to be: the headers take
-#: longest to compile, and are compiled once.
+#: The SYCL programs of a folder are one program, which is told which of them to be: the headers
+#: take longest to compile, and are compiled once. Told several, it is one after the other, and
+#: writes between them which one begins and what the last one returned.
 _ALL: Final = """\
 #include "{header}.hpp"
 #include <cstring>
 #define main program_main
 {includes}
 #undef main
-int main(int, char **arguments) {{
+static int run(const char *name) {{
 {calls}
   return 2;
 }}
+int main(int count, char **names) {{
+  if (count == 2)
+    return run(names[1]);
+  for (int i = 1; i < count; i++) {{
+    std::cout << "begin " << names[i] << std::endl;
+    std::cerr << "begin " << names[i] << std::endl;
+    int code = run(names[i]);
+    std::cout << "end " << code << std::endl;
+  }}
+}}
 """
+
+
+def outputs(output: Output) -> dict[str, Output]:
+    """What each program came to that ran in one process, by its name.
+
+    One that did not end has the exit code of the process.
+    """
+    said: dict[str, Output] = {}
+    errors = dict(_sections(output.err))
+    for name, text in _sections(output.out):
+        out, _, code = text.rpartition("end ")
+        said[name] = (
+            Output(int(code), out, errors[name])
+            if code.strip().isdigit()
+            else Output(output.code, text, errors[name])
+        )
+    return said
+
+
+def _sections(text: str) -> list[tuple[str, str]]:
+    """The name of each program, and what was written while it ran."""
+    _, *parts = re.split(r"^begin (\w+)\n", text, flags=re.M)
+    return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 class Compiler:
@@ -213,13 +256,13 @@ class Compiler:
     def __init__(self, home: Path, factory: pytest.TempPathFactory) -> None:
         self.home, self.factory = home, factory
 
-    def sycl(self, name: str) -> list[str]:
-        """The command that runs sycl/{name}.cpp."""
-        return self._program("sycl", "client", (*PROGRAMS, "leaking"), name)
+    def sycl(self, *names: str) -> list[str]:
+        """The command that runs sycl/{name}.cpp, or several in one process: see `outputs`."""
+        return self._program("sycl", "client", (*PROGRAMS, "leaking"), *names)
 
-    def device(self, name: str) -> list[str]:
-        """The command that runs device/{name}.cpp."""
-        return self._program("device", "device", DEVICE_PROGRAMS, name)
+    def device(self, *names: str) -> list[str]:
+        """The command that runs device/{name}.cpp, or several in one process: see `outputs`."""
+        return self._program("device", "device", DEVICE_PROGRAMS, *names)
 
     def c(self, source: Path) -> list[str]:
         """The command that runs a program in C, which is linked to the loader."""
@@ -234,11 +277,11 @@ class Compiler:
             )
         ]
 
-    def _program(self, folder: str, header: str, names: Sequence[str], name: str) -> list[str]:
+    def _program(self, folder: str, header: str, names: Sequence[str], *run: str) -> list[str]:
         def make(program: Path) -> None:
             includes = (f'namespace program_{name} {{\n#include "{name}.cpp"\n}}' for name in names)
             calls = (
-                f'  if (!std::strcmp(arguments[1], "{name}"))\n    return program_{name}::program_main();'
+                f'  if (!std::strcmp(name, "{name}"))\n    return program_{name}::program_main();'
                 for name in names
             )
             source = program.with_name(f"{folder}_programs.cpp")
@@ -248,7 +291,7 @@ class Compiler:
             folders = [f"-I{HERE / 'sycl'}", f"-I{HERE / folder}"]
             self._run(cxx(), source, program, self.home / "lib/libsycl.so.9", *folders)
 
-        return [str(once(self.factory, f"{folder}_programs", make)), name]
+        return [str(once(self.factory, f"{folder}_programs", make)), *run]
 
     def _run(
         self, compiler: list[str], source: Path, program: Path, library: Path, *more: str

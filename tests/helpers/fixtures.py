@@ -6,11 +6,12 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from helpers.children import ForkServer, working_folder
 from helpers.plugin_header import plugin_header
 from helpers.support import (
     CHILD_TIMEOUT,
@@ -46,7 +47,7 @@ def compile_c(native_headers: Path) -> CompileC:
             "-shared",
             "-fPIC",
             "-fvisibility=hidden",
-            "-O1",
+            "-O0",
             *warnings,
             f"-I{native_headers}",
         )
@@ -129,20 +130,34 @@ def _variants(
 
 
 @pytest.fixture(scope="session")
-def run_python() -> RunPython:
+def fork_server() -> Iterator[ForkServer]:
+    """See ForkServer."""
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def run_python(fork_server: ForkServer) -> RunPython:
     """See RunPython."""
 
     def run(
-        code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True
+        code: str,
+        *arguments: str,
+        env: Mapping[str, str | None] = {},
+        check: bool = True,
+        fresh: bool = False,
     ) -> Output:
         environ = {
             name: value for name, value in {**os.environ, **env}.items() if value is not None
         }
-        done = _run([sys.executable, "-c", code, *arguments], environ)
-        assert not check or done.returncode == 0, (
-            f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        )
-        return Output(done.returncode, done.stdout, done.stderr)
+        if fresh or not fork_server.can_run(environ):
+            ended = _run([sys.executable, "-c", code, *arguments], environ)
+            done = Output(ended.returncode, ended.stdout, ended.stderr)
+        else:
+            done = fork_server.run(code, arguments, environ)
+        assert not check or done.code == 0, f"exit code {done.code}\n{done.out}\n{done.err}"
+        return done
 
     return run
 
@@ -198,7 +213,7 @@ def _run(
     """Run a child, in a folder where no checkout of fairlead is in the way of the installed one."""
     return subprocess.run(
         command,
-        cwd=os.path.dirname(os.environ["XDG_CACHE_HOME"]),
+        cwd=working_folder(),
         env=environ,
         check=False,
         capture_output=True,

@@ -61,10 +61,19 @@ class RunPython(Protocol):
 
     The child has the environment of this process and what `env` adds; None there removes a
     variable. It must end with exit code 0 unless `check` is False.
+
+    The child is a fork of a Python that has imported fairlead and NumPy, but has opened no driver.
+    It is a new interpreter if `fresh`, for tests of imports, or if `env` has what a process reads
+    when it starts.
     """
 
     def __call__(
-        self, code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True
+        self,
+        code: str,
+        *arguments: str,
+        env: Mapping[str, str | None] = {},
+        check: bool = True,
+        fresh: bool = False,
     ) -> Output: ...
 
 

@@ -302,4 +302,4 @@ def test_the_elf_parser_is_not_imported_when_all_is_well(
     library: Path, run_python: RunPython
 ) -> None:
     code = "import sys; from fairlead.loader.base.library import open_library; open_library(sys.argv[1]); print('elftools' in sys.modules)"
-    assert run_python(code, str(library)).out.strip() == "False"
+    assert run_python(code, str(library), fresh=True).out.strip() == "False"

@@ -538,7 +538,8 @@ def test_without_a_variable_nothing_of_the_trace_is_loaded(run_python: RunPython
         "from fairlead.loader.base.table import DispatchTable\n"
         "from fairlead.icd.abi import OPENCL\n"
         "DispatchTable(OPENCL, 0)\n"
-        "print('fairlead.loader.trace.trace' in sys.modules)\n"
+        "print('fairlead.loader.trace.trace' in sys.modules)\n",
+        fresh=True,
     )
     assert done.out == "False\n"
 

@@ -1,0 +1,117 @@
+"""Child processes that run Python code: new interpreters, and forks of one that has imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from helpers.support import CHILD_TIMEOUT, Output
+
+#: What most children import. No module here loads a driver, or reads a variable, when imported.
+_IMPORTED: Final = (
+    "subprocess",
+    "tempfile",
+    "numpy",
+    "fairlead.api",
+    "fairlead.icd.drivers",
+    "fairlead.icd.probe",
+    "fairlead.loader.ur.plugins",
+    "fairlead.runtime",
+    "fairlead.graph",
+    "fairlead.plugins.opencl",
+    "fairlead.cli.doctor.diagnosis",
+    "fairlead.cli.doctor.report",
+    "fairlead.cli.main",
+)
+#: Variables that are read when a process starts, or when one of these modules is imported.
+_READ_EARLY: Final = ("FAIRLEAD_CUDA", "LANG", "LC_", "LD_", "GLIBC_", "MALLOC_", "NPY_", "PYTHON")
+
+
+class ForkServer:
+    """A process that has imported `_IMPORTED`, and runs code in forks of itself, one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._environ = dict(os.environ)
+        self._socket, theirs = socket.socketpair()
+        program = Path(__file__).with_name("fork_server.py").read_text(encoding="utf-8")
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program, str(theirs.fileno()), *_IMPORTED],
+                cwd=working_folder(),
+                env=self._environ | {"OPENBLAS_NUM_THREADS": "1"},  # threads are not forked
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,  # files can be sought in, which Python remembers
+                stderr=subprocess.PIPE,
+            )
+        self._answers = self._socket.makefile("rb")
+
+    def can_run(self, environ: Mapping[str, str]) -> bool:
+        """Whether a fork differs in nothing from a new interpreter with this environment."""
+        differing = {name for name, _ in environ.items() ^ self._environ.items()}
+        return not any(name.startswith(_READ_EARLY) for name in differing)
+
+    def run(self, code: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Output:
+        """Run code in a fork, and return what it came to."""
+        request = {"code": code, "arguments": arguments, "environ": dict(environ)}
+        data = json.dumps(request).encode()
+        with self._lock:
+            out, out_end = os.pipe()
+            err, err_end = os.pipe()
+            size = len(data).to_bytes(8, "little")
+            socket.send_fds(self._socket, [size], [out_end, err_end])
+            self._socket.sendall(data)
+            os.close(out_end)
+            os.close(err_end)
+            child = self._answer()
+            texts = _read((out, err), child)
+            return Output(self._answer(), *texts)
+
+    def _answer(self) -> int:
+        line = self._answers.readline()
+        if not line:
+            raise RuntimeError(f"the fork server ended: {self._process.communicate()[1].decode()}")
+        return int(line)
+
+    def close(self) -> None:
+        """End the server."""
+        self._answers.close()
+        self._socket.close()
+        self._process.communicate()
+
+
+def _read(pipes: Sequence[int], child: int) -> list[str]:
+    """Read pipes to their ends. A child that takes too long is killed."""
+    end = time.monotonic() + CHILD_TIMEOUT
+    said = {pipe: bytearray() for pipe in pipes}
+    with selectors.DefaultSelector() as selector:
+        for pipe in pipes:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, end - time.monotonic()))
+            if not ready:
+                os.kill(child, signal.SIGKILL)
+                raise TimeoutError(f"a child process ran longer than {CHILD_TIMEOUT:g} s")
+            for key, _ in ready:
+                data = os.read(key.fd, 1 << 16)
+                said[key.fd] += data
+                if not data:
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+    return [text.decode().replace("\r\n", "\n").replace("\r", "\n") for text in said.values()]
+
+
+def working_folder() -> str:
+    """A folder for children, where no checkout of fairlead hides the installed one."""
+    return os.path.dirname(os.environ["XDG_CACHE_HOME"])

@@ -1,0 +1,48 @@
+"""The program of a Python process that forks children which need not import again.
+
+helpers/children.py runs it as `python -c TEXT DESCRIPTOR MODULE...`. It imports the modules. Then it
+answers requests at the socket: it forks, and the child runs the request's code as `python -c` does,
+to the end of its interpreter. The answer is the child's number, and when it has ended its exit
+code.
+"""
+
+
+def _serve():
+    import gc
+    import importlib
+    import json
+    import os
+    import socket
+    import sys
+
+    server = socket.socket(fileno=int(sys.argv[1]))
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy every page
+    while True:
+        data, pipes, _, _ = socket.recv_fds(server, 8, 2)
+        if not data:
+            os._exit(0)
+        data += server.recv(8 - len(data), socket.MSG_WAITALL)
+        request = json.loads(server.recv(int.from_bytes(data, "little"), socket.MSG_WAITALL))
+        child = os.fork()
+        if not child:
+            break
+        for pipe in pipes:
+            os.close(pipe)
+        server.sendall(b"%d\n" % child)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        server.sendall(b"%d\n" % code)
+    server.close()
+    for number, pipe in enumerate(pipes, 1):
+        os.dup2(pipe, number)
+        os.close(pipe)
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    sys.argv[1:] = request["arguments"]
+    del globals()["_serve"], globals()["__doc__"]
+    return compile(request["code"], "<string>", "exec", dont_inherit=True)
+
+
+exec(_serve())
