@@ -25,6 +25,8 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # NVIDIA's header and assembler: tests compare ABI data and assemble PTX. No GPU is needed.
 CUDA    := $(CACHE)/cuda-1
 CUDA_NOW := 13.5.37
+# PyOpenCL's own tests, in a folder for each version: its wheels do not have them.
+PYOPENCL := $(CACHE)/pyopencl-1
 # Each run has its own kernel caches.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
@@ -149,21 +151,34 @@ $(ZE_DEV)/fetched:
 	@rm -rf $(ZE_DEV)/deb
 	@touch $@
 
+# pip builds the metadata of a source before it hands it over, for which it needs the index.
+$(VENV)/fetched-pyopencl: $(VENV)/installed-test
+	@version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("pyopencl"))'); \
+	if test ! -d $(PYOPENCL)/pyopencl-$$version/test; then \
+	    echo "downloading the source of PyOpenCL $$version: 1 MB, and 20 MB that pip needs to look at it"; \
+	    mkdir -p $(PYOPENCL); \
+	    $(BIN)/python -m pip download --quiet --no-deps --no-binary pyopencl --dest build/pyopencl pyopencl==$$version && \
+	    tar -xzf build/pyopencl/pyopencl-$$version.tar.gz -C $(PYOPENCL) --wildcards '*/test/*' || \
+	    echo "no source of PyOpenCL $$version: its own tests are left out"; \
+	    rm -rf build/pyopencl; \
+	fi
+	@touch $@
+
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
 # Where the downloads are, for the tests that need them.
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
-    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas
+    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL)
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be.
