@@ -128,17 +128,15 @@ static bool is_whole(const char *text, const char *key) {
     return text && begins(text, key) && size >= 5 && strcmp(text + size - 5, "\nend\n") == 0;
 }
 
-/* "file MTIME INODE SIZE PATH", 0 0 0 for what does not exist. */
-static bool is_unchanged(const char *line) {
-    long long when = 0, number = 0, bytes = 0;
-    int path = 0;
+/* "MTIME INODE SIZE PATH" of a file line, 0 0 0 for what does not exist. */
+static bool is_unchanged(const char *facts) {
+    char *at, name[PATH_MAX];
     struct stat status;
-    char name[PATH_MAX];
-    if (sscanf(line, "file %lld %lld %lld %n", &when, &number, &bytes, &path) != 3 || !path)
+    long long when = strtoll(facts, &at, 10), number = strtoll(at, &at, 10), bytes = strtoll(at, &at, 10);
+    size_t length = *at == ' ' ? strcspn(++at, "\n") : 0;
+    if (!length || length >= sizeof name)
         return false;
-    int length = (int)strcspn(line + path, "\n");
-    if (snprintf(name, sizeof name, "%.*s", length, line + path) >= (int)sizeof name)
-        return false;
+    *(char *)mempcpy(name, at, length) = '\0';
     if (stat(name, &status))
         return !when && !number;
     return when == status.st_mtim.tv_sec * 1000000000ll + status.st_mtim.tv_nsec && number == (long long)status.st_ino &&
@@ -146,11 +144,15 @@ static bool is_unchanged(const char *line) {
 }
 
 static bool is_fresh(const char *facts) {
-    long long until = 0;
-    for (const char *line = facts; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
-        if ((begins(line, "file ") && !is_unchanged(line)) ||
-            (sscanf(line, "until %lld", &until) == 1 && (time(NULL) >= until || time(NULL) < until - 3600)))
+    for (const char *line = facts; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        if (begins(line, "file ") && !is_unchanged(line + strlen("file ")))
             return false;
+        if (begins(line, "until ")) {
+            long long until = atoll(line + strlen("until "));
+            if (time(NULL) >= until || time(NULL) < until - 3600)
+                return false;
+        }
+    }
     return true;
 }
 
@@ -337,7 +339,7 @@ static void obey(char *facts) {
             first = fl_platform_count, fl_open_driver(line + strlen("driver "), false);
         else if (begins(line, "siblings "))
             first = fl_platform_count, fl_open_driver(line + strlen("siblings "), true);
-        else if (sscanf(line, "cpu %u %u %31s", &triple, &cpu, level) == 3)
+        else if (begins(line, "cpu ") && sscanf(line, "cpu %u %u %31s", &triple, &cpu, level) == 3)
             fl_name_cpus(first, triple, cpu, level);
         else if (begins(line, "refused "))
             fl_note("%s", line + strlen("refused "));
