@@ -50,7 +50,7 @@ help:
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
 	@echo 'make clean     deletes everything that was built here'
-	@echo 'make install-system    libOpenCL.so.1 for every program of this machine, as root'
+	@echo 'make install-system    libOpenCL.so.1 and libze_loader.so.1 for every program of this machine, as root'
 	@echo '               (PREFIX=/usr/local: docs/libopencl.md); make uninstall-system takes it away'
 
 # Says in one line what is missing, before pip prints many.
@@ -216,27 +216,29 @@ bench: $(VENV)/installed-test $(PLUGINS)/fetched
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/helpers/sanitize.py
 
-# The loader for every program of a machine, in an environment of its own. Nothing else is changed.
+# The loaders for every program of a machine, in an environment of its own. Nothing else is changed.
 PREFIX  ?= /usr/local
 PACKAGE ?= .
 SYSTEM  := $(PREFIX)/lib/fairlead
-LOADER  := $(PREFIX)/lib/libOpenCL.so.1
+LOADERS := libOpenCL.so.1 libze_loader.so.1
 COMMAND := $(PREFIX)/bin/fairlead
+LINKS   := $(LOADERS:%=$(PREFIX)/lib/%) $(COMMAND)
 REFRESH := test "$$(id -u)" != 0 || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
 install-system:
 	@$(PYTHON) -c "$$REQUIRE"
-	@for file in $(LOADER) $(COMMAND); do \
+	@for file in $(LINKS); do \
 	  case "$$(readlink $$file)" in $(SYSTEM)/*) ;; *) test ! -e $$file -a ! -L $$file || \
 	    { echo "fairlead: $$file is another program's: choose another PREFIX" >&2; exit 1; };; esac; done
 	$(PYTHON) -m venv $(SYSTEM)
 	@$(SYSTEM)/bin/python -c "$$INSTALL" '$(PACKAGE)'
 	@mkdir -p $(PREFIX)/bin
-	ln -sfn "$$(find $(SYSTEM)/lib -name libOpenCL.so.1)" $(LOADER)
+	@for loader in $(LOADERS); do \
+	  echo "linking $(PREFIX)/lib/$$loader"; ln -sfn "$$(find $(SYSTEM)/lib -name $$loader)" $(PREFIX)/lib/$$loader; done
 	ln -sfn $(SYSTEM)/bin/fairlead $(COMMAND)
 	@$(REFRESH)
 
 uninstall-system:
-	@for file in $(LOADER) $(COMMAND); do \
+	@for file in $(LINKS); do \
 	  case "$$(readlink $$file)" in $(SYSTEM)/*) rm -f $$file;; esac; done
 	rm -rf $(SYSTEM)
 	@$(REFRESH)

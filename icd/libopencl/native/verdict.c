@@ -241,7 +241,7 @@ static char *behind_noise(char *text, const char *key) {
     return text;
 }
 
-/* What the child prints, to be freed. Its signals and descriptors are its own. */
+/* What the child prints, to be freed; NULL and errno if it could not be started. Its signals and descriptors are its own. */
 static char *run_python(const char *python, const char *root, const char *path, const char *key) {
     static const char code[] = "import sys\ntry:\n import fairlead\nexcept ImportError:\n sys.path.append(sys.argv[1])\n"
                                "from fairlead.icd.libopencl.verdict import main\nmain(sys.argv[2], sys.argv[3])";
@@ -278,6 +278,7 @@ static char *run_python(const char *python, const char *root, const char *path, 
     close(ends[1]);
     if (failed) {
         close(ends[0]);
+        errno = failed;
         return NULL;
     }
     char *text = read_all(ends[0], MOST_BYTES, &deadline);
@@ -285,6 +286,7 @@ static char *run_python(const char *python, const char *root, const char *path, 
         kill(-child, SIGKILL);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) /* a program that ignores SIGCHLD has ECHILD */
         ;
+    errno = 0;
     return text;
 }
 
@@ -317,14 +319,20 @@ static char *ask_python(char *path, const char *key) {
     make_folders(path);
     take_guard(path);
     char *text = path ? read_verdict(path, key) : NULL;
+    int error = 0;
     if (!text && *python && !is_whole(text = behind_noise(run_python(python, root, path, key), key), key)) {
+        error = text ? 0 : errno;
         free(text);
         text = NULL;
     }
     fl_drop_guard();
-    if (!text)
-        fl_say("%s%s: OpenCL drivers are looked for by the plain rules, and none is tried first or repaired",
-               *python ? python : "no Python was found", *python ? " does not run fairlead" : "");
+    static const char rest[] = "OpenCL drivers are looked for by the plain rules, and none is tried first or repaired";
+    if (!text && !*python)
+        fl_say("no Python was found: %s", rest);
+    else if (!text && error)
+        fl_say("%s cannot be started (%s): %s", python, strerror(error), rest);
+    else if (!text)
+        fl_say("%s does not run fairlead (`%s -m fairlead doctor` may say why): %s", python, python, rest);
     return text;
 }
 
