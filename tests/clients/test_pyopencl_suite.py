@@ -35,6 +35,8 @@ FURTHER = (
     "test_clrandom",
     "test_enqueue_copy",
 )
+#: PoCL 3.0 crashes in it, under any loader: it frees memory that commands of another queue use.
+LEFT_OUT = "test_array.py::test_arrays_with_svm_allocators"
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,7 @@ def run(suite: Path, file: str, driver: str, folder: Path, plugin: str) -> dict[
     folder.mkdir()
     (folder / "begin.py").write_text(plugin, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "begin", "-p", "no:cacheprovider"]
+    command += [f"--deselect={LEFT_OUT}", f"--rootdir={suite}", file]
     ways = {
         "OCL_ICD_VENDORS": driver,
         "PYTHONPATH": str(folder),
@@ -67,7 +70,7 @@ def run(suite: Path, file: str, driver: str, folder: Path, plugin: str) -> dict[
         "PYTEST_ADDOPTS": "",
     }
     done = subprocess.run(
-        [*command, f"--junitxml={folder / 'report.xml'}", f"--rootdir={suite}", file],
+        [*command, f"--junitxml={folder / 'report.xml'}"],
         cwd=suite,
         env={**os.environ, **ways},
         check=False,
