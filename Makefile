@@ -27,6 +27,8 @@ CUDA    := $(CACHE)/cuda-1
 CUDA_NOW := 13.5.37
 # PyOpenCL's own tests, in a folder for each version: its wheels do not have them.
 PYOPENCL := $(CACHE)/pyopencl-1
+# Debian's oclgrind, a driver that simulates a device, where there is apt-get.
+OCLGRIND := $(CACHE)/oclgrind-1
 # Each run has its own kernel caches.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
@@ -151,6 +153,13 @@ $(ZE_DEV)/fetched:
 	@rm -rf $(ZE_DEV)/deb
 	@touch $@
 
+$(OCLGRIND)/fetched:
+	@mkdir -p $(OCLGRIND)/deb
+	@cd $(OCLGRIND)/deb && apt-get download -q oclgrind $$(apt-cache depends oclgrind | awk '/liboclgrind/ {print $$2}') >/dev/null 2>&1 && \
+	    for package in *.deb; do dpkg-deb -x $$package .. || exit 1; done || echo 'no oclgrind: the tests on it are left out'
+	@rm -rf $(OCLGRIND)/deb
+	@touch $@
+
 # pip builds the metadata of a source before it hands it over, for which it needs the index.
 $(VENV)/fetched-pyopencl: $(VENV)/installed-test
 	@version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("pyopencl"))'); \
@@ -169,16 +178,16 @@ demo: $(VENV)/installed-demo
 
 # Where the downloads are, for the tests that need them.
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
-    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL)
+    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND)
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be.
