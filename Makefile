@@ -25,6 +25,10 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # NVIDIA's header and assembler: tests compare ABI data and assemble PTX. No GPU is needed.
 CUDA    := $(CACHE)/cuda-1
 CUDA_NOW := 13.5.37
+# PyOpenCL's own tests, in a folder for each version: its wheels do not have them.
+PYOPENCL := $(CACHE)/pyopencl-1
+# Debian's oclgrind, a driver that simulates a device, where there is apt-get.
+OCLGRIND := $(CACHE)/oclgrind-1
 # Each run has its own kernel caches.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
@@ -48,7 +52,7 @@ help:
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
 	@echo 'make clean     deletes everything that was built here'
-	@echo 'make install-system    libOpenCL.so.1 for every program of this machine, as root'
+	@echo 'make install-system    libOpenCL.so.1 and libze_loader.so.1 for every program of this machine, as root'
 	@echo '               (PREFIX=/usr/local: docs/libopencl.md); make uninstall-system takes it away'
 
 # Says in one line what is missing, before pip prints many.
@@ -149,21 +153,41 @@ $(ZE_DEV)/fetched:
 	@rm -rf $(ZE_DEV)/deb
 	@touch $@
 
+$(OCLGRIND)/fetched:
+	@mkdir -p $(OCLGRIND)/deb
+	@cd $(OCLGRIND)/deb && apt-get download -q oclgrind $$(apt-cache depends oclgrind | awk '/liboclgrind/ {print $$2}') >/dev/null 2>&1 && \
+	    for package in *.deb; do dpkg-deb -x $$package .. || exit 1; done || echo 'no oclgrind: the tests on it are left out'
+	@rm -rf $(OCLGRIND)/deb
+	@touch $@
+
+# pip builds the metadata of a source before it hands it over, for which it needs the index.
+$(VENV)/fetched-pyopencl: $(VENV)/installed-test
+	@version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("pyopencl"))'); \
+	if test ! -d $(PYOPENCL)/pyopencl-$$version/test; then \
+	    echo "downloading the source of PyOpenCL $$version: 1 MB, and 20 MB that pip needs to look at it"; \
+	    mkdir -p $(PYOPENCL); \
+	    $(BIN)/python -m pip download --quiet --no-deps --no-binary pyopencl --dest build/pyopencl pyopencl==$$version && \
+	    tar -xzf build/pyopencl/pyopencl-$$version.tar.gz -C $(PYOPENCL) --wildcards '*/test/*' || \
+	    echo "no source of PyOpenCL $$version: its own tests are left out"; \
+	    rm -rf build/pyopencl; \
+	fi
+	@touch $@
+
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
 # Where the downloads are, for the tests that need them.
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
-    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas
+    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND)
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be.
@@ -201,27 +225,29 @@ bench: $(VENV)/installed-test $(PLUGINS)/fetched
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/helpers/sanitize.py
 
-# The loader for every program of a machine, in an environment of its own. Nothing else is changed.
+# The loaders for every program of a machine, in an environment of its own. Nothing else is changed.
 PREFIX  ?= /usr/local
 PACKAGE ?= .
 SYSTEM  := $(PREFIX)/lib/fairlead
-LOADER  := $(PREFIX)/lib/libOpenCL.so.1
+LOADERS := libOpenCL.so.1 libze_loader.so.1
 COMMAND := $(PREFIX)/bin/fairlead
+LINKS   := $(LOADERS:%=$(PREFIX)/lib/%) $(COMMAND)
 REFRESH := test "$$(id -u)" != 0 || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
 install-system:
 	@$(PYTHON) -c "$$REQUIRE"
-	@for file in $(LOADER) $(COMMAND); do \
+	@for file in $(LINKS); do \
 	  case "$$(readlink $$file)" in $(SYSTEM)/*) ;; *) test ! -e $$file -a ! -L $$file || \
 	    { echo "fairlead: $$file is another program's: choose another PREFIX" >&2; exit 1; };; esac; done
 	$(PYTHON) -m venv $(SYSTEM)
 	@$(SYSTEM)/bin/python -c "$$INSTALL" '$(PACKAGE)'
 	@mkdir -p $(PREFIX)/bin
-	ln -sfn "$$(find $(SYSTEM)/lib -name libOpenCL.so.1)" $(LOADER)
+	@for loader in $(LOADERS); do \
+	  echo "linking $(PREFIX)/lib/$$loader"; ln -sfn "$$(find $(SYSTEM)/lib -name $$loader)" $(PREFIX)/lib/$$loader; done
 	ln -sfn $(SYSTEM)/bin/fairlead $(COMMAND)
 	@$(REFRESH)
 
 uninstall-system:
-	@for file in $(LOADER) $(COMMAND); do \
+	@for file in $(LINKS); do \
 	  case "$$(readlink $$file)" in $(SYSTEM)/*) rm -f $$file;; esac; done
 	rm -rf $(SYSTEM)
 	@$(REFRESH)

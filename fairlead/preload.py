@@ -28,7 +28,7 @@ def preload() -> None:
     """Open the library for every extension module that is imported from now on.
 
     Raises:
-        FairleadError: it is too late, or the library is missing.
+        FairleadError: it is too late, or the library is missing or cannot be opened.
     """
     if late := [name for name in _CLIENTS if name in sys.modules]:
         raise FairleadError(
@@ -36,7 +36,16 @@ def preload() -> None:
             remedy="import fairlead.preload before it",
         )
     os.environ[libopencl.PYTHON_VARIABLE] = sys.executable
-    ctypes.CDLL(str(libopencl.existing_path()), ctypes.RTLD_GLOBAL)
+    library = str(libopencl.existing_path())
+    try:
+        ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise FairleadError(
+            f"the OpenCL loader cannot be opened: {error}",
+            routine="dlopen",
+            remedy="if too many files are open, raise that limit (ulimit -n); "
+            "else install fairlead again",
+        ) from error
 
 
 def _run(arguments: list[str]) -> None:

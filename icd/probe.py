@@ -114,7 +114,7 @@ def probe(candidate: Candidate, timeout: float | None = None) -> ProbeReport:
 
 
 def probe_all(candidates: Sequence[Candidate], timeout: float | None = None) -> list[ProbeReport]:
-    """Probe candidates in child processes, all at once.
+    """Probe candidates in child processes, on all cores.
 
     Args:
         candidates: what to probe.

@@ -5,6 +5,7 @@ An error of fairlead is printed as its message, with exit code 1. Only terminals
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -34,6 +35,12 @@ class _Group(click.Group):
         except FairleadError as error:
             click.ClickException(printable(str(error))).show()
             ctx.exit(getattr(error, "exit_code", 1))
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            remedy = "raise the limit on open files: ulimit -n 1024"
+            click.ClickException(f"{error}\n  remedy: {remedy}").show()
+            ctx.exit(1)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,9 +6,9 @@ and report must be what JSON can express. Then call
 `run_all([Request("fairlead.loader.ur.plugin_probe", data), ...])`. It returns an `Outcome` for each
 request, in their order.
 
-`run_all` starts all children at once. Each writes steps and report as lines of JSON to a pipe of
-its own; what the library prints goes elsewhere. The parent reads until the child ends, or until its
-time (FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
+`run_all` starts as many children at once as there are cores. Each writes steps and report as lines
+of JSON to a pipe of its own; what the library prints goes elsewhere. The parent reads until the
+child ends, or until its time (FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _REMEDY: Final = (
     "update or reinstall it; FAIRLEAD_EXCLUDE leaves it out, FAIRLEAD_PROBE=0 opens it all the same"
 )
 _KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
+_LONGEST_WORK: Final = 1.0  # seconds
 _PIPE_SIZE: Final = 1 << 16
 # The child imports the parent's own package by its file, because an import hook may have found the
 # package that a child does not have. The path is passed, too: `-m` would search the working
@@ -91,7 +92,9 @@ class Outcome:
 
 
 def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[Outcome]:
-    """Run requests in child processes, all at once.
+    """Run requests in child processes, as many at once as there are cores.
+
+    A child that has run for a second waits for something. It holds up no other from then on.
 
     Args:
         requests: what to run.
@@ -101,25 +104,28 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
         The outcomes, in the order of the requests.
     """
     limit = _timeout() if timeout is None else timeout
-    children: list[_Child | Outcome] = []
+    cores = len(os.sched_getaffinity(0))
+    outcomes: dict[int, Outcome] = {}
+    running: dict[int, _Child] = {}
+    waiting = list(enumerate(requests))[::-1]
     with selectors.DefaultSelector() as selector:
         try:
-            for request in requests:
-                try:
-                    children.append(_Child(request, limit, selector))
-                except OSError as error:
-                    note = f"it was not probed, because no child process could be started: {error}"
-                    children.append(Outcome(notes=(note,), probed=False))
-            running = [child for child in children if isinstance(child, _Child)]
-            while running:
-                for key, _ in selector.select(0.02):
+            while waiting or running:
+                while waiting and sum(child.is_busy() for child in running.values()) < cores:
+                    number, request = waiting.pop()
+                    try:
+                        running[number] = _Child(request, limit, selector)
+                    except OSError as error:
+                        note = "it was not probed, because no child process could be started"
+                        outcomes[number] = Outcome(notes=(f"{note}: {error}",), probed=False)
+                for key, _ in selector.select(0.02 if running else 0):
                     key.data()
-                running = [child for child in running if not child.ended()]
+                for number in [number for number, child in running.items() if child.ended()]:
+                    outcomes[number] = running.pop(number).outcome
         finally:
-            for child in children:
-                if isinstance(child, _Child):
-                    child.kill()
-    return [child.outcome if isinstance(child, _Child) else child for child in children]
+            for child in running.values():
+                child.kill()
+    return [outcomes[number] for number in range(len(requests))]
 
 
 def refusal_of(error: FairleadError, *, with_code: bool = False) -> dict[str, Any]:
@@ -210,6 +216,10 @@ class _Child:
         for name, pipe in self.pipes.items():
             os.set_blocking(pipe, False)
             selector.register(pipe, selectors.EVENT_READ, lambda name=name: self._read(name))
+
+    def is_busy(self) -> bool:
+        """Whether it may still be at work, and not wait for something."""
+        return time.monotonic() - self.started < _LONGEST_WORK
 
     def ended(self) -> bool:
         """Whether it is over; then `outcome` is complete."""

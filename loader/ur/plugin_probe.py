@@ -84,7 +84,7 @@ def probe_all(
     timeout: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[PluginReport]:
-    """Probe candidates, all at once.
+    """Probe candidates, on all cores.
 
     Args:
         candidates: the files to probe.

@@ -66,7 +66,7 @@ class ZEDriverReport:
 def probe_all(
     candidates: Sequence[Candidate], timeout: float | None = None
 ) -> list[ZEDriverReport]:
-    """Probe candidates, all at once.
+    """Probe candidates, on all cores.
 
     Args:
         candidates: the files to probe.

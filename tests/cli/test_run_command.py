@@ -187,3 +187,24 @@ def test_fairlead_trace_of_fairlead_run(run_python: RunPython, tmp_path: Path) -
     output = run_python(f"{code}\n{COMMAND}")
     assert output.out == "[0, 2, 4, 6, 8] []\n"
     assert "clEnqueueNDRangeKernel" in trace.read_text(encoding="utf-8")
+
+
+def test_a_loader_that_cannot_be_opened(run_python: RunPython, tmp_path: Path) -> None:
+    text = tmp_path / "libOpenCL.so.1"
+    text.write_text("no library", encoding="utf-8")
+    code = "import sys; from pathlib import Path; from fairlead.icd import libopencl\n"
+    code += "libopencl.path = lambda: Path(sys.argv[1])\nimport fairlead.preload"
+    output = run_python(code, str(text), check=False)
+    assert "dlopen: the OpenCL loader cannot be opened: " in output.err
+    assert "raise that limit (ulimit -n)" in output.err
+
+
+def test_too_few_files_for_a_command(run_python: RunPython) -> None:
+    code = """import resource
+from fairlead.cli.main import main
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+main()"""
+    output = run_python(code, "devices", check=False)
+    assert output.code == 1 and "Traceback" not in output.err
+    assert output.err.endswith("  remedy: raise the limit on open files: ulimit -n 1024\n")

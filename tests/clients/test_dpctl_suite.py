@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
 
 import pytest
-from helpers.clients import ADAPTERS, adapter_path, on, run
+from helpers.clients import ADAPTERS, adapter_path, on, outcomes, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
@@ -18,16 +17,6 @@ _LEFT_OUT: Final = (
     "test_sycl_queue.py::test_cython_api",
     "test_sycl_context.py::test_context_multi_device",
 )
-
-
-def outcomes(report: Path) -> dict[str, str]:
-    """Return the outcome of each test in a report of pytest: "passed", "failure", "error" or
-    "skipped"."""
-    found = {}
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
-        tags = {child.tag for child in case} & {"failure", "error", "skipped"}
-        found[f"{case.get('classname')}::{case.get('name')}"] = min(tags, default="passed")
-    return found
 
 
 @pytest.mark.parametrize("driver", on("intel_cpu"))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+from xml.etree import ElementTree
 
 import pytest
 
@@ -134,6 +135,16 @@ def run(
 def _vendors(driver: str) -> dict[str, str]:
     """The variables by which the Khronos loader finds this driver alone."""
     return registered([driver])
+
+
+def outcomes(report: Path) -> dict[str, str]:
+    """Return the outcome of each test in a report of pytest: "passed", "failure", "error" or
+    "skipped"."""
+    found = {}
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        tags = {child.tag for child in case} & {"failure", "error", "skipped"}
+        found[f"{case.get('classname')}::{case.get('name')}"] = min(tags, default="passed")
+    return found
 
 
 def printed(source: Path) -> str:

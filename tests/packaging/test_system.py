@@ -1,12 +1,14 @@
-"""The loader of a whole machine: `make install-system`, and `make uninstall-system`."""
+"""The loaders of a whole machine: `make install-system`, and `make uninstall-system`."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from helpers.installing import environment, run
 from helpers.support import ROOT, FakeDriver
 
@@ -52,17 +54,20 @@ def test_every_program_gets_the_loader_and_loses_it_again(
     assert (done.stdout, done.stderr) == ("Fake 0\n", "")
     assert list(tmp_path.glob("fairlead/drivers/*")), "its own Python wrote a verdict"
     assert "Fake 0" in run(str(prefix / "bin/fairlead"), "devices", env=env)
+    level_zero = ctypes.CDLL(str(prefix / "lib/libze_loader.so.1"))
+    assert level_zero.zeInit(0xFFFFFFFF) != 0, "a flag that there is not"
     make("uninstall-system", prefix)
     assert [path.relative_to(prefix) for path in prefix.rglob("*") if path.is_file()] == [
         Path("lib/kept.so")
     ]
 
 
-def test_a_loader_of_others_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["libOpenCL.so.1", "libze_loader.so.1"])
+def test_a_loader_of_others_is_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/libOpenCL.so.1").write_text("theirs", encoding="utf-8")
+    (tmp_path / "lib" / name).write_text("theirs", encoding="utf-8")
     said = make("install-system", tmp_path, check=False)
-    assert "libOpenCL.so.1 is another program's: choose another PREFIX" in said
+    assert f"{name} is another program's: choose another PREFIX" in said
     make("uninstall-system", tmp_path)
-    assert (tmp_path / "lib/libOpenCL.so.1").read_text(encoding="utf-8") == "theirs"
+    assert (tmp_path / "lib" / name).read_text(encoding="utf-8") == "theirs"
     assert not (tmp_path / "lib/fairlead").exists()

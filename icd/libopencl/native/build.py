@@ -1,9 +1,10 @@
 """Builds libOpenCL.so.1: its exported functions are generated from the ABI data.
 
-Every function with a slot gets up to four forms. The *exported* one jumps to the entry of
+Every function with a slot gets up to five forms. The *exported* one jumps to the entry of
 `fl_current`, so that a layer costs nothing if there is none. `dispatch_…` checks the handle and
-calls the driver by the handle's own table. `careful_…` first looks whether that table has the slot.
-`start_…` finds the drivers, and stands in `fl_current` until that is done.
+calls the driver by the handle's own table. `icd1_…` does the same where every driver is of ICD 1:
+it looks for no tag. `careful_…` first looks whether the driver's table has the slot. `start_…`
+finds the drivers, and stands in `fl_current` until that is done.
 
 setup.py calls `libopencl()`. `python icd/libopencl/native/build.py DIRECTORY` only writes the
 generated C there, for tests in C.
@@ -128,17 +129,19 @@ def _check(function: Any) -> str:
 def _dispatch(function: Any) -> Iterator[str]:
     name, slot, handle = function.name, function.slot, function.parameters[0].name
     stop = " return;" if function.returns == "void" else ""
-    yield f"static {function.c_declaration(f'dispatch_{name}')} {{"
-    yield f"    {_check(function)}"
-    if function.parameters[0].type in ("cl_platform_id", "cl_device_id"):
-        yield "    fl_keep_tables();"
-    yield f"    void *const *table = {handle}->dispatch;"
-    yield "    if (FL_UNLIKELY(table[0] == FL_TAG))"
-    icd2 = f"((void *const *){handle}->dispatch_data)[{slot}]"
-    yield f"        {{ {_call(function, icd2)}{stop} }}"
-    yield f"    if (FL_UNLIKELY(!table[{slot}]))"
-    yield f"        {{ {_call(function, f'stub_{name}')}{stop} }}"
-    yield f"    {_call(function, f'table[{slot}]')}\n}}"
+    for form in ("icd1", "dispatch")[name in STARTING :]:
+        yield f"static {function.c_declaration(f'{form}_{name}')} {{"
+        yield f"    {_check(function)}"
+        if form == "dispatch" and function.parameters[0].type in ("cl_platform_id", "cl_device_id"):
+            yield "    fl_keep_tables();"
+        yield f"    void *const *table = {handle}->dispatch;"
+        if form == "dispatch":
+            yield "    if (FL_UNLIKELY(table[0] == FL_TAG))"
+            icd2 = f"((void *const *){handle}->dispatch_data)[{slot}]"
+            yield f"        {{ {_call(function, icd2)}{stop} }}"
+        yield f"    if (FL_UNLIKELY(!table[{slot}]))"
+        yield f"        {{ {_call(function, f'stub_{name}')}{stop} }}"
+        yield f"    {_call(function, f'table[{slot}]')}\n}}"
     yield f"static {function.c_declaration(f'careful_{name}')} {{"
     yield f"    {_check(function)}"
     missing = f"fl_lacks_slot((void *const *){handle}->dispatch, {slot})"
@@ -178,11 +181,14 @@ def thunks() -> str:
             lines.append(f"FL_EXPORT {function.c_declaration(function.name)} {{ {call} }}")
     lines += _table(api, "void *fl_current[FL_SLOTS]", _first)
     lines += _table(api, "void *fl_bottom[FL_SLOTS]", lambda f: f"(void *)dispatch_{f.name}")
-    lines += _table(
-        api,
-        "void *const fl_careful[FL_SLOTS]",
-        lambda f: "NULL" if f.name in WRITTEN else f"(void *)careful_{f.name}",
-    )
+    for form, without in (("icd1", (*WRITTEN, *STARTING)), ("careful", WRITTEN)):
+        lines += _table(
+            api,
+            f"void *const fl_{form}[FL_SLOTS]",
+            lambda f, form=form, without=without: (
+                "NULL" if f.name in without else f"(void *){form}_{f.name}"
+            ),
+        )
     lines += _table(
         api,
         "const uint8_t fl_since[FL_SLOTS]",

@@ -123,27 +123,35 @@ static void be_careful(void *const *table, unsigned slots) {
             fl_bottom[slot] = fl_careful[slot];
 }
 
-static const char *bind_1(cl_platform_id platform, void *const *own) {
+/* Without a driver of ICD 2 no table has a tag. The careful forms stay, and so do those in entries.c. */
+void fl_settle(void) {
+    for (unsigned slot = 0; slot < FL_SLOTS && !fl_guards_tables(); slot++)
+        if (fl_icd1[slot] && fl_bottom[slot] != fl_careful[slot])
+            fl_bottom[slot] = fl_icd1[slot];
+}
+
+/* `there`: how many slots of its table can be read. */
+static const char *bind_1(cl_platform_id platform, void *const *own, unsigned there) {
     char *version = own[SLOT_clGetPlatformInfo] ? ask(platform, CL_PLATFORM_VERSION) : NULL;
     if (!version)
         return own[SLOT_clGetPlatformInfo] ? "it does not answer CL_PLATFORM_VERSION" : "clGetPlatformInfo is NULL in its dispatch table";
-    void *words[FL_SLOTS];
-    unsigned slots = slots_of(version), there = (unsigned)(read_memory(own, words, slots * sizeof *words) / sizeof *words);
-    if (there < FL_SLOTS)
-        be_careful(own, there);
+    unsigned slots = slots_of(version) < there ? slots_of(version) : there;
+    if (slots < FL_SLOTS)
+        be_careful(own, slots);
     free(version);
     return NULL;
 }
 
 static const char *bind(cl_platform_id platform, get_function *function_of, fl_set_dispatch_data *set) {
-    void *own = NULL, *head[TAG_SLOT + 1];
+    void *own = NULL, *words[FL_SLOTS];
     if (!platform || read_memory(platform, &own, sizeof own) < sizeof own)
         return platform ? "its handle leads to memory that cannot be read" : "its handle is NULL";
-    if (!own || read_memory(own, head, sizeof head) < sizeof head)
+    unsigned there = own ? (unsigned)(read_memory(own, words, sizeof words) / sizeof *words) : 0;
+    if (there <= TAG_SLOT)
         return own ? "its dispatch table cannot be read" : "its dispatch table is NULL";
-    if (head[0] != FL_TAG)
-        return bind_1(platform, own);
-    return head[TAG_SLOT] == FL_TAG ? bind_2(platform, function_of, set) : "its table has the ICD 2 tag in slot 0 but not in slot 31";
+    if (words[0] != FL_TAG)
+        return bind_1(platform, own, there);
+    return words[TAG_SLOT] == FL_TAG ? bind_2(platform, function_of, set) : "its table has the ICD 2 tag in slot 0 but not in slot 31";
 }
 
 static bool is_known(cl_platform_id platform) {
@@ -250,10 +258,6 @@ static void list(const char *library, void *handle) {
 }
 
 void fl_open_driver(const char *library, bool siblings) {
-    if (fl_is_named_like_a_loader(library)) {
-        fl_note("%s: it is an OpenCL loader, not a driver", library);
-        return;
-    }
     void *handle = siblings ? open_with_siblings(library, 0) : dlopen(library, RTLD_NOW);
     if (!handle) {
         fl_note("%s: %s", library, dlerror());

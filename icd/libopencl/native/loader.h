@@ -16,6 +16,7 @@
 /* --- generated: thunks_libopencl.c --- */
 extern void *const fl_stubs[FL_SLOTS];     /* answer CL_INVALID_OPERATION, each in its function's own form */
 extern void *const fl_careful[FL_SLOTS];   /* look first whether a driver's table has the slot at all */
+extern void *const fl_icd1[FL_SLOTS];      /* look for no tag, and for no table of another loader */
 extern const uint8_t fl_since[FL_SLOTS];   /* the OpenCL version that has the slot: 0x12 is 1.2 */
 extern void *fl_bottom[FL_SLOTS];          /* call the driver */
 extern void *fl_current[FL_SLOTS];         /* what the exported functions jump to: the outermost layer, else fl_bottom */
@@ -42,17 +43,19 @@ typedef struct fl_platform {
 
 extern fl_platform *fl_platforms;
 extern cl_uint fl_platform_count;
-/* Open a driver and append its platforms. `siblings`: libraries that it misses may lie beside it. */
+/* Open a driver, no loader by its name, and append its platforms. `siblings`: libraries that it misses may lie beside it. */
 void fl_open_driver(const char *library, bool siblings);
 /* Name the LLVM CPU of PoCL's devices from platform `first` on, where it is "generic": see icd/repairs.py. */
 void fl_name_cpus(cl_uint first, unsigned triple_offset, unsigned cpu_offset, const char *cpu);
 bool fl_is_named_like_a_loader(const char *library);
+void fl_settle(void); /* the drivers are open: shorten the way to them where it can be */
 bool fl_lacks_slot(void *const *table, unsigned slot);
 void fl_forget_drivers(void); /* in a forked child whose parent was about to open them */
 
 /* --- neighbours.c --- */
 typedef cl_int fl_set_dispatch_data(cl_platform_id platform, void *data); /* clIcdSetPlatformDispatchDataKHR */
 void fl_guard_table(cl_platform_id platform, void **table, fl_set_dispatch_data *set);
+bool fl_guards_tables(void);   /* there is a driver of ICD 2 */
 void fl_keep_tables(void);     /* before a platform or a device is asked something */
 void fl_free_neighbours(void); /* in a forked child */
 

@@ -102,7 +102,12 @@ void fl_each_of_list(const char *list, fl_take *take) {
     free(copy);
 }
 
-static void open_one(const char *library) { fl_open_driver(library, false); }
+static void open_one(const char *library) {
+    if (fl_is_named_like_a_loader(library))
+        fl_note("%s: it is an OpenCL loader, not a driver", library);
+    else
+        fl_open_driver(library, false);
+}
 
 static void open_named(const char *library) {
     if (!strchr(library, '/') || is_file(library))

@@ -27,6 +27,8 @@ void fl_guard_table(cl_platform_id platform, void **table, fl_set_dispatch_data 
     __atomic_store_n(&guarded, one, __ATOMIC_RELEASE);
 }
 
+bool fl_guards_tables(void) { return guarded != NULL; }
+
 /* Whether a library has tables of its own: another loader, or fairlead's module of Python. */
 static bool is_neighbour(const char *path) {
     return fl_is_named_like_a_loader(path) || strstr(path, "/icd/_native.");

@@ -48,6 +48,7 @@ bool fl_start(void) {
         __atomic_store_n(&state, STARTING, __ATOMIC_RELEASE);
         if (!fl_use_verdict())
             fl_search();
+        fl_settle();
         fl_start_layers();
         __atomic_store_n(&state, STARTED, __ATOMIC_RELEASE);
     }

@@ -128,17 +128,15 @@ static bool is_whole(const char *text, const char *key) {
     return text && begins(text, key) && size >= 5 && strcmp(text + size - 5, "\nend\n") == 0;
 }
 
-/* "file MTIME INODE SIZE PATH", 0 0 0 for what does not exist. */
-static bool is_unchanged(const char *line) {
-    long long when = 0, number = 0, bytes = 0;
-    int path = 0;
+/* "MTIME INODE SIZE PATH" of a file line, 0 0 0 for what does not exist. */
+static bool is_unchanged(const char *facts) {
+    char *at, name[PATH_MAX];
     struct stat status;
-    char name[PATH_MAX];
-    if (sscanf(line, "file %lld %lld %lld %n", &when, &number, &bytes, &path) != 3 || !path)
+    long long when = strtoll(facts, &at, 10), number = strtoll(at, &at, 10), bytes = strtoll(at, &at, 10);
+    size_t length = *at == ' ' ? strcspn(++at, "\n") : 0;
+    if (!length || length >= sizeof name)
         return false;
-    int length = (int)strcspn(line + path, "\n");
-    if (snprintf(name, sizeof name, "%.*s", length, line + path) >= (int)sizeof name)
-        return false;
+    *(char *)mempcpy(name, at, length) = '\0';
     if (stat(name, &status))
         return !when && !number;
     return when == status.st_mtim.tv_sec * 1000000000ll + status.st_mtim.tv_nsec && number == (long long)status.st_ino &&
@@ -146,11 +144,15 @@ static bool is_unchanged(const char *line) {
 }
 
 static bool is_fresh(const char *facts) {
-    long long until = 0;
-    for (const char *line = facts; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
-        if ((begins(line, "file ") && !is_unchanged(line)) ||
-            (sscanf(line, "until %lld", &until) == 1 && (time(NULL) >= until || time(NULL) < until - 3600)))
+    for (const char *line = facts; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        if (begins(line, "file ") && !is_unchanged(line + strlen("file ")))
             return false;
+        if (begins(line, "until ")) {
+            long long until = atoll(line + strlen("until "));
+            if (time(NULL) >= until || time(NULL) < until - 3600)
+                return false;
+        }
+    }
     return true;
 }
 
@@ -239,7 +241,7 @@ static char *behind_noise(char *text, const char *key) {
     return text;
 }
 
-/* What the child prints, to be freed. Its signals and descriptors are its own. */
+/* What the child prints, to be freed; NULL and errno if it could not be started. Its signals and descriptors are its own. */
 static char *run_python(const char *python, const char *root, const char *path, const char *key) {
     static const char code[] = "import sys\ntry:\n import fairlead\nexcept ImportError:\n sys.path.append(sys.argv[1])\n"
                                "from fairlead.icd.libopencl.verdict import main\nmain(sys.argv[2], sys.argv[3])";
@@ -276,6 +278,7 @@ static char *run_python(const char *python, const char *root, const char *path, 
     close(ends[1]);
     if (failed) {
         close(ends[0]);
+        errno = failed;
         return NULL;
     }
     char *text = read_all(ends[0], MOST_BYTES, &deadline);
@@ -283,6 +286,7 @@ static char *run_python(const char *python, const char *root, const char *path, 
         kill(-child, SIGKILL);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) /* a program that ignores SIGCHLD has ECHILD */
         ;
+    errno = 0;
     return text;
 }
 
@@ -315,14 +319,20 @@ static char *ask_python(char *path, const char *key) {
     make_folders(path);
     take_guard(path);
     char *text = path ? read_verdict(path, key) : NULL;
+    int error = 0;
     if (!text && *python && !is_whole(text = behind_noise(run_python(python, root, path, key), key), key)) {
+        error = text ? 0 : errno;
         free(text);
         text = NULL;
     }
     fl_drop_guard();
-    if (!text)
-        fl_say("%s%s: OpenCL drivers are looked for by the plain rules, and none is tried first or repaired",
-               *python ? python : "no Python was found", *python ? " does not run fairlead" : "");
+    static const char rest[] = "OpenCL drivers are looked for by the plain rules, and none is tried first or repaired";
+    if (!text && !*python)
+        fl_say("no Python was found: %s", rest);
+    else if (!text && error)
+        fl_say("%s cannot be started (%s): %s", python, strerror(error), rest);
+    else if (!text)
+        fl_say("%s does not run fairlead (`%s -m fairlead doctor` may say why): %s", python, python, rest);
     return text;
 }
 
@@ -337,7 +347,7 @@ static void obey(char *facts) {
             first = fl_platform_count, fl_open_driver(line + strlen("driver "), false);
         else if (begins(line, "siblings "))
             first = fl_platform_count, fl_open_driver(line + strlen("siblings "), true);
-        else if (sscanf(line, "cpu %u %u %31s", &triple, &cpu, level) == 3)
+        else if (begins(line, "cpu ") && sscanf(line, "cpu %u %u %31s", &triple, &cpu, level) == 3)
             fl_name_cpus(first, triple, cpu, level);
         else if (begins(line, "refused "))
             fl_note("%s", line + strlen("refused "));

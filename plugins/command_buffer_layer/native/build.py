@@ -35,7 +35,7 @@ IN_C = (
     "clReleaseCommandBufferKHR",
     "clEnqueueCommandBufferKHR",
 )
-_INSTANCES = 4  # FL_INSTANCES of layer.h
+_INSTANCES = 64  # FL_INSTANCES of layer.h
 
 
 def extension_functions(api: Any) -> list[Any]:
@@ -103,12 +103,18 @@ def hooks_source(api: Any) -> str:
             call = f"hook_{name}({_arguments(function, f'nexts[{instance}]')})"
             declared = function.c_declaration(f"hook_{instance}_{name}")
             lines.append(f"static {declared} {{ return {call}; }}")
-    lines.append("void fl_fill(void **table, unsigned instance, fl_next next) {")
-    lines.append("    nexts[instance] = next;")
+    slots = ", ".join(f"SLOT_{name}" for name in HOOKS)
+    lines.append(f"static const unsigned slots[] = {{{slots}}};")
+    lines.append(f"static void *const hooks[FL_INSTANCES][{len(HOOKS)}] = {{")
     for instance in range(_INSTANCES):
-        stores = " ".join(f"table[SLOT_{name}] = (void *)hook_{instance}_{name};" for name in HOOKS)
-        lines.append(f"    if (instance == {instance}) {{ {stores} }}")
-    lines.append("}")
+        row = ", ".join(f"(void *)hook_{instance}_{name}" for name in HOOKS)
+        lines.append(f"    {{{row}}},")
+    lines.append(
+        "};\nvoid fl_set_next(unsigned instance, fl_next next) { nexts[instance] = next; }"
+    )
+    lines.append("void fl_fill(void **table, unsigned instance) {")
+    lines.append(f"    for (unsigned i = 0; i < {len(HOOKS)}; i++)")
+    lines.append("        table[slots[i]] = hooks[instance][i];\n}")
     functions = extension_functions(api)
     lines += [_entry(function) for function in functions if function.name not in IN_C]
     lines.append("static void *const functions[FL_ENTRIES] = {")

@@ -112,24 +112,47 @@ FL_EXPORT cl_int clGetLayerInfo(cl_uint param_name, size_t param_value_size, voi
     return CL_INVALID_VALUE;
 }
 
+/* The number of the instance with this next table. C has no closures, so each has hooks of its own. A loader that comes again with the same
+ * functions gets its old instance: some are unloaded and loaded over and over. FL_INSTANCES: all are taken. The table is kept or freed. */
+static unsigned instance_of(void **next) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static void **known[FL_INSTANCES];
+    static unsigned count;
+    unsigned instance = 0;
+    pthread_mutex_lock(&lock);
+    while (instance < count && memcmp(known[instance], next, sizeof(void *) * FL_SLOTS) != 0)
+        instance++;
+    if (instance == count && count < FL_INSTANCES) {
+        known[count++] = next;
+        fl_set_next(instance, next);
+    } else {
+        free(next);
+    }
+    pthread_mutex_unlock(&lock);
+    return instance;
+}
+
 /* The loader's table may be shorter than ours, and may have NULL where its system has no such function. The hooks reach the next
  * functions by a table that has a stub there. */
 FL_EXPORT cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch, cl_uint *num_entries_ret, void *const **layer_dispatch_ret) {
-    static atomic_uint instances;
     if (!num_entries || !target_dispatch || !num_entries_ret || !layer_dispatch_ret)
         return CL_INVALID_VALUE;
-    unsigned instance = instances++;
     void **next = malloc(sizeof(void *) * FL_SLOTS), **table = malloc(sizeof(void *) * num_entries);
-    if (instance >= FL_INSTANCES || !next || !table) {
+    if (!next || !table) {
         free(next);
         free(table);
-        return instance >= FL_INSTANCES ? CL_OUT_OF_RESOURCES : CL_OUT_OF_HOST_MEMORY;
+        return CL_OUT_OF_HOST_MEMORY;
     }
-    memcpy(table, target_dispatch, sizeof(void *) * num_entries);
     for (unsigned i = 0; i < FL_SLOTS; i++)
         next[i] = i < num_entries && target_dispatch[i] ? target_dispatch[i] : fl_stubs[i];
+    unsigned instance = instance_of(next);
+    if (instance == FL_INSTANCES) {
+        free(table);
+        return CL_OUT_OF_RESOURCES;
+    }
+    memcpy(table, target_dispatch, sizeof(void *) * num_entries);
     void *ours[FL_SLOTS] = {NULL};
-    fl_fill(ours, instance, next);
+    fl_fill(ours, instance);
     for (unsigned i = 0; i < FL_SLOTS && i < num_entries; i++)
         if (ours[i] && table[i])
             table[i] = ours[i];

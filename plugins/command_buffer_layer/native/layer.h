@@ -20,7 +20,7 @@ extern void *const fl_stubs[FL_SLOTS];
 typedef void *const *fl_next; /* the table of the next layer, or of the loader */
 
 /* --- layer.c --- */
-enum { FL_LAYER_VERSION = 1, FL_INSTANCES = 4 };
+enum { FL_LAYER_VERSION = 1, FL_INSTANCES = 64 /* loaders in a process */ };
 /* The body of a function of the extensions, found or started; NULL if there is no Python. */
 void *fl_body(unsigned entry);
 /* Every function of the extensions returns by this. */
@@ -29,8 +29,10 @@ cl_int fl_leave(cl_int code);
 cl_int fl_without_body(void);
 /* The function of the extensions with this name, NULL if it is none of them. */
 void *fl_own_function(const char *name);
-/* Fills a table with the functions of an instance. Generated. */
-void fl_fill(void **table, unsigned instance, fl_next next);
+/* The table that an instance's hooks call. Generated, as is the next. */
+void fl_set_next(unsigned instance, fl_next next);
+/* Put an instance's hooks into a table. */
+void fl_fill(void **table, unsigned instance);
 /* The answer to a query: `size` bytes at `value`. */
 cl_int fl_answer(const void *value, size_t size, size_t room, void *into, size_t *size_ret);
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 from helpers.support import FakeDriver
 
-from .conftest import Client, write_manifests
+from .conftest import Client, run_client, write_manifests
 
 #: Looks once, with variables added.
 Look: TypeAlias = Callable[..., tuple[str, int]]
@@ -148,3 +148,14 @@ def test_a_program_that_ignores_its_children(
     """Its children are nobody's, and the library cannot wait for one."""
     env = {"OCL_ICD_VENDORS": str(write_manifests(tmp_path / "v", [fake_driver()]))}
     assert client("ignore-children", by="verdict", env=env).out == "Fake 0\n"
+
+
+def test_too_few_files_for_python(
+    client_path: Path, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """The pipe to it needs two. The plain rules do with less."""
+    write_manifests(tmp_path / "vendors", [fake_driver()])
+    env = {"OCL_ICD_VENDORS": str(tmp_path / "vendors"), "XDG_CACHE_HOME": str(tmp_path)}
+    output = run_client(["sh", "-c", 'ulimit -n 5; exec "$@"', "sh", client_path, "names"], env)
+    assert output.out == "Fake 0\n"
+    assert "cannot be started (Too many open files): OpenCL drivers are looked for by" in output.err

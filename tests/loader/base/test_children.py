@@ -257,16 +257,32 @@ def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) 
 # What children are given
 
 
-def test_all_children_run_at_the_same_time(tmp_path: Path) -> None:
+def test_a_child_that_waits_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of two waits until the other one opens the same pipe.
 
     One after the other, neither would end.
     """
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     os.mkfifo(tmp_path / "pipe")
     outcomes = run_all(
         [request(f"open({str(tmp_path / 'pipe')!r}, {mode!r}).close()") for mode in "rw"]
     )
     assert all(map(report, outcomes))
+
+
+def test_no_more_children_at_once_than_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds a file that no other may find. None counts as waiting for something."""
+    monkeypatch.setattr("fairlead.loader.base.children._LONGEST_WORK", float("inf"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    held = str(tmp_path / "held")
+    code = (
+        f"os.close(os.open({held!r}, os.O_CREAT | os.O_EXCL)); atexit.register(os.unlink, {held!r})"
+    )
+    assert all(map(report, run_all([request(code) for _ in range(4)])))
 
 
 def test_a_child_has_a_session_no_input_and_no_probing_of_its_own() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import sys
+from pathlib import Path
 
 from helpers.drivers import Driver
-from helpers.support import ROOT, RunPython
+from helpers.support import ROOT, FakeDriver, RunPython
 
+from fairlead.icd import libopencl
 from fairlead.icd.abi import OPENCL
 from fairlead.plugins import command_buffer_layer
 
@@ -21,8 +24,8 @@ BUILD = ROOT / "plugins/command_buffer_layer/native/build.py"
 START = """
 import ctypes, json, sys
 library = ctypes.CDLL(sys.argv[1])
-def start(entries, name="clInitLayer", *more):
-    theirs = (ctypes.c_void_p * entries)(*range(1, entries + 1))
+def start(entries, name="clInitLayer", *more, first=1):
+    theirs = (ctypes.c_void_p * entries)(*range(first, first + entries))
     count, table = ctypes.c_uint32(), ctypes.c_void_p()
     function = getattr(library, name)
     code = function(entries, theirs, ctypes.byref(count), ctypes.byref(table), *more)
@@ -48,7 +51,9 @@ def test_what_it_refuses_of_a_loader(run_python: RunPython) -> None:
     code = """
 print(library.clInitLayer(0, None, None, None))
 print(start(150, "clInitLayerWithProperties", (ctypes.c_uint64 * 3)(7, 7, 0)))
-print([isinstance(start(150), int) for _ in range(6)])
+print({isinstance(start(150), int) for _ in range(1000)})
+print([isinstance(start(150, first=number), int) for number in range(1, 67)].index(True))
+print(start(150, first=1000), isinstance(start(150), list))
 print(library.clDeinitLayer())
 size, text = ctypes.c_size_t(), ctypes.create_string_buffer(100)
 print(library.clGetLayerInfo(0x4241, 100, text, ctypes.byref(size)), text.value.decode())
@@ -57,11 +62,33 @@ print(library.clGetLayerInfo(0x4241, 3, text, None), library.clGetLayerInfo(7, 1
     assert run_python(START + code, str(command_buffer_layer.path())).out.splitlines() == [
         "-30",
         "-64",
-        "[False, False, False, False, True, True]",
+        "{False}",
+        "64",
+        "-5 True",
         "0",
         "0 fairlead command-buffer",
         "-30 -30",
     ]
+
+
+def test_many_loaders_in_one_process(
+    layered: Layered, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """Each has a table of its own in front of the driver, and tells its program of the layer."""
+    copies = [shutil.copy(libopencl.path(), tmp_path / f"libOpenCL.so.{i}") for i in range(9)]
+    code = """
+import ctypes, sys
+for path in sys.argv[1:]:
+    library = ctypes.CDLL(path)
+    platform, text = (ctypes.c_void_p * 1)(), ctypes.create_string_buffer(1000)
+    assert library.clGetPlatformIDs(1, platform, None) == 0
+    one = ctypes.c_void_p(platform[0])
+    assert library.clGetPlatformInfo(one, 0x904, ctypes.c_size_t(1000), text, None) == 0
+    print(b"cl_khr_command_buffer" in text.value.split())
+"""
+    env = {"FAIRLEAD_PYTHON": "0"}
+    output = layered(sys.executable, "-c", code, *copies, drivers=[fake_driver()], env=env)
+    assert output.out == 9 * "True\n" and output.err == ""
 
 
 def test_fairlead_knows_it_by_its_name(
