@@ -41,9 +41,6 @@ Enqueued = tuple[int, int, int, list[int]]
 #: The number that C gives where no command has failed.
 NO_COMMAND: Final = 0xFFFFFFFF
 
-#: Bytes of stack that a thread needs to run work-groups. PoCL's own threads have 8 MiB.
-_STACK: Final = 15 << 19
-
 
 class CommandBuffer:
     """Commands that can be enqueued on queues of their context. Thread-safe.
@@ -206,6 +203,7 @@ class CommandBuffer:
             code = lib.fl_run(route.native, times)
             if code:
                 check(code, "replay", _lost(route) or "")
+            self._allow_again()
             return True
 
     def _build_anew(self) -> None:
@@ -271,7 +269,7 @@ class CommandBuffer:
         """Return the route to a queue if this thread can run it, with nothing of it in another
         queue."""
         route = self._present_route(queue)
-        if not route.runs_here or lib.fl_stack_left() < _STACK:
+        if not route.runs_here or lib.fl_stack_left() < lib.FL_STACK_NEEDED:
             return None
         if self.last_event and queue != address(self.native.last_queue):
             self._forbid_again()
@@ -284,8 +282,8 @@ class CommandBuffer:
 
     @property
     def again(self) -> Route | None:
-        """The route of the last enqueue, if `lib.fl_enqueue_again` may make another one like it:
-        after that one and nothing else, and without a lock."""
+        """The route of the last enqueue or run, if `lib.fl_enqueue_again` and `lib.fl_run_again`
+        may make another one like it: after that one and nothing else, and without a lock."""
         return self._again
 
     def _take(self, route: Route | None) -> None:

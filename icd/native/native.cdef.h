@@ -240,7 +240,7 @@ typedef struct fl_buffer {
     void *last_queue, *last_event;   /* references */
     uint64_t enqueued;               /* how often, or run until a flag: also for a caller whom Ctrl-C stops */
     uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
-    const void *again;   /* the route that fl_enqueue_again may take, or NULL */
+    const void *again;   /* the route that fl_enqueue_again and fl_run_again may take, or NULL */
 } fl_buffer;
 enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
@@ -310,6 +310,8 @@ void fl_allow_again(fl_buffer *buffer, fl_route *route);
 void fl_begin_child(void);   /* in a forked child, where no route is allowed that was before */
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
+/* Run it once more: 1, OpenCL's code (negative), or 0: nothing happened, as with fl_enqueue_again, or the thread has too little stack. */
+int fl_run_again(fl_route *route);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(fl_buffer *buffer, uint32_t command, int relaunched);
 
@@ -374,8 +376,9 @@ int fl_run_direct_until(void *direct, uint32_t times, void *flag, size_t offset,
 int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, uint32_t times);
 /* How long each command took at best, in ns: 1 if that is known, 0 if it was not run often enough or still runs. */
 int fl_direct_times(fl_direct *direct, uint32_t *times, uint64_t *groups);
-/* How much stack the caller's thread has left, in bytes. */
+/* How much stack the caller's thread has left, in bytes, and how much it needs to run work-groups: PoCL's own threads have 8 MiB. */
 size_t fl_stack_left(void);
+enum { FL_STACK_NEEDED = 15 << 19 };
 
 /* --- cuda.c: the engine that runs commands as a CUDA Graph, and cuda_memory.c: buffers of memory that CUDA has too --- */
 /* A device: `table` leads to the table of CUDA's functions that receives calls now (DispatchTable.address_of_top). `context` is retained. `lost`
