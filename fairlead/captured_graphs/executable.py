@@ -328,15 +328,15 @@ class Executable(Drawable, NeverCopied):
             enqueue, run, native, queue_type, of_queue, to_event, route = again
             is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
             if is_ours and not (values and self._set_for_replay(values, 1)):
-                runs = wait and run is not None
-                done = run(native) if runs else enqueue(native)
-                if done > 0 and runs:
+                here = run if wait else None
+                done = enqueue(native) if here is None else here(native)
+                if done > 0 and here is not None:
                     return None
                 if done > 0:
                     event = to_event(done, False)
                     return event.wait() if wait else event
                 if done:
-                    self._fail(done, route, runs)
+                    self._fail(done, route, here is not None)
         handle = self._checked(queue, "replay")
         if type(times) is not int or not 1 <= times < 1 << 32:
             remedy = "replay(queue, times=1)"
