@@ -73,9 +73,9 @@ class Loops:
             raise SystemExit(f"the C loop failed with OpenCL code {code}")
 
 
-def _one_kernel(quick: bool) -> Row:
-    """Measure how long calls take to return: a replay of one kernel, and PyOpenCL's call, types
-    declared."""
+def _one_kernel(quick: bool) -> list[Row]:
+    """Measure how long calls take to return, and to the end of the kernel: a replay of one kernel,
+    and PyOpenCL's call, types declared."""
     launches = Launches(make_queue(), 1)
     with fairlead.capture(launches.queue) as graph:
         launches.call()
@@ -90,19 +90,24 @@ def _one_kernel(quick: bool) -> Row:
 
     queue, kernel, size = launches.queue, launches.typed_kernel, (WORK_ITEMS,)
     ((a, b, s),) = launches.arguments
+
+    def finished() -> None:
+        kernel(queue, size, size, a, b, s)
+        queue.finish()
+
     actions = {
         "replay": repeated(lambda: executable.replay(queue)),
         "PyOpenCL": repeated(lambda: kernel(queue, size, size, a, b, s)),
+        "replay, waited for": repeated(lambda: executable.replay(queue, wait=True)),
+        "PyOpenCL, finish": repeated(finished),
     }
     samples = in_turns(actions, 5 if quick else 1001, _CALLS, queue.finish)
-    return ratio(
-        "a graph of one kernel: replay ÷ PyOpenCL call",
-        samples,
-        "replay",
-        "PyOpenCL",
-        Target("≤", 0.8),
-        unit="µs per call",
-    )
+    what, unit, bound = "a graph of one kernel: replay", "µs per call", Target("≤", 0.8)
+    waited = "replay, waited for", "PyOpenCL, finish"
+    return [
+        ratio(f"{what} ÷ PyOpenCL call", samples, "replay", "PyOpenCL", bound, unit=unit),
+        ratio(f"{what}, waited for ÷ call and finish", samples, *waited, bound, unit=unit),
+    ]
 
 
 def measure(quick: bool) -> list[Row]:
@@ -142,4 +147,5 @@ def measure(quick: bool) -> list[Row]:
             "PyOpenCL, types declared",
             "replay",
         ),
+        *_one_kernel(quick),
     ]

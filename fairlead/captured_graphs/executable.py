@@ -46,9 +46,17 @@ __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 _ONCE: Final = 1
 
-#: What enqueues (CapturedSegment.again) and what it is given, the queue's class and its handle, how
-#: the event is made, and the route, which is kept alive.
-_Again = tuple[Callable[[Any], int], Any, type, int, Callable[[int, bool], Any], Route]
+#: What enqueues and what runs (CapturedSegment.again) and what they are given, the queue's class
+#: and its handle, how the event is made, and the route, which is kept alive.
+_Again = tuple[
+    Callable[[Any], int],
+    Callable[[Any], int] | None,
+    Any,
+    type,
+    int,
+    Callable[[int, bool], Any],
+    Route,
+]
 
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
 
@@ -306,15 +314,19 @@ class Executable(Drawable, NeverCopied):
             ArgumentError: an argument has a wrong type.
         """
         again = self._again
-        if again and times is _ONCE and wait_for is None and until is None and not wait:
-            enqueue, native, queue_type, of_queue, to_event, route = again
+        if again and times is _ONCE and wait_for is None and until is None:
+            enqueue, run, native, queue_type, of_queue, to_event, route = again
             is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
             if is_ours and not (values and self._set_for_replay(values, 1)):
-                event = enqueue(native)
-                if event > 0:
-                    return to_event(event, False)
-                if event:
-                    self._fail(event, route)
+                here = run if wait else None
+                done = enqueue(native) if here is None else here(native)
+                if done > 0 and here is not None:
+                    return None
+                if done > 0:
+                    event = to_event(done, False)
+                    return event.wait() if wait else event
+                if done:
+                    self._fail(done, route, here is not None)
         handle = queue_of(queue, self._block, "replay")
         check_times(times)
         if pictures.is_wanted():
@@ -335,11 +347,13 @@ class Executable(Drawable, NeverCopied):
         if wait and only is not None and not waits and not profiled and not series:
             times = only.run_here(handle, times)
             if not times:
+                if not self.profiling:
+                    self._again = self._how_again(only, queue, handle)
                 return None
         if only is not None:
             end = self._end(queue, *only.run(handle, times, waits, series), profiled)
             if not self.profiling:
-                self._again = self._how_again(only, queue, handle, end)
+                self._again = self._how_again(only, queue, handle)
         else:
             with self._lock:
                 end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
@@ -347,15 +361,20 @@ class Executable(Drawable, NeverCopied):
             end.wait()
         return None if wait else end
 
-    def _how_again(self, only: CapturedSegment, queue: Any, handle: int, end: Any) -> _Again | None:
+    def _how_again(self, only: CapturedSegment, queue: Any, handle: int) -> _Again | None:
+        import pyopencl
+
         again = only.again()
         if again is None:
             return None
-        enqueue, route = again
-        return enqueue, route.native, type(queue), handle, type(end).from_int_ptr, route
+        enqueue, run, route = again
+        to_event = pyopencl.Event.from_int_ptr
+        return enqueue, run, route.native, type(queue), handle, to_event, route
 
-    def _fail(self, code: int, route: Route) -> None:
-        """Raise the error of a repeated enqueue."""
+    def _fail(self, code: int, route: Route, runs: bool) -> None:
+        """Raise the error of a repeated enqueue or run."""
+        if runs:
+            check(code, "replay")
         only, failed = self._only(), route.native.failed
         assert only is not None
         raise only.failure(code, -1 if failed == NO_COMMAND else failed)

@@ -207,19 +207,24 @@ class CapturedSegment:
             end = enqueue_marker(queue, (), "clEnqueueMarkerWithWaitList")
         return end, first
 
-    def again(self) -> tuple[Callable[[Any], int], Route] | None:
-        """How the last `run` is repeated, once and after nothing else; None if it cannot be.
+    def again(self) -> tuple[Callable[[Any], int], Callable[[Any], int] | None, Route] | None:
+        """How the last `run` or `run_here` is repeated, once and after nothing else; None if it
+        cannot be.
 
         Returns:
-            A function of the route's `native`. It returns the event of the end, a reference for the
-                caller; 0 if `run` has to do it; or OpenCL's code, which is negative. And the route.
+            Two functions of the route's `native`, and the route. The first one enqueues: it returns
+                the event of the end, a reference for the caller; 0 if `run` has to do it; or
+                OpenCL's code, which is negative. The second one does the same as `run_here`, and
+                returns 1 when it has ended; None if no engine can do that.
         """
         with self._lock:
             route = None if self._pending else self._buffer.again
             if route is None:
                 return None
             alternates = self.settings is not None and self.settings.alternations
-            return self._alternate if alternates else lib.fl_enqueue_again, route
+            if alternates:
+                return self._alternate, None, route
+            return lib.fl_enqueue_again, lib.fl_run_again if route.runs_here else None, route
 
     def _alternate(self, route: Any) -> int:
         settings = self.settings

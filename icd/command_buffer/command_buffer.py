@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Final
+from typing import Any
 
 from ...loader.base.forks import in_child, new_lock
 from .._native import ffi, lib
@@ -33,9 +33,6 @@ from .leaving import leave, release_ended
 from .lifetimes import Lifetimes
 from .routes import Enqueued, Route, lost_by
 from .waiting import wait
-
-#: Bytes of stack that a thread needs to run work-groups. PoCL's own threads have 8 MiB.
-_STACK: Final = 15 << 19
 
 
 class CommandBuffer:
@@ -199,6 +196,7 @@ class CommandBuffer:
             code = lib.fl_run(route.native, times)
             if code:
                 check(code, "replay", lost_by(route) or "")
+            self._allow_again()
             return True
 
     def _build_anew(self) -> None:
@@ -264,7 +262,7 @@ class CommandBuffer:
         """Return the route to a queue if this thread can run it, with nothing of it in another
         queue."""
         route = self._present_route(queue)
-        if not route.runs_here or lib.fl_stack_left() < _STACK:
+        if not route.runs_here or lib.fl_stack_left() < lib.FL_STACK_NEEDED:
             return None
         if self.last_event and queue != address(self.native.last_queue):
             self._forbid_again()
@@ -277,8 +275,8 @@ class CommandBuffer:
 
     @property
     def again(self) -> Route | None:
-        """The route of the last enqueue, if `lib.fl_enqueue_again` may make another one like it:
-        after that one and nothing else, and without a lock."""
+        """The route of the last enqueue or run, if `lib.fl_enqueue_again` and `lib.fl_run_again`
+        may make another one like it: after that one and nothing else, and without a lock."""
         return self._again
 
     def _take(self, route: Route | None) -> None:

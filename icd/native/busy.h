@@ -4,14 +4,19 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <time.h>
 
 static inline bool fl_try(fl_buffer *buffer) {
     return !__atomic_exchange_n(&buffer->busy, 1, __ATOMIC_ACQUIRE);
 }
 
 static inline void fl_enter(fl_buffer *buffer) {
-    while (!fl_try(buffer))
-        sched_yield();
+    static const struct timespec longer = {.tv_nsec = 50000};   /* it is run by a thread itself */
+    for (uint32_t turn = 0; !fl_try(buffer); turn++)
+        if (turn < 100)
+            sched_yield();
+        else
+            nanosleep(&longer, NULL);
 }
 
 static inline void fl_leave(fl_buffer *buffer) {

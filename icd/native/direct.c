@@ -101,13 +101,13 @@ static int make(fl_direct *d) {
 }
 
 fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
-                         uint32_t count, int in_order, int *code) {
+                         uint32_t count, int in_order, const uint32_t *levels, int *code) {
     fl_direct *d = malloc(sizeof *d);
     *code = CL_OUT_OF_HOST_MEMORY;
     if (!d)
         return NULL;
     *d = (fl_direct){.device = device, .functions = functions, .function_count = function_count, .commands = commands, .count = count,
-                     .in_order = in_order != 0};
+                     .levels = levels, .in_order = in_order != 0};
     *code = make(d);
     if (*code != CL_SUCCESS) {
         free(d);
@@ -261,17 +261,36 @@ int fl_set_cell_of_direct(void *self, const fl_cell *cell) {
     return reason == FL_DIRECT_FINE ? CL_SUCCESS : reason == FL_DIRECT_NO_ROOM ? CL_OUT_OF_HOST_MEMORY : FL_BUILD_ANEW;
 }
 
-int fl_direct_times(fl_direct *d, uint32_t *times, uint64_t *groups) {
-    uint32_t passes = atomic_load(&d->image->passes);
-    if (passes < 2 || (passes < FL_MEASURED && in_flight(d->image)))   /* after the last of them nothing is written */
+int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint64_t *groups) {
+    const fl_image *image = d->image;
+    uint32_t passes = atomic_load(&image->passes);
+    bool measures = passes < FL_KNOWN;   /* after the last of them nothing is written */
+    if (passes < 2 || (measures && in_flight(d->image)) || (measures && fl_may_share(image)))
         return 0;
-    for (uint32_t i = 0; i < d->count; i++) {
-        const fl_direct_step *s = &fl_steps(d->image)[i];
-        const size_t *g = s->kind == FL_STEP_LAUNCH ? s->context->groups : NULL;
-        times[i] = s->ticks;
-        groups[i] = g ? g[0] * g[1] * g[2] : 1;
+    for (uint32_t place = 0; place < d->count;) {
+        const fl_level level = fl_level_at(image, place);
+        const fl_direct_step *first = fl_step_at(image, place);
+        double part = first->together && level.can_share ? (double)first->shared_ticks / (double)level.ticks : 1;
+        for (uint32_t end = place + level.count; place < end; place++) {
+            const fl_direct_step *s = fl_step_at(image, place);
+            const size_t *g = s->kind == FL_STEP_LAUNCH ? s->context->groups : NULL;
+            size_t number = (size_t)(s - fl_steps(image));
+            times[number] = s->ticks;
+            shared_times[number] = (uint32_t)(s->ticks * part);
+            groups[number] = g ? g[0] * g[1] * g[2] : 1;
+        }
     }
     return 1;
+}
+
+uint32_t fl_direct_shared(const fl_direct *d) {
+    uint32_t shared = 0;
+    for (uint32_t place = 0; d->image->shares && place < d->count;) {
+        const fl_level level = fl_level_at(d->image, place);
+        shared += fl_step_at(d->image, place)->together && level.can_share ? level.count : 0;
+        place += level.count;
+    }
+    return shared;
 }
 
 size_t fl_stack_left(void) {

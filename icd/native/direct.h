@@ -1,5 +1,6 @@
 /* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_image.c makes images of them, direct_run.c runs
- * them, direct_memory.c knows where buffers lie, direct_cells.c what Parameters are, and direct.c is what Python and enqueues call.
+ * them, direct_crew.c has the threads that help, direct_memory.c knows where buffers lie, direct_cells.c what Parameters are, and direct.c is
+ * what Python and enqueues call.
  *
  * An image is a list of steps in one piece of memory with all that they need: the arguments of work-group functions as PoCL's launcher hands
  * them over, what is copied from where to where, and room for local memory. Running it calls nothing of the driver. An image that a queue still
@@ -10,6 +11,7 @@
 #include "native.h"
 
 #define FL_MEASURED 3      /* passes of a new image: the first one runs cold */
+#define FL_KNOWN 8         /* passes after which nothing is measured: the last ones were run together with other threads */
 #define FL_ALIGNMENT 128   /* of the largest type of OpenCL C */
 
 /* `struct pocl_context` of all known versions: they differ only in where work_dim lies, which is why there are two. */
@@ -38,11 +40,15 @@ typedef struct fl_direct_fill {
 enum fl_direct_kind { FL_STEP_NOTHING, FL_STEP_LAUNCH, FL_STEP_COPY, FL_STEP_FILL };
 
 typedef struct fl_direct_step {
-    uint16_t kind;
+    uint8_t kind;
+    bool ends : 1;               /* it is the last one of its level, in the order of levels */
+    bool is_alone : 1;           /* it uses local memory, of which an image has one piece */
+    bool together : 1;           /* its level is run together, if it is the first one of it */
     uint16_t flags;              /* MXCSR for a launch */
     uint32_t place;              /* of its data in the block, in units of FL_ALIGNMENT */
     uint32_t room;               /* of its data, in bytes */
     uint32_t ticks;              /* the least time that it took in a measured pass, in ns */
+    uint32_t shared_ticks;       /* the same of its level, run together, if it is the first one of it */
     const fl_group_function *function;
     union {
         struct {
@@ -54,6 +60,21 @@ typedef struct fl_direct_step {
         fl_direct_fill *fill;
     };
 } fl_direct_step;
+
+/* direct_crew.c: steps that need no order, in so many pieces: parts of a step, or if that are fewer, several steps. */
+typedef struct fl_work {
+    const fl_direct_step *steps;
+    const uint32_t *order;       /* the numbers of the steps; NULL: 0, 1, … */
+    uint32_t count, pieces;      /* a step has pieces ÷ count of them, or a piece has some steps */
+} fl_work;
+/* Have the threads until they are given back. false: another run has them. */
+bool fl_take_crew(uint32_t threads);
+void fl_give_crew_back(void);
+/* Run it to the end, with their help. `flags` is the MXCSR of this thread. */
+void fl_run_together(const fl_work *work, unsigned *flags);
+/* direct_run.c: run a piece of it; and the MXCSR of this thread. */
+void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags);
+unsigned fl_present_flags(void);
 
 /* direct_memory.c: buffers that are kept, and where they lie. */
 typedef struct fl_direct_memory {
@@ -135,7 +156,10 @@ typedef struct fl_image {
     size_t cells_at, cells_size; /* the places of cells in the block */
     fl_direct_series *series;    /* that were enqueued with it */
     uint32_t step_count, live;   /* `live`: how many buffers it had when it was made */
-    atomic_uint passes;          /* that were measured, at most FL_MEASURED */
+    uint32_t *order;             /* its steps, level by level; NULL: each is a level of its own */
+    fl_crew_limits limits;
+    atomic_uint passes;          /* that were measured, at most FL_KNOWN */
+    bool shares;                 /* some levels are run together */
     bool watched;                /* its work-group functions report failures */
     atomic_int failed;           /* one did */
 } fl_image;
@@ -151,7 +175,19 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare);
 int fl_store(fl_direct *d, fl_image *image, uint32_t command);
 void fl_free_image(fl_image *image);
 
-/* direct_run.c */
+/* direct_run.c: the level that begins at a place: how many steps it has, how long they take one after the other (ns), and whether other threads
+ * can help with it. */
+typedef struct fl_level {
+    uint32_t count;
+    uint64_t ticks;
+    bool can_share, is_long;
+} fl_level;
+fl_level fl_level_at(const fl_image *image, uint32_t place);
+static inline fl_direct_step *fl_step_at(const fl_image *image, uint32_t place) {
+    return &fl_steps(image)[image->order ? image->order[place] : place];
+}
+/* Whether a level is long enough to be shared, as far as it is known. */
+bool fl_may_share(const fl_image *image);
 /* After which run to stop: when the word is not 0, or if that is not `wanted`, when it is. */
 typedef struct fl_stop {
     const unsigned char *word;
@@ -174,6 +210,7 @@ struct fl_direct {
     const fl_group_function *functions;   /* by the kernel's handle, ascending */
     uint32_t function_count, count;
     const fl_command *commands;
+    const uint32_t *levels;      /* of each command, NULL: each is a level of its own */
     bool in_order;               /* the queues are */
     fl_image *image, *retired;
     fl_direct_cells cells;

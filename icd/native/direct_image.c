@@ -39,6 +39,8 @@ static fl_image *new_image(size_t used, size_t scratch, fl_image *spare) {
     if (spare && spare->size >= used + scratch) {
         fl_forget_memory(&spare->memory);
         fl_free_series(&spare->series, true);
+        free(spare->order);
+        spare->order = NULL;
         return spare;
     }
     fl_image *image = calloc(1, sizeof *image);
@@ -58,6 +60,7 @@ void fl_free_image(fl_image *image) {
         CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
     fl_forget_memory(&image->memory);
     fl_free_series(&image->series, true);
+    free(image->order);
     free(image->block);
     free(image);
 }
@@ -81,9 +84,35 @@ static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image 
     fl_direct_step *s = &fl_steps(image)[number];
     fl_layout l = {.d = d, .memory = &image->memory, .base = image->block + place, .scratch = image->block + image->used,
                    .cells = cells, .cell_places = image->block + image->cells_at};
-    *s = (fl_direct_step){.kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX};
+    *s = (fl_direct_step){.kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX, .shared_ticks = UINT32_MAX};
     fl_put_command(&l, &d->commands[number], s);
+    s->is_alone = l.scratch_at > 0;
     s->room = (uint32_t)l.at;
+}
+
+/* The steps level by level, each level in the order of recording. false: there is no memory. */
+static bool put_levels(const fl_direct *d, fl_image *image) {
+    uint32_t count = d->count, most = 0;
+    image->limits = d->device->crew;
+    if (!d->levels)
+        return true;
+    for (uint32_t i = 0; i < count; i++)
+        most = d->levels[i] > most ? d->levels[i] : most;
+    uint32_t *ends = calloc((size_t)most + 2, sizeof *ends);   /* where each level begins, then where it ends */
+    image->order = malloc((size_t)count * sizeof *image->order);
+    if (ends && image->order) {
+        for (uint32_t i = 0; i < count; i++)
+            ends[d->levels[i] + 1]++;
+        for (uint32_t level = 0; level < most; level++)
+            ends[level + 1] += ends[level];
+        for (uint32_t i = 0; i < count; i++)
+            image->order[ends[d->levels[i]]++] = i;
+        for (uint32_t i = 0; i < count; i++)
+            fl_steps(image)[image->order[i]].ends = i + 1 == ends[d->levels[image->order[i]]];
+    }
+    bool fine = ends && image->order;
+    free(ends);
+    return fine;
 }
 
 fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before, int *code) {
@@ -109,6 +138,10 @@ fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const 
     for (uint32_t i = 0; i < d->count; i++) {
         put_step(d, cells, image, i, steps);
         steps += fl_up(fl_steps(image)[i].room, FL_ALIGNMENT);
+    }
+    if (!put_levels(d, image)) {
+        fl_free_image(image);
+        return NULL;
     }
     *code = CL_SUCCESS;
     return image;
@@ -144,6 +177,13 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
             return NULL;
         }
     }
+    if (image->order && !(made->order = malloc(image->step_count * sizeof *made->order))) {
+        if (made != spare)
+            fl_free_image(made);
+        return NULL;
+    }
+    if (image->order)
+        memcpy(made->order, image->order, image->step_count * sizeof *made->order);
     memcpy(made->block, image->block, image->used);
     made->used = image->used;
     made->scratch = image->scratch;
@@ -152,6 +192,8 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
     made->step_count = image->step_count;
     made->watched = image->watched;
     made->live = image->live;
+    made->limits = image->limits;
+    made->shares = image->shares;
     atomic_store(&made->passes, atomic_load(&image->passes));
     for (fl_direct_step *s = fl_steps(made), *end = s + made->step_count; s < end; s++)
         if (s->kind == FL_STEP_LAUNCH)
@@ -175,9 +217,12 @@ int fl_store(fl_direct *d, fl_image *image, uint32_t number) {
         return reason;
     if (l.at > s->room || l.scratch_at > image->scratch)
         return FL_DIRECT_NO_PLACE;
-    uint32_t room = s->room, ticks = s->ticks;
+    fl_direct_step old = *s;
     put_step(d, &d->cells, image, number, (size_t)s->place * FL_ALIGNMENT);
-    s->room = room;
-    s->ticks = ticks;
+    s->room = old.room;
+    s->ticks = old.ticks;
+    s->shared_ticks = old.shared_ticks;
+    s->ends = old.ends;
+    s->together = old.together;
     return FL_DIRECT_FINE;
 }

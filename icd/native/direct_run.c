@@ -13,6 +13,8 @@ static void _mm_setcsr(unsigned flags) { (void)flags; }
 
 typedef void group_function(void **arguments, const fl_group_context *context, size_t x, size_t y, size_t z);
 
+unsigned fl_present_flags(void) { return _mm_getcsr(); }
+
 static void launch(const fl_direct_step *s) {
     group_function *run = (group_function *)s->run;
     const fl_group_context *c = s->context;
@@ -54,6 +56,51 @@ static void run(const fl_direct_step *s, unsigned *flags) {
     }
 }
 
+/* The groups of a launch from one to another. */
+static void launch_some(const fl_direct_step *s, size_t first, size_t end) {
+    group_function *run = (group_function *)s->run;
+    const fl_group_context *c = s->context;
+    size_t x = first % c->groups[0], y = first / c->groups[0] % c->groups[1], z = first / c->groups[0] / c->groups[1];
+    for (size_t i = first; i < end; i++) {
+        run(s->arguments, c, x, y, z);
+        if (++x == c->groups[0]) {
+            x = 0;
+            if (++y == c->groups[1]) {
+                y = 0;
+                z++;
+            }
+        }
+    }
+}
+
+static size_t groups_of(const fl_direct_step *s) {
+    return s->kind == FL_STEP_LAUNCH ? s->context->groups[0] * s->context->groups[1] * s->context->groups[2] : 1;
+}
+
+/* One of several parts of a step. What is no launch has no parts. */
+static void run_part(const fl_direct_step *s, size_t part, size_t parts, unsigned *flags) {
+    size_t groups = groups_of(s), each = groups / parts, rest = groups % parts;
+    size_t first = each * part + (part < rest ? part : rest), end = first + each + (part < rest);
+    if (first == end)
+        return;
+    if (s->kind != FL_STEP_LAUNCH) {
+        run(s, flags);
+        return;
+    }
+    if (s->flags != *flags)
+        _mm_setcsr(*flags = s->flags);
+    launch_some(s, first, end);
+}
+
+void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags) {
+    uint64_t count = work->count, parts = work->pieces < count ? 1 : work->pieces / count;
+    uint64_t first = count * parts * piece / work->pieces, end = count * parts * (piece + 1) / work->pieces;
+    for (uint64_t i = first; i < end; i++) {
+        uint64_t number = i / parts;
+        run_part(&work->steps[work->order ? work->order[number] : number], i % parts, parts, flags);
+    }
+}
+
 static uint64_t now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -68,6 +115,99 @@ static void run_measured(fl_direct_step *s, const fl_direct_step *end, unsigned 
         if (took < s->ticks)
             s->ticks = (uint32_t)took;
     }
+}
+
+fl_level fl_level_at(const fl_image *image, uint32_t place) {
+    fl_level level = {.can_share = image->limits.threads > 1};
+    uint64_t groups = 0;
+    bool ended = false;
+    for (uint32_t i = place; !ended && i < image->step_count; i++) {
+        const fl_direct_step *s = fl_step_at(image, i);
+        level.count++;
+        level.ticks += s->ticks;
+        level.can_share &= !s->is_alone;
+        groups += groups_of(s);
+        ended = !image->order || s->ends;
+    }
+    level.can_share &= groups > 1;
+    level.is_long = level.ticks >= image->limits.least && level.ticks < UINT32_MAX;
+    return level;
+}
+
+bool fl_may_share(const fl_image *image) {
+    if (image->limits.threads < 2)
+        return false;
+    for (uint32_t place = 0; place < image->step_count;) {
+        fl_level level = fl_level_at(image, place);
+        if (level.can_share && level.is_long)
+            return true;
+        place += level.count;
+    }
+    return false;
+}
+
+static void run_level_together(const fl_image *image, uint32_t place, uint32_t count, unsigned *flags) {
+    uint32_t wanted = 4 * image->limits.threads;   /* a thread that was late or kept from running leaves its pieces to others */
+    fl_work work = {.steps = fl_steps(image), .count = count, .pieces = count < wanted ? (wanted + count - 1) / count * count : wanted};
+    if (image->order)
+        work.order = image->order + place;
+    else
+        work.steps += place;
+    fl_run_together(&work, flags);
+}
+
+/* Level by level. Those that are long are tried together if `tries`, else those of which that is known to be faster. */
+static void run_levels(fl_image *image, bool tries, unsigned *flags) {
+    for (uint32_t place = 0; place < image->step_count;) {
+        fl_direct_step *first = fl_step_at(image, place);
+        if (!image->order && !tries && !first->together) {
+            run(first, flags);
+            place++;
+            continue;
+        }
+        fl_level level = fl_level_at(image, place);
+        if (level.can_share && (tries ? level.is_long : first->together)) {
+            uint64_t before = tries ? now() : 0;
+            run_level_together(image, place, level.count, flags);
+            uint64_t took = tries ? now() - before : 0;
+            if (tries && took < first->shared_ticks)
+                first->shared_ticks = (uint32_t)took;
+        } else
+            for (uint32_t i = place; i < place + level.count; i++)
+                run(fl_step_at(image, i), flags);
+        place += level.count;
+    }
+}
+
+/* After the measured passes: which levels are shared from now on. */
+static void choose(fl_image *image) {
+    for (uint32_t place = 0; place < image->step_count;) {
+        fl_level level = fl_level_at(image, place);
+        fl_direct_step *first = fl_step_at(image, place);
+        first->together = level.can_share && level.is_long && first->shared_ticks < level.ticks * image->limits.percent / 100;
+        image->shares |= first->together;
+        place += level.count;
+    }
+}
+
+/* A measured pass. If another run has the threads, there is none to be measured with them. */
+static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
+    fl_direct_step *first = fl_steps(image), *end = first + image->step_count;
+    if (pass < FL_MEASURED) {
+        run_measured(first, end, flags);
+        atomic_store(&image->passes, pass + 1 == FL_MEASURED && !fl_may_share(image) ? FL_KNOWN : pass + 1);
+        return;
+    }
+    if (!fl_take_crew(image->limits.threads)) {
+        for (const fl_direct_step *s = first; s < end; s++)
+            run(s, flags);
+        return;
+    }
+    run_levels(image, true, flags);
+    fl_give_crew_back();
+    if (pass + 1 == FL_KNOWN)
+        choose(image);
+    atomic_store(&image->passes, pass + 1);
 }
 
 static void look_for_failures(fl_image *image) {
@@ -96,23 +236,28 @@ static bool stops(fl_stop *stop) {
 
 uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values, const fl_direct_series *series, fl_stop *stop) {
     unsigned before = _mm_getcsr(), flags = before;
-    uint32_t turn = 0;
+    uint32_t turn = 0, pass;
     bool stopped = false;
     fl_direct_step *const first = fl_steps(image), *const end = first + image->step_count;
     if (image->cells_size)
         memcpy(image->block + image->cells_at, values, image->cells_size);
-    for (; turn < times && !stopped && atomic_load(&image->passes) < FL_MEASURED; turn++) {
+    for (; turn < times && !stopped && (pass = atomic_load(&image->passes)) < FL_KNOWN; turn++) {
         store(image, series, turn);
-        run_measured(first, end, &flags);
-        atomic_fetch_add(&image->passes, 1);
+        measure(image, pass, &flags);
         stopped = stops(stop);
     }
+    bool together = turn < times && !stopped && image->shares && fl_take_crew(image->limits.threads);
     for (; turn < times && !stopped; turn++) {
         store(image, series, turn);
-        for (const fl_direct_step *s = first; s < end; s++)
-            run(s, &flags);
+        if (together)
+            run_levels(image, false, &flags);
+        else
+            for (const fl_direct_step *s = first; s < end; s++)
+                run(s, &flags);
         stopped = stops(stop);
     }
+    if (together)
+        fl_give_crew_back();
     _mm_setcsr(before);
     if (image->watched)
         look_for_failures(image);

@@ -132,18 +132,34 @@ intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint
 
 intptr_t fl_enqueue_again(fl_route *route) { return fl_enqueue_turn(route, NULL, 0, 0); }
 
-int fl_run(const fl_route *route, uint32_t times) {
-    void **table = fl_table_of(route->queue);
-    int code;
-    fl_enter(route->buffer);
-    code = CALL(table, clFinish)(route->queue);
+/* The caller has the buffer. */
+static int run_here(const fl_route *route, uint32_t times) {
+    int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i += route->part_count == 1 ? times : 1)
         for (uint32_t k = 0; k < route->part_count && code == CL_SUCCESS; k++) {
             const fl_built *built = route->parts[k].built;
             code = built->run ? built->run(built->self, route->part_count == 1 ? times : 1) : CL_INVALID_OPERATION;
         }
+    return code;
+}
+
+int fl_run(const fl_route *route, uint32_t times) {
+    fl_enter(route->buffer);
+    int code = run_here(route, times);
     fl_leave(route->buffer);
     return code;
+}
+
+int fl_run_again(fl_route *route) {
+    fl_buffer *b = route->buffer;
+    if (route->forks != forks || fl_stack_left() < FL_STACK_NEEDED)
+        return 0;
+    fl_enter(b);
+    bool is_elsewhere = b->last_event && b->last_queue != route->queue;
+    bool allowed = b->again == route && !b->stale && !is_elsewhere && !fl_is_captured(route->queue);
+    int code = allowed ? run_here(route, 1) : 0;
+    fl_leave(b);
+    return allowed && code == CL_SUCCESS ? 1 : code;
 }
 
 /* Each comes after the one before it by its event, since the queue may be out of order. */

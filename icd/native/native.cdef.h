@@ -240,7 +240,7 @@ typedef struct fl_buffer {
     void *last_queue, *last_event;   /* references */
     uint64_t enqueued;               /* how often, or run until a flag: also for a caller whom Ctrl-C stops */
     uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
-    const void *again;   /* the route that fl_enqueue_again may take, or NULL */
+    const void *again;   /* the route that fl_enqueue_again and fl_run_again may take, or NULL */
 } fl_buffer;
 enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
@@ -310,6 +310,8 @@ void fl_allow_again(fl_buffer *buffer, fl_route *route);
 void fl_begin_child(void);   /* in a forked child, where no route is allowed that was before */
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
+/* Run it once more: 1, OpenCL's code (negative), or 0: nothing happened, as with fl_enqueue_again, or the thread has too little stack. */
+int fl_run_again(fl_route *route);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(fl_buffer *buffer, uint32_t command, int relaunched);
 
@@ -346,7 +348,13 @@ enum { FL_DIRECT_MOST_ITEMS = 16777216 };   /* of a launch of which the driver i
 
 /* A device, and what it is asked with: a queue of our own, a kernel that writes its local sizes into a buffer. Of the last shapes the answers
  * are known. `reports_failures`: work-group functions write `execution_failed`. */
+/* Up to so many threads run launches that need no order, or one launch, if these take at least so many ns, and if that takes at most so many
+ * percent of the time that one thread needs. */
+typedef struct fl_crew_limits {
+    uint32_t threads, least, percent;
+} fl_crew_limits;
 typedef struct fl_direct_device {
+    fl_crew_limits crew;
     void *queue, *shape, *answer;
     size_t most_items[3], local_memory;
     uint32_t reports_failures, shape_count;
@@ -360,9 +368,10 @@ typedef struct fl_direct fl_direct;
 /* Why each command cannot be run (enum fl_direct_reason), and how many cannot. `functions` are in the order of their kernels' handles. */
 int fl_direct_check(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
                     uint32_t count, uint8_t *reasons);
-/* What runs commands that all can be run; what it is given outlives it. NULL: *code says why. */
+/* What runs commands that all can be run; what it is given outlives it. `levels` are the commands' task levels, or NULL where each comes after
+ * the one before it. NULL: *code says why. */
 fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
-                         uint32_t count, int in_order, int *code);
+                         uint32_t count, int in_order, const uint32_t *levels, int *code);
 void fl_release_direct(fl_direct *direct);   /* what is enqueued runs to its end */
 void fl_release_direct_images(void);         /* those that queues have run, of what was released */
 int fl_enqueue_direct(void *direct, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
@@ -372,10 +381,13 @@ int fl_run_direct(void *direct, uint32_t times);
 int fl_set_cell_of_direct(void *direct, const fl_cell *cell);
 int fl_run_direct_until(void *direct, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
 int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, uint32_t times);
-/* How long each command took at best, in ns: 1 if that is known, 0 if it was not run often enough or still runs. */
-int fl_direct_times(fl_direct *direct, uint32_t *times, uint64_t *groups);
-/* How much stack the caller's thread has left, in bytes. */
+/* How long each command took at best, in ns, in one thread and in the way that it runs from now on: 1 if that is known, 0 if it was not run
+ * often enough or still runs. */
+int fl_direct_times(fl_direct *direct, uint32_t *times, uint32_t *shared_times, uint64_t *groups);
+uint32_t fl_direct_shared(const fl_direct *direct);   /* how many commands several threads run together */
+/* How much stack the caller's thread has left, in bytes, and how much it needs to run work-groups: PoCL's own threads have 8 MiB. */
 size_t fl_stack_left(void);
+enum { FL_STACK_NEEDED = 15 << 19 };
 
 /* --- cuda.c: the engine that runs commands as a CUDA Graph, and cuda_memory.c: buffers of memory that CUDA has too --- */
 /* A device: `table` leads to the table of CUDA's functions that receives calls now (DispatchTable.address_of_top). `context` is retained. `lost`

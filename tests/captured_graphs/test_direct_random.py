@@ -17,6 +17,7 @@ import pyopencl as cl
 import pytest
 
 from fairlead.captured_graphs.context import capture
+from fairlead.icd.command_buffer import direct_device
 from fairlead.icd.drivers import platforms
 
 pytestmark = [pytest.mark.driver("pocl_wheel"), pytest.mark.fuzz]
@@ -246,3 +247,34 @@ def test_random_graphs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         _check(world, seed, monkeypatch)
         seed += 1
     print(f"{seed - first} graphs from FAIRLEAD_FUZZ_SEED={first}")
+
+
+def _left_by(world: World, seed: int) -> tuple[list[bytes], str]:
+    """What a graph leaves when it is replayed so often that nothing is measured any more."""
+    world.fill(seed)
+    graph, queue = _record(world, seed)
+    loop = graph.finalize()
+    for _ in range(2):
+        loop.replay(queue, times=6, wait=True)
+    queue.finish()
+    return world.state(), loop.explain(queue)
+
+
+def test_random_graphs_that_several_threads_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They leave what one thread leaves. Also launches that are too short, or slower so."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
+    monkeypatch.setattr(direct_device.os, "sched_getaffinity", lambda process: range(8))
+    monkeypatch.setattr(direct_device, "_LEAST", 0)
+    monkeypatch.setattr(direct_device, "_PERCENT", 1 << 30)
+    shared = 0
+    for seed in range(GRAPHS // 2):
+        monkeypatch.setattr(direct_device, "compute_units", lambda device: 1)
+        expected, how = _left_by(world, seed)
+        assert "threads run" not in how
+        monkeypatch.setattr(direct_device, "compute_units", lambda device: 3)
+        found, how = _left_by(world, seed)
+        shared += "3 threads run" in how
+        assert found == expected, f"seed {seed}"
+    assert shared > GRAPHS // 4

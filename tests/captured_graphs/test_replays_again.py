@@ -14,6 +14,7 @@ import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable, ReplayError
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.captured_graphs.segment import CapturedSegment
 from fairlead.icd.calls import call
 from fairlead.icd.capture.recording import CaptureError
 from fairlead.icd.command_buffer.routes import Route
@@ -133,6 +134,43 @@ def test_it_takes_the_short_way(loop: Executable, numbers: Numbers) -> None:
     loop.replay(numbers.queue, times=2)
     loop.replay(numbers.queue)
     assert numbers.value() == 11
+
+
+def test_it_takes_the_short_way_when_it_is_waited_for(
+    loop: Executable, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after an update, and after replays on another queue and in other threads."""
+    other = cl.CommandQueue(numbers.queue.context)
+    for _ in range(4):
+        loop.replay(numbers.queue, wait=True)
+    again = loop._again
+    numbers.queue.finish()
+    if "one native kernel" in loop.explain(numbers.queue):  # in this thread, by one call of C
+        with monkeypatch.context() as patch:
+            patch.setattr(CapturedSegment, "run_here", None)
+            assert loop.replay(numbers.queue, wait=True) is None
+        assert loop._again is again is not None
+        assert numbers.value() == 7
+    else:
+        loop.replay(numbers.queue, wait=True)
+    loop.graph[0].set_arg(1, np.int32(10))
+    loop.update(loop.graph[0])
+    loop.replay(numbers.queue, wait=True)
+    assert numbers.value() == 17
+    loop.replay(other)
+    loop.replay(numbers.queue, wait=True)
+    threads = [
+        threading.Thread(target=loop.replay, args=(numbers.queue,), kwargs={"wait": True})
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    loop.replay(numbers.queue, wait=True)
+    assert numbers.value() == 87
+    with capture(numbers.queue), pytest.raises(CaptureError, match="the queue is being captured"):
+        loop.replay(numbers.queue, wait=True)
 
 
 def test_buffers_that_alternate(numbers: Numbers) -> None:

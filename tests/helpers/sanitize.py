@@ -65,6 +65,16 @@ _SUPPRESSIONS: Final = """{
    ...
    fun:is_readable
 }
+{
+   what threads need that live as long as the process
+   Memcheck:Leak
+   match-leak-kinds: possible
+   fun:calloc
+   ...
+   fun:pthread_create*
+   fun:start
+   fun:fl_take_crew
+}
 """
 
 

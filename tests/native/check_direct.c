@@ -122,7 +122,7 @@ static void make_with(world *w, direct *d, bool is_parameter) {
     if (is_parameter)
         bind(d);
     EQUAL(fl_direct_check(&d->device, &d->function, 1, d->commands, 2, reasons), 0);
-    d->made = fl_new_direct(&d->device, &d->function, 1, d->commands, 2, 1, &code);
+    d->made = fl_new_direct(&d->device, &d->function, 1, d->commands, 2, 1, NULL, &code);
     CHECK(d->made);
     OK(code);
 }
@@ -173,11 +173,48 @@ SCENARIO(direct_runs) {
     d.host_b[2] = 20;
     run_pending();
     CHECK(d.host_a[2] == 21);
-    uint32_t times[2];
+    uint32_t times[2], shared[2];
     uint64_t groups[2];
-    EQUAL(fl_direct_times(d.made, times, groups), 1);
-    CHECK(groups[0] == 4 && groups[1] == 1 && times[0] < UINT32_MAX);
+    EQUAL(fl_direct_times(d.made, times, shared, groups), 1);
+    CHECK(groups[0] == 4 && groups[1] == 1 && times[0] < UINT32_MAX && shared[0] == times[0]);
     release_event(e);
+    finish(w, &d);
+}
+
+static atomic_uint runs_of_group[4];
+
+static void count_group(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
+    CHECK(arguments && context[6] == 4 && y == 0 && z == 0);
+    atomic_fetch_add(&runs_of_group[x], 1);
+}
+
+/* Several threads run the groups of a launch, and launches of one level: each group once. */
+SCENARIO(thread_direct_crew) {
+    const uint32_t levels[] = {0, 0};
+    direct d;
+    int code;
+    make(w, &d);
+    d.function.function = (void *)count_group;
+    d.function.automatic_count = 0;
+    d.device.crew = (fl_crew_limits){.threads = 3, .least = 0, .percent = UINT32_MAX};
+    fl_command commands[] = {d.commands[0], d.commands[0]};
+    for (int is_level = 0; is_level < 2; is_level++) {
+        uint32_t times[2], shared[2], before = atomic_load(&runs_of_group[0]);
+        uint64_t groups[2];
+        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 2, !is_level, is_level ? levels : NULL, &code);
+        CHECK(made);
+        OK(fl_run_direct(made, 3));
+        EQUAL(fl_direct_times(made, times, shared, groups), 0);   /* it is still to be run together */
+        OK(fl_run_direct(made, 7));
+        EQUAL(fl_direct_times(made, times, shared, groups), 1);
+        CHECK(fl_direct_shared(made) == 2 && shared[0] != UINT32_MAX && groups[1] == 4);
+        OK(fl_update_direct(made, 1, 0));
+        OK(fl_run_direct(made, 90));
+        EQUAL(fl_direct_shared(made), 2);
+        for (int i = 0; i < 4; i++)
+            EQUAL(atomic_load(&runs_of_group[i]), before + 200);
+        fl_release_direct(made);
+    }
     finish(w, &d);
 }
 
@@ -380,7 +417,7 @@ SCENARIO(direct_no_memory) {
     make(w, &d);
     for (int n = 0;; n++) {
         memory_fails(n, false);
-        fl_direct *another = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, &code);
+        fl_direct *another = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, (const uint32_t[]){0, 1}, &code);
         bool failed = memory_has_failed();
         CHECK(failed == !another);
         if (!failed) {

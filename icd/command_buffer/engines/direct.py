@@ -126,6 +126,9 @@ class BuiltDirect(Built):
     def __init__(self, commands: CommandList, target: QueueKind, found: Found) -> None:
         self._commands, self._target, self._found = commands, target, found
         code, functions = ffi.new("int *"), found.functions
+        order = commands.order
+        can_share = not target.in_order and self._threads > 1 and order.width > 1
+        self._levels: Any = ffi.new("uint32_t[]", order.levels) if can_share else ffi.NULL
         made = lib.fl_new_direct(
             found.device.native,
             functions.array,
@@ -133,6 +136,7 @@ class BuiltDirect(Built):
             commands.array,
             len(commands),
             target.in_order,
+            self._levels,
             code,
         )
         if not made:
@@ -156,22 +160,33 @@ class BuiltDirect(Built):
         """Return the launches that the driver's threads run faster, from the times of the first
         replays."""
         count = len(self._commands)
-        times, groups = ffi.new("uint32_t[]", max(1, count)), ffi.new("uint64_t[]", max(1, count))
-        if not lib.fl_direct_times(self._direct, times, groups):
+        alone, groups = ffi.new("uint32_t[]", max(1, count)), ffi.new("uint64_t[]", max(1, count))
+        times = ffi.new("uint32_t[]", max(1, count))
+        if not lib.fl_direct_times(self._direct, alone, times, groups):
             return None
-        longer: dict[int, str] = {}
+        alike: dict[tuple[int, int], list[tuple[float, float, int]]] = {}
         for number in range(count):
             ways, taken = min(self._units, groups[number] * self._width), times[number]
             if ways < 2 or taken < _SHORT:
                 continue
             launch = launch_seconds(self._target, groups[number])
-            spread = launch * 1e9 + taken / ways
+            spread = launch * 1e9 + alone[number] / ways
+            key = address(self._commands.array[number].kernel), groups[number]
+            alike.setdefault(key, []).append((taken, spread, number))
+        longer: dict[int, str] = {}
+        for launches in alike.values():  # one that was interrupted decides nothing
+            taken, spread, _ = sorted(launches, key=lambda one: one[1] / one[0])[len(launches) // 2]
             if spread < _CLEARLY * taken:
-                longer[number] = (
-                    f"it took {taken / 1e3:.1f} µs, and {ways} threads of the driver's some "
+                reason = (
+                    f"it took {taken / 1e3:.1f} µs, and {self._units} threads of the driver's some "
                     f"{spread / 1e3:.1f} µs"
                 )
+                longer |= dict.fromkeys((number for _, _, number in launches), reason)
         return longer
+
+    @property
+    def _threads(self) -> int:
+        return self._found.device.native.crew.threads
 
     @cached_property
     def _units(self) -> int:
@@ -183,7 +198,9 @@ class BuiltDirect(Built):
         return 1 if self._target.in_order else max(1, self._commands.order.width)
 
     def explain(self) -> str:
-        return "one native kernel, or the caller's thread for replay(wait=True)"
+        shared = lib.fl_direct_shared(self._direct)
+        by = f"; {self._threads} threads run {shared} commands together" if shared else ""
+        return f"one native kernel, or the caller's thread for replay(wait=True){by}"
 
     def close(self) -> None:
         ffi.release(self._direct)
