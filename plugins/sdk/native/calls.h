@@ -41,6 +41,7 @@ typedef struct fl_python {
 extern fl_python fl_in_python;
 
 extern const fl_waits *fl_icd_waits;   /* launches.c */
+extern const void *fl_icd;
 
 /* Lets the GIL go if this thread has it, because drivers wait for each other's threads. */
 void *fl_let_gil_go(void);
