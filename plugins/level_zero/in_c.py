@@ -89,6 +89,26 @@ class KernelInC:
         self.struct.settings += 1
 
 
+class QueueInC:
+    """What C knows of a command queue: an `fl_ze_queue`.
+
+    Args:
+        context: its context, of the reference adapter.
+        device: its cl_device_id.
+        cl: the cl_command_queue.
+    """
+
+    def __init__(self, context: Any, device: int, cl: int) -> None:
+        platform = int(ur_ffi.cast("uintptr_t", context.platform.struct))
+        driver_in_c = ffi.cast("struct fl_driver *", platform)
+        fields = {"context": context.cl, "device": device, "cl": cl, "driver": driver_in_c}
+        self.struct = ffi.new("fl_ze_queue *", fields)
+
+    def take_last(self) -> int:
+        """Return the event of what C has enqueued last, a reference, and forget it; 0 for none."""
+        return int(ffi.cast("uintptr_t", lib.fl_ze_take_last(self.struct)))
+
+
 class ListInC:
     """What C knows of a command list: an `fl_ze_list`.
 
@@ -111,6 +131,7 @@ class ListInC:
         struct.commands = struct.dirty = ffi.NULL
         struct.copies, self._copies = ffi.NULL, {}
         self._commands = self._built = None
+        struct.only = ffi.NULL
 
     def add_copy(self, kernel: Any, addresses: int, sticks: bool, copy: Any) -> None:
         """Let C append launches of a kernel.
@@ -159,8 +180,13 @@ class ListInC:
             one = one.next
         return found
 
-    def close(self) -> None:
-        """Note that it is closed, and that everything built knows its commands."""
+    def close(self, only: Any) -> None:
+        """Note that it is closed, and that everything built knows its commands.
+
+        Args:
+            only: the `fl_buffer *` that runs all of it without events, None if there is none.
+        """
+        self.struct.only = ffi.cast("struct fl_buffer *", address(only) if only else 0)
         struct, one = self.struct, self.struct.dirty
         while one:
             one.dirty, one = 0, one.next

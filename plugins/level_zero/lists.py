@@ -19,7 +19,7 @@ from .devices import ZeDevice
 from .events import ZeEvent
 from .in_c import CHANGED, CLOSED, ListInC, number_of
 from .recording import ListCommand, ListRecording
-from .streams import FOREVER, Signal, Stream, StreamStep
+from .streams import FOREVER, Signal, Stream, StreamStep, enqueue_order
 
 _PATIENCE: Final = 10_000_000_000  # nanoseconds
 _SYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
@@ -46,7 +46,11 @@ class ZeQueue(Object):
     def __init__(self, context: ZeContext, device: ZeDevice, desc: Any) -> None:
         self.context, self.device = context, device
         self.flags, self.mode, self.priority = desc.flags, desc.mode, desc.priority
-        self.stream = Stream(context, device)
+        self.stream = Stream(context, device, desc.mode == _SYNCHRONOUS)
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/ze_calls.h says."""
+        return number_of(self.stream.in_c.struct), 0, 0, 0
 
     def close(self) -> None:
         self.stream.close()
@@ -244,11 +248,12 @@ class ZeCommandList(Object):
     def close_recording(self) -> None:
         """Complete what was recorded, so that it can be executed."""
         self.next_id = None
-        self.recording.parts()
+        parts = self.recording.parts()
         launches = (command.launch for command in self.recording.commands)
         missing = (one.kernel.name for one in launches if one and not one.is_complete)
         self.incomplete = next(missing, "")
-        self.in_c.close()
+        can_run = len(parts) == 1 and not self.incomplete
+        self.in_c.close(parts[0].plain_buffer if can_run else None)
 
     def check_executable(self) -> None:
         """Check that it can be executed.
@@ -457,7 +462,8 @@ def _finish() -> None:
     """Wait at the end of the process for what runs: drivers' destructors do not expect it."""
     deadline = time.monotonic_ns() + _PATIENCE
     for stream in _streams():
-        last = stream.last
+        with enqueue_order():
+            last = stream.learn_last()
         if last is not None and last.is_pending:
             last.wait(deadline)
 

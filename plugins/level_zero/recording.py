@@ -112,6 +112,12 @@ class ListPart:
     buffer: CommandBuffer | None = None
     run: Callable[[Stream, Sequence[int]], int] | None = None
 
+    @property
+    def plain_buffer(self) -> Any:
+        """Return the `fl_buffer *` that runs it, None if it has to do with events or the host."""
+        events = self.waits, self.effects, self.timed, self.timed_by_end
+        return None if any(events) or self.run or self.buffer is None else self.buffer.native
+
 
 class ListRecording:
     """Commands for a device, in the order in which they were appended.

@@ -37,6 +37,7 @@ _CALLS = {
         *("zeCommandListAppendLaunchKernel", "zeCommandListUpdateMutableCommandsExp"),
         "zeCommandListClose",
     ),
+    "ze_queues.c": ("zeCommandQueueExecuteCommandLists", "zeCommandQueueSynchronize"),
 }
 #: The constants that C uses, by the beginnings of their names.
 _CONSTANTS = ("ZE_STRUCTURE_TYPE_MUTABLE_", "ZE_MUTABLE_COMMAND_EXP_FLAG_")
@@ -163,7 +164,7 @@ def ffibuilder() -> Any:
     build.write_headers(building.GENERATED)
     ffi = FFI()
     ffi.cdef("\n".join(build.types(ze())) + build.kinds(ze()))
-    ffi.cdef("struct fl_kernel; struct fl_buffer; struct fl_array;")
+    ffi.cdef("struct fl_kernel; struct fl_buffer; struct fl_array; struct fl_driver;")
     ffi.cdef((HERE / "ze_calls.cdef.h").read_text(encoding="utf-8"))
     ffi.cdef(build.callbacks(ze().slots))
     ffi.cdef('extern "Python" { void py_ze_teardown(uint32_t number); }')

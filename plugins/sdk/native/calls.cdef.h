@@ -86,6 +86,8 @@ typedef struct fl_sdk_functions {
     const uintptr_t *(*words)(uint32_t adapter, uintptr_t handle, unsigned kind);
     int32_t (*set_argument)(fl_kernel *kernel, uint32_t index, uint32_t type, size_t size,
                             uintptr_t value);
+    /* Waits for an event of an in-order queue: 0, OpenCL's code, or FL_TO_PYTHON if it is not over. */
+    int32_t (*wait)(const fl_driver *driver, void *event);
     const void *icd;          /* fl_functions */
 } fl_sdk_functions;
 const fl_sdk_functions *fl_exported_by_sdk(void);

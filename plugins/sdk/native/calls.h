@@ -51,6 +51,9 @@ void fl_take_gil(void *state);
 void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned kind);
 void fl_let_go(uint32_t adapter, uintptr_t handle, unsigned kind);
 
+/* fl_sdk_functions.wait */
+int32_t fl_wait_in_order(const fl_driver *driver, void *event);
+
 /* --- queues.c: a call that enqueues a command --- */
 
 enum { FL_WAITS = 16 };

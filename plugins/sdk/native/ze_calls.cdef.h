@@ -51,7 +51,18 @@ typedef struct fl_ze_list {
     fl_ze_command *commands;  /* what can be changed, after the first close */
     fl_ze_command *dirty;     /* the last one that became so */
     fl_ze_copy *copies;       /* the last one used comes first */
+    struct fl_buffer *only;   /* runs all of it without events, NULL: Python executes it */
 } fl_ze_list;
+
+typedef struct fl_ze_queue {
+    uintptr_t context, device, cl;
+    const struct fl_driver *driver;
+    int32_t in_python;        /* steps wait for their events, or the queue is synchronous */
+    int32_t pending;          /* what Python has enqueued is not known to have ended */
+    void *last;               /* the event of what C has enqueued last, a reference, or NULL */
+} fl_ze_queue;
+/* Takes that event out. */
+void *fl_ze_take_last(fl_ze_queue *queue);
 
 /* Sets the functions of plugins.sdk._native, an fl_sdk_functions *. */
 void fl_ze_use(const void *functions);

@@ -2,7 +2,7 @@
  *
  * A function fl_ze... answers a call of ze..., or returns FL_TO_PYTHON. Then nothing has changed, and
  * Python makes the whole call (calls.h). The first number of a handle is the address of its struct:
- * fl_ze_kernel or fl_ze_list. Level Zero does not allow two threads in calls with the same kernel or
+ * fl_ze_kernel, fl_ze_list or fl_ze_queue. Level Zero does not allow two threads in calls with the same kernel or
  * list. */
 #pragma once
 
