@@ -53,7 +53,7 @@ def interface_of(library: str) -> str:
     """Return the interface of a file, from its symbols.
 
     Returns:
-        "ur", "pi" or "opencl".
+        "ur", "pi", "ze" or "opencl".
 
     Raises:
         FairleadError: the suite has no cases for this file.
@@ -61,6 +61,8 @@ def interface_of(library: str) -> str:
     seen = preview(library)
     if seen.interface and not seen.reason:
         return seen.interface.lower()
+    if "zeGetGlobalProcAddrTable" in seen.exports and "zelLoaderGetVersions" not in seen.exports:
+        return "ze"
     if {
         "clGetExtensionFunctionAddress",
         "clIcdGetPlatformIDsKHR",
@@ -70,8 +72,8 @@ def interface_of(library: str) -> str:
     raise FairleadError(
         f"{library}: {seen.reason}",
         remedy=(
-            "name a Unified Runtime adapter, a PI plugin, or an OpenCL driver: the "
-            "library itself, which `fairlead doctor` lists, and no .icd file"
+            "name a Unified Runtime adapter, a PI plugin, a Level Zero driver, or an OpenCL "
+            "driver: the library itself, which `fairlead doctor` lists, and no .icd file"
         ),
     )
 

@@ -132,6 +132,25 @@ intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint
 
 intptr_t fl_enqueue_again(fl_route *route) { return fl_enqueue_turn(route, NULL, 0, 0); }
 
+intptr_t fl_enqueue_present(fl_buffer *b, void *queue) {
+    void *event = NULL;
+    uint32_t failed;
+    if (!fl_try(b))
+        return 0;
+    const fl_route *route = b->again;
+    int code = route && route->queue == queue && route->forks == forks && !b->stale && !fl_is_captured(queue)
+                   ? fl_enqueue_all(route, 1, 0, NULL, &event, &failed)
+                   : CL_SUCCESS;
+    if (code == FL_BUILD_ANEW) {   /* as in fl_enqueue_turn */
+        b->stale = 1;
+        code = CL_SUCCESS;
+    }
+    fl_leave(b);
+    return code != CL_SUCCESS ? code : (intptr_t)event;
+}
+
+static void release_event(void *event) { CALL(fl_table_of(event), clReleaseEvent)(event); }
+
 /* The caller has the buffer. */
 static int run_here(const fl_route *route, uint32_t times) {
     int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
@@ -234,7 +253,8 @@ const fl_functions *fl_exported(void) {
     static const fl_waits waits = {fl_wait, fl_finish, fl_begin_wait, fl_begin_finish, fl_go_on_waiting, fl_end_wait};
     static const fl_functions functions = {
         fl_new_command,  fl_change_arguments, fl_release_arguments, fl_set_argument,
-        fl_get_argument, fl_argument_count,   fl_update_buffer,     &waits,
+        fl_get_argument, fl_argument_count,   fl_update_buffer,     fl_enqueue_present,
+        release_event,   &waits,
     };
     return &functions;
 }

@@ -307,6 +307,8 @@ intptr_t fl_enqueue_again(fl_route *route);
 intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn);
 /* Allow it one route, or none (NULL). After that nobody is on another one. */
 void fl_allow_again(fl_buffer *buffer, fl_route *route);
+/* As fl_enqueue_again on this queue, whatever the route is. 0, too, if another thread uses the command-buffer. */
+intptr_t fl_enqueue_present(fl_buffer *buffer, void *queue);
 void fl_begin_child(void);   /* in a forked child, where no route is allowed that was before */
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
@@ -454,6 +456,8 @@ typedef struct fl_functions {
     int (*get_argument)(const fl_arguments *list, uint32_t index, fl_change *argument);
     uint32_t (*argument_count)(const fl_arguments *list);
     int (*update_buffer)(fl_buffer *buffer, uint32_t command, int relaunched);
+    intptr_t (*enqueue_present)(fl_buffer *buffer, void *queue);
+    void (*release_event)(void *event);
     const void *waits;   /* an fl_waits of waits.h */
 } fl_functions;
 const fl_functions *fl_exported(void);

@@ -30,6 +30,7 @@ from ..sdk._native_ze import ffi
 from ..sdk.conversions import keep_text
 from ..sdk.objects import Object
 from .core import ZE, chain, driver, ze_failure
+from .in_c import LOCAL, POINTER, UNKNOWN, VALUE, KernelInC, number_of
 from .modules import ZeModule, give_bytes
 
 _LARGEST: Final = 0xFFFFFFFF
@@ -38,6 +39,13 @@ _QUALIFIER: Final = OPENCL["CL_KERNEL_ARG_ADDRESS_QUALIFIER"]
 _GLOBAL, _LOCAL, _CONSTANT, _PRIVATE = (
     OPENCL[f"CL_KERNEL_ARG_ADDRESS_{name}"] for name in ("GLOBAL", "LOCAL", "CONSTANT", "PRIVATE")
 )
+#: What C calls them.
+_IN_C: Final[dict[int | None, int]] = {
+    _GLOBAL: POINTER,
+    _CONSTANT: POINTER,
+    _LOCAL: LOCAL,
+    _PRIVATE: VALUE,
+}
 _INDIRECT: Final = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
 
 
@@ -80,8 +88,7 @@ class ZeKernel(Object):
 
     Attributes:
         ur: the kernel of the reference adapter, which has the arguments.
-        sizes: the size of a work-group.
-        offsets: the first work-item.
+        in_c: what C knows of it.
         indirect: ze_kernel_indirect_access_flags_t.
     """
 
@@ -94,10 +101,40 @@ class ZeKernel(Object):
             create(program.table, "clCreateKernel", program.cl, name.encode()), program
         )
         self.device = module.device
-        self.sizes: tuple[int, int, int] = self.required or (1, 1, 1)
-        self.offsets: tuple[int, int, int] = (0, 0, 0)
+        self.in_c = KernelInC(
+            self.ur,
+            self.device.ur,
+            [_IN_C.get(where, UNKNOWN) for where in self.qualifiers],
+            self.device.group_limits,
+            self.required,
+        )
+        self.sizes = self.required or (1, 1, 1)
         self.indirect = 0
         self.value_sizes: dict[int, int] = {}
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/ze_calls.h says."""
+        return number_of(self.in_c.struct), 0, 0, 0
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """The size of a work-group."""
+        x, y, z = self.in_c.struct.sizes
+        return x, y, z
+
+    @sizes.setter
+    def sizes(self, value: tuple[int, int, int]) -> None:
+        self.in_c.struct.sizes = value
+
+    @property
+    def offsets(self) -> tuple[int, int, int]:
+        """The first work-item."""
+        x, y, z = self.in_c.struct.offsets
+        return x, y, z
+
+    @offsets.setter
+    def offsets(self, value: tuple[int, int, int]) -> None:
+        self.in_c.struct.offsets = value
 
     @cached_property
     def required(self) -> tuple[int, int, int] | None:
@@ -185,6 +222,13 @@ class ZeKernel(Object):
             return _LOCAL
         is_address = size == HANDLE_SIZE and find(self.context.ur, int.from_bytes(data, "little"))
         return _GLOBAL if is_address else _PRIVATE
+
+    def argument_in(self, command: Any, index: int) -> URKernelArgument:
+        """Return an argument that C has given to a launch (`fl_command`) of this kernel."""
+        data = edits.bytes_of(command, index)
+        if self.qualifiers[index] in (_GLOBAL, _CONSTANT):
+            return URKernelArgument(URKernelArgument.POINTER, 0, int.from_bytes(data, "little"))
+        return URKernelArgument(URKernelArgument.VALUE, len(data), data)
 
     def check_value(self, index: int, argument: URKernelArgument) -> None:
         """Check the size of a value, which only the driver knows.
@@ -313,6 +357,7 @@ def zeKernelSetArgumentValue(
 def zeKernelSetIndirectAccess(hKernel: ZeKernel, flags: int) -> None:
     allowed = ctypes.c_bool(bool(flags))
     urKernelSetExecInfo(hKernel.ur, _INDIRECT, 1, ctypes.addressof(allowed))
+    hKernel.in_c.note_setting()
     hKernel.indirect = flags
 
 

@@ -17,8 +17,9 @@ from .contexts import ZeContext, find_base
 from .core import ZE, driver, find_struct, ze_failure
 from .devices import ZeDevice
 from .events import ZeEvent
+from .in_c import CHANGED, CLOSED, ListInC, number_of
 from .recording import ListCommand, ListRecording
-from .streams import FOREVER, Signal, Stream, StreamStep
+from .streams import FOREVER, Signal, Stream, StreamStep, enqueue_order
 
 _PATIENCE: Final = 10_000_000_000  # nanoseconds
 _SYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
@@ -45,7 +46,11 @@ class ZeQueue(Object):
     def __init__(self, context: ZeContext, device: ZeDevice, desc: Any) -> None:
         self.context, self.device = context, device
         self.flags, self.mode, self.priority = desc.flags, desc.mode, desc.priority
-        self.stream = Stream(context, device)
+        self.stream = Stream(context, device, desc.mode == _SYNCHRONOUS)
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/ze_calls.h says."""
+        return number_of(self.stream.in_c.struct), 0, 0, 0
 
     def close(self) -> None:
         self.stream.close()
@@ -131,8 +136,9 @@ class ZeCommandList(Object):
         stream: where an immediate list runs, None for a regular one.
         mutable: the commands that can be changed, by their identifiers; None if the list is not
             mutable (mutable.py).
-        closed: whether it can be executed.
-        changed: whether it was changed since it was closed last.
+        in_c: what C knows of it, with its state.
+        touched: the commands that Python has changed since the last close.
+        incomplete: the name of a kernel that lacks an argument, "" if all have theirs.
     """
 
     type = "ze_command_list_handle_t"
@@ -153,13 +159,40 @@ class ZeCommandList(Object):
         self.mode = queue.mode if queue is not None else 0
         self.priority = queue.priority if queue is not None else 0
         self.mutable: dict[int, Any] | None = {} if mutable else None
-        self.next_id: Any = None
+        self.in_c = ListInC(context.ur.cl, device.ur.cl)
+        self.next_id = None
         self.ids = 0
-        self.closed = self.changed = False
+        self.touched: list[Any] = []
+        self.incomplete = ""
         self.recording = self._new_recording()
 
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/ze_calls.h says."""
+        return number_of(self.in_c.struct), 0, 0, 0
+
     def _new_recording(self) -> ListRecording:
-        return ListRecording(self.context, self.device, self.in_order, self.mutable is not None)
+        is_mutable = self.mutable is not None
+        return ListRecording(self.context, self.device, self.in_order, is_mutable, self.in_c)
+
+    @property
+    def closed(self) -> bool:
+        """Return whether it can be executed."""
+        return self.in_c.struct.state == CLOSED
+
+    @property
+    def changed(self) -> bool:
+        """Return whether it was changed since it was closed last."""
+        return self.in_c.struct.state == CHANGED
+
+    @property
+    def next_id(self) -> Any:
+        """The identifier of the next command (mutable.py), None if nobody has asked for one."""
+        return self._next_id
+
+    @next_id.setter
+    def next_id(self, value: Any) -> None:
+        self._next_id = value
+        self.in_c.struct.in_python = self.is_immediate or value is not None
 
     @property
     def is_immediate(self) -> bool:
@@ -214,8 +247,13 @@ class ZeCommandList(Object):
 
     def close_recording(self) -> None:
         """Complete what was recorded, so that it can be executed."""
-        self.closed, self.changed, self.next_id = True, False, None
-        self.recording.parts()
+        self.next_id = None
+        parts = self.recording.parts()
+        launches = (command.launch for command in self.recording.commands)
+        missing = (one.kernel.name for one in launches if one and not one.is_complete)
+        self.incomplete = next(missing, "")
+        can_run = len(parts) == 1 and not self.incomplete
+        self.in_c.close(parts[0].plain_buffer if can_run else None)
 
     def check_executable(self) -> None:
         """Check that it can be executed.
@@ -227,18 +265,13 @@ class ZeCommandList(Object):
         if not self.closed:
             what = "was changed and not closed again" if self.changed else "is not closed"
             raise ze_failure("INVALID_ARGUMENT", f"the list {what}")
-        for command in self.recording.commands:
-            if command.launch is not None and not command.launch.is_complete:
-                raise ze_failure(
-                    "INVALID_ARGUMENT",
-                    f"not all arguments of {command.launch.kernel.name} are set",
-                )
+        if self.incomplete:
+            raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {self.incomplete} are set")
 
     def reset(self) -> None:
         """Forget what was recorded."""
         self.recording.let_go()
-        self.closed = self.changed = False
-        self.next_id = None
+        self.next_id, self.touched = None, []
         if self.mutable is not None:
             self.mutable = {}
         self.recording = self._new_recording()
@@ -429,7 +462,8 @@ def _finish() -> None:
     """Wait at the end of the process for what runs: drivers' destructors do not expect it."""
     deadline = time.monotonic_ns() + _PATIENCE
     for stream in _streams():
-        last = stream.last
+        with enqueue_order():
+            last = stream.learn_last()
         if last is not None and last.is_pending:
             last.wait(deadline)
 

@@ -9,6 +9,7 @@ them, or none. What was executed before keeps what it had.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -93,6 +94,7 @@ class MutableCommand:
     Attributes:
         command: the command, None before it is appended.
         draft: what its launch will be, None if that is not changed.
+        row: what C knows of it (`fl_ze_command`), None before the list is closed.
         touched: whether it was changed since the list was closed.
     """
 
@@ -102,6 +104,7 @@ class MutableCommand:
         self.owner, self.number, self.flags, self.kernels = owner, number, flags, tuple(kernels)
         self.command: ListCommand | None = None
         self.draft: LaunchDraft | None = None
+        self.row: Any = None
         self.touched = False
         self._signal: ZeEvent | None = None
         self._wait_count = 0
@@ -148,7 +151,45 @@ class MutableCommand:
         command = self.command
         if command is None or command.launch is None:
             raise ze_failure("INVALID_ARGUMENT", f"command {self.number} is not a launch")
+        self.learn()
         return self.draft or LaunchDraft.of(command.launch)
+
+    @property
+    def was_changed(self) -> bool:
+        """Return whether it was changed since the list was closed."""
+        return self.touched or bool(self.row and self.row.dirty)
+
+    def learn(self) -> None:
+        """Learn which arguments C has changed."""
+        row, command = self.row, self.command
+        if not row or not row.changed or command is None or command.launch is None:
+            return
+        launch, present = command.launch, self.owner.recording.array.array + command.index
+        changed, row.changed = row.changed, 0
+        for index in range(changed.bit_length()):
+            if changed >> index & 1:
+                launch.arguments[index] = launch.kernel.argument_in(present, index)
+
+    def tell(self, row: Any, buffer: Any, number: int) -> None:
+        """Tell C how it changes its arguments.
+
+        Args:
+            row: its `fl_ze_command`.
+            buffer: the `fl_buffer *` that runs it.
+            number: its place there.
+        """
+        self.row = row
+        row.flags, row.number = self.flags, number
+        row.buffer = ffi.cast("struct fl_buffer *", address(buffer))
+        self.tell_kernel()
+
+    def tell_kernel(self) -> None:
+        """Tell C what it launches."""
+        row, command = self.row, self.command
+        if row is None or command is None or command.launch is None:
+            return
+        row.index, row.kernel = command.index, command.launch.kernel.in_c.struct
+        row.in_python = not (row.kernel.kernel and command.launch.is_complete)
 
     def put_signal(self, event: ZeEvent | None) -> None:
         """Give it another event to signal, or none."""
@@ -247,9 +288,12 @@ def _find(commands: dict[int, MutableCommand], number: int) -> MutableCommand:
 
 def _note(made: ZeCommandList, changed: Sequence[MutableCommand]) -> None:
     """Note that commands have changed: the list has to be closed again."""
-    made.closed, made.changed = False, True
+    made.in_c.note_change()
     for command in changed:
         command.touched = True
+        made.touched.append(command)
+        if command.row is not None:
+            command.row.in_python = 1
 
 
 def _put_argument(draft: LaunchDraft, row: Any) -> LaunchDraft:
@@ -371,7 +415,7 @@ def zeCommandListUpdateMutableCommandKernelsExp(
         command = _find(commands, number)
         command.check("KERNEL_INSTRUCTION")
         command.check_kernel(kernel)
-        if command.touched or command in drafts:
+        if command.was_changed or command in drafts:
             raise ze_failure(
                 "INVALID_ARGUMENT", f"the kernel of command {number} is changed before all else"
             )
@@ -393,6 +437,29 @@ def zeCommandListClose(hCommandList: ZeCommandList) -> None:
     if hCommandList.changed:
         _commit(hCommandList)
     hCommandList.close_recording()
+    if hCommandList.mutable:
+        _tell(hCommandList, hCommandList.mutable)
+
+
+def _tell(made: ZeCommandList, commands: dict[int, MutableCommand]) -> None:
+    """Let C change arguments of commands of a closed list."""
+    touched, made.touched = made.touched, []
+    if not made.in_c.knows(made.recording.built):
+        for command in commands.values():
+            command.learn()
+        rows = made.in_c.add_commands(made.ids, made.recording.built)
+        parts = [part for part in made.recording.parts() if part.buffer is not None]
+        ends = [part.end for part in parts]
+        for number, command in commands.items():
+            if command.command is None or command.command.launch is None:
+                continue
+            index = command.command.index
+            part = parts[bisect_right(ends, index)]
+            assert part.buffer is not None
+            command.tell(rows[number - 1], part.buffer.native, index - part.first)
+        return
+    for command in touched:
+        command.tell_kernel()
 
 
 def _commit(made: ZeCommandList) -> None:
@@ -402,8 +469,9 @@ def _commit(made: ZeCommandList) -> None:
         LevelZeroError: a launch is not complete; nothing has changed.
         OpenCLError: an engine refuses a change.
     """
-    commands = made.mutable or {}
-    drafts = {one: one.draft.finish() for one in commands.values() if one.draft is not None}
+    for command in made.touched:
+        command.learn()
+    drafts = {one: one.draft.finish() for one in made.touched if one.draft is not None}
     recording = made.recording
     is_new = [
         _add_copy(recording.alternatives, recording.copies.of(new.kernel, new.arguments))
@@ -415,13 +483,15 @@ def _commit(made: ZeCommandList) -> None:
     if any(is_new):  # what was built does not know the kernel
         recording.let_go()
     by_place = {one.command.index: (one, new) for one, new in drafts.items() if one.command}
-    for part in recording.parts() if by_place else ():
-        numbers = [index for index in by_place if part.first <= index < part.end]
+    changed = [*by_place, *(index for index in made.in_c.dirty() if index not in by_place)]
+    for part in recording.parts() if changed else ():
+        numbers = [index for index in changed if part.first <= index < part.end]
         if numbers and part.buffer is not None:
             part.buffer.change(
                 [index - part.first for index in numbers],
                 lambda first=part.first, numbers=numbers: {
-                    index - first: _rewrite(made, *by_place[index]) for index in numbers
+                    index - first: index in by_place and _rewrite(made, *by_place[index])
+                    for index in numbers
                 },
                 "zeCommandListClose",
             )
@@ -429,7 +499,7 @@ def _commit(made: ZeCommandList) -> None:
         if command.command is not None:
             command.command.launch = new
         command.draft = None
-    for command in commands.values():
+    for command in made.touched:
         command.touched = False
 
 

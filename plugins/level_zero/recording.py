@@ -28,14 +28,13 @@ from .contexts import ZeContext
 from .core import driver
 from .devices import ZeDevice
 from .events import ZeEvent
+from .in_c import ListInC, address_bits
 from .kernels import LaunchShape, ZeKernel, make_arguments
 from .streams import Completion, Signal, Stream, StreamStep
 
 #: What dropped recordings hold while an enqueue of them runs.
 _unfinished: Final = Lifetimes()
 driver.on_close.append(_unfinished.release_all)
-
-_BITS: Final = 64
 
 
 class KernelCopies:
@@ -46,12 +45,8 @@ class KernelCopies:
 
     def of(self, kernel: ZeKernel, arguments: dict[int, URKernelArgument]) -> Any:
         """Return a copy of a kernel for a launch with these arguments, a `void *`."""
-        bits = 0
-        for index, argument in arguments.items():
-            if argument.kind == URKernelArgument.POINTER and index < _BITS:
-                bits |= 1 << index
         owner: Any = self  # it reads `copies`
-        return copy_of(owner, kernel.ur, bits)
+        return copy_of(owner, kernel.ur, address_bits(arguments))
 
     def __del__(self) -> None:
         for copy in getattr(self, "copies", {}).values():
@@ -117,6 +112,12 @@ class ListPart:
     buffer: CommandBuffer | None = None
     run: Callable[[Stream, Sequence[int]], int] | None = None
 
+    @property
+    def plain_buffer(self) -> Any:
+        """Return the `fl_buffer *` that runs it, None if it has to do with events or the host."""
+        events = self.waits, self.effects, self.timed, self.timed_by_end
+        return None if any(events) or self.run or self.buffer is None else self.buffer.native
+
 
 class ListRecording:
     """Commands for a device, in the order in which they were appended.
@@ -126,10 +127,19 @@ class ListRecording:
         device: their device.
         in_order: whether each comes after the one before it.
         updatable: whether they change after they were built.
+        in_c: what C knows of the list, which may append launches, too; None if it may not.
+
+    Attributes:
+        built: another object for each build.
     """
 
     def __init__(
-        self, context: ZeContext, device: ZeDevice, in_order: bool, updatable: bool = False
+        self,
+        context: ZeContext,
+        device: ZeDevice,
+        in_order: bool,
+        updatable: bool = False,
+        in_c: ListInC | None = None,
     ) -> None:
         self.context, self.device = context, device
         self.in_order, self.updatable = in_order, updatable
@@ -140,13 +150,24 @@ class ListRecording:
         self.kept: list[Any] = []
         self._parts: list[ListPart] | None = None
         self._shape: Any = None
+        self.built: Any = None
+        self._in_c = in_c
+        if in_c is not None:
+            in_c.begin(self.array.native)
 
     # appends
+
+    def take(self) -> None:
+        """Take over the launches that C has appended."""
+        for index in range(len(self.commands), self.array.native.count):
+            self.array.added(())
+            self._added(ListCommand(index, "command", (), None))
 
     def add(
         self, role: str, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
     ) -> ListCommand:
         """Append something that only orders, signals or resets."""
+        self.take()
         index = self.array.add("barrier", (), order_only=True)
         return self._added(ListCommand(index, role, waits, signal))
 
@@ -154,6 +175,7 @@ class ListRecording:
         self, operation: Operation, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
     ) -> ListCommand:
         """Append a transfer."""
+        self.take()
         index = self.array.add(operation.op, (), operation.numbers, **operation.fields)
         self.kept.append(operation.keep)
         return self._added(ListCommand(index, "command", waits, signal))
@@ -162,13 +184,14 @@ class ListRecording:
         self, launch: ListLaunch, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
     ) -> ListCommand:
         """Append a launch."""
+        self.take()
         arguments, _ = make_arguments(launch.kernel, launch.arguments)
-        index = self.array.add(
-            "kernel",
-            (),
-            kernel=self.copies.of(launch.kernel, launch.arguments),
-            arguments=arguments,
-        )
+        copy = self.copies.of(launch.kernel, launch.arguments)
+        index = self.array.add("kernel", (), kernel=copy, arguments=arguments)
+        if self._in_c is not None:
+            sticks = self.context.ur.platform.profile.svm_arguments_stick
+            bits = address_bits(launch.arguments)
+            self._in_c.add_copy(launch.kernel.in_c.struct, bits, sticks, copy)
         launch.shape.put(self.array.array + index)
         self.kept.append(launch.kernel)
         return self._added(ListCommand(index, "command", waits, signal, launch))
@@ -186,6 +209,7 @@ class ListRecording:
 
     def parts(self) -> list[ListPart]:
         """Return its parts, which are built anew only if something about their order changed."""
+        self.take()
         if self._shape is not None and self._parts is not None:
             return self._parts
         before, dependencies = self._parts, self.array.dependencies[:]
@@ -255,7 +279,7 @@ class ListRecording:
                 part.timed_by_end.append(event)
 
     def _build(self, parts: Sequence[ListPart]) -> None:
-        array = self.array
+        array, self.built = self.array, object()
         exports = [index for part in parts for index in part.timed]
         commands = CommandList(
             self.context.ur.cl,

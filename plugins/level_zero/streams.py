@@ -36,6 +36,7 @@ from ..sdk.objects import Object
 from .contexts import ZeContext
 from .core import ZE, driver, ze_failure
 from .devices import ZeDevice
+from .in_c import QueueInC
 
 NOT_READY: Final = ZE.codes["ZE_RESULT_NOT_READY"]
 FOREVER: Final = (1 << 64) - 1
@@ -249,17 +250,21 @@ class Stream:
     Args:
         context: its context.
         device: its device.
+        synchronous: whether every submission is waited for.
 
     Attributes:
         cl: the queue.
+        in_c: what C knows of it. C enqueues lists, too, if no step is pending.
         pending: the steps that are not enqueued.
         last: the end of what was enqueued last.
         on_close: what is called when it is closed.
     """
 
-    def __init__(self, context: ZeContext, device: ZeDevice) -> None:
-        self.context, self.device = context, device
+    def __init__(self, context: ZeContext, device: ZeDevice, synchronous: bool = False) -> None:
+        self.context, self.device, self.synchronous = context, device, synchronous
         self.cl = new_queue(context.ur.cl, device.ur.cl, _PROFILING)
+        self.in_c = QueueInC(context.ur, device.ur.cl, self.cl)
+        self.in_c.struct.in_python = synchronous
         self.waits_one_at_a_time = context.ur.platform.profile.waits_one_at_a_time
         self.pending: deque[StreamStep] = deque()
         self.last: Completion | None = None
@@ -274,6 +279,7 @@ class Stream:
         """
         with _changed:
             steps = list(steps)
+            self.in_c.struct.in_python = 1
             self.pending.extend(steps)
             failed = _advance([self])
             _changed.notify_all()
@@ -302,13 +308,30 @@ class Stream:
         if not _wait_for(lambda: not self.pending, deadline):
             return NOT_READY
         with _lock:
-            last = self.last
-        return 0 if last is None or last.wait(deadline) else NOT_READY
+            last = self.learn_last()
+        if last is not None and not last.wait(deadline):
+            return NOT_READY
+        with _lock:
+            if last is self.last:
+                self.in_c.struct.pending = 0
+        return 0
+
+    def learn_last(self) -> Completion | None:
+        """Return the end of what was enqueued last, by Python or by C. The lock is held."""
+        event = self.in_c.take_last()
+        if event:
+            before, self.last = self.last, Completion(event, self)
+            if before is not None and before.is_pending:  # nobody knows which of them is later
+                end = enqueue_marker(self.cl, (), "clEnqueueMarkerWithWaitList")
+                self.last = Completion(end, self)
+            self.in_c.struct.pending = 1
+        return self.last
 
     def close(self) -> None:
         """Drop what is not enqueued, and release the queue. What is enqueued runs to its end."""
         with _lock:
             self.pending.clear()
+            self.learn_last()
             self.last = None
         for function in self.on_close:
             function()
@@ -344,6 +367,7 @@ def _advance(streams: Iterable[Stream]) -> list[tuple[StreamStep, Exception]]:
                 ready.extend(settle(step, None))
                 for event, _ in step.effects:
                     event.error = error
+        stream.in_c.struct.in_python = bool(stream.pending) or stream.synchronous
     return failed
 
 
@@ -373,9 +397,14 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
         LevelZeroError, OpenCLError, URError: it could not be enqueued.
     """
     waits = unfinished(stream, step.waits)
+    stream.in_c.struct.pending = 1
     if step.run is not None:
         stream.last = Completion(step.run(stream, waits), stream)
-    elif waits:
+        if step.after is not None:
+            step.after(stream.last)
+        return stream.last
+    stream.learn_last()
+    if waits:
         end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
         stream.last = Completion(end, stream)
     if stream.last is not None and step.after is not None:

@@ -237,8 +237,15 @@ class URKernel(CLObject):
             if memory.handle:
                 kept.value, kept.kind = memory.handle, lib.FL_KEPT_MEM
                 kept.number = ffi.cast("fl_handle *", memory.handle).number
+        elif argument.kind == URKernelArgument.POINTER:
+            kept.value, kept.kind = argument.value, lib.FL_KEPT_POINTER
+        elif argument.kind == URKernelArgument.LOCAL:
+            kept.size, kept.kind = argument.size, lib.FL_KEPT_LOCAL
+        elif argument.kind == URKernelArgument.VALUE and argument.size <= lib.FL_INSIDE:
+            kept.size, kept.bytes = argument.size, argument.value
+            kept.kind = lib.FL_KEPT_VALUE
         else:
-            kept.kind = lib.FL_KEPT_LOCAL
+            kept.kind = lib.FL_KEPT_ELSEWHERE
 
     def remember(self, arguments: Iterable[tuple[int, URKernelArgument]]) -> None:
         """Note arguments that were set. Memory objects are not kept alive, as in OpenCL."""

@@ -19,7 +19,7 @@ C also makes handles, of events for example. Python makes the object of one when
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 from weakref import ref
 
@@ -111,13 +111,13 @@ class Registry:
     Args:
         table: the address that every handle begins with.
         number: the adapter's number. C counts references if there is one.
-        kinds: the types of handles that there are.
+        kinds: the types of handles that there are, with C's numbers for them.
     """
 
     def __init__(
-        self, table: int, number: int = _NO_ADAPTER, *, kinds: Iterable[str] = _KINDS
+        self, table: int, number: int = _NO_ADAPTER, *, kinds: Mapping[str, int] = _KINDS
     ) -> None:
-        self._table, self.number = table, number
+        self._table, self.number, self._kinds = table, number, kinds
         _registries[number] = self
         self._lock = new_lock()
         self._free: deque[int] = deque()
@@ -155,7 +155,7 @@ class Registry:
         Returns:
             The object, None if there is no such handle of the type.
         """
-        words = lib.fl_hold_made(self.number, handle, _KINDS[type_name])
+        words = lib.fl_hold_made(self.number, handle, self._kinds[type_name])
         with self._lock:
             owned = self.of(type_name)
             if not words:  # another thread may have been quicker
@@ -176,7 +176,7 @@ class Registry:
             word: their third number, 0 for all.
         """
         after = ffi.new("uintptr_t *")
-        while handle := lib.fl_find_made(self.number, _KINDS[type_name], word, after):
+        while handle := lib.fl_find_made(self.number, self._kinds[type_name], word, after):
             yield handle
 
     def give(self, thing: Object) -> int:
@@ -286,7 +286,7 @@ class Registry:
         self._numbers += 1
         if (numbers := thing.describe_to_c()) is not None:
             lib.fl_describe(address, numbers)
-        lib.fl_begin(address, self._numbers, self.number, _KINDS.get(thing.type, 0), references)
+        lib.fl_begin(address, self._numbers, self.number, self._kinds[thing.type], references)
         return address
 
     def _new_block(self) -> range:

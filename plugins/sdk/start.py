@@ -102,11 +102,19 @@ def _begin_in_c(adapter: Adapter) -> set[str]:
 
     FAIRLEAD_CALLS=python leaves only those that count references.
     """
+    return {*adapter.counting, *(adapter.in_c if calls_begin_in_c(adapter.log) else ())}
+
+
+def calls_begin_in_c(log: Callable[[str, str], None]) -> bool:
+    """Return whether calls that programs make all the time begin in C: what FAIRLEAD_CALLS says.
+
+    Args:
+        log: is called with a level and a message.
+    """
     value = secure_environ().get("FAIRLEAD_CALLS", "").strip().lower()
     if value not in ("", "c", "python"):
-        adapter.log("warning", f"FAIRLEAD_CALLS={value} is ignored: it may be c or python")
-    calls = set() if value == "python" else adapter.in_c
-    return {*adapter.counting, *calls}
+        log("warning", f"FAIRLEAD_CALLS={value} is ignored: it may be c or python")
+    return value != "python"
 
 
 @in_child

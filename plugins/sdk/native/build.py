@@ -118,7 +118,7 @@ def result(function: Any) -> str:
     return _NUMBER if function.api.resolve(function.returns) == "handle" else "int32_t"
 
 
-def _parameters(function: Any) -> list[str]:
+def parameters(function: Any) -> list[str]:
     api = function.api
     return [f"{_type(api, p.type, p.stars, p.const)}{p.name}" for p in function.parameters]
 
@@ -158,7 +158,7 @@ def types(api: Any) -> Iterator[str]:
 def callbacks(found: Iterable[Any]) -> str:
     """Return the `extern "Python"` declarations of entry points, for cffi."""
     lines = [
-        f"{result(f)} py_{f.name}(uint32_t adapter, {', '.join(_parameters(f))});" for f in found
+        f"{result(f)} py_{f.name}(uint32_t adapter, {', '.join(parameters(f))});" for f in found
     ]
     return 'extern "Python" {\n' + "\n".join(lines) + "\n}\n"
 
@@ -200,8 +200,8 @@ def _call_in_c(name: str) -> str:
 
 def _kept_in_c(name: str) -> str:
     """Return the body of a query whose answers are kept."""
-    parameters = ur().functions[name].parameters
-    handles = [p for p in parameters if ur().resolve(p.type) == "handle"]
+    given = ur().functions[name].parameters
+    handles = [p for p in given if ur().resolve(p.type) == "handle"]
     second = handles[1].name if len(handles) > 1 else "0"
     objects = ", ".join(p.name for p in handles)
     asked = f"adapter, {_KEPT[name]}, kind_{handles[0].type}, {handles[0].name}, {second}, propName"
@@ -225,7 +225,7 @@ def _in_c() -> Iterator[str]:
     bodies = {name: f"    return {answer};" for name, answer in in_c().items()}
     bodies |= {name: _kept_in_c(name) if name in _KEPT else _call_in_c(name) for name in calls()}
     for name, body in bodies.items():
-        declared = ", ".join(_parameters(ur().functions[name]))
+        declared = ", ".join(parameters(ur().functions[name]))
         yield f"static int32_t py_{name}(uint32_t, {declared});"
         yield f"static int32_t c_{name}(uint32_t adapter, {declared}) {{\n{body}\n}}"
     yield "__attribute__((constructor)) static void tell_python(void) {"
@@ -244,14 +244,14 @@ def ur_calls() -> str:
     ]
     for name in calls():
         if name not in _KEPT:
-            declared = ", ".join(_parameters(ur().functions[name]))
+            declared = ", ".join(parameters(ur().functions[name]))
             lines.append(f"int32_t fl_{name}(uint32_t adapter, {declared});")
     return "\n".join([*lines, ""])
 
 
-def kinds() -> str:
+def kinds(api: Any) -> str:
     """Return a number for each type of handle: kind_ur_queue_handle_t."""
-    found = (name for name in ur().types if ur().types[name] == "handle")
+    found = (name for name in api.types if api.types[name] == "handle")
     numbers = (f"kind_{name} = {number}" for number, name in enumerate(found, 1))
     return f"enum {{ {', '.join(numbers)} }};"
 
@@ -267,7 +267,7 @@ def ur_types() -> str:
         "#pragma once",
         "#include <stdbool.h>",
     ]
-    lines += ["#include <stddef.h>", "#include <stdint.h>", *types(api), kinds()]
+    lines += ["#include <stddef.h>", "#include <stdint.h>", *types(api), kinds(api)]
     return "\n".join([*lines, *(f"#define {name} ({value})" for name, value in constants), ""])
 
 
@@ -294,7 +294,7 @@ def _releases(function: Any) -> bool:
 
 def entry(function: Any, index: int) -> str:
     names = ", ".join(p.name for p in function.parameters)
-    declared = ", ".join(_parameters(function))
+    declared = ", ".join(parameters(function))
     call, nothing = f"body(fl_shell_state.number, {names})", "0"  # of a handle
     if result(function) != _NUMBER:
         call, nothing = f"fl_leave({call})", f"fl_no_body({index})"
@@ -432,16 +432,14 @@ def ffibuilder() -> Any:
 
     write_headers(building.GENERATED)
     ffi = FFI()
-    ffi.cdef("\n".join(types(ur())) + kinds())
+    ffi.cdef("\n".join(types(ur())) + kinds(ur()))
     for header in _CDEF:
         ffi.cdef((HERE / header).read_text(encoding="utf-8"))
     ffi.cdef(callbacks(functions()) + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
     names = [*in_c(), *calls()]
-    declared = {name: ", ".join(_parameters(ur().functions[name])) for name in names}
+    declared = {name: ", ".join(parameters(ur().functions[name])) for name in names}
     ffi.cdef(
-        "\n".join(
-            f"int32_t c_{name}(uint32_t, {parameters});" for name, parameters in declared.items()
-        )
+        "\n".join(f"int32_t c_{name}(uint32_t, {listed});" for name, listed in declared.items())
     )
     ffi.cdef("#define FL_SHELL_VERSION ...")
     headers = (

@@ -3,7 +3,8 @@
 It is to loader/ze/ze.abi what build.py is to loader/ur/ur.abi:
 
 - `fairlead.plugins.sdk._native_ze` is a cffi module with the API's types. Its `extern "Python"`
-  functions are the entry points: `py_zeInit` gets the driver's number and the arguments.
+  functions are the entry points: `py_zeInit` gets the driver's number and the arguments. Some begin
+  in C (`_CALLS`), as `c_zeCommandListClose`, and call Python for what C cannot do (ze_calls.h).
 - `ze_entries.h` is for shell.c: a C function for each entry point, and the functions that fill a
   loader's tables. A table is filled as far as the version goes that the loader names, because an
   older loader has less room.
@@ -13,6 +14,7 @@ setup.py calls `ffibuilder()` and `shells()`.
 
 from __future__ import annotations
 
+import os
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,10 +22,25 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 build = SimpleNamespace(**runpy.run_path(str(HERE / "build.py")))
-building = build.building
+building, ICD = build.building, build.ICD
 
 #: Functions that a program without a loader calls first. They start the driver, as getters do.
 _STARTING = frozenset({"zeInit", "zeInitDrivers", "zeDriverGet"})
+
+#: The entry points that have a function in C, by their file.
+_CALLS = {
+    "ze_kernels.c": (
+        *("zeKernelSetArgumentValue", "zeKernelSetGroupSize"),
+        "zeKernelSetGlobalOffsetExp",
+    ),
+    "ze_lists.c": (
+        *("zeCommandListAppendLaunchKernel", "zeCommandListUpdateMutableCommandsExp"),
+        "zeCommandListClose",
+    ),
+    "ze_queues.c": ("zeCommandQueueExecuteCommandLists", "zeCommandQueueSynchronize"),
+}
+#: The constants that C uses, by the beginnings of their names.
+_CONSTANTS = ("ZE_STRUCTURE_TYPE_MUTABLE_", "ZE_MUTABLE_COMMAND_EXP_FLAG_")
 
 _EXPORTED = '__attribute__((visibility("default")))'
 
@@ -97,22 +114,73 @@ def entries() -> str:
     return "\n".join([*lines, ""])
 
 
+def _calls() -> dict[str, str]:
+    """Return the parameters of the entry points that have a function in C, by their names."""
+    names = [name for found in _CALLS.values() for name in found]
+    return {name: ", ".join(build.parameters(ze().functions[name])) for name in names}
+
+
+def ze_types() -> str:
+    """Return the text of ze_types.h: types, the kinds of handles, and constants."""
+    api = ze()
+    constants = [c for c in api.constants.values() if c.name.startswith(_CONSTANTS)]
+    lines = [
+        building.generated_by("plugins/sdk/native/build_ze.py", api),
+        "#pragma once\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>",
+        *build.types(api),
+        build.kinds(api),
+        *(f"#define {c.name} ({c.value})" for c in constants),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def entries_in_c() -> str:
+    """Return the text of ze_entries_in_c.h: the prototypes of the functions in C."""
+    lines = [
+        building.generated_by("plugins/sdk/native/build_ze.py", ze()),
+        '#pragma once\n#include "ze_types.h"',
+        *(f"int32_t fl_{name}(uint32_t driver, {given});" for name, given in _calls().items()),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _call_in_c(name: str, given: str) -> str:
+    """Return an entry point that Python answers if C does not."""
+    names = ", ".join(p.name for p in ze().functions[name].parameters)
+    return (
+        f"static int32_t py_{name}(uint32_t, {given});\n"
+        f"static int32_t c_{name}(uint32_t driver, {given}) {{\n"
+        f"    int32_t code = fl_{name}(driver, {names});\n"
+        f"    return code == FL_TO_PYTHON ? py_{name}(driver, {names}) : code;\n}}"
+    )
+
+
 def ffibuilder() -> Any:
     """Return the cffi builder of `fairlead.plugins.sdk._native_ze`."""
     from cffi import FFI
 
-    ffi, types = FFI(), "\n".join(build.types(ze()))
-    ffi.cdef(types + build.callbacks(ze().slots))
+    building.write_if_new(building.GENERATED / "ze_types.h", ze_types())
+    building.write_if_new(building.GENERATED / "ze_entries_in_c.h", entries_in_c())
+    build.write_headers(building.GENERATED)
+    ffi = FFI()
+    ffi.cdef("\n".join(build.types(ze())) + build.kinds(ze()))
+    ffi.cdef("struct fl_kernel; struct fl_buffer; struct fl_array; struct fl_driver;")
+    ffi.cdef((HERE / "ze_calls.cdef.h").read_text(encoding="utf-8"))
+    ffi.cdef(build.callbacks(ze().slots))
     ffi.cdef('extern "Python" { void py_ze_teardown(uint32_t number); }')
     ffi.cdef("#define FL_SHELL_VERSION ...")
+    calls = _calls()
+    ffi.cdef("\n".join(f"int32_t c_{name}(uint32_t, {given});" for name, given in calls.items()))
     lines = [
-        "#include <stdbool.h>",
-        "#include <stddef.h>",
-        "#include <stdint.h>",
-        types,
+        '#include "ze_calls.h"\n#include "ze_entries_in_c.h"',
         f"#define FL_SHELL_VERSION {version()}u",
+        *(_call_in_c(name, given) for name, given in calls.items()),
     ]
-    options = building.extension([], [HERE], "-Wno-unused-function")
+    sources = [HERE / name for name in _CALLS]
+    options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
+    options["depends"] += [
+        os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h", "waits.h")
+    ]
     ffi.set_source("fairlead.plugins.sdk._native_ze", "\n".join(lines), **options)
     return ffi
 

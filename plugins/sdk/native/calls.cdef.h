@@ -48,7 +48,15 @@ typedef struct fl_queue {
 /* An event's fourth number: the command, whether it is over at once, and its place in its queue. */
 enum { FL_COMMAND = 0xffff, FL_BRIEF = 0x10000, FL_PLACE = 20 };
 enum { FL_INSIDE = 64, FL_ARGUMENTS = 64 };
-enum { FL_KEPT_NOTHING, FL_KEPT_VALUE, FL_KEPT_LOCAL, FL_KEPT_POINTER, FL_KEPT_MEM };
+/* FL_KEPT_ELSEWHERE: only Python knows it. */
+enum {
+    FL_KEPT_NOTHING,
+    FL_KEPT_VALUE,
+    FL_KEPT_LOCAL,
+    FL_KEPT_POINTER,
+    FL_KEPT_MEM,
+    FL_KEPT_ELSEWHERE
+};
 
 /* What an argument was set to. Of a memory object it is the handle, with the handle's number. */
 typedef struct fl_kept_argument {
@@ -71,6 +79,18 @@ typedef struct fl_kernel {
     size_t required[3];       /* the work-group that it is compiled for, 0: any */
     fl_kept_argument *arguments;
 } fl_kernel;
+
+/* What the C of Level Zero drivers calls of this library. `type` is a ur_exp_kernel_arg_type_t, not of
+ * a memory object. set_argument returns 0, or FL_TO_PYTHON with nothing changed. */
+typedef struct fl_sdk_functions {
+    const uintptr_t *(*words)(uint32_t adapter, uintptr_t handle, unsigned kind);
+    int32_t (*set_argument)(fl_kernel *kernel, uint32_t index, uint32_t type, size_t size,
+                            uintptr_t value);
+    /* Waits for an event of an in-order queue: 0, OpenCL's code, or FL_TO_PYTHON if it is not over. */
+    int32_t (*wait)(const fl_driver *driver, void *event);
+    const void *icd;          /* fl_functions */
+} fl_sdk_functions;
+const fl_sdk_functions *fl_exported_by_sdk(void);
 
 typedef struct fl_answers fl_answers;
 fl_answers *fl_new_answers(void);

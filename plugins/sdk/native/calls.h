@@ -41,6 +41,7 @@ typedef struct fl_python {
 extern fl_python fl_in_python;
 
 extern const fl_waits *fl_icd_waits;   /* launches.c */
+extern const void *fl_icd;
 
 /* Lets the GIL go if this thread has it, because drivers wait for each other's threads. */
 void *fl_let_gil_go(void);
@@ -49,6 +50,9 @@ void fl_take_gil(void *state);
 /* The struct in a number of a handle, with a reference to the handle. NULL: no such handle. */
 void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned kind);
 void fl_let_go(uint32_t adapter, uintptr_t handle, unsigned kind);
+
+/* fl_sdk_functions.wait */
+int32_t fl_wait_in_order(const fl_driver *driver, void *event);
 
 /* --- queues.c: a call that enqueues a command --- */
 

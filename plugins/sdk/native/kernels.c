@@ -118,6 +118,23 @@ static int32_t set_one(uint32_t adapter, uintptr_t handle, uint32_t index, uint3
     return code ? FL_TO_PYTHON : 0;
 }
 
+static int32_t set_alone(fl_kernel *k, uint32_t index, uint32_t type, size_t size, uintptr_t value) {
+    fl_kept_argument kept;
+    if (!try_kernel(k))
+        return FL_TO_PYTHON;
+    int32_t code = set_argument(0, k, index, type, size, value, &kept);
+    if (!code)
+        keep(k, index, &kept);
+    fl_leave_kernel(k);
+    return code ? FL_TO_PYTHON : 0;
+}
+
+const fl_sdk_functions *fl_exported_by_sdk(void) {
+    static fl_sdk_functions exported;
+    exported = (fl_sdk_functions){fl_words, set_alone, fl_wait_in_order, fl_icd};
+    return &exported;
+}
+
 int32_t fl_urKernelSetArgValue(uint32_t adapter, uintptr_t hKernel, uint32_t argIndex,
                                size_t argSize, const ur_kernel_arg_value_properties_t *pProperties,
                                uintptr_t pArgValue) {

@@ -30,9 +30,10 @@ enum { FEW = 16, MOST = 1 << 16 };
 
 static const fl_functions *icd;
 const fl_waits *fl_icd_waits;
+const void *fl_icd;
 
 void fl_use_icd(const void *functions) {
-    icd = functions;
+    icd = fl_icd = functions;
     fl_icd_waits = icd->waits;
 }
 

@@ -132,6 +132,13 @@ static int32_t wait_for(const fl_driver *driver, cl_event event, bool in_order, 
                          : CL(driver, clWaitForEvents)(1, &event);
 }
 
+int32_t fl_wait_in_order(const fl_driver *driver, void *event) {
+    void *gil = fl_let_gil_go();
+    int32_t code = wait_for(driver, event, true, false);
+    fl_take_gil(gil);
+    return code;
+}
+
 static int32_t finish(const fl_queue *queue) {
     const fl_driver *driver = queue->context->driver;
     void *cl = (void *)queue->cl;

@@ -31,6 +31,7 @@ from ....loader.base.log import logger
 from ....loader.ze.abi import ZE, LevelZeroError
 from .._native import lib
 from .._native_ze import ffi
+from .._native_ze import lib as ze_lib
 from ..objects import Object, Registry
 from ..wrap import parameters_of, with_parameters
 from .chains import code_of
@@ -39,7 +40,9 @@ from .wrap import compile_ze_entry
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
 _UNKNOWN: Final = code_of("UNKNOWN")
-_KINDS: Final = tuple(name for name, base in ZE.types.items() if base == "handle")
+_KINDS: Final = {
+    name: getattr(ze_lib, f"kind_{name}") for name, base in ZE.types.items() if base == "handle"
+}
 
 
 class LevelZeroDriver:
@@ -55,6 +58,7 @@ class LevelZeroDriver:
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
         on_end: what is called at the end, before objects are closed.
         on_close: what is called after that.
+        in_c: the entry points that begin in C (native/ze_calls.h), unless FAIRLEAD_CALLS=python.
         at_exit: a driver that opens other libraries calls this after that. Then its end comes
             before theirs.
         registry: its objects by their handles, None before it is started.
@@ -66,6 +70,7 @@ class LevelZeroDriver:
             NotImplementedError: "UNSUPPORTED_FEATURE",
             MemoryError: "OUT_OF_HOST_MEMORY",
         }
+        self.in_c: set[str] = set()
         self.on_end: list[Callable[[], None]] = []
         self.on_close: list[Callable[[], None]] = []
         self.registry: Registry | None = None
@@ -156,13 +161,14 @@ class LevelZeroDriver:
 
     # what start.py uses
 
-    def begin(self, table: int) -> None:
+    def begin(self, table: int, number: int) -> None:
         """Make the registry of its objects.
 
         Args:
             table: what every handle begins with.
+            number: its number among the drivers of the process.
         """
-        self.registry = Registry(table, kinds=_KINDS)
+        self.registry = Registry(table, ze_lib.FL_ZE_DRIVERS + number, kinds=_KINDS)
 
     def compiled(self, name: str) -> Callable[..., int]:
         """Return what C calls for an entry point."""

@@ -21,7 +21,14 @@ from ....loader.ze.abi import ZE
 from .._native import ffi as shell_ffi
 from .._native_ze import ffi, lib
 from ..build import parse_configuration
-from ..start import StartError, end_shells, find_module, shell_at, take_interrupts
+from ..start import (
+    StartError,
+    calls_begin_in_c,
+    end_shells,
+    find_module,
+    shell_at,
+    take_interrupts,
+)
 from .chains import code_of
 from .driver import LevelZeroDriver
 
@@ -57,11 +64,14 @@ def start(address: int) -> None:
         take_interrupts(shell)
         shell.number = _number_of(driver, shell)
         _running[shell.number].shells.append(shell)
+        in_c = driver.in_c if calls_begin_in_c(driver.log) else set()
         for index in range(shell.entry_count):
             name = shell_ffi.string(shell.names[index]).decode()
             if name in driver.declared:
-                body = int(ffi.cast("uintptr_t", getattr(lib, f"py_{name}")))
-                shell.bodies[index] = shell_ffi.cast("void *", body)
+                body = (
+                    ffi.addressof(lib, f"c_{name}") if name in in_c else getattr(lib, f"py_{name}")
+                )
+                shell.bodies[index] = shell_ffi.cast("void *", int(ffi.cast("uintptr_t", body)))
         end = shell_ffi.cast("void (*)(uint32_t)", int(ffi.cast("uintptr_t", lib.py_ze_teardown)))
         driver.at_exit = lambda: shell.at_exit(end)
         driver.at_exit()
@@ -101,7 +111,7 @@ def _number_of(driver: LevelZeroDriver, shell: Any) -> int:
     for number, running in enumerate(_running):
         if running.driver is driver:
             return number
-    driver.begin(int(shell_ffi.cast("uintptr_t", shell.table)))
+    driver.begin(int(shell_ffi.cast("uintptr_t", shell.table)), len(_running))
     _running.append(_Running(driver, []))
     for name in driver.declared:
         _bind(name)

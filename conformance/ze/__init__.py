@@ -1,0 +1,1 @@
+"""The conformance suite for Level Zero drivers. ../README.md explains how cases are written."""

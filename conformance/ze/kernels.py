@@ -1,0 +1,22 @@
+"""The kernels that the cases launch.
+
+A driver that takes SPIR-V gets a module with `store` alone (ur/spirv.py). One that takes OpenCL C
+as its native format gets all of these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SOURCE: Final = b"""
+kernel void store(global int *out, int value) { out[get_global_id(0)] = value; }
+kernel void twice(global int *out) { out[get_global_id(0)] *= 2; }
+kernel void sizes(global int *out) { out[get_global_id(0)] = get_local_size(0); }
+kernel void sums(global int *out, local int *scratch) {
+    scratch[get_local_id(0)] = get_local_id(0) + 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int sum = 0;
+    for (int i = 0; i < get_local_size(0); i++) sum += scratch[i];
+    out[get_global_id(0)] = sum;
+}
+"""

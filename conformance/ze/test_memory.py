@@ -1,0 +1,75 @@
+"""Memory by address: allocated, described, freed."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.checks import each, equal, rule
+from fairlead.conformance.ze.calls import Calls, new
+from fairlead.conformance.ze.objects import Objects
+from fairlead.loader.ze.abi import ZE
+
+KINDS = ("Host", "Device", "Shared")
+
+
+def allocate(ze: Calls, make: Objects, kind: str, size: int, alignment: int = 0) -> int:
+    host, device = new("ze_host_mem_alloc_desc_t"), new("ze_device_mem_alloc_desc_t")
+    descs: dict[str, tuple[Any, ...]] = {
+        "Host": (byref(host),),
+        "Device": (byref(device),),
+        "Shared": (byref(device), byref(host)),
+    }
+    after = () if kind == "Host" else (make.device,)
+    given = make.context, *descs[kind], size, alignment, *after
+    address = ze.made(f"zeMemAlloc{kind}", *given)
+    make.later(lambda: ze.number("zeMemFree", make.context, address))
+    return address
+
+
+@pytest.mark.parametrize("kind", each(KINDS, "zeMemAlloc{}", "memory has its alignment"))
+def test_alignment(kind: str, ze: Calls, make: Objects) -> None:
+    for alignment in (1, 8, 64, 4096):
+        equal(allocate(ze, make, kind, 100, alignment) % alignment, 0, f"modulo {alignment}")
+
+
+@pytest.mark.parametrize("kind", each(KINDS, "zeMemGetAllocProperties", "knows {} memory"))
+def test_properties(kind: str, ze: Calls, make: Objects) -> None:
+    address, row = allocate(ze, make, kind, 100), new("ze_memory_allocation_properties_t")
+    ask = "zeMemGetAllocProperties", make.context
+    ze.ok(*ask, address + 99, byref(row), None)
+    equal(row.type, ZE[f"ZE_MEMORY_TYPE_{kind.upper()}"], "the type")
+
+
+@rule("zeMemGetAllocProperties", "says of other memory that it is unknown")
+def test_unknown(ze: Calls, make: Objects) -> None:
+    own, row = ctypes.create_string_buffer(64), new("ze_memory_allocation_properties_t")
+    given = make.context, ctypes.addressof(own), byref(row), None
+    ze.ok("zeMemGetAllocProperties", *given)
+    equal(row.type, ZE["ZE_MEMORY_TYPE_UNKNOWN"], "the type")
+
+
+@rule("zeMemGetAddressRange", "gives the whole allocation")
+def test_range(ze: Calls, make: Objects) -> None:
+    address = allocate(ze, make, "Device", 256)
+    base, size = ctypes.c_void_p(), ctypes.c_size_t()
+    ze.ok("zeMemGetAddressRange", make.context, address + 100, byref(base), byref(size))
+    equal(base.value, address, "the base")
+    equal(size.value >= 256, True, "whether it has the size")
+
+
+@rule("zeMemAllocDevice", "refuses an alignment that is no power of two, and a size of 0")
+def test_refused(ze: Calls, make: Objects) -> None:
+    desc, out = new("ze_device_mem_alloc_desc_t"), ctypes.c_void_p()
+    ask, end = ("zeMemAllocDevice", make.context, byref(desc)), (make.device, byref(out))
+    ze.refuses("UNSUPPORTED_ALIGNMENT", *ask, 64, 3, *end)
+    ze.refuses("UNSUPPORTED_SIZE", *ask, 0, 8, *end)
+
+
+@rule("zeMemFree", "refuses NULL")
+def test_free_null(ze: Calls, make: Objects) -> None:
+    ze.refuses("INVALID_NULL_POINTER", "zeMemFree", make.context, None)
+    ze.refuses("INVALID_NULL_HANDLE", "zeMemFree", None, 64)

@@ -1,0 +1,232 @@
+"""Mutable command lists: what an update refuses, and that it then changes nothing.
+
+Level Zero lets a driver leave checks to the loader's validation layer. These cases are counted
+apart for that reason.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import byref, c_int16, c_int32
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.checks import each, rule
+from fairlead.conformance.ze.calls import Calls, handles, new
+from fairlead.conformance.ze.objects import (
+    Ints,
+    Objects,
+    argument,
+    chained,
+    global_offset,
+    group_count,
+    group_size,
+    needs,
+)
+from fairlead.loader.ze.abi import ZE
+
+UPDATE = "zeCommandListUpdateMutableCommandsExp"
+KERNELS = "zeCommandListUpdateMutableCommandKernelsExp"
+SIGNAL = "zeCommandListUpdateMutableCommandSignalEventExp"
+WAITS = "zeCommandListUpdateMutableCommandWaitEventsExp"
+NEXT = "zeCommandListGetNextCommandIdExp"
+
+#: What a change needs, and the change of a command.
+CHANGES: dict[str, Callable[[int], Any]] = {
+    "KERNEL_ARGUMENTS": lambda number: argument(number, 1, c_int32(2)),
+    "GROUP_COUNT": lambda number: group_count(number, 2),
+    "GROUP_SIZE": lambda number: group_size(number, 1),
+    "GLOBAL_OFFSET": lambda number: global_offset(number, 1),
+}
+
+
+@pytest.fixture
+def out(make: Objects, mutable: int) -> Ints:
+    """What the launch of a case writes."""
+    needs(mutable, "KERNEL_ARGUMENTS")
+    return make.ints(count=2)
+
+
+@pytest.fixture
+def kernel(make: Objects, out: Ints) -> int:
+    """The kernel that writes 1."""
+    return make.kernel("store", out.pointer, c_int32(1))
+
+
+def refuse(ze: Calls, made: int, *changes: Any, error: str = "INVALID_ARGUMENT") -> None:
+    ze.refuses(error, UPDATE, made, byref(chained(*changes)))
+
+
+@pytest.mark.parametrize("flag", each(CHANGES, UPDATE, "refuses {} if it was not asked for"))
+def test_flag(flag: str, make: Objects, ze: Calls, mutable: int, kernel: int, queue: int) -> None:
+    needs(mutable, flag)
+    other = next(name for name in CHANGES if name != flag and mutable & flag_of(name))
+    made, number = make.closed(kernel, 2, flag_of(other))
+    refuse(ze, made, CHANGES[flag](number))
+
+
+def flag_of(name: str) -> int:
+    return ZE[f"ZE_MUTABLE_COMMAND_EXP_FLAG_{name}"]
+
+
+@rule(UPDATE, "refuses an unknown identifier, and makes no change of the call")
+def test_unknown_identifier(make: Objects, ze: Calls, out: Ints, kernel: int, queue: int) -> None:
+    made, number = make.closed(kernel, 2)
+    refuse(ze, made, argument(number, 1, c_int32(9)), argument(number + 1, 1, c_int32(9)))
+    make.check_result(queue, made, out, 1, 1)
+
+
+@rule(UPDATE, "refuses an argument that the kernel does not have")
+def test_argument_index(make: Objects, ze: Calls, out: Ints, kernel: int, queue: int) -> None:
+    made, number = make.closed(kernel, 2)
+    refuse(ze, made, argument(number, 1, c_int32(9)), argument(number, 2, c_int32(9)))
+    make.check_result(queue, made, out, 1, 1)
+
+
+@rule(UPDATE, "refuses an argument of another size")
+def test_argument_size(make: Objects, ze: Calls, out: Ints, kernel: int, queue: int) -> None:
+    made, number = make.closed(kernel, 2)
+    refuse(ze, made, argument(number, 1, c_int16(9)))
+    refuse(ze, made, argument(number, 0, c_int32(9)))
+    make.check_result(queue, made, out, 1, 1)
+
+
+@rule(UPDATE, "refuses a struct that is no change")
+def test_struct(make: Objects, ze: Calls, kernel: int) -> None:
+    made, _ = make.closed(kernel, 2)
+    refuse(ze, made, new("ze_device_mem_alloc_desc_t"))
+
+
+@rule(UPDATE, "refuses flags, which are reserved")
+def test_reserved_flags(make: Objects, ze: Calls, kernel: int) -> None:
+    made, number = make.closed(kernel, 2)
+    desc = chained(argument(number, 1, c_int32(2)))
+    desc.flags = 1
+    ze.refuses("INVALID_ENUMERATION", UPDATE, made, byref(desc))
+
+
+@rule(UPDATE, "refuses NULL")
+def test_null(make: Objects, ze: Calls, kernel: int) -> None:
+    made, _ = make.closed(kernel, 2)
+    ze.refuses("INVALID_NULL_HANDLE", UPDATE, None, byref(chained()))
+    ze.refuses("INVALID_NULL_POINTER", UPDATE, made, None)
+
+
+@rule(UPDATE, "refuses a list that is not mutable")
+def test_list_is_not_mutable(make: Objects, ze: Calls, kernel: int) -> None:
+    made = make.list()
+    make.launch(made, kernel, 2)
+    make.close_list(made)
+    refuse(ze, made, argument(1, 1, c_int32(2)))
+
+
+@rule(UPDATE, "refuses a list that was never closed")
+def test_open_list(make: Objects, ze: Calls, kernel: int) -> None:
+    made = make.list(mutable=True)
+    number = make.next_id(made)
+    make.launch(made, kernel, 2)
+    refuse(ze, made, argument(number, 1, c_int32(2)))
+
+
+@rule("zeCommandQueueExecuteCommandLists", "refuses a list that was changed and not closed again")
+def test_close_after_update(make: Objects, ze: Calls, out: Ints, kernel: int, queue: int) -> None:
+    made, number = make.closed(kernel, 2)
+    ze.ok(UPDATE, made, byref(chained(argument(number, 1, c_int32(2)))))
+    routine = "zeCommandQueueExecuteCommandLists"
+    ze.refuses("INVALID_ARGUMENT", routine, queue, 1, handles(made), None)
+    make.close_list(made)
+    make.check_result(queue, made, out, 2, 2)
+
+
+@rule(NEXT, "refuses a list that is not mutable, and one that is closed")
+def test_next_identifier(make: Objects, ze: Calls, kernel: int) -> None:
+    number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t")
+    made, _ = make.closed(kernel, 2)
+    for one in (make.list(), made):
+        ze.refuses("INVALID_ARGUMENT", NEXT, one, byref(desc), byref(number))
+
+
+@rule(NEXT, "refuses NULL and unknown flags")
+def test_next_identifier_null(make: Objects, ze: Calls, mutable: int) -> None:
+    number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t", flags=1 << 30)
+    made = make.list(mutable=True)
+    ze.refuses("INVALID_NULL_POINTER", NEXT, made, None, byref(number))
+    ze.refuses("INVALID_ENUMERATION", NEXT, made, byref(desc), byref(number))
+
+
+@rule(SIGNAL, "refuses an identifier that did not ask for it")
+def test_signal_flag(make: Objects, ze: Calls, kernel: int) -> None:
+    (event,) = make.events()
+    made, number = make.closed(kernel, 2, flag_of("KERNEL_ARGUMENTS"))
+    ze.refuses("INVALID_ARGUMENT", SIGNAL, made, number, event)
+
+
+@rule(SIGNAL, "refuses an event of another kind of pool")
+def test_signal_kind(make: Objects, ze: Calls, mutable: int, kernel: int) -> None:
+    needs(mutable, "SIGNAL_EVENT")
+    (event,), (timed,) = make.events(), make.events(flags=1 | 4)
+    made = make.list(mutable=True)
+    number = make.next_id(made)
+    make.launch(made, kernel, 2, event)
+    make.close_list(made)
+    ze.refuses("INVALID_ARGUMENT", SIGNAL, made, number, timed)
+
+
+@rule(WAITS, "refuses another number of events")
+def test_wait_count(make: Objects, ze: Calls, mutable: int, kernel: int) -> None:
+    needs(mutable, "WAIT_EVENTS")
+    first, second = make.events(2)
+    made = make.list(mutable=True)
+    number = make.next_id(made)
+    make.launch(made, kernel, 2, 0, first)
+    make.close_list(made)
+    ze.refuses("INVALID_SIZE", WAITS, made, number, 2, handles(first, second))
+
+
+@rule(WAITS, "refuses an identifier that did not ask for it")
+def test_wait_flag(make: Objects, ze: Calls, kernel: int) -> None:
+    made, number = make.closed(kernel, 2, flag_of("KERNEL_ARGUMENTS"))
+    ze.refuses("INVALID_ARGUMENT", WAITS, made, number, 0, None)
+
+
+def alternatives(make: Objects, kernel: int) -> tuple[int, int]:
+    """Return a closed list of a launch that may become `twice`, and its identifier."""
+    made = make.list(mutable=True)
+    flags = flag_of("KERNEL_ARGUMENTS") | flag_of("GROUP_COUNT") | flag_of("KERNEL_INSTRUCTION")
+    number = make.next_id(made, flags, kernel, make.kernel("twice"))
+    make.launch(made, kernel, 2)
+    make.close_list(made)
+    return made, number
+
+
+@rule(KERNELS, "refuses a kernel that was not announced")
+def test_other_kernel(make: Objects, ze: Calls, mutable: int, kernel: int) -> None:
+    needs(mutable, "KERNEL_INSTRUCTION")
+    made, number = alternatives(make, kernel)
+    other = make.kernel("sizes")
+    given = byref(ctypes.c_uint64(number)), handles(other)
+    ze.refuses("INVALID_KERNEL_HANDLE", KERNELS, made, 1, *given)
+
+
+@rule("zeCommandListClose", "refuses a launch whose new kernel lacks an argument")
+def test_new_kernel_lacks_arguments(make: Objects, ze: Calls, mutable: int, kernel: int) -> None:
+    needs(mutable, "KERNEL_INSTRUCTION")
+    made = make.list(mutable=True)
+    flags = flag_of("KERNEL_ARGUMENTS") | flag_of("GROUP_COUNT") | flag_of("KERNEL_INSTRUCTION")
+    twice = make.kernel("twice")
+    number = make.next_id(made, flags, kernel, twice)
+    make.launch(made, kernel, 2)
+    make.close_list(made)
+    ze.ok(KERNELS, made, 1, byref(ctypes.c_uint64(number)), handles(twice))
+    ze.ok(UPDATE, made, byref(chained(group_count(number, 2))))
+    ze.refuses("INVALID_ARGUMENT", "zeCommandListClose", made)
+
+
+@rule("zeCommandListCreate", "refuses flags of a mutable list, which are reserved")
+def test_mutable_list_flags(make: Objects, ze: Calls, mutable: int) -> None:
+    chained_desc = new("ze_mutable_command_list_exp_desc_t", flags=1)
+    desc, made = new("ze_command_list_desc_t", pNext=chained_desc), ctypes.c_void_p()
+    given = make.context, make.device, byref(desc), byref(made)
+    ze.refuses("INVALID_ENUMERATION", "zeCommandListCreate", *given)

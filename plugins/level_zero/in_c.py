@@ -1,0 +1,197 @@
+"""What C knows of kernels and command lists (plugins/sdk/native/ze_calls.cdef.h).
+
+C answers the calls that programs make all the time: a launch is appended, and an argument is set or
+changed. It leaves everything else to Python, with nothing changed. With FAIRLEAD_CALLS=python it
+answers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...icd.calls import address
+from ..opencl.kernel_arguments import URKernelArgument
+from ..opencl.usm.strategies import strategy_of
+from ..sdk._native import ffi as ur_ffi
+from ..sdk._native import lib as ur_lib
+from ..sdk._native_ze import ffi, lib
+from .core import driver
+
+OPEN: Final[int] = lib.FL_ZE_OPEN
+CLOSED: Final[int] = lib.FL_ZE_CLOSED
+CHANGED: Final[int] = lib.FL_ZE_CHANGED
+UNKNOWN: Final[int] = lib.FL_ZE_UNKNOWN
+VALUE: Final[int] = lib.FL_ZE_VALUE
+LOCAL: Final[int] = lib.FL_ZE_LOCAL
+POINTER: Final[int] = lib.FL_ZE_POINTER
+
+_BITS: Final = 64
+_ALL: Final = (1 << _BITS) - 1
+
+driver.in_c |= {name[2:] for name in dir(lib) if name.startswith("c_ze")}
+lib.fl_ze_use(ffi.cast("void *", int(ur_ffi.cast("uintptr_t", ur_lib.fl_exported_by_sdk()))))
+
+
+def number_of(struct: Any) -> int:
+    """Return the address of a struct of C's."""
+    return int(ffi.cast("uintptr_t", struct))
+
+
+def address_bits(arguments: Mapping[int, URKernelArgument]) -> int:
+    """Return a bit for each argument that is an address, as far as there are bits."""
+    bits = 0
+    for index, argument in arguments.items():
+        if argument.kind == URKernelArgument.POINTER and index < _BITS:
+            bits |= 1 << index
+    return bits
+
+
+class KernelInC:
+    """What C knows of a kernel: an `fl_ze_kernel`.
+
+    Args:
+        kernel: the kernel of the reference adapter.
+        device: its device, of the reference adapter.
+        kinds: what each argument is: UNKNOWN, VALUE, LOCAL or POINTER.
+        limits: the largest group in each dimension.
+        required: the size of groups that it is compiled for, None for any.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        device: Any,
+        kinds: list[int],
+        limits: tuple[int, ...],
+        required: tuple[int, int, int] | None,
+    ) -> None:
+        self._kinds = ffi.new("uint8_t[]", kinds or [0])
+        fields = {
+            "context": kernel.context.cl,
+            "device": device.cl,
+            "kinds": self._kinds,
+            "count": len(kinds),
+            "most": kernel.group_size(device),
+            "limits": limits,
+            "required": required or (0, 0, 0),
+        }
+        self.struct = ffi.new("fl_ze_kernel *", fields)
+        strategy_of(kernel.context)  # tells C, too
+        c_sets_pointers = kernel.context.struct.usm != ur_lib.FL_USM_OTHER
+        kernel.describe_to_c()  # makes room for what C sets
+        if c_sets_pointers and len(kinds) <= ur_lib.FL_ARGUMENTS:
+            number = int(ur_ffi.cast("uintptr_t", kernel.struct))
+            self.struct.kernel = ffi.cast("struct fl_kernel *", number)
+
+    def note_setting(self) -> None:
+        """Note that something was set that is not an argument: other launches need other copies."""
+        self.struct.settings += 1
+
+
+class QueueInC:
+    """What C knows of a command queue: an `fl_ze_queue`.
+
+    Args:
+        context: its context, of the reference adapter.
+        device: its cl_device_id.
+        cl: the cl_command_queue.
+    """
+
+    def __init__(self, context: Any, device: int, cl: int) -> None:
+        platform = int(ur_ffi.cast("uintptr_t", context.platform.struct))
+        driver_in_c = ffi.cast("struct fl_driver *", platform)
+        fields = {"context": context.cl, "device": device, "cl": cl, "driver": driver_in_c}
+        self.struct = ffi.new("fl_ze_queue *", fields)
+
+    def take_last(self) -> int:
+        """Return the event of what C has enqueued last, a reference, and forget it; 0 for none."""
+        return int(ffi.cast("uintptr_t", lib.fl_ze_take_last(self.struct)))
+
+
+class ListInC:
+    """What C knows of a command list: an `fl_ze_list`.
+
+    Args:
+        context: its cl_context.
+        device: its cl_device_id.
+    """
+
+    def __init__(self, context: int, device: int) -> None:
+        self.struct = ffi.new("fl_ze_list *", {"context": context, "device": device})
+        self._copies: dict[tuple[int, int, int], Any] = {}
+        self._commands: Any = None
+        self._built: Any = None
+
+    def begin(self, array: Any) -> None:
+        """Begin another recording, in an `fl_array *`. Nothing can be changed."""
+        struct = self.struct
+        struct.array = ffi.cast("struct fl_array *", address(array))
+        struct.state, struct.drafts, struct.count = OPEN, 0, 0
+        struct.commands = struct.dirty = ffi.NULL
+        struct.copies, self._copies = ffi.NULL, {}
+        self._commands = self._built = None
+        struct.only = ffi.NULL
+
+    def add_copy(self, kernel: Any, addresses: int, sticks: bool, copy: Any) -> None:
+        """Let C append launches of a kernel.
+
+        Args:
+            kernel: an `fl_ze_kernel *`. The list keeps its kernel.
+            addresses: a bit for each argument that is an address.
+            sticks: whether the driver keeps addresses that were set.
+            copy: the kernel that nobody else sets arguments on, for such launches.
+        """
+        mask = _ALL if sticks else 0
+        key = number_of(kernel), kernel.settings, addresses & mask
+        if key not in self._copies:
+            fields = {
+                "next": self.struct.copies,
+                "kernel": kernel,
+                "settings": kernel.settings,
+                "addresses": addresses,
+                "mask": mask,
+                "copy": ffi.cast("void *", address(copy)),
+            }
+            self.struct.copies = self._copies[key] = ffi.new("fl_ze_copy *", fields)
+
+    def knows(self, built: Any) -> bool:
+        """Return whether C has the commands that can be changed, of what was built last."""
+        return built is self._built
+
+    def add_commands(self, count: int, built: Any) -> Any:
+        """Return room for commands that can be changed, by Python alone at first.
+
+        Args:
+            count: how many they are.
+            built: what stands for their build.
+        """
+        self._built = built
+        self._commands = ffi.new("fl_ze_command[]", [{"in_python": 1}] * count)
+        self.struct.count, self.struct.commands = count, self._commands
+        self.struct.dirty = ffi.NULL
+        return self._commands
+
+    def dirty(self) -> list[int]:
+        """Return the commands that C has changed since the last close, as places in the array."""
+        found, one = [], self.struct.dirty
+        while one:
+            found.append(one.index)
+            one = one.next
+        return found
+
+    def close(self, only: Any) -> None:
+        """Note that it is closed, and that everything built knows its commands.
+
+        Args:
+            only: the `fl_buffer *` that runs all of it without events, None if there is none.
+        """
+        self.struct.only = ffi.cast("struct fl_buffer *", address(only) if only else 0)
+        struct, one = self.struct, self.struct.dirty
+        while one:
+            one.dirty, one = 0, one.next
+        struct.dirty, struct.drafts, struct.state = ffi.NULL, 0, CLOSED
+
+    def note_change(self) -> None:
+        """Note that its next close has something to do in Python."""
+        self.struct.state, self.struct.drafts = CHANGED, 1

@@ -1,0 +1,29 @@
+/* Entry points of the Level Zero driver without Python.
+ *
+ * A function fl_ze... answers a call of ze..., or returns FL_TO_PYTHON. Then nothing has changed, and
+ * Python makes the whole call (calls.h). The first number of a handle is the address of its struct:
+ * fl_ze_kernel, fl_ze_list or fl_ze_queue. Level Zero does not allow two threads in calls with the same kernel or
+ * list. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../../../icd/native/native.cdef.h"
+#include "../../../icd/native/busy.h"
+#include "calls.cdef.h"
+#include "ze_types.h"
+#include "ze_calls.cdef.h"
+
+enum { FL_TO_PYTHON = INT32_MIN };
+
+extern const fl_sdk_functions *fl_sdk;
+extern const fl_functions *fl_icd;
+
+/* The struct behind a handle, NULL for none. */
+static inline void *fl_ze_struct(uint32_t driver, uintptr_t handle, unsigned kind) {
+    const uintptr_t *words = fl_sdk->words(FL_ZE_DRIVERS + driver, handle, kind);
+    return words ? (void *)words[0] : NULL;
+}

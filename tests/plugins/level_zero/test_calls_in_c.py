@@ -1,0 +1,175 @@
+"""Entry points that begin in C: what runs there, and what C and Python learn of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ctypes import c_int, c_short, c_void_p
+from pathlib import Path
+
+import pytest
+from helpers.support import RunPython
+from helpers.ze_bench import ZeBench, argument, group_count
+from helpers.ze_calls import array
+from helpers.ze_entries import asked_of_python, begin_in_c, calls_in
+
+
+@pytest.fixture
+def asked(bench: ZeBench) -> Iterator[list[str]]:
+    """The entry points that Python is asked for."""
+    if not begin_in_c():
+        pytest.skip("FAIRLEAD_CALLS=python")
+    with asked_of_python() as names:
+        yield names
+
+
+@pytest.fixture(params=["c", "python"])
+def language(request: pytest.FixtureRequest, bench: ZeBench) -> Iterator[str]:
+    """Where calls begin."""
+    with calls_in(request.param):
+        yield request.param
+
+
+def closed(bench: ZeBench, kernel: int, count: int = 1) -> tuple[int, list[int]]:
+    """Return a closed mutable list with launches of four groups, and their identifiers."""
+    made, numbers = bench.list(mutable=True), []
+    for _ in range(count):
+        numbers.append(bench.next_id(made))
+        bench.launch(made, kernel, 4)
+    bench.ze.ok("zeCommandListClose", made)
+    return made, numbers
+
+
+def test_a_launch_like_an_earlier_one_is_appended_in_c(bench: ZeBench, asked: list[str]) -> None:
+    out = bench.ints(count=4)
+    made, kernel = bench.list(in_order=True), bench.kernel("add", out.pointer, c_int(1))
+    bench.launch(made, kernel, 4)
+    asked.clear()
+    for value in (10, 100):
+        bench.set(kernel, 1, c_int(value))
+        bench.launch(made, kernel, 2)
+    assert not asked
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    bench.run(made)
+    assert out.all == [222, 222, 2, 2]
+
+
+def test_a_change_of_an_argument_stays_in_c(bench: ZeBench, asked: list[str]) -> None:
+    out, other = bench.ints(count=4), bench.ints(count=4)
+    made, (number, second) = closed(bench, bench.kernel("add", out.pointer, c_int(1)), 2)
+    bench.run(made)
+    asked.clear()
+    for value in (5, 6):
+        assert bench.update(made, argument(number, 1, c_int(value))) == "SUCCESS"
+    assert bench.update(made, argument(second, 0, other.pointer)) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    assert not asked
+    bench.run(made)
+    assert (out.all, other.all) == ([8] * 4, [1] * 4)
+
+
+def test_an_execution_keeps_what_it_had(bench: ZeBench, asked: list[str]) -> None:
+    """What runs is not changed by an update, nor by the close after it."""
+    out = bench.ints(count=4)
+    made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
+    bench.run(made, wait=False)
+    asked.clear()
+    assert bench.update(made, argument(number, 1, c_int(70))) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    assert not asked
+    bench.run(made)
+    assert out.all == [71] * 4
+
+
+def test_appends_of_c_and_python_are_in_their_order(bench: ZeBench, language: str) -> None:
+    out, (event,) = bench.ints(1, 1, 1, 1), bench.events(1)
+    made = bench.list(in_order=True)
+    add, mul = (
+        bench.kernel("add", out.pointer, c_int(1)),
+        bench.kernel("mul", out.pointer, c_int(3)),
+    )
+    for kernel, signal in ((add, 0), (mul, 0), (add, event), (add, 0), (mul, 0)):
+        bench.launch(made, kernel, 4, signal)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [24] * 4
+    assert bench.ze.code("zeEventQueryStatus", event) == "SUCCESS"
+    bench.ze.ok("zeCommandListReset", made)
+    bench.launch(made, add, 4)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [25] * 4
+
+
+def test_c_and_python_change_one_launch(bench: ZeBench, language: str) -> None:
+    out = bench.ints(count=4)
+    made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
+    assert bench.update(made, argument(number, 1, c_int(5))) == "SUCCESS"
+    changes = group_count(number, 2), argument(number, 1, c_int(1))
+    assert bench.update(made, *changes) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [1, 1, 0, 0]
+    assert bench.update(made, argument(number, 1, c_int(7))) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [8, 8, 0, 0]
+    assert bench.update(made, group_count(number, 4)) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [15, 15, 7, 7]
+
+
+def test_a_refused_chain_changes_nothing(bench: ZeBench, language: str) -> None:
+    out = bench.ints(count=4)
+    made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
+    good = argument(number, 1, c_int(9))
+    assert bench.update(made, good, argument(number, 1, c_short(9))) == "INVALID_ARGUMENT"
+    assert bench.update(made, good, argument(number + 1, 1, c_int(9))) == "INVALID_ARGUMENT"
+    assert bench.update(made, good, argument(number, 2, c_int(9))) == "INVALID_ARGUMENT"
+    bench.run(made)
+    assert out.all == [1] * 4
+
+
+def test_a_changed_list_is_closed_before_it_runs(bench: ZeBench, language: str) -> None:
+    out = bench.ints(count=4)
+    made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
+    assert bench.update(made, argument(number, 1, c_int(2))) == "SUCCESS"
+    execute = "zeCommandQueueExecuteCommandLists"
+    assert bench.ze.code(execute, bench.queue, 1, array(made), None) == ("INVALID_ARGUMENT")
+    bench.ze.ok("zeCommandListClose", made)
+    assert bench.ze.code("zeCommandListClose", made) == "INVALID_ARGUMENT"
+    bench.run(made)
+    assert out.all == [2] * 4
+
+
+def test_null_is_an_argument(bench: ZeBench, language: str) -> None:
+    out = bench.ints(count=4)
+    kernel = bench.kernel("copy", out.pointer, c_void_p(), size=1)
+    made = bench.list(mutable=True)
+    number = bench.next_id(made)
+    bench.launch(made, kernel, 4)
+    bench.ze.ok("zeCommandListClose", made)
+    source = bench.ints(1, 2, 3, 4)
+    assert bench.update(made, argument(number, 1, source.pointer)) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [1, 2, 3, 4]
+
+
+_SWITCHED_OFF = """
+from helpers.ze_calls import ZeCalls
+from helpers.ze_calls import array
+from helpers.ze_entries import begin_in_c
+from fairlead.plugins import level_zero_driver
+ZeCalls(level_zero_driver()).ok("zeInit", 0)
+print(begin_in_c())
+"""
+
+
+@pytest.mark.parametrize(("value", "in_c"), [("python", False), ("c", True), ("x", True)])
+def test_the_variable(value: str, in_c: bool, run_python: RunPython) -> None:
+    tests = str(Path(__file__).parents[2])
+    done = run_python(_SWITCHED_OFF, env={"FAIRLEAD_CALLS": value, "PYTHONPATH": tests})
+    assert done.out.split() == [str(in_c)]
+    assert ("FAIRLEAD_CALLS=x is ignored" in done.err) == (value == "x")
