@@ -20,11 +20,11 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
+from ..sdk.kernel_arguments import arguments_of
 from ..sdk.wrap import with_parameters
 from .core import adapter, check, failure
 from .devices import URDevice
 from .events import UREvent
-from .kernel_arguments import arguments_of
 from .kernel_info import declare_memory, recreate_kernel, suggest_local_size
 from .kernels import URKernel, set_on
 from .platforms import extension
@@ -65,7 +65,7 @@ def _launch(
         rows: the arguments, ur_exp_kernel_arg_properties_t.
     """
     together = properties is not None and _is_cooperative(properties, queue.device)
-    arguments = arguments_of(rows, count) if count else []
+    arguments = arguments_of(adapter, rows, count) if count else []
     if kernel.context.cl != queue.context.cl:
         raise failure("INVALID_CONTEXT", "the kernel is of another context than the queue")
     if not 1 <= dimensions <= 3:
