@@ -375,7 +375,7 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
     waits = unfinished(stream, step.waits)
     if step.run is not None:
         stream.last = Completion(step.run(stream, waits), stream)
-    elif waits:
+    elif waits or step.after is not None:  # a marker has times of its own
         end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
         stream.last = Completion(end, stream)
     if stream.last is not None and step.after is not None:
