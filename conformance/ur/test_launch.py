@@ -14,6 +14,7 @@ from fairlead.conformance.checks import each, equal, failed, rule
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, Objects
 from fairlead.conformance.ur.values import Buffer, Local, Pointer
+from fairlead.loader.ur.abi import UR
 
 LAUNCH = "urEnqueueKernelLaunchWithArgsExp"
 SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (

@@ -21,10 +21,16 @@ from . import (
     transfers,
     usm,
 )
+from .command_buffer import appends as command_appends
+from .command_buffer import command_buffers
+from .command_buffer import updates as command_updates
 from .core import adapter
 
 __all__ = [
     "adapter",
+    "command_appends",
+    "command_buffers",
+    "command_updates",
     "contexts",
     "device_info",
     "events",

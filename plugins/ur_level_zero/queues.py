@@ -97,6 +97,7 @@ class LZQueue(LZObject):
         self._without_event = 0
         self._runs_lists: dict[int, int] = {}
         self._helper: LZQueue | None = None
+        self._copies: LZQueue | None = None
         _queues[id(self)] = self
 
     # commands
@@ -212,9 +213,9 @@ class LZQueue(LZObject):
 
     def drain(self) -> None:
         """Wait until all that was appended has ended. Raises LevelZeroError."""
-        helper = self._helper
-        if helper is not None:
-            helper.drain()
+        for beside in (self._helper, self._copies):
+            if beside is not None:
+                beside.drain()
         if not self.is_idle or self.shared:
             self._append_end().wait()
             with self.lock:
@@ -247,6 +248,14 @@ class LZQueue(LZObject):
                 self._runs_lists[ordinal] = create(self.table, "zeCommandQueueCreate", *given)
             return self._runs_lists[ordinal]
 
+    def copies(self, ordinal: int) -> LZQueue:
+        """Return an in-order queue of a group that only copies, beside this one."""
+        with self.lock:
+            if self._copies is None:
+                flags = self.flags & ~_OUT_OF_ORDER
+                self._copies = create_queue(self.context, self.device, flags, ordinal)
+            return self._copies
+
     @property
     def helper(self) -> LZQueue:
         """Return an in-order queue for the commands around a command-buffer's.
@@ -262,8 +271,9 @@ class LZQueue(LZObject):
             return self._helper
 
     def close(self) -> None:
-        if self._helper is not None:
-            self._helper.finish()
+        for beside in (self._helper, self._copies):
+            if beside is not None:
+                beside.finish()
         if self.owned and not (self.is_idle and not self.shared):
             end = self._append_end()
             kept = self._in_flight, self._runs_lists
@@ -329,13 +339,16 @@ def drain_queues(*, context: LZContext | None = None, device: LZDevice | None = 
     forget_ended()
 
 
-def create_queue(context: LZContext, device: LZDevice, flags: int) -> LZQueue:
+def create_queue(
+    context: LZContext, device: LZDevice, flags: int, ordinal: int | None = None
+) -> LZQueue:
     """Create a queue.
 
     Args:
         context: its context.
         device: its device.
         flags: ur_queue_flags_t.
+        ordinal: the group of the device's queues, None for the one that runs kernels.
 
     Raises:
         LevelZeroError: what the driver answers.
@@ -343,7 +356,7 @@ def create_queue(context: LZContext, device: LZDevice, flags: int) -> LZQueue:
     forget_ended()
     desc = struct(
         "command_queue_desc",
-        ordinal=device.compute_group.ordinal,
+        ordinal=device.compute_group.ordinal if ordinal is None else ordinal,
         flags=0 if flags & _OUT_OF_ORDER else _IN_ORDER_LIST,
         mode=_ASYNCHRONOUS,
         priority=next((ze for flag, ze in _PRIORITIES if flags & flag), 0),
