@@ -273,8 +273,9 @@ def _append_launch(
     others: list[LZKernel],
     rows: Any = None,
     count: int = 0,
+    given: bool = False,
 ) -> Appended:
-    """Append a launch, with the arguments in `rows` and those that were set before.
+    """Append a launch, with the arguments in `rows` or those that were set before.
 
     Args:
         append: the call.
@@ -286,6 +287,7 @@ def _append_launch(
         others: the kernels that an update may choose instead.
         rows: the arguments, ur_exp_kernel_arg_properties_t.
         count: how many they are.
+        given: whether all arguments have to be in `rows`.
     """
     buffer = append.buffer
     buffer.context.check_same("a kernel", kernel, *others)
@@ -297,6 +299,11 @@ def _append_launch(
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
     sizes = LaunchSizes.of(dim, offset, size, local)
     arguments = arguments_of(adapter, rows, count)
+    if given and sorted(index for index, _ in arguments) != list(range(kernel.argument_count)):
+        raise failure(
+            "INVALID_KERNEL_ARGUMENT_INDEX",
+            f"an argument of {kernel.argument_count} does not exist, is missing, or is given twice",
+        )
     with kernel.lock:
         kernel.set(arguments)
         kernel.check_complete()
@@ -305,8 +312,8 @@ def _append_launch(
         shape = kernel.shape(buffer.device, sizes)
         handle, groups = kernel.apply(buffer.device, shape), GroupCount(*shape.counts)
         state = LaunchState(kernel, dict(kernel.arguments), sizes, shape)
-        given = handle, ctypes.byref(groups)
-        return append.add(LAUNCH, given, "KERNEL_LAUNCH", launch=state, others=others)
+        numbers = handle, ctypes.byref(groups)
+        return append.add(LAUNCH, numbers, "KERNEL_LAUNCH", launch=state, others=others)
 
 
 _LAUNCH: Final = (
@@ -315,7 +322,9 @@ _LAUNCH: Final = (
 )
 appends.declare("urCommandBufferAppendKernelLaunchExp", _append_launch, *_LAUNCH)
 appends.declare(
-    "urCommandBufferAppendKernelLaunchWithArgsExp", _append_launch, *_LAUNCH, "pArgs", "numArgs"
+    "urCommandBufferAppendKernelLaunchWithArgsExp",
+    partial(_append_launch, given=True),
+    *(*_LAUNCH, "pArgs", "numArgs"),
 )
 
 

@@ -21,7 +21,7 @@ from ....loader.ze.abi import ZE
 from ...sdk.conversions import failure
 from ...sdk.objects import Object
 from ..contexts import EventCell, LZContext
-from ..core import adapter, call, words
+from ..core import adapter, words
 from ..device_info import updates_of
 from ..events import LZEvent, span_of
 from ..memory import allocate_plain
@@ -245,15 +245,14 @@ class LZCommandBuffer(Object):
         if not record.identifier:
             raise failure("UNSUPPORTED_FEATURE", "the driver cannot change this command's events")
         cells = self.waits_of(record)
-        routine = "zeCommandListUpdateMutableCommandWaitEventsExp"
         given = record.identifier, len(cells), words([cell.ze for cell in cells])
-        call(record.list.table, routine, record.list.ze, *given)
+        record.list.change("zeCommandListUpdateMutableCommandWaitEventsExp", *given)
 
     def close_lists(self) -> None:
         """Make changes. Raises LevelZeroError."""
-        self.main.close()
-        if self.copies is not None:
-            self.copies.close()
+        for made in (self.main, self.copies):
+            if made is not None and made.is_changed:
+                made.close()
 
     def close(self) -> None:
         registry = adapter.registry

@@ -51,6 +51,9 @@ class CommandList:
         group: the group of queues that run it.
         in_order: whether its commands run in their order.
         mutable: whether its commands can be changed.
+
+    Attributes:
+        is_changed: whether commands were changed since it was closed.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class CommandList:
         mutable: bool = False,
     ) -> None:
         self.table, self.group, self.device = context.table, group, device
+        self.is_changed = False
         desc = struct(
             "command_list_desc",
             commandQueueGroupOrdinal=group.ordinal,
@@ -96,7 +100,17 @@ class CommandList:
 
     def close(self) -> None:
         """Close it, so that it can be executed, and changes are made. Raises LevelZeroError."""
+        self.is_changed = False
         call(self.table, "zeCommandListClose", self.ze)
+
+    def change(self, routine: str, *arguments: Any) -> None:
+        """Call a function that changes commands. It has to be closed again then.
+
+        Raises:
+            LevelZeroError: what the driver answers.
+        """
+        call(self.table, routine, self.ze, *arguments)
+        self.is_changed = True
 
     def identify(self, kernels: Sequence[int], launches: bool) -> int:
         """Return an identifier for the next command, 0 if the driver gives it none.

@@ -18,7 +18,7 @@ from ...sdk.adapter import live_object
 from ...sdk.conversions import failure
 from ...sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from ...sdk.rules import LONGEST, check_count
-from ..core import adapter, address_of, call, struct, words
+from ..core import adapter, address_of, struct, words
 from ..events import LZEvent
 from ..kernels import GroupCount, LaunchSizes, LZKernel, argument_bytes
 from .appends import split_waits
@@ -201,7 +201,7 @@ def _emit(buffer: LZCommandBuffer, command: LZCommand, state: LaunchState) -> No
         handle = state.kernel.on(buffer.device)
         identifiers = (ctypes.c_uint64 * 1)(identifier)
         routine = "zeCommandListUpdateMutableCommandKernelsExp"
-        call(made.table, routine, made.ze, 1, identifiers, words([handle]))
+        made.change(routine, 1, identifiers, words([handle]))
     chain: Any = None
     for index, argument in state.arguments.items():
         if is_other or old.arguments.get(index) != argument:
@@ -227,7 +227,7 @@ def _emit(buffer: LZCommandBuffer, command: LZCommand, state: LaunchState) -> No
     if chain is not None:
         desc = struct("mutable_commands_exp_desc", pNext=chain)
         routine = "zeCommandListUpdateMutableCommandsExp"
-        call(made.table, routine, made.ze, ctypes.byref(desc))
+        made.change(routine, ctypes.byref(desc))
 
 
 _SIZE: Final = "groupSizeX", "groupSizeY", "groupSizeZ"
@@ -250,7 +250,7 @@ def urCommandBufferUpdateSignalEventExp(hCommand: LZCommand) -> LZEvent:
     cell, before = buffer.context.take_cell(buffer.profiling), record.cell
     with _changing(buffer):
         made, routine = record.list, "zeCommandListUpdateMutableCommandSignalEventExp"
-        call(made.table, routine, made.ze, record.identifier, cell.ze)
+        made.change(routine, record.identifier, cell.ze)
         record.cell = cell
         try:
             for other in buffer.records:
@@ -258,7 +258,7 @@ def urCommandBufferUpdateSignalEventExp(hCommand: LZCommand) -> LZEvent:
                     buffer.rewire(other)
         except Exception:
             record.cell = before
-            call(made.table, routine, made.ze, record.identifier, before and before.ze)
+            made.change(routine, record.identifier, before and before.ze)
             raise
     cell.signal()
     buffer.signals[record.index] = event = LZCommandEvent(cell, old.command, buffer, record.index)
