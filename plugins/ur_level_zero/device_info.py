@@ -216,7 +216,7 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "USM_CONTEXT_MEMCPY_SUPPORT_EXP": _promise("urUSMContextMemcpyExp"),
     "MULTI_DEVICE_COMPILE_SUPPORT_EXP": _promise("urProgramBuildExp"),
     "DEVICE_WAIT_SUPPORT_EXP": _promise("urDeviceWaitExp"),
-    "GLOBAL_VARIABLE_SUPPORT": _promise("urEnqueueDeviceGlobalVariableWrite"),
+    "GLOBAL_VARIABLE_SUPPORT": lambda device: device.takes_spirv,  # device globals are in SPIR-V
 }
 
 #: Answers that are the same for every device.
