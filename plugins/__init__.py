@@ -8,6 +8,8 @@
 - `build_adapter`: the shared library that any Unified Runtime loader takes;
 - `build_plugin`: the shared library that DPC++ up to 2024.2 takes.
 
+`ur_level_zero` is an adapter for any Level Zero driver (docs/level_zero_adapter.md).
+
 `level_zero` is a Level Zero driver on any OpenCL driver (docs/level_zero_driver.md). Another one is
 made of `sdk.ze` and `build_level_zero_driver`.
 """
@@ -30,6 +32,7 @@ __all__ = [
     "build_level_zero_driver",
     "build_plugin",
     "failure",
+    "level_zero_adapter",
     "level_zero_driver",
     "reference_adapter",
     "reference_plugin",
@@ -47,6 +50,11 @@ def reference_plugin() -> str:
     DPC++ up to 2024.2 loads it under the name libpi_opencl.so.
     """
     return str(Path(__file__).with_name("libpi_fairlead.so"))
+
+
+def level_zero_adapter() -> str:
+    """Return the path of the adapter on Level Zero, for UR_ADAPTERS_FORCE_LOAD."""
+    return str(Path(__file__).with_name("libur_adapter_fairlead_level_zero.so.0"))
 
 
 def level_zero_driver() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
@@ -249,8 +250,11 @@ class Objects:
     def source_program(self, context: int, source: bytes, *, build: bool = True) -> int:
         """Make a program from OpenCL C.
 
-        The driver creates it, and the adapter gets its native handle.
+        The driver creates it, and the adapter gets its native handle. Or the adapter takes the
+        text itself, where the device has the extension fairlead_opencl_c.
         """
+        if self.takes_text:
+            return self._text_program(context, source, build)
         cl, code = self.cl(context), ctypes.c_int32()
         native = self.native("urContextGetNativeHandle", context)
         device = handles(self.native("urDeviceGetNativeHandle", self.device))
@@ -268,6 +272,19 @@ class Objects:
             self.ur.new("urProgramCreateWithNativeHandle", program, context, ctypes.byref(how)),
         )
 
+    @cached_property
+    def takes_text(self) -> bool:
+        """Whether urProgramCreateWithIL takes OpenCL C on an adapter that is not on OpenCL."""
+        names = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_EXTENSIONS")
+        return "fairlead_opencl_c" in names.split()
+
+    def _text_program(self, context: int, source: bytes, build: bool) -> int:
+        given = context, source, len(source), None
+        program = self.own("urProgramRelease", self.ur.new("urProgramCreateWithIL", *given))
+        if build:
+            self.ur.ok("urProgramBuild", context, program, None)
+        return program
+
     def il_program(self, context: int, words: bytes = b"") -> int:
         """Make a program from SPIR-V with the kernel `store`. It is not built."""
         versions = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_IL_VERSION")
@@ -282,9 +299,9 @@ class Objects:
     def program(self, context: int) -> int:
         """Make and build a program with the kernels of `kernels.py`.
 
-        On adapters that are not on OpenCL it has only `store`.
+        On adapters that neither are on OpenCL nor take its text it has only `store`.
         """
-        if (
+        if self.takes_text or (
             self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
             == UR["UR_BACKEND_OPENCL"]
         ):

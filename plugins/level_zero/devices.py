@@ -44,6 +44,8 @@ EXTENSIONS: Final = {
     "ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME": "ZE_EVENT_POOL_COUNTER_BASED_EXP_VERSION_1_0",
     "ZE_MEMORY_FREE_POLICIES_EXT_NAME": "ZE_MEMORY_FREE_POLICIES_EXT_VERSION_1_0",
 }
+#: The extension of fairlead that says that OpenCL C text is a native format of modules.
+OPENCL_C_MODULES: Final = "ZE_fairlead_opencl_c_modules"
 
 
 def pretends() -> bool:
@@ -189,6 +191,10 @@ def list_structs(pCount: Any, rows: Any, fills: Sequence[Callable[[Any], None]])
             fill(rows[index])
 
 
+def _fill_own_extension(row: Any) -> None:
+    row.name, row.version = OPENCL_C_MODULES.encode(), 1 << 16
+
+
 @driver.entry
 def zeDriverGetExtensionProperties(
     hDriver: ZePlatform, pCount: Any, pExtensionProperties: Any
@@ -200,6 +206,7 @@ def zeDriverGetExtensionProperties(
         return fill
 
     fills = [filling(*pair) for pair in EXTENSIONS.items()]
+    fills.append(_fill_own_extension)
     list_structs(pCount, pExtensionProperties, fills)
 
 

@@ -21,13 +21,13 @@ from ...icd.errors import OpenCLError, check
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from ..opencl.core import create
-from ..opencl.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from ..opencl.kernel_info import suggest_local_size, urKernelSetExecInfo
 from ..opencl.kernels import URKernel, set_on
 from ..opencl.usm.addresses import pointer_argument
 from ..opencl.usm.registry import find
 from ..sdk._native_ze import ffi
 from ..sdk.conversions import keep_text
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from ..sdk.objects import Object
 from .core import ZE, chain, driver, ze_failure
 from .in_c import LOCAL, POINTER, UNKNOWN, VALUE, KernelInC, number_of

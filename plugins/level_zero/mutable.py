@@ -19,9 +19,9 @@ from ...icd._native import lib as icd_lib
 from ...icd.calls import address
 from ...icd.command_buffer import edits
 from ...loader.ze.abi import LevelZeroError
-from ..opencl.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from ..opencl.usm.addresses import pointer_argument
 from ..sdk._native_ze import ffi
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from .core import ZE, chain, driver, ze_failure
 from .devices import MUTABLE
 from .events import ZeEvent

@@ -21,9 +21,9 @@ from ...icd.command_buffer.commands import CommandArray, CommandList
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import error as opencl_error
 from ..opencl.command_buffer.launches import copy_of
-from ..opencl.kernel_arguments import URKernelArgument
 from ..opencl.usm.addresses import memory_functions
 from ..opencl.usm.strategy import Operation
+from ..sdk.kernel_arguments import URKernelArgument
 from .contexts import ZeContext
 from .core import driver
 from .devices import ZeDevice

@@ -404,7 +404,7 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
             step.after(stream.last)
         return stream.last
     stream.learn_last()
-    if waits:
+    if waits or step.after is not None:  # a marker has times of its own
         end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
         stream.last = Completion(end, stream)
     if stream.last is not None and step.after is not None:

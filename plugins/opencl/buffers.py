@@ -6,14 +6,11 @@ import ctypes
 from typing import Any
 
 from ...icd.abi import OPENCL
+from ..sdk.rules import USE, check_memory_flags, check_part
 from .contexts import URContext
 from .core import CLObject, adapter, create, failure, retain_unless_owned
 from .memory import (
-    ALLOC,
-    COPY,
-    USE,
     URMemory,
-    check_flags,
     opencl_flags,
     query_memory,
     query_native_type,
@@ -72,7 +69,7 @@ def urMemBufferCreate(hContext: URContext, flags: int, size: int, pProperties: A
     if not size:
         raise failure("INVALID_BUFFER_SIZE", "a buffer has one byte at least")
     host = pProperties.pHost if pProperties else 0
-    check_flags(flags, host)
+    check_memory_flags(flags, host)
     cl = create(
         hContext.table, "clCreateBuffer", hContext.cl, opencl_flags(flags), size, host or None
     )
@@ -82,16 +79,7 @@ def urMemBufferCreate(hContext: URContext, flags: int, size: int, pProperties: A
 @adapter.entry
 def urMemBufferPartition(hBuffer: URBuffer, flags: int, pRegion: Any) -> URBuffer:
     check_buffers(hBuffer.context, hBuffer)
-    if hBuffer.parent is not None:
-        raise failure("INVALID_MEM_OBJECT", "a sub-buffer has no sub-buffers")
-    if not pRegion.size or pRegion.origin + pRegion.size > hBuffer.size:
-        raise failure(
-            "INVALID_BUFFER_SIZE",
-            f"the region is empty, or ends behind the {hBuffer.size} bytes of the buffer",
-        )
-    if flags & (USE | ALLOC | COPY):
-        raise failure("INVALID_VALUE", "a sub-buffer has the memory of its buffer")
-    check_flags(flags, 0)
+    check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
     return create_sub_buffer(hBuffer, pRegion.origin, pRegion.size, opencl_flags(flags))
 
 

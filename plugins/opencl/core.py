@@ -185,16 +185,6 @@ def new_answers() -> Any:
     return ffi.gc(lib.fl_new_answers(), lib.fl_free_answers)
 
 
-#: Elements of a list of structs. A larger count cannot be a count, so the list is not read.
-LONGEST: Final = 1 << 16
-
-
-def check_count(count: int, code: str, what: str) -> None:
-    """Raise URError (`code`) for a list of structs that is longer than any program's."""
-    if count > LONGEST:
-        raise failure(code, f"{count} {what}")
-
-
 def convert_flags(value: int, table: dict[str, str], what: str = "") -> int:
     """Return OpenCL's flags for Unified Runtime's.
 
@@ -221,7 +211,6 @@ __all__ = [
     "adapter",
     "address_of",
     "check",
-    "check_count",
     "convert_flags",
     "create",
     "failure",

@@ -13,12 +13,12 @@ from ...loader.base.forks import new_lock
 from ...loader.base.query import handles as ask_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
+from ..sdk.rules import check_count
 from .core import (
     CLObject,
     adapter,
     address_of,
     check,
-    check_count,
     failure,
     icd,
     new_answers,

@@ -6,12 +6,11 @@ sequence or in any order. The caller gets one event, whose times are those of al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.ur.abi import UR
-from ..sdk.wrap import parameters_of, with_parameters
+from ..sdk.families import EnqueueFamily
 from .core import adapter
 from .events import UREvent, call_on_status
 from .platforms import extension
@@ -24,8 +23,6 @@ Call = tuple[str, tuple[Any, ...]]
 _EXTENSIONS: Final = frozenset(
     name for name, function in OPENCL.functions.items() if function.slot is None
 )
-
-_EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
 
 
 class Enqueue:
@@ -152,45 +149,6 @@ class Enqueue:
         return self.queue.enqueue(routine, self.command, arguments, waits, wanted, function)
 
 
-def declare_enqueue(
-    name: str, command: str, function: Callable[..., Any], *parameters: str
-) -> None:
-    """Declare an entry point that enqueues a command.
-
-    Args:
-        name: the name of the entry point.
-        command: the name of its ur_command_t after UR_COMMAND_.
-        function: the work. It gets an `Enqueue` and the values of `parameters`.
-        parameters: the names of parameters of the entry point, besides `hQueue`,
-            `phEventWaitList`, `phEvent` and the one that says whether it blocks.
-    """
-    known = [parameter.name for parameter in UR.functions[name].parameters]
-    blocking = [parameter for parameter in known if parameter.startswith("blocking")]
-
-    def entry(queue: URQueue, waits: list[UREvent], wanted: bool, *others: Any) -> Any:
-        return function(Enqueue(queue, command, waits, wanted), *others)
-
-    def entry_that_may_block(
-        queue: URQueue, waits: list[UREvent], wanted: bool, blocking: bool, *others: Any
-    ) -> Any:
-        return function(Enqueue(queue, command, waits, wanted, bool(blocking)), *others)
-
-    chosen = entry_that_may_block if blocking else entry
-    common = "hQueue", "phEventWaitList", "phEvent", *blocking
-    adapter.declare(**{name: with_parameters(chosen, *common, *parameters)})
-
-
-def enqueues(command: str) -> Callable[[_EntryPoint], _EntryPoint]:
-    """Declare a function as the entry point of its name that enqueues a command. A decorator.
-
-    Its first parameter is an `Enqueue`. The others have the names of the specification.
-
-    Args:
-        command: the name of a ur_command_t after UR_COMMAND_.
-    """
-
-    def declare(function: _EntryPoint) -> _EntryPoint:
-        declare_enqueue(function.__name__, command, function, *parameters_of(function)[1:])
-        return function
-
-    return declare
+enqueues: Final = EnqueueFamily(adapter, Enqueue)
+#: `enqueues.declare`, for a function without the name of its entry point.
+declare_enqueue: Final = enqueues.declare

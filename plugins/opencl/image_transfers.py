@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
+from ..sdk.rectangles import offset_of, region_of
 from .core import failure
 from .enqueue import Enqueue, declare_enqueue, enqueues
 from .events import UREvent
 from .images import Extent, URImage, checked_images, has_images
 from .memory import URMemory
 from .queues import URQueue, create_queue
-from .transfers import offset_of, region_of, sizes_of
+from .transfers import sizes_of
 
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 

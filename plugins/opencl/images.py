@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
+from ..sdk.rules import USE, check_memory_flags
 from .contexts import URContext
 from .core import adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
-from .memory import USE, URMemory, check_flags, opencl_flags, query_memory, query_native_type
+from .memory import URMemory, opencl_flags, query_memory, query_native_type
 
 Extent = tuple[int, int, int]
 _ORDERS: Final = ("A", "R", "RG", "RA", "RGB", "RGBA", "BGRA", "ARGB", "ABGR", "INTENSITY")
@@ -236,7 +237,7 @@ def _element_size(format: Any) -> int:
 def urMemImageCreate(
     hContext: URContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
 ) -> URImage:
-    check_flags(flags, pHost)
+    check_memory_flags(flags, pHost)
     _check_description(pImageDesc, pHost)
     format, kind = _format(pImageFormat), _KINDS[pImageDesc.type]
     check_images(hContext)

@@ -13,10 +13,10 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
+from ..sdk.kernel_arguments import arguments_of
 from ..sdk.wrap import parameters_of, with_parameters
 from .core import adapter, check, failure
 from .devices import URDevice
-from .kernel_arguments import arguments_of
 from .kernels import URKernel, set_on
 from .queues import URQueue
 from .usm.registry import allocations_of
@@ -289,7 +289,7 @@ def _suggest(
     if not all(sizes):
         raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
     with hKernel.lock:
-        set_on(hKernel, arguments_of(pArgs, numArgs))
+        set_on(hKernel, arguments_of(adapter, pArgs, numArgs))
         suggested = _ask(hKernel, hQueue, offsets, sizes)
         suggested = suggested or suggest_local_size(hKernel, hQueue.device, sizes)
     for index, value in enumerate(suggested):

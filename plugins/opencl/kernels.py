@@ -20,6 +20,7 @@ from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import URError
 from ..sdk._native import ffi, lib
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -33,7 +34,7 @@ from .core import (
     retain_unless_owned,
 )
 from .devices import URDevice
-from .kernel_arguments import HANDLE_SIZE, URKernelArgument, set_arguments, value_argument
+from .kernel_arguments import set_arguments
 from .programs import URProgram, program_of
 
 

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi
+from ..sdk.kernel_arguments import arguments_of
+from ..sdk.launch_properties import is_cooperative
 from ..sdk.wrap import with_parameters
 from .core import adapter, check, failure
 from .devices import URDevice
 from .events import UREvent
-from .kernel_arguments import arguments_of
 from .kernel_info import declare_memory, recreate_kernel, suggest_local_size
 from .kernels import URKernel, set_on
 from .platforms import extension
@@ -64,8 +64,10 @@ def _launch(
         count: how many arguments are given.
         rows: the arguments, ur_exp_kernel_arg_properties_t.
     """
-    together = properties is not None and _is_cooperative(properties, queue.device)
-    arguments = arguments_of(rows, count) if count else []
+    together = properties is not None and is_cooperative(
+        properties, bool(launch_capabilities_of(queue.device))
+    )
+    arguments = arguments_of(adapter, rows, count) if count else []
     if kernel.context.cl != queue.context.cl:
         raise failure("INVALID_CONTEXT", "the kernel is of another context than the queue")
     if not 1 <= dimensions <= 3:
@@ -116,61 +118,6 @@ adapter.declare(
         partial(_launch), *_LAUNCH, "numArgs", "pArgs"
     ),
 )
-
-# launch properties
-
-_COOPERATIVE: Final = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
-#: It allows launches to run one after the other, and needs nothing.
-_SERIALIZE: Final = UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"]
-
-
-def _is_cooperative(properties: Any, device: URDevice) -> bool:
-    """Return whether all work-groups have to run at the same time.
-
-    Raises:
-        URError: INVALID_OPERATION for a property that the device does not have, INVALID_ENUMERATION
-            for unknown flags.
-    """
-    if properties.flags & ~(_COOPERATIVE | _SERIALIZE):
-        raise failure("INVALID_ENUMERATION", "launchPropList->flags")
-    for kind, data in _chain(properties.pNext):
-        if kind not in _TRIVIAL or not _TRIVIAL[kind](data):
-            raise failure("INVALID_OPERATION", f"OpenCL has no launch property {kind:#x}")
-    together = bool(properties.flags & _COOPERATIVE)
-    if together and not launch_capabilities_of(device):
-        raise failure("INVALID_OPERATION", "the device cannot run all work-groups at the same time")
-    return together
-
-
-def _chain(address: int) -> Iterator[tuple[int, int]]:
-    """Yield type and address of the structs of a list that is linked by pNext."""
-    for _ in range(_LONGEST):
-        if not address:
-            return
-        # Every struct begins with a type and a pNext.
-        head = ffi.cast("ur_kernel_launch_ext_properties_t *", address)
-        yield head.stype, address
-        address = head.pNext
-    raise failure("INVALID_VALUE", "the list of launch properties has no end")
-
-
-_LONGEST: Final = 64  # structs: there are two kinds of them
-
-
-def _has_no_cluster(address: int) -> bool:
-    return list(ffi.cast("ur_kernel_launch_cluster_property_t *", address).clusterDim) == [1, 1, 1]
-
-
-def _has_no_memory(address: int) -> bool:
-    return ffi.cast("ur_kernel_launch_workgroup_property_t *", address).workgroup_mem_size == 0
-
-
-#: The structs that are allowed if they ask for nothing.
-_TRIVIAL: Final[dict[int, Callable[[int], bool]]] = {
-    UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"]: _has_no_cluster,
-    UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_WORKGROUP_PROPERTY"]: _has_no_memory,
-}
-
 
 # all work-groups at the same time
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
-from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, convert_flags, failure, query_number
 from .devices import URDevice
@@ -21,13 +20,6 @@ _FLAGS: Final = {
     "UR_MEM_FLAG_ALLOC_HOST_POINTER": "CL_MEM_ALLOC_HOST_PTR",
     "UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER": "CL_MEM_COPY_HOST_PTR",
 }
-_ACCESS: Final = tuple(
-    UR[name]
-    for name in ("UR_MEM_FLAG_READ_WRITE", "UR_MEM_FLAG_WRITE_ONLY", "UR_MEM_FLAG_READ_ONLY")
-)
-USE: Final = UR["UR_MEM_FLAG_USE_HOST_POINTER"]
-ALLOC: Final = UR["UR_MEM_FLAG_ALLOC_HOST_POINTER"]
-COPY: Final = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
 
 
 @adapter.kind
@@ -54,25 +46,6 @@ class URMemory(CLObject):
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says: C leaves images to Python."""
         return self.cl, self.context.cl, 0, 0
-
-
-def check_flags(value: int, host: int) -> None:
-    """Check flags that drivers do not agree about.
-
-    Args:
-        value: ur_mem_flags_t.
-        host: the address of host memory, or 0.
-
-    Raises:
-        URError: INVALID_VALUE for flags that exclude each other. INVALID_HOST_PTR for a host
-            pointer without flags that need it, or such flags without a host pointer.
-    """
-    if bool(host) != bool(value & (USE | COPY)):
-        raise failure("INVALID_HOST_PTR", "a host pointer needs the flag that says what it is for")
-    if sum(bool(value & flag) for flag in _ACCESS) > 1:
-        raise failure("INVALID_VALUE", "a memory object has one kind of access")
-    if value & USE and value & (ALLOC | COPY):
-        raise failure("INVALID_VALUE", "the memory is either the program's or allocated")
 
 
 def opencl_flags(value: int) -> int:

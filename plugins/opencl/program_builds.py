@@ -14,8 +14,9 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
+from ..sdk.rules import check_count
 from .contexts import URContext
-from .core import adapter, check, check_count, failure, handles_of
+from .core import adapter, check, failure, handles_of
 from .devices import URDevice, takes_specialization_constants
 from .programs import URProgram, text_of
 

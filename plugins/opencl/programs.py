@@ -1,8 +1,7 @@
 """Programs: created, queried, and the addresses of what they define. program_builds.py builds them.
 
 urProgramCreateWithIL takes SPIR-V if the driver does. Unified Runtime has no function for source
-text. So this function also takes OpenCL C, as an extension of ours, on every driver. Text is valid
-UTF-8 without control characters except white space. It may end with NULs.
+text. So this function also takes OpenCL C, as an extension of ours, on every driver.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
 from ..sdk._native import ffi
+from ..sdk.rules import check_metadata, source_of
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, check, create, failure, handles_of, query, retain_unless_owned
 from .devices import URDevice, device_of, takes_spirv
@@ -23,7 +23,6 @@ from .platforms import extension
 
 #: The magic number in both byte orders (SPIR-V, "Physical Layout").
 _SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
-_WHITE: Final = frozenset("\t\n\v\f\r")
 
 
 @adapter.kind
@@ -105,42 +104,22 @@ def text_of(data: bytes) -> str:
 # creation
 
 
-def _check_metadata(given: Any) -> None:
-    """Check metadata, which has no other use, because OpenCL finds out the same itself."""
-    if given and given.count and not given.pMetadatas:
-        raise failure("INVALID_NULL_POINTER", "pProperties->pMetadatas")
-    if given and given.pMetadatas and not given.count:
-        raise failure("INVALID_SIZE", "there is no metadata in the list")
-
-
 @adapter.entry
 def urProgramCreateWithIL(
     hContext: URContext, pIL: int, length: int, pProperties: Any
 ) -> URProgram:
-    _check_metadata(pProperties)
+    check_metadata(pProperties)
     if not length:
         raise failure("INVALID_SIZE", "the IL is empty")
     data = ctypes.string_at(pIL, length)
     if data.startswith(_SPIRV):
         return URProgram(_from_il(hContext, data), hContext, data)
-    source = _source_of(data)
+    source = source_of(data)
     if source is None:
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
     text = (ctypes.c_char_p * 1)(source)
     cl = create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None)
     return URProgram(cl, hContext)
-
-
-def _source_of(data: bytes) -> bytes | None:
-    """Return the text in data, None if it is not text."""
-    text = data.rstrip(b"\0")
-    try:
-        readable = all(
-            letter.isprintable() or letter in _WHITE or letter > "\x7f" for letter in text.decode()
-        )
-    except UnicodeDecodeError:
-        return None
-    return text if text and readable else None
 
 
 def _from_il(context: URContext, data: bytes) -> int:
@@ -169,7 +148,7 @@ def urProgramCreateWithBinary(
     ppBinaries: Any,
     pProperties: Any,
 ) -> URProgram:
-    _check_metadata(pProperties)
+    check_metadata(pProperties)
     if not numDevices:
         raise failure("INVALID_SIZE", "a program is for one device at least")
     for device in phDevices:

@@ -18,6 +18,7 @@ from ...icd.command_buffer.leaving import leave, release_ended
 from ...icd.command_buffer.waiting import finish
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
+from ..sdk.rules import check_queue_flags
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -307,23 +308,11 @@ def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:
     return URQueue(cl, context, device, flags)
 
 
-#: Flags that contradict each other, and flags that a queue of the host cannot have.
-_CONTRADICTIONS: Final = (
-    ("UR_QUEUE_FLAG_PRIORITY_LOW", "UR_QUEUE_FLAG_PRIORITY_HIGH"),
-    ("UR_QUEUE_FLAG_SUBMISSION_BATCHED", "UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE"),
-)
-_ON_DEVICE: Final = UR["UR_QUEUE_FLAG_ON_DEVICE"] | UR["UR_QUEUE_FLAG_ON_DEVICE_DEFAULT"]
-
-
 @adapter.entry
 def urQueueCreate(hContext: URContext, hDevice: URDevice, pProperties: Any) -> URQueue:
     hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
-    for pair in _CONTRADICTIONS:
-        if all(flags & UR[name] for name in pair):
-            raise failure("INVALID_QUEUE_PROPERTIES", " and ".join(pair))
-    if flags & _ON_DEVICE:
-        raise failure("INVALID_QUEUE_PROPERTIES", "the host cannot fill a queue on the device")
+    check_queue_flags(flags)
     return create_queue(hContext, hDevice, flags)
 
 

@@ -1,8 +1,6 @@
 """Transfers of buffers: read, write, copy, fill, map, and the forms of them for rectangles.
 
-OpenCL leaves some refusals to drivers. They are made here, with the codes that the specification
-lists: INVALID_SIZE for everything that does not fit. A transfer of no bytes has its place in the
-queue's order like any other command.
+A transfer of no bytes has its place in the queue's order like any other command.
 
 OpenCL fills with patterns of up to 128 bytes. A longer pattern is copied into the buffer. Copies
 then double the filled part until it has the whole size.
@@ -15,6 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, offset_of, region_of
+from ..sdk.rules import is_power_of_two
 from .buffers import URBuffer, check_buffers
 from .contexts import URContext
 from .core import CLObject, convert_flags, create, failure
@@ -23,26 +23,8 @@ from .events import UREvent
 from .memory import URMemory
 from .platforms import extension
 
-Rect = tuple[int, int, int]
 LARGEST_PATTERN: Final = 128  # bytes (SPEC clEnqueueFillBuffer: 1, 2, 4 … 128)
 _BLOCK: Final = 1 << 16  # bytes of a pattern that are written before doubling begins
-
-
-def check_range(buffer: URBuffer, offset: int, size: int) -> None:
-    """Check that a range lies in a buffer.
-
-    Args:
-        buffer: the buffer.
-        offset: the first byte.
-        size: how many bytes.
-
-    Raises:
-        URError: INVALID_SIZE if the range ends behind the buffer.
-    """
-    if offset + size > buffer.size:
-        raise failure(
-            "INVALID_SIZE", f"bytes {offset} to {offset + size} of a buffer of {buffer.size}"
-        )
 
 
 def _transfer_host(
@@ -50,7 +32,7 @@ def _transfer_host(
 ) -> UREvent | None:
     """Read or write a range of a buffer."""
     check_buffers(enqueue.queue.context, buffer)
-    check_range(buffer, offset, size)
+    check_range(buffer.size, offset, size)
     if not size:
         return enqueue.mark()
     return enqueue.call(routine, buffer.cl, enqueue.blocks, offset, size, host)
@@ -74,8 +56,8 @@ def urEnqueueMemBufferCopy(
     size: int,
 ) -> UREvent | None:
     check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
-    check_range(hBufferSrc, srcOffset, size)
-    check_range(hBufferDst, dstOffset, size)
+    check_range(hBufferSrc.size, srcOffset, size)
+    check_range(hBufferDst.size, dstOffset, size)
     if not size:
         return enqueue.mark()
     return enqueue.call(
@@ -84,62 +66,6 @@ def urEnqueueMemBufferCopy(
 
 
 # rectangles
-
-
-def offset_of(value: Any) -> Rect:
-    """Return the three numbers of a ur_rect_offset_t."""
-    return value.x, value.y, value.z
-
-
-def region_of(value: Any) -> Rect:
-    """Return the three numbers of a ur_rect_region_t.
-
-    Raises:
-        URError: INVALID_SIZE if the region is empty.
-    """
-    if not (value.width and value.height and value.depth):
-        raise failure("INVALID_SIZE", "the region is empty")
-    return value.width, value.height, value.depth
-
-
-def check_pitches(region: Rect, row: int, slice_: int) -> tuple[int, int]:
-    """Check that a region fits into its pitches.
-
-    Args:
-        region: width in bytes, height in rows, depth in slices.
-        row: the row pitch in bytes, 0 for the width.
-        slice_: the slice pitch in bytes, 0 for the height times the row pitch.
-
-    Returns:
-        The two pitches, with 0 replaced.
-
-    Raises:
-        URError: INVALID_SIZE if the region does not fit.
-    """
-    row_bytes = row or region[0]
-    if row_bytes < region[0]:
-        raise failure("INVALID_SIZE", f"a row of {region[0]} bytes with a pitch of {row}")
-    slice_bytes = slice_ or row_bytes * region[1]
-    if slice_bytes < row_bytes * region[1] or slice_bytes % row_bytes:
-        raise failure(
-            "INVALID_SIZE",
-            f"a slice of {region[1]} rows of {row_bytes} bytes with a pitch of {slice_}",
-        )
-    return row_bytes, slice_bytes
-
-
-def check_rect(buffer: URBuffer, origin: Rect, region: Rect, row: int, slice_: int) -> None:
-    """Check that a rectangle lies in a buffer. The arguments are those of `check_pitches`.
-
-    Raises:
-        URError: INVALID_SIZE if it does not.
-    """
-    row_bytes, slice_bytes = check_pitches(region, row, slice_)
-    last = (origin[0] + region[0], origin[1] + region[1] - 1, origin[2] + region[2] - 1)
-    if last[0] + last[1] * row_bytes + last[2] * slice_bytes > buffer.size:
-        raise failure(
-            "INVALID_SIZE", f"the region ends behind the {buffer.size} bytes of the buffer"
-        )
 
 
 def in_parent_buffer(buffer: URBuffer, origin: Rect) -> tuple[int, Rect]:
@@ -172,7 +98,7 @@ def _transfer_host_rect(
     check_buffers(enqueue.queue.context, buffer)
     origin, region = offset_of(buffer_origin), region_of(region)
     check_pitches(region, *pitches[2:])
-    check_rect(buffer, origin, region, *pitches[:2])
+    check_rect(buffer.size, origin, region, *pitches[:2])
     sizes = sizes_of(origin), sizes_of(offset_of(host_origin)), sizes_of(region)
     return enqueue.call(routine, buffer.cl, enqueue.blocks, *sizes, *pitches, host)
 
@@ -205,8 +131,8 @@ def urEnqueueMemBufferCopyRect(
     check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
     pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
     source, target, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
-    check_rect(hBufferSrc, source, size, *pitches[:2])
-    check_rect(hBufferDst, target, size, *pitches[2:])
+    check_rect(hBufferSrc.size, source, size, *pitches[:2])
+    check_rect(hBufferDst.size, target, size, *pitches[2:])
     source_cl, source = in_parent_buffer(hBufferSrc, source)
     target_cl, target = in_parent_buffer(hBufferDst, target)
     sizes = sizes_of(source), sizes_of(target), sizes_of(size)
@@ -214,11 +140,6 @@ def urEnqueueMemBufferCopyRect(
 
 
 # fills
-
-
-def is_power_of_two(number: int) -> bool:
-    """Return whether a number is 1, 2, 4, and so on."""
-    return number > 0 and not number & (number - 1)
 
 
 def is_opencl_pattern(size: int, offset: int) -> bool:
@@ -295,7 +216,7 @@ def urEnqueueMemBufferFill(
             "INVALID_SIZE",
             "a pattern's size is a power of two, of which offset and size are multiples",
         )
-    check_range(hBuffer, offset, size)
+    check_range(hBuffer.size, offset, size)
     return fill_memory(enqueue, hBuffer, ctypes.string_at(pPattern, patternSize), offset, size)
 
 
@@ -313,7 +234,7 @@ def urEnqueueMemBufferMap(
     enqueue: Enqueue, hBuffer: URBuffer, mapFlags: int, offset: int, size: int
 ) -> tuple[UREvent | None, int]:
     check_buffers(enqueue.queue.context, hBuffer)
-    check_range(hBuffer, offset, size)
+    check_range(hBuffer.size, offset, size)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to map")
     mapped: list[int] = []

@@ -37,7 +37,7 @@ from ...loader.base.search import secure_environ
 from ...loader.ur.abi import UR, URError
 from ._native import ffi, lib
 from .answers import is_handle
-from .conversions import code_of
+from .conversions import code_of, failure
 from .objects import Object, Registry
 from .wrap import Entries, check_parameters, with_parameters
 
@@ -344,6 +344,25 @@ class Adapter(Object):
 
     def _failed_to_close(self, error: Exception) -> None:
         self.log("error", f"an object could not be closed\n{_traceback(error)}")
+
+
+def live_object(adapter: Adapter, type_name: str, handle: int, code: str) -> Any:
+    """Return the object of a handle that a struct has.
+
+    Args:
+        adapter: whose object it is.
+        type_name: the type of the handle.
+        handle: the handle.
+        code: the code if it is not alive.
+
+    Raises:
+        URError: `code`.
+    """
+    assert adapter.registry is not None
+    found = adapter.registry.of(type_name).get(handle)
+    if found is None:
+        raise failure(code, f"the {type_name} {handle:#x} is not alive")
+    return found
 
 
 def _known(name: str) -> Function:

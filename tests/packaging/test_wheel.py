@@ -35,7 +35,12 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
     assert any(name.startswith("fairlead/icd/_native") and name.endswith(".so") for name in names)
     for library in (
         *("sdk/libfairlead_shell.so", "sdk/libfairlead_ze_shell.so"),
-        *("libur_adapter_fairlead.so.0", "libpi_fairlead.so", "libze_fairlead.so.1"),
+        *(
+            "libur_adapter_fairlead.so.0",
+            "libur_adapter_fairlead_level_zero.so.0",
+            "libpi_fairlead.so",
+            "libze_fairlead.so.1",
+        ),
         "libfairlead_command_buffer.so",
     ):
         assert f"fairlead/plugins/{library}" in names

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ....loader.ur.abi import UR
-from ...sdk.wrap import parameters_of, with_parameters
+from ...sdk.families import AppendFamily
 from ..core import adapter, failure
 from ..events import URCommandEvent, UREvent
 from ..usm.registry import find
 from .command_buffers import URCommand, URCommandBuffer
 
-_EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
 #: What every append returns: sync-point, event, command.
 Appended = tuple[int, "URCommandEvent | None", "URCommand | None"]
 
@@ -129,37 +128,9 @@ class Append:
         return index + 1, event, handle
 
 
-def declare_append(name: str, function: Callable[..., Any], *parameters: str) -> None:
-    """Declare an entry point that appends a command.
-
-    Args:
-        name: the name of the entry point.
-        function: the work. It gets an `Append` and the values of `parameters`.
-        parameters: the names of parameters of the entry point, besides those that are common to
-            all appends.
-    """
-
-    def entry(
-        buffer: URCommandBuffer,
-        sync_points: list[int],
-        events: list[UREvent],
-        event: bool,
-        command: bool,
-        *others: Any,
-    ) -> Any:
-        return function(Append(buffer, sync_points, events, event, command), *others)
-
-    common = "hCommandBuffer", "pSyncPointWaitList", "phEventWaitList", "phEvent", "phCommand"
-    adapter.declare(**{name: with_parameters(entry, *common, *parameters)})
-
-
-def appends(function: _EntryPoint) -> _EntryPoint:
-    """Declare a function as the entry point of its name that appends a command. A decorator.
-
-    Its first parameter is an `Append`. The others have the names of the specification.
-    """
-    declare_append(function.__name__, function, *parameters_of(function)[1:])
-    return function
+appends: Final = AppendFamily(adapter, Append)
+#: `appends.declare`, for a function without the name of its entry point.
+declare_append: Final = appends.declare
 
 
 def _append_hint(command: str, append: Append, address: int, size: int) -> Appended:

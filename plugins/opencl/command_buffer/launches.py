@@ -12,8 +12,8 @@ from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
 from ....icd.calls import address
 from ...sdk._native import ffi, lib
+from ...sdk.kernel_arguments import URKernelArgument, argument_rows
 from ..core import check, failure
-from ..kernel_arguments import URKernelArgument, argument_rows
 from ..kernels import URKernel
 from .appends import Append, Appended, declare_append
 from .arguments import argument_error

@@ -6,26 +6,22 @@ from functools import partial
 from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
+from ...sdk.rectangles import check_pitches, check_range, check_rect, offset_of, region_of
 from ..buffers import URBuffer, check_buffers
 from ..core import failure
 from ..transfers import (
-    check_pitches,
-    check_range,
-    check_rect,
     in_parent_buffer,
     is_opencl_pattern,
-    offset_of,
-    region_of,
 )
 from ..usm.addresses import as_copy, as_fill
 from ..usm.strategy import Operation
 from .appends import Append, Appended, appends, declare_append
 
 
-def _check_range(buffer: URBuffer, offset: int, size: int) -> None:
+def _check_range(room: int, offset: int, size: int) -> None:
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to transfer")
-    check_range(buffer, offset, size)
+    check_range(room, offset, size)
 
 
 #: The field of a command between a buffer and host memory that is the buffer.
@@ -37,7 +33,7 @@ def _append_linear(
 ) -> Appended:
     """Append a "read" or a "write"."""
     check_buffers(append.buffer.context, buffer)
-    _check_range(buffer, offset, size)
+    _check_range(buffer.size, offset, size)
     fields = {_ENDS[op]: buffer.cl, "host": host}
     return append.add(op, f"MEM_BUFFER_{op.upper()}", (offset, size), (buffer,), **fields)
 
@@ -55,7 +51,7 @@ def _append_rect(
     """Append a "read_rect" or a "write_rect". `pitches`: two of the buffer, two of the host."""
     check_buffers(append.buffer.context, buffer)
     size, origin = region_of(region), offset_of(buffer_origin)
-    check_rect(buffer, origin, size, *pitches[:2])
+    check_rect(buffer.size, origin, size, *pitches[:2])
     check_pitches(size, *pitches[2:])
     numbers = *origin, *offset_of(host_origin), *size, *pitches
     fields = {_ENDS[op]: buffer.cl, "host": host}
@@ -101,8 +97,8 @@ def urCommandBufferAppendMemBufferCopyExp(
     size: int,
 ) -> Appended:
     check_buffers(append.buffer.context, hSrcMem, hDstMem)
-    _check_range(hSrcMem, srcOffset, size)
-    _check_range(hDstMem, dstOffset, size)
+    _check_range(hSrcMem.size, srcOffset, size)
+    _check_range(hDstMem.size, dstOffset, size)
     numbers, fields = (srcOffset, dstOffset, size), {"source": hSrcMem.cl, "target": hDstMem.cl}
     return append.add("copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), **fields)
 
@@ -123,8 +119,8 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     check_buffers(append.buffer.context, hSrcMem, hDstMem)
     pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
     start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
-    check_rect(hSrcMem, start, size, *pitches[:2])
-    check_rect(hDstMem, to, size, *pitches[2:])
+    check_rect(hSrcMem.size, start, size, *pitches[:2])
+    check_rect(hDstMem.size, to, size, *pitches[2:])
     source, start = in_parent_buffer(hSrcMem, start)
     target, to = in_parent_buffer(hDstMem, to)
     numbers, fields = (*start, *to, *size, *pitches), {"source": source, "target": target}
@@ -146,7 +142,7 @@ def urCommandBufferAppendMemBufferFillExp(
 ) -> Appended:
     check_buffers(append.buffer.context, hBuffer)
     pattern = _read_pattern(pPattern, patternSize, size)
-    _check_range(hBuffer, offset, size)
+    _check_range(hBuffer.size, offset, size)
     op, fields = "fill", {"target": hBuffer.cl}
     keep_pattern = append.buffer.commands.pattern
     if is_opencl_pattern(patternSize, offset):

@@ -20,7 +20,9 @@ from ....icd.command_buffer.command_buffer import CommandBuffer
 from ....icd.errors import check
 from ....icd.errors import error as opencl_error
 from ...sdk._native import ffi, lib
-from ..core import LONGEST, adapter, check_count, failure
+from ...sdk.adapter import live_object
+from ...sdk.rules import LONGEST, check_count
+from ..core import adapter, failure
 from ..events import URCommandEvent, UREvent
 from ..kernels import URKernel
 from .appends import split_waits
@@ -71,7 +73,7 @@ class _Launch:
             URError: INVALID_KERNEL, INVALID_VALUE, INVALID_WORK_GROUP_SIZE.
         """
         if kernel:
-            self.kernel = _live("ur_kernel_handle_t", kernel, "INVALID_KERNEL")
+            self.kernel = live_object(adapter, "ur_kernel_handle_t", kernel, "INVALID_KERNEL")
             if self.kernel not in self.command.kernels:
                 raise failure(
                     "INVALID_VALUE",
@@ -171,15 +173,6 @@ def _void(pointer: Any) -> Any:
     return ffi.cast("void *", int(icd_ffi.cast("uintptr_t", pointer)))
 
 
-def _live(kind: str, handle: int, code: str) -> Any:
-    registry = adapter.registry
-    assert registry is not None
-    found = registry.of(kind).get(handle)
-    if found is None:
-        raise failure(code if handle else "INVALID_NULL_HANDLE")
-    return found
-
-
 def _runner_of(buffer: URCommandBuffer) -> CommandBuffer:
     """Return what runs a command-buffer.
 
@@ -252,10 +245,11 @@ def _check_complete(launch: _Launch, arguments: list[_Arguments]) -> None:
 
 
 def _launch_command(buffer: URCommandBuffer, handle: int) -> URCommand:
-    command = _live(
+    command = live_object(
+        adapter,
         "ur_exp_command_buffer_command_handle_t",
         handle,
-        "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP",
+        "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP" if handle else "INVALID_NULL_HANDLE",
     )
     if command.kernel is None or command.buffer is not buffer:
         raise failure(

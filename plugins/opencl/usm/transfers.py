@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from ....icd.abi import OPENCL
 from ....icd.errors import OpenCLError
 from ....loader.ur.abi import UR
+from ...sdk.rules import is_power_of_two
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..enqueue import Call, Enqueue, enqueues
@@ -23,7 +24,6 @@ from ..queues import URQueue, create_queue
 from ..transfers import (
     create_temporary_buffer,
     fill_memory,
-    is_power_of_two,
     plan_doubling,
     repeat_pattern,
 )

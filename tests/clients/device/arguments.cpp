@@ -53,7 +53,8 @@ int main() {
     queue.submit(launch(code["structs"], once, values, char(-9), sycl::half(0.5f), doubles.get())).wait_and_throw();
     print("structs", doubles.get(), 9);
 
-    queue.fill(device.get(), 7, 1).wait_and_throw();
+    int seven = 7;
+    queue.copy(&seven, device.get(), 1).wait_and_throw();
     queue.submit([&](sycl::handler &h) {
       h.set_args(device.get(), host.get(), shared.get());
       h.single_task(code["kinds"]);

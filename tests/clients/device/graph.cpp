@@ -49,7 +49,8 @@ int main() {
     print("sums", sycl::host_accessor{sums, sycl::read_only});
     graph_t recorded{queue};
     recorded.begin_recording(queue);
-    auto filled = queue.fill(data.get(), 1, n);
+    std::vector<int> ones(n, 1);
+    auto filled = queue.copy(ones.data(), data.get(), n);
     auto once_more = queue.submit([&](sycl::handler &h) {
       h.depends_on(filled);
       launch(code["advance"], groups_of{n / 2, 2}, data.get(), step{10, 5})(h);

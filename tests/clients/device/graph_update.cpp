@@ -34,7 +34,7 @@ int main() {
       print("  and b", seen.get(), n);
     };
     std::fill(a.get(), a.get() + n, 1);
-    queue.fill(b.get(), 0, n).wait_and_throw();
+    queue.memset(b.get(), 0, n * sizeof(int)).wait_and_throw();
     {
       exp_::dynamic_parameter<int *> pointer{a.get()};
       exp_::dynamic_parameter<step> by{step{1, 1}};

@@ -1,0 +1,124 @@
+"""Families of entry points: those that enqueue a command, and those that append one.
+
+The entry points of a family share parameters. An adapter gives the family a function that makes an
+object of these, such as `Enqueue`. Each entry point gets that object and its own parameters.
+
+    enqueues = EnqueueFamily(adapter, Enqueue)
+
+    @enqueues("MEM_BUFFER_COPY")
+    def urEnqueueMemBufferCopy(enqueue: Enqueue, hBufferSrc, hBufferDst, ...): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from ...loader.ur.abi import UR
+from .adapter import Adapter
+from .wrap import parameters_of, with_parameters
+
+_EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
+_ENQUEUE: Final = "hQueue", "phEventWaitList", "phEvent"
+_APPEND: Final = (
+    *("hCommandBuffer", "pSyncPointWaitList", "phEventWaitList", "phEvent", "phCommand"),
+)
+
+
+class EnqueueFamily:
+    """The entry points that enqueue a command.
+
+    Args:
+        adapter: whose they are.
+        make: what is called for each call. It gets the queue, the name of the ur_command_t after
+            UR_COMMAND_, the wait list, whether an event is wanted, and whether the call blocks.
+    """
+
+    def __init__(self, adapter: Adapter, make: Callable[..., Any]) -> None:
+        self.adapter, self.make = adapter, make
+
+    def declare(
+        self, name: str, command: str, function: Callable[..., Any], *parameters: str
+    ) -> None:
+        """Declare an entry point.
+
+        Args:
+            name: its name.
+            command: the name of its ur_command_t after UR_COMMAND_.
+            function: the work. It gets what `make` returns and the values of `parameters`.
+            parameters: the names of its parameters besides `hQueue`, `phEventWaitList`, `phEvent`
+                and the one that says whether it blocks.
+        """
+        known = [parameter.name for parameter in UR.functions[name].parameters]
+        blocking = [parameter for parameter in known if parameter.startswith("blocking")]
+        make = self.make
+
+        def entry(queue: Any, waits: list[Any], wanted: bool, *others: Any) -> Any:
+            return function(make(queue, command, waits, wanted), *others)
+
+        def entry_that_may_block(
+            queue: Any, waits: list[Any], wanted: bool, blocks: bool, *others: Any
+        ) -> Any:
+            return function(make(queue, command, waits, wanted, bool(blocks)), *others)
+
+        chosen = entry_that_may_block if blocking else entry
+        given = with_parameters(chosen, *_ENQUEUE, *blocking, *parameters)
+        self.adapter.declare(**{name: given})
+
+    def __call__(self, command: str) -> Callable[[_EntryPoint], _EntryPoint]:
+        """Declare a function as the entry point of its name. A decorator.
+
+        Its first parameter is what `make` returns. The others have the names of the specification.
+
+        Args:
+            command: the name of a ur_command_t after UR_COMMAND_.
+        """
+
+        def declare(function: _EntryPoint) -> _EntryPoint:
+            self.declare(function.__name__, command, function, *parameters_of(function)[1:])
+            return function
+
+        return declare
+
+
+class AppendFamily:
+    """The entry points that append a command to a command-buffer.
+
+    Args:
+        adapter: whose they are.
+        make: what is called for each call. It gets the command-buffer, the sync-points, the events
+            to wait for, whether an event is wanted, and whether a command handle is wanted.
+    """
+
+    def __init__(self, adapter: Adapter, make: Callable[..., Any]) -> None:
+        self.adapter, self.make = adapter, make
+
+    def declare(self, name: str, function: Callable[..., Any], *parameters: str) -> None:
+        """Declare an entry point.
+
+        Args:
+            name: its name.
+            function: the work. It gets what `make` returns and the values of `parameters`.
+            parameters: the names of its parameters besides those that are common to all appends.
+        """
+        make = self.make
+
+        def entry(
+            buffer: Any,
+            sync_points: list[int],
+            events: list[Any],
+            event: bool,
+            command: bool,
+            *others: Any,
+        ) -> Any:
+            return function(make(buffer, sync_points, events, event, command), *others)
+
+        self.adapter.declare(**{name: with_parameters(entry, *_APPEND, *parameters)})
+
+    def __call__(self, function: _EntryPoint) -> _EntryPoint:
+        """Declare a function as the entry point of its name. A decorator.
+
+        Its first parameter is what `make` returns. The others have the names of the specification.
+        """
+        self.declare(function.__name__, function, *parameters_of(function)[1:])
+        return function

@@ -1,0 +1,118 @@
+"""Rules of the specification that adapters check themselves, because drivers do not."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...loader.ur.abi import UR
+from .conversions import failure
+
+#: Elements of a list of structs. A larger count cannot be a count, so the list is not read.
+LONGEST: Final = 1 << 16
+
+#: Flags of queues that contradict each other, and flags that a queue of the host cannot have.
+_CONTRADICTIONS: Final = (
+    ("UR_QUEUE_FLAG_PRIORITY_LOW", "UR_QUEUE_FLAG_PRIORITY_HIGH"),
+    ("UR_QUEUE_FLAG_SUBMISSION_BATCHED", "UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE"),
+)
+_ON_DEVICE: Final = UR["UR_QUEUE_FLAG_ON_DEVICE"] | UR["UR_QUEUE_FLAG_ON_DEVICE_DEFAULT"]
+
+USE: Final = UR["UR_MEM_FLAG_USE_HOST_POINTER"]
+ALLOC: Final = UR["UR_MEM_FLAG_ALLOC_HOST_POINTER"]
+COPY: Final = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
+_ACCESS: Final = tuple(
+    UR[name]
+    for name in ("UR_MEM_FLAG_READ_WRITE", "UR_MEM_FLAG_WRITE_ONLY", "UR_MEM_FLAG_READ_ONLY")
+)
+
+_WHITE: Final = frozenset("\t\n\v\f\r")
+
+
+def check_count(count: int, code: str, what: str) -> None:
+    """Raise URError (`code`) for a list of structs that is longer than any program's."""
+    if count > LONGEST:
+        raise failure(code, f"{count} {what}")
+
+
+def check_queue_flags(flags: int) -> None:
+    """Raise URError (INVALID_QUEUE_PROPERTIES) for ur_queue_flags_t that no queue can have."""
+    for pair in _CONTRADICTIONS:
+        if all(flags & UR[name] for name in pair):
+            raise failure("INVALID_QUEUE_PROPERTIES", " and ".join(pair))
+    if flags & _ON_DEVICE:
+        raise failure("INVALID_QUEUE_PROPERTIES", "the host cannot fill a queue on the device")
+
+
+def check_memory_flags(value: int, host: int) -> None:
+    """Check flags that drivers do not agree about.
+
+    Args:
+        value: ur_mem_flags_t.
+        host: the address of host memory, or 0.
+
+    Raises:
+        URError: INVALID_VALUE for flags that exclude each other. INVALID_HOST_PTR for a host
+            pointer without flags that need it, or such flags without a host pointer.
+    """
+    if bool(host) != bool(value & (USE | COPY)):
+        raise failure("INVALID_HOST_PTR", "a host pointer needs the flag that says what it is for")
+    if sum(bool(value & flag) for flag in _ACCESS) > 1:
+        raise failure("INVALID_VALUE", "a memory object has one kind of access")
+    if value & USE and value & (ALLOC | COPY):
+        raise failure("INVALID_VALUE", "the memory is either the program's or allocated")
+
+
+def check_part(room: int, flags: int, region: Any, is_part: bool) -> None:
+    """Check what urMemBufferPartition is given.
+
+    Args:
+        room: the bytes of the buffer.
+        flags: ur_mem_flags_t.
+        region: a ur_buffer_region_t.
+        is_part: whether the buffer is a sub-buffer itself.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT, INVALID_BUFFER_SIZE, INVALID_VALUE.
+    """
+    if is_part:
+        raise failure("INVALID_MEM_OBJECT", "a sub-buffer has no sub-buffers")
+    if not region.size or region.origin + region.size > room:
+        raise failure(
+            "INVALID_BUFFER_SIZE",
+            f"the region is empty, or ends behind the {room} bytes of the buffer",
+        )
+    if flags & (USE | ALLOC | COPY):
+        raise failure("INVALID_VALUE", "a sub-buffer has the memory of its buffer")
+    check_memory_flags(flags, 0)
+
+
+def check_metadata(given: Any) -> None:
+    """Check the metadata of a program, which has no other use: drivers find out the same.
+
+    Raises:
+        URError: INVALID_NULL_POINTER, INVALID_SIZE.
+    """
+    if given and given.count and not given.pMetadatas:
+        raise failure("INVALID_NULL_POINTER", "pProperties->pMetadatas")
+    if given and given.pMetadatas and not given.count:
+        raise failure("INVALID_SIZE", "there is no metadata in the list")
+
+
+def source_of(data: bytes) -> bytes | None:
+    """Return the text in data, None if it is not text.
+
+    Text is valid UTF-8 without control characters except white space. It may end with NULs.
+    """
+    text = data.rstrip(b"\0")
+    try:
+        readable = all(
+            letter.isprintable() or letter in _WHITE or letter > "\x7f" for letter in text.decode()
+        )
+    except UnicodeDecodeError:
+        return None
+    return text if text and readable else None
+
+
+def is_power_of_two(number: int) -> bool:
+    """Return whether a number is 1, 2, 4, and so on."""
+    return number > 0 and not number & (number - 1)

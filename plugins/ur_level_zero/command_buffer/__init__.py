@@ -1,0 +1,1 @@
+"""Command-buffers of Unified Runtime, recorded in regular command lists of Level Zero."""

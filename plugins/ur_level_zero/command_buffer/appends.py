@@ -1,0 +1,360 @@
+"""Appends to a command-buffer: transfers, fills, launches, hints, native commands."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from ....loader.ur.abi import UR
+from ...sdk.conversions import failure
+from ...sdk.families import AppendFamily
+from ...sdk.kernel_arguments import arguments_of
+from ...sdk.rectangles import check_range
+from ..core import adapter
+from ..events import LZEvent
+from ..kernels import GroupCount, LaunchSizes, LZKernel
+from ..launches import LAUNCH
+from ..memory import LZBuffer, check_buffers
+from ..operations import Operation, copy, copy_buffers, copy_rect, fill, read_pattern, transfer
+from ..usm import check_place
+from .command_buffers import LZCommandBuffer, LZCommandEvent
+from .records import CommandRecord, LaunchState, LZCommand
+
+#: What every append returns: sync-point, event, command.
+Appended = tuple[int, "LZCommandEvent | None", "LZCommand | None"]
+
+_NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_BARRIER: Final = "zeCommandListAppendBarrier"
+
+
+class Append:
+    """One call of an entry point that appends a command. It is checked before anything is appended.
+
+    Args:
+        buffer: the command-buffer.
+        sync_points: what the command comes after.
+        events: what it waits for.
+        event: whether the caller wants an event of the command.
+        command: whether the caller wants a handle of the command.
+
+    Raises:
+        URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_COMMAND_BUFFER_SYNC_POINT_EXP.
+    """
+
+    def __init__(
+        self,
+        buffer: LZCommandBuffer,
+        sync_points: Sequence[int],
+        events: Sequence[LZEvent],
+        event: bool,
+        command: bool,
+    ) -> None:
+        buffer.check_open()
+        if command and not buffer.updatable:
+            raise failure(
+                "INVALID_OPERATION",
+                "the command-buffer is not updatable, so that it has no command handles",
+            )
+        if events:
+            buffer.context.check_same("an event of the wait list", *events)
+        self.buffer, self.event, self.command = buffer, event, command
+        self.after = buffer.predecessors_of(sync_points)
+        self.inside, self.outside = split_waits(buffer, events)
+
+    def add(
+        self,
+        routine: str,
+        arguments: tuple[Any, ...],
+        command: str,
+        *,
+        keep: Any = (),
+        launch: LaunchState | None = None,
+        others: Sequence[LZKernel] = (),
+        copies: bool = False,
+    ) -> Appended:
+        """Append a command.
+
+        Args:
+            routine: see `LZCommandBuffer.add`.
+            arguments: see `LZCommandBuffer.add`.
+            command: the name of its ur_command_t after UR_COMMAND_.
+            keep: what it uses.
+            launch: what it launches.
+            others: the kernels that an update may choose instead.
+            copies: see `LZCommandBuffer.add`.
+
+        Returns:
+            What the caller is given.
+        """
+        buffer = self.buffer
+        kernels = [launch.kernel, *others] if launch is not None else []
+        handles = [kernel.on(buffer.device) for kernel in kernels] if others else ()
+        after = tuple(dict.fromkeys((*self.after, *self.inside)))
+        with buffer.lock:
+            record = CommandRecord(
+                len(buffer.records),
+                None,
+                None,
+                () if buffer.in_order else after,
+                list(self.outside),
+                self.inside,
+                launch=launch,
+                exported=self.event,
+                keep=(keep, arguments, kernels),
+            )
+            buffer.add(routine, arguments, record, kernels=handles, copies=copies)
+            event = handle = None
+            if self.event:
+                assert record.cell is not None
+                number = UR[f"UR_COMMAND_{command}"]
+                event = LZCommandEvent(record.cell, number, buffer, record.index)
+                buffer.signals[record.index] = event
+            if self.command:
+                handle = LZCommand(buffer, record, kernels)
+                buffer.commands.append(handle)
+            return record.index + 1, event, handle
+
+    def operation(self, operation: Operation, command: str) -> Appended:
+        """Append a transfer or a fill."""
+        return self.add(
+            operation.routine, operation.arguments, command, keep=operation.keep, copies=True
+        )
+
+    def place(self, command: str) -> Appended:
+        """Append a place in the order: a command only if the program needs an event of it."""
+        needed = self.event or self.outside or self.buffer.in_order
+        return self.add(_BARRIER if needed else "", (), command)
+
+
+def split_waits(
+    buffer: LZCommandBuffer, events: Sequence[LZEvent]
+) -> tuple[tuple[int, ...], list[Any]]:
+    """Divide a wait list.
+
+    Returns:
+        The commands of this command-buffer whose events it has, and what the others signal.
+    """
+    inside: list[int] = []
+    outside = []
+    for event in events:
+        if isinstance(event, LZCommandEvent) and event.buffer() is buffer:
+            inside.append(event.index)
+        else:
+            outside.append(event.cell)
+    return tuple(inside), outside
+
+
+appends: Final = AppendFamily(adapter, Append)
+
+
+# transfers
+
+
+def _check_size(size: int) -> None:
+    if not size:
+        raise failure("INVALID_SIZE", "there is nothing to transfer")
+
+
+def _linear(
+    reads: bool, append: Append, buffer: LZBuffer, host: int, offset: int, size: int
+) -> Appended:
+    check_buffers(append.buffer.context, buffer)
+    _check_size(size)
+    name = "MEM_BUFFER_READ" if reads else "MEM_BUFFER_WRITE"
+    return append.operation(transfer(buffer, offset, size, host, reads), name)
+
+
+def _rect(
+    reads: bool,
+    append: Append,
+    buffer: LZBuffer,
+    host: int,
+    buffer_origin: Any,
+    host_origin: Any,
+    region: Any,
+    *pitches: int,
+) -> Appended:
+    check_buffers(append.buffer.context, buffer)
+    if reads:
+        made = copy_rect(buffer, host, buffer_origin, host_origin, region, *pitches)
+        return append.operation(made, "MEM_BUFFER_READ_RECT")
+    back = *pitches[2:], *pitches[:2]
+    made = copy_rect(host, buffer, host_origin, buffer_origin, region, *back)
+    return append.operation(made, "MEM_BUFFER_WRITE_RECT")
+
+
+_RECT: Final = (
+    *("bufferOffset", "hostOffset", "region"),
+    *("bufferRowPitch", "bufferSlicePitch", "hostRowPitch", "hostSlicePitch"),
+)
+for _word, _reads, _host in (("Read", True, "pDst"), ("Write", False, "pSrc")):
+    _name, _given = f"urCommandBufferAppendMemBuffer{_word}", ("hBuffer", _host)
+    appends.declare(f"{_name}Exp", partial(_linear, _reads), *_given, "offset", "size")
+    appends.declare(f"{_name}RectExp", partial(_rect, _reads), *_given, *_RECT)
+
+
+@appends
+def urCommandBufferAppendMemBufferCopyExp(
+    append: Append,
+    hSrcMem: LZBuffer,
+    hDstMem: LZBuffer,
+    srcOffset: int,
+    dstOffset: int,
+    size: int,
+) -> Appended:
+    check_buffers(append.buffer.context, hSrcMem, hDstMem)
+    _check_size(size)
+    made = copy_buffers(hSrcMem, hDstMem, srcOffset, dstOffset, size)
+    return append.operation(made, "MEM_BUFFER_COPY")
+
+
+@appends
+def urCommandBufferAppendMemBufferCopyRectExp(
+    append: Append,
+    hSrcMem: LZBuffer,
+    hDstMem: LZBuffer,
+    srcOrigin: Any,
+    dstOrigin: Any,
+    region: Any,
+    srcRowPitch: int,
+    srcSlicePitch: int,
+    dstRowPitch: int,
+    dstSlicePitch: int,
+) -> Appended:
+    check_buffers(append.buffer.context, hSrcMem, hDstMem)
+    pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
+    made = copy_rect(hSrcMem, hDstMem, srcOrigin, dstOrigin, region, *pitches)
+    return append.operation(made, "MEM_BUFFER_COPY_RECT")
+
+
+@appends
+def urCommandBufferAppendMemBufferFillExp(
+    append: Append, hBuffer: LZBuffer, pPattern: int, patternSize: int, offset: int, size: int
+) -> Appended:
+    check_buffers(append.buffer.context, hBuffer)
+    pattern = read_pattern(pPattern, patternSize, size)
+    check_range(hBuffer.size, offset, size)
+    made = fill(append.buffer.device, hBuffer.address + offset, pattern, size, hBuffer)
+    return append.operation(made, "MEM_BUFFER_FILL")
+
+
+@appends
+def urCommandBufferAppendUSMMemcpyExp(append: Append, pDst: int, pSrc: int, size: int) -> Appended:
+    if not size:  # as libsycl does on queues
+        return append.place("USM_MEMCPY")
+    for address in (pDst, pSrc):
+        check_place(append.buffer.context, address, size)
+    return append.operation(copy(pDst, pSrc, size), "USM_MEMCPY")
+
+
+@appends
+def urCommandBufferAppendUSMFillExp(
+    append: Append, pMemory: int, pPattern: int, patternSize: int, size: int
+) -> Appended:
+    if not size and patternSize:
+        return append.place("USM_FILL")
+    pattern = read_pattern(pPattern, patternSize, size)
+    check_place(append.buffer.context, pMemory, size)
+    return append.operation(fill(append.buffer.device, pMemory, pattern, size), "USM_FILL")
+
+
+# launches
+
+
+def _append_launch(
+    append: Append,
+    kernel: LZKernel,
+    dim: int,
+    offset: Sequence[int] | None,
+    size: Sequence[int],
+    local: Sequence[int] | None,
+    others: list[LZKernel],
+    rows: Any = None,
+    count: int = 0,
+    given: bool = False,
+) -> Appended:
+    """Append a launch, with the arguments in `rows` or those that were set before.
+
+    Args:
+        append: the call.
+        kernel: the kernel.
+        dim: the dimensions of the sizes.
+        offset: the global work offset, or None.
+        size: the global work size.
+        local: the local work size, or None.
+        others: the kernels that an update may choose instead.
+        rows: the arguments, ur_exp_kernel_arg_properties_t.
+        count: how many they are.
+        given: whether all arguments have to be in `rows`.
+    """
+    buffer = append.buffer
+    buffer.context.check_same("a kernel", kernel, *others)
+    if kernel in others:
+        raise failure(
+            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
+        )
+    if local is not None and 0 in local:
+        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
+    sizes = LaunchSizes.of(dim, offset, size, local)
+    arguments = arguments_of(adapter, rows, count)
+    if given and sorted(index for index, _ in arguments) != list(range(kernel.argument_count)):
+        raise failure(
+            "INVALID_KERNEL_ARGUMENT_INDEX",
+            f"an argument of {kernel.argument_count} does not exist, is missing, or is given twice",
+        )
+    with kernel.lock:
+        kernel.set(arguments)
+        kernel.check_complete()
+        if 0 in size:
+            return append.place("KERNEL_LAUNCH")
+        shape = kernel.shape(buffer.device, sizes)
+        handle, groups = kernel.apply(buffer.device, shape), GroupCount(*shape.counts)
+        state = LaunchState(kernel, dict(kernel.arguments), sizes, shape)
+        numbers = handle, ctypes.byref(groups)
+        return append.add(LAUNCH, numbers, "KERNEL_LAUNCH", launch=state, others=others)
+
+
+_LAUNCH: Final = (
+    *("hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"),
+    "phKernelAlternatives",
+)
+appends.declare("urCommandBufferAppendKernelLaunchExp", _append_launch, *_LAUNCH)
+appends.declare(
+    "urCommandBufferAppendKernelLaunchWithArgsExp",
+    partial(_append_launch, given=True),
+    *(*_LAUNCH, "pArgs", "numArgs"),
+)
+
+
+# hints and native commands
+
+
+def _append_hint(command: str, append: Append, address: int, size: int) -> Appended:
+    if not size:
+        raise failure("INVALID_SIZE")
+    check_place(append.buffer.context, address, size)
+    return append.place(command)
+
+
+for _word in ("Prefetch", "Advise"):
+    _function = partial(_append_hint, f"USM_{_word.upper()}")
+    appends.declare(f"urCommandBufferAppendUSM{_word}Exp", _function, "pMemory", "size")
+
+
+@adapter.entry
+def urCommandBufferAppendNativeCommandExp(
+    hCommandBuffer: LZCommandBuffer,
+    pfnNativeCommand: int,
+    pData: int,
+    hChildCommandBuffer: LZCommandBuffer | None,
+    pSyncPointWaitList: list[int],
+) -> int:
+    """Call a function that appends commands to the list, between two barriers."""
+    if hChildCommandBuffer is not None:
+        raise failure("UNSUPPORTED_FEATURE", "a command list of Level Zero has no children")
+    append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
+    append.add(_BARRIER, (), "ENQUEUE_NATIVE_EXP")
+    _NativeCommand(pfnNativeCommand)(pData)
+    return append.add(_BARRIER, (), "ENQUEUE_NATIVE_EXP")[0]

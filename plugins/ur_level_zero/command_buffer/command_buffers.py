@@ -1,0 +1,313 @@
+"""Command-buffers: recorded, finalized, enqueued.
+
+A sync-point is the number of its command plus one; 0 means nothing. A command of a command-buffer
+of any order signals an event of Level Zero, and waits for those of its sync-points. The commands of
+an in-order command-buffer need none: its list is in-order.
+
+An event that the program gets of a command is that event. The host resets it before each enqueue,
+and waits for the enqueue before. (Unified Runtime: EXP-COMMAND-BUFFER 1.12.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ....loader.base.forks import new_lock
+from ....loader.ur.abi import UR
+from ....loader.ze.abi import ZE
+from ...sdk.conversions import failure
+from ...sdk.objects import Object
+from ..contexts import EventCell, LZContext
+from ..core import adapter, words
+from ..device_info import updates_of
+from ..events import LZEvent, span_of
+from ..memory import allocate_plain
+from ..platforms import LZDevice
+from ..queues import LZQueue
+from .paths import Submission, choose_path
+from .records import CommandList, CommandRecord, LaunchState, LZCommand
+
+_ENQUEUE: Final = "ENQUEUE_COMMAND_BUFFER_EXP"
+_Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
+_Times: Final = ZE.struct("ze_kernel_timestamp_result_t")
+
+
+class LZCommandEvent(LZEvent):
+    """The event of a command in a command-buffer. Each enqueue resets it.
+
+    Attributes:
+        buffer: a weak reference to the command-buffer.
+        index: the number of the command.
+    """
+
+    def __init__(self, cell: EventCell, command: int, buffer: LZCommandBuffer, index: int) -> None:
+        super().__init__(cell, buffer.context, None, command)
+        self.buffer, self.index = weakref.ref(buffer), index
+
+
+@adapter.kind
+class LZCommandBuffer(Object):
+    """A command-buffer for one device of a context.
+
+    Attributes:
+        records: its commands.
+        commands: the handles of those that can be updated.
+        signals: the events of commands, by the number of the command.
+        lock: held while it is recorded, enqueued or updated.
+        path: how it runs.
+    """
+
+    type = "ur_exp_command_buffer_handle_t"
+
+    def __init__(
+        self, context: LZContext, device: LZDevice, updatable: bool, in_order: bool, profiling: bool
+    ) -> None:
+        self.context, self.device = context, device
+        self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
+        self.records: list[CommandRecord] = []
+        self.commands: list[LZCommand] = []
+        self.signals: dict[int, LZCommandEvent] = {}
+        self.lock = new_lock()
+        self.finalized = False
+        kind, self._why = choose_path(device.platform)
+        self.path = kind(self)
+        how = {"in_order": in_order, "mutable": updatable}
+        self.main = CommandList(context, device, device.compute_group, **how)
+        self.path.begin(self.main)
+        self.copies: CommandList | None = None
+        if device.copy_group is not None and not in_order:
+            self.copies = CommandList(context, device, device.copy_group, **how)
+            self.path.begin(self.copies)
+        self._submission: Submission | None = None
+        self._explained = False
+
+    # recording
+
+    def check_open(self) -> None:
+        """Raise URError (INVALID_OPERATION) if it is finalized."""
+        if self.finalized:
+            raise failure("INVALID_OPERATION", "the command-buffer is finalized")
+
+    def predecessors_of(self, sync_points: Sequence[int]) -> tuple[int, ...]:
+        """Return the commands that the next one comes after.
+
+        Raises:
+            URError: INVALID_COMMAND_BUFFER_SYNC_POINT_EXP for a sync-point that does not exist.
+        """
+        if self.in_order or not sync_points:
+            return ()
+        if not 0 < min(sync_points) <= max(sync_points) <= len(self.records):
+            raise failure("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
+        return tuple(dict.fromkeys(point - 1 for point in sync_points))
+
+    def ends_of(self, index: int) -> list[EventCell]:
+        """Return what is signaled when a command has ended."""
+        record = self.records[index]
+        return [record.cell] if record.cell is not None else self.waits_of(record)
+
+    def waits_of(self, record: CommandRecord) -> list[EventCell]:
+        """Return what a command waits for, each once."""
+        cells = [cell for index in record.after for cell in self.ends_of(index)]
+        return list({cell.ze: cell for cell in (*cells, *record.outside)}.values())
+
+    def add(
+        self,
+        routine: str,
+        arguments: tuple[Any, ...],
+        record: CommandRecord,
+        *,
+        kernels: Sequence[int] = (),
+        copies: bool = False,
+    ) -> None:
+        """Append a command.
+
+        Args:
+            routine: the function of Level Zero, "" for a place in the order.
+            arguments: what it takes between the list and the event.
+            record: the command, which is completed.
+            kernels: the kernels that it may launch, if that can be changed.
+            copies: whether a queue that only copies can run it.
+
+        Raises:
+            LevelZeroError: what the driver answers.
+        """
+        if routine:
+            made = self.copies if copies and self.copies is not None else self.main
+            needs = not self.in_order or record.exported or self.profiling
+            record.cell = self.context.take_cell(self.profiling) if needs else None
+            if record.exported and record.cell is not None:
+                record.cell.signal()  # it is complete before the first enqueue
+            if self.updatable:
+                record.identifier = made.identify(kernels, record.launch is not None)
+            waits = self.waits_of(record)
+            made.append(routine, *arguments, signal=record.cell, waits=waits)
+            record.list = made
+        self.records.append(record)
+
+    def finalize(self) -> None:
+        """Complete it: nothing can be appended any more, and it can be enqueued."""
+        with self.lock:
+            self.check_open()
+            if all(record.list is not self.copies for record in self.records):
+                self.copies = None
+            self.path.finish(self.main, self.copies)
+            self.finalized = True
+
+    # running
+
+    def settle(self) -> None:
+        """Wait until the last enqueue has ended. Raises LevelZeroError if it has failed."""
+        submission, self._submission = self._submission, None
+        if submission is not None:
+            submission.settle()
+
+    def enqueue(self, queue: LZQueue, waits: Sequence[LZEvent], wanted: bool) -> LZEvent | None:
+        """Enqueue it.
+
+        Args:
+            queue: a queue of its device.
+            waits: events that it waits for.
+            wanted: whether an event is made.
+
+        Returns:
+            The event of its end, None if it is not wanted.
+
+        Raises:
+            URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_DEVICE.
+            LevelZeroError: what the driver answers.
+        """
+        if not self.finalized:
+            raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
+        self.context.check_same("the queue", queue)
+        if queue.device is not self.device:
+            raise failure("INVALID_DEVICE", "the queue is of another device")
+        before = queue.cells_of(waits)
+        with self.lock:
+            if self.signals or self.path.name == "wait-event":
+                self.settle()
+            for event in self.signals.values():
+                event.queue = queue
+                event.cell.reset()
+            event = queue.new_event(_ENQUEUE)
+            rows, query = self._query(queue)
+            self._submission = self.path.enqueue(queue, before, event.cell, query)
+            if rows is not None:
+                event.span = lambda: span_of(rows, self.device)
+        if not self._explained:
+            self._explained = True
+            adapter.log("info", f"a command-buffer of {self.explain()}")
+        return event if wanted else None
+
+    def _query(self, queue: LZQueue) -> tuple[Any, Any]:
+        """Return where the times of an execution are written, and how to ask for them."""
+        cells = [record.cell for record in self.records if record.cell is not None]
+        if not (self.profiling and queue.profiles and cells):
+            return None, None
+        kind = _Times * len(cells)
+        address = allocate_plain(self.context, ctypes.sizeof(kind), None)
+        rows = kind.from_address(address)
+        context = self.context  # which has to live longer than its memory
+
+        def free() -> None:
+            context.table.zeMemFree(context.ze, address)
+
+        weakref.finalize(rows, free).atexit = False
+        return rows, (len(cells), words([cell.ze for cell in cells]), address, None)
+
+    def explain(self) -> str:
+        """Return how it runs, and why."""
+        lists = "a list of commands" if self.copies is None else "lists of kernels and of copies"
+        order = "in order" if self.in_order else "by events"
+        return (
+            f"{len(self.records)} commands: {self.path.name}, because {self._why}; {lists}, {order}"
+        )
+
+    # updates
+
+    def check_updatable(self) -> None:
+        """Raise URError (INVALID_OPERATION) if it is not finalized or not updatable."""
+        if not (self.finalized and self.updatable):
+            raise failure(
+                "INVALID_OPERATION",
+                "only a finalized command-buffer that was made updatable can be updated",
+            )
+
+    def rewire(self, record: CommandRecord) -> None:
+        """Tell the driver again what a command waits for. Raises URError, LevelZeroError."""
+        if record.list is None:
+            for other in self.records:
+                if record.index in other.after:
+                    self.rewire(other)
+            return
+        if not record.identifier:
+            raise failure("UNSUPPORTED_FEATURE", "the driver cannot change this command's events")
+        cells = self.waits_of(record)
+        given = record.identifier, len(cells), words([cell.ze for cell in cells])
+        record.list.change("zeCommandListUpdateMutableCommandWaitEventsExp", *given)
+
+    def close_lists(self) -> None:
+        """Make changes. Raises LevelZeroError."""
+        for made in (self.main, self.copies):
+            if made is not None and made.is_changed:
+                made.close()
+
+    def close(self) -> None:
+        registry = adapter.registry
+        if registry is not None:
+            for command in self.commands:
+                registry.forget(command)
+        self.settle()
+
+
+def launch_state(record: CommandRecord) -> LaunchState:
+    """Return what a command launches. Raises URError for a command that is no launch."""
+    if record.launch is None:
+        raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "the command is no launch")
+    return record.launch
+
+
+@adapter.entry
+def urCommandBufferCreateExp(
+    hContext: LZContext, hDevice: LZDevice, pCommandBufferDesc: Any
+) -> LZCommandBuffer:
+    hContext.check_device(hDevice)
+    desc = pCommandBufferDesc
+    if desc.isUpdatable and not updates_of(hDevice):
+        raise failure("UNSUPPORTED_FEATURE", "the driver has no mutable command lists")
+    return LZCommandBuffer(
+        hContext, hDevice, bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
+    )
+
+
+@adapter.entry
+def urCommandBufferFinalizeExp(hCommandBuffer: LZCommandBuffer) -> None:
+    hCommandBuffer.finalize()
+
+
+@adapter.entry
+def urCommandBufferGetNativeHandleExp(hCommandBuffer: LZCommandBuffer) -> int:
+    return hCommandBuffer.main.ze
+
+
+@adapter.entry
+def urEnqueueCommandBufferExp(
+    hQueue: LZQueue, hCommandBuffer: LZCommandBuffer, phEventWaitList: list[LZEvent], phEvent: bool
+) -> LZEvent | None:
+    return hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
+
+
+def _descriptor(buffer: LZCommandBuffer) -> bytes:
+    stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
+    return bytes(_Descriptor(stype, None, buffer.updatable, buffer.in_order, buffer.profiling))
+
+
+adapter.info(
+    "urCommandBufferGetInfoExp",
+    {
+        "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
+        "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _descriptor,
+    },
+)

@@ -1,0 +1,250 @@
+"""The two ways in which a command-buffer runs on Level Zero.
+
+A command-buffer is a regular command list, and a second one for copies where the device has queues
+that only copy. Level Zero executes lists without a wait list and without an event. So events stand
+around them: WaitEvent begins them, ExecutionFinished ends them, AllReset says that the events of
+the commands are ready for the next execution.
+
+- *wait-event*: zeCommandQueueExecuteCommandLists. A prefix signals WaitEvent. A list of its own
+  resets events before. A suffix waits for ExecutionFinished and signals the caller's event. The
+  next enqueue waits on the host until this one has ended.
+- *immediate-append*: zeCommandListImmediateAppendCommandListsExp has a wait list and an event. The
+  list that resets events is appended behind. Nobody waits on the host, because AllReset divides one
+  execution from the next.
+
+FAIRLEAD_ZE_COMMAND_BUFFER chooses one. By default it is what the driver has.
+
+(The design of SYCL-Graph: "Level Zero"; docs/level_zero_adapter.md.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from ....loader.base.search import secure_environ
+from ....loader.ze.abi import ZE
+from ...sdk.conversions import failure
+from ..contexts import EventCell
+from ..core import FOREVER, call, check, create, struct, words
+from ..platforms import LZPlatform
+from ..queues import BARRIER, LZQueue
+from .records import CommandList
+
+if TYPE_CHECKING:
+    from .command_buffers import LZCommandBuffer
+
+VARIABLE: Final = "FAIRLEAD_ZE_COMMAND_BUFFER"
+_APPEND: Final = "zeCommandListImmediateAppendCommandListsExp"
+_RESET: Final = "zeCommandListAppendEventReset"
+
+
+class Submission(NamedTuple):
+    """An execution that may run.
+
+    Attributes:
+        end: what is signaled at its end.
+        fences: what the queues signal after the lists, with their tables.
+        queue: the queue, which lives as long.
+    """
+
+    end: EventCell
+    fences: tuple[int, ...]
+    queue: LZQueue
+
+    def settle(self) -> None:
+        """Wait for its end. Raises LevelZeroError if it has failed."""
+        self.end.wait()
+        table, fences = self.queue.table, self.fences
+        for fence in fences:
+            check(table.zeFenceHostSynchronize(fence, FOREVER), "zeFenceHostSynchronize")
+            call(table, "zeFenceDestroy", fence)
+
+
+class CommandBufferPath(Protocol):
+    """A way to run a command-buffer.
+
+    Attributes:
+        name: its name in `VARIABLE`.
+    """
+
+    name: str
+
+    def begin(self, made: CommandList) -> None:
+        """Append what comes before the first command of a list."""
+        ...
+
+    def finish(self, main: CommandList, copies: CommandList | None) -> None:
+        """Append what comes behind the last commands, and close the lists."""
+        ...
+
+    def enqueue(
+        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any
+    ) -> Submission:
+        """Execute the lists.
+
+        Args:
+            queue: the queue.
+            waits: what the execution waits for.
+            end: what is signaled at its end.
+            query: arguments of zeCommandListAppendQueryKernelTimestamps, None without profiling.
+
+        Returns:
+            The execution.
+        """
+        ...
+
+
+class _Path:
+    """What both ways have in common: the events around the lists."""
+
+    name = ""
+
+    def __init__(self, buffer: LZCommandBuffer) -> None:
+        self.buffer, take = buffer, buffer.context.take_cell
+        self.finished, self.all_reset, self.copied = take(), take(), take()
+        self.main: CommandList | None = None
+        self.copies: CommandList | None = None
+        self.resets = CommandList(buffer.context, buffer.device, buffer.device.compute_group)
+
+    def _end_copies(self) -> list[EventCell]:
+        """End the list of copies. Returns what the main list waits for."""
+        if self.copies is None:
+            return []
+        self.copies.barrier()
+        self.copies.barrier(signal=self.copied)
+        self.copies.close()
+        return [self.copied]
+
+    def _cells_to_reset(self) -> list[EventCell]:
+        """Return the events that an execution signals. The host resets those of the program."""
+        inner = [
+            record.cell
+            for record in self.buffer.records
+            if record.cell is not None and not record.exported
+        ]
+        return [self.finished, *([self.copied] if self.copies is not None else []), *inner]
+
+
+class WaitEventPath(_Path):
+    """The way by zeCommandQueueExecuteCommandLists."""
+
+    name = "wait-event"
+
+    def __init__(self, buffer: LZCommandBuffer) -> None:
+        super().__init__(buffer)
+        self.wait = buffer.context.take_cell()
+
+    def begin(self, made: CommandList) -> None:
+        """Append the barrier that waits for the prefix and for the resets."""
+        made.barrier(waits=[self.all_reset, self.wait])
+
+    def finish(self, main: CommandList, copies: CommandList | None) -> None:
+        """Append the signal of ExecutionFinished, and make the list that resets events."""
+        self.main, self.copies = main, copies
+        self.resets.reset(*self._cells_to_reset())
+        call(self.resets.table, "zeCommandListAppendSignalEvent", self.resets.ze, self.all_reset.ze)
+        waits = self._end_copies()
+        main.barrier()
+        main.barrier(signal=self.finished, waits=waits)
+        self.resets.close()
+        main.close()
+
+    def enqueue(
+        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any
+    ) -> Submission:
+        """Execute the lists between prefix and suffix."""
+        assert self.main is not None
+        around = queue.helper
+        with around.lock:
+            if waits or (queue.in_order and not queue.is_idle):
+                around.append(BARRIER, waits=waits, cell=self.wait)
+            else:
+                self.wait.signal()
+            fences = [self._execute(queue, self.resets), self._execute(queue, self.main)]
+            if self.copies is not None:
+                fences.append(self._execute(queue, self.copies))
+            around.append(BARRIER, waits=[self.all_reset])
+            around.append(BARRIER, waits=[self.finished])
+            for cell in (self.wait, self.all_reset):
+                call(around.table, _RESET, around.ze, cell.ze)
+            if query is not None:
+                around.append("zeCommandListAppendQueryKernelTimestamps", *query)
+            around.append(BARRIER, cell=end, keep=self.buffer)
+        return Submission(end, tuple(fences), queue)
+
+    def _execute(self, queue: LZQueue, made: CommandList) -> int:
+        """Execute a list, and return the fence that is signaled after it."""
+        on, table = queue.regular(made.group.ordinal), queue.table
+        fence = create(table, "zeFenceCreate", on, ctypes.byref(struct("fence_desc")))
+        call(table, "zeCommandQueueExecuteCommandLists", on, 1, words([made.ze]), fence)
+        return fence
+
+
+class ImmediateAppendPath(_Path):
+    """The way by zeCommandListImmediateAppendCommandListsExp."""
+
+    name = "immediate-append"
+
+    def begin(self, made: CommandList) -> None:
+        """Append the barrier that waits until the execution before has reset its events."""
+        made.barrier(waits=[self.all_reset])
+
+    def finish(self, main: CommandList, copies: CommandList | None) -> None:
+        """Append the reset of AllReset, and make the list that resets the other events."""
+        self.main, self.copies = main, copies
+        self.resets.barrier(waits=[self.finished])
+        self.resets.reset(*self._cells_to_reset())
+        self.resets.barrier(signal=self.all_reset)
+        waits = self._end_copies()
+        main.barrier(waits=waits)
+        main.reset(self.all_reset)
+        self.resets.close()
+        main.close()
+        self.all_reset.signal()
+
+    def enqueue(
+        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any
+    ) -> Submission:
+        """Append the lists to the queue."""
+        assert self.main is not None
+        around = queue.helper
+        with around.lock:
+            if self.copies is not None:
+                begun = queue.context.take_cell()
+                around.append(BARRIER, waits=waits, cell=begun)
+                queue.copies(self.copies.group.ordinal).append(
+                    _APPEND, 1, words([self.copies.ze]), waits=[begun], keep=self.buffer
+                )
+            last = end if query is None else None
+            around.append(_APPEND, 1, words([self.main.ze]), waits=waits, cell=last)
+            if query is not None:
+                around.append("zeCommandListAppendQueryKernelTimestamps", *query, cell=end)
+            around.append(BARRIER, cell=self.finished)
+            around.append(_APPEND, 1, words([self.resets.ze]), keep=self.buffer)
+        return Submission(end, (), queue)
+
+
+def choose_path(platform: LZPlatform) -> tuple[type[WaitEventPath | ImmediateAppendPath], str]:
+    """Return how command-buffers run on a platform, and why.
+
+    Raises:
+        URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for a way
+            that the driver does not have.
+    """
+    wanted = secure_environ().get(VARIABLE, "").strip().lower()
+    can = ZE.strings["ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME"] in platform.extensions
+    if wanted == WaitEventPath.name:
+        return WaitEventPath, f"{VARIABLE} says so"
+    if wanted == ImmediateAppendPath.name:
+        if not can:
+            raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_APPEND}")
+        return ImmediateAppendPath, f"{VARIABLE} says so"
+    if wanted not in ("", "auto"):
+        raise failure(
+            "INVALID_VALUE", f"{VARIABLE}={wanted}: it may be auto, wait-event, immediate-append"
+        )
+    if can:
+        return ImmediateAppendPath, f"the driver has {_APPEND}"
+    return WaitEventPath, f"the driver has no {_APPEND}"

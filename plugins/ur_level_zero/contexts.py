@@ -1,0 +1,253 @@
+"""Contexts, and the events of Level Zero that belong to them.
+
+An event of Level Zero is a flag. It is made in a pool, signaled and reset any number of times. An
+event of Unified Runtime is complete once. So each command that needs one takes a *cell*: an event
+of a pool that nobody uses any more. A cell returns to its pool when the last that needs it is gone:
+the program's event, and the queues whose commands signal it or wait for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from ...loader.base.forks import new_lock
+from .core import (
+    ZE,
+    LevelZeroError,
+    LZObject,
+    adapter,
+    call,
+    check,
+    create,
+    failure,
+    is_owned,
+    struct,
+    wait_until_ready,
+    words,
+)
+from .platforms import LZDevice, LZPlatform, new_context
+
+_POOL: Final = 64  # events of a pool
+_VISIBLE: Final = ZE["ZE_EVENT_POOL_FLAG_HOST_VISIBLE"]
+_TIMED: Final = ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"]
+_HOST: Final = ZE["ZE_EVENT_SCOPE_FLAG_HOST"]
+_Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class EventCell:
+    """An event of Level Zero that somebody uses.
+
+    Args:
+        ze: its handle.
+        supply: where it returns to, None if it is the program's own.
+    """
+
+    __slots__ = ("supply", "table", "ze")
+
+    def __init__(self, ze: int, table: Any, supply: EventSupply | None) -> None:
+        self.ze, self.table, self.supply = ze, table, supply
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether it is signaled. Raises LevelZeroError if its command has failed."""
+        code = self.table.zeEventQueryStatus(self.ze)
+        if code == ZE.codes["ZE_RESULT_NOT_READY"]:
+            return False
+        check(code, "zeEventQueryStatus")
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether its command has ended, well or badly."""
+        with suppress(LevelZeroError):
+            return self.is_done
+        return True
+
+    def wait(self) -> None:
+        """Wait until it is signaled. Raises LevelZeroError if its command has failed."""
+        wait_until_ready(
+            lambda timeout: self.table.zeEventHostSynchronize(self.ze, timeout),
+            "zeEventHostSynchronize",
+        )
+
+    def signal(self) -> None:
+        """Signal it by the host. Raises LevelZeroError."""
+        call(self.table, "zeEventHostSignal", self.ze)
+
+    def reset(self) -> None:
+        """Reset it by the host. Raises LevelZeroError."""
+        call(self.table, "zeEventHostReset", self.ze)
+
+    def __del__(self) -> None:
+        supply = getattr(self, "supply", None)
+        if supply is not None:
+            supply.returned.append(self.ze)
+
+
+class EventSupply:
+    """The events of a context of one kind.
+
+    Args:
+        context: the context's handle.
+        table: the driver's functions.
+        devices: the context's devices.
+        flags: ze_event_pool_flags_t.
+    """
+
+    def __init__(self, context: int, table: Any, devices: Sequence[LZDevice], flags: int) -> None:
+        self._context, self._table, self._flags = context, table, flags
+        self._devices = words([device.ze for device in devices])
+        self._count = len(devices)
+        self._lock = new_lock()
+        self._fresh: list[int] = []
+        self._made: list[int] = []
+        self._pools: list[int] = []
+        #: Events whose cells are gone. They may be signaled.
+        self.returned: deque[int] = deque()
+
+    def take(self) -> EventCell:
+        """Return a cell that is not signaled. Raises LevelZeroError."""
+        with self._lock:
+            if self.returned:
+                ze = self.returned.popleft()
+                call(self._table, "zeEventHostReset", ze)
+            else:
+                if not self._fresh:
+                    self._add_pool()
+                ze = self._fresh.pop()
+        return EventCell(ze, self._table, self)
+
+    def _add_pool(self) -> None:
+        desc = struct("event_pool_desc", flags=self._flags, count=_POOL)
+        arguments = ctypes.byref(desc), self._count, self._devices
+        pool = create(self._table, "zeEventPoolCreate", self._context, *arguments)
+        self._pools.append(pool)
+        for index in range(_POOL):
+            one = struct("event_desc", index=index, signal=_HOST, wait=_HOST)
+            self._fresh.append(create(self._table, "zeEventCreate", pool, ctypes.byref(one)))
+        self._fresh.reverse()
+        self._made += self._fresh
+
+    def close(self) -> None:
+        """Destroy all events. Raises LevelZeroError."""
+        for ze in self._made:
+            call(self._table, "zeEventDestroy", ze)
+        for pool in self._pools:
+            call(self._table, "zeEventPoolDestroy", pool)
+        self._made.clear()
+        self._pools.clear()
+
+
+@adapter.kind
+class LZContext(LZObject):
+    """A ze_context_handle_t.
+
+    Args:
+        ze: its handle.
+        devices: its devices, in the order of the program.
+        owned: whether it is destroyed at the end.
+
+    Attributes:
+        deleters: functions of the program that are called at the end, with their data.
+        allocations: its USM, by address (usm.py).
+    """
+
+    type = "ur_context_handle_t"
+    destroy = "zeContextDestroy"
+
+    def __init__(self, ze: int, devices: Sequence[LZDevice], owned: bool = True) -> None:
+        super().__init__(ze, devices[0].table, owned)
+        self.devices = tuple(devices)
+        self.deleters: list[tuple[int, int]] = []
+        self.allocations: dict[int, Any] = {}
+        self._supplies = {
+            timed: EventSupply(ze, self.table, devices, _VISIBLE | (_TIMED if timed else 0))
+            for timed in (False, True)
+        }
+
+    @property
+    def platform(self) -> LZPlatform:
+        """Return the platform of its devices."""
+        return self.devices[0].platform
+
+    def take_cell(self, timed: bool = False) -> EventCell:
+        """Return an event that is not signaled.
+
+        Args:
+            timed: whether it has the times of its command.
+
+        Raises:
+            LevelZeroError: what the driver answers.
+        """
+        return self._supplies[timed].take()
+
+    def check_device(self, device: LZDevice) -> None:
+        """Raise URError (INVALID_DEVICE) for a device that is none of the context's, nor a part."""
+        if not any(device.is_part_of(one) for one in self.devices):
+            raise failure("INVALID_DEVICE", "the device is not one of the context")
+
+    def check_same(self, what: str, *things: Any) -> None:
+        """Check that objects belong to the context. Two contexts of one handle are the same.
+
+        Raises:
+            URError: INVALID_CONTEXT if one does not.
+        """
+        for thing in things:
+            if thing.context is not self and thing.context.ze != self.ze:
+                raise failure("INVALID_CONTEXT", f"{what} is of another context")
+
+    def close(self) -> None:
+        for function, data in reversed(self.deleters):
+            _Deleter(function)(data)
+        for supply in self._supplies.values():
+            supply.close()
+        super().close()
+
+
+@adapter.entry
+def urContextCreate(phDevices: list[LZDevice]) -> LZContext:
+    if not phDevices:
+        raise failure("INVALID_SIZE", "a context has at least one device")
+    platform = phDevices[0].platform
+    if any(device.platform is not platform for device in phDevices):
+        raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
+    return LZContext(new_context(platform, phDevices), phDevices)
+
+
+adapter.info(
+    "urContextGetInfo",
+    {
+        "UR_CONTEXT_INFO_NUM_DEVICES": lambda context: len(context.devices),
+        "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
+        "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
+        "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
+        # libsycl gives urEnqueueUSMFill2D pitch and width in elements. Without support it fills by
+        # a kernel.
+        "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": False,
+    },
+)
+
+
+@adapter.entry
+def urContextGetNativeHandle(hContext: LZContext) -> int:
+    return hContext.ze
+
+
+@adapter.entry
+def urContextCreateWithNativeHandle(
+    hNativeContext: int, phDevices: list[LZDevice], pProperties: Any
+) -> LZContext:
+    if not hNativeContext:
+        raise failure("INVALID_NULL_HANDLE")
+    if not phDevices:
+        raise failure("INVALID_VALUE", "a context of Level Zero does not tell its devices")
+    return LZContext(hNativeContext, phDevices, is_owned(pProperties))
+
+
+@adapter.entry
+def urContextSetExtendedDeleter(hContext: LZContext, pfnDeleter: int, pUserData: int) -> None:
+    hContext.deleters.append((pfnDeleter, pUserData))

@@ -1,0 +1,291 @@
+"""urDeviceGetInfo: answers by tables. Properties that they lack are UNSUPPORTED_ENUMERATION."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...loader.base.query import text
+from ...loader.ur.abi import UR
+from .core import ZE, adapter
+from .platforms import LZDevice, type_of
+
+#: Bytes to which sub-buffers are aligned: what any driver aligns memory to.
+BUFFER_ALIGNMENT: Final = 64
+_GPU: Final = UR["UR_DEVICE_TYPE_GPU"]
+_LARGEST: Final = (1 << 64) - 1
+
+
+def _flags(pairs: dict[str, str], ur: str, ze: str) -> Callable[[int], int]:
+    """Return a function that makes flags of Unified Runtime of Level Zero's.
+
+    Args:
+        pairs: the ends of Unified Runtime's names by those of Level Zero's.
+        ur: how Unified Runtime's names begin.
+        ze: how Level Zero's names begin.
+    """
+    bits = {ZE[f"{ze}_{theirs}"]: UR[f"{ur}_{ours}"] for theirs, ours in pairs.items()}
+    return lambda value: sum(ours for bit, ours in bits.items() if value & bit)
+
+
+_fp: Final = _flags(
+    {
+        "DENORM": "DENORM",
+        "INF_NAN": "INF_NAN",
+        "ROUND_TO_NEAREST": "ROUND_TO_NEAREST",
+        "ROUND_TO_ZERO": "ROUND_TO_ZERO",
+        "ROUND_TO_INF": "ROUND_TO_INF",
+        "FMA": "FMA",
+        "ROUNDED_DIVIDE_SQRT": "CORRECTLY_ROUNDED_DIVIDE_SQRT",
+        "SOFT_FLOAT": "SOFT_FLOAT",
+    },
+    "UR_DEVICE_FP_CAPABILITY_FLAG",
+    "ZE_DEVICE_FP_FLAG",
+)
+_access: Final = _flags(
+    {
+        "RW": "ACCESS",
+        "ATOMIC": "ATOMIC_ACCESS",
+        "CONCURRENT": "CONCURRENT_ACCESS",
+        "CONCURRENT_ATOMIC": "ATOMIC_CONCURRENT_ACCESS",
+    },
+    "UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG",
+    "ZE_MEMORY_ACCESS_CAP_FLAG",
+)
+_updates: Final = _flags(
+    {
+        "KERNEL_ARGUMENTS": "KERNEL_ARGUMENTS",
+        "GROUP_SIZE": "LOCAL_WORK_SIZE",
+        "GROUP_COUNT": "GLOBAL_WORK_SIZE",
+        "GLOBAL_OFFSET": "GLOBAL_WORK_OFFSET",
+        "KERNEL_INSTRUCTION": "KERNEL_HANDLE",
+    },
+    "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG",
+    "ZE_MUTABLE_COMMAND_EXP_FLAG",
+)
+_EVENTS: Final = (
+    ZE["ZE_MUTABLE_COMMAND_EXP_FLAG_SIGNAL_EVENT"] | ZE["ZE_MUTABLE_COMMAND_EXP_FLAG_WAIT_EVENTS"]
+)
+
+
+def updates_of(device: LZDevice) -> int:
+    """Return what updates of a command-buffer can change."""
+    mutable = device.mutable_flags
+    events = UR["UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS"]
+    return _updates(mutable) | (events if mutable & _EVENTS == _EVENTS else 0)
+
+
+def _units(device: LZDevice) -> int:
+    row = device.properties
+    return max(1, row.numSlices * row.numSubslicesPerSlice * row.numEUsPerSubslice)
+
+
+def _sizes(device: LZDevice) -> list[int]:
+    row = device.compute
+    return [row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ]
+
+
+def _sub_groups(device: LZDevice) -> list[int]:
+    row = device.compute
+    return list(row.subGroupSizes)[: row.numSubGroupSizes] or [1]
+
+
+def _extensions(device: LZDevice) -> str:
+    flags = device.module.flags
+    known = {
+        "cl_khr_fp16": "FP16",
+        "cl_khr_fp64": "FP64",
+        "cl_khr_int64_base_atomics": "INT64_ATOMICS",
+        "cl_khr_int64_extended_atomics": "INT64_ATOMICS",
+    }
+    found = [name for name, bit in known.items() if flags & ZE[f"ZE_DEVICE_MODULE_FLAG_{bit}"]]
+    forms = {"cl_khr_il_program": device.takes_spirv, "fairlead_opencl_c": device.takes_text}
+    return " ".join([*(name for name, there in forms.items() if there), *found])
+
+
+def _il_version(device: LZDevice) -> str:
+    version = device.module.spirvVersionSupported
+    return f"SPIR-V_{version >> 16}.{version >> 8 & 0xFF}" if version else ""
+
+
+def _memory_size(device: LZDevice) -> int:
+    return sum(row.totalSize for row in device.memories) or device.properties.maxMemAllocSize
+
+
+def _is_integrated(device: LZDevice) -> bool:
+    return bool(device.properties.flags & ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"])
+
+
+def _usm(field: str) -> Callable[[LZDevice], int]:
+    return lambda device: _access(getattr(device.access, f"{field}Capabilities"))
+
+
+def _promise(*entries: str) -> Callable[[LZDevice], bool]:
+    """Return a function that says whether the adapter has all of these entry points."""
+    return lambda device: adapter.declared.issuperset(entries)
+
+
+def _has(function: str) -> Callable[[LZDevice], bool]:
+    """Return a function that says whether the device's driver has a function."""
+    return lambda device: device.platform.has(function)
+
+
+_ORDERS: Final = sum(
+    UR[f"UR_MEMORY_ORDER_CAPABILITY_FLAG_{name}"]
+    for name in ("RELAXED", "ACQUIRE", "RELEASE", "ACQ_REL", "SEQ_CST")
+)
+_SCOPES: Final = sum(
+    UR[f"UR_MEMORY_SCOPE_CAPABILITY_FLAG_{name}"]
+    for name in ("WORK_ITEM", "SUB_GROUP", "WORK_GROUP", "DEVICE")
+)
+_QUEUES: Final = (
+    UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"] | UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+)
+_WIDTHS: Final = {"CHAR": 16, "SHORT": 8, "INT": 4, "LONG": 1, "LONG_LONG": 1, "FLOAT": 1}
+
+_FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
+    "TYPE": type_of,
+    "VENDOR_ID": lambda device: device.properties.vendorId,
+    "DEVICE_ID": lambda device: device.properties.deviceId,
+    "MAX_COMPUTE_UNITS": _units,
+    "NUM_COMPUTE_UNITS": _units,
+    "MAX_WORK_ITEM_SIZES": _sizes,
+    "MAX_WORK_GROUP_SIZE": lambda device: device.compute.maxTotalGroupSize,
+    "SINGLE_FP_CONFIG": lambda device: _fp(device.module.fp32flags),
+    "HALF_FP_CONFIG": lambda device: _fp(device.module.fp16flags),
+    "DOUBLE_FP_CONFIG": lambda device: _fp(device.module.fp64flags),
+    "MAX_CLOCK_FREQUENCY": lambda device: device.properties.coreClockRate,
+    "MAX_MEM_ALLOC_SIZE": lambda device: device.properties.maxMemAllocSize,
+    "MAX_PARAMETER_SIZE": lambda device: device.module.maxArgumentsSize,
+    "GLOBAL_MEM_SIZE": _memory_size,
+    "GLOBAL_MEM_CACHE_SIZE": lambda device: max(
+        (row.cacheSize for row in device.caches), default=0
+    ),
+    "MAX_CONSTANT_BUFFER_SIZE": lambda device: device.properties.maxMemAllocSize,
+    "LOCAL_MEM_SIZE": lambda device: device.compute.maxSharedLocalMemory,
+    "HOST_UNIFIED_MEMORY": _is_integrated,
+    "IS_INTEGRATED_GPU": lambda device: type_of(device) == _GPU and _is_integrated(device),
+    "PROFILING_TIMER_RESOLUTION": lambda device: max(1, device.nanoseconds(1)),
+    "PLATFORM": lambda device: device.platform,
+    "PARENT_DEVICE": lambda device: device.parent or 0,
+    "REFERENCE_COUNT": lambda device: device.references,
+    "NAME": lambda device: text(device.properties.name),
+    "VENDOR": lambda device: f"{device.properties.vendorId:#06x}",
+    "DRIVER_VERSION": lambda device: device.platform.driver_version,
+    "VERSION": lambda device: device.platform.api_version,
+    "BACKEND_RUNTIME_VERSION": lambda device: device.platform.api_version,
+    "EXTENSIONS": _extensions,
+    "IL_VERSION": _il_version,
+    "PRINTF_BUFFER_SIZE": lambda device: device.module.printfBufferSize,
+    "PARTITION_MAX_SUB_DEVICES": lambda device: len(device.parts),
+    "SUPPORTED_PARTITIONS": lambda device: (
+        [UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]] if device.parts else []
+    ),
+    "PARTITION_AFFINITY_DOMAIN": lambda device: (
+        UR["UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA"] if device.parts else 0
+    ),
+    "MAX_NUM_SUB_GROUPS": lambda device: max(
+        1, device.compute.maxTotalGroupSize // min(_sub_groups(device))
+    ),
+    "SUB_GROUP_SIZES_INTEL": _sub_groups,
+    "USM_HOST_SUPPORT": _usm("hostAlloc"),
+    "USM_DEVICE_SUPPORT": _usm("deviceAlloc"),
+    "USM_SINGLE_SHARED_SUPPORT": _usm("sharedSingleDeviceAlloc"),
+    "USM_CROSS_SHARED_SUPPORT": _usm("sharedCrossDeviceAlloc"),
+    "USM_SYSTEM_SHARED_SUPPORT": _usm("sharedSystemAlloc"),
+    "UUID": lambda device: bytes(device.properties.uuid.id),
+    "GPU_EU_COUNT": lambda device: _units(device) if type_of(device) == _GPU else None,
+    "GPU_EU_SIMD_WIDTH": lambda device: device.properties.physicalEUSimdWidth,
+    "GPU_EU_SLICES": lambda device: device.properties.numSlices,
+    "GPU_EU_COUNT_PER_SUBSLICE": lambda device: device.properties.numEUsPerSubslice,
+    "GPU_SUBSLICES_PER_SLICE": lambda device: device.properties.numSubslicesPerSlice,
+    "GPU_HW_THREADS_PER_EU": lambda device: device.properties.numThreadsPerEU,
+    "MAX_COMPUTE_QUEUE_INDICES": lambda device: device.compute_group.queues,
+    "ATOMIC_64": lambda device: bool(
+        device.module.flags & ZE["ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS"]
+    ),
+    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": lambda device: (
+        updates_of(device) if "urCommandBufferCreateExp" in adapter.declared else 0
+    ),
+    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": _promise("urCommandBufferUpdateSignalEventExp"),
+    "COMMAND_BUFFER_SUPPORT_EXP": _promise("urCommandBufferCreateExp", "urEnqueueCommandBufferExp"),
+    "TIMESTAMP_RECORDING_SUPPORT_EXP": _promise("urEnqueueTimestampRecordingExp"),
+    "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": _promise("urEnqueueNativeCommandExp"),
+    "ENQUEUE_HOST_TASK_SUPPORT_EXP": _has("zeCommandListAppendHostFunction"),
+    "USM_POOL_SUPPORT": _promise("urUSMPoolCreate"),
+    "USM_CONTEXT_MEMCPY_SUPPORT_EXP": _promise("urUSMContextMemcpyExp"),
+    "MULTI_DEVICE_COMPILE_SUPPORT_EXP": _promise("urProgramBuildExp"),
+    "DEVICE_WAIT_SUPPORT_EXP": _promise("urDeviceWaitExp"),
+    "GLOBAL_VARIABLE_SUPPORT": lambda device: device.takes_spirv,  # device globals are in SPIR-V
+}
+
+#: Answers that are the same for every device.
+_FIXED: Final[dict[str, Any]] = {
+    "MAX_WORK_ITEM_DIMENSIONS": 3,
+    "MAX_WORK_GROUPS": _LARGEST,
+    "QUEUE_PROPERTIES": _QUEUES,
+    "QUEUE_ON_HOST_PROPERTIES": _QUEUES,
+    "QUEUE_ON_DEVICE_PROPERTIES": 0,
+    "ADDRESS_BITS": 64,
+    "IMAGE_SUPPORT": False,
+    "MEM_BASE_ADDR_ALIGN": 8 * BUFFER_ALIGNMENT,
+    "GLOBAL_MEM_CACHE_TYPE": UR["UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE"],
+    "GLOBAL_MEM_CACHELINE_SIZE": BUFFER_ALIGNMENT,
+    "MAX_CONSTANT_ARGS": 64,
+    "LOCAL_MEM_TYPE": UR["UR_DEVICE_LOCAL_MEM_TYPE_LOCAL"],
+    "ERROR_CORRECTION_SUPPORT": False,
+    "ENDIAN_LITTLE": True,
+    "AVAILABLE": True,
+    "COMPILER_AVAILABLE": True,
+    "LINKER_AVAILABLE": True,
+    "EXECUTION_CAPABILITIES": UR["UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL"],
+    "PROFILE": "FULL_PROFILE",
+    "BUILT_IN_KERNELS": "",
+    "PREFERRED_INTEROP_USER_SYNC": True,
+    "PARTITION_TYPE": b"",
+    "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS": False,
+    "BUILD_ON_SUBDEVICE": True,
+    "ATOMIC_MEMORY_ORDER_CAPABILITIES": _ORDERS,
+    "ATOMIC_FENCE_ORDER_CAPABILITIES": _ORDERS,
+    "ATOMIC_MEMORY_SCOPE_CAPABILITIES": _SCOPES,
+    "ATOMIC_FENCE_SCOPE_CAPABILITIES": _SCOPES,
+    "BFLOAT16_CONVERSIONS_NATIVE": False,
+    "USE_NATIVE_ASSERT": False,
+    "ESIMD_SUPPORT": False,
+    "KERNEL_LAUNCH_CAPABILITIES": 0,
+    "ASYNC_BARRIER": False,
+    "MEM_CHANNEL_SUPPORT": False,
+    "LOW_POWER_EVENTS_SUPPORT_EXP": False,
+    "PER_EVENT_PROFILING_SUPPORT_EXP": False,
+    "COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP": False,
+    "2D_BLOCK_ARRAY_CAPABILITIES_EXP": 0,
+    "HOST_PIPE_READ_WRITE_SUPPORT": False,
+    "VIRTUAL_MEMORY_SUPPORT": False,
+    "ASYNC_USM_ALLOCATIONS_SUPPORT_EXP": False,
+    "USM_P2P_SUPPORT_EXP": False,
+    "BINDLESS_IMAGES_SUPPORT_EXP": False,
+    "IPC_MEMORY_SUPPORT_EXP": False,
+    "REUSABLE_EVENTS_SUPPORT_EXP": False,
+    "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": False,
+    "DYNAMIC_LINK_SUPPORT_EXP": False,
+    "KERNEL_SET_SPECIALIZATION_CONSTANTS": False,
+    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": False,  # only a build says whether they fit
+    **{
+        f"{kind}_VECTOR_WIDTH_{name}": width
+        for kind in ("PREFERRED", "NATIVE")
+        for name, width in {**_WIDTHS, "DOUBLE": 1, "HALF": 8}.items()
+    },
+    **dict.fromkeys(
+        (
+            *("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "MAX_READ_WRITE_IMAGE_ARGS"),
+            *("IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT", "IMAGE3D_MAX_WIDTH", "IMAGE3D_MAX_HEIGHT"),
+            *("IMAGE3D_MAX_DEPTH", "IMAGE_MAX_BUFFER_SIZE", "IMAGE_MAX_ARRAY_SIZE", "MAX_SAMPLERS"),
+        ),
+        0,
+    ),
+}
+
+adapter.info(
+    "urDeviceGetInfo",
+    {f"UR_DEVICE_INFO_{name}": value for name, value in {**_FIXED, **_FUNCTIONS}.items()},
+)

@@ -1,0 +1,97 @@
+"""What all entry points have in common that enqueue commands: `Enqueue`, `@enqueues`.
+
+An entry point of Unified Runtime may need several of Level Zero's commands. The caller gets one
+event, whose times are those of all the commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..sdk.families import EnqueueFamily
+from .core import adapter
+from .events import LZEvent
+from .queues import BARRIER, LZQueue
+
+#: A function of Level Zero, and its arguments between the list and the event.
+Call = tuple[str, tuple[Any, ...]]
+
+
+class Enqueue:
+    """One call of an entry point that enqueues a command.
+
+    Args:
+        queue: the queue.
+        command: the name of its ur_command_t after UR_COMMAND_.
+        waits: the events that the command waits for.
+        wanted: whether the caller wants an event.
+        blocking: whether the entry point returns when the command is complete.
+    """
+
+    def __init__(
+        self,
+        queue: LZQueue,
+        command: str,
+        waits: Sequence[LZEvent] = (),
+        wanted: bool = False,
+        blocking: bool = False,
+    ) -> None:
+        self.queue, self.command, self.waits, self.wanted = queue, command, waits, wanted
+        self.blocking = blocking
+
+    def check_context(self, what: str, *things: Any) -> None:
+        """Raise URError (INVALID_CONTEXT) for things of another context than the queue's."""
+        self.queue.context.check_same(what, *things)
+
+    def call(self, routine: str, *arguments: Any, keep: Any = ()) -> LZEvent | None:
+        """Enqueue one command.
+
+        Args:
+            routine: the function of Level Zero.
+            arguments: its arguments between the list and the event.
+            keep: what has to live until the command has ended.
+
+        Returns:
+            The event, or None if nobody needs it.
+
+        Raises:
+            URError: a wait list that the queue cannot wait for.
+            LevelZeroError: what the driver answers.
+        """
+        wanted = self.wanted or self.blocking
+        event = self.queue.command(routine, self.command, arguments, self.waits, wanted, keep)
+        return self.complete(event)
+
+    def mark(self) -> LZEvent | None:
+        """Enqueue a command that does nothing: it has its place in the order, and an event."""
+        return self.call(BARRIER)
+
+    def call_each(self, calls: Sequence[Call], keep: Any = ()) -> LZEvent | None:
+        """Enqueue commands that may run in any order. Arguments are those of `call`."""
+        if len(calls) == 1:
+            return self.call(calls[0][0], *calls[0][1], keep=keep)
+        queue, wanted = self.queue, self.wanted or self.blocking
+        cells, waits = [], queue.cells_of(self.waits)
+        with queue.lock:
+            for index, (routine, arguments) in enumerate(calls):
+                needed = not queue.in_order or (wanted and not index)
+                cell = queue.context.take_cell(queue.profiles) if needed else None
+                queue.append(routine, *arguments, waits=waits, cell=cell, keep=keep)
+                cells += [cell] if cell is not None else []
+            event = queue.new_event(self.command) if wanted else None
+            if event is not None:
+                event.first = cells[0]
+                queue.append(
+                    BARRIER, waits=() if queue.in_order else cells, cell=event.cell, keep=cells
+                )
+        return self.complete(event)
+
+    def complete(self, event: LZEvent | None) -> LZEvent | None:
+        """Wait for the event if the caller does. Raises LevelZeroError if it failed."""
+        if self.blocking and event is not None:
+            event.wait()
+        return event
+
+
+enqueues: Final = EnqueueFamily(adapter, Enqueue)

@@ -1,0 +1,188 @@
+"""Events: a cell each, with the queue and the type of the command."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...loader.ur.abi import UR
+from ...loader.ze.abi import LevelZeroError
+from ..sdk.objects import Object
+from .contexts import EventCell, LZContext
+from .core import ZE, adapter, call, failure, is_owned
+from .platforms import LZDevice
+
+if TYPE_CHECKING:
+    from .queues import LZQueue
+
+_COMPLETE: Final = UR["UR_EVENT_STATUS_COMPLETE"]
+_Times: Final = ZE.struct("ze_kernel_timestamp_result_t")
+
+
+@adapter.kind
+class LZEvent(Object):
+    """The event of a command.
+
+    Args:
+        cell: what its command signals.
+        context: its context.
+        queue: the queue of the command, None for an event of elsewhere.
+        command: its ur_command_t.
+        first: what the first command signals, if several commands are one to the caller.
+        timed: whether the cells have the times of their commands.
+        queued: the device's time of the call in nanoseconds, 0 if nobody asked for it.
+
+    Attributes:
+        is_time_stamp: whether its command only records the device's time.
+        span: returns the times instead of the cells, for a command-buffer that is profiled.
+    """
+
+    type = "ur_event_handle_t"
+    is_time_stamp = False
+    span: Any = None
+
+    def __init__(
+        self,
+        cell: EventCell,
+        context: LZContext,
+        queue: LZQueue | None = None,
+        command: int = 0,
+        *,
+        first: EventCell | None = None,
+        timed: bool = False,
+        queued: int = 0,
+    ) -> None:
+        self.cell, self.context, self.queue, self.command = cell, context, queue, command
+        self.first, self.timed, self.queued = first or cell, timed, queued
+
+    @property
+    def status(self) -> int:
+        """Return its ur_event_status_t."""
+        try:
+            done = self.cell.is_done
+        except LevelZeroError:
+            return UR["UR_EVENT_STATUS_ERROR"]
+        return _COMPLETE if done else UR["UR_EVENT_STATUS_SUBMITTED"]
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """Return when its command began and ended, in the device's nanoseconds.
+
+        Raises:
+            URError: PROFILING_INFO_NOT_AVAILABLE if it has no times, or not yet.
+        """
+        if self.queue is None or not self.timed:
+            raise failure("PROFILING_INFO_NOT_AVAILABLE", "the queue was created without profiling")
+        if not self.cell.is_over:
+            raise failure("PROFILING_INFO_NOT_AVAILABLE", "the command is not complete")
+        if self.span is not None:
+            return self.span()
+        device = self.queue.device
+        end = read_times(self.cell, device)[1]
+        return (end if self.is_time_stamp else read_times(self.first, device)[0]), end
+
+    def wait(self) -> None:
+        """Wait until it is complete. Raises LevelZeroError if its command failed."""
+        self.cell.wait()
+
+
+def read_times(cell: EventCell, device: LZDevice) -> tuple[int, int]:
+    """Return when the command of a cell began and ended, in nanoseconds. Raises LevelZeroError."""
+    row = _Times()
+    call(cell.table, "zeEventQueryKernelTimestamp", cell.ze, ctypes.byref(row))
+    return span_of([row], device)
+
+
+def span_of(rows: Iterable[Any], device: LZDevice) -> tuple[int, int]:
+    """Return the first start and the last end of ze_kernel_timestamp_result_t, in nanoseconds."""
+    wrap = 1 << (device.properties.kernelTimestampValidBits or 64)
+    found = []
+    for row in rows:
+        times = getattr(row, "global")
+        start, end = times.kernelStart, times.kernelEnd
+        found.append((start, end if end >= start else end + wrap))
+    start, end = min(pair[0] for pair in found), max(pair[1] for pair in found)
+    return device.nanoseconds(start), device.nanoseconds(end)
+
+
+def wait_for(events: Sequence[LZEvent]) -> None:
+    """Wait until all events are complete. Raises LevelZeroError if a command failed."""
+    failed: LevelZeroError | None = None
+    for event in events:
+        try:
+            event.wait()
+        except LevelZeroError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
+@adapter.entry
+def urEventWait(phEventWaitList: list[LZEvent]) -> None:
+    if not phEventWaitList:
+        raise failure("INVALID_VALUE", "there is no event to wait for")
+    wait_for(phEventWaitList)
+
+
+adapter.info(
+    "urEventGetInfo",
+    {
+        "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
+        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
+        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
+        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": lambda event: event.status,
+        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
+    },
+)
+
+
+def _called(event: LZEvent) -> int:
+    """Return when the call was made, but not later than its command began.
+
+    The clocks of a driver's events and of its devices may differ.
+    """
+    start, end = event.times
+    latest = end if event.is_time_stamp else start
+    return min(event.queued or latest, latest)
+
+
+adapter.info(
+    "urEventGetProfilingInfo",
+    {
+        "UR_PROFILING_INFO_COMMAND_QUEUED": _called,
+        "UR_PROFILING_INFO_COMMAND_SUBMIT": _called,
+        "UR_PROFILING_INFO_COMMAND_START": lambda event: event.times[0],
+        "UR_PROFILING_INFO_COMMAND_END": lambda event: event.times[1],
+        "UR_PROFILING_INFO_COMMAND_COMPLETE": lambda event: event.times[1],
+    },
+)
+
+
+@adapter.entry
+def urEventGetNativeHandle(hEvent: LZEvent) -> int:
+    hEvent.cell.supply = None  # the program may use it longer than we do
+    return hEvent.cell.ze
+
+
+class _OwnedCell(EventCell):
+    """A native event that the program gave to us."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        self.table.zeEventDestroy(self.ze)
+
+
+@adapter.entry
+def urEventCreateWithNativeHandle(
+    hNativeEvent: int, hContext: LZContext, pProperties: Any
+) -> LZEvent:
+    """Make the event of a native handle. NULL gives a complete event, as in other adapters."""
+    if not hNativeEvent:
+        cell = hContext.take_cell()
+        cell.signal()
+    else:
+        kind = _OwnedCell if is_owned(pProperties) else EventCell
+        cell = kind(hNativeEvent, hContext.table, None)
+    return LZEvent(cell, hContext)

@@ -1,0 +1,390 @@
+"""Kernels: a ze_kernel_handle_t for each device of the program, with the arguments that were set.
+
+A kernel of Level Zero has its arguments, group size and offset until they are set again. So a
+thread holds the kernel's lock from setting them to the append that takes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR
+from ...loader.ze.abi import ZE
+from ..sdk.conversions import failure
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from ..sdk.objects import Object
+from .contexts import LZContext
+from .core import LevelZeroError, adapter, ask, call, create, is_owned, struct
+from .platforms import LZDevice
+from .programs import LZProgram
+
+_INDIRECT: Final = sum(
+    ZE[f"ZE_KERNEL_INDIRECT_ACCESS_FLAG_{kind}"] for kind in ("HOST", "DEVICE", "SHARED")
+)
+GroupCount: Final = ZE.struct("ze_group_count_t")
+_LARGEST: Final = 0xFFFFFFFF
+Triple = tuple[int, int, int]
+
+
+class LaunchSizes(NamedTuple):
+    """The sizes of a launch, in three dimensions.
+
+    Attributes:
+        dim: the dimensions that the program gave.
+        offset: the first work-item.
+        total: how many work-items.
+        local: how many in a group, as the program gave them; None: the driver chooses.
+    """
+
+    dim: int
+    offset: Triple
+    total: Triple
+    local: Triple | None
+
+    @classmethod
+    def of(
+        cls,
+        dim: int,
+        offset: Sequence[int] | None,
+        total: Sequence[int],
+        local: Sequence[int] | None,
+    ) -> LaunchSizes:
+        """Return the sizes that a program gives. Raises URError (INVALID_WORK_DIMENSION)."""
+        if not 1 <= dim <= 3:
+            raise failure("INVALID_WORK_DIMENSION")
+
+        def fill(values: Sequence[int], rest: int) -> Triple:
+            first, second, third = (*values[:dim], *(rest,) * (3 - dim))
+            return first, second, third
+
+        return cls(
+            dim,
+            fill(offset or (0,) * dim, 0),
+            fill(total, 1),
+            fill(local, 1) if local is not None else None,
+        )
+
+
+class LaunchShape(NamedTuple):
+    """What Level Zero takes for the sizes of a launch."""
+
+    offset: Triple
+    counts: Triple
+    local: Triple
+
+
+@adapter.kind
+class LZKernel(Object):
+    """A kernel.
+
+    Args:
+        program: its program.
+        handles: its handles, by the device.
+        owned: whether they are destroyed at the end.
+
+    Attributes:
+        arguments: what was set, by index.
+        lock: see above.
+    """
+
+    type = "ur_kernel_handle_t"
+
+    def __init__(
+        self, program: LZProgram, handles: dict[LZDevice, int], owned: bool = True
+    ) -> None:
+        self.program, self.context, self.handles, self.owned = (
+            program,
+            program.context,
+            handles,
+            owned,
+        )
+        self.table = next(iter(handles)).table
+        self.modules = program.modules  # a new build of the program does not end them
+        self.arguments: dict[int, URKernelArgument] = {}
+        self.lock = new_lock()
+        self._has_offset = False
+
+    def on(self, device: LZDevice) -> int:
+        """Return its handle for a device. Raises URError (INVALID_KERNEL)."""
+        for one, handle in self.handles.items():
+            if device.is_part_of(one):
+                return handle
+        raise failure("INVALID_KERNEL", "the kernel's program is not built for the device")
+
+    @cached_property
+    def properties(self) -> Any:
+        """Return its ze_kernel_properties_t on the first device."""
+        return self.properties_on(next(iter(self.handles)))
+
+    def properties_on(self, device: LZDevice) -> Any:
+        """Return its ze_kernel_properties_t on a device."""
+        return ask(self.table, "zeKernelGetProperties", self.on(device), "kernel_properties")
+
+    @property
+    def argument_count(self) -> int:
+        """Return how many arguments it has."""
+        return self.properties.numKernelArgs
+
+    @cached_property
+    def name(self) -> str:
+        """Return the name of its function."""
+        size, handle = ctypes.c_size_t(), next(iter(self.handles.values()))
+        call(self.table, "zeKernelGetName", handle, ctypes.byref(size), None)
+        data = ctypes.create_string_buffer(max(size.value, 1))
+        call(self.table, "zeKernelGetName", handle, ctypes.byref(size), data)
+        return data.value.decode("utf-8", "replace")
+
+    @cached_property
+    def attributes(self) -> str:
+        """Return the attributes in its source."""
+        size, found = ctypes.c_uint32(), ctypes.c_char_p()
+        given = next(iter(self.handles.values())), ctypes.byref(size), ctypes.byref(found)
+        call(self.table, "zeKernelGetSourceAttributes", *given)
+        return (found.value or b"").decode("utf-8", "replace")
+
+    @cached_property
+    def required(self) -> Triple | None:
+        """Return the size of work-groups that it is compiled for, None for any size."""
+        row = self.properties
+        sizes = row.requiredGroupSizeX, row.requiredGroupSizeY, row.requiredGroupSizeZ
+        return sizes if any(sizes) else None
+
+    def largest_group(self, device: LZDevice) -> int:
+        """Return how many work-items a work-group of it may have."""
+        row = struct("kernel_max_group_size_properties_ext", tag=_LARGEST_GROUP)
+        with contextlib.suppress(LevelZeroError):
+            handle = self.on(device)
+            ask(self.table, "zeKernelGetProperties", handle, "kernel_properties", pNext=row)
+        return row.maxGroupSize or device.compute.maxTotalGroupSize
+
+    def preferred_multiple(self, device: LZDevice) -> int:
+        """Return what group sizes should be multiples of."""
+        row = struct("kernel_preferred_group_size_properties")
+        with contextlib.suppress(LevelZeroError):
+            handle = self.on(device)
+            ask(self.table, "zeKernelGetProperties", handle, "kernel_properties", pNext=row)
+        return row.preferredMultiple or max(1, self.properties.maxSubgroupSize)
+
+    # arguments
+
+    def set(self, arguments: Sequence[tuple[int, URKernelArgument]]) -> None:
+        """Set arguments. If one is refused, nothing changes. The lock is held.
+
+        Args:
+            arguments: their indices, and what they are set to.
+
+        Raises:
+            URError: INVALID_CONTEXT, INVALID_KERNEL_ARGUMENT_INDEX.
+            LevelZeroError: what the driver answers.
+        """
+        done: list[int] = []
+        try:
+            for index, argument in arguments:
+                self._set_one(index, argument)
+                done.append(index)
+        except Exception:
+            for index in done:
+                if index in self.arguments:
+                    self._set_one(index, self.arguments[index])
+            raise
+        self.arguments.update(arguments)
+
+    def _set_one(self, index: int, argument: URKernelArgument) -> None:
+        size, value = argument_bytes(self.context, index, argument)
+        for handle in self.handles.values():
+            call(self.table, "zeKernelSetArgumentValue", handle, index, size, value)
+
+    def check_complete(self) -> None:
+        """Raise URError (INVALID_KERNEL_ARGS) unless all arguments are set."""
+        if len(self.arguments) < self.argument_count:
+            raise failure(
+                "INVALID_KERNEL_ARGS",
+                f"{len(self.arguments)} of its {self.argument_count} arguments are set",
+            )
+
+    # sizes
+
+    def shape(self, device: LZDevice, sizes: LaunchSizes) -> LaunchShape:
+        """Return the shape of a launch, which is not empty.
+
+        Raises:
+            URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE, UNSUPPORTED_FEATURE.
+            LevelZeroError: what the driver answers.
+        """
+        self.check_group(device, sizes.local, sizes.dim)
+        local = sizes.local or self.required or self.suggest(device, sizes.total)
+        pairs = list(zip(sizes.total, local, strict=True))
+        if any(total % size for total, size in pairs):
+            raise failure(
+                "INVALID_WORK_GROUP_SIZE", f"groups of {local} do not divide {sizes.total}"
+            )
+        first, second, third = (total // size for total, size in pairs)
+        if max(first, second, third, *sizes.offset) > _LARGEST:
+            raise failure("INVALID_WORK_GROUP_SIZE", "Level Zero counts groups by 32 bits")
+        has_offset = device.platform.has("zeKernelSetGlobalOffsetExp")
+        if any(sizes.offset) and not has_offset:
+            raise failure("UNSUPPORTED_FEATURE", "the driver has no zeKernelSetGlobalOffsetExp")
+        return LaunchShape(sizes.offset, (first, second, third), local)
+
+    def check_group(self, device: LZDevice, local: Triple | None, dim: int = 3) -> None:
+        """Check that it can be launched with a local size.
+
+        Raises:
+            URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE.
+        """
+        if local is None:
+            return
+        row = device.compute
+        most = row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ
+        if any(size > limit for size, limit in zip(local, most, strict=True)):
+            raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
+        largest = self.largest_group(device)
+        if not 1 <= math.prod(local) <= largest:
+            raise failure("INVALID_WORK_GROUP_SIZE", f"a work-group has 1 to {largest} work-items")
+        if self.required and local[:dim] != self.required[:dim]:
+            raise failure(
+                "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for groups of {self.required}"
+            )
+
+    def suggest(self, device: LZDevice, total: Triple) -> Triple:
+        """Return the group size that the driver suggests, made a divisor of the global size."""
+        if max(total) > _LARGEST:
+            return 1, 1, 1
+        found = [ctypes.c_uint32() for _ in total]
+        given = map(ctypes.byref, found)
+        call(self.table, "zeKernelSuggestGroupSize", self.on(device), *total, *given)
+        first, second, third = (
+            _divisor(size, one.value or 1) for size, one in zip(total, found, strict=True)
+        )
+        return first, second, third
+
+    def apply(self, device: LZDevice, shape: LaunchShape) -> int:
+        """Set the sizes of a launch, and return the handle to launch. The lock is held."""
+        handle = self.on(device)
+        call(self.table, "zeKernelSetGroupSize", handle, *shape.local)
+        if any(shape.offset) or self._has_offset:
+            self._has_offset = True
+            call(self.table, "zeKernelSetGlobalOffsetExp", handle, *shape.offset)
+        return handle
+
+    def close(self) -> None:
+        for handle in self.handles.values() if self.owned else ():
+            call(self.table, "zeKernelDestroy", handle)
+
+
+_LARGEST_GROUP: Final = "KERNEL_MAX_GROUP_SIZE_EXT_PROPERTIES"
+
+
+def _divisor(size: int, most: int) -> int:
+    """Return the largest divisor of a size up to a limit."""
+    return next(number for number in range(min(size, most), 0, -1) if size % number == 0)
+
+
+def argument_bytes(
+    context: LZContext, index: int, argument: URKernelArgument
+) -> tuple[int, bytes | None]:
+    """Return size and value of an argument as Level Zero takes them.
+
+    Args:
+        context: the context of the kernel.
+        index: which argument.
+        argument: what it is set to.
+
+    Raises:
+        URError: INVALID_CONTEXT, UNSUPPORTED_FEATURE.
+    """
+    kind, size, value = argument
+    if kind == URKernelArgument.SAMPLER:
+        raise failure("UNSUPPORTED_FEATURE", "there are no samplers")
+    if kind == URKernelArgument.MEM:
+        if value is not None and value.context.ze != context.ze:
+            raise failure(
+                "INVALID_CONTEXT", f"the object of argument {index} is of another context"
+            )
+        return HANDLE_SIZE, (value.address if value is not None else 0).to_bytes(8, "little")
+    if kind == URKernelArgument.POINTER:
+        return HANDLE_SIZE, value.to_bytes(8, "little")
+    return size, value
+
+
+@adapter.entry
+def urKernelCreate(hProgram: LZProgram, pKernelName: str) -> LZKernel:
+    desc = struct("kernel_desc", pKernelName=pKernelName.encode())
+    handles = {
+        module.device: create(module.table, "zeKernelCreate", module.ze, ctypes.byref(desc))
+        for module in hProgram.modules
+    }
+    return LZKernel(hProgram, handles)
+
+
+@adapter.entry
+def urKernelGetNativeHandle(hKernel: LZKernel) -> int:
+    return next(iter(hKernel.handles.values()))
+
+
+@adapter.entry
+def urKernelCreateWithNativeHandle(
+    hNativeKernel: int, hContext: LZContext, hProgram: LZProgram | None, pProperties: Any
+) -> LZKernel:
+    if not hNativeKernel:
+        raise failure("INVALID_NULL_HANDLE")
+    if hProgram is None:
+        raise failure("INVALID_PROGRAM", "a kernel of Level Zero does not tell its module")
+    handles = {hProgram.devices[0]: hNativeKernel}
+    return LZKernel(hProgram, handles, is_owned(pProperties))
+
+
+def _set_one(kernel: LZKernel, index: int, argument: URKernelArgument) -> None:
+    with kernel.lock:
+        kernel.set([(index, argument)])
+
+
+@adapter.entry
+def urKernelSetArgValue(hKernel: LZKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
+    _set_one(hKernel, argIndex, value_argument(argSize, pArgValue))
+
+
+@adapter.entry
+def urKernelSetArgLocal(hKernel: LZKernel, argIndex: int, argSize: int) -> None:
+    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.LOCAL, argSize, None))
+
+
+@adapter.entry
+def urKernelSetArgPointer(hKernel: LZKernel, argIndex: int, pArgValue: int) -> None:
+    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.POINTER, 0, pArgValue))
+
+
+@adapter.entry
+def urKernelSetArgMemObj(hKernel: LZKernel, argIndex: int, hArgValue: Any) -> None:
+    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, hArgValue))
+
+
+@adapter.entry
+def urKernelSetExecInfo(hKernel: LZKernel, propName: int, propSize: int, pPropValue: int) -> None:
+    """Let a kernel use memory that is no argument. All of it: Level Zero takes no list."""
+    if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
+        if not propSize or propSize % HANDLE_SIZE:
+            raise failure("INVALID_SIZE", "the value has to be an array of pointers")
+        flags = _INDIRECT
+    elif propName == UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]:
+        if propSize != 1:
+            raise failure("INVALID_SIZE", "the value is a ur_bool_t")
+        flags = _INDIRECT if ctypes.c_bool.from_address(pPropValue).value else 0
+    else:  # a preference about caches, which is only checked
+        if propSize != 4:
+            raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
+        if ctypes.c_uint32.from_address(pPropValue).value not in UR.groups[_CACHES]:
+            raise failure("INVALID_VALUE", "there is no such configuration")
+        return
+    with hKernel.lock:
+        for handle in hKernel.handles.values():
+            call(hKernel.table, "zeKernelSetIndirectAccess", handle, flags)
+
+
+_CACHES: Final = "ur_kernel_cache_config_t"

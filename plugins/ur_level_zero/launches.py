@@ -1,0 +1,185 @@
+"""Launches of kernels, queries about kernels, and the local size that suits a launch.
+
+An empty launch has a global size of 0. It only has its place in the queue's order, as in the
+reference adapter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct as packing
+from functools import partial
+from typing import Any, Final
+
+from ...loader.ur.abi import UR
+from ..sdk.kernel_arguments import arguments_of
+from ..sdk.launch_properties import is_cooperative
+from ..sdk.wrap import parameters_of, with_parameters
+from .core import adapter, call, failure
+from .enqueue import Enqueue, enqueues
+from .events import LZEvent
+from .kernels import GroupCount, LaunchSizes, LZKernel
+from .platforms import LZDevice
+from .queues import LZQueue
+
+LAUNCH: Final = "zeCommandListAppendLaunchKernel"
+
+
+def _launch(
+    enqueue: Enqueue,
+    kernel: LZKernel,
+    dim: int,
+    offset: list[int] | None,
+    size: list[int],
+    local: list[int] | None,
+    properties: Any,
+    count: int = 0,
+    rows: Any = None,
+) -> LZEvent | None:
+    """Launch a kernel.
+
+    Args:
+        enqueue: the call.
+        kernel: the kernel.
+        dim: the dimensions of the sizes.
+        offset: the global work offset, None for 0.
+        size: the global work size.
+        local: the local work size, None if the driver chooses one.
+        properties: the launch properties, or None.
+        count: how many arguments are given.
+        rows: the arguments, ur_exp_kernel_arg_properties_t.
+    """
+    queue = enqueue.queue
+    if properties is not None:
+        is_cooperative(properties, can=False)
+    arguments = arguments_of(adapter, rows, count) if count else []
+    enqueue.check_context("the kernel", kernel)
+    if local is not None and 0 in local:
+        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
+    sizes = LaunchSizes.of(dim, offset, size, local)
+    with kernel.lock:
+        if arguments:
+            kernel.set(arguments)
+        kernel.check_complete()
+        if 0 in size:
+            return enqueue.mark()
+        shape = kernel.shape(queue.device, sizes)
+        handle, groups = kernel.apply(queue.device, shape), GroupCount(*shape.counts)
+        keep = kernel, list(kernel.arguments.values())
+        return enqueue.call(LAUNCH, handle, ctypes.byref(groups), keep=keep)
+
+
+_SIZES: Final = "hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"
+enqueues.declare("urEnqueueKernelLaunch", "KERNEL_LAUNCH", _launch, *_SIZES, "launchPropList")
+enqueues.declare(
+    "urEnqueueKernelLaunchWithArgsExp",
+    "KERNEL_LAUNCH",
+    _launch,
+    *(*_SIZES, "launchPropList", "numArgs", "pArgs"),
+)
+
+
+# queries
+
+adapter.info(
+    "urKernelGetInfo",
+    {
+        "UR_KERNEL_INFO_FUNCTION_NAME": lambda kernel: kernel.name,
+        "UR_KERNEL_INFO_NUM_ARGS": lambda kernel: kernel.argument_count,
+        "UR_KERNEL_INFO_REFERENCE_COUNT": lambda kernel: kernel.references,
+        "UR_KERNEL_INFO_CONTEXT": lambda kernel: kernel.context,
+        "UR_KERNEL_INFO_PROGRAM": lambda kernel: kernel.program,
+        "UR_KERNEL_INFO_ATTRIBUTES": lambda kernel: kernel.attributes,
+        "UR_KERNEL_INFO_SPILL_MEM_SIZE": lambda kernel: [
+            kernel.properties_on(device).spillMemSize for device in kernel.handles
+        ],
+    },
+)
+
+
+def _triple(sizes: tuple[int, int, int]) -> bytes:
+    return packing.pack("@3N", *sizes)
+
+
+_GROUP: Final = {
+    UR[f"UR_KERNEL_GROUP_INFO_{name}"]: function
+    for name, function in {
+        "WORK_GROUP_SIZE": lambda kernel, device: kernel.largest_group(device),
+        "COMPILE_WORK_GROUP_SIZE": lambda kernel, device: _triple(kernel.required or (0, 0, 0)),
+        "LOCAL_MEM_SIZE": lambda kernel, device: kernel.properties_on(device).localMemSize,
+        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": lambda kernel, device: kernel.preferred_multiple(
+            device
+        ),
+        "PRIVATE_MEM_SIZE": lambda kernel, device: kernel.properties_on(device).privateMemSize,
+    }.items()
+}
+
+
+@adapter.entry
+def urKernelGetGroupInfo(hKernel: LZKernel, hDevice: LZDevice, propName: int) -> Any:
+    hKernel.context.check_device(hDevice)
+    answer = _GROUP.get(propName)
+    return answer(hKernel, hDevice) if answer is not None else None
+
+
+_SUB_GROUP: Final = {
+    UR[f"UR_KERNEL_SUB_GROUP_INFO_{name}"]: field
+    for name, field in {
+        "MAX_SUB_GROUP_SIZE": "maxSubgroupSize",
+        "MAX_NUM_SUB_GROUPS": "maxNumSubgroups",
+        "COMPILE_NUM_SUB_GROUPS": "requiredNumSubGroups",
+        "SUB_GROUP_SIZE_INTEL": "requiredSubgroupSize",
+    }.items()
+}
+
+
+@adapter.entry
+def urKernelGetSubGroupInfo(hKernel: LZKernel, hDevice: LZDevice, propName: int) -> int:
+    hKernel.context.check_device(hDevice)
+    return getattr(hKernel.properties_on(hDevice), _SUB_GROUP[propName])
+
+
+@adapter.entry
+def urKernelSuggestMaxCooperativeGroupCount(
+    hKernel: LZKernel, hDevice: LZDevice, workDim: int, pLocalWorkSize: list[int]
+) -> int:
+    if 0 in pLocalWorkSize:
+        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
+    hKernel.context.check_device(hDevice)
+    sizes, count = LaunchSizes.of(workDim, None, pLocalWorkSize, pLocalWorkSize), ctypes.c_uint32()
+    with hKernel.lock:
+        handle = hKernel.apply(hDevice, hKernel.shape(hDevice, sizes))
+        routine = "zeKernelSuggestMaxCooperativeGroupCount"
+        call(hKernel.table, routine, handle, ctypes.byref(count))
+    return count.value
+
+
+def _suggest(
+    hKernel: LZKernel,
+    hQueue: LZQueue,
+    numWorkDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    pSuggestedLocalWorkSize: Any,
+    numArgs: int = 0,
+    pArgs: Any = None,
+) -> None:
+    if not 1 <= numWorkDim <= 3:
+        raise failure("INVALID_WORK_DIMENSION")
+    hQueue.context.check_same("the kernel", hKernel)
+    total = [pGlobalWorkSize[index] for index in range(numWorkDim)]
+    if not all(total):
+        raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
+    sizes = LaunchSizes.of(numWorkDim, None, total, None)
+    with hKernel.lock:
+        hKernel.set(arguments_of(adapter, pArgs, numArgs))
+        found = hKernel.shape(hQueue.device, sizes).local
+    for index in range(numWorkDim):
+        pSuggestedLocalWorkSize[index] = found[index]
+
+
+_SUGGEST: Final = parameters_of(_suggest)
+adapter.declare(
+    urKernelGetSuggestedLocalWorkSize=with_parameters(partial(_suggest), *_SUGGEST[:6]),
+    urKernelGetSuggestedLocalWorkSizeWithArgs=_suggest,
+)

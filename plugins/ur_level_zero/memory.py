@@ -1,0 +1,184 @@
+"""Buffers and sub-buffers: memory that the device allocates.
+
+A buffer of a context with one device is device memory. With several devices it is host memory,
+which all of them reach. A mapped buffer is a copy in host memory. Unmapping copies it back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from ...loader.ur.abi import UR
+from ..sdk.rectangles import check_range
+from ..sdk.rules import COPY, USE, check_memory_flags, check_part
+from .contexts import LZContext
+from .core import LZObject, adapter, call, create, failure, is_owned, struct
+from .device_info import BUFFER_ALIGNMENT
+from .enqueue import Enqueue, enqueues
+from .events import LZEvent
+from .platforms import LZDevice
+from .queues import create_queue
+
+COPY_MEMORY: Final = "zeCommandListAppendMemoryCopy"
+_WRITES: Final = UR["UR_MAP_FLAG_WRITE"] | UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
+_INVALIDATES: Final = UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
+
+
+def allocate_plain(context: LZContext, size: int, device: LZDevice | None) -> int:
+    """Return memory of a context: of a device, or of the host for None. Raises LevelZeroError."""
+    if device is None:
+        how = ctypes.byref(struct("host_mem_alloc_desc")), size, BUFFER_ALIGNMENT
+        return create(context.table, "zeMemAllocHost", context.ze, *how)
+    how = ctypes.byref(struct("device_mem_alloc_desc")), size, BUFFER_ALIGNMENT, device.ze
+    return create(context.table, "zeMemAllocDevice", context.ze, *how)
+
+
+@adapter.kind
+class LZBuffer(LZObject):
+    """A buffer.
+
+    Args:
+        address: where it is in the device's memory.
+        context: its context.
+        size: bytes.
+        parent: the buffer that a sub-buffer is a part of.
+        host: the address of the program's memory that it uses, or 0.
+        owned: whether the memory is freed at the end.
+
+    Attributes:
+        mapped: the ranges that are mapped, by the address of the copy: offset, size, whether it is
+            copied back, and the memory of the copy.
+    """
+
+    type = "ur_mem_handle_t"
+    destroy = "zeMemFree"
+
+    def __init__(
+        self,
+        address: int,
+        context: LZContext,
+        size: int,
+        *,
+        parent: LZBuffer | None = None,
+        host: int = 0,
+        owned: bool = True,
+    ) -> None:
+        super().__init__(address, context.table, owned)
+        self.context, self.size, self.parent, self.host = context, size, parent, host
+        self.mapped: dict[int, tuple[int, int, bool, Any]] = {}
+
+    @property
+    def address(self) -> int:
+        """Return where it is."""
+        return self.ze
+
+    def close(self) -> None:
+        if self.owned:
+            call(self.table, "zeMemFree", self.context.ze, self.ze)
+
+
+def check_buffers(context: LZContext, *buffers: LZBuffer) -> None:
+    """Raise URError (INVALID_CONTEXT) for buffers of another context."""
+    context.check_same("a buffer", *buffers)
+
+
+@adapter.entry
+def urMemBufferCreate(hContext: LZContext, flags: int, size: int, pProperties: Any) -> LZBuffer:
+    if not size:
+        raise failure("INVALID_BUFFER_SIZE", "a buffer has one byte at least")
+    host = pProperties.pHost if pProperties else 0
+    check_memory_flags(flags, host)
+    largest = min(device.properties.maxMemAllocSize for device in hContext.devices)
+    if size > largest:
+        raise failure("INVALID_BUFFER_SIZE", f"{size} bytes, of at most {largest}")
+    devices = hContext.devices
+    address = allocate_plain(hContext, size, devices[0] if len(devices) == 1 else None)
+    made = LZBuffer(address, hContext, size, host=host if flags & USE else 0)
+    if host and flags & (USE | COPY):
+        queue = create_queue(hContext, devices[0], 0)
+        queue.append(COPY_MEMORY, address, host, size)
+        queue.drain()
+    return made
+
+
+@adapter.entry
+def urMemBufferPartition(hBuffer: LZBuffer, flags: int, pRegion: Any) -> LZBuffer:
+    check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
+    if pRegion.origin % BUFFER_ALIGNMENT:
+        raise failure(
+            "MISALIGNED_SUB_BUFFER_OFFSET", f"sub-buffers begin at {BUFFER_ALIGNMENT} bytes"
+        )
+    origin, host = pRegion.origin, hBuffer.host
+    return LZBuffer(
+        hBuffer.address + origin,
+        hBuffer.context,
+        pRegion.size,
+        parent=hBuffer,
+        host=host + origin if host else 0,
+        owned=False,
+    )
+
+
+adapter.info(
+    "urMemGetInfo",
+    {
+        "UR_MEM_INFO_SIZE": lambda memory: memory.size,
+        "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,
+        "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
+    },
+)
+
+
+@adapter.entry
+def urMemGetNativeHandle(hMem: LZBuffer, hDevice: LZDevice | None) -> int:
+    if hDevice is not None:
+        hMem.context.check_device(hDevice)
+    return hMem.address
+
+
+@adapter.entry
+def urMemBufferCreateWithNativeHandle(
+    hNativeMem: int, hContext: LZContext, pProperties: Any
+) -> LZBuffer:
+    """Make the buffer of memory that the driver knows."""
+    if not hNativeMem:
+        raise failure("INVALID_NULL_HANDLE")
+    base, size = ctypes.c_void_p(), ctypes.c_size_t()
+    given = hNativeMem, ctypes.byref(base), ctypes.byref(size)
+    if hContext.table.zeMemGetAddressRange(hContext.ze, *given):
+        raise failure("INVALID_VALUE", "no memory of the context is there")
+    room = size.value - (hNativeMem - (base.value or 0))
+    return LZBuffer(hNativeMem, hContext, room, owned=is_owned(pProperties))
+
+
+# maps
+
+
+@enqueues("MEM_BUFFER_MAP")
+def urEnqueueMemBufferMap(
+    enqueue: Enqueue, hBuffer: LZBuffer, mapFlags: int, offset: int, size: int
+) -> tuple[LZEvent | None, int]:
+    check_buffers(enqueue.queue.context, hBuffer)
+    check_range(hBuffer.size, offset, size)
+    if not size:
+        raise failure("INVALID_SIZE", "there is nothing to map")
+    memory = None if hBuffer.host else ctypes.create_string_buffer(size)
+    place = hBuffer.host + offset if memory is None else ctypes.addressof(memory)
+    hBuffer.mapped[place] = offset, size, bool(mapFlags & _WRITES), memory
+    if mapFlags & _INVALIDATES:
+        return enqueue.mark(), place
+    keep = hBuffer, memory
+    return enqueue.call(COPY_MEMORY, place, hBuffer.address + offset, size, keep=keep), place
+
+
+@enqueues("MEM_UNMAP")
+def urEnqueueMemUnmap(enqueue: Enqueue, hMem: LZBuffer, pMappedPtr: int) -> LZEvent | None:
+    enqueue.check_context("the memory", hMem)
+    if pMappedPtr not in hMem.mapped:
+        raise failure("INVALID_VALUE", "the buffer is not mapped there")
+    offset, size, writes, memory = hMem.mapped.pop(pMappedPtr)
+    if not writes:
+        return enqueue.mark()
+    keep = hMem, memory
+    return enqueue.call(COPY_MEMORY, hMem.address + offset, pMappedPtr, size, keep=keep)

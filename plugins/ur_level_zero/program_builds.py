@@ -1,0 +1,212 @@
+"""Builds of programs: compile, link, specialization constants, queries, and variables.
+
+A failure is PROGRAM_BUILD_FAILURE or PROGRAM_LINK_FAILURE. urAdapterGetLastError returns the log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from ...loader.ur.abi import UR, URError
+from ..sdk.rules import check_count
+from ..sdk.wrap import with_parameters
+from .contexts import LZContext
+from .core import LevelZeroError, adapter, call, failure
+from .enqueue import Enqueue, enqueues
+from .events import LZEvent
+from .memory import COPY_MEMORY
+from .platforms import LZDevice
+from .programs import LZBuild, LZProgram
+
+_EXECUTABLE: Final = "EXECUTABLE"
+
+
+def _check_devices(context: LZContext, devices: Sequence[LZDevice]) -> None:
+    if not devices:
+        raise failure("INVALID_VALUE", "a program is built for one device at least")
+    for device in devices:
+        context.check_device(device)
+
+
+def _build(kind: str, context: LZContext, program: LZProgram, options: str | None) -> None:
+    context.check_same("the program", program)
+    program.build(program.devices, options or "", kind)
+
+
+def _build_for(kind: str, program: LZProgram, devices: list[LZDevice], options: str | None) -> None:
+    _check_devices(program.context, devices)
+    program.build(devices, options or "", kind)
+
+
+for _name, _kind in (("urProgramBuild", _EXECUTABLE), ("urProgramCompile", "COMPILED_OBJECT")):
+    _all = with_parameters(partial(_build, _kind), "hContext", "hProgram", "pOptions")
+    _some = with_parameters(partial(_build_for, _kind), "hProgram", "phDevices", "pOptions")
+    adapter.declare(**{_name: _all, f"{_name}Exp": _some})
+
+
+@adapter.entry
+def urProgramLink(
+    hContext: LZContext, phPrograms: list[LZProgram], pOptions: str | None, phProgram: Any
+) -> None:
+    _link(hContext, (), phPrograms, pOptions, phProgram)
+
+
+@adapter.entry
+def urProgramLinkExp(
+    hContext: LZContext,
+    phDevices: list[LZDevice],
+    phPrograms: list[LZProgram],
+    pOptions: str | None,
+    phProgram: Any,
+) -> None:
+    _check_devices(hContext, phDevices)
+    _link(hContext, phDevices, phPrograms, pOptions, phProgram)
+
+
+def _link(
+    context: LZContext,
+    devices: Sequence[LZDevice],
+    programs: list[LZProgram],
+    options: str | None,
+    into: Any,
+) -> None:
+    """Link programs that are compiled.
+
+    Args:
+        context: the context of the programs.
+        devices: what to link for, nothing for all devices of the first program.
+        programs: what to link.
+        options: the linker's options.
+        into: where the program's handle is stored, also after a failure, because its log says why.
+
+    Raises:
+        URError: INVALID_SIZE, INVALID_CONTEXT, INVALID_OPERATION, PROGRAM_LINK_FAILURE.
+    """
+    assert adapter.registry is not None
+    into[0] = 0
+    if not programs:
+        raise failure("INVALID_SIZE", "there is no program to link")
+    context.check_same("a program", *programs)
+    chosen = devices or programs[0].devices
+    if any(program.builds[one].module is None for program in programs for one in program.devices):
+        raise failure("INVALID_OPERATION", "a program to link is not compiled")
+    sources = {}
+    for device in chosen:
+        parts = [program.sources[device] for program in programs if device in program.sources]
+        if not parts or len({form for form, _ in parts}) > 1:
+            raise failure("INVALID_DEVICE", "a program is not for the device, or of another format")
+        sources[device] = parts[0][0], [data for _, all_data in parts for data in all_data]
+    made = LZProgram(context, sources)
+    if len(programs) == 1:
+        only = programs[0]
+        for device in chosen:
+            build = only.builds[device]
+            made.builds[device] = LZBuild(build.module, "SUCCESS", _EXECUTABLE, log=build.log)
+        into[0] = adapter.registry.give(made)
+        return
+    into[0] = adapter.registry.give(made)
+    try:
+        made.build(chosen, options or "", _EXECUTABLE)
+    except URError as error:
+        log = "\n".join(build.log for build in made.builds.values())
+        raise failure("PROGRAM_LINK_FAILURE", log) from error
+
+
+@adapter.entry
+def urProgramSetSpecializationConstants(
+    hProgram: LZProgram, count: int, pSpecConstants: Any
+) -> None:
+    """Note values for the next build. Only then Level Zero says whether they fit."""
+    if not count:
+        raise failure("INVALID_SIZE", "there is no constant to set")
+    check_count(count, "INVALID_SIZE", "constants")
+    if not hProgram.il:
+        raise failure(
+            "INVALID_PROGRAM", "only a program made of SPIR-V has specialization constants"
+        )
+    constants = [pSpecConstants[index] for index in range(count)]
+    if not all(constant.pValue for constant in constants):
+        raise failure("INVALID_VALUE", "a constant without a value")
+    for constant in constants:
+        hProgram.constants[constant.id] = ctypes.string_at(constant.pValue, constant.size)
+
+
+# queries
+
+_BUILD_INFO: Final[dict[int, Callable[[LZBuild], Any]]] = {
+    UR["UR_PROGRAM_BUILD_INFO_STATUS"]: lambda build: UR[f"UR_PROGRAM_BUILD_STATUS_{build.status}"],
+    UR["UR_PROGRAM_BUILD_INFO_OPTIONS"]: lambda build: build.options,
+    UR["UR_PROGRAM_BUILD_INFO_LOG"]: lambda build: build.log,
+    UR["UR_PROGRAM_BUILD_INFO_BINARY_TYPE"]: lambda build: UR[
+        f"UR_PROGRAM_BINARY_TYPE_{build.kind}"
+    ],
+}
+
+
+@adapter.entry
+def urProgramGetBuildInfo(hProgram: LZProgram, hDevice: LZDevice, propName: int) -> Any:
+    hProgram.context.check_device(hDevice)
+    for device, build in hProgram.builds.items():
+        if hDevice.is_part_of(device):
+            return _BUILD_INFO[propName](build)
+    raise failure("INVALID_DEVICE", "the program is not for the device")
+
+
+# addresses
+
+
+@adapter.entry
+def urProgramGetFunctionPointer(hDevice: LZDevice, hProgram: LZProgram, pFunctionName: str) -> int:
+    hProgram.context.check_device(hDevice)
+    module, address = hProgram.module_for(hDevice), ctypes.c_void_p()
+    given = module.ze, pFunctionName.encode(), ctypes.byref(address)
+    try:
+        call(module.table, "zeModuleGetFunctionPointer", *given)
+    except LevelZeroError:
+        if pFunctionName in module.kernel_names:
+            raise failure(
+                "FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it"
+            ) from None
+        raise
+    return address.value or 0
+
+
+@adapter.entry
+def urProgramGetGlobalVariablePointer(
+    hDevice: LZDevice, hProgram: LZProgram, pGlobalVariableName: str
+) -> tuple[int, int]:
+    hProgram.context.check_device(hDevice)
+    module, size, address = hProgram.module_for(hDevice), ctypes.c_size_t(), ctypes.c_void_p()
+    given = pGlobalVariableName.encode(), ctypes.byref(size), ctypes.byref(address)
+    call(module.table, "zeModuleGetGlobalPointer", module.ze, *given)
+    return size.value, address.value or 0
+
+
+def _transfer_variable(
+    reads: bool,
+    enqueue: Enqueue,
+    program: LZProgram,
+    name: str,
+    count: int,
+    offset: int,
+    host: int,
+) -> LZEvent | None:
+    enqueue.check_context("the program", program)
+    size, address = urProgramGetGlobalVariablePointer(enqueue.queue.device, program, name)
+    if offset + count > size:
+        raise failure("INVALID_VALUE", f"the variable has {size} bytes")
+    place = address + offset
+    pair = (host, place) if reads else (place, host)
+    return enqueue.call(COPY_MEMORY, *pair, count, keep=program)
+
+
+for _word, _reads, _host in (("Read", True, "pDst"), ("Write", False, "pSrc")):
+    enqueues.declare(
+        f"urEnqueueDeviceGlobalVariable{_word}",
+        f"DEVICE_GLOBAL_VARIABLE_{_word.upper()}",
+        partial(_transfer_variable, _reads),
+        *("hProgram", "name", "count", "offset", _host),
+    )

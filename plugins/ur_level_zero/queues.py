@@ -1,0 +1,429 @@
+"""Queues: an immediate command list each.
+
+An in-order queue is an in-order list. In other lists commands have the order of their events and
+barriers.
+
+Level Zero wants everything that a command uses to live until the command has ended. Programs may
+release it earlier. So a queue keeps what its commands use until it knows that they have ended: an
+event that they signal says so (`_InFlight`). A queue that is released before is kept likewise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR
+from ..sdk.rules import check_queue_flags
+from .contexts import EventCell, LZContext
+from .core import (
+    ZE,
+    LevelZeroError,
+    LZObject,
+    adapter,
+    call,
+    create,
+    failure,
+    is_owned,
+    struct,
+    wait_for_a_while,
+    words,
+)
+from .events import LZEvent
+from .platforms import LZDevice
+
+_OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+_IN_ORDER_LIST: Final = ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"]
+_ASYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS"]
+_PRIORITIES: Final = (
+    (UR["UR_QUEUE_FLAG_PRIORITY_LOW"], ZE["ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW"]),
+    (UR["UR_QUEUE_FLAG_PRIORITY_HIGH"], ZE["ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH"]),
+)
+_WITHOUT_EVENT: Final = 64  # commands of an in-order queue between two that have an event
+_PATIENCE: Final = 1.0  # seconds; commands may wait for something that never comes
+BARRIER: Final = "zeCommandListAppendBarrier"
+
+
+class _InFlight(NamedTuple):
+    """A command that may run, and what it uses. Its end is known if it has a cell."""
+
+    cell: EventCell | None
+    kept: Any
+
+
+class _Unfinished(NamedTuple):
+    """A queue that is gone, whose commands may run."""
+
+    end: EventCell
+    ze: int
+    context: LZContext
+    device: LZDevice
+    kept: Any
+
+
+@adapter.kind
+class LZQueue(LZObject):
+    """An immediate command list.
+
+    Args:
+        ze: its handle.
+        context: its context.
+        device: its device.
+        flags: what it was created with, ur_queue_flags_t.
+        owned: whether it is destroyed at the end.
+
+    Attributes:
+        lock: what a thread holds while it appends commands that belong together.
+    """
+
+    type = "ur_queue_handle_t"
+    destroy = "zeCommandListDestroy"
+
+    def __init__(
+        self, ze: int, context: LZContext, device: LZDevice, flags: int, owned: bool = True
+    ) -> None:
+        super().__init__(ze, context.table, owned)
+        self.context, self.device, self.flags = context, device, flags
+        self.in_order, self.profiles = not flags & _OUT_OF_ORDER, bool(flags & PROFILING)
+        self.lock = new_lock()
+        self.shared = not owned
+        self._in_flight: deque[_InFlight] = deque()
+        self._without_event = 0
+        self._runs_lists: dict[int, int] = {}
+        self._helper: LZQueue | None = None
+        self._copies: LZQueue | None = None
+        _queues[id(self)] = self
+
+    # commands
+
+    def append(
+        self,
+        routine: str,
+        *arguments: Any,
+        waits: Sequence[EventCell] = (),
+        cell: EventCell | None = None,
+        keep: Any = (),
+    ) -> None:
+        """Append a command.
+
+        Args:
+            routine: the function of Level Zero.
+            arguments: what it takes between the list and the event that it signals.
+            waits: what it waits for.
+            cell: what it signals, if that is needed.
+            keep: what has to live until it has ended.
+
+        Raises:
+            LevelZeroError: what the driver answers.
+        """
+        with self.lock:
+            self._reap()
+            self._without_event = 0 if cell is not None else self._without_event + 1
+            if cell is None and (not self.in_order or self._without_event > _WITHOUT_EVENT):
+                cell, self._without_event = self.context.take_cell(), 0
+            listed = len(waits), words([one.ze for one in waits])
+            signal = cell.ze if cell is not None else None
+            call(self.table, routine, self.ze, *arguments, signal, *listed)
+            self._in_flight.append(_InFlight(cell, (keep, waits, arguments)))
+
+    def keep(self, cell: EventCell, *things: Any) -> None:
+        """Keep things until a cell is signaled, which something on the queue does."""
+        with self.lock:
+            self._in_flight.append(_InFlight(cell, things))
+
+    def command(
+        self,
+        routine: str,
+        command: str,
+        arguments: tuple[Any, ...],
+        waits: Sequence[LZEvent],
+        wanted: bool,
+        keep: Any = (),
+    ) -> LZEvent | None:
+        """Append a command of the program's.
+
+        Args:
+            routine: see `append`.
+            command: the name of its ur_command_t after UR_COMMAND_.
+            arguments: see `append`.
+            waits: the events of its wait list.
+            wanted: whether an event is made.
+            keep: see `append`.
+
+        Returns:
+            The event, None if it is not wanted.
+
+        Raises:
+            URError: INVALID_CONTEXT for an event of another context.
+            LevelZeroError: what the driver answers.
+        """
+        made = self.new_event(command) if wanted else None
+        cells = self.cells_of(waits)
+        self.append(routine, *arguments, waits=cells, cell=made.cell if made else None, keep=keep)
+        return made
+
+    def new_event(self, command: str) -> LZEvent:
+        """Return the event of a command that is going to be appended. Raises LevelZeroError."""
+        return LZEvent(
+            self.context.take_cell(self.profiles),
+            self.context,
+            self,
+            UR[f"UR_COMMAND_{command}"],
+            timed=self.profiles,
+            queued=self.device.timestamp()[1] if self.profiles else 0,
+        )
+
+    def cells_of(self, waits: Sequence[LZEvent]) -> list[EventCell]:
+        """Return what a command has to wait for. Raises URError (INVALID_CONTEXT)."""
+        if not waits:
+            return []
+        self.context.check_same("an event of the wait list", *waits)
+        return list({event.cell.ze: event.cell for event in waits}.values())
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether everything that was appended here is known to have ended."""
+        with self.lock:
+            self._reap()
+            return not self._in_flight
+
+    def _reap(self) -> None:
+        """Forget commands that have ended, the first ones first."""
+        flight = self._in_flight
+        while flight:
+            place = next((at for at, one in enumerate(flight) if one.cell is not None), None)
+            if place is None:
+                return
+            cell = flight[place].cell
+            if cell is None or not cell.is_over:
+                return
+            for _ in range(place + 1):
+                flight.popleft()
+
+    def _append_end(self) -> EventCell:
+        cell = self.context.take_cell()
+        self.append(BARRIER, cell=cell)
+        return cell
+
+    def drain(self) -> None:
+        """Wait until all that was appended has ended. Raises LevelZeroError."""
+        for beside in (self._helper, self._copies):
+            if beside is not None:
+                beside.drain()
+        if not self.is_idle or self.shared:
+            self._append_end().wait()
+            with self.lock:
+                self._reap()
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether all that was appended has ended, also by the native handle."""
+        if self._helper is not None and not self._helper.is_empty:
+            return False
+        if self.is_idle and not self.shared:
+            return True
+        return self._append_end().is_over
+
+    # regular lists
+
+    def regular(self, ordinal: int) -> int:
+        """Return the ze_command_queue_handle_t of it that runs regular lists.
+
+        Args:
+            ordinal: the group of queues.
+
+        Raises:
+            LevelZeroError: what the driver answers.
+        """
+        with self.lock:
+            if ordinal not in self._runs_lists:
+                desc = struct("command_queue_desc", ordinal=ordinal, mode=_ASYNCHRONOUS)
+                given = self.context.ze, self.device.ze, ctypes.byref(desc)
+                self._runs_lists[ordinal] = create(self.table, "zeCommandQueueCreate", *given)
+            return self._runs_lists[ordinal]
+
+    def copies(self, ordinal: int) -> LZQueue:
+        """Return an in-order queue of a group that only copies, beside this one."""
+        with self.lock:
+            if self._copies is None:
+                flags = self.flags & ~_OUT_OF_ORDER
+                self._copies = create_queue(self.context, self.device, flags, ordinal)
+            return self._copies
+
+    @property
+    def helper(self) -> LZQueue:
+        """Return an in-order queue for the commands around a command-buffer's.
+
+        An in-order queue is its own. Raises LevelZeroError.
+        """
+        if self.in_order:
+            return self
+        with self.lock:
+            if self._helper is None:
+                flags = self.flags & ~_OUT_OF_ORDER
+                self._helper = create_queue(self.context, self.device, flags)
+            return self._helper
+
+    def close(self) -> None:
+        for beside in (self._helper, self._copies):
+            if beside is not None:
+                beside.finish()
+        if self.owned and not (self.is_idle and not self.shared):
+            end = self._append_end()
+            kept = self._in_flight, self._runs_lists
+            _unfinished.append(_Unfinished(end, self.ze, self.context, self.device, kept))
+            forget_ended()
+        elif self.owned:
+            _destroy(self.table, self.ze, self._runs_lists)
+
+
+def _destroy(table: Any, ze: int, regular: dict[int, int]) -> None:
+    for queue in regular.values():
+        call(table, "zeCommandQueueDestroy", queue)
+    call(table, "zeCommandListDestroy", ze)
+
+
+#: The queues that exist, by their `id`. A released queue exists while an event of it does.
+_queues: Final[WeakValueDictionary[int, LZQueue]] = WeakValueDictionary()
+_unfinished: Final[list[_Unfinished]] = []
+_unfinished_lock: Final = new_lock()
+
+
+def forget_ended() -> bool:
+    """Destroy the queues that are gone and whose commands have ended.
+
+    Returns:
+        Whether there are others.
+    """
+    with _unfinished_lock:
+        ended = [one for one in _unfinished if one.end.is_over]
+        _unfinished[:] = [one for one in _unfinished if one not in ended]
+    for one in ended:
+        with contextlib.suppress(LevelZeroError):
+            _destroy(one.context.table, one.ze, one.kept[1])
+    return bool(_unfinished)
+
+
+adapter.on_close.append(lambda: wait_for_a_while(lambda: not forget_ended(), _PATIENCE))
+
+
+def drain_queues(*, context: LZContext | None = None, device: LZDevice | None = None) -> None:
+    """Wait for the commands of all queues of a context, or of a device and its sub-devices.
+
+    Args:
+        context: the context, None for all.
+        device: the device, None for all.
+
+    Raises:
+        LevelZeroError: what the driver answers.
+    """
+
+    def is_meant(one: LZQueue | _Unfinished) -> bool:
+        return (context is None or one.context.ze == context.ze) and (
+            device is None or one.device.is_part_of(device)
+        )
+
+    for reference in _queues.valuerefs():
+        queue = reference()
+        # A weak reference leads to an object until its finalizer has returned.
+        if queue is not None and not queue.is_closed and is_meant(queue):
+            queue.drain()
+    for one in [one for one in list(_unfinished) if is_meant(one)]:
+        one.end.wait()
+    forget_ended()
+
+
+def create_queue(
+    context: LZContext, device: LZDevice, flags: int, ordinal: int | None = None
+) -> LZQueue:
+    """Create a queue.
+
+    Args:
+        context: its context.
+        device: its device.
+        flags: ur_queue_flags_t.
+        ordinal: the group of the device's queues, None for the one that runs kernels.
+
+    Raises:
+        LevelZeroError: what the driver answers.
+    """
+    forget_ended()
+    desc = struct(
+        "command_queue_desc",
+        ordinal=device.compute_group.ordinal if ordinal is None else ordinal,
+        flags=0 if flags & _OUT_OF_ORDER else _IN_ORDER_LIST,
+        mode=_ASYNCHRONOUS,
+        priority=next((ze for flag, ze in _PRIORITIES if flags & flag), 0),
+    )
+    given = context.ze, device.ze, ctypes.byref(desc)
+    ze = create(context.table, "zeCommandListCreateImmediate", *given)
+    return LZQueue(ze, context, device, flags)
+
+
+@adapter.entry
+def urQueueCreate(hContext: LZContext, hDevice: LZDevice, pProperties: Any) -> LZQueue:
+    hContext.check_device(hDevice)
+    flags = pProperties.flags if pProperties else 0
+    check_queue_flags(flags)
+    return create_queue(hContext, hDevice, flags)
+
+
+adapter.info(
+    "urQueueGetInfo",
+    {
+        "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
+        "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
+        "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
+        "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
+        "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
+    },
+)
+
+
+@adapter.entry
+def urQueueFinish(hQueue: LZQueue) -> None:
+    hQueue.drain()
+
+
+@adapter.entry
+def urDeviceWaitExp(hDevice: LZDevice) -> None:
+    drain_queues(device=hDevice)
+
+
+@adapter.entry
+def urQueueFlush(hQueue: LZQueue) -> None:
+    """Do nothing: an immediate command list submits what is appended."""
+
+
+@adapter.entry
+def urQueueGetNativeHandle(hQueue: LZQueue, pDesc: Any) -> int:
+    hQueue.shared = True
+    if pDesc and pDesc.pNativeData:  # libsycl asks here whether it is an immediate list
+        ctypes.c_int32.from_address(pDesc.pNativeData).value = 1
+    return hQueue.ze
+
+
+@adapter.entry
+def urQueueCreateWithNativeHandle(
+    hNativeQueue: int, hContext: LZContext, hDevice: LZDevice | None, pProperties: Any
+) -> LZQueue:
+    """Make the queue of an immediate command list. Queues that run regular lists are refused."""
+    if not hNativeQueue:
+        raise failure("INVALID_NULL_HANDLE")
+    device = hDevice or hContext.devices[0]
+    hContext.check_device(device)
+    flags = _flags_of(hNativeQueue)
+    return LZQueue(hNativeQueue, hContext, device, flags, is_owned(pProperties))
+
+
+def _flags_of(ze: int) -> int:
+    """Return the ur_queue_flags_t of an immediate list: ours, or any order."""
+    found = filter(None, (reference() for reference in _queues.valuerefs()))
+    known = (one.flags for one in found if one.ze == ze and not one.is_closed)
+    return next(known, _OUT_OF_ORDER)

@@ -1,0 +1,336 @@
+"""USM: allocated by Level Zero, copied, filled, queried.
+
+Pools of Unified Runtime are names: Level Zero has no pools, so their allocations are like others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any, Final, NamedTuple
+
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
+from ..sdk.objects import Object
+from ..sdk.rules import is_power_of_two
+from .contexts import LZContext
+from .core import adapter, address_of, call, create, failure, struct
+from .enqueue import Enqueue, enqueues
+from .events import LZEvent
+from .memory import COPY_MEMORY
+from .operations import Box, copy, copy_boxes, fill
+from .platforms import LZDevice
+from .queues import LZQueue, create_queue, drain_queues
+from .transfers import enqueue_operation
+
+_KINDS: Final = {
+    "host": UR["UR_USM_TYPE_HOST"],
+    "device": UR["UR_USM_TYPE_DEVICE"],
+    "shared": UR["UR_USM_TYPE_SHARED"],
+}
+_SUPPORT: Final = {
+    "host": "hostAllocCapabilities",
+    "device": "deviceAllocCapabilities",
+    "shared": "sharedSingleDeviceAllocCapabilities",
+}
+_LARGEST_ALIGNMENT: Final = 1 << 21
+
+
+class LZAllocation(NamedTuple):
+    """Memory that was allocated: where, how much, for whom."""
+
+    base: int
+    size: int
+    kind: str
+    device: LZDevice | None
+    pool: LZPool | None
+
+    @property
+    def end(self) -> int:
+        """Return the first address behind it."""
+        return self.base + self.size
+
+
+@adapter.kind
+class LZPool(Object):
+    """A pool of allocations."""
+
+    type = "ur_usm_pool_handle_t"
+
+    def __init__(self, context: LZContext) -> None:
+        self.context = context
+
+
+@adapter.entry
+def urUSMPoolCreate(hContext: LZContext, pPoolDesc: Any) -> LZPool:
+    _check_flags(pPoolDesc.flags, "ur_usm_pool_flags_t")
+    return LZPool(hContext)
+
+
+adapter.info(
+    "urUSMPoolGetInfo",
+    {
+        "UR_USM_POOL_INFO_CONTEXT": lambda pool: pool.context,
+        "UR_USM_POOL_INFO_REFERENCE_COUNT": lambda pool: pool.references,
+    },
+)
+
+
+def _check_flags(value: int, group: str) -> None:
+    mask = 0
+    for bits in UR.groups[group]:
+        mask |= bits
+    if value & ~mask:
+        raise failure("INVALID_ENUMERATION", f"{value:#x} is not of {group}")
+
+
+def _alignment_of(descriptor: Any) -> int:
+    if not descriptor:
+        return 0
+    _check_flags(descriptor.hints, "ur_usm_advice_flags_t")
+    base: Any = ffi.cast("ur_base_desc_t *", descriptor.pNext)
+    for stype, name in (
+        ("UR_STRUCTURE_TYPE_USM_HOST_DESC", "ur_usm_host_mem_flags_t"),
+        ("UR_STRUCTURE_TYPE_USM_DEVICE_DESC", "ur_usm_device_mem_flags_t"),
+    ):
+        if base and base.stype == UR[stype]:
+            struct_name = name.replace("_mem_flags_t", "_desc_t")
+            _check_flags(ffi.cast(f"{struct_name} *", address_of(base)).flags, name)
+    align = descriptor.align
+    if align & (align - 1) or align > _LARGEST_ALIGNMENT:
+        raise failure(
+            "INVALID_VALUE",
+            f"an alignment of {align} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
+        )
+    return align
+
+
+def _allocate(
+    context: LZContext,
+    kind: str,
+    device: LZDevice | None,
+    descriptor: Any,
+    pool: LZPool | None,
+    size: int,
+) -> int:
+    """Allocate memory, and return its address. Raises URError, LevelZeroError."""
+    if device is not None:
+        context.check_device(device)
+    align = _alignment_of(descriptor)
+    devices = (device,) if device is not None else context.devices
+    if not size or any(size > one.properties.maxMemAllocSize for one in devices):
+        raise failure("INVALID_USM_SIZE", f"{size} bytes")
+    if not all(getattr(one.access, _SUPPORT[kind]) for one in devices):
+        raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
+    host = ctypes.byref(struct("host_mem_alloc_desc"))
+    mine = ctypes.byref(struct("device_mem_alloc_desc"))
+    handle = device.ze if device is not None else None
+    routine, given = {
+        "host": ("zeMemAllocHost", (host, size, align)),
+        "device": ("zeMemAllocDevice", (mine, size, align, handle)),
+        "shared": ("zeMemAllocShared", (mine, host, size, align, handle)),
+    }[kind]
+    address = create(context.table, routine, context.ze, *given)
+    context.allocations[address] = LZAllocation(address, size, kind, device, pool)
+    return address
+
+
+@adapter.entry
+def urUSMHostAlloc(hContext: LZContext, pUSMDesc: Any, pool: LZPool | None, size: int) -> int:
+    return _allocate(hContext, "host", None, pUSMDesc, pool, size)
+
+
+@adapter.entry
+def urUSMDeviceAlloc(
+    hContext: LZContext, hDevice: LZDevice, pUSMDesc: Any, pool: LZPool | None, size: int
+) -> int:
+    return _allocate(hContext, "device", hDevice, pUSMDesc, pool, size)
+
+
+@adapter.entry
+def urUSMSharedAlloc(
+    hContext: LZContext, hDevice: LZDevice, pUSMDesc: Any, pool: LZPool | None, size: int
+) -> int:
+    return _allocate(hContext, "shared", hDevice, pUSMDesc, pool, size)
+
+
+@adapter.entry
+def urUSMPitchedAllocExp(
+    hContext: LZContext,
+    hDevice: LZDevice,
+    pUSMDesc: Any,
+    pool: LZPool | None,
+    widthInBytes: int,
+    height: int,
+    elementSizeBytes: int,
+) -> tuple[int, int]:
+    """Allocate device memory whose rows begin at whole cache lines and whole elements."""
+    if not widthInBytes or not height:
+        raise failure("INVALID_USM_SIZE", f"{height} rows of {widthInBytes} bytes")
+    step = math.lcm(64, elementSizeBytes or 1)
+    pitch = (widthInBytes + step - 1) // step * step
+    return _allocate(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
+
+
+@adapter.entry
+def urUSMFree(hContext: LZContext, pMem: int) -> None:
+    if pMem not in hContext.allocations:
+        raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+    drain_queues(context=hContext)
+    if hContext.allocations.pop(pMem, None) is not None:
+        call(hContext.table, "zeMemFree", hContext.ze, pMem)
+
+
+def find(context: LZContext, address: int) -> LZAllocation | None:
+    """Return the allocation of a context that an address is in, None if there is none."""
+    found = context.allocations.get(address)
+    if found is not None:
+        return found
+    everything = list(context.allocations.values())
+    return next((one for one in everything if one.base <= address < one.end), None)
+
+
+def check_place(context: LZContext, address: int, size: int) -> None:
+    """Raise URError (INVALID_SIZE) for bytes that end behind the allocation they begin in."""
+    found = find(context, address)
+    if found is not None and address + size > found.end:
+        raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
+
+
+@adapter.entry
+def urUSMGetMemAllocInfo(hContext: LZContext, pMem: int, propName: int) -> Any:
+    """Answer 0 to every query about memory that is not USM: its type is UR_USM_TYPE_UNKNOWN."""
+    found = find(hContext, pMem)
+    if found is None:
+        return 0
+    return {
+        "UR_USM_ALLOC_INFO_TYPE": _KINDS[found.kind],
+        "UR_USM_ALLOC_INFO_BASE_PTR": found.base,
+        "UR_USM_ALLOC_INFO_SIZE": found.size,
+        "UR_USM_ALLOC_INFO_DEVICE": found.device or 0,
+        "UR_USM_ALLOC_INFO_POOL": found.pool or 0,
+    }.get(UR.groups["ur_usm_alloc_info_t"][propName])
+
+
+# copies
+
+
+@enqueues("USM_MEMCPY")
+def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> LZEvent | None:
+    if not size:
+        raise failure("INVALID_SIZE", "there is nothing to copy")
+    for address in (pDst, pSrc):
+        check_place(enqueue.queue.context, address, size)
+    return enqueue.call(COPY_MEMORY, pDst, pSrc, size)
+
+
+@adapter.entry
+def urUSMContextMemcpyExp(hContext: LZContext, pDst: int, pSrc: int, size: int) -> None:
+    """Copy on a queue of its own, which has no order with others."""
+    queue = create_queue(hContext, hContext.devices[0], 0)
+    urEnqueueUSMMemcpy(Enqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
+
+
+def _check_rows(context: LZContext, address: int, pitch: int, width: int, height: int) -> None:
+    """Raise URError (INVALID_SIZE) unless rows lie in their allocation."""
+    found = find(context, address)
+    if found is None:
+        return
+    if pitch * height > found.size or address + pitch * (height - 1) + width > found.end:
+        raise failure(
+            "INVALID_SIZE", f"{height} rows of {pitch} bytes in an allocation of {found.size}"
+        )
+
+
+@enqueues("USM_MEMCPY_2D")
+def urEnqueueUSMMemcpy2D(
+    enqueue: Enqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
+) -> LZEvent | None:
+    if not srcPitch or not dstPitch or srcPitch < width or dstPitch < width or not height:
+        raise failure(
+            "INVALID_SIZE",
+            f"{height} rows of {width} bytes, with pitches of {srcPitch} and {dstPitch}",
+        )
+    _check_rows(enqueue.queue.context, pDst, dstPitch, width, height)
+    _check_rows(enqueue.queue.context, pSrc, srcPitch, width, height)
+    if not width:
+        return enqueue.mark()
+    source, target = Box(pSrc, (0, 0, 0), srcPitch, 0), Box(pDst, (0, 0, 0), dstPitch, 0)
+    return enqueue_operation(enqueue, copy_boxes(source, target, (width, height, 1)))
+
+
+# fills
+
+
+@enqueues("USM_FILL")
+def urEnqueueUSMFill(
+    enqueue: Enqueue, pMem: int, patternSize: int, pPattern: int, size: int
+) -> LZEvent | None:
+    if not patternSize or not size or size % patternSize:
+        raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
+    check_place(enqueue.queue.context, pMem, size)
+    pattern = ctypes.string_at(pPattern, patternSize)
+    return enqueue_operation(enqueue, fill(enqueue.queue.device, pMem, pattern, size))
+
+
+@enqueues("USM_FILL_2D")
+def urEnqueueUSMFill2D(
+    enqueue: Enqueue,
+    pMem: int,
+    pitch: int,
+    patternSize: int,
+    pPattern: int,
+    width: int,
+    height: int,
+) -> LZEvent | None:
+    """Fill rows by copies of host memory. The pattern continues from row to row."""
+    if not pitch or pitch < width or not width or not height:
+        raise failure("INVALID_SIZE", f"{height} rows of {width} bytes with a pitch of {pitch}")
+    if not is_power_of_two(patternSize) or width * height % patternSize:
+        raise failure(
+            "INVALID_SIZE",
+            f"a pattern of {patternSize} bytes: its size has to be a power of two,"
+            " of which the bytes to fill are a multiple",
+        )
+    _check_rows(enqueue.queue.context, pMem, pitch, width, height)
+    pattern = ctypes.string_at(pPattern, patternSize)
+    size = width * height
+    block = ctypes.create_string_buffer(pattern * (size // patternSize), size)
+    if pitch == width:
+        return enqueue_operation(enqueue, copy(pMem, ctypes.addressof(block), size, block))
+    source = Box(ctypes.addressof(block), (0, 0, 0), width, 0)
+    target = Box(pMem, (0, 0, 0), pitch, 0)
+    return enqueue_operation(enqueue, copy_boxes(source, target, (width, height, 1), block))
+
+
+# hints
+
+
+def _hint(enqueue: Enqueue, address: int, size: int) -> LZEvent | None:
+    """Enqueue nothing but an event: memory moves when it is used."""
+    if not size:
+        raise failure("INVALID_SIZE")
+    check_place(enqueue.queue.context, address, size)
+    return enqueue.mark()
+
+
+@enqueues("USM_PREFETCH")
+def urEnqueueUSMPrefetch(enqueue: Enqueue, pMem: int, size: int) -> LZEvent | None:
+    queue = enqueue.queue
+    if size and find(queue.context, pMem) is not None:
+        check_place(queue.context, pMem, size)
+        with queue.lock:
+            queue.append("zeCommandListAppendBarrier", waits=queue.cells_of(enqueue.waits))
+            routine = "zeCommandListAppendMemoryPrefetch"
+            code = getattr(queue.table, routine)(queue.ze, pMem, size)
+            if code:
+                adapter.log("info", f"the driver refuses a prefetch, which is left out: {code:#x}")
+            enqueue.waits = ()
+            return enqueue.mark()
+    return _hint(enqueue, pMem, size)
+
+
+@adapter.entry
+def urEnqueueUSMAdvise(hQueue: LZQueue, pMem: int, size: int, phEvent: bool) -> LZEvent | None:
+    """Check advice, and do no more: it changes how fast memory is, and not what it holds."""
+    return _hint(Enqueue(hQueue, "USM_ADVISE", (), phEvent), pMem, size)

@@ -1,0 +1,52 @@
+"""The adapter on Level Zero under the real libsycl: device code of SYCL, on fairlead's own Level Zero driver.
+
+libsycl → the adapter → fairlead's driver → an OpenCL driver that takes SPIR-V. It gives what the reference adapter
+gives. libsycl fills USM by a kernel of DPC++ on this backend, so these programs fill nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from helpers.clients import DEVICE_PROGRAMS, HERE, Compiler, on, printed, run
+
+from fairlead import plugins
+
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("driver", on("intel_cpu"))]
+
+#: Programs with graphs, and the others. Fills of rows run a kernel of DPC++.
+GRAPHS: Final = ("graph", "graph_update")
+OTHERS: Final = sorted({*DEVICE_PROGRAMS} - {*GRAPHS, "fill_2d"})
+
+
+@pytest.mark.parametrize("program", OTHERS)
+def test_it_prints_what_it_says(
+    program: str, driver: str, now: Path, compile_client: Compiler, drivers: dict[str, str]
+) -> None:
+    output = run(compile_client.device(program), now, drivers[driver], plugins.level_zero_adapter())
+    source = HERE / f"device/{program}.cpp"
+    assert (output.out, output.err, output.code) == (printed(source), "", 0)
+
+
+@pytest.mark.parametrize("path", ["wait-event", "immediate-append"])
+@pytest.mark.parametrize("program", GRAPHS)
+def test_graphs_and_their_updates_by_both_paths(
+    program: str,
+    path: str,
+    driver: str,
+    now: Path,
+    compile_client: Compiler,
+    drivers: dict[str, str],
+) -> None:
+    output = run(
+        compile_client.device(program),
+        now,
+        drivers[driver],
+        plugins.level_zero_adapter(),
+        FAIRLEAD_ZE_COMMAND_BUFFER=path,
+        UR_LOG_FAIRLEAD="level:info",
+    )
+    assert (output.out, output.code) == (printed(HERE / f"device/{program}.cpp"), 0)
+    assert f"commands: {path}, because FAIRLEAD_ZE_COMMAND_BUFFER says so" in output.err
