@@ -236,10 +236,14 @@ class Objects:
             OPENCL, read_word(self.native("urContextGetNativeHandle", context)) or 0, label="driver"
         )
 
+    @property
+    def backend(self) -> int:
+        """The ur_backend_t of the platform."""
+        return self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
+
     def require_opencl(self) -> None:
         """End the case as unsupported unless the adapter is on OpenCL."""
-        backend = self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
-        if backend != UR["UR_BACKEND_OPENCL"]:
+        if self.backend != UR["UR_BACKEND_OPENCL"]:
             unsupported("the suite has this only for adapters over OpenCL")
 
     def native(self, routine: str, handle: int) -> int:
@@ -249,8 +253,11 @@ class Objects:
     def source_program(self, context: int, source: bytes, *, build: bool = True) -> int:
         """Make a program from OpenCL C.
 
-        The driver creates it, and the adapter gets its native handle.
+        On OpenCL the driver creates it, and the adapter gets its native handle. On CUDA the adapter
+        may take the text where others take SPIR-V.
         """
+        if self.backend == UR["UR_BACKEND_CUDA"]:
+            return self.text_program(context, source, build=build)
         cl, code = self.cl(context), ctypes.c_int32()
         native = self.native("urContextGetNativeHandle", context)
         device = handles(self.native("urDeviceGetNativeHandle", self.device))
@@ -268,6 +275,17 @@ class Objects:
             self.ur.new("urProgramCreateWithNativeHandle", program, context, ctypes.byref(how)),
         )
 
+    def text_program(self, context: int, source: bytes, *, build: bool = True) -> int:
+        """Make a program from OpenCL C by urProgramCreateWithIL, which few adapters can."""
+        made, size = ctypes.c_void_p(), len(source)
+        code = self.ur.table.urProgramCreateWithIL(context, source, size, None, ctypes.byref(made))
+        if code:
+            unsupported("urProgramCreateWithIL takes no OpenCL C")
+        program = self.own("urProgramRelease", made.value or 0)
+        if build:
+            self.ur.ok("urProgramBuild", context, program, None)
+        return program
+
     def il_program(self, context: int, words: bytes = b"") -> int:
         """Make a program from SPIR-V with the kernel `store`. It is not built."""
         versions = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_IL_VERSION")
@@ -282,12 +300,9 @@ class Objects:
     def program(self, context: int) -> int:
         """Make and build a program with the kernels of `kernels.py`.
 
-        On adapters that are not on OpenCL it has only `store`.
+        On adapters that are not on OpenCL or CUDA it has only `store`.
         """
-        if (
-            self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
-            == UR["UR_BACKEND_OPENCL"]
-        ):
+        if self.backend in (UR["UR_BACKEND_OPENCL"], UR["UR_BACKEND_CUDA"]):
             return self.source_program(context, kernels.SOURCE)
         program = self.il_program(context)
         self.ur.ok("urProgramBuild", context, program, None)
