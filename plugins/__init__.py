@@ -1,7 +1,7 @@
 """Adapters written in Python and built as drop-in shared libraries.
 
-`opencl` is the reference adapter, for any OpenCL driver. Adapters are made of these
-(docs/write_an_adapter.md):
+`opencl` is the reference adapter, for any OpenCL driver, and `cuda` one for the CUDA driver.
+Adapters are made of these (docs/write_an_adapter.md):
 
 - `Adapter`, `Object`, `failure`: entry points, their objects, and their errors;
 - `UR`: the constants of Unified Runtime by their names, `UR["UR_DEVICE_TYPE_CPU"]`;
@@ -31,6 +31,7 @@ __all__ = [
     "build_adapter",
     "build_level_zero_driver",
     "build_plugin",
+    "cuda_adapter",
     "failure",
     "level_zero_adapter",
     "level_zero_driver",
@@ -42,6 +43,11 @@ __all__ = [
 def reference_adapter() -> str:
     """Return the path of the reference adapter, for UR_ADAPTERS_FORCE_LOAD."""
     return str(Path(__file__).with_name("libur_adapter_fairlead.so.0"))
+
+
+def cuda_adapter() -> str:
+    """Return the path of the adapter for the CUDA driver, for UR_ADAPTERS_FORCE_LOAD."""
+    return str(Path(__file__).with_name("libur_adapter_fairlead_cuda.so.0"))
 
 
 def reference_plugin() -> str:

@@ -451,15 +451,18 @@ def _list_item(path: Path) -> str:
     help="Print the path of the PI plugin, for DPC++ up to 2024.2. "
     "That loads it by the name libpi_opencl.so.",
 )
-def adapter(pi: bool) -> None:
+@click.option("--cuda", is_flag=True, help="Print the path of the adapter for the CUDA driver.")
+def adapter(pi: bool, cuda: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
 
     \b
     UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM
     """
-    from ..plugins import reference_adapter, reference_plugin
+    from ..plugins import cuda_adapter, reference_adapter, reference_plugin
 
-    path = reference_plugin() if pi else reference_adapter()
+    if pi and cuda:
+        raise click.UsageError("there is no PI plugin for the CUDA driver")
+    path = cuda_adapter() if cuda else reference_plugin() if pi else reference_adapter()
     if not os.path.exists(path):
         raise click.ClickException(
             f"{path} is not there: fairlead was installed without its native parts"

@@ -88,7 +88,8 @@ def generated_cuda_header() -> str:
     api = building.api("cuda")
     lines = [building.generated_by("icd/native/build.py", api), "#pragma once"]
     lines += ["#include <stddef.h>", "#include <stdint.h>", *building.declarations(api)]
-    lines += [struct.c_definition for struct in api.structs.values()]
+    definitions = (struct.c_definition for struct in api.structs.values())
+    lines += [one for one in definitions if one not in lines]  # some are declared already
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
     lines += [f"#define {constant.name} ({constant.value})" for constant in api.constants.values()]
     for function in api.slots:

@@ -11,8 +11,9 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
+from ..sdk.promises import PROMISES
 from .core import adapter
-from .device_tables import BITS, FIXED, LATER, PLAIN, PROMISES, VALUES
+from .device_tables import BITS, FIXED, LATER, PLAIN, VALUES
 from .devices import TYPES, URDevice, takes_specialization_constants
 
 

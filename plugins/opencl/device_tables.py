@@ -1,9 +1,9 @@
 """The properties of devices as tables. Together they have every property once.
 
-`PLAIN` and `LATER` give OpenCL's properties. `PROMISES` gives entry points: such a property is true
-if this adapter has them. `FIXED` gives answers for every device. `WITHOUT` says why a property has
-no answer (UNSUPPORTED_ENUMERATION). device_info.py makes answers of the tables, and has the
-properties that need more. Names are without UR_DEVICE_INFO_ and CL_DEVICE_.
+`PLAIN` and `LATER` give OpenCL's properties. plugins/sdk/promises.py has those that are true if
+this adapter has certain entry points. `FIXED` gives answers for every device. `WITHOUT` says why a
+property has no answer (UNSUPPORTED_ENUMERATION). device_info.py makes answers of the tables, and
+has the properties that need more. Names are without UR_DEVICE_INFO_ and CL_DEVICE_.
 """
 
 from __future__ import annotations
@@ -177,64 +177,6 @@ VALUES: Final[Mapping[str, Mapping[str, str]]] = {
     "ur_device_local_mem_type_t": {
         f"CL_{name}": f"UR_DEVICE_LOCAL_MEM_TYPE_{name}" for name in ("NONE", "LOCAL", "GLOBAL")
     },
-}
-
-#: Properties that are true if the adapter has all of these entry points.
-PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
-    "COMMAND_BUFFER_SUPPORT_EXP": ("urCommandBufferCreateExp", "urEnqueueCommandBufferExp"),
-    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": (
-        "urCommandBufferUpdateSignalEventExp",
-        "urCommandBufferUpdateWaitEventsExp",
-    ),
-    "KERNEL_SET_SPECIALIZATION_CONSTANTS": ("urKernelSetSpecializationConstants",),
-    "HOST_PIPE_READ_WRITE_SUPPORT": ("urEnqueueReadHostPipe", "urEnqueueWriteHostPipe"),
-    "VIRTUAL_MEMORY_SUPPORT": ("urVirtualMemReserve", "urPhysicalMemCreate"),
-    "USM_POOL_SUPPORT": ("urUSMPoolCreate",),
-    "TIMESTAMP_RECORDING_SUPPORT_EXP": ("urEnqueueTimestampRecordingExp",),
-    "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": ("urEnqueueNativeCommandExp",),
-    "ENQUEUE_HOST_TASK_SUPPORT_EXP": ("urEnqueueHostTaskExp",),
-    "ASYNC_USM_ALLOCATIONS_SUPPORT_EXP": ("urEnqueueUSMDeviceAllocExp", "urEnqueueUSMFreeExp"),
-    "IPC_MEMORY_SUPPORT_EXP": ("urIPCGetMemHandleExp",),
-    "IPC_PHYSICAL_MEMORY_SUPPORT_EXP": ("urIPCGetPhysMemHandleExp",),
-    "IPC_EVENT_SUPPORT_EXP": ("urIPCGetEventHandleExp",),
-    "REUSABLE_EVENTS_SUPPORT_EXP": ("urEventCreateExp",),
-    "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": (
-        "urQueueBeginGraphCaptureExp",
-        "urGraphInstantiateGraphExp",
-    ),
-    "USM_HOST_ALLOC_REGISTER_SUPPORT_EXP": ("urUSMHostAllocRegisterExp",),
-    "USM_P2P_SUPPORT_EXP": ("urUsmP2PEnablePeerAccessExp",),
-    "USM_CONTEXT_MEMCPY_SUPPORT_EXP": ("urUSMContextMemcpyExp",),
-    "MULTI_DEVICE_COMPILE_SUPPORT_EXP": ("urProgramBuildExp",),
-    "DYNAMIC_LINK_SUPPORT_EXP": ("urProgramDynamicLinkExp",),
-    "DEVICE_WAIT_SUPPORT_EXP": ("urDeviceWaitExp",),
-    "MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP": ("urMemoryExportAllocExportableMemoryExp",),
-    "EXTERNAL_MEMORY_IMPORT_SUPPORT_EXP": ("urBindlessImagesImportExternalMemoryExp",),
-    "EXTERNAL_SEMAPHORE_IMPORT_SUPPORT_EXP": ("urBindlessImagesImportExternalSemaphoreExp",),
-    **dict.fromkeys(
-        (
-            "BINDLESS_IMAGES_SUPPORT_EXP",
-            "BINDLESS_IMAGES_SHARED_USM_SUPPORT_EXP",
-            "BINDLESS_IMAGES_1D_USM_SUPPORT_EXP",
-            "BINDLESS_IMAGES_2D_USM_SUPPORT_EXP",
-            "MIPMAP_SUPPORT_EXP",
-            "MIPMAP_ANISOTROPY_SUPPORT_EXP",
-            "MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP",
-            "CUBEMAP_SUPPORT_EXP",
-            "CUBEMAP_SEAMLESS_FILTERING_SUPPORT_EXP",
-            "BINDLESS_SAMPLED_IMAGE_FETCH_1D_USM_SUPPORT_EXP",
-            "BINDLESS_SAMPLED_IMAGE_FETCH_1D_SUPPORT_EXP",
-            "BINDLESS_SAMPLED_IMAGE_FETCH_2D_USM_SUPPORT_EXP",
-            "BINDLESS_SAMPLED_IMAGE_FETCH_2D_SUPPORT_EXP",
-            "BINDLESS_SAMPLED_IMAGE_FETCH_3D_SUPPORT_EXP",
-            "IMAGE_ARRAY_SUPPORT_EXP",
-            "BINDLESS_UNIQUE_ADDRESSING_PER_DIM_SUPPORT_EXP",
-            "BINDLESS_SAMPLE_1D_USM_SUPPORT_EXP",
-            "BINDLESS_SAMPLE_2D_USM_SUPPORT_EXP",
-            "BINDLESS_IMAGES_GATHER_SUPPORT_EXP",
-        ),
-        ("urBindlessImagesSampledImageCreateExp",),
-    ),
 }
 
 #: Answers that are the same for every device.

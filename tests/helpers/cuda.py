@@ -1,4 +1,4 @@
-"""A CUDA driver without a GPU (tests/fake/cuda.c), alone and beside PoCL."""
+"""A CUDA driver without a GPU (tests/fake/cuda), alone and beside PoCL."""
 
 from __future__ import annotations
 
@@ -84,10 +84,13 @@ def build_fake_cuda(folder: Path) -> Path:
     """Compile the fake driver as libcuda.so.1 in a folder."""
     build = runpy.run_path(str(ROOT / "icd/native/build.py"))
     (folder / "cuda_abi.h").write_text(build["generated_cuda_header"](), encoding="utf-8")
+    (folder / "opencl_abi.h").write_text(build["generated_header"](), encoding="utf-8")
     path = folder / "libcuda.so.1"
     command = ["cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    source = ROOT / "tests/fake/cuda.c"
-    subprocess.run([*command, f"-I{folder}", str(source), "-o", str(path)], check=True)
+    sources = map(str, sorted((ROOT / "tests/fake/cuda").glob("*.c")))
+    subprocess.run(
+        [*command, f"-I{folder}", *sources, "-o", str(path), "-ldl", "-lpthread"], check=True
+    )
     return path
 
 

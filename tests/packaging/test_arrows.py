@@ -53,6 +53,8 @@ CIRCLES = (
     ("fairlead.plugins.opencl.devices", "fairlead.plugins.opencl.device_info"),
     ("fairlead.plugins.opencl.programs", "fairlead.plugins.opencl.program_builds"),
     ("fairlead.plugins.opencl.kernels", "fairlead.plugins.opencl.kernel_info"),
+    ("fairlead.plugins.cuda.devices", "fairlead.plugins.cuda.device_info"),
+    ("fairlead.plugins.cuda.kernels", "fairlead.plugins.cuda.kernel_info"),
 )
 
 

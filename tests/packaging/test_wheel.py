@@ -38,6 +38,7 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
         *(
             "libur_adapter_fairlead.so.0",
             "libur_adapter_fairlead_level_zero.so.0",
+            "libur_adapter_fairlead_cuda.so.0",
             "libpi_fairlead.so",
             "libze_fairlead.so.1",
         ),

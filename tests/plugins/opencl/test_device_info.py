@@ -19,6 +19,7 @@ from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.devices import URDevice as OwnDevice
 from fairlead.plugins.opencl.devices import device_of
+from fairlead.plugins.sdk import promises
 
 PROPERTIES: Final = [
     name.removeprefix("UR_DEVICE_INFO_")
@@ -110,7 +111,7 @@ def test_every_property_has_one_place() -> None:
     tables: tuple[Any, ...] = (
         device_tables.PLAIN,
         device_tables.LATER,
-        device_tables.PROMISES,
+        promises.PROMISES,
         device_tables.FIXED,
         device_info.FUNCTIONS,
     )

@@ -1,0 +1,206 @@
+"""The allocations of USM, found by any address in them, and host memory that was imported."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import weakref
+from typing import Any, Final, NamedTuple
+
+from ...loader.base.forks import new_lock
+from ...loader.base.memory import read
+from ...loader.ur.abi import UR
+from .contexts import CuContext
+from .core import CUDA, failure
+from .devices import CuDevice
+
+#: The ur_usm_type_t of each kind.
+KINDS: Final = {kind: UR[f"UR_USM_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")}
+
+#: The end of the addresses that there are.
+_END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
+_PORTABLE: Final = CUDA["CU_MEMHOSTALLOC_PORTABLE"] | CUDA["CU_MEMHOSTALLOC_DEVICEMAP"]
+_GLOBAL: Final = CUDA["CU_MEM_ATTACH_GLOBAL"]
+#: Bytes to which CUDA aligns memory.
+ALIGNMENT: Final = 256
+
+
+class CuRequest(NamedTuple):
+    """An allocation that is asked for: `size` bytes, aligned to `align` bytes (0: to anything)."""
+
+    context: CuContext
+    kind: str
+    device: CuDevice | None
+    size: int
+    align: int = 0
+
+
+class CuAllocation:
+    """Memory that is used by its address.
+
+    Args:
+        base: its first byte.
+        request: what was asked for.
+        padding: bytes between what the driver has allocated and `base`.
+        imported: whether it is the program's own memory.
+
+    Attributes:
+        pool: the pool that it was taken from.
+        key: by what its pool finds it.
+    """
+
+    def __init__(
+        self, base: int, request: CuRequest, padding: int = 0, *, imported: bool = False
+    ) -> None:
+        self.base, self.size, self.padding, self.imported = base, request.size, padding, imported
+        self.kind, self.context, self.device = request.kind, request.context, request.device
+        self.pool: Any = None
+        self.key: Any = None
+
+    @property
+    def end(self) -> int:
+        """Return the address of the first byte behind it."""
+        return self.base + self.size
+
+    @property
+    def owner(self) -> CuDevice:
+        """Return the device in whose context it was allocated."""
+        return self.device or self.context.device
+
+
+class _List:
+    """The allocations of a context by their addresses, and the addresses in order."""
+
+    def __init__(self) -> None:
+        self.bases: list[int] = []
+        self.allocations: dict[int, CuAllocation] = {}
+
+    def find(self, address: int) -> CuAllocation | None:
+        index = bisect.bisect_right(self.bases, address)
+        found = self.allocations[self.bases[index - 1]] if index else None
+        return found if found is not None and address < found.end else None
+
+
+_lists: Final[weakref.WeakKeyDictionary[CuContext, _List]] = weakref.WeakKeyDictionary()
+_lock = new_lock()
+
+
+def allocate(request: CuRequest) -> CuAllocation:
+    """Allocate memory of the driver. It is not registered.
+
+    Raises:
+        CudaError: what the driver answers.
+    """
+    size, owner = request.size, request.device or request.context.device
+    room = size + request.align if request.align > ALIGNMENT else size
+    if request.kind == "host":
+        base = owner.make("MemHostAlloc", room, _PORTABLE)
+    elif request.kind == "device":
+        base = owner.make("MemAlloc", room)
+    else:
+        base = owner.make("MemAllocManaged", room, _GLOBAL)
+    padding = -base % request.align if request.align > ALIGNMENT else 0
+    return CuAllocation(base + padding, request, padding)
+
+
+def free(allocation: CuAllocation) -> None:
+    """Give memory back to the driver, which waits for what uses it. Raises CudaError."""
+    name = "MemFreeHost" if allocation.kind == "host" else "MemFree"
+    allocation.owner.call(name, allocation.base - allocation.padding)
+
+
+def add(allocation: CuAllocation) -> CuAllocation:
+    """Register an allocation, and return it."""
+    with _lock:
+        known = _lists.setdefault(allocation.context, _List())
+        bisect.insort(known.bases, allocation.base)
+        known.allocations[allocation.base] = allocation
+    return allocation
+
+
+def remove(context: CuContext, address: int) -> CuAllocation:
+    """Forget an allocation, which is not freed.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT if no allocation of the context begins there.
+    """
+    with _lock:
+        known = _lists.get(context)
+        found = known.allocations.pop(address, None) if known is not None else None
+        if known is None or found is None:
+            raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+        del known.bases[bisect.bisect_left(known.bases, address)]
+    return found
+
+
+def find(context: CuContext, address: int) -> CuAllocation | None:
+    """Find the allocation of a context that contains an address."""
+    with _lock:
+        known = _lists.get(context)
+        return known.find(address) if known is not None else None
+
+
+def _pointer(device: CuDevice, name: str, value: Any, address: int) -> int | None:
+    """Ask the driver about an address. None: it knows nothing of it."""
+    attribute = CUDA[f"CU_POINTER_ATTRIBUTE_{name}"]
+    code = device.ask("PointerGetAttribute", ctypes.byref(value), attribute, address)
+    return None if code else value.value
+
+
+def find_foreign(context: CuContext, address: int) -> CuAllocation | None:
+    """Return what the driver knows of memory that the program has allocated by CUDA."""
+    device = context.device
+    kind = _pointer(device, "MEMORY_TYPE", ctypes.c_uint32(), address)
+    base = _pointer(device, "RANGE_START_ADDR", ctypes.c_uint64(), address)
+    size = _pointer(device, "RANGE_SIZE", ctypes.c_size_t(), address)
+    if kind is None or not base or not size:
+        return None
+    with _lock:
+        if any(known.find(base) for known in _lists.values()):
+            return None  # it is ours, of another context
+    if _pointer(device, "IS_MANAGED", ctypes.c_uint32(), address):
+        name = "shared"
+    else:
+        name = "host" if kind == CUDA["CU_MEMORYTYPE_HOST"] else "device"
+    return CuAllocation(base, CuRequest(context, name, None, size))
+
+
+def _is_ours(address: int) -> bool:
+    """Return whether an address lies in device memory of any context."""
+    with _lock:
+        found = [known.find(address) for known in _lists.values()]
+    return any(one is not None and one.kind == "device" for one in found)
+
+
+def locate(context: CuContext, address: int, size: int) -> CuAllocation | None:
+    """Find the allocation of some bytes.
+
+    Args:
+        context: the context that the memory has to belong to, if it is not host memory.
+        address: the first byte.
+        size: how many bytes.
+
+    Returns:
+        The allocation, None for host memory.
+
+    Raises:
+        URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
+            is no memory at the first or the last byte, or device memory of another context.
+    """
+    if address + size > _END:
+        raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
+    found = find(context, address)
+    if found is None and _is_ours(address):
+        raise failure(
+            "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
+        )
+    if found is None and not (read(address, 1) and read(address + max(size, 1) - 1, 1)):
+        found = find_foreign(context, address)
+        if found is None:
+            raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
+    if found is not None and address + size > found.end:
+        raise failure(
+            "INVALID_SIZE",
+            f"{size} bytes from {address:#x} on, of an allocation that ends at {found.end:#x}",
+        )
+    return found

@@ -1,0 +1,168 @@
+"""Buffers and sub-buffers.
+
+A buffer is device memory, host memory that devices reach if the program asks for that, and managed
+memory in a context of several devices. Memory of the program (USE_HOST_POINTER) is copied into it,
+and back when the buffer is mapped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...loader.base.forks import new_lock
+from ..sdk.rules import ALLOC, COPY, USE, check_memory_flags, check_part
+from .allocations import CuAllocation, CuRequest, allocate, find_foreign, free
+from .contexts import CuContext
+from .core import Object, adapter, failure
+from .device_info import BASE_ALIGNMENT
+from .devices import CuDevice
+
+
+class MappedPart:
+    """A part of a buffer that is mapped.
+
+    Args:
+        address: where the host has it.
+        offset: its first byte in the buffer.
+        size: bytes.
+        writes: whether the host may write.
+        block: host memory for it, which is freed with it; None if it has a place already.
+    """
+
+    def __init__(
+        self, address: int, offset: int, size: int, writes: bool, block: CuAllocation | None = None
+    ) -> None:
+        self.address, self.offset, self.size, self.writes = address, offset, size, writes
+        self._block = block
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_block") is not None:
+            free(self._block)  # pyright: ignore[reportArgumentType]
+
+
+@adapter.kind
+class CuBuffer(Object):
+    """A buffer.
+
+    Args:
+        context: its context.
+        memory: its memory, None for a sub-buffer and for the program's memory.
+        address: its first byte for devices.
+        size: bytes.
+        parent: the buffer that a sub-buffer is a part of.
+        host: the address of the program's memory that it uses, or 0.
+    """
+
+    type = "ur_mem_handle_t"
+
+    def __init__(
+        self,
+        context: CuContext,
+        memory: CuAllocation | None,
+        address: int,
+        size: int,
+        *,
+        parent: CuBuffer | None = None,
+        host: int = 0,
+    ) -> None:
+        self.context, self.address, self.size = context, address, size
+        self.memory, self.parent, self.host = memory, parent, host
+        self.is_host: bool = memory.kind == "host" if memory else bool(parent and parent.is_host)
+        self._maps: list[MappedPart] = []
+        self._lock = new_lock()
+
+    def close(self) -> None:
+        self._maps.clear()
+        if self.memory is not None and not self.memory.imported:
+            free(self.memory)
+
+    def map(self, offset: int, size: int, writes: bool) -> MappedPart:
+        """Return a place on the host for a part of it. Raises CudaError."""
+        if self.is_host:
+            made = MappedPart(self.address + offset, offset, size, writes)
+        elif self.host:
+            made = MappedPart(self.host + offset, offset, size, writes)
+        else:
+            block = allocate(CuRequest(self.context, "host", None, size))
+            made = MappedPart(block.base, offset, size, writes, block)
+        with self._lock:
+            self._maps.append(made)
+        return made
+
+    def unmap(self, address: int) -> MappedPart:
+        """Forget the last map at an address. Raises URError (INVALID_VALUE) if there is none."""
+        with self._lock:
+            for index in reversed(range(len(self._maps))):
+                if self._maps[index].address == address:
+                    return self._maps.pop(index)
+        raise failure("INVALID_VALUE", "the buffer is not mapped there")
+
+
+def check_buffers(context: CuContext, *buffers: CuBuffer) -> None:
+    """Raise URError (INVALID_CONTEXT) unless buffers belong to a context."""
+    context.check_same("a buffer", *buffers)
+
+
+@adapter.entry
+def urMemBufferCreate(hContext: CuContext, flags: int, size: int, pProperties: Any) -> CuBuffer:
+    if not size:
+        raise failure("INVALID_BUFFER_SIZE", "a buffer has one byte at least")
+    host = pProperties.pHost if pProperties else 0
+    check_memory_flags(flags, host)
+    if any(size > device.found.memory for device in hContext.devices):
+        raise failure("INVALID_BUFFER_SIZE", f"{size} bytes are more than a device has")
+    several = len(hContext.devices) > 1
+    kind = "host" if flags & ALLOC else "shared" if several else "device"
+    device = None if kind == "host" else hContext.device
+    memory = allocate(CuRequest(hContext, kind, device, size))
+    made = CuBuffer(hContext, memory, memory.base, size, host=host if flags & USE else 0)
+    if flags & (USE | COPY):
+        stream = hContext.device.clock_stream.handle
+        hContext.device.call("MemcpyAsync", memory.base, host, size, stream)
+        hContext.device.call("StreamSynchronize", stream)
+    return made
+
+
+@adapter.entry
+def urMemBufferPartition(hBuffer: CuBuffer, flags: int, pRegion: Any) -> CuBuffer:
+    check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
+    if pRegion.origin % BASE_ALIGNMENT:
+        raise failure(
+            "MISALIGNED_SUB_BUFFER_OFFSET", f"a sub-buffer begins at a multiple of {BASE_ALIGNMENT}"
+        )
+    origin = pRegion.origin
+    host = hBuffer.host + origin if hBuffer.host else 0
+    address = hBuffer.address + origin
+    return CuBuffer(hBuffer.context, None, address, pRegion.size, parent=hBuffer, host=host)
+
+
+adapter.info(
+    "urMemGetInfo",
+    {
+        "UR_MEM_INFO_SIZE": lambda memory: memory.size,
+        "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,
+        "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
+    },
+)
+
+
+@adapter.entry
+def urMemGetNativeHandle(hMem: CuBuffer, hDevice: CuDevice | None) -> int:
+    """Return its CUdeviceptr."""
+    if hDevice is not None:
+        hMem.context.check_device(hDevice)
+    return hMem.address
+
+
+@adapter.entry
+def urMemBufferCreateWithNativeHandle(
+    hNativeMem: int, hContext: CuContext, pProperties: Any
+) -> CuBuffer:
+    """Make a buffer of a CUdeviceptr, which ends where its allocation does."""
+    if not hNativeMem:
+        raise failure("INVALID_NULL_HANDLE")
+    found = find_foreign(hContext, hNativeMem)
+    if found is None:
+        raise failure("INVALID_MEM_OBJECT", "there is no memory of the driver at the address")
+    found.imported = not (pProperties and pProperties.isNativeHandleOwned)
+    return CuBuffer(hContext, found, hNativeMem, found.end - hNativeMem)

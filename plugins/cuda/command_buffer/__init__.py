@@ -1,0 +1,1 @@
+"""Command-buffers as CUDA Graphs."""

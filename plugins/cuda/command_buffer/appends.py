@@ -1,0 +1,180 @@
+"""What all appends to a command-buffer have in common (`CuAppend`), and hints and native commands.
+
+| Unified Runtime | node | file |
+|---|---|---|
+| KernelLaunch, KernelLaunchWithArgs | a kernel | launches.py |
+| MemBuffer{Copy,Read,Write}[Rect], USMMemcpy | a copy | transfers.py |
+| MemBufferFill, USMFill | sets, one for each column of a pattern | transfers.py |
+| USMPrefetch, USMAdvise | an empty node, which only has its place | here |
+| NativeCommand | a child graph, which the native function fills | here |
+
+Copies use host memory when they run. A pattern of more than 128 bytes is copied.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from ....loader.ur.abi import UR
+from ...sdk.families import AppendFamily
+from ..allocations import find
+from ..core import adapter, failure
+from ..events import CuEvent
+from .command_buffers import CuCommand, CuCommandBuffer, CuCommandEvent
+
+#: What every append returns: sync-point, event, command.
+Appended = tuple[int, "CuCommandEvent | None", "CuCommand | None"]
+
+_NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def split_waits(
+    buffer: CuCommandBuffer, events: Sequence[CuEvent]
+) -> tuple[list[CuCommandEvent], list[CuEvent]]:
+    """Divide a wait list.
+
+    Returns:
+        The events that commands of this command-buffer signal, and the other events.
+    """
+    inside: list[CuCommandEvent] = []
+    outside: list[CuEvent] = []
+    for event in events:
+        if isinstance(event, CuCommandEvent) and event.buffer() is buffer:
+            inside.append(event)
+        else:
+            outside.append(event)
+    return inside, outside
+
+
+class CuAppend:
+    """One call of an entry point that appends a command. It is checked before anything is appended.
+
+    Args:
+        buffer: the command-buffer.
+        sync_points: what the command comes after.
+        events: what it waits for.
+        event: whether the caller wants an event of the command.
+        command: whether the caller wants a handle of the command.
+
+    Raises:
+        URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_COMMAND_BUFFER_SYNC_POINT_EXP.
+    """
+
+    def __init__(
+        self,
+        buffer: CuCommandBuffer,
+        sync_points: Sequence[int],
+        events: Sequence[CuEvent],
+        event: bool,
+        command: bool,
+    ) -> None:
+        buffer.check_open()
+        if command and not buffer.updatable:
+            raise failure(
+                "INVALID_OPERATION",
+                "the command-buffer is not updatable, so that it has no command handles",
+            )
+        if events:
+            buffer.context.check_same("an event of the wait list", *events)
+        self.inside, self.outside = split_waits(buffer, events)
+        self.buffer, self.event, self.command = buffer, event, command
+        after = buffer.predecessors_of(sync_points)
+        self.after = tuple(dict.fromkeys((*after, *(one.index for one in self.inside))))
+
+    def add(
+        self, command: str, build: Callable[[Sequence[int]], int], keep: Any = None
+    ) -> Appended:
+        """Append a command.
+
+        Args:
+            command: the name of its ur_command_t after UR_COMMAND_.
+            build: adds its nodes after some nodes, and returns the last one.
+            keep: what it uses.
+
+        Returns:
+            What the caller is given.
+
+        Raises:
+            CudaError: what the driver answers.
+        """
+        buffer = self.buffer
+        with buffer.lock:
+            return self._add(UR[f"UR_COMMAND_{command}"], build, keep)
+
+    def _add(self, command: int, build: Callable[[Sequence[int]], int], keep: Any) -> Appended:
+        buffer = self.buffer
+        index = len(buffer.commands)
+        after: Sequence[int] = [buffer.commands[one] for one in self.after]
+        if self.outside:
+            before, after = after, []
+            for event in self.outside:
+                after.append(buffer.node("EventWaitNode", before, event.end))
+            buffer.waits[index] = list(zip(after, self.outside, strict=True))
+        signal = CuCommandEvent(buffer, command, index) if self.event else None
+        first = 0
+        if signal is not None and signal.begin:
+            first = buffer.node("EventRecordNode", after, signal.begin)
+            after = [first]
+        last = build(after)
+        if signal is not None:
+            last = buffer.node("EventRecordNode", [last], signal.end)
+            buffer.signals[index], buffer.records[index] = signal, (first, last)
+        if self.inside:
+            buffer.inner_waits[index] = [one.index for one in self.inside]
+        buffer.commands.append(last)
+        buffer.keep.append(keep)
+        handle = None
+        if self.command:
+            handle = buffer.updates[index] = CuCommand(buffer, index)
+        return index + 1, signal, handle
+
+    def empty(self, command: str) -> Appended:
+        """Append a command that only has its place in the order. Raises CudaError."""
+        return self.add(command, partial(self.buffer.node, "EmptyNode"))
+
+
+appends: Final = AppendFamily(adapter, CuAppend)
+#: `appends.declare`, for a function without the name of its entry point.
+declare_append: Final = appends.declare
+
+
+def _append_hint(command: str, append: CuAppend, address: int, size: int) -> Appended:
+    """Append a hint. Raises URError (INVALID_SIZE) if it ends behind an allocation."""
+    if not size:
+        raise failure("INVALID_SIZE")
+    found = find(append.buffer.context, address)
+    if found is not None and address + size > found.end:
+        raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
+    return append.empty(command)
+
+
+for _name, _command in (
+    ("urCommandBufferAppendUSMPrefetchExp", "USM_PREFETCH"),
+    ("urCommandBufferAppendUSMAdviseExp", "USM_ADVISE"),
+):
+    declare_append(_name, partial(_append_hint, _command), "pMemory", "size")
+
+
+@adapter.entry
+def urCommandBufferAppendNativeCommandExp(
+    hCommandBuffer: CuCommandBuffer,
+    pfnNativeCommand: int,
+    pData: int,
+    hChildCommandBuffer: CuCommandBuffer | None,
+    pSyncPointWaitList: list[int],
+) -> int:
+    """Call a function that adds nodes to the graph of a child, which becomes one node."""
+    append = CuAppend(hCommandBuffer, pSyncPointWaitList, (), False, False)
+    child = hChildCommandBuffer
+    if child is None:
+        raise failure("UNSUPPORTED_FEATURE", "native commands of CUDA need a child command-buffer")
+    child.check_open()
+    _NativeCommand(pfnNativeCommand)(pData)
+
+    def build(after: Sequence[int]) -> int:
+        return hCommandBuffer.node("ChildGraphNode", after, child.graph)
+
+    return append.add("ENQUEUE_NATIVE_EXP", build, child)[0]

@@ -1,0 +1,96 @@
+"""Launches in a command-buffer: kernel nodes, with the arguments of this moment."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from ...sdk.kernel_arguments import URKernelArgument, arguments_of
+from ..core import adapter, failure
+from ..kernels import CuKernel
+from .appends import Appended, CuAppend, declare_append
+from .updates import CuLaunchState
+
+
+def _append(
+    append: CuAppend,
+    kernel: CuKernel,
+    dim: int,
+    offset: Sequence[int] | None,
+    size: Sequence[int],
+    local: Sequence[int] | None,
+    others: list[CuKernel],
+    arguments: dict[int, URKernelArgument],
+) -> Appended:
+    """Append a launch.
+
+    Args:
+        append: the call.
+        kernel: the kernel.
+        dim: the dimensions of the sizes.
+        offset: the global work offset, or None.
+        size: the global work size.
+        local: the local work size, or None.
+        others: the kernels that an update may choose instead.
+        arguments: the arguments by index.
+
+    Raises:
+        URError: what is wrong with the sizes or the arguments.
+        CudaError: what the driver answers.
+    """
+    buffer = append.buffer
+    buffer.context.check_same("a kernel", kernel, *others)
+    if kernel in others:
+        raise failure(
+            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
+        )
+    state = CuLaunchState(buffer.device, kernel, dim, offset, size, local, arguments, others)
+    if 0 in size:
+        kernel.pack(arguments)
+        return append.empty("KERNEL_LAUNCH")
+    launch = state.plan()
+
+    def build(after: Sequence[int]) -> int:
+        state.node = buffer.node("KernelNode", after, ctypes.byref(launch.parameters))
+        return state.node
+
+    appended = append.add("KERNEL_LAUNCH", build, (kernel, *others))
+    handle = appended[2]
+    if handle is not None:
+        handle.state = state
+    else:
+        buffer.keep.append(state)
+    return appended
+
+
+_LAUNCH: Final = (
+    *("hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"),
+    "phKernelAlternatives",
+)
+
+
+def _append_as_set(append: CuAppend, kernel: CuKernel, *others: Any) -> Appended:
+    """Append a launch with the arguments that are set on the kernel."""
+    dim, offset, size, local, alternatives = others
+    return _append(append, kernel, dim, offset, size, local, alternatives, kernel.arguments)
+
+
+def _append_with(append: CuAppend, kernel: CuKernel, *others: Any) -> Appended:
+    """Append a launch with arguments of its own. The last two of `others` are these."""
+    dim, offset, size, local, alternatives, rows, count = others
+    given = arguments_of(adapter, rows, count)
+    arguments = dict(given)
+    if len(arguments) < len(given) or len(arguments) < len(kernel.parameter_sizes):
+        raise failure("INVALID_KERNEL_ARGUMENT_INDEX", "an argument is missing, or is given twice")
+    kernel.check(given)
+    return _append(append, kernel, dim, offset, size, local, alternatives, arguments)
+
+
+declare_append("urCommandBufferAppendKernelLaunchExp", partial(_append_as_set), *_LAUNCH)
+declare_append(
+    "urCommandBufferAppendKernelLaunchWithArgsExp",
+    partial(_append_with),
+    *(*_LAUNCH, "pArgs", "numArgs"),
+)

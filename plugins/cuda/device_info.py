@@ -1,0 +1,241 @@
+"""urDeviceGetInfo: `ATTRIBUTES` are CUDA's, `FUNCTIONS` need more, `FIXED` holds everywhere."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ...loader.ur.abi import UR
+from ..sdk.promises import PROMISES
+from .core import adapter
+from .devices import CuDevice
+
+#: Properties that are an attribute of CUDA's.
+ATTRIBUTES: Final[Mapping[str, str]] = {
+    "MAX_COMPUTE_UNITS": "MULTIPROCESSOR_COUNT",
+    "NUM_COMPUTE_UNITS": "MULTIPROCESSOR_COUNT",
+    "MAX_WORK_GROUP_SIZE": "MAX_THREADS_PER_BLOCK",
+    "GLOBAL_MEM_CACHE_SIZE": "L2_CACHE_SIZE",
+    "MAX_CONSTANT_BUFFER_SIZE": "TOTAL_CONSTANT_MEMORY",
+    "LOCAL_MEM_SIZE": "MAX_SHARED_MEMORY_PER_BLOCK",
+    "MEMORY_BUS_WIDTH": "GLOBAL_MEMORY_BUS_WIDTH",
+    "MAX_REGISTERS_PER_WORK_GROUP": "MAX_REGISTERS_PER_BLOCK",
+    "DEVICE_ID": "PCI_DEVICE_ID",
+}
+
+
+def _bits(kind: str, *names: str) -> int:
+    return sum(UR[f"UR_{kind}_{name}"] for name in names)
+
+
+_FP: Final = _bits(
+    "DEVICE_FP_CAPABILITY_FLAG",
+    *("DENORM", "INF_NAN", "ROUND_TO_NEAREST", "ROUND_TO_ZERO", "ROUND_TO_INF", "FMA"),
+)
+_ORDERS: Final = _bits(
+    "MEMORY_ORDER_CAPABILITY_FLAG", *("RELAXED", "ACQUIRE", "RELEASE", "ACQ_REL", "SEQ_CST")
+)
+_SCOPES: Final = _bits(
+    "MEMORY_SCOPE_CAPABILITY_FLAG", *("WORK_ITEM", "SUB_GROUP", "WORK_GROUP", "DEVICE", "SYSTEM")
+)
+_QUEUE: Final = _bits("QUEUE_FLAG", "OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE")
+_ACCESS, _ATOMIC, _CONCURRENT = (
+    UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"]
+    for name in ("ACCESS", "ATOMIC_ACCESS", "CONCURRENT_ACCESS")
+)
+
+#: Bytes to which buffers are aligned, so that every type fits.
+BASE_ALIGNMENT: Final = 128
+
+#: Answers that are the same for every device.
+FIXED: Final[Mapping[str, Any]] = {
+    "TYPE": UR["UR_DEVICE_TYPE_GPU"],
+    "VENDOR_ID": 0x10DE,
+    "VENDOR": "NVIDIA Corporation",
+    "PROFILE": "FULL_PROFILE",
+    "MAX_WORK_ITEM_DIMENSIONS": 3,
+    "ADDRESS_BITS": 64,
+    "SINGLE_FP_CONFIG": _FP | UR["UR_DEVICE_FP_CAPABILITY_FLAG_CORRECTLY_ROUNDED_DIVIDE_SQRT"],
+    "DOUBLE_FP_CONFIG": _FP,
+    "HALF_FP_CONFIG": _FP,
+    "QUEUE_PROPERTIES": _QUEUE,
+    "QUEUE_ON_HOST_PROPERTIES": _QUEUE,
+    "QUEUE_ON_DEVICE_PROPERTIES": 0,
+    "EXECUTION_CAPABILITIES": UR["UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL"],
+    **{
+        f"{use}_VECTOR_WIDTH_{kind}": width
+        for use in ("PREFERRED", "NATIVE")
+        for kind, width in {
+            "CHAR": 4,
+            "SHORT": 2,
+            "INT": 1,
+            "LONG": 1,
+            "LONG_LONG": 1,
+            "FLOAT": 1,
+            "DOUBLE": 1,
+            "HALF": 2,
+        }.items()
+    },
+    "IMAGE_SUPPORT": False,
+    "IMAGE_SRGB": False,
+    **dict.fromkeys(
+        (
+            *("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "MAX_READ_WRITE_IMAGE_ARGS"),
+            *("IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT", "IMAGE3D_MAX_WIDTH"),
+            *("IMAGE3D_MAX_HEIGHT", "IMAGE3D_MAX_DEPTH", "IMAGE_MAX_BUFFER_SIZE"),
+            *("IMAGE_MAX_ARRAY_SIZE", "MAX_SAMPLERS"),
+        ),
+        0,
+    ),
+    "MAX_PARAMETER_SIZE": 4000,
+    "MEM_BASE_ADDR_ALIGN": 8 * BASE_ALIGNMENT,
+    "GLOBAL_MEM_CACHE_TYPE": UR["UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE"],
+    "GLOBAL_MEM_CACHELINE_SIZE": 128,
+    "MAX_CONSTANT_ARGS": 9,
+    "LOCAL_MEM_TYPE": UR["UR_DEVICE_LOCAL_MEM_TYPE_LOCAL"],
+    "PROFILING_TIMER_RESOLUTION": 1000,
+    "ENDIAN_LITTLE": True,
+    "AVAILABLE": True,
+    "COMPILER_AVAILABLE": True,
+    "LINKER_AVAILABLE": False,
+    "BUILT_IN_KERNELS": "",
+    "PRINTF_BUFFER_SIZE": 1 << 20,
+    "PREFERRED_INTEROP_USER_SYNC": True,
+    "PARTITION_MAX_SUB_DEVICES": 0,
+    "PARTITION_AFFINITY_DOMAIN": 0,
+    "SUPPORTED_PARTITIONS": [],
+    "PARTITION_TYPE": b"",
+    "PARENT_DEVICE": 0,
+    "IL_VERSION": "",
+    "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS": True,
+    "ATOMIC_64": True,
+    "ATOMIC_MEMORY_ORDER_CAPABILITIES": _ORDERS,
+    "ATOMIC_MEMORY_SCOPE_CAPABILITIES": _SCOPES,
+    "ATOMIC_FENCE_ORDER_CAPABILITIES": _ORDERS,
+    "ATOMIC_FENCE_SCOPE_CAPABILITIES": _SCOPES,
+    "BFLOAT16_CONVERSIONS_NATIVE": False,
+    "USE_NATIVE_ASSERT": True,
+    "ESIMD_SUPPORT": False,
+    "BUILD_ON_SUBDEVICE": False,
+    "USM_HOST_SUPPORT": _ACCESS | _ATOMIC | _CONCURRENT,
+    "USM_DEVICE_SUPPORT": _ACCESS | _ATOMIC | _CONCURRENT,
+    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": False,
+    "GLOBAL_VARIABLE_SUPPORT": True,
+    "MAX_COMPUTE_QUEUE_INDICES": 1,
+    "ASYNC_BARRIER": False,
+    "COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP": True,
+    "MEM_CHANNEL_SUPPORT": False,
+    "LOW_POWER_EVENTS_SUPPORT_EXP": False,
+    "PER_EVENT_PROFILING_SUPPORT_EXP": False,
+    "2D_BLOCK_ARRAY_CAPABILITIES_EXP": 0,
+    "CLOCK_SUB_GROUP_SUPPORT_EXP": False,
+    "CLOCK_WORK_GROUP_SUPPORT_EXP": False,
+    "CLOCK_DEVICE_SUPPORT_EXP": False,
+}
+
+
+def _memory_free(device: CuDevice) -> int:
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    device.call("MemGetInfo", ctypes.byref(free), ctypes.byref(total))
+    return free.value
+
+
+def _shared(device: CuDevice) -> int:
+    """Return what a device can do with managed memory."""
+    if not device.attribute("MANAGED_MEMORY"):
+        return 0
+    concurrent = bool(device.attribute("CONCURRENT_MANAGED_ACCESS"))
+    return _ACCESS | (_ATOMIC | _CONCURRENT) * concurrent
+
+
+def _pci_address(device: CuDevice) -> str:
+    text = ctypes.create_string_buffer(32)
+    device.call("DeviceGetPCIBusId", text, len(text), device.native)
+    return text.value.decode()
+
+
+def _clock(device: CuDevice) -> int:
+    return device.attribute("CLOCK_RATE") // 1000  # kHz to MHz
+
+
+def _bandwidth(device: CuDevice) -> int:
+    """Return bytes a second: two transfers a cycle of as many bits as the bus has."""
+    rate = device.attribute("MEMORY_CLOCK_RATE") * 1000
+    return 2 * rate * device.attribute("GLOBAL_MEMORY_BUS_WIDTH") // 8
+
+
+def _updates(device: CuDevice) -> int:
+    """Return what updates of command-buffers can change: everything that there is a flag for."""
+    flags = UR.groups["ur_device_command_buffer_update_capability_flags_t"]
+    return sum(flags) if "urCommandBufferUpdateKernelLaunchExp" in adapter.declared else 0
+
+
+def _groups(device: CuDevice) -> list[int]:
+    return [device.attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ"]
+
+
+FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
+    "PLATFORM": lambda device: device.platform,
+    "NAME": lambda device: device.found.name,
+    "REFERENCE_COUNT": lambda device: device.references,
+    "VERSION": lambda device: "{}.{}".format(*device.found.capability),
+    "DRIVER_VERSION": lambda device: "CUDA {}.{}".format(*device.platform.driver.version),
+    "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.found.capability),
+    "EXTENSIONS": lambda device: (
+        "cl_khr_fp64 cl_khr_fp16 cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"
+    ),
+    "UUID": lambda device: device.found.uuid,
+    "GLOBAL_MEM_SIZE": lambda device: device.found.memory,
+    "MAX_MEM_ALLOC_SIZE": lambda device: device.found.memory,
+    "GLOBAL_MEM_FREE": _memory_free,
+    "MAX_WORK_ITEM_SIZES": lambda device: [
+        device.attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"
+    ],
+    "MAX_WORK_GROUPS": lambda device: max(_groups(device)),
+    "MAX_WORK_GROUPS_3D": lambda device: struct.pack("@3N", *_groups(device)),
+    "MAX_CLOCK_FREQUENCY": _clock,
+    "MEMORY_CLOCK_RATE": lambda device: device.attribute("MEMORY_CLOCK_RATE") // 1000,
+    "MAX_MEMORY_BANDWIDTH": _bandwidth,
+    "MAX_NUM_SUB_GROUPS": lambda device: (
+        device.attribute("MAX_THREADS_PER_BLOCK") // device.attribute("WARP_SIZE")
+    ),
+    "SUB_GROUP_SIZES_INTEL": lambda device: [device.attribute("WARP_SIZE")],
+    "ERROR_CORRECTION_SUPPORT": lambda device: bool(device.attribute("ECC_ENABLED")),
+    "HOST_UNIFIED_MEMORY": lambda device: bool(device.attribute("INTEGRATED")),
+    "IS_INTEGRATED_GPU": lambda device: bool(device.attribute("INTEGRATED")),
+    "PCI_ADDRESS": _pci_address,
+    "USM_SINGLE_SHARED_SUPPORT": _shared,
+    "USM_CROSS_SHARED_SUPPORT": _shared,
+    "USM_SYSTEM_SHARED_SUPPORT": lambda device: (
+        _shared(device) * bool(device.attribute("PAGEABLE_MEMORY_ACCESS"))
+    ),
+    "KERNEL_LAUNCH_CAPABILITIES": lambda device: (
+        UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"]
+        * bool(device.attribute("COOPERATIVE_LAUNCH"))
+    ),
+    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _updates,
+}
+
+
+def _attribute(name: str) -> Callable[[CuDevice], int]:
+    return lambda device: device.attribute(name)
+
+
+def _promise(entries: tuple[str, ...]) -> Callable[[CuDevice], bool]:
+    return lambda device: adapter.declared.issuperset(entries)
+
+
+adapter.info(
+    "urDeviceGetInfo",
+    {
+        f"UR_DEVICE_INFO_{name}": value
+        for name, value in {
+            **{name: _attribute(of) for name, of in ATTRIBUTES.items()},
+            **{name: _promise(entries) for name, entries in PROMISES.items()},
+            **FIXED,
+            **FUNCTIONS,
+        }.items()
+    },
+)

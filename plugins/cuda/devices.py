@@ -1,0 +1,236 @@
+"""Devices, with their primary contexts and streams. They live as long as their platform."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final
+
+from ...loader.base.forks import new_lock
+from ...loader.cuda.driver import CudaDevice
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
+from ..sdk.rules import check_count
+from .core import CUDA, NAMES, Object, adapter, check, failure
+from .platforms import CuPlatform, platforms
+
+#: Streams of a context. More of them make graphs slower for good (measured on an H200).
+MOST_STREAMS: Final = 12
+_NON_BLOCKING: Final = CUDA["CU_STREAM_NON_BLOCKING"]
+
+
+class CuStream:
+    """A stream of a device. Several queues share it if there are more queues than streams.
+
+    Args:
+        handle: its CUstream.
+        priority: CUDA's; lower numbers come first.
+
+    Attributes:
+        users: how many queues have it.
+    """
+
+    def __init__(self, handle: int, priority: int) -> None:
+        self.handle, self.priority, self.users = handle, priority, 0
+
+
+@adapter.kind
+class CuDevice(Object):
+    """A device of the driver.
+
+    Args:
+        platform: its platform.
+        found: what the driver says of it.
+    """
+
+    type, counted = "ur_device_handle_t", False
+
+    def __init__(self, platform: CuPlatform, found: CudaDevice) -> None:
+        self.platform, self.found, self.table = platform, found, platform.table
+        self.native = found.handle
+        self._attributes: dict[str, int] = {}
+        self._streams: list[CuStream] = []
+        self._lock = new_lock()
+
+    # calls
+
+    @cached_property
+    def context(self) -> int:
+        """Return the primary context, retained from now on. Raises CudaError."""
+        made = ctypes.c_void_p()
+        code = self.table.cuDevicePrimaryCtxRetain(ctypes.byref(made), self.native)
+        check(code, "cuDevicePrimaryCtxRetain")
+        return made.value or 0
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make its context that of this thread, in a block."""
+        check(self.table.cuCtxPushCurrent_v2(self.context), "cuCtxPushCurrent")
+        try:
+            yield
+        finally:
+            self.table.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+    def ask(self, name: str, *arguments: Any) -> int:
+        """Call a function of the driver in this device's context, and return its code.
+
+        Args:
+            name: its neutral name, such as "MemAlloc".
+            arguments: what it takes.
+        """
+        with self.current():
+            return getattr(self.table, NAMES[name])(*arguments)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver in this device's context. Raises CudaError.
+
+        Args:
+            name: its neutral name, such as "MemAlloc".
+            arguments: what it takes.
+        """
+        check(self.ask(name, *arguments), NAMES[name])
+
+    def make(self, name: str, *arguments: Any) -> int:
+        """Call a function that writes a handle or an address first, and return that.
+
+        Args:
+            name: its neutral name, such as "EventCreate".
+            arguments: what it takes after the output.
+
+        Raises:
+            CudaError: what the driver answers.
+        """
+        made = ctypes.c_uint64()
+        self.call(name, ctypes.byref(made), *arguments)
+        return made.value
+
+    def attribute(self, name: str) -> int:
+        """Return an attribute (CU_DEVICE_ATTRIBUTE_…), 0 if the driver does not know it."""
+        if name not in self._attributes:
+            value = ctypes.c_int()
+            number = CUDA[f"CU_DEVICE_ATTRIBUTE_{name}"]
+            code = self.table.cuDeviceGetAttribute(ctypes.byref(value), number, self.native)
+            self._attributes[name] = 0 if code else value.value
+        return self._attributes[name]
+
+    # streams
+
+    @cached_property
+    def priorities(self) -> tuple[int, int]:
+        """Return the priorities of streams: the lowest and the highest one."""
+        least, greatest = ctypes.c_int(), ctypes.c_int()
+        self.call("CtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
+        return least.value, greatest.value
+
+    def take_stream(self, priority: int = 0) -> CuStream:
+        """Return a stream for a queue: an unused one, a new one, or the least used one.
+
+        Args:
+            priority: CUDA's, 0 for the usual one.
+
+        Raises:
+            CudaError: what the driver answers.
+        """
+        with self._lock:
+            same = [one for one in self._streams if one.priority == priority]
+            best = min(same, key=lambda one: one.users, default=None)
+            if (best is None or best.users) and len(self._streams) < MOST_STREAMS:
+                handle = self.make("StreamCreateWithPriority", _NON_BLOCKING, priority)
+                best = CuStream(handle, priority)
+                self._streams.append(best)
+            if best is None:
+                best = min(self._streams, key=lambda one: one.users)
+            best.users += 1
+            return best
+
+    def give_stream(self, stream: CuStream) -> None:
+        """Take a stream back. It is never destroyed: a context counts every one it ever had."""
+        with self._lock:
+            stream.users -= 1
+
+    @cached_property
+    def clock_stream(self) -> CuStream:
+        """Return the stream on which the time is taken, and copies without a queue run."""
+        return self.take_stream()
+
+    def drain(self) -> None:
+        """Wait for everything on the device. Raises CudaError."""
+        self.call("CtxSynchronize")
+
+
+_lock = new_lock()
+_devices: Final[dict[CuPlatform, tuple[CuDevice, ...]]] = {}
+
+
+def devices_of(platform: CuPlatform) -> tuple[CuDevice, ...]:
+    """Return the devices of a platform, always the same objects."""
+    with _lock:
+        if platform not in _devices:
+            found = platform.driver.devices
+            _devices[platform] = tuple(CuDevice(platform, one) for one in found)
+        return _devices[platform]
+
+
+def all_devices() -> list[CuDevice]:
+    """Return the devices of all platforms."""
+    return [device for platform in platforms() for device in devices_of(platform)]
+
+
+_OURS: Final = frozenset(UR[f"UR_DEVICE_TYPE_{name}"] for name in ("ALL", "DEFAULT", "GPU"))
+
+
+@adapter.entry
+def urDeviceGet(hPlatform: CuPlatform, DeviceType: int) -> list[CuDevice]:
+    devices = list(devices_of(hPlatform)) if DeviceType in _OURS else []
+    return devices[:1] if DeviceType == UR["UR_DEVICE_TYPE_DEFAULT"] else devices
+
+
+@adapter.entry
+def urDeviceGetNativeHandle(hDevice: CuDevice) -> int:
+    return hDevice.native
+
+
+@adapter.entry
+def urDeviceCreateWithNativeHandle(hNativeDevice: int) -> CuDevice:
+    for device in all_devices():
+        if device.native == hNativeDevice:
+            return device
+    raise failure("INVALID_DEVICE", f"the driver has no device {hNativeDevice}")
+
+
+@adapter.entry
+def urDevicePartition(hDevice: CuDevice, pProperties: Any, NumDevices: int) -> list[CuDevice]:
+    if not pProperties.pProperties:
+        raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
+    check_count(pProperties.PropCount, "INVALID_VALUE", "properties")
+    raise failure("INVALID_VALUE", "CUDA's devices have no sub-devices")
+
+
+#: The targets of binaries that CUDA takes, the best first.
+_TARGETS: Final = "nvptx64", "native_code_nvptx64"
+
+
+@adapter.entry
+def urDeviceSelectBinary(hDevice: CuDevice, pBinaries: Any, NumBinaries: int) -> int:
+    if not NumBinaries:
+        raise failure("INVALID_SIZE", "there is no binary to select from")
+    check_count(NumBinaries, "INVALID_SIZE", "binaries")
+    found = [_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
+    for target in _TARGETS:
+        if target in found:
+            return found.index(target)
+    raise failure("INVALID_BINARY", f"CUDA takes {' and '.join(_TARGETS)}, not {', '.join(found)}")
+
+
+def _text(pointer: Any) -> str:
+    return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
+
+
+@adapter.entry
+def urDeviceWaitExp(hDevice: CuDevice) -> None:
+    hDevice.drain()
+
+
+from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

@@ -1,0 +1,178 @@
+"""Events: a CUevent behind a command, and one before it if its queue profiles.
+
+CUDA's events have no user events among them: a command that is enqueued runs. A failed command
+ends the context, so every event of the context fails then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...loader.ur.abi import UR
+from .clocks import TimeBase, elapsed, new_event
+from .contexts import CuContext
+from .core import NOT_READY, Object, adapter, check, failure
+from .devices import CuDevice, CuStream
+
+if TYPE_CHECKING:
+    from .queues import CuQueue
+
+_Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
+_COMPLETE, _RUNNING, _SUBMITTED, _ERROR = (
+    UR[f"UR_EVENT_STATUS_{name}"] for name in ("COMPLETE", "RUNNING", "SUBMITTED", "ERROR")
+)
+
+
+@adapter.kind
+class CuEvent(Object):
+    """The event of a command.
+
+    Args:
+        context: its context.
+        device: its device.
+        end: the CUevent behind the command.
+        queue: the queue of the command, None for a native handle.
+        command: its ur_command_t.
+        begin: the CUevent before it, 0 if its queue does not profile.
+        base: the base of its times, if its queue profiles.
+        owned: whether the CUevents are ours.
+
+    Attributes:
+        stream: where its command runs.
+        queued: the host's time of the call.
+        keep: what its command uses.
+    """
+
+    type = "ur_event_handle_t"
+
+    def __init__(
+        self,
+        context: CuContext,
+        device: CuDevice,
+        end: int,
+        queue: CuQueue | None = None,
+        command: int = 0,
+        *,
+        begin: int = 0,
+        base: TimeBase | None = None,
+        owned: bool = True,
+    ) -> None:
+        self.context, self.device, self.queue, self.command = context, device, queue, command
+        self.begin, self.end, self.base, self.owned = begin, end, base, owned
+        self.stream: CuStream | None = None
+        self.queued = time.monotonic_ns() if base is not None else 0
+        self.keep: Any = None
+
+    def close(self) -> None:
+        if self.owned:
+            for event in filter(None, (self.begin, self.end)):
+                self.device.ask("EventDestroy", event)
+
+    @property
+    def status(self) -> int:
+        """Return its ur_event_status_t."""
+        code = self.device.ask("EventQuery", self.end)
+        return _SUBMITTED if code == NOT_READY else _ERROR if code else _COMPLETE
+
+    def wait(self) -> None:
+        """Wait until it is complete. Raises CudaError if its command failed."""
+        self.device.call("EventSynchronize", self.end)
+
+    def times(self) -> tuple[int, int, int]:
+        """Return when its command was enqueued, began and ended.
+
+        Raises:
+            URError: PROFILING_INFO_NOT_AVAILABLE if its queue does not profile, or if its command
+                has not ended.
+            CudaError: what the driver answers.
+        """
+        if self.base is None or self.status != _COMPLETE:
+            raise failure("PROFILING_INFO_NOT_AVAILABLE")
+        end = self.base.time_of(self.end)
+        begin = end - int(elapsed(self.device, self.begin, self.end)) if self.begin else end
+        return min(self.queued, begin), begin, end
+
+
+def completed_event(context: CuContext) -> CuEvent:
+    """Return an event that is complete: CUDA's are until they are recorded. Raises CudaError."""
+    with context.device.current():
+        return CuEvent(context, context.device, new_event(context.device, False))
+
+
+def wait_on(stream: CuStream, events: Sequence[CuEvent]) -> None:
+    """Let a stream wait for events. Its device's context is current. Raises CudaError."""
+    for event in events:
+        if event.stream is not stream:
+            table = event.device.table
+            check(table.cuStreamWaitEvent(stream.handle, event.end, 0), "cuStreamWaitEvent")
+
+
+@adapter.entry
+def urEventWait(phEventWaitList: Sequence[CuEvent]) -> None:
+    if not phEventWaitList:
+        raise failure("INVALID_VALUE", "there is no event to wait for")
+    for event in phEventWaitList:
+        event.wait()
+
+
+@adapter.entry
+def urEventSetCallback(hEvent: CuEvent, execStatus: int, pfnNotify: int, pUserData: int) -> None:
+    """Call a function of the program in a thread of its own.
+
+    A function that CUDA itself calls must not use CUDA, so it cannot be the program's.
+    """
+    if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:
+        raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
+    registry = adapter.registry
+    assert registry is not None
+    registry.retain(hEvent)  # the callback is given its handle
+
+    def serve() -> None:
+        try:
+            if execStatus != UR["UR_EXECUTION_INFO_SUBMITTED"]:
+                hEvent.device.ask("EventSynchronize", hEvent.end)
+            _Notify(pfnNotify)(hEvent.handle, execStatus, pUserData)
+        finally:
+            registry.release(hEvent)
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+adapter.info(
+    "urEventGetInfo",
+    {
+        "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
+        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
+        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
+        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": lambda event: event.status,
+        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
+    },
+)
+
+adapter.info(
+    "urEventGetProfilingInfo",
+    {
+        f"UR_PROFILING_INFO_COMMAND_{name}": lambda event, index=index: event.times()[index]
+        for name, index in {"QUEUED": 0, "SUBMIT": 0, "START": 1, "END": 2, "COMPLETE": 2}.items()
+    },
+)
+
+
+@adapter.entry
+def urEventGetNativeHandle(hEvent: CuEvent) -> int:
+    return hEvent.end
+
+
+@adapter.entry
+def urEventCreateWithNativeHandle(
+    hNativeEvent: int, hContext: CuContext, pProperties: Any
+) -> CuEvent:
+    """Make an event of a CUevent. NULL gives a complete event, as in other adapters."""
+    if not hNativeEvent:
+        return completed_event(hContext)
+    owned = bool(pProperties and pProperties.isNativeHandleOwned)
+    return CuEvent(hContext, hContext.device, hNativeEvent, owned=owned)

@@ -1,0 +1,147 @@
+"""Kernels: queries, settings other than arguments, and the local size that suits a launch."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from functools import partial
+from typing import Any
+
+from ...loader.ur.abi import UR
+from ..sdk.kernel_arguments import arguments_of
+from ..sdk.wrap import parameters_of, with_parameters
+from .core import CudaError, adapter, failure
+from .devices import CuDevice
+from .kernels import CuKernel
+from .queues import CuQueue
+
+
+def _on_first(name: str) -> Any:
+    return lambda kernel: kernel.attribute(kernel.program.any_module.device, name)
+
+
+adapter.info(
+    "urKernelGetInfo",
+    {
+        "UR_KERNEL_INFO_FUNCTION_NAME": lambda kernel: kernel.name,
+        "UR_KERNEL_INFO_NUM_ARGS": lambda kernel: len(kernel.parameter_sizes),
+        "UR_KERNEL_INFO_REFERENCE_COUNT": lambda kernel: kernel.references,
+        "UR_KERNEL_INFO_CONTEXT": lambda kernel: kernel.context,
+        "UR_KERNEL_INFO_PROGRAM": lambda kernel: kernel.program,
+        "UR_KERNEL_INFO_ATTRIBUTES": "",
+        "UR_KERNEL_INFO_NUM_REGS": _on_first("NUM_REGS"),
+        "UR_KERNEL_INFO_SPILL_MEM_SIZE": lambda kernel: [
+            kernel.attribute(device, "LOCAL_SIZE_BYTES") for device in kernel.program.modules
+        ],
+    },
+)
+
+
+def _most_items(device: CuDevice) -> bytes:
+    """Return the most work-items in each dimension, as three size_t."""
+    most = (
+        device.attribute(f"MAX_GRID_DIM_{axis}") * device.attribute(f"MAX_BLOCK_DIM_{axis}")
+        for axis in "XYZ"
+    )
+    return struct.pack("@3N", *most)
+
+
+@adapter.entry
+def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) -> Any:
+    hKernel.context.check_device(hDevice)
+    name = UR.groups["ur_kernel_group_info_t"][propName].removeprefix("UR_KERNEL_GROUP_INFO_")
+    if name == "GLOBAL_WORK_SIZE":
+        return _most_items(hDevice)
+    if name == "WORK_GROUP_SIZE":
+        return hKernel.group_size(hDevice)
+    if name == "COMPILE_WORK_GROUP_SIZE":
+        return struct.pack("@3N", *(hKernel.required_size(hDevice) or (0, 0, 0)))
+    if name == "LOCAL_MEM_SIZE":
+        return hKernel.attribute(hDevice, "SHARED_SIZE_BYTES")
+    if name == "PREFERRED_WORK_GROUP_SIZE_MULTIPLE":
+        return hDevice.attribute("WARP_SIZE")
+    if name == "PRIVATE_MEM_SIZE":
+        return hKernel.attribute(hDevice, "LOCAL_SIZE_BYTES")
+    return None
+
+
+@adapter.entry
+def urKernelGetSubGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) -> int:
+    hKernel.context.check_device(hDevice)
+    warp = hDevice.attribute("WARP_SIZE")
+    return {
+        "UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE": warp,
+        "UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS": -(-hKernel.group_size(hDevice) // warp),
+        "UR_KERNEL_SUB_GROUP_INFO_COMPILE_NUM_SUB_GROUPS": 0,
+        "UR_KERNEL_SUB_GROUP_INFO_SUB_GROUP_SIZE_INTEL": 0,
+    }[UR.groups["ur_kernel_sub_group_info_t"][propName]]
+
+
+@adapter.entry
+def urKernelSetExecInfo(hKernel: CuKernel, propName: int, propSize: int, pPropValue: int) -> None:
+    """Check settings, which CUDA does not need: its kernels may use all memory."""
+    if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
+        if not propSize or propSize % ctypes.sizeof(ctypes.c_void_p):
+            raise failure("INVALID_SIZE", "the value has to be an array of pointers")
+    elif propName == UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]:
+        if propSize != 1:
+            raise failure("INVALID_SIZE", "the value is a ur_bool_t")
+    else:
+        if propSize != 4:
+            raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
+        value = ctypes.c_uint32.from_address(pPropValue).value
+        if value not in UR.groups["ur_kernel_cache_config_t"]:
+            raise failure("INVALID_VALUE", "there is no such configuration")
+
+
+def _suggest(
+    hKernel: CuKernel,
+    hQueue: CuQueue,
+    numWorkDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    pSuggestedLocalWorkSize: Any,
+    numArgs: int = 0,
+    pArgs: Any = None,
+) -> None:
+    if not 1 <= numWorkDim <= 3:
+        raise failure("INVALID_WORK_DIMENSION")
+    hQueue.context.check_same("the kernel", hKernel)
+    sizes = [pGlobalWorkSize[index] for index in range(numWorkDim)]
+    if not all(sizes):
+        raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
+    hKernel.check(arguments_of(adapter, pArgs, numArgs))
+    for index, value in enumerate(hKernel.suggest(hQueue.device, sizes)):
+        pSuggestedLocalWorkSize[index] = value
+
+
+_SUGGEST = parameters_of(_suggest)
+adapter.declare(
+    urKernelGetSuggestedLocalWorkSize=with_parameters(partial(_suggest), *_SUGGEST[:6]),
+    urKernelGetSuggestedLocalWorkSizeWithArgs=_suggest,
+)
+
+
+@adapter.entry
+def urKernelSuggestMaxCooperativeGroupCount(
+    hKernel: CuKernel,
+    hDevice: CuDevice,
+    workDim: int,
+    pLocalWorkSize: list[int],
+    dynamicSharedMemorySize: int,
+) -> int:
+    if not 1 <= workDim <= 3:
+        raise failure("INVALID_WORK_DIMENSION")
+    hKernel.context.check_device(hDevice)
+    hKernel.check_group(hDevice, pLocalWorkSize)
+    count, function = ctypes.c_int(), hKernel.function(hDevice)
+    size, shared = math.prod(pLocalWorkSize), dynamicSharedMemorySize
+    name = "OccupancyMaxActiveBlocksPerMultiprocessor"
+    try:
+        hDevice.call(name, ctypes.byref(count), function, size, shared)
+    except CudaError as error:
+        if error.code != "CUDA_ERROR_INVALID_VALUE":
+            raise
+        return 0  # no work-group fits
+    return count.value * hDevice.attribute("MULTIPROCESSOR_COUNT")

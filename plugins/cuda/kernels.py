@@ -1,0 +1,269 @@
+"""Kernels, and what is set on them. launches.py has the launches.
+
+A kernel has a CUfunction on each device of its program. A program of OpenCL C may have several of
+them: its module depends on the global offset. Arguments are kept here, because CUDA takes all of
+them with a launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ...loader.base.forks import new_lock
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from .core import CUDA, CudaError, Object, adapter, failure
+from .devices import CuDevice
+from .programs import CuModule, CuProgram
+
+Sizes = tuple[int, int, int]
+_VALUE, _POINTER, _MEM = URKernelArgument.VALUE, URKernelArgument.POINTER, URKernelArgument.MEM
+_LOCAL: Final = URKernelArgument.LOCAL
+
+
+class PackedArguments(NamedTuple):
+    """Arguments as CUDA takes them.
+
+    Attributes:
+        pointers: an array of addresses, one for each parameter.
+        shared: bytes of dynamic local memory.
+        keep: what the addresses lead to, and the memory objects.
+    """
+
+    pointers: Any
+    shared: int
+    keep: Any
+
+
+@adapter.kind
+class CuKernel(Object):
+    """A kernel.
+
+    Args:
+        program: its program.
+        name: its name.
+
+    Attributes:
+        lock: what a thread holds while it sets or reads arguments.
+    """
+
+    type = "ur_kernel_handle_t"
+
+    def __init__(self, program: CuProgram, name: str) -> None:
+        self.program, self.context, self.name = program, program.context, name
+        self.lock = new_lock()
+        self._arguments: dict[int, URKernelArgument] = {}
+        self._functions: dict[CuModule, int] = {}
+        self._attributes: dict[tuple[CuDevice, str], int] = {}
+        self.parameter_sizes: tuple[int, ...] = self._read_parameters()
+
+    def _read_parameters(self) -> tuple[int, ...]:
+        """Return the bytes of its parameters. Raises URError (INVALID_KERNEL_NAME), CudaError."""
+        module = self.program.any_module
+        try:
+            function = self._function_in(module)
+        except CudaError as error:
+            if error.code != "CUDA_ERROR_NOT_FOUND":
+                raise
+            raise failure("INVALID_KERNEL_NAME", f"the program has no {self.name}") from error
+        sizes: list[int] = []
+        offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+        pointers = ctypes.byref(offset), ctypes.byref(size)
+        while not module.device.ask("FuncGetParamInfo", function, len(sizes), *pointers):
+            sizes.append(size.value)
+        return tuple(sizes)
+
+    def _function_in(self, module: CuModule) -> int:
+        if module not in self._functions:
+            self._functions[module] = module.function(self.name)
+        return self._functions[module]
+
+    def function(
+        self, device: CuDevice, dimensions: int = 1, offset: Sequence[int] | None = None
+    ) -> int:
+        """Return its CUfunction for a launch.
+
+        Args:
+            device: the device.
+            dimensions: of the launch.
+            offset: the global offset, None for none.
+
+        Raises:
+            URError: INVALID_PROGRAM_EXECUTABLE; UNSUPPORTED_FEATURE for an offset that the kernel
+                cannot have, because CUDA has none.
+            CudaError: what the driver answers.
+        """
+        module, source = self.program.module(device), self.program.source.get(device)
+        start = (*(offset or ()), 0, 0, 0)[:3]
+        if source is not None:
+            module = source.module(dimensions, (start[0], start[1], start[2]), module)
+        elif any(start):
+            raise failure("UNSUPPORTED_FEATURE", "CUDA has no global offsets, only OpenCL C has")
+        return self._function_in(module)
+
+    def attribute(self, device: CuDevice, name: str) -> int:
+        """Return an attribute of its function (CU_FUNC_ATTRIBUTE_…). Raises CudaError."""
+        key = device, name
+        if key not in self._attributes:
+            value = ctypes.c_int()
+            number = CUDA[f"CU_FUNC_ATTRIBUTE_{name}"]
+            function = self._function_in(self.program.module(device))
+            device.call("FuncGetAttribute", ctypes.byref(value), number, function)
+            self._attributes[key] = value.value
+        return self._attributes[key]
+
+    def group_size(self, device: CuDevice) -> int:
+        """Return how many work-items a work-group of it may have."""
+        return self.attribute(device, "MAX_THREADS_PER_BLOCK")
+
+    def required_size(self, device: CuDevice) -> Sizes | None:
+        """Return the size of work-groups that it is compiled for, None for any size."""
+        source = self.program.source.get(device)
+        found = source.ptx.kernels.get(self.name) if source is not None else None
+        return found.required if found is not None else None
+
+    # arguments
+
+    @property
+    def arguments(self) -> dict[int, URKernelArgument]:
+        """Return the arguments that were last set, by index."""
+        with self.lock:
+            return dict(self._arguments)
+
+    def check(self, arguments: Iterable[tuple[int, URKernelArgument]]) -> None:
+        """Check arguments before they are set.
+
+        Raises:
+            URError: INVALID_KERNEL_ARGUMENT_INDEX, INVALID_KERNEL_ARGUMENT_SIZE, INVALID_CONTEXT,
+                UNSUPPORTED_FEATURE.
+        """
+        sizes = self.parameter_sizes
+        for index, (kind, size, value) in arguments:
+            if index >= len(sizes):
+                raise failure(
+                    "INVALID_KERNEL_ARGUMENT_INDEX",
+                    f"{self.name} has {len(sizes)} parameters, not {index + 1}",
+                )
+            given = size if kind == _VALUE else sizes[index] if kind == _LOCAL else HANDLE_SIZE
+            if given != sizes[index] or (kind == _LOCAL and not size):
+                raise failure(
+                    "INVALID_KERNEL_ARGUMENT_SIZE",
+                    f"parameter {index} of {self.name} has {sizes[index]} bytes, not {given}",
+                )
+            if kind == _MEM and value is not None:
+                self.context.check_same(f"the memory of argument {index}", value)
+            if kind not in (_VALUE, _POINTER, _MEM, _LOCAL):
+                raise failure("UNSUPPORTED_FEATURE", "CUDA's kernels take no samplers")
+
+    def set(self, arguments: list[tuple[int, URKernelArgument]]) -> None:
+        """Set arguments. If one is wrong, nothing changes. Raises URError as `check`."""
+        self.check(arguments)
+        with self.lock:
+            self._arguments.update(arguments)
+
+    def pack(self, arguments: dict[int, URKernelArgument]) -> PackedArguments:
+        """Return arguments as CUDA takes them.
+
+        Raises:
+            URError: INVALID_KERNEL_ARGS if one is missing, or its memory was released.
+        """
+        count = len(self.parameter_sizes)
+        if len(arguments) != count:
+            raise failure(
+                "INVALID_KERNEL_ARGS", f"{len(arguments)} of {count} arguments of {self.name}"
+            )
+        pointers, keep, shared = (ctypes.c_void_p * max(count, 1))(), list[Any](), 0
+        for index, parameter_size in enumerate(self.parameter_sizes):
+            kind, size, value = arguments[index]
+            if kind == _VALUE:
+                data = ctypes.create_string_buffer(value, size)
+            elif kind == _LOCAL:
+                align = 128 if size >= 128 else 16
+                start = (shared + align - 1) // align * align
+                shared = start + size
+                data = ctypes.create_string_buffer(start.to_bytes(parameter_size, "little"))
+            elif kind == _MEM:
+                if value is not None and value.is_closed:
+                    raise failure("INVALID_KERNEL_ARGS", f"the memory of argument {index} is gone")
+                data = ctypes.c_uint64(value.address if value is not None else 0)
+                keep.append(value)
+            else:
+                data = ctypes.c_uint64(value)
+            keep.append(data)
+            pointers[index] = ctypes.addressof(data)
+        return PackedArguments(pointers, shared, keep)
+
+    # sizes
+
+    def check_group(self, device: CuDevice, local: Sequence[int]) -> None:
+        """Check that it can be launched with a local size.
+
+        Raises:
+            URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE.
+        """
+        most = [device.attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"]
+        if 0 in local:
+            raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
+        if any(size > limit for size, limit in zip(local, most, strict=False)):
+            raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
+        if math.prod(local) > self.group_size(device):
+            raise failure(
+                "INVALID_WORK_GROUP_SIZE",
+                f"a work-group has 1 to {self.group_size(device)} work-items",
+            )
+        required = self.required_size(device)
+        if required and tuple(local) != required[: len(local)]:
+            raise failure(
+                "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}"
+            )
+
+    def suggest(self, device: CuDevice, sizes: Sequence[int]) -> list[int]:
+        """Choose a local size: the largest divisor of x up to 256, and 1 in other dimensions.
+
+        That is what NVIDIA's OpenCL does. Without such a divisor x has a group of 1.
+        """
+        required = self.required_size(device)
+        if required:
+            return list(required[: len(sizes)])
+        most = min(256, self.group_size(device))
+        best = next(one for one in range(min(sizes[0], most), 0, -1) if not sizes[0] % one)
+        return [best, *[1] * (len(sizes) - 1)]
+
+
+@adapter.entry
+def urKernelCreate(hProgram: CuProgram, pKernelName: str) -> CuKernel:
+    return CuKernel(hProgram, pKernelName)
+
+
+@adapter.entry
+def urKernelGetNativeHandle(hKernel: CuKernel) -> int:
+    """Return its CUfunction on the first device of its program."""
+    return hKernel.function(hKernel.program.any_module.device)
+
+
+# the functions of older releases, which set one argument before a launch
+
+
+@adapter.entry
+def urKernelSetArgValue(hKernel: CuKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
+    hKernel.set([(argIndex, value_argument(argSize, pArgValue))])
+
+
+@adapter.entry
+def urKernelSetArgLocal(hKernel: CuKernel, argIndex: int, argSize: int) -> None:
+    hKernel.set([(argIndex, URKernelArgument(_LOCAL, argSize, None))])
+
+
+@adapter.entry
+def urKernelSetArgPointer(hKernel: CuKernel, argIndex: int, pArgValue: int) -> None:
+    hKernel.set([(argIndex, URKernelArgument(_POINTER, 0, pArgValue))])
+
+
+@adapter.entry
+def urKernelSetArgMemObj(hKernel: CuKernel, argIndex: int, hArgValue: Any) -> None:
+    hKernel.set([(argIndex, URKernelArgument(_MEM, HANDLE_SIZE, hArgValue))])
+
+
+from . import kernel_info  # noqa: E402, F401  # declares urKernelGetInfo and others

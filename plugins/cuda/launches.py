@@ -1,0 +1,212 @@
+"""Launches of kernels.
+
+An empty launch has a global size of 0. It only has its place in the queue's order, as SYCL expects.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
+from ..sdk.kernel_arguments import URKernelArgument, arguments_of
+from ..sdk.wrap import with_parameters
+from .core import CUDA, adapter, failure
+from .devices import CuDevice
+from .enqueue import CuEnqueue
+from .events import CuEvent
+from .kernels import CuKernel, PackedArguments
+from .queues import CuQueue
+
+_COOPERATIVE: Final = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
+#: It allows launches to run one after the other, and needs nothing.
+_SERIALIZE: Final = UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"]
+_LONGEST: Final = 64  # structs in a list of launch properties
+
+_Params: Any = CUDA.struct("CUDA_KERNEL_NODE_PARAMS")
+
+
+class CuLaunch(NamedTuple):
+    """A launch as CUDA takes it.
+
+    Attributes:
+        function: the CUfunction.
+        grid: work-groups in each dimension.
+        block: work-items of a work-group in each dimension.
+        packed: the arguments.
+    """
+
+    function: int
+    grid: Sequence[int]
+    block: Sequence[int]
+    packed: PackedArguments
+
+    @property
+    def parameters(self) -> Any:
+        """Return its CUDA_KERNEL_NODE_PARAMS."""
+        sizes = *self.grid, *self.block, self.packed.shared
+        return _Params(self.function, *sizes, ctypes.addressof(self.packed.pointers))
+
+
+def plan_launch(
+    kernel: CuKernel,
+    device: CuDevice,
+    offset: Sequence[int] | None,
+    size: Sequence[int],
+    local: Sequence[int] | None,
+    arguments: dict[int, URKernelArgument],
+) -> CuLaunch:
+    """Return a launch whose global size is not 0.
+
+    Args:
+        kernel: the kernel.
+        device: the device.
+        offset: the global work offset, None for 0.
+        size: the global work size.
+        local: the local work size, None if one is to be chosen.
+        arguments: all arguments by index.
+
+    Raises:
+        URError: sizes or arguments that the launch cannot have.
+        CudaError: what the driver answers.
+    """
+    if local is None:
+        local = kernel.suggest(device, size)
+    kernel.check_group(device, local)
+    if any(whole % part for whole, part in zip(size, local, strict=True)):
+        raise failure(
+            "INVALID_WORK_GROUP_SIZE",
+            f"{list(size)} work-items are not a multiple of work-groups of {list(local)}",
+        )
+    grid = [whole // part for whole, part in zip(size, local, strict=True)]
+    for axis, count in zip("XYZ", grid, strict=False):
+        most = device.attribute(f"MAX_GRID_DIM_{axis}")
+        if count > most:
+            raise failure("INVALID_WORK_GROUP_SIZE", f"{count} work-groups in {axis}, of {most}")
+    function = kernel.function(device, len(size), offset)
+    packed = kernel.pack(arguments)
+    _allow_shared(kernel, device, function, packed.shared)
+    ones = [1] * (3 - len(size))
+    return CuLaunch(function, [*grid, *ones], [*local, *ones], packed)
+
+
+def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int) -> None:
+    """Let a function have more dynamic local memory than every device has.
+
+    Raises:
+        URError: OUT_OF_RESOURCES if the device does not have so much.
+    """
+    if shared + kernel.attribute(device, "SHARED_SIZE_BYTES") <= 48 << 10:
+        return
+    name = CUDA["CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"]
+    if device.ask("FuncSetAttribute", function, name, shared):
+        raise failure("OUT_OF_RESOURCES", f"{shared} bytes of local memory")
+
+
+def _launch(
+    queue: CuQueue,
+    waits: list[CuEvent],
+    wanted: bool,
+    kernel: CuKernel,
+    dimensions: int,
+    offset: list[int] | None,
+    size: list[int],
+    local: list[int] | None,
+    properties: Any,
+    count: int = 0,
+    rows: Any = None,
+) -> CuEvent | None:
+    """Launch a kernel.
+
+    Args:
+        queue: the queue.
+        waits: the events that it waits for.
+        wanted: whether an event is made.
+        kernel: the kernel.
+        dimensions: the dimensions of the sizes.
+        offset: the global work offset, None for 0.
+        size: the global work size.
+        local: the local work size, None if one is to be chosen.
+        properties: the launch properties, or None.
+        count: how many arguments are given.
+        rows: the arguments, ur_exp_kernel_arg_properties_t.
+    """
+    together = properties is not None and _is_cooperative(properties, queue.device)
+    queue.context.check_same("the kernel", kernel)
+    if not 1 <= dimensions <= 3:
+        raise failure("INVALID_WORK_DIMENSION")
+    if count:
+        kernel.set(arguments_of(adapter, rows, count))
+    enqueue = CuEnqueue(queue, "KERNEL_LAUNCH", waits, wanted)
+    arguments = kernel.arguments
+    if 0 in size:
+        return enqueue.run()
+    launch = plan_launch(kernel, queue.device, offset, size, local, arguments)
+    shape = launch.function, *launch.grid, *launch.block, launch.packed.shared
+    pointers = launch.packed.pointers
+
+    def work(stream: int) -> None:
+        if together:
+            enqueue.call("LaunchCooperativeKernel", *shape, stream, pointers)
+        else:
+            enqueue.call("LaunchKernel", *shape, stream, pointers, None)
+
+    return enqueue.run(work, kernel)
+
+
+_LAUNCH: Final = (
+    *("hQueue", "phEventWaitList", "phEvent", "hKernel", "workDim"),
+    *("pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize", "launchPropList"),
+)
+adapter.declare(
+    urEnqueueKernelLaunch=with_parameters(partial(_launch), *_LAUNCH),
+    urEnqueueKernelLaunchWithArgsExp=with_parameters(
+        partial(_launch), *_LAUNCH, "numArgs", "pArgs"
+    ),
+)
+
+
+# launch properties
+
+
+def _is_cooperative(properties: Any, device: CuDevice) -> bool:
+    """Return whether all work-groups have to run at the same time.
+
+    Raises:
+        URError: INVALID_OPERATION for a property that the device does not have, INVALID_ENUMERATION
+            for unknown flags.
+    """
+    if properties.flags & ~(_COOPERATIVE | _SERIALIZE):
+        raise failure("INVALID_ENUMERATION", "launchPropList->flags")
+    for kind, data in _chain(properties.pNext):
+        if kind not in _TRIVIAL or not _TRIVIAL[kind](data):
+            raise failure("INVALID_OPERATION", f"there is no launch property {kind:#x} here")
+    together = bool(properties.flags & _COOPERATIVE)
+    if together and not device.attribute("COOPERATIVE_LAUNCH"):
+        raise failure("INVALID_OPERATION", "the device cannot run all work-groups at the same time")
+    return together
+
+
+def _chain(address: int) -> Iterator[tuple[int, int]]:
+    """Yield type and address of the structs of a list that is linked by pNext."""
+    for _ in range(_LONGEST):
+        if not address:
+            return
+        head = ffi.cast("ur_kernel_launch_ext_properties_t *", address)
+        yield head.stype, address
+        address = head.pNext
+    raise failure("INVALID_VALUE", "the list of launch properties has no end")
+
+
+#: The structs that are allowed if they ask for nothing.
+_TRIVIAL: Final = {
+    UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"]: lambda address: (
+        list(ffi.cast("ur_kernel_launch_cluster_property_t *", address).clusterDim) == [1, 1, 1]
+    ),
+    UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_WORKGROUP_PROPERTY"]: lambda address: (
+        ffi.cast("ur_kernel_launch_workgroup_property_t *", address).workgroup_mem_size == 0
+    ),
+}

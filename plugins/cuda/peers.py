@@ -1,0 +1,42 @@
+"""Access of a device to the memory of another one."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+from ...loader.ur.abi import UR
+from .core import CUDA, adapter
+from .devices import CuDevice
+
+
+@adapter.entry
+def urUsmP2PEnablePeerAccessExp(commandDevice: CuDevice, peerDevice: CuDevice) -> None:
+    commandDevice.call("CtxEnablePeerAccess", peerDevice.context, 0)
+
+
+@adapter.entry
+def urUsmP2PDisablePeerAccessExp(commandDevice: CuDevice, peerDevice: CuDevice) -> None:
+    commandDevice.call("CtxDisablePeerAccess", peerDevice.context)
+
+
+_ATTRIBUTES: Final = {
+    UR["UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT"]: "ACCESS_SUPPORTED",
+    UR["UR_EXP_PEER_INFO_UR_PEER_ATOMICS_SUPPORT"]: "NATIVE_ATOMIC_SUPPORTED",
+}
+
+
+@adapter.entry
+def urUsmP2PPeerAccessGetInfoExp(
+    commandDevice: CuDevice, peerDevice: CuDevice, propName: int
+) -> int | None:
+    """Say what a device can do with another one's memory: nothing with its own."""
+    name = _ATTRIBUTES.get(propName)
+    if name is None:
+        return None
+    if commandDevice is peerDevice:
+        return 0
+    value, number = ctypes.c_int(), CUDA[f"CU_DEVICE_P2P_ATTRIBUTE_{name}"]
+    devices = commandDevice.native, peerDevice.native
+    commandDevice.call("DeviceGetP2PAttribute", ctypes.byref(value), number, *devices)
+    return value.value

@@ -1,0 +1,90 @@
+"""The platform: the CUDA driver of this machine. There is one, or none."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ...loader.ur.abi import API_VERSION, UR
+from .core import CudaDriver, Object, adapter, failure, find_driver
+
+if TYPE_CHECKING:
+    from .devices import CuDevice
+
+
+@adapter.kind
+class CuPlatform(Object):
+    """The driver. It lives as long as the process.
+
+    Args:
+        driver: the driver.
+
+    Attributes:
+        table: its functions, under the names that it exports.
+    """
+
+    type, counted = "ur_platform_handle_t", False
+
+    def __init__(self, driver: CudaDriver) -> None:
+        self.driver, self.table = driver, driver.table
+
+    @property
+    def devices(self) -> tuple[CuDevice, ...]:
+        """Return its devices, always the same objects."""
+        from .devices import devices_of
+
+        return devices_of(self)
+
+
+@cache
+def platforms() -> tuple[CuPlatform, ...]:
+    """Return all platforms. The first call opens the driver."""
+    driver = find_driver()
+    adapter.at_exit()
+    return () if driver is None else (CuPlatform(driver),)
+
+
+@adapter.entry
+def urPlatformGet(NumEntries: int) -> list[CuPlatform]:
+    return list(platforms())
+
+
+adapter.info(
+    "urPlatformGetInfo",
+    {
+        "UR_PLATFORM_INFO_NAME": "NVIDIA CUDA (fairlead)",
+        "UR_PLATFORM_INFO_VENDOR_NAME": "NVIDIA Corporation",
+        "UR_PLATFORM_INFO_VERSION": lambda platform: "CUDA {}.{}".format(*platform.driver.version),
+        "UR_PLATFORM_INFO_EXTENSIONS": "",
+        "UR_PLATFORM_INFO_PROFILE": "FULL_PROFILE",
+        "UR_PLATFORM_INFO_BACKEND": UR["UR_BACKEND_CUDA"],
+        "UR_PLATFORM_INFO_ADAPTER": adapter,
+    },
+)
+
+
+@adapter.entry
+def urPlatformGetApiVersion(hPlatform: CuPlatform) -> int:
+    return API_VERSION
+
+
+@adapter.entry
+def urPlatformGetBackendOption(hPlatform: CuPlatform, pFrontendOption: str) -> str:
+    """Return the driver's option for one of DPC++: its compiler optimizes always."""
+    if pFrontendOption not in ("", "-O0", "-O1", "-O2", "-O3", "-ftarget-compile-fast"):
+        raise failure("INVALID_VALUE", f"the driver has no option for {pFrontendOption}")
+    return ""
+
+
+@adapter.entry
+def urPlatformGetNativeHandle(hPlatform: CuPlatform) -> int:
+    """Return nothing that leads anywhere: CUDA has no platforms. It is the adapter's handle."""
+    return hPlatform.handle
+
+
+@adapter.entry
+def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> CuPlatform:
+    for platform in platforms():
+        if platform.handle == hNativePlatform:
+            return platform
+    raise failure("INVALID_PLATFORM", "CUDA has no platforms, so there is only our own handle")

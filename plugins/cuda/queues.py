@@ -1,0 +1,185 @@
+"""Queues: one stream if they are in order, else up to `SPREAD`. Streams are shared if need be.
+
+An out-of-order queue gives a command the stream of the last event that it waits for, if that is the
+stream's last command. Other commands go to the streams in turn.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR
+from ..sdk.rules import check_queue_flags
+from .clocks import new_event
+from .contexts import CuContext
+from .core import NOT_READY, CudaError, Object, adapter, check, failure
+from .devices import CuDevice, CuStream
+from .events import CuEvent
+
+_OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+_PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+_LOW, _HIGH = UR["UR_QUEUE_FLAG_PRIORITY_LOW"], UR["UR_QUEUE_FLAG_PRIORITY_HIGH"]
+
+#: Streams of an out-of-order queue.
+SPREAD: Final = 3
+
+
+@adapter.kind
+class CuQueue(Object):
+    """A queue.
+
+    Args:
+        context: its context.
+        device: its device.
+        flags: what it was created with, ur_queue_flags_t.
+        native: the program's CUstream, 0 for a stream of ours.
+
+    Attributes:
+        lock: what a thread holds while it enqueues.
+        streams: its streams. The first one is its native handle.
+    """
+
+    type = "ur_queue_handle_t"
+
+    def __init__(self, context: CuContext, device: CuDevice, flags: int, native: int = 0) -> None:
+        self.context, self.device, self.flags = context, device, flags
+        self._native = CuStream(native, 0) if native else None
+        low, high = device.priorities if flags & (_LOW | _HIGH) else (0, 0)
+        self._priority = low if flags & _LOW else high if flags & _HIGH else 0
+        count = SPREAD if flags & _OUT_OF_ORDER and not native else 1
+        self.streams = [self._native or device.take_stream(self._priority) for _ in range(count)]
+        self.lock = new_lock()
+        self._turn = 0
+        self._tails: dict[CuStream, int] = {}  # the CUevent behind the last command, by the stream
+        context.queues.add(self)
+
+    def close(self) -> None:
+        for stream in self.streams:
+            if stream is not self._native:
+                self.device.give_stream(stream)
+
+    @property
+    def in_order(self) -> bool:
+        """Return whether its commands run in the order in which they are enqueued."""
+        return not self.flags & _OUT_OF_ORDER
+
+    @property
+    def profiles(self) -> bool:
+        """Return whether its events have times."""
+        return bool(self.flags & _PROFILING)
+
+    def choose(self, waits: Sequence[CuEvent]) -> CuStream:
+        """Return the stream of the next command. The lock is held.
+
+        Args:
+            waits: the events that the command waits for.
+        """
+        if self.in_order or self._native is not None:
+            return self.streams[0]
+        for event in reversed(waits):
+            stream = event.stream
+            if stream is not None and self._tails.get(stream) == event.end:
+                return stream
+        self._turn = (self._turn + 1) % SPREAD
+        return self.streams[self._turn]
+
+    def note_tail(self, stream: CuStream, event: int) -> None:
+        """Note the CUevent behind the last command of a stream, 0 if it has none."""
+        self._tails[stream] = event
+
+    def join(self, stream: CuStream, others: Sequence[CuStream]) -> None:
+        """Let a stream wait for what is in other streams now. The device's context is current.
+
+        Raises:
+            CudaError: what the driver answers.
+        """
+        table = self.device.table
+        for other in others:
+            if other is stream:
+                continue
+            event = new_event(self.device, False)
+            try:
+                check(table.cuEventRecord(event, other.handle), "cuEventRecord")
+                check(table.cuStreamWaitEvent(stream.handle, event, 0), "cuStreamWaitEvent")
+            finally:
+                table.cuEventDestroy_v2(event)
+
+    def check_waits(self, waits: Sequence[CuEvent]) -> None:
+        """Raise URError (INVALID_CONTEXT) for an event of another context."""
+        self.context.check_same("an event of the wait list", *waits)
+
+    def drain(self) -> None:
+        """Wait until all that is enqueued is complete. Raises CudaError."""
+        with self.lock:
+            streams = list(self.streams)
+        for stream in streams:
+            self.device.call("StreamSynchronize", stream.handle)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether everything that was enqueued is complete. Raises CudaError."""
+        for stream in list(self.streams):
+            code = self.device.ask("StreamQuery", stream.handle)
+            if code == NOT_READY:
+                return False
+            check(code, "cuStreamQuery")
+        return True
+
+
+@adapter.entry
+def urQueueCreate(hContext: CuContext, hDevice: CuDevice, pProperties: Any) -> CuQueue:
+    hContext.check_device(hDevice)
+    flags = pProperties.flags if pProperties else 0
+    check_queue_flags(flags)
+    return CuQueue(hContext, hDevice, flags)
+
+
+adapter.info(
+    "urQueueGetInfo",
+    {
+        "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
+        "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
+        "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
+        "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
+        "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
+    },
+)
+
+
+@adapter.entry
+def urQueueFinish(hQueue: CuQueue) -> None:
+    hQueue.drain()
+
+
+@adapter.entry
+def urQueueFlush(hQueue: CuQueue) -> None:
+    """Do nothing: CUDA starts what is enqueued by itself."""
+
+
+@adapter.entry
+def urQueueGetNativeHandle(hQueue: CuQueue) -> int:
+    return hQueue.streams[0].handle
+
+
+@adapter.entry
+def urQueueCreateWithNativeHandle(
+    hNativeQueue: int, hContext: CuContext, hDevice: CuDevice | None, pProperties: Any
+) -> CuQueue:
+    if not hNativeQueue:
+        raise failure("INVALID_NULL_HANDLE")
+    if hDevice is not None:
+        hContext.check_device(hDevice)
+    device = hDevice or hContext.device
+    found = ctypes.c_void_p()
+    try:
+        device.call("StreamGetCtx", hNativeQueue, ctypes.byref(found))
+    except CudaError as error:
+        raise failure("INVALID_QUEUE", str(error)) from error
+    if found.value != device.context:
+        raise failure("INVALID_CONTEXT", "the native queue is of another context")
+    known = (one for one in list(hContext.queues) if not one.is_closed)
+    same = (one.flags for one in known if one.streams[0].handle == hNativeQueue)
+    return CuQueue(hContext, device, next(same, 0), hNativeQueue)

@@ -1,0 +1,94 @@
+"""Commands that neither move data nor launch kernels: waits, barriers, time stamps, host tasks."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from ...loader.ur.abi import UR
+from .clocks import base_of, new_event
+from .core import adapter
+from .enqueue import CuEnqueue, enqueues
+from .events import CuEvent, wait_on
+from .queues import CuQueue
+
+_TIME_STAMP: Final = UR["UR_COMMAND_TIMESTAMP_RECORDING_EXP"]
+_NativeEnqueue: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@enqueues("EVENTS_WAIT")
+def urEnqueueEventsWait(enqueue: CuEnqueue) -> CuEvent | None:
+    """Wait for events, or for everything in the queue if there are none."""
+    queue = enqueue.queue
+    if enqueue.waits or queue.in_order:
+        return enqueue.run()
+    with queue.lock, queue.device.current():
+        stream = queue.choose(())
+        queue.join(stream, queue.streams)
+        event = enqueue.begin(stream)
+        enqueue.end(stream, event)
+    return event
+
+
+def _barrier(enqueue: CuEnqueue) -> CuEvent | None:
+    """Let everything that follows wait for events, or for everything before it."""
+    queue = enqueue.queue
+    if queue.in_order:
+        return enqueue.run()
+    queue.check_waits(enqueue.waits)
+    with queue.lock, queue.device.current():
+        stream = queue.streams[0]
+        if enqueue.waits:
+            wait_on(stream, enqueue.waits)
+        else:
+            queue.join(stream, queue.streams)
+        event = enqueue.begin(stream)
+        enqueue.end(stream, event)
+        for other in queue.streams[1:]:
+            queue.join(other, [stream])
+            queue.note_tail(other, 0)
+    return event
+
+
+for _name in ("urEnqueueEventsWaitWithBarrier", "urEnqueueEventsWaitWithBarrierExt"):
+    enqueues.declare(_name, "EVENTS_WAIT_WITH_BARRIER", _barrier)
+
+
+@adapter.entry
+def urEnqueueTimestampRecordingExp(
+    hQueue: CuQueue, blocking: bool, phEventWaitList: list[CuEvent]
+) -> CuEvent:
+    """Record the device's time, on queues that do not profile, too."""
+    enqueue = CuEnqueue(hQueue, "TIMESTAMP_RECORDING_EXP", phEventWaitList, True, bool(blocking))
+    device = hQueue.device
+    base = base_of(device)
+
+    def record(stream: int) -> None:
+        enqueue.call("EventRecord", made.end, stream)
+
+    with device.current():
+        made = CuEvent(hQueue.context, device, new_event(device, True), hQueue, base=base)
+    enqueue.wanted = False
+    enqueue.run(record)
+    made.command = _TIME_STAMP
+    return made
+
+
+@enqueues("HOST_TASK_EXP")
+def urEnqueueHostTaskExp(enqueue: CuEnqueue, pfnHostTask: int, data: int) -> CuEvent | None:
+    """Run a host function in the queue's order. It must not call CUDA (cuLaunchHostFunc)."""
+    return enqueue.run(lambda stream: enqueue.call("LaunchHostFunc", stream, pfnHostTask, data))
+
+
+@enqueues("ENQUEUE_NATIVE_EXP")
+def urEnqueueNativeCommandExp(
+    enqueue: CuEnqueue, pfnNativeEnqueue: int, data: int, phMemList: list[Any]
+) -> CuEvent | None:
+    """Call a function that enqueues on the queue's native handle, between two barriers."""
+    enqueue.check_context("the memory", *phMemList)
+    queue, wanted = enqueue.queue, enqueue.wanted
+    enqueue.wanted = False
+    _barrier(enqueue)
+    _NativeEnqueue(pfnNativeEnqueue)(queue.handle, data)
+    enqueue.wanted, enqueue.waits = wanted, ()
+    return _barrier(enqueue)

@@ -1,0 +1,70 @@
+/* What the files of the CUDA driver for tests share. driver.c says what it is. */
+#pragma once
+#define _GNU_SOURCE
+#include "cuda_abi.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DIMENSIONS = 3, MOST_THREADS = 1024, MOST_SHARED = 49152, MEMORY = 1 << 30 };
+
+/* Functions of CUDA's that other files of the driver call. */
+fn_cuCtxGetCurrent cuCtxGetCurrent;
+fn_cuModuleGetFunction cuModuleGetFunction;
+fn_cuModuleUnload cuModuleUnload;
+fn_cuLaunchKernel cuLaunchKernel;
+fn_cuEventCreate cuEventCreate;
+fn_cuEventDestroy_v2 cuEventDestroy_v2;
+
+/* Counts a call of a function. Returns the code that a test has set for it, or 0. */
+int fake_called(const char *name);
+
+#define BEGIN                             \
+    do {                                  \
+        int code = fake_called(__func__); \
+        if (code)                         \
+            return code;                  \
+    } while (0)
+
+/* Whether a context is current in this thread. */
+bool fake_has_context(void);
+#define NEED_CONTEXT              \
+    if (!fake_has_context())      \
+    return CUDA_ERROR_INVALID_CONTEXT
+
+/* --- streams.c: work in the order of a stream, each stream with a thread of its own --- */
+
+/* Gives a stream a copy of `size` bytes. Its thread calls `run` with the copy. */
+CUresult fake_push(CUstream stream, CUresult (*run)(void *data), const void *data, size_t size);
+/* Waits until nothing is left to do in any stream. */
+void fake_drain(void);
+
+/* What a record of an event is: pending until its place in the stream is reached. */
+typedef struct record record;
+record *fake_new_record(CUevent event);    /* the event's from now on; the caller has a reference, too */
+record *fake_record_of(CUevent event);     /* with a reference; NULL: it was never recorded */
+void fake_complete(record *done);          /* gives the reference back */
+void fake_wait_for(record *done);          /* gives the reference back */
+
+/* --- memory.c --- */
+void fake_copy(const CUDA_MEMCPY3D *copy);
+void fake_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
+/* Whether all the bytes are the driver's memory, or are in no allocation of it at all. */
+bool fake_is_whole(uint64_t address, size_t size);
+
+/* --- modules.c: a launch, with a copy of its arguments --- */
+typedef struct launch {
+    CUfunction function;
+    uint32_t grid[DIMENSIONS], block[DIMENSIONS], shared;
+    unsigned char *bytes;   /* the values one after the other */
+} launch;
+CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *given);
+launch fake_copy_launch(const launch *one);
+CUresult fake_run_launch(const launch *one);
+void fake_drop_launch(launch *one);

@@ -1,0 +1,284 @@
+/* Graphs. An executable has copies of the nodes, and so has each launch. Of the nodes that can run the one that was added last runs first. */
+#include "fake.h"
+
+struct fl_CUgraphNode {
+    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD } kind;
+    launch launch;
+    CUDA_MEMCPY3D copy;
+    CUDA_MEMSET_NODE_PARAMS fill;
+    CUDA_HOST_NODE_PARAMS host;
+    CUevent event;
+    record *record;   /* of a launch */
+    CUgraph child, graph;
+    size_t index, count, *before;
+};
+
+struct fl_CUgraph {
+    CUgraphNode *nodes;
+    size_t count;
+};
+
+struct fl_CUgraphExec {
+    CUgraph graph;
+    CUevent last;   /* of the last launch: a launch comes after the one before it */
+};
+
+static CUgraph copy_graph(const CUgraph graph) {
+    CUgraph made = calloc(1, sizeof *made);
+    made->count = graph->count;
+    made->nodes = calloc(graph->count + 1, sizeof *made->nodes);
+    for (size_t i = 0; i < graph->count; i++) {
+        CUgraphNode one = made->nodes[i] = malloc(sizeof *one);
+        *one = *graph->nodes[i];
+        one->before = memcpy(malloc(sizeof *one->before * (one->count + 1)), one->before, sizeof *one->before * one->count);
+        if (one->kind == LAUNCH)
+            one->launch = fake_copy_launch(&one->launch);
+        if (one->kind == CHILD)
+            one->child = copy_graph(one->child);
+    }
+    return made;
+}
+
+static void drop_graph(CUgraph graph) {
+    for (size_t i = 0; i < graph->count; i++) {
+        CUgraphNode one = graph->nodes[i];
+        if (one->kind == LAUNCH)
+            fake_drop_launch(&one->launch);
+        if (one->kind == CHILD)
+            drop_graph(one->child);
+        free(one->before);
+        free(one);
+    }
+    free(graph->nodes);
+    free(graph);
+}
+
+CUresult cuGraphCreate(CUgraph *graph, uint32_t flags) {
+    BEGIN;
+    *graph = calloc(1, sizeof **graph);
+    return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    BEGIN;
+    drop_graph(graph);
+    return CUDA_SUCCESS;
+}
+
+static CUresult add(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUgraphNode one) {
+    CUgraphNode made = malloc(sizeof *made);
+    *made = *one;
+    made->graph = graph;
+    made->index = graph->count;
+    made->count = count;
+    made->before = calloc(count + 1, sizeof *made->before);
+    for (size_t i = 0; i < count; i++) {
+        if (!before[i] || before[i]->graph != graph)
+            return CUDA_ERROR_INVALID_VALUE;
+        for (size_t j = 0; j < i; j++)
+            if (before[j] == before[i])
+                return CUDA_ERROR_INVALID_VALUE;
+        made->before[i] = before[i]->index;
+    }
+    graph->nodes = realloc(graph->nodes, sizeof *graph->nodes * (graph->count + 1));
+    *node = graph->nodes[graph->count++] = made;
+    return CUDA_SUCCESS;
+}
+
+#define ADD(...) add(node, graph, before, count, &(struct fl_CUgraphNode){__VA_ARGS__})
+
+CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count) {
+    BEGIN;
+    return ADD(.kind = EMPTY);
+}
+
+/* A node has its own copy of the parameters. */
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS *given) {
+    BEGIN;
+    launch one;
+    CUresult code = fake_make_launch(&one, given);
+    return code ? code : ADD(.kind = LAUNCH, .launch = one);
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_MEMCPY3D *copy,
+                              CUcontext context) {
+    BEGIN;
+    return context ? ADD(.kind = COPY, .copy = *copy) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_MEMSET_NODE_PARAMS *fill,
+                              CUcontext context) {
+    BEGIN;
+    if (!context || fill->dst % fill->elementSize)
+        return CUDA_ERROR_INVALID_VALUE;
+    return ADD(.kind = FILL, .fill = *fill);
+}
+
+CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_HOST_NODE_PARAMS *host) {
+    BEGIN;
+    return ADD(.kind = HOST, .host = *host);
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUevent event) {
+    BEGIN;
+    return ADD(.kind = RECORD, .event = event);
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUevent event) {
+    BEGIN;
+    return ADD(.kind = WAIT, .event = event);
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUgraph child) {
+    BEGIN;
+    return child && child != graph ? ADD(.kind = CHILD, .child = copy_graph(child)) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uint64_t flags) {
+    (void)flags;
+    BEGIN;
+    *executable = calloc(1, sizeof **executable);
+    (*executable)->graph = copy_graph(graph);
+    return cuEventCreate(&(*executable)->last, CU_EVENT_DISABLE_TIMING);
+}
+
+CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
+    (void)executable, (void)stream;
+    BEGIN;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+    BEGIN;
+    drop_graph(executable->graph);
+    cuEventDestroy_v2(executable->last);
+    free(executable);
+    return CUDA_SUCCESS;
+}
+
+/* --- updates --- */
+
+/* The executable's copy of a node, NULL if it is of another kind. */
+static CUgraphNode own(CUgraphExec executable, CUgraphNode node, int kind) {
+    CUgraphNode found = node->index < executable->graph->count ? executable->graph->nodes[node->index] : NULL;
+    return found && (int)found->kind == kind ? found : NULL;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given) {
+    BEGIN;
+    CUgraphNode found = own(executable, node, LAUNCH);
+    launch one;
+    CUresult code = found ? fake_make_launch(&one, given) : CUDA_ERROR_INVALID_VALUE;
+    if (code)
+        return code;
+    fake_drop_launch(&found->launch);
+    found->launch = one;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context) {
+    (void)context;
+    BEGIN;
+    CUgraphNode found = own(executable, node, COPY);
+    if (found)
+        found->copy = *copy;
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context) {
+    (void)context;
+    BEGIN;
+    CUgraphNode found = own(executable, node, FILL);
+    if (found)
+        found->fill = *fill;
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec executable, CUgraphNode node, CUevent event) {
+    BEGIN;
+    CUgraphNode found = own(executable, node, RECORD);
+    if (found)
+        found->event = event;
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec executable, CUgraphNode node, CUevent event) {
+    BEGIN;
+    CUgraphNode found = own(executable, node, WAIT);
+    if (found)
+        found->event = event;
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* --- launches --- */
+
+static CUresult run_node(CUgraphNode one);
+
+static CUresult run_graph(CUgraph graph) {
+    bool *done = calloc(graph->count + 1, sizeof *done);
+    CUresult code = CUDA_SUCCESS;
+    for (size_t left = graph->count; left; left--) {
+        size_t next = graph->count;
+        for (size_t i = 0; i < graph->count; i++) {
+            bool can = !done[i];
+            for (size_t b = 0; can && b < graph->nodes[i]->count; b++)
+                can = done[graph->nodes[i]->before[b]];
+            next = can ? i : next;
+        }
+        done[next] = true;
+        CUresult found = run_node(graph->nodes[next]);
+        code = code ? code : found;
+    }
+    free(done);
+    return code;
+}
+
+static CUresult run_node(CUgraphNode one) {
+    switch (one->kind) {
+    case EMPTY: break;
+    case LAUNCH: return fake_run_launch(&one->launch);
+    case COPY: fake_copy(&one->copy); break;
+    case FILL: fake_fill(&one->fill); break;
+    case HOST: ((void (*)(void *))one->host.fn)(one->host.userData); break;
+    case RECORD: fake_complete(one->record); break;
+    case WAIT: fake_wait_for(one->record); break;
+    case CHILD: return run_graph(one->child);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Events are pending from the launch on, and a node waits for what its event is at the launch. */
+static void take_events(CUgraph graph) {
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i]->kind == WAIT)
+            graph->nodes[i]->record = fake_record_of(graph->nodes[i]->event);
+    for (size_t i = 0; i < graph->count; i++) {
+        if (graph->nodes[i]->kind == RECORD)
+            graph->nodes[i]->record = fake_new_record(graph->nodes[i]->event);
+        if (graph->nodes[i]->kind == CHILD)
+            take_events(graph->nodes[i]->child);
+    }
+}
+
+typedef struct pending {
+    CUgraph graph;
+    record *before, *after;
+} pending;
+
+static CUresult run(void *data) {
+    pending *one = data;
+    fake_wait_for(one->before);
+    CUresult code = run_graph(one->graph);
+    drop_graph(one->graph);
+    fake_complete(one->after);
+    return code;
+}
+
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+    BEGIN;
+    NEED_CONTEXT;
+    CUgraph graph = copy_graph(executable->graph);
+    take_events(graph);
+    pending one = {graph, fake_record_of(executable->last), fake_new_record(executable->last)};
+    return fake_push(stream, run, &one, sizeof one);
+}

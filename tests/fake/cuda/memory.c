@@ -1,0 +1,355 @@
+/* Memory: allocations that queries find by any address in them, copies and fills. */
+#include "fake.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+enum { GRANULARITY = 65536, ALIGNMENT = 512 };
+
+typedef struct allocation {
+    struct allocation *next;
+    uint64_t base;
+    size_t size;
+    enum { DEVICE, HOST, MANAGED, REGISTERED } kind;
+    int device;
+} allocation;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static allocation *allocations;
+static size_t used;
+
+static allocation *find(uint64_t address) {   /* the lock is held */
+    for (allocation *one = allocations; one; one = one->next)
+        if (address - one->base < one->size)
+            return one;
+    return NULL;
+}
+
+static CUresult remember(void *memory, size_t size, int kind) {
+    allocation *made = malloc(sizeof *made);
+    CUcontext context = NULL;
+    cuCtxGetCurrent(&context);
+    *made = (allocation){NULL, (uint64_t)(uintptr_t)memory, size, kind, (int)(uintptr_t)context - 1};
+    pthread_mutex_lock(&lock);
+    made->next = allocations;
+    allocations = made;
+    used += kind == DEVICE ? size : 0;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate(void **to, size_t size, int kind) {
+    NEED_CONTEXT;
+    if (!size)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    bool fits = kind == DEVICE ? size <= MEMORY - used : size <= MEMORY;
+    pthread_mutex_unlock(&lock);
+    if (!fits || posix_memalign(to, ALIGNMENT, size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(*to, 0xCD, size);   /* nobody may rely on zeros */
+    return remember(*to, size, kind);
+}
+
+static CUresult forget(uint64_t address, bool is_host, int registered) {
+    allocation *found = NULL;
+    NEED_CONTEXT;
+    fake_drain();   /* as CUDA does */
+    pthread_mutex_lock(&lock);
+    for (allocation **at = &allocations; *at; at = &(*at)->next)
+        if ((*at)->base == address && ((*at)->kind == HOST) == is_host && ((*at)->kind == REGISTERED) == registered) {
+            found = *at;
+            *at = found->next;
+            used -= found->kind == DEVICE ? found->size : 0;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    if (!found)
+        return registered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+    if (!registered)
+        free((void *)(uintptr_t)address);
+    free(found);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *to, size_t size) {
+    BEGIN;
+    void *made;
+    CUresult code = allocate(&made, size, DEVICE);
+    if (!code)
+        *to = (CUdeviceptr)(uintptr_t)made;
+    return code;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *to, size_t size, uint32_t flags) {
+    BEGIN;
+    void *made;
+    CUresult code = flags == CU_MEM_ATTACH_GLOBAL ? allocate(&made, size, MANAGED) : CUDA_ERROR_INVALID_VALUE;
+    if (!code)
+        *to = (CUdeviceptr)(uintptr_t)made;
+    return code;
+}
+
+CUresult cuMemHostAlloc(void **to, size_t size, uint32_t flags) {
+    (void)flags;
+    BEGIN;
+    return allocate(to, size, HOST);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+    BEGIN;
+    return address ? forget(address, false, false) : CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeHost(void *memory) {
+    BEGIN;
+    return forget((uint64_t)(uintptr_t)memory, true, false);
+}
+
+CUresult cuMemHostRegister_v2(void *memory, size_t size, uint32_t flags) {
+    (void)flags;
+    BEGIN;
+    pthread_mutex_lock(&lock);
+    bool known = find((uint64_t)(uintptr_t)memory);
+    pthread_mutex_unlock(&lock);
+    return known ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : remember(memory, size, REGISTERED);
+}
+
+CUresult cuMemHostUnregister(void *memory) {
+    BEGIN;
+    return forget((uint64_t)(uintptr_t)memory, false, true);
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    BEGIN;
+    pthread_mutex_lock(&lock);
+    *total = MEMORY;
+    *free_bytes = MEMORY - used;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address) {
+    BEGIN;
+    pthread_mutex_lock(&lock);
+    allocation *found = find(address), copy = found ? *found : (allocation){0};
+    pthread_mutex_unlock(&lock);
+    if (!found)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool is_host = copy.kind == HOST || copy.kind == REGISTERED;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(uint32_t *)data = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(uint32_t *)data = copy.kind == MANAGED; break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = copy.device; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(uint64_t *)data = copy.base; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = copy.size; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+bool fake_is_whole(uint64_t address, size_t size) {
+    pthread_mutex_lock(&lock);
+    allocation *found = size ? find(address) : NULL;
+    bool whole = !found || address + size <= found->base + found->size;
+    pthread_mutex_unlock(&lock);
+    return whole;
+}
+
+/* --- copies and fills --- */
+
+static char *place(CUmemorytype type, const void *host, CUdeviceptr device) {
+    return (char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)host : device);
+}
+
+void fake_copy(const CUDA_MEMCPY3D *c) {
+    const char *from = place(c->srcMemoryType, c->srcHost, c->srcDevice);
+    char *to = place(c->dstMemoryType, c->dstHost, c->dstDevice);
+    for (size_t z = 0; z < c->Depth; z++)
+        for (size_t y = 0; y < c->Height; y++)
+            memmove(to + c->dstXInBytes + ((c->dstZ + z) * c->dstHeight + c->dstY + y) * c->dstPitch,
+                    from + c->srcXInBytes + ((c->srcZ + z) * c->srcHeight + c->srcY + y) * c->srcPitch, c->WidthInBytes);
+}
+
+void fake_fill(const CUDA_MEMSET_NODE_PARAMS *f) {
+    for (size_t y = 0; y < f->height; y++)
+        for (size_t x = 0; x < f->width; x++)
+            memcpy((char *)(uintptr_t)f->dst + y * f->pitch + x * f->elementSize, &f->value, f->elementSize);
+}
+
+typedef struct transfer {
+    uint64_t to, from;
+    size_t size;
+} transfer;
+
+static CUresult run_transfer(void *data) {
+    transfer *one = data;
+    memmove((void *)(uintptr_t)one->to, (void *)(uintptr_t)one->from, one->size);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+    BEGIN;
+    transfer one = {to, from, size};
+    if (!fake_is_whole(to, size) || !fake_is_whole(from, size))
+        return CUDA_ERROR_INVALID_VALUE;
+    return fake_push(stream, run_transfer, &one, sizeof one);
+}
+
+static CUresult run_rows(void *data) {
+    fake_copy(data);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream) {
+    BEGIN;
+    if ((copy->srcPitch && copy->srcPitch < copy->WidthInBytes) || (copy->dstPitch && copy->dstPitch < copy->WidthInBytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return fake_push(stream, run_rows, copy, sizeof *copy);
+}
+
+static CUresult run_set(void *data) {
+    fake_fill(data);
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_rows(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t size, size_t width, size_t height, CUstream stream) {
+    CUDA_MEMSET_NODE_PARAMS one = {to, pitch, value, size, width, height};
+    bool fits = !(to % size) && !(pitch % size) && (height == 1 || pitch >= width * size);
+    return fits && fake_is_whole(to, (height - 1) * pitch + width * size) ? fake_push(stream, run_set, &one, sizeof one) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult set(CUdeviceptr to, uint32_t value, uint32_t size, size_t count, CUstream stream) {
+    return set_rows(to, 0, value, size, count, 1, stream);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, uint8_t value, size_t count, CUstream stream) {
+    BEGIN;
+    return set(to, value, 1, count, stream);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, uint16_t value, size_t count, CUstream stream) {
+    BEGIN;
+    return set(to, value, 2, count, stream);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, uint32_t value, size_t count, CUstream stream) {
+    BEGIN;
+    return set(to, value, 4, count, stream);
+}
+
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, uint8_t value, size_t width, size_t height, CUstream stream) {
+    BEGIN;
+    return set_rows(to, pitch, value, 1, width, height, stream);
+}
+
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, uint16_t value, size_t width, size_t height, CUstream stream) {
+    BEGIN;
+    return set_rows(to, pitch, value, 2, width, height, stream);
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t height, CUstream stream) {
+    BEGIN;
+    return set_rows(to, pitch, value, 4, width, height, stream);
+}
+
+static CUresult hint(CUdeviceptr address, CUmemLocation location) {
+    pthread_mutex_lock(&lock);
+    allocation *found = find(address);
+    bool fits = found && found->kind == MANAGED && location.type <= CU_MEM_LOCATION_TYPE_HOST;
+    pthread_mutex_unlock(&lock);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location, uint32_t flags, CUstream stream) {
+    (void)size, (void)flags, (void)stream;
+    BEGIN;
+    return hint(address, location);
+}
+
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location) {
+    (void)size, (void)advice;
+    BEGIN;
+    return hint(address, location);
+}
+
+/* --- memory that is mapped to addresses --- */
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *kind, CUmemAllocationGranularity_flags option) {
+    (void)kind, (void)option;
+    BEGIN;
+    *granularity = GRANULARITY;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *kind, uint64_t flags) {
+    (void)flags;
+    BEGIN;
+    *handle = size;
+    return size % GRANULARITY || kind->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_ERROR_INVALID_VALUE
+                                                                                                      : CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    (void)handle;
+    BEGIN;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted, uint64_t flags) {
+    (void)alignment, (void)wanted, (void)flags;
+    BEGIN;
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *address = (CUdeviceptr)(uintptr_t)memory;
+    return memory == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
+    BEGIN;
+    munmap((void *)(uintptr_t)address, size);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, uint64_t flags) {
+    (void)address, (void)size, (void)offset, (void)handle, (void)flags;
+    BEGIN;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+    (void)address, (void)size;
+    BEGIN;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count) {
+    (void)address, (void)size, (void)access, (void)count;
+    BEGIN;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, uint64_t flags) {
+    (void)handle, (void)type, (void)flags;
+    BEGIN;
+    *(int *)shareable = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return *(int *)shareable < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
+    BEGIN;
+    memcpy((void *)(uintptr_t)to, from, size);
+    return CUDA_SUCCESS;
+}
+
+/* The OpenCL driver's clCreateBuffer, with CL_MEM_USE_HOST_PTR: its devices are this process's CPU. */
+void *fake_cuda_import(void *context, uint64_t flags, uint64_t address, int descriptor, size_t size, int32_t *code) {
+    void *(*create)(void *, uint64_t, size_t, void *, int32_t *) = (void *(*)(void *, uint64_t, size_t, void *, int32_t *))(*(void ***)context)[14];
+    *code = fake_called(__func__);
+    if (*code) {
+        close(descriptor);
+        return NULL;
+    }
+    close(descriptor);   /* it belongs to OpenCL */
+    return create(context, flags | 8, size, (void *)(uintptr_t)address, code);
+}
+

@@ -1,0 +1,282 @@
+"""The adapter for CUDA: queues, memory, programs and launches, with results that were computed."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+
+import pytest
+from helpers.cuda import FakeCuda
+from helpers.ur_calls import Calls, array
+
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
+from fairlead.plugins.cuda.commands import fills_of
+from fairlead.plugins.cuda.devices import MOST_STREAMS
+
+from .conftest import COUNT, SIZE, LocalBytes, Work
+
+HostTask = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def test_the_device_is_a_gpu(ur: Calls, device: PluginDevice) -> None:
+    ask = "urDeviceGetInfo", device.handle
+    assert ur.number(*ask, "UR_DEVICE_INFO_TYPE") == UR["UR_DEVICE_TYPE_GPU"]
+    assert ur.number(*ask, "UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE") == 1024
+    assert ur.number(*ask, "UR_DEVICE_INFO_GLOBAL_MEM_FREE") <= ur.number(
+        *ask, "UR_DEVICE_INFO_GLOBAL_MEM_SIZE"
+    )
+
+
+@pytest.mark.parametrize("kind", ["Host", "Device", "Shared"])
+def test_kernels_compute_in_memory_of_each_kind(work: Work, kind: str) -> None:
+    out = work.memory(kind)
+    work.launch(work.kernel("store"), out, ctypes.c_int32(5))
+    work.launch(work.kernel("add_one"), out)
+    work.launch(work.kernel("twice"), out)
+    assert work.numbers(out) == [12] * COUNT
+
+
+def test_two_local_arguments_do_not_overlap(work: Work) -> None:
+    out, local = work.memory(), (LocalBytes(32), ctypes.c_int8(3), LocalBytes(32))
+    work.launch(work.kernel("local_sum"), out, *local, local=8)
+    assert work.numbers(out) == [sum(range(8)) + 8 * 3] * COUNT
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 8, 12, 16, 64, 128, 256])
+def test_a_fill_repeats_a_pattern_of_any_length(work: Work, length: int) -> None:
+    size = length * 6
+    memory, pattern = work.memory(size=size + 16), bytes(range(1, 1 + length % 256)) or b"\7" * 256
+    pattern = (pattern * length)[:length]
+    work.put(memory, bytes(size + 16))
+    given = work.queue, memory + 8, length, pattern, size, 0, None, None
+    work.ur.ok("urEnqueueUSMFill", *given)
+    assert work.get(memory, size + 16) == bytes(8) + pattern * 6 + bytes(8)
+
+
+def test_a_fill_is_as_few_sets_as_can_be() -> None:
+    def shape(address: int, pattern: bytes, size: int) -> list[tuple[int, int, int]]:
+        return [(s.elementSize, s.width, s.height) for s in fills_of(address, pattern, size) or ()]
+
+    assert shape(0, b"\1", 100) == [(1, 100, 1)]
+    assert shape(0, b"\1" * 16, 160) == [(1, 160, 1)]  # the same bytes
+    assert shape(0, bytes(range(4)), 100) == [(4, 25, 1)]
+    assert shape(2, bytes(range(4)), 100) == [(2, 1, 25), (2, 1, 25)]
+    assert shape(0, bytes(range(16)), 160) == [(4, 1, 10)] * 4
+    assert fills_of(0, bytes(range(129)), 129 * 2) is None
+
+
+def test_rows_are_copied_and_filled(work: Work) -> None:
+    one, two = work.memory(), work.memory()
+    work.put(one, bytes(range(SIZE % 256)) or bytes(range(256)))
+    work.put(two, bytes(SIZE))
+    rows = two, 32, one, 16, 10, 4, 0, None, None
+    work.ur.ok("urEnqueueUSMMemcpy2D", work.queue, True, *rows)
+    expected = b"".join(bytes(range(16 * y, 16 * y + 10)) + bytes(22) for y in range(4))
+    assert work.get(two, 128) == expected
+    pattern = b"\1\2"
+    rows = one, 16, 2, pattern, 4, 3, 0, None, None
+    work.ur.ok("urEnqueueUSMFill2D", work.queue, *rows)
+    assert work.get(one, 6) == pattern * 2 + bytes([4, 5])
+
+
+def test_a_mapped_buffer_of_the_program_is_written_back(work: Work) -> None:
+    ur, host = work.ur, (ctypes.c_int32 * COUNT)(*range(COUNT))
+    how = UR.struct("ur_buffer_properties_t")(
+        UR["UR_STRUCTURE_TYPE_BUFFER_PROPERTIES"], None, ctypes.addressof(host)
+    )
+    flags = UR["UR_MEM_FLAG_USE_HOST_POINTER"]
+    buffer = ur.made("urMemBufferCreate", work.context, flags, SIZE, ctypes.byref(how)).value
+    both = UR["UR_MAP_FLAG_READ"] | UR["UR_MAP_FLAG_WRITE"]
+    given = work.queue, buffer, True, both, 16, 16, 0, None, None
+    place = ur.made("urEnqueueMemBufferMap", *given).value
+    assert place == ctypes.addressof(host) + 16
+    host[4] = 1000
+    ur.ok("urEnqueueMemUnmap", work.queue, buffer, place, 0, None, None)
+    seen = (ctypes.c_int32 * COUNT)()
+    ur.ok("urEnqueueMemBufferRead", work.queue, buffer, True, 0, SIZE, seen, 0, None, None)
+    assert list(seen) == [0, 1, 2, 3, 1000, *range(5, COUNT)]
+    assert ur("urEnqueueMemUnmap", work.queue, buffer, place, 0, None, None) == "INVALID_VALUE"
+    ur.ok("urMemRelease", buffer)
+
+
+def test_commands_of_an_out_of_order_queue_wait_for_events(
+    ur: Calls, device: PluginDevice, context: int, fake: FakeCuda
+) -> None:
+    """A GPU's driver may call all host functions in one thread, so that none may wait there."""
+    work = Work(ur, device.handle, context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+    released, seen = threading.Event(), list[str]()
+    hold = HostTask(lambda data: (released.wait(), seen.append("held"))[0])
+    after = HostTask(lambda data: seen.append("after"))
+    free = HostTask(lambda data: (seen.append("free"), released.set())[0])
+    first = ctypes.c_void_p()
+    ur.ok("urEnqueueHostTaskExp", work.queue, hold, None, None, 0, None, ctypes.byref(first))
+    waits = 1, array(first), None
+    ur.ok("urEnqueueHostTaskExp", work.queue, after, None, None, *waits)
+    ur.ok("urEnqueueHostTaskExp", work.queue, free, None, None, 0, None, None)
+    ur.ok("urQueueFinish", work.queue)
+    assert seen == ["free", "held", "after"]
+
+
+def test_a_barrier_orders_an_out_of_order_queue(
+    ur: Calls, device: PluginDevice, context: int
+) -> None:
+    work = Work(ur, device.handle, context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+    out, add, twice = work.memory(), work.kernel("add_one"), work.kernel("twice")
+    work.put(out, bytes(SIZE))
+    for kernel in (add, twice, add, twice, add):
+        work.launch(kernel, out)
+        ur.ok("urEnqueueEventsWaitWithBarrier", work.queue, 0, None, None)
+    ur.ok("urQueueFinish", work.queue)
+    assert work.numbers(out) == [7] * COUNT
+
+
+def test_a_context_never_has_more_streams_than_are_good(work: Work, fake: FakeCuda) -> None:
+    before = fake.calls("cuStreamCreateWithPriority")
+    queues = [work.new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE") for _ in range(20)]
+    for queue in queues:
+        work.ur.ok("urEnqueueEventsWait", queue, 0, None, None)
+        work.ur.ok("urQueueRelease", queue)
+    assert fake.calls("cuStreamCreateWithPriority") - before <= MOST_STREAMS
+
+
+def test_times_are_those_of_the_host_and_in_order(
+    ur: Calls, device: PluginDevice, context: int
+) -> None:
+    import time
+
+    work, event = Work(ur, device.handle, context, "PROFILING_ENABLE"), ctypes.c_void_p()
+    before = time.monotonic_ns()
+    given = work.queue, None, None, None, 0, None, ctypes.byref(event)
+    task = HostTask(lambda data: None)
+    ur.ok("urEnqueueHostTaskExp", work.queue, task, None, None, *given[4:])
+    ur.ok("urEventWait", 1, array(event))
+    names = ("QUEUED", "SUBMIT", "START", "END")
+    times = [
+        ur.number("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
+        for name in names
+    ]
+    assert times == sorted(times)
+    assert before <= times[0] and times[-1] <= time.monotonic_ns() + 1_000_000
+
+
+def test_device_time_and_host_time_are_on_one_scale(ur: Calls, device: PluginDevice) -> None:
+    times = [ctypes.c_uint64() for _ in range(4)]
+    ur.ok("urDeviceGetGlobalTimestamps", device.handle, *map(ctypes.byref, times[:2]))
+    ur.ok("urDeviceGetGlobalTimestamps", device.handle, *map(ctypes.byref, times[2:]))
+    assert times[0].value <= times[2].value and times[1].value <= times[3].value
+
+
+def test_a_broken_program_has_a_log(work: Work) -> None:
+    ur, source = work.ur, b"kernel void broken(global int *a) { a[0] = undeclared; }"
+    program = ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    assert ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
+    size = ctypes.c_size_t()
+    name = UR["UR_PROGRAM_BUILD_INFO_LOG"]
+    given = program, work.device, name
+    ur.ok("urProgramGetBuildInfo", *given, 0, None, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    ur.ok("urProgramGetBuildInfo", *given, size.value, log, None)
+    assert b"undeclared" in log.value
+    ur.ok("urProgramRelease", program)
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "expected"),
+    [
+        ("cuMemAlloc_v2", 2, "OUT_OF_DEVICE_MEMORY"),
+        ("cuMemAlloc_v2", 719, "DEVICE_LOST"),
+        ("cuMemAlloc_v2", 801, "UNSUPPORTED_FEATURE"),
+        ("cuCtxPushCurrent_v2", 201, "INVALID_CONTEXT"),
+    ],
+)
+def test_the_drivers_codes_become_those_of_unified_runtime(
+    work: Work, fake: FakeCuda, function: str, code: int, expected: str
+) -> None:
+    made = ctypes.c_void_p()
+    given = work.context, work.device, None, None, SIZE, ctypes.byref(made)
+    fake.fail(function, code)
+    failed = work.ur("urUSMDeviceAlloc", *given)
+    fake.fail(function, 0)
+    assert failed == expected
+    work.ur.ok("urUSMDeviceAlloc", *given)
+    work.ur.ok("urUSMFree", work.context, made)
+
+
+def test_a_launch_that_the_driver_refuses_leaves_the_queue_usable(
+    work: Work, fake: FakeCuda
+) -> None:
+    kernel, out = work.kernel("store"), work.memory()
+    work.launch(kernel, out, ctypes.c_int32(1))
+    fake.fail("cuLaunchKernel", 701)
+    size = (ctypes.c_size_t * 1)(COUNT)
+    given = work.queue, kernel, 1, (ctypes.c_size_t * 1)(0), size, None
+    rows = work.arguments(out, ctypes.c_int32(2))
+    rest = None, 0, None, None
+    code = work.ur("urEnqueueKernelLaunchWithArgsExp", *given, *rows, *rest)
+    fake.fail("cuLaunchKernel", 0)
+    assert code == "OUT_OF_RESOURCES"
+    assert work.numbers(out) == [1] * COUNT
+
+
+PTX = b""".version 8.0
+.target sm_50
+.address_size 64
+.visible .global .align 4 .b8 answer[8];
+.visible .entry scale(
+    .param .u64 scale_param_0, .param .u32 scale_param_1, .param .u32 scale_param_2
+)
+{
+    .reg .b32 %r<8>;
+    .reg .b64 %d<4>;
+    ld.param.u64 %d1, [scale_param_0];
+    ld.param.u32 %r1, [scale_param_1];
+    ld.param.u32 %r2, [scale_param_2];
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %ctaid.x;
+    mov.u32 %r5, %tid.x;
+    mad.lo.s32 %r6, %r3, %r4, %r5;
+    mul.wide.s32 %d2, %r6, 4;
+    add.s64 %d3, %d1, %d2;
+    ld.global.u32 %r7, [%d3];
+    mad.lo.s32 %r7, %r7, %r1, %r2;
+    st.global.u32 [%d3], %r7;
+    ret;
+}
+"""
+
+
+def test_a_program_of_ptx_with_a_device_global(work: Work) -> None:
+    ur, data = work.ur, ctypes.create_string_buffer(PTX)
+    lengths, places = (
+        (ctypes.c_size_t * 1)(len(PTX)),
+        (ctypes.c_void_p * 1)(ctypes.addressof(data)),
+    )
+    given = work.context, 1, array(work.device), lengths, places, None
+    program = ur.made("urProgramCreateWithBinary", *given)
+    ur.ok("urProgramBuild", work.context, program, None)
+    kernel = ur.made("urKernelCreate", program, b"scale").value or 0
+    out = work.memory()
+    work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
+    work.launch(kernel, out, ctypes.c_int32(3), ctypes.c_int32(1))
+    assert work.numbers(out) == [3 * number + 1 for number in range(COUNT)]
+    value, seen = (ctypes.c_int32 * 1)(42), (ctypes.c_int32 * 1)()
+    name, rest = b"answer", (4, 4)
+    given = work.queue, program, name, True, *rest
+    ur.ok("urEnqueueDeviceGlobalVariableWrite", *given, value, 0, None, None)
+    ur.ok("urEnqueueDeviceGlobalVariableRead", *given, seen, 0, None, None)
+    assert seen[0] == 42
+    far = work.queue, program, name, True, 4, 8
+    assert ur("urEnqueueDeviceGlobalVariableRead", *far, seen, 0, None, None) == "INVALID_VALUE"
+
+
+def test_devices_reach_each_others_memory(cuda_plugin: Plugin, ur: Calls, fake: FakeCuda) -> None:
+    device = cuda_plugin.devices[0].handle
+    given = device, device, UR["UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT"], 4
+    value = ctypes.c_int(7)
+    ur.ok("urUsmP2PPeerAccessGetInfoExp", *given, ctypes.byref(value), None)
+    assert value.value == 0  # not its own
+    fake.fail("cuCtxEnablePeerAccess", 217)
+    assert ur("urUsmP2PEnablePeerAccessExp", device, device) == "UNSUPPORTED_FEATURE"

@@ -1,0 +1,264 @@
+"""Command-buffers as CUDA Graphs. The driver of the tests runs what it may run last first.
+
+So a result is right only if every edge is there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+from helpers.cuda import FakeCuda
+from helpers.ur_calls import array
+
+from fairlead.loader.ur.abi import UR
+
+from .conftest import COUNT, SIZE, Work
+
+_NO_EVENTS = 0, None
+
+
+class Recorded:
+    """A command-buffer.
+
+    Args:
+        work: where it runs.
+        flags: `isUpdatable`, `isInOrder`, `enableProfiling`.
+    """
+
+    def __init__(self, work: Work, **flags: bool) -> None:
+        self.work, self.ur = work, work.ur
+        stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
+        how = UR.struct("ur_exp_command_buffer_desc_t")(stype=stype, **flags)
+        given = work.context, work.device, ctypes.byref(how)
+        self.handle = self.ur.made("urCommandBufferCreateExp", *given).value or 0
+
+    def append(
+        self, name: str, *given: Any, after: tuple[int, ...] = (), waits: tuple[Any, ...] = ()
+    ) -> tuple[int, int, int]:
+        """Append a command. Returns its sync-point, its event and its handle (0 without them)."""
+        point, event, command = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_void_p()
+        points = (ctypes.c_uint32 * max(len(after), 1))(*after) if after else None
+        events = array(*waits) if waits else None
+        updatable = self.updatable
+        rest = (
+            *(len(after), points, len(waits), events, ctypes.byref(point), ctypes.byref(event)),
+            ctypes.byref(command) if updatable else None,
+        )
+        self.ur.ok(f"urCommandBufferAppend{name}Exp", self.handle, *given, *rest)
+        return point.value, event.value or 0, command.value or 0
+
+    updatable = False
+
+    def launch(
+        self, kernel: int, *values: Any, others: tuple[int, ...] = (), **how: Any
+    ) -> tuple[int, int, int]:
+        """Append a launch."""
+        whole = (ctypes.c_size_t * 1)(COUNT)
+        shape = kernel, 1, (ctypes.c_size_t * 1)(0), whole, None
+        alternatives = len(others), array(*others) if others else None
+        return self.append(
+            "KernelLaunchWithArgs", *shape, *self.work.arguments(*values), *alternatives, **how
+        )
+
+    def finalize(self) -> None:
+        self.ur.ok("urCommandBufferFinalizeExp", self.handle)
+
+    def run(self, queue: int = 0, event: Any = None) -> None:
+        """Enqueue it."""
+        given = queue or self.work.queue, self.handle, 0, None, event
+        self.ur.ok("urEnqueueCommandBufferExp", *given)
+
+
+class Updatable(Recorded):
+    """A command-buffer that can be updated."""
+
+    updatable = True
+
+    def __init__(self, work: Work, **flags: bool) -> None:
+        super().__init__(work, isUpdatable=True, **flags)
+
+    def update(self, command: int, *values: tuple[int, Any], kernel: int = 0, size: int = 0) -> str:
+        """Give a launch new arguments, each an index with an address or a value."""
+        numbers = [(index, value) for index, value in values if not isinstance(value, int)]
+        pointers = [(index, value) for index, value in values if isinstance(value, int)]
+        value_type = UR.struct("ur_exp_command_buffer_update_value_arg_desc_t")
+        pointer_type = UR.struct("ur_exp_command_buffer_update_pointer_arg_desc_t")
+        new_values = (value_type * max(len(numbers), 1))()
+        for row, (index, value) in zip(new_values, numbers, strict=False):
+            row.argIndex, row.argSize = index, ctypes.sizeof(value)
+            row.pNewValueArg = ctypes.addressof(value)
+        kept = [ctypes.c_void_p(address) for _, address in pointers]
+        new_pointers = (pointer_type * max(len(pointers), 1))()
+        for row, (index, _), place in zip(new_pointers, pointers, kept, strict=False):
+            row.argIndex, row.pNewPointerArg = index, ctypes.addressof(place)
+        how = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")()
+        how.hCommand, how.hNewKernel, how.newWorkDim = command, kernel or None, 1
+        how.numNewValueArgs, how.pNewValueArgList = len(numbers), ctypes.addressof(new_values)
+        how.numNewPointerArgs, how.pNewPointerArgList = (
+            len(pointers),
+            ctypes.addressof(new_pointers),
+        )
+        whole = (ctypes.c_size_t * 1)(size)
+        if size:
+            how.pNewGlobalWorkSize = ctypes.addressof(whole)
+        return self.ur("urCommandBufferUpdateKernelLaunchExp", self.handle, 1, ctypes.byref(how))
+
+
+def test_sync_points_are_edges(work: Work) -> None:
+    out, other = work.memory(), work.memory()
+    buffer, add, twice = Recorded(work), work.kernel("add_one"), work.kernel("twice")
+    zero = b"\0"
+    filled = buffer.append("USMFill", out, zero, 1, SIZE)[0]
+    one = buffer.launch(add, out, after=(filled,))[0]
+    hint = buffer.append("USMPrefetch", out, SIZE, 0, after=(one,))[0]
+    two = buffer.launch(twice, out, after=(hint,))[0]
+    three = buffer.launch(add, out, after=(two,))[0]
+    buffer.append("USMMemcpy", other, out, SIZE, after=(three,))
+    buffer.finalize()
+    for _ in range(3):
+        buffer.run()
+    assert work.numbers(other) == [3] * COUNT
+
+
+def test_an_in_order_command_buffer_needs_no_sync_points(work: Work) -> None:
+    out, buffer = work.memory(), Recorded(work, isInOrder=True)
+    buffer.append("USMFill", out, bytes(range(16)), 16, SIZE)
+    buffer.append("USMFill", out, b"\2\0\0\0", 4, SIZE)
+    for name in ("add_one", "twice", "add_one"):
+        buffer.launch(work.kernel(name), out)
+    buffer.finalize()
+    buffer.run()
+    assert work.numbers(out) == [7] * COUNT
+
+
+def test_one_executable_is_launched_again(work: Work, fake: FakeCuda) -> None:
+    out, buffer = work.memory(), Recorded(work)
+    buffer.launch(work.kernel("add_one"), out)
+    before = fake.calls("cuGraphInstantiateWithFlags"), fake.calls("cuGraphLaunch")
+    buffer.finalize()
+    work.put(out, bytes(SIZE))
+    for _ in range(5):
+        buffer.run()
+    assert work.numbers(out) == [5] * COUNT
+    after = fake.calls("cuGraphInstantiateWithFlags"), fake.calls("cuGraphLaunch")
+    assert (after[0] - before[0], after[1] - before[1]) == (1, 5)
+
+
+def test_launches_on_two_queues_follow_each_other(work: Work) -> None:
+    out, buffer, second = work.memory(), Recorded(work), work.new_queue()
+    first = buffer.launch(work.kernel("twice"), out)[0]
+    buffer.launch(work.kernel("add_one"), out, after=(first,))
+    buffer.finalize()
+    work.put(out, bytes(SIZE))
+    for _ in range(4):
+        buffer.run()
+        buffer.run(second)
+    for queue in (second, work.queue):
+        work.ur.ok("urQueueFinish", queue)
+    assert work.numbers(out) == [2**8 - 1] * COUNT
+
+
+def test_updates_change_arguments_kernels_and_sizes(work: Work) -> None:
+    out, other = work.memory(), work.memory()
+    store, axpy = work.kernel("store"), work.kernel("axpy")
+    buffer = Updatable(work)
+    command = buffer.launch(store, out, ctypes.c_int32(1), others=(axpy,))[2]
+    buffer.finalize()
+    buffer.run()
+    assert work.numbers(out) == [1] * COUNT
+    assert buffer.update(command, (1, ctypes.c_int32(7)), size=8) == "SUCCESS"
+    buffer.run()
+    assert work.numbers(out) == [7] * 8 + [1] * (COUNT - 8)
+    assert buffer.update(command, (0, other), size=COUNT) == "SUCCESS"
+    buffer.run()
+    assert work.numbers(other) == [7] * COUNT
+    given = (0, out), (1, other), (2, ctypes.c_int32(10))
+    assert buffer.update(command, *given[:1], kernel=axpy) == "INVALID_VALUE"
+    assert buffer.update(command, *given, kernel=axpy) == "SUCCESS"
+    buffer.run()
+    assert work.numbers(out) == [77] * 8 + [71] * (COUNT - 8)
+    assert buffer.update(command, kernel=store) == "SUCCESS"  # with its arguments of before
+    buffer.run()
+    assert work.numbers(other) == [7] * COUNT
+
+
+def test_what_is_enqueued_runs_as_it_was(work: Work, fake: FakeCuda) -> None:
+    out, buffer = work.memory(), Updatable(work)
+    command = buffer.launch(work.kernel("store"), out, ctypes.c_int32(1))[2]
+    buffer.finalize()
+    fake.library.fake_cuda_hold(1)
+    buffer.run()
+    assert buffer.update(command, (1, ctypes.c_int32(2))) == "SUCCESS"
+    fake.library.fake_cuda_hold(0)
+    assert work.numbers(out) == [1] * COUNT
+    buffer.run()
+    assert work.numbers(out) == [2] * COUNT
+
+
+def test_an_update_that_the_driver_refuses_changes_nothing(work: Work, fake: FakeCuda) -> None:
+    out, buffer = work.memory(), Updatable(work)
+    command = buffer.launch(work.kernel("store"), out, ctypes.c_int32(1))[2]
+    buffer.finalize()
+    fake.fail("cuGraphExecKernelNodeSetParams_v2", 1)
+    assert buffer.update(command, (1, ctypes.c_int32(2))) == "INVALID_VALUE"
+    fake.fail("cuGraphExecKernelNodeSetParams_v2", 0)
+    buffer.run()
+    assert work.numbers(out) == [1] * COUNT
+    assert buffer.update(command, size=8) == "SUCCESS"  # the refused value is not remembered
+    work.put(out, bytes(SIZE))
+    buffer.run()
+    assert work.numbers(out) == [1] * 8 + [0] * (COUNT - 8)
+
+
+def test_a_graph_that_cannot_be_made_executable_stays_open(work: Work, fake: FakeCuda) -> None:
+    out, buffer = work.memory(), Recorded(work)
+    buffer.launch(work.kernel("store"), out, ctypes.c_int32(4))
+    fake.fail("cuGraphInstantiateWithFlags", 2)
+    assert work.ur("urCommandBufferFinalizeExp", buffer.handle) == "OUT_OF_DEVICE_MEMORY"
+    fake.fail("cuGraphInstantiateWithFlags", 0)
+    buffer.finalize()
+    buffer.run()
+    assert work.numbers(out) == [4] * COUNT
+
+
+def test_commands_wait_for_events_and_signal_events(work: Work) -> None:
+    out, between = work.memory(), work.memory()
+    first, second = Recorded(work), Recorded(work)
+    signal = first.launch(work.kernel("store"), between, ctypes.c_int32(6))[1]
+    first.finalize()
+    second.append("USMMemcpy", out, between, SIZE, waits=(signal,))
+    second.finalize()
+    other = work.new_queue()
+    first.run()
+    second.run(other)
+    work.ur.ok("urQueueFinish", other)
+    assert work.numbers(out) == [6] * COUNT
+
+
+@pytest.mark.parametrize("profiling", [False, True])
+def test_the_event_of_an_enqueue_has_times_if_the_queue_profiles(
+    work: Work, profiling: bool
+) -> None:
+    queue = work.new_queue("PROFILING_ENABLE" if profiling else "")
+    buffer, event = Recorded(work), ctypes.c_void_p()
+    buffer.launch(work.kernel("store"), work.memory(), ctypes.c_int32(1))
+    buffer.finalize()
+    buffer.run(queue, ctypes.byref(event))
+    work.ur.ok("urEventWait", 1, array(event))
+    name, value = UR["UR_PROFILING_INFO_COMMAND_END"], ctypes.c_uint64()
+    given = event, name, 8, ctypes.byref(value), None
+    expected = "SUCCESS" if profiling else "PROFILING_INFO_NOT_AVAILABLE"
+    assert work.ur("urEventGetProfilingInfo", *given) == expected
+
+
+def test_a_released_command_buffer_runs_to_its_end(work: Work, fake: FakeCuda) -> None:
+    out, buffer = work.memory(), Recorded(work)
+    buffer.launch(work.kernel("store"), out, ctypes.c_int32(9))
+    buffer.finalize()
+    fake.library.fake_cuda_hold(1)
+    buffer.run()
+    work.ur.ok("urCommandBufferReleaseExp", buffer.handle)
+    fake.library.fake_cuda_hold(0)
+    assert work.numbers(out) == [9] * COUNT
