@@ -92,6 +92,24 @@ def check_named_tests(text: str) -> int:
     return len(named)
 
 
+def reason_of_a_hang(words: str, ask: Callable[[int], str]) -> str:
+    """The reason of something that hangs, with the shortest limit that lets it come so far.
+
+    On a busy machine a child process may need longer than the first limit to reach the place that
+    hangs.
+
+    Args:
+        words: what the reason has in it once it got there.
+        ask: probes with a limit in seconds and returns the reason.
+    """
+    reason = ""
+    for limit in (3, 30, 300):
+        reason = ask(limit)
+        if f"within {limit} s" in reason and words in reason:
+            break
+    return reason
+
+
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """A file or folder that is made once in a run, by the first process that asks for it.
 
