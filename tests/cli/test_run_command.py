@@ -17,6 +17,8 @@ from fairlead.loader.base.search import Candidate
 
 COMMAND = "from fairlead.cli.main import main; main()"
 #: A program of the system, and its loader.
+pytestmark = pytest.mark.slow
+
 CLINFO = shutil.which("clinfo")
 needs_clinfo = pytest.mark.skipif(CLINFO is None, reason="clinfo is not installed")
 #: clinfo tries a kernel, which a PoCL wheel builds only after its repair, and times a clock.

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from helpers.support import ROOT, RunPython
 
+pytestmark = pytest.mark.slow
+
 MODULES = ("fairlead", "fairlead.graph", "fairlead.runtime", "fairlead.plugins")
 RUN = """
 import runpy, sys

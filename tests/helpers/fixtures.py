@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers.children import ForkServer, working_folder
+from helpers.kept_files import KeptFiles, digest
 from helpers.plugin_header import plugin_header
 from helpers.support import (
     CHILD_TIMEOUT,
@@ -59,9 +59,11 @@ def compile_c(native_headers: Path) -> CompileC:
 
 
 @pytest.fixture(scope="session")
-def fake_driver(compile_c: CompileC, tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
+def fake_driver(
+    compile_c: CompileC, native_headers: Path, tmp_path_factory: pytest.TempPathFactory
+) -> FakeDriver:
     """See FakeDriver. The same knobs give the same file."""
-    return _variants("driver", compile_c, tmp_path_factory)
+    return _variants("driver", compile_c, tmp_path_factory, native_headers)
 
 
 @pytest.fixture(scope="session")
@@ -77,18 +79,24 @@ def plugin_abi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fake_plugin(
-    compile_c: CompileC, plugin_abi: Path, tmp_path_factory: pytest.TempPathFactory
+    compile_c: CompileC,
+    native_headers: Path,
+    plugin_abi: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> FakePlugin:
     """See FakePlugin. The same knobs give the same file."""
-    return _variants("plugin", compile_c, tmp_path_factory, f"-I{plugin_abi}")
+    return _variants("plugin", compile_c, tmp_path_factory, native_headers, plugin_abi)
 
 
 @pytest.fixture(scope="session")
 def fake_adapter(
-    compile_c: CompileC, plugin_abi: Path, tmp_path_factory: pytest.TempPathFactory
+    compile_c: CompileC,
+    native_headers: Path,
+    plugin_abi: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> FakePlugin:
     """Builds a variant of tests/fake/adapter.c, as FakePlugin does of plugin.c."""
-    return _variants("adapter", compile_c, tmp_path_factory, f"-I{plugin_abi}")
+    return _variants("adapter", compile_c, tmp_path_factory, native_headers, plugin_abi)
 
 
 @pytest.fixture(scope="session")
@@ -104,27 +112,44 @@ def ze_abi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fake_ze(
-    compile_c: CompileC, ze_abi: Path, tmp_path_factory: pytest.TempPathFactory
+    compile_c: CompileC,
+    native_headers: Path,
+    ze_abi: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> FakePlugin:
     """Builds a variant of tests/fake/ze_driver.c, as FakePlugin does of plugin.c."""
-    return _variants("ze_driver", compile_c, tmp_path_factory, f"-I{ze_abi}")
+    # -O1: the compiler drops what generated code names and the fake has not
+    return _variants("ze_driver", compile_c, tmp_path_factory, native_headers, ze_abi, level="-O1")
 
 
 def _variants(
-    kind: str, compile_c: CompileC, factory: pytest.TempPathFactory, *always: str
+    kind: str,
+    compile_c: CompileC,
+    factory: pytest.TempPathFactory,
+    *folders: Path,
+    level: str = "-O0",
 ) -> Callable[..., Path]:
-    """What compiles variants of tests/fake/{kind}.c, each once in a run."""
+    """What compiles variants of tests/fake/{kind}.c, each once in a run, with further headers.
+
+    Variants without the paths of this run are kept for later runs, until the source changes.
+    """
+    source = ROOT / f"tests/fake/{kind}.c"
+    kept = KeptFiles(source, folders)
 
     def build(*flags: str | Path, **knobs: object) -> Path:
         defines = [f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())]
         options = [*defines, *map(str, flags)]
-        key = hashlib.sha1(" ".join(options).encode(), usedforsecurity=False).hexdigest()[:10]
-        source = ROOT / f"tests/fake/{kind}.c"
-        return once(
-            factory,
-            f"libfake_{kind}-{key}.so",
-            lambda path: compile_c(source, path, *always, *options),
-        )
+        name = f"libfake_{kind}-{digest(options)}.so"
+
+        def make(path: Path) -> None:
+            headers = [f"-I{folder}" for folder in folders]
+            kept.copy(
+                name if not any("/" in option for option in options) else "",
+                path,
+                lambda: compile_c(source, path, level, *headers, *options),
+            )
+
+        return once(factory, name, make)
 
     return build
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.doctor import COMMAND, Machine, of
 from helpers.support import FakeDriver, RunPython
+from helpers.tables import table
 
 from fairlead.cli.doctor.clients import misread
 from fairlead.cli.doctor.diagnosis import DriverReport
@@ -83,28 +84,37 @@ def test_a_client_that_crashes_at_its_end_has_its_platforms(
     assert reason == "it crashed with SIGABRT while the process was ending"
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        ("{}\r\n", "has the line ends of Windows"),
-        ("\ufeff{}\n", "begins with a byte order mark"),
-        (" {} \n", "has blanks around the path"),
-        ("# a driver\n{}\n", "has a comment"),
-        ("\n{}\n", "has several lines"),
-    ],
-)
-def test_a_manifest_that_only_fairlead_understands_is_an_error(
-    machine: Machine, fake_driver: FakeDriver, content: str, why: str
+#: Manifests that only fairlead understands, and why.
+ODD = {
+    "windows": ("{}\r\n", "has the line ends of Windows"),
+    "mark": ("\ufeff{}\n", "begins with a byte order mark"),
+    "blanks": (" {} \n", "has blanks around the path"),
+    "comment": ("# a driver\n{}\n", "has a comment"),
+    "lines": ("\n{}\n", "has several lines"),
+}
+
+
+def test_manifests_that_only_fairlead_understands_are_errors(
+    machine: Machine, fake_driver: FakeDriver
 ) -> None:
-    """The bytes are shown, and the remedy is a command that works."""
-    driver = fake_driver()
-    manifest = machine.vendors / "odd.icd"
-    manifest.write_bytes(content.format(driver).encode())
-    reason, remedy = of(machine.examine(), "error")["odd.icd"]
-    assert reason.startswith(f"other loaders misread it, because it {why}: b")
-    assert repr(manifest.read_bytes()[:4])[2:-1] in reason
-    subprocess.run(remedy, shell=True, check=True)
-    assert manifest.read_bytes() == f"{driver}\n".encode()
+    """The bytes are shown, and the remedies are commands that work."""
+    drivers = {name: fake_driver(name=f'"{name}"') for name in ODD}
+    for name, (content, _) in ODD.items():
+        manifest = machine.vendors / f"{name}.icd"
+        manifest.write_bytes(content.format(drivers[name]).encode())
+    errors = of(machine.examine(), "error")
+    assert errors.keys() >= {f"{name}.icd" for name in ODD}
+
+    @table("name", ODD)
+    def follow(name: str) -> None:
+        manifest = machine.vendors / f"{name}.icd"
+        reason, remedy = errors[manifest.name]
+        assert reason.startswith(f"other loaders misread it, because it {ODD[name][1]}: b")
+        assert repr(manifest.read_bytes()[:4])[2:-1] in reason
+        subprocess.run(remedy, shell=True, check=True)
+        assert manifest.read_bytes() == f"{drivers[name]}\n".encode()
+
+    follow()
     assert machine.examine()["problems"] == []
 
 

@@ -198,51 +198,48 @@ def test_real_ones_and_the_drivers_they_are_told_of(
 # Broken ones
 
 
+#: Knobs of adapters, and why they are refused.
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"at_load": "abort()"}, "it crashed with SIGABRT while opening the library"),
+    ({"at_list": "crash()"}, "it crashed with SIGSEGV while listing its platforms"),
+    (
+        {"at_devices": "crash()"},
+        "it crashed with SIGSEGV while asking its platforms for their devices",
+    ),
+    ({"at_teardown": "crash()"}, "it crashed with SIGSEGV while closing it"),
+    ({"at_exit": "abort()"}, "it crashed with SIGABRT while closing it"),
+    ({"at_load": "_exit(3)"}, "it ended the process with exit code 3 while opening the library"),
+    ({"getter_error": "UR_RESULT_ERROR_UNSUPPORTED_VERSION"}, "it refuses to fill its table"),
+    ({"exports": -1}, "so it is neither a Unified Runtime adapter"),
+    ({"count": 1 << 20}, "it reports 1048576 handles"),
+]
+HANGING: list[tuple[dict[str, object], str]] = [
+    ({"at_list": "hang()"}, "it did not answer within 10 s while listing its platforms"),
+]
+
+
 @pytest.mark.parametrize(
-    ("knobs", "options", "reason"),
-    [
-        ({"at_load": "abort()"}, (), "it crashed with SIGABRT while opening the library"),
-        ({"at_list": "crash()"}, (), "it crashed with SIGSEGV while listing its platforms"),
-        (
-            {"at_devices": "crash()"},
-            (),
-            "it crashed with SIGSEGV while asking its platforms for their devices",
-        ),
-        ({"at_teardown": "crash()"}, (), "it crashed with SIGSEGV while closing it"),
-        ({"at_exit": "abort()"}, (), "it crashed with SIGABRT while closing it"),
-        (
-            {"at_list": "hang()"},
-            ("--timeout", "10"),
-            "it did not answer within 10 s while listing its platforms",
-        ),
-        (
-            {"at_load": "_exit(3)"},
-            (),
-            "it ended the process with exit code 3 while opening the library",
-        ),
-        (
-            {"getter_error": "UR_RESULT_ERROR_UNSUPPORTED_VERSION"},
-            (),
-            "it refuses to fill its table",
-        ),
-        ({"exports": -1}, (), "so it is neither a Unified Runtime adapter"),
-        ({"count": 1 << 20}, (), "it reports 1048576 handles"),
-    ],
+    ("refused", "options"),
+    [(REFUSED, ()), (HANGING, ("--timeout", "10"))],
+    ids=["at once", "after its time"],
 )
-def test_an_adapter_that_is_refused_is_an_error_and_the_others_are_listed(
+def test_adapters_that_are_refused_are_errors_and_the_others_are_listed(
     machine: Machine,
     fake_plugin: FakePlugin,
-    knobs: dict[str, object],
+    refused: list[tuple[dict[str, object], str]],
     options: tuple[str, ...],
-    reason: str,
 ) -> None:
-    bad, good = fake_plugin(**knobs), fake_plugin()
-    machine.load(bad, good)
+    bad, good = [fake_plugin(**knobs) for knobs, _ in refused], fake_plugin()
+    machine.load(*bad, good)
     facts = machine.examine(*options)
-    assert states(facts) == {bad.name: "refused", good.name: "usable"}
-    (problem,) = of(facts, "error").items()
-    assert problem[0] == bad.name and reason in problem[1][0]
-    assert f"export FAIRLEAD_EXCLUDE={bad.name}" in problem[1][1]
+    expected = dict.fromkeys((library.name for library in bad), "refused")
+    assert states(facts) == expected | {good.name: "usable"}
+    errors = of(facts, "error")
+    assert errors.keys() == expected.keys()
+    for library, (knobs, why) in zip(bad, refused, strict=True):
+        reason, remedy = errors[library.name]
+        assert why in reason, knobs
+        assert f"export FAIRLEAD_EXCLUDE={library.name}" in remedy, knobs
 
 
 def test_following_the_advice_to_exclude_leaves_no_problem(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 from helpers.support import ROOT, CompileC, FakeDriver, once
+from helpers.tables import table
 
 from fairlead.icd import libopencl
 from fairlead.icd.abi import OPENCL, slots_of_version
@@ -191,19 +192,42 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("by", ["plain", "verdict"])
+@pytest.fixture
+def refused(fake_driver: FakeDriver, tmp_path: Path) -> dict[str, Path]:
+    """A driver of each case of REFUSED."""
+    text = tmp_path / "text.so"
+    text.write_text("this is no library\n", encoding="utf-8")
+    return {
+        case: text if case == "text" else fake_driver(**knobs) for case, knobs in REFUSED.items()
+    }
+
+
+def check_refusal(client: Client, bad: list[Path], good: Path, by: str) -> None:
+    """Drivers that are refused hide no other, and are no platforms."""
+    assert client("names", drivers=[*bad, good], by=by).out == "Good 0\n"
+    assert client("names", drivers=[good, *bad], by=by).out == "Good 0\n"
+    assert client("names", drivers=bad, by=by).out == "clGetPlatformIDs -1001, 0 platforms\n\n"
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused_does_no_harm(
-    client: Client, fake_driver: FakeDriver, tmp_path: Path, case: str, by: str
+    client: Client, fake_driver: FakeDriver, refused: dict[str, Path], case: str
 ) -> None:
-    bad = fake_driver(**REFUSED[case])
-    if case == "text":
-        bad = tmp_path / "text.so"
-        bad.write_text("this is no library\n", encoding="utf-8")
     good = fake_driver(name='"Good"', icd=2)
-    assert client("names", drivers=[bad, good], by=by).out == "Good 0\n"
-    assert client("names", drivers=[good, bad], by=by).out == "Good 0\n"
-    assert client("names", drivers=[bad], by=by).out == "clGetPlatformIDs -1001, 0 platforms\n\n"
+    check_refusal(client, [refused[case]], good, "plain")
+
+
+def test_what_python_refuses_does_no_harm(
+    client: Client, fake_driver: FakeDriver, refused: dict[str, Path]
+) -> None:
+    """All at once. If that fails, each by itself, which says which one it is."""
+    good = fake_driver(name='"Good"', icd=2)
+    try:
+        check_refusal(client, list(refused.values()), good, "verdict")
+    except AssertionError:
+        check = table("case", REFUSED)
+        check(lambda case: check_refusal(client, [refused[case]], good, "verdict"))()
+        raise
 
 
 def test_the_tag_in_slot_31_alone_means_icd_1(client: Client, fake_driver: FakeDriver) -> None:

@@ -140,6 +140,7 @@ def test_an_opencl_loader_is_told_by_its_symbol_versions(build: Build, tmp_path:
 # Plugins
 
 
+@pytest.mark.slow
 @table("function", SINCE)
 def test_the_newest_function_tells_a_plugins_version(build: Build, function: str) -> None:
     version = SINCE[function]

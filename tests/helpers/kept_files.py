@@ -1,0 +1,60 @@
+"""Files that are made of one source for tests, and kept in build/ until what they are made of changes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from helpers.support import ROOT
+
+
+def digest(parts: Iterable[str | bytes]) -> str:
+    """A short name for texts: other texts have another one."""
+    made = hashlib.sha1(usedforsecurity=False)
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode()
+        made.update(b"%d " % len(data) + data)
+    return made.hexdigest()[:16]
+
+
+class KeptFiles:
+    """What was compiled from a source in C with these headers, by this compiler.
+
+    Args:
+        source: the source; the headers beside it belong to it.
+        folders: further headers.
+    """
+
+    def __init__(self, source: Path, folders: Iterable[Path]) -> None:
+        compiler = subprocess.run(["cc", "--version"], capture_output=True, check=True).stdout
+        helpers = Path(__file__).with_name("fixtures.py")  # it has the compiler's options
+        files = [source, helpers, *source.parent.glob("*.h")]
+        files += [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+        content = digest([compiler, *(file.read_bytes() for file in sorted(files))])
+        self._others = ROOT / "build/tests"
+        self._stem = source.stem
+        self._folder = self._others / f"{source.stem}-{content}"
+
+    def copy(self, name: str, path: Path, make: Callable[[], object]) -> None:
+        """Copy a kept file to a path, or make it there and keep it if it has a name."""
+        kept = self._folder / name
+        try:
+            if name:
+                shutil.copy(kept, path)
+                return
+        except FileNotFoundError:
+            pass
+        make()
+        if not name:
+            return
+        if not self._folder.exists():
+            for old in self._others.glob(f"{self._stem}-*"):
+                shutil.rmtree(old, ignore_errors=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        own = kept.with_suffix(f".{os.getpid()}")  # another run may be keeping the same file
+        shutil.copy(path, own)
+        own.replace(kept)
