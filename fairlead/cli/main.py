@@ -21,7 +21,7 @@ import click
 
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.query import printable
-from .graph_commands import compare, replay, show
+from .graph_commands import compare, record, replay, show
 from .output import keep_stdout_to_ourselves
 
 
@@ -463,3 +463,4 @@ def adapter(pi: bool) -> None:
 main.add_command(show)
 main.add_command(replay)
 main.add_command(compare)
+main.add_command(record)
