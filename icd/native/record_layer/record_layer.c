@@ -60,7 +60,8 @@ static int before(fl_call *call) {
     pthread_mutex_lock(&fl_recorder.lock);
     if (fl_is_command(call))
         fl_begin_command(call);
-    else if (call->function == SLOT_clReleaseCommandQueue) /* we keep it, so it is not flushed */
+    else if (call->function == SLOT_clReleaseCommandQueue &&
+             fl_find(HANDLE(void *, call->arguments[0]), FL_K_QUEUE)) /* we keep it: flush it */
         NEXT(call->layer->next, clFlush)(HANDLE(cl_command_queue, call->arguments[0]));
     else if (call->function == SLOT_clSetUserEventStatus)
         fl_recorder.unset--;
