@@ -253,5 +253,5 @@ uninstall-system:
 	@$(REFRESH)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_trace.* icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_*.so icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

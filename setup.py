@@ -131,7 +131,7 @@ setup(
         "fairlead/plugins/sdk/native/build_ze.py:ffibuilder",
     ],
     ext_modules=[
-        runpy.run_path("fairlead/icd/native/build.py")["trace_layer"](),
+        *runpy.run_path("fairlead/icd/native/build.py")["layers"](),
         runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
         runpy.run_path("fairlead/loader/ze/libze_loader/native/build.py")["libze_loader"](),
         *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),

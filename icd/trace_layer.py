@@ -70,20 +70,16 @@ def path() -> Path:
     return Path(__file__).with_name("libfairlead_trace.so")
 
 
-def environment(environ: Mapping[str, str], folder: Path, device: bool = False) -> dict[str, str]:
-    """The variables to add for a program whose processes write their calls into a folder.
+def layers_with(environ: Mapping[str, str], library: Path) -> str:
+    """The value of OPENCL_LAYERS with one of our layers behind those that it names.
 
-    Args:
-        environ: the program's environment. The layers that it names are kept; ours comes last, is
-            called first and sees what the program does.
-        folder: where the files go; it must exist.
-        device: whether they say what devices did, too.
+    The last layer is called first, and sees what the program does.
 
     Raises:
         FairleadError: the layer's library is missing, or OPENCL_LAYERS cannot name its path.
     """
-    layer = str(path())
-    if not path().exists():
+    layer = str(library)
+    if not library.exists():
         raise FairleadError(
             f"the OpenCL layer {layer} is missing",
             remedy="install fairlead again, from its wheel or its source",
@@ -96,8 +92,23 @@ def environment(environ: Mapping[str, str], folder: Path, device: bool = False) 
     others = [
         name for name in environ.get("OPENCL_LAYERS", "").split(":") if name not in ("", layer)
     ]
+    return ":".join([*others, layer])
+
+
+def environment(environ: Mapping[str, str], folder: Path, device: bool = False) -> dict[str, str]:
+    """The variables to add for a program whose processes write their calls into a folder.
+
+    Args:
+        environ: the program's environment. The layers that it names are kept; ours comes last, is
+            called first and sees what the program does.
+        folder: where the files go; it must exist.
+        device: whether they say what devices did, too.
+
+    Raises:
+        FairleadError: the layer's library is missing, or OPENCL_LAYERS cannot name its path.
+    """
     added = {
-        "OPENCL_LAYERS": ":".join([*others, layer]),
+        "OPENCL_LAYERS": layers_with(environ, path()),
         "FAIRLEAD_TRACE_LOG": str(folder.resolve() / f"%p{_SUFFIX}"),
     }
     return added | ({"FAIRLEAD_TRACE_DEVICE": "1"} if device else {})

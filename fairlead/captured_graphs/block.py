@@ -111,6 +111,9 @@ class CapturedBlock:
         self._names: dict[int, str] = {}
         #: The pairs of buffers that alternate (swaps.Swap).
         self.swaps: Sequence[Any] = ()
+        #: What the program's variables were at the block's end, by the handles of their memory: the
+        #: name, and what an array looks like.
+        self.buffer_names: Mapping[int, tuple[str, Any]] = {}
         #: The names of its Parameters, by number.
         self.names: dict[int, str] = {}
         self._forks = forks()

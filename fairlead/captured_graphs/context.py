@@ -23,7 +23,7 @@ from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
 from .partitions import Replays
-from .swaps import buffers_in, swaps_of, warn_of_exchange, warn_of_others
+from .swaps import buffers_in, forms_of, swaps_of, warn_of_exchange, warn_of_others
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
 
@@ -123,8 +123,11 @@ class capture:
         )
         if graph.state == "captured":
             warn_of_others(graph.block.elsewhere)
-        if self._buffers and graph.state == "captured":
-            warn_of_exchange(self._buffers, buffers_in(frame), graph.block.swaps, 3)
+        if graph.state == "captured":
+            after = buffers_in(frame)
+            graph.block.buffer_names = forms_of(after, _client.variables_of(frame))
+            if self._buffers:
+                warn_of_exchange(self._buffers, after, graph.block.swaps, 3)
         for swap in graph.block.swaps:  # from now on the two are buffers like all others
             swap.end()
         if raised is None and graph.block.recording.raised is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from types import FrameType
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, Final
 
 import numpy as np
 
@@ -125,6 +125,26 @@ def buffers_in(frame: FrameType) -> dict[str, int]:
         if handle:
             found[name] = handle
     return found
+
+
+def forms_of(
+    handles: Mapping[str, int], variables: Mapping[str, Any]
+) -> dict[int, tuple[str, SimpleNamespace]]:
+    """Return the names of memory by its handle, and what the arrays of those names look like.
+
+    The arrays themselves may go. Of several variables the first array counts, else the last buffer.
+    """
+    found: dict[int, tuple[str, SimpleNamespace]] = {}
+    for name, handle in handles.items():
+        value = variables[name]
+        if handle not in found or not hasattr(found[handle][1], "dtype"):
+            form = {one: getattr(value, one) for one in _FORM if hasattr(value, one)}
+            found[handle] = name, SimpleNamespace(**form)
+    return found
+
+
+#: What a graph file tells of an array (graph_files.naming.description).
+_FORM: Final = ("dtype", "shape", "offset", "nbytes", "flags")
 
 
 def warn_of_exchange(

@@ -1,4 +1,4 @@
-"""The options of `fairlead show`, `replay` and `compare`."""
+"""The options of `fairlead show`, `replay`, `compare` and `record`."""
 
 from __future__ import annotations
 
@@ -157,3 +157,60 @@ def compare(
         for line in comparison.table(rows):
             click.echo(line)
     ctx.exit(0 if comparison.is_good(rows) else 1)
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The graph file to write.",
+)
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="The number of the first command, from 0 on. [default: 0]",
+)
+@click.option(
+    "--to",
+    "last",
+    type=click.IntRange(0),
+    metavar="M",
+    help="The number of the last command. [default: until the program ends]",
+)
+@click.option(
+    "--kernel", default="", metavar="NAME", help="Count and record only launches of this kernel."
+)
+@click.option(
+    "--contents",
+    type=click.Choice(("none", "inputs", "all")),
+    default="inputs",
+    show_default=True,
+    help="Which contents of memory the file has.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def record(
+    ctx: click.Context,
+    output: Path,
+    first: int,
+    last: int | None,
+    kernel: str,
+    contents: str,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND, and write down what it enqueues as a graph file.
+
+    It runs as under `fairlead run`. Each of its processes that enqueues something has a file. If it
+    crashes, the file has what was enqueued until then.
+
+    The exit code is that of COMMAND; 1 if it is 0 and the file does not hold everything.
+    """
+    from .record import run
+
+    ctx.exit(run(command, output, first, last, kernel, contents))

@@ -22,7 +22,7 @@ import click
 
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.query import printable
-from .graph_commands import compare, replay, show
+from .graph_commands import compare, record, replay, show
 from .output import keep_stdout_to_ourselves
 
 
@@ -473,3 +473,4 @@ def adapter(pi: bool, cuda: bool) -> None:
 main.add_command(show)
 main.add_command(replay)
 main.add_command(compare)
+main.add_command(record)

@@ -19,36 +19,50 @@ def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarra
         record: the memory as a document has it.
         memory: a pyopencl.Buffer, an Image, the address of SVM, or bytes of the host.
     """
+    made = np.empty(record["size"], np.uint8)
+    start_read(queue, record, memory, made)
+    queue.finish()
+    return made
+
+
+def start_read(queue: Any, record: Mapping[str, Any], memory: Any, into: np.ndarray) -> None:
+    """The same, into bytes that are there when the queue has finished."""
     import pyopencl as cl
 
-    made = np.empty(record["size"], np.uint8)
     if isinstance(memory, np.ndarray):
         queue.finish()
-        made[:] = memory
+        into[:] = memory
     elif isinstance(memory, int):
-        _copy_svm(queue, made.ctypes.data, memory, made.nbytes)
-    elif record["kind"] == "image":
-        cl.enqueue_copy(queue, made, memory, origin=(0, 0, 0), region=tuple(record["extent"]))
+        _copy_svm(queue, into.ctypes.data, memory, into.nbytes)
     else:
-        cl.enqueue_copy(queue, made, memory)
-    return made
+        cl.enqueue_copy(queue, into, memory, is_blocking=False, **_extent(record))
 
 
 def write_memory(queue: Any, record: Mapping[str, Any], memory: Any, data: np.ndarray) -> None:
     """Give a memory other bytes. `data` has as many; see `read_memory`."""
+    data = np.ascontiguousarray(data)
+    start_write(queue, record, memory, data)
+    queue.finish()
+
+
+def start_write(queue: Any, record: Mapping[str, Any], memory: Any, data: np.ndarray) -> None:
+    """The same. The contiguous `data` is used until the queue has finished."""
     import pyopencl as cl
 
-    data = np.ascontiguousarray(data)
     if isinstance(memory, np.ndarray):
         queue.finish()
         memory[:] = data
     elif isinstance(memory, int):
         _copy_svm(queue, memory, data.ctypes.data, data.nbytes)
-    elif record["kind"] == "image":
-        cl.enqueue_copy(queue, memory, data, origin=(0, 0, 0), region=tuple(record["extent"]))
     else:
-        cl.enqueue_copy(queue, memory, data)
-    queue.finish()  # some drivers' blocking writes return early
+        cl.enqueue_copy(queue, memory, data, is_blocking=False, **_extent(record))
+
+
+def _extent(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a transfer of all of a memory has to be told."""
+    if record["kind"] != "image":
+        return {}
+    return {"origin": (0, 0, 0), "region": tuple(record["extent"])}
 
 
 def _copy_svm(queue: Any, target: int, source: int, size: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import RLock
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..captured_graphs.executable import Executable
 from ..captured_graphs.graph import CapturedGraph
 from ..captured_graphs.parameter import GraphParameter
 from ..captured_graphs.pyopencl_client import ArgumentError
-from .contents import read_memory, typed, write_memory
+from .contents import start_read, start_write, typed
 from .document import Document
 
 
@@ -51,10 +51,12 @@ class LoadedExecutable(Executable):
                 remedy=f"it has: {there or 'no names'}",
             )
         with self._calls:
-            for name in values.keys() - settings.keys():
-                graph.put(self._own, name, values[name])
+            given = [
+                graph.put(self._own, name, values[name]) for name in values.keys() - settings.keys()
+            ]
             self.replay(self._own, times, wait=True, **settings)
-            return {name: graph.get(self._own, name) for name in graph.outputs}
+            del given  # which the driver has copied
+            return graph.get_all(self._own, graph.outputs)
 
 
 class LoadedGraph(CapturedGraph):
@@ -77,6 +79,9 @@ class LoadedGraph(CapturedGraph):
         self.document = document
         self.inputs, self.outputs = tuple(document.inputs), tuple(document.outputs)
         self._objects, self._kept = memory, keep
+        self._places = [_place(one) for one in memory]
+        forms = [typed(record, np.empty(record["size"], np.uint8)) for record in document.memory]
+        self._forms = [(one.dtype, one.shape) for one in forms]
         queue = self.new_queue()
         self._numbers = {
             record.get("name", f"memory{number}"): number
@@ -103,7 +108,7 @@ class LoadedGraph(CapturedGraph):
             for one in self.block.parameters.values()
             if isinstance(one, GraphParameter) and one.name and one.source is None
         }
-        return numbers | {name: self.get(queue, name) for name in self.inputs}
+        return numbers | self.get_all(queue, self.inputs)
 
     def new_queue(self) -> Any:
         """A pyopencl queue, in order, of the graph's context and device."""
@@ -112,31 +117,44 @@ class LoadedGraph(CapturedGraph):
         first = self.block.queues[0]
         return cl.CommandQueue(first.context, first.device)
 
-    def put(self, queue: Any, name: str, value: Any) -> None:
-        """Copy an array to a memory of the graph. Raises ArgumentError if it does not fit."""
+    def put(self, queue: Any, name: str, value: Any) -> np.ndarray:
+        """Copy an array to a memory of the graph.
+
+        Returns:
+            What has to be kept until the queue has finished.
+
+        Raises:
+            ArgumentError: the array does not fit.
+        """
         number = self._numbers[name]
-        record = self.document.memory[number]
-        there = typed(record, np.empty(record["size"], np.uint8))
+        record, (dtype, shape) = self.document.memory[number], self._forms[number]
         given = np.asarray(value)
         fits = "dtype" not in record and given.nbytes == record["size"]
-        if "dtype" in record and given.shape == there.shape:
-            fits = np.can_cast(given.dtype, there.dtype, "same_kind")
+        if "dtype" in record and given.shape == shape:
+            fits = given.dtype == dtype or np.can_cast(given.dtype, dtype, "same_kind")
         if not fits:
             raise ArgumentError(
-                f"{name} is memory of {there.shape} {there.dtype}, and the array given is "
+                f"{name} is memory of {shape} {dtype}, and the array given is "
                 f"{given.shape} {given.dtype}.",
                 routine="loop",
                 remedy="give an array of that shape and type",
             )
-        made = given if "dtype" not in record else given.astype(there.dtype, copy=False)
+        made = given if "dtype" not in record else given.astype(dtype, copy=False)
         data = np.ascontiguousarray(made).reshape(-1).view(np.uint8)
-        write_memory(queue, record, _place(self._objects[number]), data)
+        start_write(queue, record, self._places[number], data)
+        return data
 
-    def get(self, queue: Any, name: str) -> np.ndarray:
-        """A copy of a memory of the graph, after everything that is in the queue."""
-        number = self._numbers[name]
-        record = self.document.memory[number]
-        return typed(record, read_memory(queue, record, _place(self._objects[number])))
+    def get_all(self, queue: Any, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Copies of memory of the graph by name, after everything that is in the queue."""
+        found: dict[str, np.ndarray] = {}
+        for name in names:
+            number = self._numbers[name]
+            dtype, shape = self._forms[number]
+            made = found[name] = np.empty(shape, dtype)
+            data = made.reshape(-1).view(np.uint8)
+            start_read(queue, self.document.memory[number], self._places[number], data)
+        queue.finish()
+        return found
 
 
 def _place(memory: Any) -> Any:

@@ -35,7 +35,8 @@ def data_of(graph: CapturedGraph, names: Mapping[str, Any] = MappingProxyType({}
     """
     stream = io.BytesIO()
     with graph.lock:
-        save(graph, stream, "inputs", {**(graph.known_names or {}), **names})
+        known = {**(graph.known_names or {}), **names}
+        save(graph, stream, "inputs", known, remembered=True)
     return stream.getvalue()
 
 

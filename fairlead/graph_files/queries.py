@@ -37,7 +37,7 @@ _KERNEL_ARG: Final = {"type": "CL_KERNEL_ARG_TYPE_NAME", "name": "CL_KERNEL_ARG_
 
 
 #: What says that a kernel does not write an argument: the query, the bits of its answer, and these.
-_NOT_WRITTEN: Final = (
+NOT_WRITTEN: Final = (
     ("ADDRESS_QUALIFIER", -1, OPENCL["CL_KERNEL_ARG_ADDRESS_CONSTANT"]),
     ("ACCESS_QUALIFIER", -1, OPENCL["CL_KERNEL_ARG_ACCESS_READ_ONLY"]),
     (
@@ -91,7 +91,7 @@ def program_record(
     """
     routine = "clGetProgramInfo"
     options = text_in(program, "clGetProgramBuildInfo", "CL_PROGRAM_BUILD_OPTIONS", device)
-    record: dict[str, Any] = {"options": _without_includes(options)}
+    record: dict[str, Any] = {"options": without_includes(options)}
     members: dict[str, bytes] = {}
     source = text_in(program, routine, "CL_PROGRAM_SOURCE") or _known_source(program)
     il = data_of(program, routine, "CL_PROGRAM_IL")
@@ -115,7 +115,7 @@ def program_record(
     return record, members
 
 
-def _without_includes(options: str) -> str:
+def without_includes(options: str) -> str:
     """Build options without PyOpenCL's own folder, which it adds to every build."""
     from pyopencl import _find_pyopencl_include_path
 
@@ -199,7 +199,7 @@ def kernel_record(kernel: int, program: int, count: int) -> dict[str, Any]:
             return record
         found["constant"] = any(
             number_in(kernel, routine, f"CL_KERNEL_ARG_{query}", index) & mask == wanted
-            for query, mask, wanted in _NOT_WRITTEN
+            for query, mask, wanted in NOT_WRITTEN
         )
         arguments.append(found)
     return {**record, "arguments": arguments}
@@ -207,7 +207,11 @@ def kernel_record(kernel: int, program: int, count: int) -> dict[str, Any]:
 
 def flags_of(memory: int) -> list[str]:
     """The flags of a memory object that another process can use."""
-    flags = number_in(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS")
+    return flag_names(number_in(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS"))
+
+
+def flag_names(flags: int) -> list[str]:
+    """The names of flags of memory that another process can use."""
     return [name.lower() for name in FLAGS if flags & OPENCL[f"CL_MEM_{name}"]]
 
 
@@ -227,46 +231,58 @@ def memory_record(memory: int) -> tuple[dict[str, Any], int]:
 
 
 def _image(image: int, kind: str, whole: int) -> dict[str, Any]:
-    import pyopencl as cl
-
     def asked(name: str) -> int:
         return number_in(image, "clGetImageInfo", f"CL_IMAGE_{name}")
 
-    order, channel_type = (
-        int.from_bytes(part, "little")
-        for part in _halves(data_of(image, "clGetImageInfo", "CL_IMAGE_FORMAT"))
-    )
-    layers, element = asked("ARRAY_SIZE"), asked("ELEMENT_SIZE")
+    layers = asked("ARRAY_SIZE")
     extent = [max(1, asked(name)) for name in ("WIDTH", "HEIGHT", "DEPTH")]
     if kind == "image1d_array":
         extent = [extent[0], layers, 1]
     elif kind == "image2d_array":
         extent[2] = layers
-    record: dict[str, Any] = {
-        "kind": "image",
-        "size": extent[0] * extent[1] * extent[2] * element,
-        "type": kind,
-        "order": cl.channel_order.to_string(order),
-        "channel_type": cl.channel_type.to_string(channel_type),
-        "element_size": element,
-        "extent": extent,
-    }
+    record = image_row(
+        kind, number_in(image, "clGetImageInfo", "CL_IMAGE_FORMAT"), asked("ELEMENT_SIZE"), extent
+    )
     return {**record, "row_pitch": asked("ROW_PITCH")} if whole else record
 
 
-def _halves(data: bytes) -> Sequence[bytes]:
-    return data[:4], data[4:8]
+def image_row(kind: str, form: int, element: int, extent: Sequence[int]) -> dict[str, Any]:
+    """An image as a file has it.
+
+    Args:
+        kind: the type, one of IMAGE_TYPES.
+        form: the bytes of its cl_image_format, as a number.
+        element: the size of an element in bytes.
+        extent: pixels, rows and slices; layers of an array are in the last one that it has.
+    """
+    import pyopencl as cl
+
+    return {
+        "kind": "image",
+        "size": extent[0] * extent[1] * extent[2] * element,
+        "type": kind,
+        "order": cl.channel_order.to_string(form & 0xFFFFFFFF),
+        "channel_type": cl.channel_type.to_string(form >> 32),
+        "element_size": element,
+        "extent": list(extent),
+    }
 
 
 def sampler_record(sampler: int) -> dict[str, Any]:
     """A sampler as a file has it."""
-    import pyopencl as cl
 
     def asked(name: str) -> int:
         return number_in(sampler, "clGetSamplerInfo", f"CL_SAMPLER_{name}")
 
+    return sampler_row(asked("NORMALIZED_COORDS"), asked("ADDRESSING_MODE"), asked("FILTER_MODE"))
+
+
+def sampler_row(normalized: int, addressing: int, filtering: int) -> dict[str, Any]:
+    """A sampler as a file has it, of OpenCL's numbers."""
+    import pyopencl as cl
+
     return {
-        "normalized": bool(asked("NORMALIZED_COORDS")),
-        "addressing": cl.addressing_mode.to_string(asked("ADDRESSING_MODE")),
-        "filter": cl.filter_mode.to_string(asked("FILTER_MODE")),
+        "normalized": bool(normalized),
+        "addressing": cl.addressing_mode.to_string(addressing),
+        "filter": cl.filter_mode.to_string(filtering),
     }

@@ -52,14 +52,20 @@ def save(
     outputs: Iterable[str] | None = None,
     *,
     binaries: bool = False,
+    remembered: bool = False,
 ) -> None:
-    """Write a graph to a path or a binary stream. See `CapturedGraph.save`."""
+    """Write a graph to a path or a binary stream. See `CapturedGraph.save`.
+
+    If `remembered`, memory without a name has that of the variable that it was in the block.
+    """
     if contents not in CONTENTS:
         raise cannot_save(f"contents is {contents!r}", f"give one of {', '.join(CONTENTS)}")
     if graph.state != "captured":
         raise cannot_save("the capture block has not ended", "save after the block")
     rows = list(rows_of(graph))
     writer = _Writer(graph.block, rows, names, binaries)
+    if remembered:
+        writer.remember_names()
     for row in rows:
         writer.add(*row)
     document = writer.finish(inputs, outputs)
@@ -103,10 +109,16 @@ class _Writer:
         self._book = AddressBook(names, held, host_places(rows))
         self._addresses: dict[tuple[int, int], tuple[int, int]] = {}
         self._buffer_names = buffers_of(names)
+        self._blocks = tuple(blocks.values())
         for one in blocks.values():
             for swap in one.swaps:
                 pair = [self._memory_number(entry.handle) for entry in swap.pair]
                 self.document.swaps.append(pair)
+
+    def remember_names(self) -> None:
+        """Give memory without a name that of the variable that it was in its block."""
+        for block in self._blocks:
+            self._buffer_names = {**block.buffer_names, **self._buffer_names}
 
     # commands
 

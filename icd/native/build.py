@@ -10,10 +10,10 @@ hand-written.
 
 `generated_refusals` makes refusals.h: the recording table's functions for commands that record.c
 and record_images.c do not record. loader/base/native/build.py makes the layers of OpenCL.
-`trace_layer` says how libfairlead_trace.so is built from the same layers. It is a library for
-OpenCL loaders, not for Python.
+`layers` says how libfairlead_trace.so and libfairlead_record.so are built from them. They are
+libraries for OpenCL loaders, not for Python.
 
-setup.py calls `ffibuilder()` and `trace_layer()`. `python icd/native/build.py DIRECTORY` only
+setup.py calls `ffibuilder()` and `layers()`. `python icd/native/build.py DIRECTORY` only
 writes the generated C there, for tests in C.
 """
 
@@ -32,8 +32,11 @@ LOADER = HERE.parents[1] / "loader" / "base" / "native"
 loader = SimpleNamespace(**runpy.run_path(str(LOADER / "build.py")))
 building = loader.building
 
-TRACE_LAYER = HERE / "trace_layer.c"  # a library by itself
-SOURCES = tuple(source for source in sorted(HERE.glob("*.c")) if source != TRACE_LAYER)
+#: The entry points of OpenCL layers without Python, which are libraries by themselves.
+LAYER = HERE / "opencl_layer.c"
+TRACE_LAYER = HERE / "trace_layer.c"
+RECORD_LAYER = tuple(sorted((HERE / "record_layer").glob("*.c")))
+SOURCES = tuple(source for source in sorted(HERE.glob("*.c")) if source not in (LAYER, TRACE_LAYER))
 
 
 def _types(api: Any) -> Iterator[str]:
@@ -152,21 +155,25 @@ def ffibuilder() -> Any:
     return ffi
 
 
-def trace_layer() -> Any:
-    """Return the setuptools extension that becomes fairlead/icd/libfairlead_trace.so.
+def layers() -> list[Any]:
+    """Return the setuptools extensions that become libfairlead_trace.so and libfairlead_record.so.
 
-    setup.py gives the file its name.
+    setup.py gives the files their names. They lie in fairlead/icd.
     """
+    return [_layer("trace", (TRACE_LAYER,)), _layer("record", RECORD_LAYER)]
+
+
+def _layer(name: str, own: tuple[Path, ...]) -> Any:
     from setuptools import Extension
 
-    sources = [TRACE_LAYER, *loader.SOURCES, *write_headers(building.GENERATED)]
+    sources = [*own, LAYER, *loader.SOURCES, *write_headers(building.GENERATED)]
     options = building.extension(
         sources,
         [LOADER, building.GENERATED],
         libraries=["pthread"],
         extra_link_args=["-Wl,-z,defs"],  # Python is not there to define anything
     )
-    return Extension("fairlead.icd.libfairlead_trace", **options)
+    return Extension(f"fairlead.icd.libfairlead_{name}", **options)
 
 
 if __name__ == "__main__":

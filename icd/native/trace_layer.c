@@ -11,6 +11,7 @@
 #include "../../loader/base/native/native.h"
 
 #include "opencl_abi.h"
+#include "opencl_layer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +24,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSION_100 = 100 };
 enum { FORMAT = 3, NAME = 32, HEAD = 4096 /* bytes */, LIMIT = 1 << 30 };
 
 const fl_thunks *fl_cl_thunks(void); /* generated: thunks_cl.c */
@@ -139,7 +137,7 @@ static void new_log(void) {
     }
 }
 
-static void log_layer(fl_layer *layer) {
+void fl_begin_layer(fl_layer *layer) {
     static const fl_device device = {
         SLOT_clGetEventInfo,       SLOT_clGetEventProfilingInfo, SLOT_clRetainEvent,
         SLOT_clReleaseEvent,       SLOT_clCreateCommandQueue,    SLOT_clCreateCommandQueueWithProperties,
@@ -155,7 +153,7 @@ static void begin_again(void) {
     new_log();
     for (fl_layer *layer = *fl_cl_thunks()->layers; layer; layer = layer->other)
         if (layer->taken)
-            log_layer(layer);
+            fl_begin_layer(layer);
 }
 
 /* A file is named where the program began, wherever it goes later. */
@@ -182,61 +180,9 @@ static void begin(void) {
     pthread_atfork(NULL, NULL, begin_again);
 }
 
-/* The answer to a query: `size` bytes at `value`. */
-static int32_t answer(const void *value, size_t size, size_t room, void *into, size_t *size_ret) {
-    if (into && room < size)
-        return CL_INVALID_VALUE;
-    if (into)
-        memcpy(into, value, size);
-    if (size_ret)
-        *size_ret = size;
-    return CL_SUCCESS;
-}
+const char fl_layer_name[] = "fairlead trace";
 
-EXPORT int32_t clGetLayerInfo(uint32_t param_name, size_t param_value_size, void *param_value, size_t *param_value_size_ret) {
-    static const uint32_t version = CL_LAYER_API_VERSION_100;
-    static const char name[] = "fairlead trace";
-    if (param_name == CL_LAYER_API_VERSION)
-        return answer(&version, sizeof version, param_value_size, param_value, param_value_size_ret);
-    if (param_name == CL_LAYER_NAME)
-        return answer(name, sizeof name, param_value_size, param_value, param_value_size_ret);
-    return CL_INVALID_VALUE;
-}
-
-/* Tables are arrays of pointers here. The loader's may be shorter than ours, and may have NULL where its system has no such function:
- * there our table leads to a stub. */
-EXPORT int32_t clInitLayer(uint32_t num_entries, void *const *target_dispatch, uint32_t *num_entries_ret,
-                           void *const **layer_dispatch_ret) {
-    if (!num_entries || !target_dispatch || !num_entries_ret || !layer_dispatch_ret)
-        return CL_INVALID_VALUE;
+bool fl_layer_is_wanted(void) {
     pthread_once(&once, begin);
-    if (!calls) {
-        *num_entries_ret = num_entries;
-        *layer_dispatch_ret = target_dispatch;
-        return CL_SUCCESS;
-    }
-    const fl_thunks *thunks = fl_cl_thunks();
-    uint32_t known = num_entries < thunks->slots ? num_entries : thunks->slots;
-    void **next = fl_new_table_of(thunks);
-    fl_layer *layer = next ? fl_new_layer(thunks, next, 0) : NULL;
-    if (!layer) {
-        free(next);
-        return CL_OUT_OF_HOST_MEMORY;
-    }
-    for (uint32_t i = 0; i < known; i++)
-        if (target_dispatch[i])
-            next[i] = target_dispatch[i];
-    log_layer(layer);
-    *num_entries_ret = known;
-    *layer_dispatch_ret = fl_layer_table(layer);
-    return CL_SUCCESS;
+    return calls != NULL;
 }
-
-EXPORT int32_t clInitLayerWithProperties(uint32_t num_entries, void *const *target_dispatch, uint32_t *num_entries_ret,
-                                         void *const **layer_dispatch_ret, const uint64_t *properties) {
-    if (properties && *properties) /* none is defined */
-        return CL_INVALID_PROPERTY;
-    return clInitLayer(num_entries, target_dispatch, num_entries_ret, layer_dispatch_ret);
-}
-
-EXPORT int32_t clDeinitLayer(void) { return CL_SUCCESS; }

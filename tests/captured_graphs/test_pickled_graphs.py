@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
+from pyopencl.array import Array
 
 import fairlead
 from fairlead.graph_files.errors import GraphFileError
@@ -52,6 +53,19 @@ def test_a_pickle_is_loaded_on_the_same_device(
     queue = loaded.new_queue()
     assert (queue.device.name, queue.device.platform.name) == (device.name, device.platform.name)
     assert pickle.loads(pickle.dumps(loaded)).memory.keys() == loaded.memory.keys()
+
+
+def test_a_pickle_has_the_names_of_the_block(numbers: Numbers) -> None:
+    def captured() -> fairlead.CapturedGraph:
+        step = fairlead.Parameter(np.int32(2))
+        array = Array(numbers.queue, (8, 8), np.int32, data=numbers.buffer)
+        with fairlead.capture(numbers.queue) as graph:
+            numbers.add(step, array.data)
+        return graph
+
+    loaded = pickle.loads(pickle.dumps(captured()))
+    out = loaded.finalize()(array=np.ones((8, 8), np.int32), step=4)
+    assert out["array"].shape == (8, 8) and np.all(out["array"] == 5)
 
 
 @pytest.mark.parametrize("schedule", ["levels", "events"])

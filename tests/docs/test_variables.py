@@ -13,6 +13,11 @@ ROOT = Path(__file__).parents[2]
 #: Set by fairlead itself for its children, or for those who build it.
 INTERNAL = {
     "FAIRLEAD_TRACE_LOG",
+    "FAIRLEAD_RECORD",
+    "FAIRLEAD_RECORD_FROM",
+    "FAIRLEAD_RECORD_TO",
+    "FAIRLEAD_RECORD_KERNEL",
+    "FAIRLEAD_RECORD_CONTENTS",
     "FAIRLEAD_WERROR",
     "FAIRLEAD_LIBOPENCL_CHILD",
     "FAIRLEAD_LIBOPENCL_PYTHON",

@@ -43,9 +43,8 @@ _STRICT: Final = (
 )
 _FLAGS: Final = (*_STRICT, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc")
 _FOPEN: Final = "-Wl,--wrap=fopen"
-_APART: Final = (
-    "trace_layer.c"  # it becomes a library by itself, with its own idea of which APIs there are
-)
+#: They become libraries by themselves, with their own idea of which APIs there are.
+_APART: Final = ("trace_layer.c", "opencl_layer.c")
 #: In `build` or `build_shells`.
 _ELSEWHERE: Final = ("launches.c", "shell.c", "pi_shell.c", "ze_shell.c", "python.c")
 _LONGEST: Final = 900.0  # seconds that a run may take
@@ -115,7 +114,7 @@ def build(directory: Path, flags: Sequence[str] = ()) -> Path:
         str(source)
         for folder in (NATIVE, LOADER, HERE)
         for source in sorted(folder.glob("*.c"))
-        if source.name != _APART
+        if source.name not in _APART
     ]
     sources.append(str(PLUGINS / "launches.c"))
     layers = runpy.run_path(str(LOADER / "build.py"))["LAYERS"]

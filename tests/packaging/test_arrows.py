@@ -158,7 +158,7 @@ def test_a_class_has_its_name_alone() -> None:
 
 def test_the_native_code_knows_no_python() -> None:
     for path in (
-        *(ROOT / "icd/native").glob("*.[ch]"),
+        *(ROOT / "icd/native").rglob("*.[ch]"),
         *(ROOT / "plugins/sdk/native").glob("*.[ch]"),
     ):
         assert "Python.h" not in path.read_text(encoding="utf-8")

@@ -27,9 +27,10 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
         "fairlead/conformance/ur/errors.txt",
     ):
         assert needed in names
-    assert "fairlead/icd/libfairlead_trace.so" in names, (
-        "a library for OpenCL loaders, of any version of Python"
-    )
+    for library in ("trace", "record"):
+        assert f"fairlead/icd/libfairlead_{library}.so" in names, (
+            "a library for OpenCL loaders, of any version of Python"
+        )
     assert "fairlead/icd/libopencl/libOpenCL.so.1" in names
     assert "fairlead/loader/ze/libze_loader/libze_loader.so.1" in names
     assert any(name.startswith("fairlead/icd/_native") and name.endswith(".so") for name in names)

@@ -1,0 +1,327 @@
+"""`fairlead record`: what the layer has written of a program becomes a document and its members.
+
+No driver is asked: the layer has asked it while the program ran (icd/record_layer.py). A number of
+an object, its *serial*, stands for it in the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from ..icd import record_layer
+from ..icd.abi import OPENCL
+from ..icd.record_layer import ProcessRecording, Record
+from .access import inputs_and_outputs, named_memory
+from .checks import document_of
+from .contents import typed
+from .document import KERNEL, MARKER, Document
+from .naming import make_unique
+from .operations import HOST, OPERATIONS
+from .order import RecordedOrder
+from .recorded_rows import RecordedRows, describe, text_in, word_in, words_in
+
+#: The words of a COMMAND record before its arguments.
+_NUMBER, _SLOT, _QUEUE, _STATE, _EVENT, _ARGUMENTS = 0, 1, 2, 3, 4, 6
+_FAILED: Final = 2
+#: What a kernel's argument is (commands.c).
+_VALUE, _LOCAL, _MEMORY, _SAMPLER, _NO_MEMORY = range(5)
+_KERNEL_ARGUMENT: Final = 256
+_BARRIERS: Final = (
+    "clEnqueueBarrier",
+    "clEnqueueBarrierWithWaitList",
+    "clEnqueueWaitForEvents",
+)
+_OUT_OF_ORDER: Final = 1
+_MAP_READ: Final = OPENCL["CL_MAP_READ"]
+_BY_ROUTINE: Final = {one.routine: name for name, one in OPERATIONS.items()}
+
+
+@dataclass
+class RecordedGraph:
+    """What was recorded of a process.
+
+    Attributes:
+        pid: its id.
+        document, members: what a file has (archive.write).
+        ending: why the recording ended before the program did, "" if it did not.
+        warnings: sentences about what it may lack.
+    """
+
+    pid: int
+    document: Document
+    members: dict[str, Any]
+    ending: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+def recorded_graph(recording: ProcessRecording, contents: str) -> RecordedGraph:
+    """The graph of a process's commands.
+
+    Args:
+        recording: what the layer wrote.
+        contents: one of CONTENTS. The layer has recorded contents unless it is "none".
+
+    Raises:
+        GraphFileError: what was recorded breaks a rule of the format.
+    """
+    writer = _Writer(recording)
+    for record in recording.records:
+        writer.add(record)
+    return writer.finish(contents)
+
+
+class _Writer:
+    """Collects the rows of a document."""
+
+    def __init__(self, recording: ProcessRecording) -> None:
+        self._made = RecordedGraph(recording.pid, Document(), {})
+        self._document, self._members = self._made.document, self._made.members
+        self._data = recording.data
+        self._rows = RecordedRows(self._made.document, self._made.members, self._made.warnings)
+        self._order = RecordedOrder(self._document.commands)
+        self._add = {
+            record_layer.COMMAND: self._add_command,
+            record_layer.CONTENTS: self._add_contents,
+            record_layer.SYNC: self._add_sync,
+            record_layer.GAP: lambda record: self._order.gap(),
+            record_layer.END: self._add_end,
+        }
+
+    def add(self, record: Record) -> None:
+        """Add what a record says."""
+        adding = self._add.get(record.kind)
+        if adding is not None:
+            adding(record)
+            return
+        self._rows.facts[record.words[0]] = record
+        if record.kind == record_layer.QUEUE and not self._document.device:
+            texts = [text_in(data) for _, data in record.pieces]
+            self._document.device |= dict(
+                zip(("device", "driver", "opencl", "platform"), texts, strict=True)
+            )
+
+    # the order
+
+    def _is_in_order(self, queue: int) -> bool:
+        return not self._rows.facts[queue].words[1] & _OUT_OF_ORDER
+
+    def _add_sync(self, record: Record) -> None:
+        (queue,) = record.words
+        if queue:
+            if queue in self._rows.facts:
+                self._order.finish(queue, self._is_in_order(queue))
+            return
+        for event in words_in(record.pieces[0][1]):
+            self._order.wait(event)
+
+    def _add_end(self, record: Record) -> None:
+        reason, number, slot, detail = record.words
+        name, routine = text_in(record.pieces[0][1]), OPENCL.slots[slot].name
+        if reason == _EXTENSION:
+            self._made.warnings.append(
+                f"the program asked for {name}: what it enqueues with that is not recorded"
+            )
+            return
+        code = OPENCL.errors.get(detail, (str(detail),))[0]
+        why = _ENDINGS[reason].format(routine=routine, name=name, detail=detail, code=code)
+        self._made.ending = f"the recording ends before command {number}: {why}"
+
+    # commands
+
+    def _add_command(self, record: Record) -> None:
+        words = record.words
+        if words[_STATE] & 0xFFFFFFFF == _FAILED:
+            return
+        routine, arguments = OPENCL.slots[words[_SLOT]].name, words[_ARGUMENTS:]
+        row = self._row(routine, arguments, record)
+        listed, blocking = _places_in(routine)
+        waits = words_in(dict(record.pieces).get(listed, b""))
+        queue = words[_QUEUE]
+        place = self._order.place(
+            queue,
+            self._is_in_order(queue),
+            waits,
+            is_place=row["op"] == MARKER and routine not in _WITHOUT_PLACE,
+            is_barrier=routine in _BARRIERS,
+        )
+        self._document.commands.append({**row, "after": place})
+        self._order.added(queue, words[_EVENT])
+        if blocking >= 0 and arguments[blocking]:
+            self._order.wait_for_last(queue, self._is_in_order(queue))
+
+    def _row(self, routine: str, arguments: Sequence[int], record: Record) -> dict[str, Any]:
+        pieces = dict(record.pieces)
+        if routine in ("clEnqueueNDRangeKernel", "clEnqueueTask"):
+            return self._launch(routine, pieces)
+        if routine in _BY_ROUTINE:
+            return self._transfer(_BY_ROUTINE[routine], arguments, pieces)
+        if routine in _MAPS:
+            return self._mapping(arguments, pieces)
+        if routine == "clEnqueueUnmapMemObject":
+            return self._unmapping(pieces)
+        return {"op": MARKER}
+
+    def _launch(self, routine: str, pieces: dict[int, bytes]) -> dict[str, Any]:
+        kernel = self._rows.kernel(word_in(pieces[1]))
+        row: dict[str, Any] = {"op": KERNEL, "kernel": kernel}
+        if routine == "clEnqueueTask":
+            row |= {"global": [1], "local": [1]}
+        else:
+            row["global"] = words_in(pieces[4])
+            row |= {
+                name: words_in(pieces[i])
+                for i, name in ((5, "local"), (3, "offset"))
+                if i in pieces
+            }
+        found = sorted(
+            (tag & 0xFFFF, tag >> 16, data)
+            for tag, data in pieces.items()
+            if tag & 0xFFFF >= _KERNEL_ARGUMENT
+        )
+        row["args"] = [self._argument(kind, data) for _, kind, data in found]
+        declared = self._document.kernels[kernel].get("arguments", ())
+        for argument, known in zip(row["args"], declared, strict=False):
+            if "memory" in argument:
+                describe(self._document.memory[argument["memory"]], known)
+        return row
+
+    def _argument(self, kind: int, data: bytes) -> dict[str, Any]:
+        if kind == _MEMORY:
+            return {"memory": self._rows.memory(word_in(data))}
+        if kind == _SAMPLER:
+            return {"sampler": self._rows.sampler(word_in(data))}
+        if kind == _LOCAL:
+            return {"local": word_in(data)}
+        return {"value": bytes(8).hex() if kind == _NO_MEMORY else data.hex()}
+
+    def _transfer(
+        self, name: str, arguments: Sequence[int], pieces: dict[int, bytes]
+    ) -> dict[str, Any]:
+        operation = OPERATIONS[name]
+        row: dict[str, Any] = {"op": name}
+        host, at = (0, ""), 1
+        for word in operation.order:
+            if word in ("source", "target"):
+                if getattr(operation, word) == HOST:
+                    host = at, word
+                else:
+                    row[word] = self._rows.memory(word_in(pieces[at]))
+            elif word in ("pattern", "colour"):
+                row["pattern"] = pieces[at].hex()
+                at += word == "pattern"  # its size
+            elif word:
+                row[word] = words_in(pieces[at]) if at in pieces else arguments[at]
+            at += 1
+        at, side = host
+        if side:
+            data = self._data.get(word_in(pieces[at])) if at in pieces else None
+            row[side] = self._rows.host(row, side, arguments[at], data)
+        return row
+
+    def _mapping(self, arguments: Sequence[int], pieces: dict[int, bytes]) -> dict[str, Any]:
+        """What is mapped to be read is read; the host's memory is that of a replay."""
+        if not arguments[3] & _MAP_READ:
+            return {"op": MARKER}
+        memory = self._rows.memory(word_in(pieces[1]))
+        row: dict[str, Any] = {"op": "read", "source": memory}
+        if self._document.memory[memory]["kind"] == "image":
+            row |= {
+                "op": "read_image",
+                "origin": words_in(pieces[4]),
+                "region": words_in(pieces[5]),
+            }
+            row |= {"row_pitch": 0, "slice_pitch": 0}
+        else:
+            row |= {"offset": arguments[4], "size": arguments[5]}
+        row["target"] = self._rows.host(row, "target", ("mapped", memory, *arguments[4:6]), None)
+        return row
+
+    def _unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
+        """What was written while it was mapped."""
+        flags, data, *numbers = words_in(pieces[2])
+        if not flags & ~_MAP_READ:
+            return {"op": MARKER}
+        memory = self._rows.memory(word_in(pieces[1]))
+        row: dict[str, Any] = {"op": "write", "target": memory}
+        if self._document.memory[memory]["kind"] == "image":
+            row |= {"op": "write_image", "origin": numbers[:3], "region": numbers[3:6]}
+            row |= {"row_pitch": numbers[6], "slice_pitch": numbers[7]}
+        else:
+            row |= {"offset": numbers[0], "size": numbers[1]}
+        row["source"] = self._rows.host(
+            row, "source", ("mapped", memory, *numbers), self._data.get(data)
+        )
+        return row
+
+    def _add_contents(self, record: Record) -> None:
+        serial, number = record.words
+        data, is_new = self._data.get(number), not self._rows.has(serial)
+        memory = self._rows.memory(serial)
+        if data is None:
+            return
+        if is_new:
+            self._rows.give(memory, data)
+            return
+        known = self._document.memory[memory]
+        row: dict[str, Any] = {"op": "write", "target": memory}
+        if known["kind"] == "image":
+            row |= {"op": "write_image", "origin": [0, 0, 0], "region": known["extent"]}
+            row |= {"row_pitch": 0, "slice_pitch": 0}
+        else:
+            row |= {"offset": 0, "size": known["size"]}
+        row["source"] = self._rows.host(row, "source", 0, data)
+        self._document.commands.append({**row, "after": self._order.between()})
+        self._order.added_between()
+
+    # the end
+
+    def finish(self, contents: str) -> RecordedGraph:
+        """Name the inputs and outputs, and leave out contents that are not wanted."""
+        document = self._document
+        document.contents = contents
+        make_unique(document)
+        inputs, outputs = inputs_and_outputs(document)
+        document.inputs = dict(named_memory(document, inputs))
+        document.outputs = dict(named_memory(document, outputs))
+        for number, row in enumerate(document.memory):
+            if "contents" not in row:
+                continue
+            if contents == "none" or (contents == "inputs" and number not in inputs):
+                del self._members[row.pop("contents")]
+            else:
+                self._members[row["contents"]] = typed(row, self._members[row["contents"]])
+        document_of(document.to_json())
+        return self._made
+
+
+_MAPS: Final = ("clEnqueueMapBuffer", "clEnqueueMapImage")
+#: Commands of the queue that became places, but are no markers of OpenCL's.
+_WITHOUT_PLACE: Final = (*_MAPS, "clEnqueueUnmapMemObject", "clEnqueueMigrateMemObjects")
+_BLOCKING: Final = ("blocking_read", "blocking_write", "blocking_map")
+_LISTS: Final = ("event_wait_list", "event_list")
+#: Why a recording ends (enum fl_record_end).
+_EXTENSION: Final = 8
+_ENDINGS: Final = {
+    1: "{routine} has no place in a graph file",
+    2: "argument {detail} of the kernel {name} was never set",
+    3: "argument {detail} of the kernel {name} is SVM, which the program may change unseen",
+    4: "{routine} waits for a user event that the program has not set yet",
+    5: "the contents of memory that {routine} uses cannot be read: {code}",
+    6: "{routine} uses memory of a kind that graph files do not have",
+    7: "{routine} ends a mapping that was not seen",
+    9: "{routine} uses a queue that a function of an extension has made",
+}
+
+
+@cache
+def _places_in(routine: str) -> tuple[int, int]:
+    """Which parameter is the wait list, and which says whether it blocks; -1: none."""
+    names = [one.name for one in OPENCL.functions[routine].parameters]
+    listed, blocking = (
+        next((at for at, name in enumerate(names) if name in known), -1)
+        for known in (_LISTS, _BLOCKING)
+    )
+    return listed, blocking

@@ -1,0 +1,177 @@
+"""The rows of a recorded graph for what its commands name: memory, samplers, programs, kernels.
+
+What the layer has written of an object becomes a row when the first command names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from ..icd.record_layer import Record
+from .document import KERNEL, Document
+from .operations import HOST, extent
+from .queries import (
+    IMAGE_TYPES,
+    NOT_WRITTEN,
+    flag_names,
+    image_row,
+    sampler_row,
+    without_includes,
+)
+
+_TYPES: Final = {
+    "char": "|i1", "uchar": "|u1", "short": "<i2", "ushort": "<u2", "int": "<i4", "uint": "<u4",
+    "long": "<i8", "ulong": "<u8", "half": "<f2", "float": "<f4", "double": "<f8",
+}  # fmt: skip
+_POINTER: Final = re.compile(r"(\w+?)(2|3|4|8|16)?\s*\*")
+
+
+class RecordedRows:
+    """Makes the rows of a document.
+
+    Args:
+        document, members: what a file is to have.
+        warnings: sentences about what it may lack are added to it.
+
+    Attributes:
+        facts: the last record of each object, by serial.
+    """
+
+    def __init__(self, document: Document, members: dict[str, Any], warnings: list[str]) -> None:
+        self.document, self.members, self.warnings = document, members, warnings
+        self.facts: dict[int, Record] = {}
+        self._places: dict[Any, int] = {}
+
+    def has(self, serial: int) -> bool:
+        """Whether an object has a row."""
+        return serial in self._places
+
+    def _new(self, key: Any, rows: list[Any], row: dict[str, Any]) -> int:
+        self._places[key] = len(rows)
+        rows.append(row)
+        return self._places[key]
+
+    def host(self, row: dict[str, Any], side: str, address: Any, data: memoryview | None) -> int:
+        """Memory of the host's: one for each address that is read to, and for all equal bytes."""
+        of = self.document.memory_of(row["source" if side == "target" else "target"])
+        _, size = extent(row, side, {"kind": HOST}, of)
+        key = (address, size) if data is None else (hashlib.sha256(data).digest(), size)
+        if key not in self._places:
+            number = self._new(key, self.document.memory, {"kind": HOST, "size": size})
+            if data is not None:
+                self.give(number, data)
+        return self._places[key]
+
+    def give(self, number: int, data: memoryview) -> None:
+        name = self.document.memory[number]["contents"] = f"contents/{number}.npy"
+        self.members[name] = np.frombuffer(data, np.uint8)
+
+    def memory(self, serial: int) -> int:
+        if serial in self._places:
+            return self._places[serial]
+        _, kind, flags, size, of, offset, *image = self.facts[serial].words
+        row: dict[str, Any] = {"kind": "buffer", "size": size, "flags": flag_names(flags)}
+        if image:
+            form, element, pitch, *dimensions = image
+            row |= image_row(IMAGE_TYPES[kind], form, element, dimensions)
+            row |= {"row_pitch": pitch} if of else {}
+        elif of:
+            row |= {"kind": "sub_buffer", "offset": offset}
+        if of:
+            row["of"] = self.memory(of)
+        return self._new(serial, self.document.memory, row)
+
+    def sampler(self, serial: int) -> int:
+        if serial in self._places:
+            return self._places[serial]
+        row = sampler_row(*self.facts[serial].words[1:])
+        return self._new(serial, self.document.samplers, row)
+
+    def kernel(self, serial: int) -> int:
+        if serial not in self._places:
+            self._places[serial] = self._new_kernel(self.facts[serial])
+        return self._places[serial]
+
+    def _new_kernel(self, record: Record) -> int:
+        """The number of a kernel; objects of equal program and name have one."""
+        _, program, _ = record.words
+        name, *facts = (data for _, data in record.pieces)
+        key = KERNEL, program, name
+        if key in self._places:
+            return self._places[key]
+        row: dict[str, Any] = {"program": self._program(program), "name": text_in(name)}
+        arguments = [
+            {
+                "type": text_in(kind),
+                "name": text_in(title),
+                "constant": any(
+                    number & mask == wanted
+                    for number, (_, mask, wanted) in zip(
+                        words_in(numbers), NOT_WRITTEN, strict=True
+                    )
+                ),
+            }
+            for numbers, kind, title in zip(*[iter(facts)] * 3, strict=True)
+        ]
+        if all(one["type"] for one in arguments):
+            row["arguments"] = arguments
+        return self._new(key, self.document.kernels, row)
+
+    def _program(self, serial: int) -> int:
+        if ("program", serial) in self._places:
+            return self._places["program", serial]
+        number, found = len(self.document.programs), dict(self.facts[serial].pieces)
+        source, il, binary = text_in(found[0]), found[1], found.get(3, b"")
+        row: dict[str, Any] = {"options": without_includes(text_in(found.get(2, b"")))}
+        if source.strip():
+            row["source"] = self._member(f"programs/{number}.cl", source.encode())
+        elif il:
+            row["il"] = self._member(f"programs/{number}.spv", il)
+        else:
+            file = self._member(f"programs/{number}.bin", binary)
+            identity = {name: self.document.device[name] for name in ("device", "driver")}
+            row["binaries"] = [{**identity, "file": file}]
+            self.warnings.append(
+                "a program was made from binaries: only the same device can load the file"
+            )
+        return self._new(("program", serial), self.document.programs, row)
+
+    def _member(self, name: str, data: bytes) -> str:
+        self.members[name] = data
+        return name
+
+
+def word_in(data: bytes) -> int:
+    """The number in a piece."""
+    return int.from_bytes(data[:8], "little")
+
+
+def words_in(data: bytes) -> list[int]:
+    """The numbers in a piece."""
+    return list(struct.unpack(f"<{len(data) // 8}Q", data[: len(data) // 8 * 8]))
+
+
+def text_in(data: bytes) -> str:
+    """The text in a piece."""
+    return data.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")
+
+
+def describe(memory: dict[str, Any], argument: dict[str, Any]) -> None:
+    """Give a buffer the name and the type of the first kernel's argument that it is."""
+    found = _POINTER.fullmatch(argument["type"])
+    if memory["kind"] != "buffer" or "name" in memory or "dtype" in memory:
+        return
+    if argument["name"].isidentifier():
+        memory["name"] = argument["name"]
+    dtype = _TYPES.get(found.group(1), "") if found else ""
+    if found and dtype:
+        width = int(found.group(2) or 1)
+        width += width == 3  # three numbers have the room of four
+        count, rest = divmod(memory["size"], width * int(dtype[2:]))
+        if not rest:
+            memory |= {"dtype": dtype, "shape": [count, width] if width > 1 else [count]}

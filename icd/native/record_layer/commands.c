@@ -1,0 +1,420 @@
+/* Records commands: what a command is, what its arguments lead to, and what its memory holds. */
+#include "record.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the arguments of a command are: Q queue, M memory, k kernel, n number, 3 three sizes,
+    d sizes
+ * of each dimension, p a pattern (its size follows), c a colour, H the host's memory that is read,
+ * R that is written, u what was mapped, W and L the events to wait for, E the event. */
+static const char *const forms[FL_SLOTS] = {
+    [SLOT_clEnqueueReadBuffer] = "QMnnnRWLE",
+    [SLOT_clEnqueueReadBufferRect] = "QMn333nnnnRWLE",
+    [SLOT_clEnqueueWriteBuffer] = "QMnnnHWLE",
+    [SLOT_clEnqueueWriteBufferRect] = "QMn333nnnnHWLE",
+    [SLOT_clEnqueueFillBuffer] = "QMpnnnWLE",
+    [SLOT_clEnqueueCopyBuffer] = "QMMnnnWLE",
+    [SLOT_clEnqueueCopyBufferRect] = "QMM333nnnnWLE",
+    [SLOT_clEnqueueReadImage] = "QMn33nnRWLE",
+    [SLOT_clEnqueueWriteImage] = "QMn33nnHWLE",
+    [SLOT_clEnqueueFillImage] = "QMc33WLE",
+    [SLOT_clEnqueueCopyImage] = "QMM333WLE",
+    [SLOT_clEnqueueCopyImageToBuffer] = "QMM33nWLE",
+    [SLOT_clEnqueueCopyBufferToImage] = "QMMn33WLE",
+    [SLOT_clEnqueueMapBuffer] = "QMnnnnWLEn",
+    [SLOT_clEnqueueMapImage] = "QMnn33nnWLEn",
+    [SLOT_clEnqueueUnmapMemObject] = "QMuWLE",
+    [SLOT_clEnqueueMigrateMemObjects] = "QnnnWLE",
+    [SLOT_clEnqueueNDRangeKernel] = "QkndddWLE",
+    [SLOT_clEnqueueTask] = "QkWLE",
+    [SLOT_clEnqueueMarker] = "QE",
+    [SLOT_clEnqueueBarrier] = "Q",
+    [SLOT_clEnqueueWaitForEvents] = "QWL",
+    [SLOT_clEnqueueMarkerWithWaitList] = "QWLE",
+    [SLOT_clEnqueueBarrierWithWaitList] = "QWLE",
+};
+
+/* Words of a COMMAND record behind its head: number, slot, queue, state, event or mapped pointer,
+ * arguments, then those. Its pieces are the arguments' by position; those of kernels begin at 256,
+ * and say of what kind they are in bits 16 and up. */
+enum { STATE = 4, EVENT = 5, ENQUEUED = 1, FAILED = 2, KERNEL_ARGUMENT = 256 };
+enum { OF_VALUE, OF_LOCAL, OF_MEMORY, OF_SAMPLER, OF_NO_MEMORY };
+enum { MOST_USED = 1024, COMMAND_USER = 0x1204 };
+
+static bool is_between; /* the log knows that commands are left out */
+static uint64_t number, recorded, epoch = 1;
+static fl_record record;
+
+/* The record of this thread's command, while it is passed on. */
+static __thread uint64_t *running __attribute__((tls_model("initial-exec")));
+
+/* --- the end, and what is between --- */
+
+void fl_write_end(enum fl_record_end reason, uint32_t slot, uint64_t detail, const char *name) {
+    fl_add_word(&record, reason);
+    fl_add_word(&record, number);
+    fl_add_word(&record, slot);
+    fl_add_word(&record, detail);
+    fl_add_piece(&record, 0, name, strlen(name));
+    fl_write_record(&record, FL_R_END);
+}
+
+static void end(enum fl_record_end reason, const fl_call *call, uint64_t detail, const char *name) {
+    record.used = 0;
+    fl_write_end(reason, call->function, detail, name);
+    fl_recorder.is_on = false;
+}
+
+/* A command that is not recorded. Reads and places in the order change nothing. */
+static void pass_over(const fl_call *call) {
+    switch (call->function) {
+    case SLOT_clEnqueueReadBuffer:
+    case SLOT_clEnqueueReadBufferRect:
+    case SLOT_clEnqueueReadImage:
+    case SLOT_clEnqueueMapBuffer:
+    case SLOT_clEnqueueMapImage:
+    case SLOT_clEnqueueMarker:
+    case SLOT_clEnqueueBarrier:
+    case SLOT_clEnqueueWaitForEvents:
+    case SLOT_clEnqueueMarkerWithWaitList:
+    case SLOT_clEnqueueBarrierWithWaitList:
+        break;
+    default:
+        epoch++;
+    }
+    if (recorded && !is_between)
+        fl_write_record(&record, FL_R_GAP);
+    is_between = true;
+}
+
+static fl_seen *kernel_of(const fl_call *call) {
+    bool is_launch = call->function == SLOT_clEnqueueNDRangeKernel ||
+        call->function == SLOT_clEnqueueTask;
+    return is_launch ? fl_find(HANDLE(void *, call->arguments[1]), FL_K_KERNEL) : NULL;
+}
+
+/* Whether a command is one of those that are wanted. It is given its number. */
+static bool is_wanted(const fl_call *call) {
+    fl_seen *kernel = kernel_of(call);
+    if (fl_recorder.only && (!kernel || !kernel->name || strcmp(kernel->name, fl_recorder.only)))
+        return false;
+    return number >= fl_recorder.first && number <= fl_recorder.last;
+}
+
+/* --- what a command uses --- */
+
+static uint64_t word_of(const fl_argument *argument) {
+    uint64_t word = 0;
+    if (argument->has_value && argument->size == sizeof(void *))
+        memcpy(&word, argument->value, sizeof(void *));
+    return word;
+}
+
+static bool takes_memory(const fl_seen *kernel, uint32_t index) {
+    uint32_t where = kernel->address_of[index];
+    return where == CL_KERNEL_ARG_ADDRESS_GLOBAL || where == CL_KERNEL_ARG_ADDRESS_CONSTANT;
+}
+
+/* Whether all that a command must have is there. If not, the driver will refuse it. */
+static bool is_complete(const fl_call *call, const char *form) {
+    for (uint32_t i = 0; form[i] && i < call->count; i++) {
+        bool is_list = form[i] == 'L' && call->arguments[i - 1];
+        if (!call->arguments[i] && (is_list || strchr("QMk3pcHRu", form[i])))
+            return false;
+    }
+    return call->function != SLOT_clEnqueueNDRangeKernel ||
+        (call->arguments[2] - 1 < 3 && call->arguments[4]);
+}
+
+/* The memory objects that a command uses. */
+static size_t find_used(const fl_call *call, const char *form, fl_seen **used) {
+    fl_seen *kernel = kernel_of(call);
+    size_t count = 0;
+    for (uint32_t i = 0; form[i] && i < call->count; i++)
+        if (form[i] == 'M' && (used[count] = fl_find(HANDLE(void *, call->arguments[i]),
+                                                     FL_K_MEMORY)))
+            count++;
+    for (uint32_t i = 0; kernel && i < kernel->count && count < MOST_USED; i++)
+        if ((used[count] = fl_find(HANDLE(void *, word_of(&kernel->arguments[i])), FL_K_MEMORY)))
+            count++;
+    return count;
+}
+
+static bool waits_for_user(const fl_call *call, fl_table next, const char *form) {
+    const char *at = strchr(form, 'W');
+    uint64_t count = fl_recorder.unset > 0 && at ? call->arguments[at - form] : 0;
+    void *const *events = count ? HANDLE(void **, call->arguments[at - form + 1]) : NULL;
+    for (uint64_t i = 0; events && i < count; i++) {
+        uint32_t kind = 0;
+        int32_t status = 0;
+        NEXT(next, clGetEventInfo)(events[i], CL_EVENT_COMMAND_TYPE, sizeof kind, &kind, NULL);
+        NEXT(next, clGetEventInfo)(events[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
+                                   &status, NULL);
+        if (kind == COMMAND_USER && status > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Log the contents of memory that is used for the first time, or that other commands may have
+ * changed. The lock is given back while the driver works: its callbacks may call OpenCL. */
+static bool add_contents(const fl_call *call, fl_table next, fl_seen **used, size_t count) {
+    cl_command_queue queue = HANDLE(cl_command_queue, call->arguments[0]);
+    fl_seen *unknown[MOST_USED];
+    size_t missing = 0;
+    for (size_t i = 0; i < count; i++) {
+        fl_seen *whole = used[i]->whole;
+        if (fl_recorder.wants_contents && whole->epoch != epoch && !fl_overwrites(call, whole))
+            unknown[missing++] = whole;
+        whole->epoch = epoch;
+    }
+    if (!missing)
+        return true;
+    if (fl_recorder.unset > 0) {
+        end(FL_E_USER_EVENT, call, 0, "");
+        return false;
+    }
+    cl_command_queue queues[256];
+    size_t busy = 0;
+    for (fl_seen *one = fl_each_queue(NULL); one && busy < 256; one = fl_each_queue(one))
+        queues[busy++] = one->handle;
+    pthread_mutex_unlock(&fl_recorder.lock);
+    for (size_t i = 0; i < busy; i++)
+        NEXT(next, clFinish)(queues[i]);
+    cl_int code = CL_SUCCESS;
+    uint64_t numbers[MOST_USED] = {0};
+    for (size_t i = 0; i < missing && !code; i++)
+        code = fl_read_contents(next, queue, unknown[i], &numbers[i]);
+    pthread_mutex_lock(&fl_recorder.lock);
+    for (size_t i = 0; i < missing && !code; i++) {
+        fl_add_word(&record, unknown[i]->serial);
+        fl_add_word(&record, numbers[i]);
+        fl_write_record(&record, FL_R_CONTENTS);
+    }
+    if (code && fl_recorder.is_on)
+        end(FL_E_CONTENTS, call, (uint32_t)code, "");
+    return !code && fl_recorder.is_on;
+}
+
+/* --- a command's record --- */
+
+static void add_serial(uint32_t tag, const fl_seen *one) {
+    fl_add_piece(&record, tag, &one->serial, sizeof one->serial);
+}
+
+/* Add the arguments of a kernel. Returns whether files can hold them. */
+static bool add_kernel(const fl_call *call, fl_table next, fl_seen *kernel) {
+    add_serial(1, kernel);
+    for (uint32_t i = 0; i < kernel->count; i++) {
+        const fl_argument *one = &kernel->arguments[i];
+        const void *handle = HANDLE(void *, word_of(one));
+        uint32_t tag = KERNEL_ARGUMENT + i;
+        fl_seen *memory = handle ? fl_find(handle, FL_K_MEMORY) : NULL;
+        fl_seen *sampler = handle ? fl_find(handle, FL_K_SAMPLER) : NULL;
+        if (!one->is_set || one->is_svm) {
+            end(one->is_svm ? FL_E_SVM : FL_E_UNSET, call, i, kernel->name);
+            return false;
+        }
+        if (memory) {
+            add_serial(tag | OF_MEMORY << 16, memory);
+        } else if (sampler) {
+            add_serial(tag | OF_SAMPLER << 16, sampler);
+        } else if (takes_memory(kernel, i)) {
+            if (handle) {
+                end(FL_E_MEMORY, call, i, kernel->name);
+                return false;
+            }
+            fl_add_piece(&record, tag | OF_NO_MEMORY << 16, "", 0);
+        } else if (one->has_value) {
+            fl_add_piece(&record, tag | OF_VALUE << 16, one->value, one->size);
+        } else {
+            fl_add_piece(&record, tag | OF_LOCAL << 16, &one->size, sizeof one->size);
+        }
+    }
+    return true;
+}
+
+/* Add what was mapped, with its bytes if they may have been written. */
+static bool add_mapped(const fl_call *call) {
+    const uint64_t *a = call->arguments;
+    fl_mapping *found = fl_take_mapping(HANDLE(void *, a[1]), HANDLE(void *, a[2]));
+    if (!found) {
+        end(FL_E_MAPPED, call, 0, "");
+        return false;
+    }
+    uint64_t values[10] = {found->flags};
+    memcpy(values + 2, found->numbers, sizeof found->numbers);
+    if (fl_recorder.wants_contents &&
+        found->flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION))
+        values[1] = fl_copy_data(found->pointer, found->bytes);
+    fl_add_piece(&record, 2, values, sizeof values);
+    free(found);
+    return true;
+}
+
+static bool add_argument(const fl_call *call, const char *form, uint32_t i) {
+    const uint64_t *a = call->arguments;
+    const void *pointer = HANDLE(void *, a[i]);
+    uint64_t data = 0;
+    switch (form[i]) {
+    case 'M':
+        add_serial(i, fl_find(pointer, FL_K_MEMORY));
+        break;
+    case '3':
+        fl_add_piece(&record, i, pointer, 3 * sizeof(size_t));
+        break;
+    case 'd':
+        if (pointer)
+            fl_add_piece(&record, i, pointer, a[2] * sizeof(size_t));
+        break;
+    case 'p':
+        fl_add_piece(&record, i, pointer, a[i + 1]);
+        break;
+    case 'c':
+        fl_add_piece(&record, i, pointer, 16);
+        break;
+    case 'H':
+        if (fl_recorder.wants_contents)
+            data = fl_copy_data(pointer, fl_host_bytes(call, fl_find(HANDLE(void *, a[1]),
+                                                                     FL_K_MEMORY)));
+        fl_add_piece(&record, i, &data, sizeof data);
+        break;
+    case 'u':
+        return add_mapped(call);
+    case 'L':
+        if (a[i - 1] && pointer)
+            fl_add_piece(&record, i, pointer, a[i - 1] * sizeof(void *));
+        break;
+    default:
+        break;
+    }
+    return true;
+}
+
+/* Note all objects of a command. Returns whether files can hold it. */
+static bool note_objects(const fl_call *call, fl_table next, const char *form, fl_seen *kernel,
+                         fl_seen **used,
+                         size_t count) {
+    if (kernel) {
+        fl_note_kernel(next, kernel);
+        for (uint32_t i = 0; i < kernel->count; i++) {
+            fl_seen *sampler = fl_find(HANDLE(void *, word_of(&kernel->arguments[i])),
+                                       FL_K_SAMPLER);
+            if (sampler)
+                fl_note_sampler(next, sampler);
+        }
+        if (kernel->refused) {
+            fl_call made = {.function = kernel->refused};
+            end(FL_E_CANNOT, &made, 0, kernel->name);
+            return false;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!fl_note_memory(next, used[i])) {
+            end(FL_E_MEMORY, call, 0, "");
+            return false;
+        }
+    size_t named = 0;
+    for (const char *at = form; (at = strchr(at, 'M')); at++)
+        named++;
+    if (!kernel && (named != count || strchr(form, 'k'))) {
+        end(FL_E_MEMORY, call, 0, "");
+        return false;
+    }
+    return true;
+}
+
+static void record_command(const fl_call *call) {
+    fl_table next = call->layer->next;
+    const char *form = forms[call->function];
+    fl_seen *used[MOST_USED + 8], *queue, *kernel = kernel_of(call);
+    if (!form) {
+        end(FL_E_CANNOT, call, 0, "");
+        return;
+    }
+    if (!is_complete(call, form))
+        return;
+    if (waits_for_user(call, next, form)) {
+        end(FL_E_USER_EVENT, call, 0, "");
+        return;
+    }
+    queue = fl_find(HANDLE(void *, call->arguments[0]), FL_K_QUEUE);
+    if (!queue) {
+        end(FL_E_QUEUE, call, 0, "");
+        return;
+    }
+    size_t count = find_used(call, form, used);
+    if (!note_objects(call, next, form, kernel, used, count))
+        return;
+    fl_note_queue(next, queue);
+    uint64_t own = number;
+    if (!add_contents(call, next, used, count))
+        return;
+    record.used = 0;
+    fl_add_word(&record, own);
+    fl_add_word(&record, call->function);
+    fl_add_word(&record, queue->serial);
+    fl_add_word(&record, 0);
+    fl_add_word(&record, 0);
+    fl_add_word(&record, call->count);
+    for (uint32_t i = 0; i < call->count; i++)
+        fl_add_word(&record, call->arguments[i]);
+    for (uint32_t i = 0; i < call->count && form[i]; i++)
+        if (!add_argument(call, form, i))
+            return;
+    if (kernel && !add_kernel(call, next, kernel))
+        return;
+    running = fl_write_record(&record, FL_R_COMMAND);
+    recorded++, is_between = false;
+}
+
+void fl_begin_command(const fl_call *call) {
+    running = NULL;
+    fl_seen *kernel = kernel_of(call);
+    if (fl_recorder.is_on && is_wanted(call))
+        record_command(call);
+    else if (fl_recorder.is_on)
+        pass_over(call);
+    if (!fl_recorder.only || (kernel && kernel->name && !strcmp(kernel->name, fl_recorder.only)))
+        number++;
+    if (number > fl_recorder.last)
+        fl_recorder.is_on = false;
+}
+
+/* What the host waited for: a queue, or events. */
+void fl_add_sync(uint64_t queue, const void *events, uint64_t count) {
+    if (!recorded || !fl_recorder.is_on)
+        return;
+    fl_add_word(&record, queue);
+    fl_add_piece(&record, 0, count ? events : "", count * sizeof(void *));
+    fl_write_record(&record, FL_R_SYNC);
+}
+
+/* The command was enqueued, or not. */
+void fl_end_command(const fl_call *call) {
+    int place = call->layer->thunks->event_at[call->function];
+    void **event = place >= 0 ? HANDLE(void **, call->arguments[place]) : NULL;
+    bool maps = call->function == SLOT_clEnqueueMapBuffer ||
+        call->function == SLOT_clEnqueueMapImage;
+    bool failed = maps ? !call->result : (int32_t)call->result != 0;
+    if (maps && !failed) {
+        fl_seen *memory = fl_find(HANDLE(void *, call->arguments[1]), FL_K_MEMORY);
+        if (memory && fl_note_memory(call->layer->next, memory))
+            fl_add_mapping(call, memory, HANDLE(void *, call->result));
+    }
+    if (!running)
+        return;
+    running[EVENT] = event && !failed ? WORD(*event) : 0;
+    __atomic_store_n(&running[STATE], failed ? FAILED : ENQUEUED, __ATOMIC_RELEASE);
+}
+
+bool fl_is_command(const fl_call *call) {
+    return forms[call->function] || call->layer->thunks->event_at[call->function] >= 0;
+}
+
+void fl_begin_anew(void) {
+    number = recorded = 0, is_between = false;
+    epoch++;
+}

@@ -1,0 +1,161 @@
+"""Records programs that do not know fairlead, with an OpenCL layer that writes commands to files.
+
+`environment` returns the variables by which an OpenCL loader loads `libfairlead_record.so`
+(native/record_layer). Each process writes a file `<pid>.<n>.record` as it runs. `recordings` reads
+those files. A process that is killed or crashes has written every command that it enqueued, with
+what the command needs.
+
+The layer sees the program's own calls, and none of extension functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Final
+
+from .trace_layer import layers_with
+
+#: The kinds of records (enum fl_record_kind).
+(
+    COMMAND,
+    QUEUE,
+    MEMORY,
+    SAMPLER,
+    PROGRAM,
+    KERNEL,
+    DATA,
+    CONTENTS,
+    SYNC,
+    GAP,
+    END,
+) = range(1, 12)
+#: How many words records have before their pieces. All words of MEMORY are such.
+_WORDS: Final = {QUEUE: 2, SAMPLER: 4, PROGRAM: 1, KERNEL: 3, CONTENTS: 2, SYNC: 1, GAP: 0, END: 4}
+_HEAD_OF_COMMAND: Final = 6  # its last word says how many arguments follow
+_HEAD_OF_DATA: Final = 4  # head, number, whether it is complete, bytes
+_SUFFIX: Final = ".record"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of a file.
+
+    Attributes:
+        kind: COMMAND, …
+        words: its numbers.
+        pieces: what pointers led to: a tag and the bytes.
+    """
+
+    kind: int
+    words: tuple[int, ...]
+    pieces: tuple[tuple[int, bytes], ...]
+
+
+@dataclass
+class ProcessRecording:
+    """What a process wrote.
+
+    Attributes:
+        pid: its id.
+        records: in the order in which they were written; without those of data.
+        data: the bytes of DATA records by their numbers, if they are complete.
+    """
+
+    pid: int
+    records: list[Record] = field(default_factory=list)
+    data: dict[int, memoryview] = field(default_factory=dict)
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether a command was recorded."""
+        return any(one.kind == COMMAND for one in self.records)
+
+
+def path() -> Path:
+    """The path of the layer's library, which does without Python."""
+    return Path(__file__).with_name("libfairlead_record.so")
+
+
+def environment(
+    environ: Mapping[str, str],
+    folder: Path,
+    first: int = 0,
+    last: int | None = None,
+    kernel: str = "",
+    contents: bool = True,
+) -> dict[str, str]:
+    """The variables to add for a program whose processes write what they enqueue into a folder.
+
+    Args:
+        environ: the program's environment. The layers that it names are kept; ours is called first.
+        folder: where the files go; it must exist.
+        first, last: the numbers of the first and the last command, from 0 on; None: until the end.
+        kernel: the kernel whose launches alone are counted and recorded, "" for all commands.
+        contents: whether the contents of memory are recorded.
+
+    Raises:
+        FairleadError: the layer's library is missing, or OPENCL_LAYERS cannot name its path.
+    """
+    return {
+        "OPENCL_LAYERS": layers_with(environ, path()),
+        "FAIRLEAD_RECORD": str(folder.resolve()),
+        "FAIRLEAD_RECORD_FROM": str(first),
+        "FAIRLEAD_RECORD_TO": "" if last is None else str(last),
+        "FAIRLEAD_RECORD_KERNEL": kernel,
+        "FAIRLEAD_RECORD_CONTENTS": str(int(contents)),
+    }
+
+
+def recordings(folder: Path) -> list[ProcessRecording]:
+    """The recordings of the processes that wrote files into a folder, in the order of their start.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is not what the layer writes.
+    """
+    files = sorted(folder.glob(f"*{_SUFFIX}"), key=lambda file: file.stat().st_ctime_ns)
+    return [_recording(file) for file in files if file.stat().st_size]
+
+
+def _recording(file: Path) -> ProcessRecording:
+    with file.open("rb") as stream:  # the map stays as long as what lies in it
+        words = memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ)).cast("Q")
+    made, chunk = ProcessRecording(int(file.name.partition(".")[0])), 0
+    while chunk < len(words) and words[chunk]:
+        length, start = words[chunk] // 8, chunk + 1
+        while start < chunk + length and words[start]:
+            size, kind = words[start] & 0xFFFFFFFF, words[start] >> 32
+            record = words[start : start + size]
+            if kind == DATA:
+                if record[2]:
+                    whole = record[_HEAD_OF_DATA:].cast("B")
+                    made.data[record[1]] = whole[: record[3]]
+            else:
+                made.records.append(_record(kind, record))
+            start += size
+        chunk += length
+    return made
+
+
+def _record(kind: int, words: memoryview) -> Record:
+    if kind == COMMAND:
+        count = _HEAD_OF_COMMAND + words[_HEAD_OF_COMMAND]
+    elif kind == MEMORY:
+        count = len(words) - 1
+    elif kind in _WORDS:
+        count = _WORDS[kind]
+    else:
+        raise ValueError(f"there is no record of the kind {kind}")
+    return Record(kind, tuple(words[1 : 1 + count]), tuple(_pieces(words[1 + count :])))
+
+
+def _pieces(words: memoryview) -> Iterator[tuple[int, bytes]]:
+    start = 0
+    while start < len(words):
+        tag, size = words[start] & 0xFFFFFFFF, words[start] >> 32
+        count = (size + 7) // 8
+        yield tag, bytes(words[start + 1 : start + 1 + count].cast("B")[:size])
+        start += 1 + count

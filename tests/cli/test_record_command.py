@@ -1,0 +1,248 @@
+"""`fairlead record`: programs that know nothing of fairlead become graph files.
+
+recorded_program.c prints a sum of the numbers that it read last. A file that replays to the same
+sum, on every driver, holds what the program did.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.drivers import Driver
+from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
+
+import fairlead
+from fairlead.graph_files.archive import GraphArchive
+from fairlead.graph_files.document import Document
+from fairlead.icd import libopencl
+from fairlead.icd.drivers import platforms
+
+COMMAND = (sys.executable, "-m", "fairlead")
+ROUNDS = 3
+#: Two launches in each round, behind a write.
+LAST = 2 * ROUNDS
+PYTHON = """
+import sys
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+
+context = cl.Context([cl.get_platforms()[int(sys.argv[1])].get_devices()[0]])
+queue = cl.CommandQueue(context)
+x = cl.array.to_device(queue, np.arange(100, dtype=np.float32))
+y = cl.array.zeros(queue, 100, np.float32)
+program = cl.Program(context, '''
+    kernel void saxpy(global float *x, global const float *y, float a) {
+        x[get_global_id(0)] = x[get_global_id(0)] * a + y[get_global_id(0)];
+    }''').build()
+saxpy = program.saxpy
+for step in range(4):
+    y += 1
+    saxpy(queue, (100,), None, x.data, y.data, np.float32(step))
+print(x.get().tobytes().hex())
+"""
+
+pytestmark = pytest.mark.slow
+
+Record = Callable[..., tuple[Output, Path]]
+
+
+def number_of(driver: Driver) -> str:
+    """The number of a driver's platform, as programs count them."""
+    return str(next(i for i, one in enumerate(platforms()) if driver.has(one)))
+
+
+@pytest.fixture(scope="module")
+def program(headers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """recorded_program.c, linked with our loader."""
+
+    def build(path: Path) -> None:
+        source = ROOT / "tests/cli/recorded_program.c"
+        library = libopencl.path()
+        command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{headers}", source, "-o", path]
+        command += [library, f"-Wl,-rpath,{library.parent}"]
+        subprocess.run(command, check=True)
+
+    return once(tmp_path_factory, "recorded_program", build)
+
+
+def ran(*command: str | Path) -> Output:
+    """What a command printed, and its exit code."""
+    done = subprocess.run(
+        [str(one) for one in command],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=CHILD_TIMEOUT,
+    )
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def record(program: Path, each_driver: Driver, tmp_path: Path) -> Record:
+    """`record("plain", "--to", 3)`: what it printed, and the file."""
+
+    def record(what: str, *options: object) -> tuple[Output, Path]:
+        file = tmp_path / "recorded.flg"
+        arguments = [str(one) for one in options]
+        command = program, number_of(each_driver), what, str(ROUNDS)
+        return ran(*COMMAND, "record", "-o", file, *arguments, "--", *command), file
+
+    return record
+
+
+def sum_of(numbers: np.ndarray) -> int:
+    """What the program prints of the numbers that it has read."""
+    total = 0
+    for number in numbers.view(np.int32).tolist():
+        total = (total * 31 + number) & 0xFFFFFFFF
+    return total - (1 << 32) if total >> 31 else total
+
+
+def document(file: Path) -> Document:
+    """What a file says."""
+    with GraphArchive(file) as archive:
+        return archive.document
+
+
+def last_read(file: Path, device: str) -> np.ndarray:
+    """What the last read of a file gives on a device."""
+    graph = fairlead.load(file, device)
+    target = [one for one in graph.document.commands if one["op"] == "read"][-1]["target"]
+    outputs = graph.finalize()()
+    return outputs[next(name for name, one in graph.document.outputs.items() if one == target)]
+
+
+def replayed(file: Path, drivers: tuple[Driver, ...]) -> set[int]:
+    """The sums that a file gives on all drivers."""
+    return {sum_of(last_read(file, f"{number_of(one)}:0")) for one in drivers}
+
+
+@pytest.mark.parametrize("what", ["plain", "image", "map", "rect", "two", "unordered"])
+def test_a_recorded_program_replays_to_what_it_read(
+    record: Record, present_drivers: tuple[Driver, ...], what: str
+) -> None:
+    output, file = record(what)
+    assert output.code == 0, output.err
+    assert "commands of process" in output.err
+    assert replayed(file, present_drivers) == {int(output.out)}
+
+
+def test_what_a_file_has(record: Record) -> None:
+    _, file = record("plain")
+    found = document(file)
+    operations = [one["op"] for one in found.commands]
+    assert operations == ["write", *["kernel"] * LAST, "read"]
+    assert [one["after"] for one in found.commands] == [[], *[[one] for one in range(LAST + 1)]]
+    assert [one["name"] for one in found.kernels] == ["add", "scale"]
+    assert found.programs[0]["options"] == "-DUNUSED=1"
+    _, y, scratch = found.commands[2]["args"]
+    assert scratch == {"local": 32}
+    assert found.memory[y["memory"]]["flags"] == ["read_only"]
+    assert [one["args"][1]["value"] for one in found.commands[1:-1:2]] == [
+        number.to_bytes(4, "little").hex() for number in range(ROUNDS)
+    ]
+
+
+@pytest.mark.parametrize(("what", "code"), [("abort", None), ("exit", 5), ("segfault", None)])
+def test_what_was_recorded_outlives_the_program(
+    record: Record, present_drivers: tuple[Driver, ...], what: str, code: int | None
+) -> None:
+    output, file = record(what)
+    assert code is None or output.code == code
+    assert replayed(file, present_drivers) == {int(output.out)}
+
+
+def test_a_part_of_a_program_begins_with_what_its_memory_held(
+    record: Record, present_drivers: tuple[Driver, ...]
+) -> None:
+    output, file = record("plain", "--from", 3)
+    assert len(document(file).commands) == LAST + 2 - 3
+    assert replayed(file, present_drivers) == {int(output.out)}
+    output, file = record("plain", "--from", 1, "--to", 2)
+    assert [one["op"] for one in document(file).commands] == ["kernel", "kernel"]
+    outputs = fairlead.load(file).finalize()()
+    expected = np.arange(64) * 3 + 7 * np.arange(64) - 5
+    assert any(np.array_equal(one.view(np.int32), expected) for one in outputs.values())
+
+
+def test_launches_of_one_kernel_see_what_others_have_written(
+    record: Record, present_drivers: tuple[Driver, ...]
+) -> None:
+    _, file = record("plain", "--kernel", "scale")
+    names = [one["op"] for one in document(file).commands]
+    assert names.count("kernel") == ROUNDS and names.count("write") == 2 * (ROUNDS - 1)
+    x = np.arange(64)
+    for number in range(ROUNDS):
+        x = (x + number) * 3 + 7 * np.arange(64) - 5
+    for driver in present_drivers:
+        outputs = fairlead.load(file, f"{number_of(driver)}:0").finalize()()
+        assert any(np.array_equal(one.view(np.int32), x) for one in outputs.values())
+    _, file = record("plain", "--kernel", "scale", "--from", 1, "--to", 1)
+    assert [one["op"] for one in document(file).commands] == ["kernel"]
+
+
+def test_contents(record: Record) -> None:
+    _, file = record("plain", "--contents", "none")
+    assert not [one for one in document(file).memory if "contents" in one]
+    _, file = record("plain", "--contents", "all", "--from", 1)
+    kept = [one for one in document(file).memory if one["kind"] == "buffer"]
+    assert len(kept) == 2 and all("contents" in one for one in kept)
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("native", "clEnqueueNativeKernel has no place in a graph file"),
+        ("user", "clEnqueueNDRangeKernel waits for a user event that the program has not set yet"),
+    ],
+)
+def test_what_cannot_be_recorded_is_named(record: Record, what: str, why: str) -> None:
+    output, file = record(what)
+    assert output.code == 1 and output.out  # the program itself went on
+    assert f"the recording ends before command {LAST + 1}: {why}" in output.err
+    assert len(document(file).commands) == LAST + 1
+
+
+def test_an_unmodified_python_program(
+    each_driver: Driver, present_drivers: tuple[Driver, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "python.flg"
+    (tmp_path / "program.py").write_text(PYTHON, encoding="utf-8")
+    command = sys.executable, tmp_path / "program.py", number_of(each_driver)
+    output = ran(*COMMAND, "record", "-o", file, "--", *command)
+    assert output.code == 0, output.err
+    expected = np.frombuffer(bytes.fromhex(output.out), np.float32)
+    for driver in present_drivers:
+        assert np.array_equal(last_read(file, f"{number_of(driver)}:0").view(np.float32), expected)
+    compared = ran(*COMMAND, "compare", "--times", "1", file)
+    assert compared.code == 0, compared.out
+    chain = [one["after"] for one in document(file).commands]
+    assert all(len(before) <= 1 for before in chain)  # its long wait lists say nothing new
+
+
+def test_the_processes_of_a_program_have_files_of_their_own(
+    program: Path, each_driver: Driver, tmp_path: Path
+) -> None:
+    once = f"{program} {number_of(each_driver)} plain 1"
+    output = ran(*COMMAND, "record", "-o", tmp_path / "a.flg", "--", "sh", "-c", f"{once}; {once}")
+    assert output.code == 0, output.err
+    assert sorted(one.name for one in tmp_path.glob("*.flg")) == ["a-2.flg", "a.flg"]
+    counts = [len(document(tmp_path / name).commands) for name in ("a.flg", "a-2.flg")]
+    assert counts == [4, 4]
+
+
+def test_a_program_that_enqueues_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "a.flg"
+    output = ran(*COMMAND, "record", "-o", file, "--", "true")
+    assert output.code == 1 and "nothing was recorded" in output.err
+    assert not file.exists()
+    output = ran(*COMMAND, "record", "-o", file, "--", "sh", "-c", "exit 7")
+    assert output.code == 7
+    output = ran(*COMMAND, "record", "-o", tmp_path, "--", "true")
+    assert output.code == 1 and "cannot be written to" in output.err
