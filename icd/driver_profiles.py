@@ -346,8 +346,10 @@ ROWS: Final = (
     ProfileRow(
         id="waiting-markers-without-times",
         applies=_NVIDIA,
-        does="takes a time stamp from a second marker, which waits for nothing",
-        evidence="580.159: a marker with a wait list has no times, or those of an earlier command",
+        does="takes a time stamp, and the end of a profiled replay on an out-of-order queue, from "
+        "a second marker, which waits for nothing",
+        evidence="580.159: a barrier, and a marker with a wait list, has no times, or those of an "
+        "earlier command",
         test="icd/test_habits.py::test_waiting_markers_without_times",
         sets={"waiting_markers_have_no_times": True},
     ),

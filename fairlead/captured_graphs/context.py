@@ -22,7 +22,7 @@ from ..icd.tables import parse_version
 from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
-from .segment import Replays
+from .partitions import Replays
 from .swaps import buffers_in, swaps_of, warn_of_exchange, warn_of_others
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]

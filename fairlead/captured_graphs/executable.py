@@ -19,22 +19,19 @@ from numpy import ndarray
 from ..graph.executable import ExecutableGraph
 from ..graph.picture import Drawable, note_submission
 from ..graph.snapshot import Snapshot
-from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
-from ..icd.calls import call, enqueue_marker, read_word
+from ..icd.calls import call, read_word
 from ..icd.capture.recording import CaptureError, is_captured
-from ..icd.command_buffer.command_buffer import NO_COMMAND, Route
-from ..icd.command_buffer.edits import MEMORY
-from ..icd.errors import check, error
+from ..icd.command_buffer.routes import NO_COMMAND, Route
+from ..icd.errors import check
 from ..loader.base.copies import NeverCopied
 from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
-from ..runtime.queue import Queue
 from . import pyopencl_client as _client
-from .argument_objects import check_context
 from .commands import CapturedLaunch, command_of
 from .nodes import CapturedNode, nodes_of
-from .parameter import entry_of
+from .own_queues import OwnQueues
+from .replay_arguments import check_times, flag_of, has_property, queue_of, wait_list
 from .segment import CapturedSegment, ReplayError, event_from
 
 if TYPE_CHECKING:
@@ -59,13 +56,6 @@ SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
 def _is_series(value: Any) -> bool:
     """Whether a value is one for each replay: a list, or a NumPy array."""
     return isinstance(value, (list, tuple, ndarray)) and getattr(value, "shape", None) != ()
-
-
-def _has(queue: Any, name: str) -> bool:
-    """Whether a pyopencl queue has a property."""
-    import pyopencl
-
-    return bool(queue.properties & getattr(pyopencl.command_queue_properties, name))
 
 
 class Executable(Drawable, NeverCopied):
@@ -99,7 +89,7 @@ class Executable(Drawable, NeverCopied):
         self.graph, self.schedule, self.policy = graph, schedule, policy
         self.updatable, self.profiling = updatable, profiling
         self._block, self._lock = graph.block, RLock()
-        self._own_queues: dict[Device, Queue] = {}
+        self._own_queues = OwnQueues(self._block, profiling)
         #: All commands, if the graph is as it was recorded.
         self._whole: CapturedSegment | None = None
         self._executable_graph: ExecutableGraph | None = None
@@ -325,24 +315,18 @@ class Executable(Drawable, NeverCopied):
                     return to_event(event, False)
                 if event:
                     self._fail(event, route)
-        handle = self._checked(queue, "replay")
-        if type(times) is not int or not 1 <= times < 1 << 32:
-            remedy = "replay(queue, times=1)"
-            raise _client.ArgumentError(
-                "times must be a whole number from 1 to 4294967295.",
-                routine="replay",
-                remedy=remedy,
-            )
+        handle = queue_of(queue, self._block, "replay")
+        check_times(times)
         if pictures.is_wanted():
             note_submission(self, self.graph)
-        waits = self._wait_list(wait_for)
+        waits = wait_list(wait_for, self._block.recording.context)
         if is_captured(handle):
             raise CaptureError(
                 "the queue is being captured.",
                 call="replay",
                 remedy="replay on a queue that is not in a capture block",
             )
-        profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
+        profiled = self.profiling and has_property(queue, "PROFILING_ENABLE")
         only, series = self._only(), None
         if values:
             series = self._set_for_replay(values, times)
@@ -394,7 +378,7 @@ class Executable(Drawable, NeverCopied):
                 routine="replay",
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
-        flag, only = self._flag(until), self._only()
+        flag, only = flag_of(until, self._block.recording.context), self._only()
         ran, stopped = 0, False
         if only is not None and not waits:
             ran, stopped = only.run_until_here(handle, times, flag)
@@ -416,27 +400,6 @@ class Executable(Drawable, NeverCopied):
             check(code, "replay")
             ran, stopped, waits = ran + count, bool(word), []
         return EndedLoop(queue.context, ran, stopped)
-
-    def _flag(self, until: Any) -> tuple[int, int]:
-        """Return the memory object and the offset of a flag. Raises ArgumentError or SYCLError."""
-        import pyopencl
-
-        buffer, offset = getattr(until, "base_data", until), getattr(until, "offset", 0)
-        if (
-            not isinstance(buffer, pyopencl.MemoryObjectHolder)
-            or isinstance(buffer, pyopencl.Image)
-            or entry_of(until) is not None
-            or buffer.size < offset + 4
-        ):
-            raise _client.ArgumentError(
-                "until is no buffer with a word of 32 bits.",
-                routine="replay",
-                remedy="give the pyopencl.Buffer or Array whose first word a kernel of the graph "
-                "sets",
-            )
-        context = self._block.recording.context
-        check_context("the flag of until", MEMORY, buffer.int_ptr, context)
-        return buffer.int_ptr, offset
 
     def _set_for_replay(self, values: Mapping[str, Any], times: int) -> Mapping[str, Any]:
         """Set what is the same for all replays. Returns the others, which have a value for each."""
@@ -483,102 +446,28 @@ class Executable(Drawable, NeverCopied):
         profiled: bool,
         series: Mapping[str, Any],
     ) -> Any:
-        """Run the graph on a queue of our own, between two barriers of the caller's queue."""
-        import pyopencl
-
-        from .replay_end import ReplayedEvent
-
-        begin = enqueue_marker(handle, waits, "clEnqueueBarrierWithWaitList")
-        call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
-        event = Event(self.context, event_from(begin, self.context))
-        own = self._own_queue(queue)
-        first = None
-        for turn in range(times):
+        def set_series(turn: int) -> None:
             if series:
                 self._set_parts({name: value[turn] for name, value in series.items()})
-            event = self.executable_graph.execute(own, [event])
-            first = first or event
-        own.adapter.call("urQueueFlush", own.handle)
-        parts = list(event.parts())
-        if profiled or any(part.deferred is not None or part.error is not None for part in parts):
-            ended = ReplayedEvent(queue.context, event, first if profiled else None)
-            natives = [ended.released.int_ptr]
-        else:
-            ended = None
-            natives = [
-                self.context.adapter.obtain("urEventGetNativeHandle", part.handle)
-                for part in parts
-                if part.handle
-            ]
-        end = pyopencl.Event.from_int_ptr(
-            enqueue_marker(handle, natives, "clEnqueueBarrierWithWaitList"), False
-        )
-        call(handle, "clFlush")
-        return ended or end
 
-    def _own_queue(self, queue: Any) -> Queue:
-        device = self._block.runtime_devices[self._block.devices.index(queue.device.int_ptr)]
-        if device not in self._own_queues:
-            self._own_queues[device] = Queue(self.context, device, profiling=self.profiling)
-        return self._own_queues[device]
+        return self._own_queues.replay(
+            self.executable_graph, queue, handle, times, waits, profiled, set_series
+        )
 
     def explain(self, queue: Any = None) -> str:
         """Return how a replay on this queue runs, and why; without a queue, how the graph is
         divided."""
         if queue is None:
             return self.executable_graph.explain()
-        handle, only = self._checked(queue, "explain"), self._only()
+        handle, only = queue_of(queue, self._block, "explain"), self._only()
         if only is not None:
             return only.explain(handle)
-        own = self._own_queue(queue).native()
+        own = self._own_queues.own(queue).native()
         lines = [self.executable_graph.explain()]
         for number, segment in enumerate(self.executable_graph.segments):
             if isinstance(segment, CapturedSegment):
                 lines.append(f"partition {number}: {segment.explain(own)}")
         return "\n".join(lines)
-
-    def _checked(self, queue: Any, routine: str) -> int:
-        """Return the handle of a queue of the graph's context. Raises OpenCLError for another one.
-
-        A forked child is refused, because it lacks the drivers' threads.
-        """
-        self._block.check_process(routine)
-        handle = _client.handle(queue, "CommandQueue", routine)
-        if _client.context_of(queue, routine) != self._block.recording.context:
-            remedy = "replay on a queue of that context"
-            raise error(
-                CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy
-            )
-        if queue.device.int_ptr not in self._block.devices:
-            remedy = "replay on a queue of a captured device"
-            raise error(
-                CL_INVALID_COMMAND_QUEUE,
-                routine,
-                f"No command was captured for {queue.device.name}.",
-                remedy,
-            )
-        return handle
-
-    def _wait_list(self, wait_for: Iterable[Any] | None) -> list[int]:
-        events: list[int] = []
-        if not (wait_for is None or isinstance(wait_for, Iterable)) or (
-            getattr(wait_for, "shape", None) == ()
-        ):
-            raise _client.ArgumentError(
-                "wait_for is no list of events.",
-                routine="replay",
-                remedy="replay(queue, wait_for=[event])",
-            )
-        for event in () if wait_for is None else wait_for:
-            events.append(_client.handle(event, "Event", "replay"))
-            if event.context.int_ptr != self._block.recording.context:
-                raise error(
-                    CL_INVALID_CONTEXT,
-                    "replay",
-                    "An event of the wait list is foreign.",
-                    "wait for events of the graph's context",
-                )
-        return events
 
     # looks
 

@@ -12,15 +12,22 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..icd._native import lib
-from ..icd.calls import call, status_of
+from ..icd.calls import (
+    call,
+    device_of,
+    enqueue_marker,
+    is_in_order,
+    profile_of_device,
+    properties_of,
+    status_of,
+)
 from ..icd.command_buffer.cells import Cells, copy_of_commands
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
-from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
+from ..icd.command_buffer.commands import CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
 from ..icd.command_buffer.lifetimes import Lifetimes
 from ..icd.errors import OpenCLError, describe
@@ -33,8 +40,6 @@ from .commands import Captured, CapturedLaunch, as_captured
 from .settings import ParameterSettings
 
 if TYPE_CHECKING:
-    from ..graph.executable import ExecutableGraph
-    from ..graph.partition import Partition
     from ..runtime.commands import Command
     from ..runtime.context import Context
     from ..runtime.queue import Queue
@@ -53,58 +58,7 @@ class ReplayError(OpenCLError):
         self.node = node
 
 
-@dataclass(frozen=True)
-class Replays:
-    """Makes segments of the captured commands of a context (a handle), also those of several
-    captures."""
-
-    context: int
-
-    def segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
-        """Make a segment of a partition of them, with empty nodes and barriers of the graph."""
-        commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
-        nodes = _in_order_of_recording(part.nodes, predecessors)
-        place = {node: number for number, node in enumerate(nodes)}
-        array, devices, blocks = CommandArray(), dict[int, int](), dict[CapturedBlock, None]()
-        for number, node in enumerate(nodes):
-            command = commands[node]
-            before = [place[one] for one in predecessors[node] if one in place]
-            if not isinstance(command, Captured):
-                array.add("marker", before, order_only=True)
-                continue
-            block, native = command.block, command.native
-            blocks[block] = None
-            array.add(command.operation, before, order_only=command.operation in ORDER_ONLY)
-            queue = devices.setdefault(block.devices[native.queue], len(devices))
-            put(array.array + number, native, queue)
-        listed = CommandList(
-            self.context,
-            list(devices),
-            array.array,
-            array.order,
-            (array, list(blocks)),
-            schedule=graph.schedule,
-            updatable=graph.updatable or any(block.parameters for block in blocks),
-            first=array.order.first if graph.profiling else None,
-        )
-        return CapturedSegment(
-            listed, list(blocks), commands.__getitem__, nodes, _settings_of(listed, blocks)
-        )
-
-
-def _in_order_of_recording(
-    nodes: Sequence[int], predecessors: Sequence[Sequence[int]]
-) -> Sequence[int]:
-    """Return nodes in the order of adding, or of execution if edges point backwards."""
-    inside = frozenset(nodes)
-    if any(before > node and before in inside for node in nodes for before in predecessors[node]):
-        return nodes
-    return sorted(nodes)
-
-
-def _settings_of(
-    commands: CommandList, blocks: Iterable[CapturedBlock]
-) -> ParameterSettings | None:
+def settings_of(commands: CommandList, blocks: Iterable[CapturedBlock]) -> ParameterSettings | None:
     """Return the settings of the Parameters in commands, None without any.
 
     The commands lie in an array of their own.
@@ -181,7 +135,7 @@ class CapturedSegment:
             updatable=bool(block.parameters),
             first=block.order.first if profiled else None,
         )
-        settings = _settings_of(commands, (block,))
+        settings = settings_of(commands, (block,))
         return cls(commands, (block,), command_at, range(len(block)), settings)
 
     @cached_property
@@ -232,13 +186,26 @@ class CapturedSegment:
                 waits += self._still_pending()
             if series or (self.settings is not None and self.settings.alternations):
                 return self._run_series(queue, times, waits, series or {})
-            if self._commands.first is None or times == 1:
+            if self._commands.first is None:
                 return self._run(queue, times, waits)
-            end, first = self._run(queue, 1, waits)
+            return self._run_profiled(queue, times, waits)
+
+    def _run_profiled(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
+        end, first = self._run(queue, 1, waits)
+        if times > 1:
             last, again = self._run(queue, times - 1, ())
-        for event in (end, again) if first else ():
-            call(event, "clReleaseEvent")
-        return last, first or end
+            for event in (end, again) if first else ():
+                call(event, "clReleaseEvent")
+            end, first = last, first or end
+        profile = profile_of_device(device_of(queue))
+        if (
+            first
+            and profile.waiting_markers_have_no_times
+            and not is_in_order(properties_of(queue))
+        ):
+            call(end, "clReleaseEvent")
+            end = enqueue_marker(queue, (), "clEnqueueMarkerWithWaitList")
+        return end, first
 
     def again(self) -> tuple[Callable[[Any], int], Route] | None:
         """How the last `run` is repeated, once and after nothing else; None if it cannot be.

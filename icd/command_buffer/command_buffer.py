@@ -23,7 +23,7 @@ from ...loader.base.forks import in_child, new_lock
 from .._native import ffi, lib
 from ..calls import address, call, device_of, profile_of_device, properties_of, read_word
 from ..errors import OpenCLError, check, error
-from .builds import Build, Builds
+from .builds import Builds
 from .cells import Cells
 from .commands import CommandList
 from .edits import copy_of, put
@@ -31,15 +31,8 @@ from .engine import Built, QueueKind
 from .engines import Choice, choose
 from .leaving import leave, release_ended
 from .lifetimes import Lifetimes
+from .routes import Enqueued, Route, lost_by
 from .waiting import wait
-
-#: OpenCL's code; the event of the end (a reference for the caller, 0 if not wanted); the number of
-#: the command that failed (-1: none, or an engine's own barrier); and the events that the command
-#: list asks for, a reference each.
-Enqueued = tuple[int, int, int, list[int]]
-
-#: The number that C gives where no command has failed.
-NO_COMMAND: Final = 0xFFFFFFFF
 
 #: Bytes of stack that a thread needs to run work-groups. PoCL's own threads have 8 MiB.
 _STACK: Final = 15 << 19
@@ -177,7 +170,7 @@ class CommandBuffer:
         After the first runs an engine may have learned to leave commands to others.
         """
         route = self._route
-        if route is not None and route.may_be_lost and _lost(route):
+        if route is not None and route.may_be_lost and lost_by(route):
             self._build_anew()
         if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
@@ -205,7 +198,7 @@ class CommandBuffer:
                 return False
             code = lib.fl_run(route.native, times)
             if code:
-                check(code, "replay", _lost(route) or "")
+                check(code, "replay", lost_by(route) or "")
             return True
 
     def _build_anew(self) -> None:
@@ -547,143 +540,3 @@ class CommandBuffer:
 
 
 in_child(lib.fl_begin_child)
-
-
-def _lost(route: Route) -> str | None:
-    """Why a part of a route can never run again, None if each can."""
-    return next(filter(None, (part.lost() for part in route.parts)), None)
-
-
-class Route:
-    """How a build is enqueued repeatedly on one queue. An enqueue passes only what changes.
-
-    One thread at a time uses the routes of a command-buffer.
-
-    Args:
-        buffer: the command-buffer as C knows it, an `fl_buffer *`.
-        queue: a handle.
-        in_order: whether the queue is in order.
-        build: what is enqueued.
-        commands: what it was built of.
-        learns: whether its first runs may teach an engine to leave commands to others.
-    """
-
-    def __init__(
-        self,
-        buffer: Any,
-        queue: int,
-        in_order: bool,
-        build: Build,
-        commands: CommandList,
-        learns: bool,
-    ) -> None:
-        self.queue, self.in_order, self.build, self.parts = queue, in_order, build, build.parts
-        self.learns = learns
-        #: Whether the caller's thread can run it, once the queue is idle.
-        self.runs_here = in_order and all(part.native.run for part in build.parts)
-        #: Whether a failure may end a part for good.
-        self.may_be_lost = any(type(part).lost is not Built.lost for part in build.parts)
-        #: Whether the driver may refuse an enqueue as a whole. Another engine then runs it.
-        self.may_refuse = any(part.may_refuse for part in build.parts)
-        externals: list[int] = []  # the command of each outside event
-        for number, count in commands.externals.items():
-            externals += [number] * count
-        self._externals = _by_part(build, externals)
-        self._exports = _by_part(build, commands.wanted_events)
-        lanes = [_handles([queue, *part.own_queues]) for part in build.parts]
-        rows = [
-            (part.native, lane, len(lane)) for part, lane in zip(build.parts, lanes, strict=True)
-        ]
-        self._kept = buffer, lanes, ffi.new("fl_part[]", rows)
-        #: Whether an enqueue has no events except that of its end, and always takes the same path.
-        self.is_plain = not (
-            self.may_refuse or learns or build.trial is not None or self._externals or self._exports
-        )
-        self.native = ffi.new(
-            "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])
-        )
-        self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
-
-    def enqueue(
-        self,
-        times: int = 1,
-        waits: Sequence[int] = (),
-        externals: Sequence[int] = (),
-        wanted: bool = True,
-        series: Cells | None = None,
-    ) -> Enqueued:
-        """Enqueue it `times` times, after the events `waits` and after the last enqueue of the
-        command-buffer.
-
-        Args:
-            times: at least 1.
-            waits: events, handles.
-            externals: the outside events that commands wait for (CommandList.externals).
-            wanted: whether to return the event of the end.
-            series: cells with rows that have values for each of the times.
-        """
-        for part, places in self._externals:
-            part.give_externals([externals[place] for place in places])
-        wait_list = _handles(waits) if waits else ffi.NULL
-        event = self._event if wanted else ffi.NULL
-        if series is None:
-            code = lib.fl_enqueue(self.native, times, len(waits), wait_list, event, self._failed)
-        else:
-            code = lib.fl_enqueue_series(
-                self.native,
-                times,
-                series.rows,
-                series.count,
-                len(waits),
-                wait_list,
-                event,
-                self._failed,
-            )
-        if code:
-            return code, 0, -1 if self._failed[0] == NO_COMMAND else self._failed[0], []
-        return (
-            0,
-            address(self._event[0]) if wanted else 0,
-            -1,
-            self._exported() if self._exports else [],
-        )
-
-    def enqueue_until(
-        self, times: int, every: int, flag: tuple[int, int], waits: Sequence[int]
-    ) -> tuple[int, int, bool, int]:
-        """See `CommandBuffer.enqueue_until`."""
-        counts = ffi.new("uint32_t[2]")
-        code = lib.fl_enqueue_until(
-            self.native,
-            times,
-            every,
-            ffi.cast("void *", flag[0]),
-            flag[1],
-            len(waits),
-            _handles(waits) if waits else ffi.NULL,
-            counts,
-            counts + 1,
-            self._failed,
-        )
-        failed = -1 if self._failed[0] == NO_COMMAND else self._failed[0]
-        return code, counts[0], bool(counts[1]), failed
-
-    def _exported(self) -> list[int]:
-        events: dict[int, int] = {}
-        for part, places in self._exports:
-            events |= zip(places, part.exported(), strict=True)
-        return [events[place] for place in sorted(events)]
-
-
-def _handles(handles: Sequence[int]) -> Any:
-    return ffi.new("void *[]", [ffi.cast("void *", handle) for handle in handles])
-
-
-def _by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[int]]]:
-    """Yield the parts that have some of these commands, and the places of those in the list."""
-    found: list[tuple[Built, list[int]]] = []
-    for part, built in zip(build.plan.parts, build.parts, strict=True):
-        places = [place for place, number in enumerate(commands) if part.first <= number < part.end]
-        if places:
-            found.append((built, places))
-    return found

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.captures import Numbers
+from helpers.captures import Numbers, shared_numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.graph import CommandGraph
-from fairlead.runtime import Program, Queue, SYCLError, malloc_shared
+from fairlead.runtime import Program, Queue, SYCLError
 from fairlead.runtime.interop import context_of, device_of, queue_of, to_pyopencl
 
 
@@ -62,7 +62,7 @@ def test_a_runtime_queue_made_from_pyopencls(numbers: Numbers, steps: Executable
 def test_in_a_graph_of_the_runtimes(
     numbers: Numbers, steps: Executable, runtime_queue: Queue
 ) -> None:
-    memory = malloc_shared(64, "int32", runtime_queue)
+    memory = shared_numbers(runtime_queue.device, runtime_queue)
     memory.array[:] = 7
     copied = np.zeros(64, np.int32)
     graph = CommandGraph(runtime_queue)
@@ -136,7 +136,7 @@ def test_updates_reach_the_nodes_around_a_sub_graph(numbers: Numbers, steps: Exe
 
 def test_runtime_kernels_in_both(numbers: Numbers, runtime_queue: Queue) -> None:
     """A captured graph with a command-buffer of the adapter's in it, inside of a runtime graph."""
-    memory = malloc_shared(64, "int32", runtime_queue)
+    memory = shared_numbers(runtime_queue.device, runtime_queue)
     memory.array[:] = 1
     twice = Program(
         runtime_queue.context, "kernel void twice(global int *m) { m[get_global_id(0)] *= 2; }"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
 
+from fairlead.captured_graphs import segment
 from fairlead.captured_graphs.context import CapturedGraph, capture
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Queue, SYCLError
@@ -69,6 +72,38 @@ def test_from_the_first_command_of_all_replays_to_the_last(numbers: Numbers) -> 
     )
     assert profile.queued <= profile.submit <= profile.start and profile.complete == profile.end
     numbers.queue.finish()
+
+
+@pytest.mark.usefixtures("replayed")
+@pytest.mark.parametrize("have_no_times", [False, True])
+def test_the_end_is_a_marker_where_barriers_have_no_times(
+    numbers: Numbers, have_no_times: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue's last command is one, so its times are those of the end of the replay."""
+    real_profile, real_marker, added = (
+        segment.profile_of_device,
+        segment.enqueue_marker,
+        list[str](),
+    )
+
+    def profile(device: int) -> Any:
+        return replace(real_profile(device), waiting_markers_have_no_times=have_no_times)
+
+    def marker(queue: int, waits: Sequence[int], name: str) -> int:
+        assert queue == numbers.queue.int_ptr and not waits
+        added.append(name)
+        return real_marker(queue, waits, name)
+
+    monkeypatch.setattr(segment, "profile_of_device", profile)
+    monkeypatch.setattr(segment, "enqueue_marker", marker)
+    end = captured(numbers).finalize(enable_profiling=True).replay(numbers.queue, times=2)
+    real = real_profile(numbers.queue.device.int_ptr)
+    if have_no_times or not real.waiting_markers_have_no_times:
+        assert end.profile.start < end.profile.end
+    assert numbers.value() == 12
+    is_out_of_order = bool(numbers.queue.properties & _OUT_OF_ORDER)
+    expected = ["clEnqueueMarkerWithWaitList"] if have_no_times and is_out_of_order else []
+    assert added == expected
 
 
 def test_times_have_host_tasks_in_them(numbers: Numbers) -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
-from helpers.captures import Numbers, seen_between
+from helpers.captures import Numbers, seen_between, shared_numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.graph import CommandGraph, Node
-from fairlead.runtime import Program, SYCLError, malloc_shared
+from fairlead.runtime import Program, SYCLError
 
 
 def test_a_captured_graph_is_a_command_graph(numbers: Numbers) -> None:
@@ -192,7 +192,7 @@ def test_kernels_of_the_runtimes_are_added(numbers: Numbers) -> None:
     other."""
     graph, seen = seen_between(numbers)
     code = Program(graph.context, "kernel void twice(global int *m) { m[get_global_id(0)] *= 2; }")
-    memory = malloc_shared(64, "int32", (graph.context, graph.device))
+    memory = shared_numbers(graph.device, (graph.context, graph.device))
     memory.array[:] = 1
     first = graph.add(
         lambda handler: handler.parallel_for(64, code.twice, memory), depends_on=graph[2]
@@ -208,7 +208,7 @@ def test_kernels_of_the_runtimes_are_added(numbers: Numbers) -> None:
 def test_mixed_graphs_without_host_tasks_end_with_an_event_of_the_drivers(numbers: Numbers) -> None:
     with capture(numbers.queue) as graph:
         numbers.add(1)
-    memory = malloc_shared(64, "int32", (graph.context, graph.device))
+    memory = shared_numbers(graph.device, (graph.context, graph.device))
     graph.add(lambda handler: handler.memset(memory, 1), depends_on=graph[0])
     graph.add(lambda handler: handler.memset(memory + 32, 2), depends_on=graph[0])
     end = graph.finalize().replay(numbers.queue)

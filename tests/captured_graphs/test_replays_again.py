@@ -16,7 +16,7 @@ from fairlead.captured_graphs.executable import Executable, ReplayError
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.icd.calls import call
 from fairlead.icd.capture.recording import CaptureError
-from fairlead.icd.command_buffer.command_buffer import Route
+from fairlead.icd.command_buffer.routes import Route
 from fairlead.runtime import NDRange
 
 

@@ -15,7 +15,8 @@ import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.captured_graphs.swaps import CaptureWarning
-from fairlead.icd.command_buffer.command_buffer import CommandBuffer, Route
+from fairlead.icd.command_buffer.command_buffer import CommandBuffer
+from fairlead.icd.command_buffer.routes import Route
 from fairlead.icd.errors import OpenCLError
 
 SOURCE = "kernel void step(global const int *u, global int *v) { v[get_global_id(0)] = 2 * u[get_global_id(0)] + 1; }"

@@ -28,6 +28,9 @@ class Rival(Replay):
 
     name = "rival"
 
+    def cost(self, target: QueueKind) -> None:
+        """Nobody knows it, also where the replay's is known."""
+
 
 class RefusedWhole(Built):
     """What the driver refuses to enqueue."""

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pytest
 
 from fairlead.captured_graphs.context import capture
+from fairlead.runtime import USM, Device, malloc_shared
 
 SOURCE = """
 __kernel void add(__global int *a, int n) { a[get_global_id(0)] += n; }
@@ -20,6 +22,13 @@ __kernel void shared_add(__global int *a, int n, __local int *tile) {
 
 def _typed(number: Any) -> Any:
     return np.int32(number) if isinstance(number, int) else number
+
+
+def shared_numbers(device: Device, where: Any) -> USM:
+    """64 int32 in shared memory, for the host as well; skips where the device has none."""
+    if not device.has("usm_shared_allocations"):
+        pytest.skip(f"{device.name} has no shared memory")
+    return malloc_shared(64, "int32", where)
 
 
 class Numbers:

@@ -1,0 +1,90 @@
+"""Replays of a graph of several segments: on a queue of our own, between two barriers of the
+caller's queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..icd.calls import call, enqueue_marker
+from ..runtime.event import Event
+from ..runtime.queue import Queue
+from .segment import event_from
+
+if TYPE_CHECKING:
+    from ..graph.executable import ExecutableGraph
+    from ..runtime.platform import Device
+    from .block import CapturedBlock
+
+
+class OwnQueues:
+    """The runtime's queues that replays of a graph use, one for each device.
+
+    Args:
+        block: what the graph was made of.
+        profiling: whether the queues profile.
+    """
+
+    def __init__(self, block: CapturedBlock, profiling: bool) -> None:
+        self._block, self._profiling = block, profiling
+        self._queues: dict[Device, Queue] = {}
+
+    def replay(
+        self,
+        graph: ExecutableGraph,
+        queue: Any,
+        handle: int,
+        times: int,
+        waits: Sequence[int],
+        profiled: bool,
+        before: Callable[[int], None],
+    ) -> Any:
+        """Enqueue a graph, and return the event of its end.
+
+        Args:
+            graph: is run.
+            queue: the caller's, of pyopencl.
+            handle: of that queue.
+            times: at least 1.
+            waits: events, handles.
+            profiled: whether the event has the times of the first and the last command.
+            before: is called with the number of each turn, before it.
+        """
+        import pyopencl
+
+        from .replay_end import ReplayedEvent
+
+        begin = enqueue_marker(handle, waits, "clEnqueueBarrierWithWaitList")
+        call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
+        context = self._block.context
+        event = Event(context, event_from(begin, context))
+        own = self.own(queue)
+        first = None
+        for turn in range(times):
+            before(turn)
+            event = graph.execute(own, [event])
+            first = first or event
+        own.adapter.call("urQueueFlush", own.handle)
+        parts = list(event.parts())
+        if profiled or any(part.deferred is not None or part.error is not None for part in parts):
+            ended = ReplayedEvent(queue.context, event, first if profiled else None)
+            natives = [ended.released.int_ptr]
+        else:
+            ended = None
+            natives = [
+                context.adapter.obtain("urEventGetNativeHandle", part.handle)
+                for part in parts
+                if part.handle
+            ]
+        end = pyopencl.Event.from_int_ptr(
+            enqueue_marker(handle, natives, "clEnqueueBarrierWithWaitList"), False
+        )
+        call(handle, "clFlush")
+        return ended or end
+
+    def own(self, queue: Any) -> Queue:
+        """Return the queue of the runtime for the device of a pyopencl queue."""
+        device = self._block.runtime_devices[self._block.devices.index(queue.device.int_ptr)]
+        if device not in self._queues:
+            self._queues[device] = Queue(self._block.context, device, profiling=self._profiling)
+        return self._queues[device]

@@ -1,0 +1,66 @@
+"""Partitions of executable graphs that have captured commands: each becomes a `CapturedSegment`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
+from ..icd.command_buffer.edits import put
+from .block import CapturedBlock
+from .commands import Captured
+from .segment import CapturedSegment, settings_of
+
+if TYPE_CHECKING:
+    from ..graph.executable import ExecutableGraph
+    from ..graph.partition import Partition
+
+
+@dataclass(frozen=True)
+class Replays:
+    """Makes segments of the captured commands of a context (a handle), also those of several
+    captures."""
+
+    context: int
+
+    def segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
+        """Make a segment of a partition of them, with empty nodes and barriers of the graph."""
+        commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
+        nodes = _in_order_of_recording(part.nodes, predecessors)
+        place = {node: number for number, node in enumerate(nodes)}
+        array, devices, blocks = CommandArray(), dict[int, int](), dict[CapturedBlock, None]()
+        for number, node in enumerate(nodes):
+            command = commands[node]
+            before = [place[one] for one in predecessors[node] if one in place]
+            if not isinstance(command, Captured):
+                array.add("marker", before, order_only=True)
+                continue
+            block, native = command.block, command.native
+            blocks[block] = None
+            array.add(command.operation, before, order_only=command.operation in ORDER_ONLY)
+            queue = devices.setdefault(block.devices[native.queue], len(devices))
+            put(array.array + number, native, queue)
+        listed = CommandList(
+            self.context,
+            list(devices),
+            array.array,
+            array.order,
+            (array, list(blocks)),
+            schedule=graph.schedule,
+            updatable=graph.updatable or any(block.parameters for block in blocks),
+            first=array.order.first if graph.profiling else None,
+        )
+        return CapturedSegment(
+            listed, list(blocks), commands.__getitem__, nodes, settings_of(listed, blocks)
+        )
+
+
+def _in_order_of_recording(
+    nodes: Sequence[int], predecessors: Sequence[Sequence[int]]
+) -> Sequence[int]:
+    """Return nodes in the order of adding, or of execution if edges point backwards."""
+    inside = frozenset(nodes)
+    if any(before > node and before in inside for node in nodes for before in predecessors[node]):
+        return nodes
+    return sorted(nodes)

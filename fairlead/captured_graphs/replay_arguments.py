@@ -1,0 +1,123 @@
+"""The arguments of a replay: each is checked, and becomes what C takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
+from ..icd.command_buffer.edits import MEMORY
+from ..icd.errors import error
+from . import pyopencl_client as _client
+from .argument_objects import check_context
+from .parameter import entry_of
+
+if TYPE_CHECKING:
+    from .block import CapturedBlock
+
+
+def queue_of(queue: Any, block: CapturedBlock, routine: str) -> int:
+    """Return the handle of a queue that a graph can run on.
+
+    A forked child is refused, because it lacks the drivers' threads.
+
+    Args:
+        queue: what `replay` was given.
+        block: what the graph was made of.
+        routine: the function that an error names.
+
+    Raises:
+        OpenCLError: it is of another context, or of a device that was not captured.
+    """
+    block.check_process(routine)
+    handle = _client.handle(queue, "CommandQueue", routine)
+    if _client.context_of(queue, routine) != block.recording.context:
+        remedy = "replay on a queue of that context"
+        raise error(CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy)
+    if queue.device.int_ptr not in block.devices:
+        remedy = "replay on a queue of a captured device"
+        raise error(
+            CL_INVALID_COMMAND_QUEUE,
+            routine,
+            f"No command was captured for {queue.device.name}.",
+            remedy,
+        )
+    return handle
+
+
+def check_times(times: Any) -> None:
+    """Raise ArgumentError if it is no number of replays."""
+    if type(times) is not int or not 1 <= times < 1 << 32:
+        raise _client.ArgumentError(
+            "times must be a whole number from 1 to 4294967295.",
+            routine="replay",
+            remedy="replay(queue, times=1)",
+        )
+
+
+def wait_list(wait_for: Iterable[Any] | None, context: int) -> list[int]:
+    """Return the handles of the events that a replay waits for.
+
+    Args:
+        wait_for: what `replay` was given.
+        context: of the graph, a handle.
+
+    Raises:
+        ArgumentError: it is no list of events.
+        OpenCLError: an event is of another context.
+    """
+    events: list[int] = []
+    if not (wait_for is None or isinstance(wait_for, Iterable)) or (
+        getattr(wait_for, "shape", None) == ()
+    ):
+        raise _client.ArgumentError(
+            "wait_for is no list of events.",
+            routine="replay",
+            remedy="replay(queue, wait_for=[event])",
+        )
+    for event in () if wait_for is None else wait_for:
+        events.append(_client.handle(event, "Event", "replay"))
+        if event.context.int_ptr != context:
+            raise error(
+                CL_INVALID_CONTEXT,
+                "replay",
+                "An event of the wait list is foreign.",
+                "wait for events of the graph's context",
+            )
+    return events
+
+
+def flag_of(until: Any, context: int) -> tuple[int, int]:
+    """Return the memory object (a handle) and the offset of a flag, in bytes.
+
+    Args:
+        until: what `replay` was given.
+        context: of the graph, a handle.
+
+    Raises:
+        ArgumentError: it is no buffer, or has no room for a word.
+        SYCLError: it is of another context.
+    """
+    import pyopencl
+
+    buffer, offset = getattr(until, "base_data", until), getattr(until, "offset", 0)
+    if (
+        not isinstance(buffer, pyopencl.MemoryObjectHolder)
+        or isinstance(buffer, pyopencl.Image)
+        or entry_of(until) is not None
+        or buffer.size < offset + 4
+    ):
+        raise _client.ArgumentError(
+            "until is no buffer with a word of 32 bits.",
+            routine="replay",
+            remedy="give the pyopencl.Buffer or Array whose first word a kernel of the graph sets",
+        )
+    check_context("the flag of until", MEMORY, buffer.int_ptr, context)
+    return buffer.int_ptr, offset
+
+
+def has_property(queue: Any, name: str) -> bool:
+    """Whether a pyopencl queue has a property."""
+    import pyopencl
+
+    return bool(queue.properties & getattr(pyopencl.command_queue_properties, name))
