@@ -77,6 +77,7 @@ def run(program: Path, adapter: str, layout: str, rounds: int) -> dict[str, floa
     """Return nanoseconds by the name of the call, from one process."""
     environ = {**os.environ, "FAIRLEAD_UR_LAYOUT": layout}
     libraries = [os.environ.get("LD_LIBRARY_PATH", ""), *map(str, python_libraries())]
+    libraries.append(str(Path(os.environ["UR_PLUGINS"], "umf")))  # Intel's adapter needs it
     environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
     done = subprocess.run(
         [program, adapter, layout, str(rounds)],

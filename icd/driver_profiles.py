@@ -356,7 +356,7 @@ ROWS: Final = (
     ProfileRow(
         id="blocking-write-returns-early",
         applies=_INTEL,
-        does="waits for the event of a blocking write",
+        does="waits for a blocking write, unless only its in-order queue may use the buffer",
         evidence="2026.22.10: the call returns when the host's memory was read, and the event, "
         "and a read on another queue, see the write later",
         test="icd/test_habits.py::test_blocking_write_returns_early",

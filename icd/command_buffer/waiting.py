@@ -34,7 +34,7 @@ _FAILED: Final = "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
 @in_child
 def _forget() -> None:
     """Forget the thread that waited, which is the parent's."""
-    lib.fl_forget_waits()
+    lib.fl_give_wait_back()
 
 
 def wait(event: int, in_order: bool, turns: bool = True) -> None:

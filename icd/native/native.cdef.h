@@ -15,7 +15,8 @@ void fl_set_length(void **table, uint32_t slots);
 /* --- wait.c: OpenCL's codes, as of clWaitForEvents and clFinish. `at_once`: in the driver's own wait from the beginning, if no other
  * thread is in it. --- */
 int32_t fl_wait(void *event, int at_once);
-void fl_forget_waits(void);   /* in a forked child */
+int32_t fl_take_wait(void);   /* the driver's wait, 0 if another thread has it */
+void fl_give_wait_back(void);   /* also in a forked child */
 int32_t fl_finish(void *queue, int at_once);
 /* The same in steps, between which the caller looks for signals: until the answer is another than FL_STILL_WAITING. `in_turns`: it is a
  * platform on which one thread at a time may be in the driver's own wait. The event lives until the end of the wait. */

@@ -13,11 +13,9 @@ enum { SHORT = 100000, AGAIN = 1000000, POLLED = 30000 };
 
 static atomic_flag taken = ATOMIC_FLAG_INIT;   /* the driver's wait */
 
-static int take(void) { return !atomic_flag_test_and_set_explicit(&taken, memory_order_acquire); }
+int32_t fl_take_wait(void) { return !atomic_flag_test_and_set_explicit(&taken, memory_order_acquire); }
 
-static void give_back(void) { atomic_flag_clear_explicit(&taken, memory_order_release); }
-
-void fl_forget_waits(void) { give_back(); }
+void fl_give_wait_back(void) { atomic_flag_clear_explicit(&taken, memory_order_release); }
 
 /* Of the thread that waits and of the callback: the last of them frees it, since the callback may come long after the event's end. */
 typedef struct {
@@ -56,12 +54,12 @@ static void wait_for(void **table, cl_event event, shared *s) {
     cl_int status = CL_COMPLETE;
     if (ends_within(s, SHORT))
         return;
-    while (!take()) {
+    while (!fl_take_wait()) {
         if (ends_within(s, AGAIN) || status_of(table, event, &status) != CL_SUCCESS || status <= CL_COMPLETE)
             return;
     }
     CALL(table, clWaitForEvents)(1, &event);
-    give_back();
+    fl_give_wait_back();
 }
 
 /* SPEC clWaitForEvents does so. */
@@ -102,10 +100,10 @@ static cl_int called_back(void **table, cl_event event) {
 
 int32_t fl_wait(void *event, int at_once) {
     void **table = fl_table_of(event);
-    if (!at_once || !take())
+    if (!at_once || !fl_take_wait())
         return called_back(table, event);
     cl_int code = CALL(table, clWaitForEvents)(1, (const cl_event *)&event);
-    give_back();
+    fl_give_wait_back();
     return code;
 }
 
@@ -113,9 +111,9 @@ int32_t fl_finish(void *queue, int at_once) {
     void **table = fl_table_of(queue);
     cl_event marker;
     cl_int code;
-    if (at_once && take()) {
+    if (at_once && fl_take_wait()) {
         code = CALL(table, clFinish)(queue);
-        give_back();
+        fl_give_wait_back();
         return code;
     }
     code = CALL(table, clEnqueueMarkerWithWaitList)(queue, 0, NULL, &marker);
@@ -174,19 +172,19 @@ static void *help(void *event) {
     void **table = fl_table_of(event);
     CALL(table, clWaitForEvents)(1, (const cl_event *)&event);
     CALL(table, clReleaseEvent)(event);
-    give_back();
+    fl_give_wait_back();
     return NULL;
 }
 
 static int begin_to_help(void *event) {
     pthread_t thread;
-    if (!take())
+    if (!fl_take_wait())
         return 0;
     CALL(fl_table_of(event), clRetainEvent)(event);
     if (pthread_create(&thread, NULL, help, event) == 0)
         return pthread_detach(thread) == 0;
     CALL(fl_table_of(event), clReleaseEvent)(event);
-    give_back();
+    fl_give_wait_back();
     return 0;
 }
 

@@ -12,4 +12,6 @@ typedef struct fl_waits {
     int32_t (*begin_finish)(void *queue, int in_turns, struct fl_waiting **waiting);
     int32_t (*go_on_waiting)(struct fl_waiting *waiting, uint32_t milliseconds);
     void (*end_wait)(struct fl_waiting *waiting);
+    int32_t (*take_turn)(void);
+    void (*give_turn_back)(void);
 } fl_waits;

@@ -52,12 +52,14 @@ class URDevice(CLObject):
         self.platform, self.parent, self.counted = platform, parent, parent is not None
         self.icd = icd.Device(cl, platform.icd)
         self.answers = new_answers()
+        self.memory = ffi.new("fl_device_memory *")  # what C knows of it
         if parent is not None:
             _parts[cl] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
-        return self.cl, address_of(self.platform.struct), 0, address_of(self.answers)
+        memory = address_of(self.memory) if self.parent is None else 0
+        return self.cl, address_of(self.platform.struct), memory, address_of(self.answers)
 
     def close(self) -> None:
         if self.parent is not None:

@@ -46,11 +46,12 @@ class UREvent(CLObject):
 
     Attributes:
         is_time_stamp: whether its command only records the device's time.
+        place: how many commands of its queue are complete when it is, 0 if that is not known.
     """
 
     type = "ur_event_handle_t"
     release, retain_function = "clReleaseEvent", "clRetainEvent"
-    is_time_stamp = False
+    is_time_stamp, place = False, 0
 
     def __init__(
         self,
@@ -68,7 +69,8 @@ class UREvent(CLObject):
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
         queue = address_of(self.queue.struct) if self.queue is not None else 0
-        return self.cl, address_of(self.context.platform.struct), queue, self.command
+        alone = lib.FL_ALONE | self.place << lib.FL_PLACE if self.place else 0
+        return self.cl, address_of(self.context.platform.struct), queue, self.command | alone
 
     def current_object(self) -> UREvent:
         return self

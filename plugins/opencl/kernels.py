@@ -68,7 +68,7 @@ class _KernelLock:
     def acquire(self) -> None:
         """Wait for the kernel, and learn what C has set on it."""
         kernel = self._kernel
-        kernel.thread_lock.acquire()
+        kernel.native_lock.threads.acquire()
         kernel.holders += 1
         if kernel.holders == 1:
             lib.fl_enter_kernel(kernel.struct)
@@ -81,7 +81,7 @@ class _KernelLock:
         kernel.holders -= 1
         if not kernel.holders:
             lib.fl_leave_kernel(kernel.struct)
-        kernel.thread_lock.release()
+        kernel.native_lock.threads.release()
 
     def __enter__(self) -> None:
         self.acquire()
@@ -90,8 +90,15 @@ class _KernelLock:
         self.release()
 
 
-#: The lock of each cl_kernel for Python's threads. One native handle may have several kernels.
-_locks: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
+class _NativeLock:
+    """What several kernels of one cl_kernel share: a lock of Python's threads, and one for C."""
+
+    def __init__(self) -> None:
+        self.threads, self.busy = new_lock(), ffi.new("int32_t *")
+
+
+#: The lock of each cl_kernel. One native handle may have several kernels.
+_locks: Final[WeakValueDictionary[int, _NativeLock]] = WeakValueDictionary()
 
 
 @adapter.kind
@@ -105,7 +112,7 @@ class URKernel(CLObject):
     Attributes:
         struct: what C knows of it.
         lock: what a thread holds while it sets arguments and uses them.
-        thread_lock: the part of it that is for Python's threads.
+        native_lock: the part of it that all kernels of the cl_kernel share.
         holders: how often the thread that has the lock has it.
         has_indirect_access: whether a driver has to know all SVM (kernel_info.declare_memory).
         declared_memory: the addresses that the driver knows.
@@ -119,17 +126,20 @@ class URKernel(CLObject):
     def __init__(self, cl: int, program: URProgram) -> None:
         super().__init__(cl, program.table)
         self.program, self.context = program, program.context
-        self.thread_lock, self.holders = _locks.setdefault(cl, new_lock()), 0
+        self.native_lock, self.holders = _locks.setdefault(cl, _NativeLock()), 0
         self.lock = _KernelLock(weakref.proxy(self))
         # A memory object is a weak reference.
         self._arguments: dict[int, URKernelArgument | Callable[[], Any]] = {}
         self._settings = 0  # how often anything but an argument was set
-        self._has_indirect_access = self._shared = False
+        self._has_indirect_access = self.shared = False
         self.declared_memory: list[int] = []
         self.value_sizes: dict[int, int] = {}
         self._constant: dict[tuple[int, str], bytes] = {}
         self.answers = new_answers()
-        self.struct = ffi.new("fl_kernel *", {"cl": cl, "context": self.context.struct})
+        busy = self.native_lock.busy
+        self.struct = ffi.new(
+            "fl_kernel *", {"cl": cl, "context": self.context.struct, "busy": busy}
+        )
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
@@ -152,20 +162,7 @@ class URKernel(CLObject):
     @has_indirect_access.setter
     def has_indirect_access(self, value: bool) -> None:
         self._has_indirect_access = value
-        self._leave_to_python(value)
-
-    @property
-    def shared(self) -> bool:
-        return self._shared
-
-    @shared.setter
-    def shared(self, value: bool) -> None:
-        self._shared = value
-        self._leave_to_python(value)
-
-    def _leave_to_python(self, value: bool) -> None:
-        """Leave all calls about the kernel to Python, for good."""
-        self.struct.in_python |= value
+        self.struct.in_python |= value  # for good
 
     @cached_property
     def argument_count(self) -> int:
@@ -279,7 +276,7 @@ class URKernel(CLObject):
         """Exchange the cl_kernel with that of a kernel of the same function and arguments."""
         self.cl, other.cl = other.cl, self.cl
         self.owned, other.owned = other.owned, self.owned
-        _locks[self.cl], _locks[other.cl] = self.thread_lock, other.thread_lock
+        _locks[self.cl], _locks[other.cl] = self.native_lock, other.native_lock
         self.struct.cl, other.struct.cl = self.cl, other.cl
         self.struct.had_pointers, self.declared_memory = other.struct.had_pointers, []
 

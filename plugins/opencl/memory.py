@@ -11,6 +11,7 @@ from typing import Final
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, convert_flags, failure, query_number
 from .devices import URDevice
+from .queues import share_memory
 
 _FLAGS: Final = {
     "UR_MEM_FLAG_READ_WRITE": "CL_MEM_READ_WRITE",
@@ -75,6 +76,7 @@ def query_native_type(native: int, context: URContext, types: Container[int]) ->
     found = query_memory(native, context, "CL_MEM_TYPE")
     if found not in types:
         raise failure("INVALID_MEM_OBJECT", "the native memory object is of another kind")
+    share_memory()
     return found
 
 
@@ -92,4 +94,5 @@ adapter.info(
 def urMemGetNativeHandle(hMem: URMemory, hDevice: URDevice | None) -> int:
     if hDevice is not None:
         hMem.context.check_device(hDevice)
+    share_memory()
     return hMem.cl

@@ -77,6 +77,7 @@ class URQueue(CLObject):
             },
         )
         lib.fl_add_queue(self.struct)
+        _end_late_writes(context.cl)
         _queues[id(self)] = _by_struct[address_of(self.struct)] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
@@ -113,12 +114,20 @@ class URQueue(CLObject):
         self.struct.shared = value
 
     @property
+    def has_late_write(self) -> bool:
+        """Return whether the driver may not have ended a blocking write, which only commands of
+        this queue may use so far."""
+        return self.struct.late > self.struct.finished
+
+    @property
     def in_order(self) -> bool:
         """Return whether its commands run in the order in which they are enqueued."""
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:
         profile = self.context.platform.profile
+        if self.has_late_write:
+            self.drain()
         may_run = not self.borrowed and (self.shared or self.enqueued != self.struct.finished)
         commands = UnfinishedCommands.of(self) if may_run else None
         lib.fl_remove_queue(self.struct)
@@ -218,10 +227,15 @@ class URQueue(CLObject):
             check(function(self.cl, *arguments, *listed, None), routine)
             self.count()
             return None
+        before = self.enqueued
+        alone = not waits and not self.shared and before == self.struct.finished
         made = ctypes.c_void_p()
         check(function(self.cl, *arguments, *listed, ctypes.byref(made)), routine)
         self.count()
-        return UREvent(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"])
+        event = UREvent(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"])
+        if alone and self.enqueued == before + 1:
+            event.place = before + 1
+        return event
 
 
 #: The queues that exist, by their `id`. A released queue exists while an event of a command of it
@@ -238,6 +252,22 @@ def _adopt_event(words: Any) -> UREvent:
 
 
 adapter.adopters[UREvent.type] = _adopt_event
+
+
+def _end_late_writes(context: int | None = None) -> None:
+    """Wait for the late writes of a cl_context, or of all (`URQueue.has_late_write`)."""
+    for reference in _queues.valuerefs():
+        queue = reference()
+        if queue is None or queue.is_closed or not queue.has_late_write:
+            continue
+        if context in (None, queue.context.cl):
+            queue.drain()
+
+
+def share_memory() -> None:
+    """Note that the program has a cl_mem. From now on a blocking write is complete at its end."""
+    lib.fl_share_memory()
+    _end_late_writes()
 
 
 def drain_queues(*, context: URContext | None = None, device: URDevice | None = None) -> None:

@@ -287,6 +287,7 @@ static cl_context create_context(const cl_context_properties *properties, cl_uin
 }
 
 static cl_int finish(cl_command_queue queue) {
+    say("clFinish");
     return queue ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
 }
 

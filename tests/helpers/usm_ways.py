@@ -29,6 +29,7 @@ def forget_answers() -> None:
     if reference.registry is not None:
         for handle, device in list(reference.registry.of("ur_device_handle_t").items()):
             old, device.answers = device.answers, new_answers()
+            device.memory.usm = lib.FL_USM_OTHER
             lib.fl_describe(handle, device.describe_to_c())
             del old
 

@@ -93,32 +93,49 @@ def habit(fake_driver: FakeDriver, run_python: RunPython, tmp_path: Path) -> Hab
 
 
 #: In a thread of its own: the main thread never waits in a driver, because of Ctrl-C.
-WRITE = """
+IN_A_THREAD = """
+target = new_buffer()
+def write(event=None):
+    ur.ok("urEnqueueMemBufferWrite", queue, target, True, 0, 4096, memory, 0, None, event)
+def read(event=None):
+    ur.ok("urEnqueueMemBufferRead", queue, target, True, 0, 4096, memory, 0, None, event)
 def work():
-    target = new_buffer()
-    ur.ok("urEnqueueMemBufferWrite", queue, target, True, 0, 4096, memory, 0, None, None)
-    ur.ok("urEnqueueMemBufferRead", queue, target, True, 0, 4096, memory, 0, None, None)
-    ur.ok("urQueueFinish", queue)
+    {}
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 """
+EVENTS = "write(ctypes.byref(ctypes.c_void_p())), read(ctypes.byref(ctypes.c_void_p()))"
+PLAIN = ["clEnqueueWriteBuffer 1", "clEnqueueReadBuffer 1"]
 
 
 def test_waits_one_at_a_time(habit: Habit) -> None:
-    """No command blocks in the driver, and one thread's wait is the driver's own."""
-    plain = ["clEnqueueWriteBuffer 1", "clEnqueueReadBuffer 1"]
-    assert habit.run(WRITE, OTHER) == plain
+    """A command blocks in the driver if no other thread does, or we wait for its event."""
+    code = IN_A_THREAD.format(EVENTS)
+    assert habit.run(code, OTHER) == PLAIN
     waited = ["clEnqueueWriteBuffer 0", "clWaitForEvents"]
     waited += ["clEnqueueReadBuffer 0", "clWaitForEvents"]
-    assert habit.run(WRITE, INTEL) == waited
+    assert habit.run(code, INTEL) == waited
     off = "-waits-one-at-a-time,-blocking-write-returns-early"
-    assert habit.run(WRITE, INTEL, off) == plain
+    assert habit.run(code, INTEL, off) == PLAIN
+    # without events, in order: the driver's own function, which this thread alone is in
+    assert habit.run(IN_A_THREAD.format("write(), read()"), INTEL) == PLAIN
 
 
-def test_blocking_write_returns_early(habit: Habit) -> None:
-    calls = habit.run(WRITE, INTEL, "-waits-one-at-a-time")
-    assert calls[:2] == ["clEnqueueWriteBuffer 1", "clWaitForEvents"]
+@pytest.mark.parametrize("switches", ["", "-waits-one-at-a-time"])
+def test_blocking_write_returns_early(habit: Habit, switches: str) -> None:
+    """What else may use the buffer waits for the write: here another queue, or the program."""
+    blocks = "clEnqueueWriteBuffer 1"
+    alone = habit.run(IN_A_THREAD.format("write()"), INTEL, switches)
+    assert alone == [blocks]
+    waited = ["clFinish", blocks if switches else "clEnqueueWriteBuffer 0", "clWaitForEvents"]
+    created = 'other = new_queue("PROFILING_ENABLE")', ["clCreateCommandQueue"]
+    for sharing, calls in (created, ('ur.made("urMemGetNativeHandle", target, device)', [])):
+        code = IN_A_THREAD.format(f"write(); {sharing}; write()")
+        assert habit.run(code, INTEL, switches) == [blocks, *calls, *waited]
+    # the queue of the next program would not be alone
+    closed = 'write(); ur.ok("urQueueRelease", queue); new_buffer()'
+    assert habit.run(IN_A_THREAD.format(closed), INTEL, switches)[:2] == [blocks, "clFinish"]
 
 
 RELEASE = """

@@ -169,6 +169,10 @@ def _tell_devices(context: URContext, strategy: type[Strategy]) -> None:
     struct.svm_flags = svm_flags(context)
     context.usm_devices = struct.devices = ffi.new("fl_usm_device[]", rows)
     struct.device_count = len(rows)  # last: a thread that reads it may read the others
+    if len(rows) == 1:  # the next context has it from the beginning
+        memory = context.devices[0].memory
+        memory.device, memory.svm_flags = rows[0], struct.svm_flags
+        memory.usm = struct.usm
 
 
 @adapter.entry

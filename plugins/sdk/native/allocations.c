@@ -34,6 +34,15 @@ static fl_memory *find(uintptr_t address) {
     return one && address - one->base < one->size ? one : NULL;
 }
 
+bool fl_has_memory(uintptr_t context) {
+    bool has = false;
+    fl_enter_lock(&memory.lock);
+    for (size_t i = 0; i < memory.count && !has; i++)
+        has = memory.list[i].context == context;
+    fl_leave_lock(&memory.lock);
+    return has;
+}
+
 static bool make_room(void) {
     if (memory.count < memory.room)
         return true;

@@ -2,7 +2,6 @@
  *
  * Answers are only added while the object lives. So readers need no lock. */
 #include "calls.h"
-#include "counts.cdef.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -445,7 +445,6 @@ def ffibuilder() -> Any:
     headers = (
         "ur_types.h",
         "shell.cdef.h",
-        "counts.cdef.h",
         "interrupts.cdef.h",
         "launches.h",
         "launches.cdef.h",
@@ -456,7 +455,7 @@ def ffibuilder() -> Any:
         f"#define FL_SHELL_VERSION {version(ur(), functions())}u",
         *_in_c(),
     ]
-    names = ("counts.c", "interrupts.c", "launches.c", "answers.c", *_CALLS)
+    names = ("counts.c", "interrupts.c", "launches.c", "answers.c", "progress.c", *_CALLS)
     sources = [HERE / name for name in names]
     options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
     options["depends"] += [

@@ -21,6 +21,13 @@ typedef struct fl_usm_device {
     uint32_t align, kinds;
 } fl_usm_device;
 
+/* What a context of one device alone has. FL_USM_OTHER: Python does not know it yet. */
+typedef struct fl_device_memory {
+    fl_usm usm;
+    uint64_t svm_flags;
+    fl_usm_device device;
+} fl_device_memory;
+
 typedef struct fl_context {
     uintptr_t cl;
     const fl_driver *driver;
@@ -42,11 +49,17 @@ typedef struct fl_queue {
     int32_t shared;           /* others may enqueue, too */
     uint64_t enqueued;        /* commands, each counted after it was enqueued */
     uint64_t finished;        /* commands that are known to be complete */
+    uint64_t late;            /* the place of the last blocking write that may still run */
+    /* The last launch that found all else complete, and such launches that were over soon: each by a
+     * number for its kernel and sizes. Only the thread that waits in steps uses these. */
+    uint64_t launch, launch_place, brief[8];
+    int64_t launch_began;     /* nanoseconds */
     struct fl_queue *next;    /* in the list of all queues */
 } fl_queue;
 
-/* An event's fourth number: the command, whether it is over at once, and its place in its queue. */
-enum { FL_COMMAND = 0xffff, FL_BRIEF = 0x10000, FL_PLACE = 20 };
+/* An event's fourth number: the command, whether it is over at once, whether all before it was
+ * complete, and its place in its queue. */
+enum { FL_COMMAND = 0xffff, FL_BRIEF = 0x10000, FL_ALONE = 0x20000, FL_PLACE = 20, FL_BRIEFS = 8 };
 enum { FL_INSIDE = 64, FL_ARGUMENTS = 64 };
 /* FL_KEPT_ELSEWHERE: only Python knows it. */
 enum {
@@ -70,7 +83,7 @@ typedef struct fl_kept_argument {
 typedef struct fl_kernel {
     uintptr_t cl;
     const fl_context *context;
-    int32_t busy;             /* a thread sets arguments or uses them */
+    int32_t *busy;            /* of the cl_kernel: a thread sets arguments or uses them */
     int32_t in_python;        /* only Python knows all that was set on it */
     int32_t had_pointers;     /* an argument was ever an address */
     uint32_t count;           /* of its arguments */
@@ -103,6 +116,8 @@ void fl_count(fl_queue *queue);
 /* Python waits for a kernel, and leaves it. */
 void fl_enter_kernel(fl_kernel *kernel);
 void fl_leave_kernel(fl_kernel *kernel);
+/* The program has a cl_mem, which its own calls of OpenCL may use. */
+void fl_share_memory(void);
 /* The thread that waits in steps because Python's signals come there, or 0. */
 void fl_waits_in_steps(uintptr_t thread);
 /* Whether this thread runs a callback of a driver. */

@@ -11,7 +11,7 @@
  * | memory object | the cl_mem | the cl_context | whether it is a buffer | its size |
  * | event | the cl_event | fl_driver | fl_queue | see FL_COMMAND |
  * | context | the cl_context | fl_context | | fl_answers |
- * | device, platform | OpenCL's handle | fl_driver of a device | | fl_answers |
+ * | device, platform | OpenCL's handle | fl_driver of a device | fl_device_memory of a root device | fl_answers |
  *
  * 0 instead of an address means that only Python knows the object. */
 #pragma once
@@ -23,7 +23,7 @@
 #include "../../../icd/native/waits.h"
 #include "opencl_abi.h"
 #include "ur_types.h"
-#include "counts.h"
+#include "handles.h"
 #include "calls.cdef.h"
 #include "ur_calls.h"
 
@@ -47,9 +47,22 @@ extern const void *fl_icd;
 void *fl_let_gil_go(void);
 void fl_take_gil(void *state);
 
+/* The last reference to an object. */
+static inline void fl_let_go(uint32_t adapter, uintptr_t handle, unsigned kind) {
+    if (fl_remove_reference((struct handle *)handle, 2, FL_GONE) < 2)
+        fl_entry_release(adapter, handle, kind, fl_in_python.release[kind]);
+}
+
 /* The struct in a number of a handle, with a reference to the handle. NULL: no such handle. */
-void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned kind);
-void fl_let_go(uint32_t adapter, uintptr_t handle, unsigned kind);
+static inline void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned kind) {
+    struct handle *found = fl_find(handle, adapter, kind);
+    if (!found || !fl_add_reference(found))
+        return NULL;
+    if (found->words[STRUCT])
+        return (void *)found->words[STRUCT];
+    fl_let_go(adapter, handle, kind);
+    return NULL;
+}
 
 /* fl_sdk_functions.wait */
 int32_t fl_wait_in_order(const fl_driver *driver, void *event);
@@ -67,17 +80,22 @@ typedef struct fl_enqueue {
     cl_uint count;
     const cl_event *list;
     bool blocks, waits, brief;               /* `blocks`: in the driver's function */
+    bool turn, late;                         /* `late`: it may be complete after the call */
+    bool alone;                              /* all before it is complete */
     uint64_t before;
     uint32_t held;
     uintptr_t handles[FL_WAITS];
     cl_event waits_for[FL_WAITS];
 } fl_enqueue;
 
+typedef enum { FL_NO_BLOCK, FL_BLOCKING, FL_BLOCKING_READ, FL_BLOCKING_WRITE } fl_blocking;
 /* Checks the queue and the wait list. False: Python makes the call. */
-bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, bool blocking,
+bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, fl_blocking blocking,
                       uint32_t count, const uintptr_t *list, uintptr_t *out);
 /* Says how many bytes a command moves. A few are moved before Ctrl-C could matter. */
 void fl_set_size(fl_enqueue *e, size_t size);
+/* Says what a launch is, by a number. */
+void fl_set_launch(fl_enqueue *e, uint64_t key);
 /* What the entry point returns after the driver's function has returned `code`. */
 int32_t fl_end_enqueue(fl_enqueue *e, cl_int code, uint32_t command);
 /* Gives the call to Python before the driver's function was called. */
@@ -85,12 +103,35 @@ int32_t fl_leave_enqueue(fl_enqueue *e);
 
 /* --- allocations.c: where some bytes lie --- */
 
+/* Whether C has allocated anything in a context that was not freed. */
+bool fl_has_memory(uintptr_t context);
+
 typedef enum { FL_NOWHERE, FL_IN_MEMORY, FL_UNKNOWN_PLACE } fl_place;
 /* In no allocation, all in one of the context, or only Python knows. */
 fl_place fl_locate(const fl_context *context, uintptr_t address, size_t size);
 
-/* queues.c: whether all commands of a context's queues are known to be complete. */
+/* --- progress.c: how far a queue is --- */
+
+static inline uint64_t fl_load(const uint64_t *number) {
+    return __atomic_load_n(number, __ATOMIC_SEQ_CST);
+}
+
+/* All before this place are complete. */
+void fl_note_finished(fl_queue *queue, uint64_t place);
+/* Counts a command. Returns how many are complete when it is, if the queue is in order. Another
+ * thread that counts meanwhile may have enqueued after it. */
+uint64_t fl_count_one(fl_queue *queue, uint64_t before);
+/* Whether all commands of a context's queues are known to be complete. */
 bool fl_all_finished(uintptr_t context);
+/* Whether only this queue can see what a blocking write has not done yet. */
+bool fl_may_be_late(const fl_queue *queue);
+
+/* Of the main thread: begins a launch, and returns whether it will be over soon. */
+bool fl_begin_launch(fl_queue *queue, uint64_t key, uint64_t place);
+/* Whether the command at a place is a launch that will be over soon. */
+bool fl_ends_soon(fl_queue *queue, uint64_t place);
+/* The command at a place is complete. */
+void fl_note_launch(fl_queue *queue, uint64_t place);
 
 /* --- kept answers (answers.c) --- */
 

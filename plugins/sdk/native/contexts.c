@@ -1,14 +1,25 @@
 /* Contexts of root devices, which live as long as the process. Python makes an object of a context as
  * soon as anything is made in it. Before that C has all that there is. */
 #include "calls.h"
-#include "counts.cdef.h"
 
 #include <stdlib.h>
 
 void fl_free_context(fl_context *context) { free(context); }
 
+/* What is known of a context of one device. */
+static void describe_memory(uint32_t adapter, fl_context *context, uintptr_t device) {
+    const uintptr_t *words = fl_words(adapter, device, kind_ur_device_handle_t);
+    const fl_device_memory *memory = words ? (const fl_device_memory *)words[THIRD] : NULL;
+    if (!memory || __atomic_load_n(&memory->usm, __ATOMIC_ACQUIRE) == FL_USM_OTHER)
+        return;
+    context->usm = memory->usm, context->svm_flags = memory->svm_flags;
+    context->devices = &memory->device, context->device_count = 1;
+}
+
 static void end_context(const uintptr_t *words) {
     fl_context *context = (fl_context *)words[STRUCT];
+    if (fl_has_memory(context->cl))   /* memory keeps its context */
+        return;
     void *gil = fl_let_gil_go();   /* the program may have asked for a callback at its end */
     CL(context->driver, clReleaseContext)((cl_context)words[CL_OBJECT]);
     fl_take_gil(gil);
@@ -64,6 +75,8 @@ int32_t fl_urContextCreate(uint32_t adapter, uint32_t DeviceCount, const uintptr
     for (uint32_t i = 0; i < DeviceCount; i++)
         context->handles[i] = phDevices[i];
     context->handle_count = DeviceCount;
+    if (DeviceCount == 1)
+        describe_memory(adapter, context, *phDevices);
     const uintptr_t words[] = {context->cl, (uintptr_t)context, 0, (uintptr_t)answers};
     fl_begin_made(handle, adapter, kind_ur_context_handle_t, words);
     *phContext = handle;

@@ -8,8 +8,7 @@
  *
  * An address is read only if it is a handle's. Handles are in aligned blocks that are never
  * freed. A bitmap in two levels has these blocks. */
-#include "counts.h"
-#include "counts.cdef.h"
+#include "handles.h"
 #include "interrupts.cdef.h"
 
 #include <pthread.h>
@@ -23,28 +22,7 @@
 int PyGILState_Check(void);
 int Py_AddPendingCall(int (*function)(void *), void *data);
 
-struct handle {   /* fl_handle; what several threads change is atomic here */
-    uintptr_t table;
-    uint64_t number;
-    struct handle *next;
-    uint16_t adapter;
-    uint8_t kind;
-    _Atomic(bool) of_c;
-    _Atomic(int32_t) references;
-    uintptr_t words[4];
-};
-_Static_assert(sizeof(struct handle) == sizeof(fl_handle) &&
-                   offsetof(struct handle, references) == offsetof(fl_handle, references),
-               "");
-
-enum { BITS = 16, BLOCK = 1 << BITS };   /* bytes of a block, and entries of a map */
-_Static_assert(FL_BLOCK * sizeof(struct handle) == BLOCK, "");
-
-typedef struct {
-    _Atomic(bool) has[1 << BITS];
-} map;
-
-static _Atomic(map *) maps[1 << BITS];   /* by the highest of the 48 bits of an address */
+_Atomic(fl_map *) fl_maps[FL_BYTES];
 static _Atomic(struct handle *) gone;    /* the last comes first */
 static _Atomic(bool) python_waits, reap_is_due;
 static void (*reap)(void);
@@ -52,14 +30,14 @@ static void (*reap)(void);
 /* --- the blocks of handles --- */
 
 uintptr_t fl_block(uintptr_t table) {
-    struct handle *block = aligned_alloc(BLOCK, BLOCK);
+    struct handle *block = aligned_alloc(FL_BYTES, FL_BYTES);
     uint64_t address = (uintptr_t)block;
-    if (!block || address >> 3 * BITS) {
+    if (!block || address >> 3 * FL_BITS) {
         free(block);
         return 0;
     }
-    _Atomic(map *) *slot = &maps[address >> 2 * BITS];
-    map *new = *slot ? NULL : calloc(1, sizeof *new), *none = NULL;
+    _Atomic(fl_map *) *slot = &fl_maps[address >> 2 * FL_BITS];
+    fl_map *new = *slot ? NULL : calloc(1, sizeof *new), *none = NULL;
     if (new && !atomic_compare_exchange_strong(slot, &none, new))
         free(new);
     if (!*slot) {
@@ -68,21 +46,12 @@ uintptr_t fl_block(uintptr_t table) {
     }
     for (unsigned i = 0; i < FL_BLOCK; i++)
         block[i] = (struct handle){.table = table};
-    (*slot)->has[address >> BITS & (BLOCK - 1)] = true;
+    (*slot)->has[address >> FL_BITS & (FL_BYTES - 1)] = true;
     return address;
 }
 
-static struct handle *find(uint64_t address, uint32_t adapter, unsigned kind) {
-    map *of = address >> 3 * BITS ? NULL : maps[address >> 2 * BITS];
-    if (!of || !of->has[address >> BITS & (BLOCK - 1)] || address % sizeof(struct handle))
-        return NULL;
-    struct handle *handle = (struct handle *)(uintptr_t)address;
-    bool found = handle->references > 0 && handle->adapter == adapter && handle->kind == kind;
-    return found ? handle : NULL;
-}
-
 const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
-    struct handle *found = find(handle, adapter, kind);
+    struct handle *found = fl_find(handle, adapter, kind);
     return found ? found->words : NULL;
 }
 
@@ -120,28 +89,9 @@ bool fl_own(uintptr_t handle) {
     return handle && atomic_compare_exchange_strong(&at(handle)->references, &none, 1);
 }
 
-static bool retain(struct handle *handle) {
-    int32_t count = handle->references;
-    while (count > 0 && count != FL_FIXED)
-        if (atomic_compare_exchange_weak(&handle->references, &count, count + 1))
-            return true;
-    return count == FL_FIXED;
-}
+bool fl_retain(uintptr_t handle) { return fl_add_reference(at(handle)); }
 
-/* Removes a reference if there are at least `least`. `last` is stored instead of 0. Returns how
- * many there were. */
-static int32_t release(struct handle *handle, int32_t least, int32_t last) {
-    int32_t count = handle->references;
-    while (count >= least && count != FL_FIXED)
-        if (atomic_compare_exchange_weak(&handle->references, &count,
-                                         count == 1 ? last : count - 1))
-            break;
-    return count;
-}
-
-bool fl_retain(uintptr_t handle) { return retain(at(handle)); }
-
-int32_t fl_release(uintptr_t handle) { return release(at(handle), 1, 0); }
+int32_t fl_release(uintptr_t handle) { return fl_remove_reference(at(handle), 1, 0); }
 
 void fl_counting(bool may_wait, void (*function)(void)) {
     reap = function;
@@ -258,8 +208,8 @@ static void end_made(struct handle *handle) {
 }
 
 const uintptr_t *fl_hold_made(uint32_t adapter, uintptr_t handle, uint16_t kind) {
-    struct handle *found = find(handle, adapter, kind);
-    return found && found->of_c && retain(found) ? found->words : NULL;
+    struct handle *found = fl_find(handle, adapter, kind);
+    return found && found->of_c && fl_add_reference(found) ? found->words : NULL;
 }
 
 void fl_adopt(uintptr_t handle) { at(handle)->of_c = false; }
@@ -300,30 +250,26 @@ static void add_to_gone(struct handle *handle) {
 }
 
 const uintptr_t *fl_hold(uint32_t adapter, uintptr_t handle, unsigned kind) {
-    struct handle *found = find(handle, adapter, kind);
-    return found && retain(found) ? found->words : NULL;
+    struct handle *found = fl_find(handle, adapter, kind);
+    return found && fl_add_reference(found) ? found->words : NULL;
 }
 
 bool fl_is_fixed(uintptr_t handle) { return at(handle)->references == FL_FIXED; }
 
-bool fl_release_if_shared(uintptr_t handle) {
-    return release(at(handle), 2, FL_GONE) >= 2;
-}
-
 int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind,
                         fl_counting_body *python) {
-    struct handle *found = find(handle, adapter, kind);
-    return found && retain(found) ? 0 : python(adapter, handle);
+    struct handle *found = fl_find(handle, adapter, kind);
+    return found && fl_add_reference(found) ? 0 : python(adapter, handle);
 }
 
 int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind,
                          fl_counting_body *python) {
-    struct handle *found = find(handle, adapter, kind);
-    if (found && release(found, 2, FL_GONE) >= 2)   /* the usual case */
+    struct handle *found = fl_find(handle, adapter, kind);
+    if (found && fl_remove_reference(found, 2, FL_GONE) >= 2)   /* the usual case */
         return 0;
     /* It may wait for the GIL, or has it. */
     bool waits = !(found && found->of_c) && (python_waits || PyGILState_Check());
-    int32_t least = waits ? 2 : 1, count = found ? release(found, least, FL_GONE) : 0;
+    int32_t least = waits ? 2 : 1, count = found ? fl_remove_reference(found, least, FL_GONE) : 0;
     if (count < least)
         return python(adapter, handle);
     if (count == 1)   /* Python may have adopted it meanwhile */

@@ -19,9 +19,6 @@ int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind,
 /* Whether a handle that is alive is never released. */
 bool fl_is_fixed(uintptr_t handle);
 
-/* Removes a reference of a handle that is alive. False: it is the last one, and remains. */
-bool fl_release_if_shared(uintptr_t handle);
-
 /* Handles that C makes. Python makes an object for one when it needs it (Registry.adopt).
  *
  * fl_reserve comes before anything that cannot be undone: it returns a handle that is not alive, or

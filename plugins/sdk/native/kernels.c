@@ -4,7 +4,6 @@
  * tries to get a kernel and does not wait: the other thread may need the GIL. What C sets it also
  * keeps. Python reads that when it gets the kernel next (URKernel.lock). */
 #include "calls.h"
-#include "counts.cdef.h"
 
 #include <sched.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 typedef ur_exp_kernel_arg_properties_t row;
 
 static bool try_kernel(fl_kernel *kernel) {
-    return !__atomic_exchange_n(&kernel->busy, 1, __ATOMIC_ACQUIRE);
+    return !__atomic_exchange_n(kernel->busy, 1, __ATOMIC_ACQUIRE);
 }
 
 void fl_enter_kernel(fl_kernel *kernel) {
@@ -20,7 +19,7 @@ void fl_enter_kernel(fl_kernel *kernel) {
         sched_yield();
 }
 
-void fl_leave_kernel(fl_kernel *kernel) { __atomic_store_n(&kernel->busy, 0, __ATOMIC_RELEASE); }
+void fl_leave_kernel(fl_kernel *kernel) { __atomic_store_n(kernel->busy, 0, __ATOMIC_RELEASE); }
 
 /* Holds a kernel, and keeps other threads away. NULL: Python makes the call. */
 static fl_kernel *begin(uint32_t adapter, uintptr_t handle) {
@@ -96,11 +95,21 @@ static int32_t set_argument(uint32_t adapter, const fl_kernel *k, uint32_t index
     return set(k, index, size, bytes);
 }
 
+/* Most values have 4 or 8 bytes, and need no call. */
+static inline void copy(char *to, const void *from, size_t size) {
+    if (size == 4)
+        memcpy(to, from, 4);
+    else if (size == 8)
+        memcpy(to, from, 8);
+    else
+        memcpy(to, from, size);
+}
+
 static void keep(fl_kernel *k, uint32_t index, const fl_kept_argument *argument) {
     fl_kept_argument *place = &k->arguments[index];
     memcpy(place, argument, offsetof(fl_kept_argument, bytes));
     if (argument->kind == FL_KEPT_VALUE)
-        memcpy(place->bytes, argument->bytes, argument->size);
+        copy(place->bytes, argument->bytes, argument->size);
     k->changed |= UINT64_C(1) << index;
     k->had_pointers |= argument->kind == FL_KEPT_POINTER;
 }
@@ -138,9 +147,19 @@ const fl_sdk_functions *fl_exported_by_sdk(void) {
 int32_t fl_urKernelSetArgValue(uint32_t adapter, uintptr_t hKernel, uint32_t argIndex,
                                size_t argSize, const ur_kernel_arg_value_properties_t *pProperties,
                                uintptr_t pArgValue) {
-    if (!pArgValue)
+    const void *value = (const void *)pArgValue;
+    fl_kernel *k = value && argSize <= FL_INSIDE ? begin(adapter, hKernel) : NULL;
+    if (!k)
         return FL_TO_PYTHON;
-    return set_one(adapter, hKernel, argIndex, UR_EXP_KERNEL_ARG_TYPE_VALUE, argSize, pArgValue);
+    bool done = argIndex < k->count && !set(k, argIndex, argSize, value);
+    if (done) {
+        fl_kept_argument *kept = &k->arguments[argIndex];
+        kept->kind = FL_KEPT_VALUE, kept->size = argSize;
+        copy(kept->bytes, value, argSize);
+        k->changed |= UINT64_C(1) << argIndex;
+    }
+    end(adapter, hKernel, k);
+    return done ? 0 : FL_TO_PYTHON;
 }
 
 int32_t fl_urKernelSetArgLocal(uint32_t adapter, uintptr_t hKernel, uint32_t argIndex,
@@ -226,6 +245,14 @@ static bool set_rows(uint32_t adapter, fl_kernel *k, const row *rows, uint32_t c
     return true;
 }
 
+/* A number for a kernel and sizes, which is never 0. */
+static uint64_t key_of(uintptr_t kernel, const launch *l) {
+    uint64_t key = ((const fl_handle *)kernel)->number;
+    for (uint32_t i = 0; i < l->dimensions; i++)
+        key = (key ^ l->size[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ (l->local ? l->local[i] : 0);
+    return key | UINT64_C(1) << 63;
+}
+
 static int32_t launch_kernel(uint32_t adapter, uintptr_t hQueue, uintptr_t hKernel,
                              const launch *l, uint32_t numArgs, const row *pArgs, bool with_args,
                              const ur_kernel_launch_ext_properties_t *properties, uint32_t count,
@@ -235,10 +262,12 @@ static int32_t launch_kernel(uint32_t adapter, uintptr_t hQueue, uintptr_t hKern
     if (!k)
         return FL_TO_PYTHON;
     int32_t code = FL_TO_PYTHON;
-    if (fl_begin_enqueue(&e, adapter, hQueue, false, count, list, out)) {
+    if (fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, count, list, out)) {
         bool ready = is_plain(l, k, e.queue, properties) &&
                      (with_args && numArgs ? set_rows(adapter, k, pArgs, numArgs)
                                            : arguments_exist(adapter, k));
+        if (ready)
+            fl_set_launch(&e, key_of(hKernel, l));
         code = ready ? fl_end_enqueue(&e, enqueue(&e, k, l), UR_COMMAND_KERNEL_LAUNCH)
                      : fl_leave_enqueue(&e);
     }

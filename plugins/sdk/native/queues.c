@@ -1,6 +1,5 @@
 /* Queues and events: what every call that enqueues has in common, barriers, waits, queries. */
 #include "calls.h"
-#include "counts.cdef.h"
 #include "interrupts.cdef.h"
 
 #include <pthread.h>
@@ -17,11 +16,15 @@ void PyEval_RestoreThread(void *state);
 enum { STEP = 50, BRIEF = 1 << 16 };
 
 fl_python fl_in_python;
-static uintptr_t waits_in_steps;   /* 0: the shell has started Python, whose callers have no GIL */
+static uintptr_t main_thread;   /* 0: the shell has started Python, whose callers have no GIL */
 static _Thread_local bool in_callback;
 
+void fl_waits_in_steps(uintptr_t thread) { main_thread = thread; }
+
+void fl_in_callback(int32_t runs) { in_callback = runs; }
+
 void *fl_let_gil_go(void) {
-    return waits_in_steps && PyGILState_Check() ? PyEval_SaveThread() : NULL;
+    return main_thread && PyGILState_Check() ? PyEval_SaveThread() : NULL;
 }
 
 void fl_take_gil(void *state) {
@@ -29,86 +32,9 @@ void fl_take_gil(void *state) {
         PyEval_RestoreThread(state);
 }
 
-void fl_waits_in_steps(uintptr_t thread) { waits_in_steps = thread; }
-
-void fl_in_callback(int32_t runs) { in_callback = runs; }
-
-void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned kind) {
-    const uintptr_t *words = fl_hold(adapter, handle, kind);
-    if (words && !words[STRUCT]) {
-        fl_let_go(adapter, handle, kind);
-        return NULL;
-    }
-    return words ? (void *)words[STRUCT] : NULL;
-}
-
-void fl_let_go(uint32_t adapter, uintptr_t handle, unsigned kind) {
-    if (!fl_release_if_shared(handle))
-        fl_entry_release(adapter, handle, kind, fl_in_python.release[kind]);
-}
-
-/* --- how far a queue is --- */
-
-static uint64_t load(const uint64_t *number) { return __atomic_load_n(number, __ATOMIC_SEQ_CST); }
-
-void fl_count(fl_queue *queue) { __atomic_fetch_add(&queue->enqueued, 1, __ATOMIC_SEQ_CST); }
-
-static void note_finished(fl_queue *queue, uint64_t count) {
-    uint64_t known = load(&queue->finished);
-    while (known < count && !__atomic_compare_exchange_n(&queue->finished, &known, count, false,
-                                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        continue;
-}
-
-/* How many commands are complete when the one that is counted here is, if the queue is in order.
- * Another thread that counts meanwhile may have enqueued after it. */
-static uint64_t count(fl_queue *queue, uint64_t before) {
-    uint64_t counted = __atomic_fetch_add(&queue->enqueued, 1, __ATOMIC_SEQ_CST);
-    return counted == before ? before + 1 : before;
-}
-
-/* All queues that were not closed. */
-static struct {
-    fl_queue *first;
-    int32_t unfinished;
-    fl_lock lock;
-} all;
-
-void fl_add_queue(fl_queue *queue) {
-    fl_enter_lock(&all.lock);
-    queue->next = all.first;
-    all.first = queue;
-    fl_leave_lock(&all.lock);
-}
-
-void fl_remove_queue(fl_queue *queue) {
-    fl_enter_lock(&all.lock);
-    fl_queue **at = &all.first;
-    while (*at && *at != queue)
-        at = &(*at)->next;
-    if (*at)
-        *at = queue->next;
-    fl_leave_lock(&all.lock);
-}
-
-void fl_add_unfinished(int32_t count) {
-    __atomic_fetch_add(&all.unfinished, count, __ATOMIC_SEQ_CST);
-}
-
-bool fl_all_finished(uintptr_t context) {
-    bool finished = true;
-    fl_enter_lock(&all.lock);
-    for (const fl_queue *q = all.first; q && finished; q = q->next)
-        finished = q->context->cl != context ||
-                   (!q->shared && load(&q->enqueued) == load(&q->finished));
-    fl_leave_lock(&all.lock);
-    /* A queue that was closed meanwhile is among these. */
-    return finished && !__atomic_load_n(&all.unfinished, __ATOMIC_SEQ_CST);
-}
-
 /* --- waits --- */
 
-static bool in_steps(void) { return waits_in_steps == (uintptr_t)pthread_self(); }
+static bool in_steps(void) { return main_thread == (uintptr_t)pthread_self(); }
 
 /* Returns OpenCL's code, or FL_TO_PYTHON for a wait that is not over soon. */
 static int32_t wait_in_steps(const fl_driver *driver, void *cl, bool is_queue) {
@@ -128,7 +54,7 @@ static int32_t wait_for(const fl_driver *driver, cl_event event, bool in_order, 
         return FL_TO_PYTHON;
     if (in_steps() && !brief)
         return wait_in_steps(driver, event, false);
-    return driver->turns ? fl_icd_waits->wait(event, in_order)
+    return driver->turns ? fl_icd_waits->wait(event, in_order || brief)
                          : CL(driver, clWaitForEvents)(1, &event);
 }
 
@@ -139,24 +65,30 @@ int32_t fl_wait_in_order(const fl_driver *driver, void *event) {
     return code;
 }
 
-static int32_t finish(const fl_queue *queue) {
+/* `place`: of the last command. */
+static int32_t finish(fl_queue *queue, uint64_t place) {
     const fl_driver *driver = queue->context->driver;
     void *cl = (void *)queue->cl;
     if (in_callback)
         return FL_TO_PYTHON;
-    if (in_steps())
-        return wait_in_steps(driver, cl, true);
-    return driver->turns ? fl_icd_waits->finish(cl, queue->in_order) : CL(driver, clFinish)(cl);
+    bool steps = in_steps(), soon = steps && !queue->shared && fl_ends_soon(queue, place);
+    int32_t code = steps && !soon ? wait_in_steps(driver, cl, true)
+                   : driver->turns ? fl_icd_waits->finish(cl, queue->in_order || soon)
+                                   : CL(driver, clFinish)(cl);
+    if (steps && !code)
+        fl_note_launch(queue, place);
+    return code;
 }
 
 int32_t fl_urQueueFinish(uint32_t adapter, uintptr_t hQueue) {
     fl_queue *queue = fl_hold_struct(adapter, hQueue, kind_ur_queue_handle_t);
     if (!queue)
         return FL_TO_PYTHON;
-    uint64_t enqueued = load(&queue->enqueued);
-    int32_t code = queue->shared || enqueued != load(&queue->finished) ? finish(queue) : 0;
+    uint64_t enqueued = fl_load(&queue->enqueued);
+    int32_t code = queue->shared || enqueued != fl_load(&queue->finished) ? finish(queue, enqueued)
+                                                                              : 0;
     if (!code)
-        note_finished(queue, enqueued);
+        fl_note_finished(queue, enqueued);
     fl_let_go(adapter, hQueue, kind_ur_queue_handle_t);
     return code ? FL_TO_PYTHON : 0;
 }
@@ -217,8 +149,11 @@ static int32_t wait_for_all(const uintptr_t *const *events, uint32_t count) {
         if (wait_for(queue->context->driver, (cl_event)events[i][CL_OBJECT], queue->in_order,
                      events[i][FOURTH] & FL_BRIEF))
             return FL_TO_PYTHON;
-        if (queue->in_order)
-            note_finished(queue, events[i][FOURTH] >> FL_PLACE);
+        uint64_t place = events[i][FOURTH] >> FL_PLACE;
+        if (queue->in_order || events[i][FOURTH] & FL_ALONE)
+            fl_note_finished(queue, place);
+        if (in_steps())
+            fl_note_launch(queue, place);
     }
     return 0;
 }
@@ -313,18 +248,35 @@ static bool hold_waits(fl_enqueue *e, uint32_t count, const uintptr_t *list) {
     return true;
 }
 
-bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, bool blocking,
+static void decide_how_to_block(fl_enqueue *e, fl_blocking blocking) {
+    const fl_driver *driver = e->queue->context->driver;
+    bool in_driver = blocking && !in_steps();
+    bool plain = in_driver && !e->out && e->queue->in_order && !e->queue->shared;
+    e->late = plain && driver->early && blocking == FL_BLOCKING_WRITE && fl_may_be_late(e->queue);
+    bool waits = driver->early && !e->late && (e->out || blocking != FL_BLOCKING_READ);
+    e->turn = plain && !waits && driver->turns && fl_icd_waits->take_turn();
+    e->blocks = in_driver && (!driver->turns || e->turn);
+    e->waits = blocking && (!e->blocks || waits);
+    e->late = e->late && e->blocks;
+}
+
+static void give_turn_back(fl_enqueue *e) {
+    if (e->turn)
+        fl_icd_waits->give_turn_back();
+    e->turn = false;
+}
+
+bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, fl_blocking blocking,
                       uint32_t count, const uintptr_t *list, uintptr_t *out) {
     e->queue = fl_hold_struct(adapter, queue, kind_ur_queue_handle_t);
     if (!e->queue)
         return false;
-    const fl_driver *driver = e->queue->context->driver;
     e->adapter = adapter, e->handle = queue, e->out = out;
     e->cl = (cl_command_queue)e->queue->cl;
-    e->event = 0, e->made = NULL, e->held = 0, e->brief = false;
-    e->waits = blocking && (driver->turns || driver->early || in_steps());
-    e->blocks = blocking && !(driver->turns || in_steps());
-    e->before = load(&e->queue->enqueued);
+    e->event = 0, e->made = NULL, e->held = 0;
+    e->brief = e->alone = false;
+    decide_how_to_block(e, blocking);
+    e->before = fl_load(&e->queue->enqueued);
     bool ready = !(blocking && in_callback) && hold_waits(e, count, list);
     if (ready && (out || e->waits))
         ready = (e->event = fl_reserve(adapter)) != 0;
@@ -334,13 +286,23 @@ bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, bool blo
     return ready;
 }
 
-void fl_set_size(fl_enqueue *e, size_t size) {
+static bool is_alone(const fl_enqueue *e) {
     const fl_queue *queue = e->queue;
-    e->brief = size <= BRIEF && !e->count && queue->in_order && !queue->shared &&
-               load(&queue->finished) == e->before;
+    return !e->count && !queue->shared && fl_load(&queue->finished) == e->before;
+}
+
+void fl_set_size(fl_enqueue *e, size_t size) {
+    e->alone = is_alone(e);
+    e->brief = e->alone && size <= BRIEF;
+}
+
+void fl_set_launch(fl_enqueue *e, uint64_t key) {
+    e->alone = is_alone(e);
+    e->brief = e->alone && in_steps() && fl_begin_launch(e->queue, key, e->before + 1);
 }
 
 int32_t fl_leave_enqueue(fl_enqueue *e) {
+    give_turn_back(e);
     fl_give_back(e->adapter, e->event);
     let_events_go(e->adapter, e->handles, e->held);
     fl_let_go(e->adapter, e->handle, kind_ur_queue_handle_t);
@@ -354,19 +316,35 @@ static int32_t complete(fl_enqueue *e) {
     return fl_in_python.wait(e->adapter, 1, &e->event);
 }
 
+/* A queue that another thread has created meanwhile did not see the write. */
+static int32_t note_late(fl_queue *queue, uint64_t place) {
+    __atomic_store_n(&queue->late, place, __ATOMIC_SEQ_CST);
+    if (fl_may_be_late(queue))
+        return 0;
+    if (finish(queue, 0))
+        return UR_RESULT_ERROR_OUT_OF_RESOURCES;
+    fl_note_finished(queue, place);
+    return 0;
+}
+
 int32_t fl_end_enqueue(fl_enqueue *e, cl_int code, uint32_t command) {
     if (code)
         return fl_leave_enqueue(e);
-    uint64_t complete_then = count(e->queue, e->before);
+    give_turn_back(e);
+    uint64_t complete_then = fl_count_one(e->queue, e->before);
+    e->alone = e->alone && complete_then > e->before;   /* another thread may have been quicker */
     if (e->event) {
         const uintptr_t words[] = {(uintptr_t)e->made, (uintptr_t)e->queue->context->driver,
                                    (uintptr_t)e->queue,
-                                   command | (e->brief ? FL_BRIEF : 0) | complete_then << FL_PLACE};
+                                   command | (e->brief ? FL_BRIEF : 0) |
+                                       (e->alone ? FL_ALONE : 0) | complete_then << FL_PLACE};
         fl_begin_made(e->event, e->adapter, kind_ur_event_handle_t, words);
         code = e->waits ? complete(e) : 0;
     }
-    if (!code && (e->waits || e->blocks) && e->queue->in_order)
-        note_finished(e->queue, complete_then);
+    if (e->late)
+        code = note_late(e->queue, complete_then);
+    else if (!code && (e->waits || e->blocks) && (e->queue->in_order || e->alone))
+        fl_note_finished(e->queue, complete_then);
     if (!code && e->out)
         *e->out = e->event;
     else if (e->event)
@@ -379,7 +357,7 @@ int32_t fl_end_enqueue(fl_enqueue *e, cl_int code, uint32_t command) {
 int32_t fl_urEnqueueEventsWait(uint32_t adapter, uintptr_t hQueue, uint32_t numEventsInWaitList,
                                const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
     fl_enqueue e;
-    if (!fl_begin_enqueue(&e, adapter, hQueue, false, numEventsInWaitList, phEventWaitList,
+    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
                           phEvent))
         return FL_TO_PYTHON;
     cl_int code = CL(e.queue->context->driver, clEnqueueMarkerWithWaitList)(e.cl, e.count, e.list,
@@ -391,7 +369,7 @@ int32_t fl_urEnqueueEventsWaitWithBarrier(uint32_t adapter, uintptr_t hQueue,
                                           uint32_t numEventsInWaitList,
                                           const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
     fl_enqueue e;
-    if (!fl_begin_enqueue(&e, adapter, hQueue, false, numEventsInWaitList, phEventWaitList,
+    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
                           phEvent))
         return FL_TO_PYTHON;
     cl_int code = CL(e.queue->context->driver, clEnqueueBarrierWithWaitList)(e.cl, e.count, e.list,

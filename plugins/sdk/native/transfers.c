@@ -1,7 +1,6 @@
 /* Transfers of buffers and of memory that is used by its address. */
 #define _GNU_SOURCE
 #include "calls.h"
-#include "counts.cdef.h"
 
 #include <errno.h>
 #include <sys/syscall.h>
@@ -60,8 +59,8 @@ int32_t fl_urEnqueueUSMMemcpy(uint32_t adapter, uintptr_t hQueue, bool blocking,
                               uintptr_t pSrc, size_t size, uint32_t numEventsInWaitList,
                               const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
     fl_enqueue e;
-    if (!fl_begin_enqueue(&e, adapter, hQueue, blocking, numEventsInWaitList, phEventWaitList,
-                          phEvent))
+    if (!fl_begin_enqueue(&e, adapter, hQueue, blocking ? FL_BLOCKING : FL_NO_BLOCK,
+                          numEventsInWaitList, phEventWaitList, phEvent))
         return FL_TO_PYTHON;
     const fl_context *context = e.queue->context;
     copy_function *copy = copy_of(context);
@@ -84,7 +83,7 @@ int32_t fl_urEnqueueUSMFill(uint32_t adapter, uintptr_t hQueue, uintptr_t pMem,
                             uintptr_t *phEvent) {
     fl_enqueue e;
     if (!pPattern || !is_pattern(patternSize, pMem, size) ||
-        !fl_begin_enqueue(&e, adapter, hQueue, false, numEventsInWaitList, phEventWaitList,
+        !fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
                           phEvent))
         return FL_TO_PYTHON;
     const fl_context *context = e.queue->context;
@@ -120,8 +119,9 @@ int32_t fl_urEnqueueMemBufferRead(uint32_t adapter, uintptr_t hQueue, uintptr_t 
                                   uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
                                   uintptr_t *phEvent) {
     fl_enqueue e;
-    if (!pDst || !fl_begin_enqueue(&e, adapter, hQueue, blockingRead, numEventsInWaitList,
-                                   phEventWaitList, phEvent))
+    if (!pDst || !fl_begin_enqueue(&e, adapter, hQueue,
+                                   blockingRead ? FL_BLOCKING_READ : FL_NO_BLOCK,
+                                   numEventsInWaitList, phEventWaitList, phEvent))
         return FL_TO_PYTHON;
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
     if (!buffer)
@@ -138,8 +138,9 @@ int32_t fl_urEnqueueMemBufferWrite(uint32_t adapter, uintptr_t hQueue, uintptr_t
                                    uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
                                    uintptr_t *phEvent) {
     fl_enqueue e;
-    if (!pSrc || !fl_begin_enqueue(&e, adapter, hQueue, blockingWrite, numEventsInWaitList,
-                                   phEventWaitList, phEvent))
+    if (!pSrc || !fl_begin_enqueue(&e, adapter, hQueue,
+                                   blockingWrite ? FL_BLOCKING_WRITE : FL_NO_BLOCK,
+                                   numEventsInWaitList, phEventWaitList, phEvent))
         return FL_TO_PYTHON;
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
     if (!buffer)
@@ -156,7 +157,7 @@ int32_t fl_urEnqueueMemBufferCopy(uint32_t adapter, uintptr_t hQueue, uintptr_t 
                                   size_t size, uint32_t numEventsInWaitList,
                                   const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
     fl_enqueue e;
-    if (!fl_begin_enqueue(&e, adapter, hQueue, false, numEventsInWaitList, phEventWaitList,
+    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
                           phEvent))
         return FL_TO_PYTHON;
     cl_mem source = hold_buffer(&e, hBufferSrc, srcOffset, size);
@@ -178,7 +179,7 @@ int32_t fl_urEnqueueMemBufferFill(uint32_t adapter, uintptr_t hQueue, uintptr_t 
                                   const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
     fl_enqueue e;
     if (!pPattern || !is_pattern(patternSize, offset, size) ||
-        !fl_begin_enqueue(&e, adapter, hQueue, false, numEventsInWaitList, phEventWaitList,
+        !fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
                           phEvent))
         return FL_TO_PYTHON;
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);

@@ -302,10 +302,10 @@ static void kernels_set_and_launch(world *w) {
     TO_PYTHON(fl_urKernelSetArgValue(ADAPTER, w->kernel_h, 2, 8, NULL, 0));
     TO_PYTHON(fl_urKernelSetArgMemObj(ADAPTER, w->kernel_h, 0, NULL, w->queue_h));
     TO_PYTHON(fl_urKernelSetArgMemObj(ADAPTER, w->queue_h, 0, NULL, w->a));
-    w->kernel.busy = 1;      /* another thread has it */
+    *w->kernel.busy = 1;      /* another thread has it */
     TO_PYTHON(start(w, NULL, NULL));
     TO_PYTHON(fl_urKernelSetArgMemObj(ADAPTER, w->kernel_h, 0, NULL, w->b));
-    w->kernel.busy = 0;
+    *w->kernel.busy = 0;
     w->kernel.in_python = 1;
     TO_PYTHON(start(w, NULL, NULL));
     w->kernel.in_python = 0;
@@ -316,7 +316,7 @@ static void kernels_set_and_launch(world *w) {
     OK(fl_urKernelSetArgMemObj(ADAPTER, w->kernel_h, 0, NULL, 0));
     OK(start(w, NULL, NULL));
     EQUAL(mock_count(), 3);
-    EQUAL(w->kernel.busy, 0);
+    EQUAL(*w->kernel.busy, 0);
 }
 
 static void kernels_pointers(world *w) {
@@ -378,7 +378,7 @@ static void kernels_with_arguments(world *w) {
     mock_fail(SLOT_clEnqueueNDRangeKernel, 0, CL_OUT_OF_RESOURCES);
     TO_PYTHON(LAUNCH(2, SIZES, NULL, 4, rows, NULL));
     EQUAL(mock_count(), 1);
-    EQUAL(w->kernel.busy, 0);
+    EQUAL(*w->kernel.busy, 0);
     EQUAL(fl_references(w->kernel_h), 1);
     EQUAL(fl_references(w->queue_h), 1);
     EQUAL(fl_references(w->b), 1);

@@ -55,7 +55,11 @@ static int32_t begin_wait(void *object, int in_turns, struct fl_waiting **waitin
 static int32_t go_on(struct fl_waiting *waiting, uint32_t milliseconds) { return STILL; }
 static void end_wait(struct fl_waiting *waiting) { CHECK(waiting); }
 
-static const fl_waits all_waits = {wait_at_once, wait_at_once, begin_wait, begin_wait, go_on, end_wait};
+static atomic_bool turn;
+static int32_t take_turn(void) { return !atomic_exchange(&turn, true); }
+static void give_turn_back(void) { CHECK(atomic_exchange(&turn, false)); }
+
+static const fl_waits all_waits = {wait_at_once, wait_at_once, begin_wait, begin_wait, go_on, end_wait, take_turn, give_turn_back};
 const fl_waits *fl_icd_waits = &all_waits;
 
 int begun_waits(void) { return atomic_exchange(&begun, 0); }
@@ -105,7 +109,7 @@ void begin_world(world *w) {
     cl_int code;
     cl_kernel kernel = CL(&w->driver, clCreateKernel)(w->program, "step:mlvv", &code);
     OK(code);
-    w->kernel = (fl_kernel){.cl = (uintptr_t)kernel, .context = &w->context, .count = 4, .device = 5, .arguments = w->kept};
+    w->kernel = (fl_kernel){.cl = (uintptr_t)kernel, .context = &w->context, .count = 4, .device = 5, .arguments = w->kept, .busy = &w->busy};
     fl_make_handles(ADAPTER, 1);
     for (unsigned kind = 0; kind < 64; kind++)
         fl_in_python.release[kind] = python_release;

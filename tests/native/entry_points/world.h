@@ -5,7 +5,6 @@
 #include "mock.h"
 #undef CL   /* calls.h calls a driver by its struct */
 #include "calls.h"
-#include "counts.cdef.h"
 #include "no_memory.h"
 
 enum { ADAPTER = 3, SIZE = 1024, MOST = 1 << 20 };
@@ -18,6 +17,7 @@ typedef struct world {
     fl_context context;
     fl_queue queue;
     fl_kernel kernel;
+    int32_t busy;
     fl_kept_argument kept[8];
     cl_program program;
     cl_mem buffers[2];

@@ -21,7 +21,7 @@ from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
 from fairlead.plugins.opencl.events import UREvent
 from fairlead.plugins.sdk import start
-from fairlead.plugins.sdk._native import lib
+from fairlead.plugins.sdk._native import ffi, lib
 from fairlead.plugins.sdk.objects import reap
 
 
@@ -305,13 +305,89 @@ def test_python_gets_the_object_of_a_context_that_c_made(ur: Calls, device: Plug
 
 def test_memory_keeps_its_context(ur: Calls, device: PluginDevice) -> None:
     context = ur.made("urContextCreate", 1, array(device.handle), None)
-    alloc(ur, context.value or 0, device)
+    ur.number("urContextGetInfo", context, "UR_CONTEXT_INFO_REFERENCE_COUNT")
+    alloc(ur, context.value or 0, device)  # by Python, if it is the first of the process
     made = alloc(ur, context.value or 0, device)
-    cl = owned("ur_context_handle_t")[context.value or 0].cl  # Python allocated the first
-    assert lib.fl_find_memory(cl) == made
+    cl = owned("ur_context_handle_t")[context.value or 0].cl
+    assert lib.fl_find_memory(cl)
     ur.ok("urContextRelease", context)
     reap()
     assert not lib.fl_find_memory(cl) and lib.fl_kind_of_memory(made)
+
+
+def test_first_memory_of_a_context(ur: Calls, device: PluginDevice, asked: list[str]) -> None:
+    """Once Python has told what a device has, C allocates in every context of it."""
+    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    ur.ok("urUSMFree", context, alloc(ur, context.value or 0, device))
+    ur.ok("urContextRelease", context)
+    asked.clear()
+    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    cl = ffi.cast("fl_handle *", context.value or 0).words[0]
+    made = alloc(ur, context.value or 0, device)
+    assert asked == [] and lib.fl_find_memory(cl) == made
+    ur.ok("urContextRelease", context)  # the memory keeps the cl_context
+    reap()
+    assert lib.fl_find_memory(cl) == made and not owned("ur_context_handle_t").get(
+        context.value or 0
+    )
+    other = ur.made("urContextCreate", 1, array(device.handle), None)
+    assert ffi.cast("fl_handle *", other.value or 0).words[0] != cl
+    ur.ok("urContextRelease", other)
+
+
+def test_launches_that_are_soon_over(
+    ur: Calls, queue: int, context: int, kernel: int, asked: list[str]
+) -> None:
+    """C learns which they are. This thread may be slow, so it gets many tries."""
+    numbers, known = Numbers(ur, context, 4), owned("ur_queue_handle_t")[queue].struct
+    for local in (None, (1,)):  # Python tells C the local size
+        assert launch(ur, queue, kernel, (2,), numbers.argument, 7, local=local) == "SUCCESS"
+        ur.ok("urQueueFinish", queue)
+    asked.clear()
+    known.brief = [0] * len(known.brief)
+    for value in range(1000):
+        event = ctypes.c_void_p()
+        given = numbers.argument, value
+        assert launch(ur, queue, kernel, (2,), *given, event=ctypes.byref(event)) == "SUCCESS"
+        ur.ok("urEventWait", 1, array(event))
+        ur.ok("urEventRelease", event)
+        assert known.enqueued == known.finished
+        if any(known.brief):
+            break
+    learned = list(known.brief)
+    assert any(learned) and asked == []
+    assert launch(ur, queue, kernel, (2,), numbers.argument, 5) == "SUCCESS"
+    ur.ok("urQueueFinish", queue)  # in the driver
+    assert numbers.read(queue)[:2] == [5, 6] and known.launch in learned
+    assert launch(ur, queue, kernel, (4,), numbers.argument, 5) == "SUCCESS"
+    assert known.launch not in learned  # other sizes
+    ur.ok("urQueueFinish", queue)
+
+
+def test_kernels_that_the_program_knows_are_launched_in_c(
+    ur: Calls, queue: int, context: int, kernel: int, asked: list[str]
+) -> None:
+    """Two kernels of one cl_kernel keep each other away."""
+    native = ctypes.c_size_t()
+    ur.ok("urKernelGetNativeHandle", kernel, ctypes.byref(native))
+    other = ur.made("urKernelCreateWithNativeHandle", native.value, context, None, None).value or 0
+    first, second = (owned("ur_kernel_handle_t")[one] for one in (kernel, other))
+    assert first.cl == second.cl and first.struct.busy == second.struct.busy
+    numbers = Numbers(ur, context, 4)
+    for one in (kernel, other):
+        for local in (None, (1,)):  # Python tells C the local size
+            assert launch(ur, queue, one, (2,), numbers.argument, 7, local=local) == "SUCCESS"
+    asked.clear()
+    for value, one in enumerate((kernel, other, kernel)):
+        assert launch(ur, queue, one, (2,), numbers.argument, value, local=(1,)) == "SUCCESS"
+        assert numbers.read(queue)[:2] == [value, value + 1]
+    assert asked == []
+    with first.lock:  # Python has it: C leaves the other kernel's launch to Python, which waits
+        thread = threading.Thread(target=launch, args=(ur, queue, other, (2,), numbers.argument, 9))
+        thread.start()
+    thread.join()
+    assert numbers.read(queue)[:2] == [9, 10]
+    ur.ok("urKernelRelease", other)
 
 
 def test_answers_are_kept(ur: Calls, device: PluginDevice, kernel: int, asked: list[str]) -> None:

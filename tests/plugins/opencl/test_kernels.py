@@ -205,7 +205,7 @@ def test_kernels_of_one_native_handle_share_a_lock(
         or 0
     )
     other = ur.made("urKernelCreate", program, b"store").value or 0
-    locks = [object_of(one).thread_lock for one in (again, kernel, other)]
+    locks = [object_of(one).native_lock for one in (again, kernel, other)]
     assert locks[0] is locks[1] is not locks[2]
     for handle in (again, other):
         ur.ok("urKernelRelease", handle)
