@@ -170,7 +170,7 @@ static bool looks_like_object(cl_kernel kernel, void *object) {
 
 /* Its type, its size and its use count. */
 static bool looks_like_memory(void *object) {
-    fn_clGetMemObjectInfo *info = CALL(fl_table_of(object), clGetMemObjectInfo);
+    fn_clGetMemObjectInfo *info = (fn_clGetMemObjectInfo *)fl_slot(fl_table_of(object), SLOT_clGetMemObjectInfo);
     cl_uint type = 0, uses = 0;
     size_t size = 0;
     bool answers = info(object, CL_MEM_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
@@ -181,7 +181,7 @@ static bool looks_like_memory(void *object) {
 
 /* Its context and its modes. */
 static bool looks_like_sampler(cl_kernel kernel, void *object) {
-    fn_clGetSamplerInfo *info = CALL(fl_table_of(object), clGetSamplerInfo);
+    fn_clGetSamplerInfo *info = (fn_clGetSamplerInfo *)fl_slot(fl_table_of(object), SLOT_clGetSamplerInfo);
     cl_context context = NULL, of_kernel = NULL;
     cl_addressing_mode addressing = 0;
     cl_filter_mode filter = 0;
