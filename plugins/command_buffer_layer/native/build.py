@@ -5,8 +5,8 @@ exchanges: each takes the next table and the arguments. `hooks.c` has them once 
 without that first parameter. It also has the functions of the extensions, which call the body that
 Python has put in. `extension_names.h` numbers these.
 
-setup.py calls `layer()`. `python plugins/command_buffer_layer/native/build.py DIRECTORY` only writes
-the generated C there, for tests in C.
+setup.py calls `layer()`. `python plugins/command_buffer_layer/native/build.py DIRECTORY` only
+writes the generated C there, for tests in C.
 """
 
 from __future__ import annotations
