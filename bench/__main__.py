@@ -25,6 +25,7 @@ MEASURES = (
     "replay",
     "arrays",
     "command_buffer",
+    "command_buffer_layer",
     "direct",
     "schedules",
     "parameters",

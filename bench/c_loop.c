@@ -9,6 +9,9 @@ typedef int32_t finish(void *queue);
 typedef int32_t enqueue_marker(void *queue, uint32_t wait_count, void *const *wait_list, void **event);
 typedef int32_t release_event(void *event);
 
+typedef int32_t enqueue_buffer(uint32_t queue_count, void *const *queues, void *buffer, uint32_t wait_count, void *const *wait_list,
+                               void **event);
+
 typedef struct arguments {
     void *a, *b;
     float s;
@@ -42,4 +45,15 @@ int32_t set_and_launch(enqueue_kernel *enqueue, set_argument *set, finish *wait,
     }
     int32_t code = mark ? mark(queue, 0, NULL, &end) : 0, waited = code ? code : wait(queue);
     return end && release(end) ? -1 : waited;
+}
+
+/* A command-buffer, enqueued and waited for `count` times. */
+int32_t enqueue_and_wait(enqueue_buffer *enqueue, finish *wait, void *buffer, void *queue, size_t count) {
+    int32_t code = 0;
+    for (size_t i = 0; i < count && !code; i++) {
+        code = enqueue(0, NULL, buffer, 0, NULL, NULL);
+        if (!code)
+            code = wait(queue);
+    }
+    return code;
 }

@@ -178,7 +178,7 @@ static cl_context context_of(cl_kernel kernel) {
 /* Its context, its type, its size and its use count. */
 static bool looks_like_memory(cl_kernel kernel, void *object) {
     cl_context context = NULL;
-    fn_clGetMemObjectInfo *info = CALL(fl_table_of(object), clGetMemObjectInfo);
+    fn_clGetMemObjectInfo *info = (fn_clGetMemObjectInfo *)fl_slot(fl_table_of(object), SLOT_clGetMemObjectInfo);
     cl_uint type = 0, uses = 0;
     size_t size = 0;
     bool answers = info(object, CL_MEM_CONTEXT, sizeof context, &context, NULL) == CL_SUCCESS &&
@@ -190,7 +190,7 @@ static bool looks_like_memory(cl_kernel kernel, void *object) {
 
 /* Its context and its modes. */
 static bool looks_like_sampler(cl_kernel kernel, void *object) {
-    fn_clGetSamplerInfo *info = CALL(fl_table_of(object), clGetSamplerInfo);
+    fn_clGetSamplerInfo *info = (fn_clGetSamplerInfo *)fl_slot(fl_table_of(object), SLOT_clGetSamplerInfo);
     cl_context context = NULL;
     cl_addressing_mode addressing = 0;
     cl_filter_mode filter = 0;

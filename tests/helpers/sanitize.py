@@ -25,6 +25,7 @@ HERE: Final = ROOT / "tests/native"
 NATIVE: Final = ROOT / "icd" / "native"
 LOADER: Final = ROOT / "loader" / "base" / "native"
 PLUGINS: Final = ROOT / "plugins" / "sdk" / "native"
+LAYER: Final = ROOT / "plugins" / "command_buffer_layer" / "native"
 LOGS: Final = ROOT / "build" / "sanitize"
 
 ADDRESS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -181,6 +182,18 @@ def build_shells(directory: Path, flags: Sequence[str] = ()) -> list[Path]:
     return [directory / name for name in programs]
 
 
+def build_layer(directory: Path, flags: Sequence[str] = ()) -> Path:
+    """Compile the command-buffer layer's C with layer/check.c. Returns the program's path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / "check_layer"
+    _run([sys.executable, str(LAYER / "build.py"), str(directory)], directory)
+    sources = [*sorted(LAYER.glob("*.c")), directory / "hooks.c", HERE / "layer" / "check.c"]
+    folders = [f"-I{folder}" for folder in (LAYER, PLUGINS, directory)]
+    compiler = [*os.environ.get("CC", "cc").split(), *_STRICT, *flags, *folders]
+    _run([*compiler, *map(str, sources), "-o", str(program), "-ldl"], directory)
+    return program
+
+
 def _run(command: Sequence[str], directory: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=directory)
     if done.returncode:
@@ -203,7 +216,7 @@ def _make(run: Run) -> str:
         return f"{run.command[0]} is not installed, so this run was NOT made (Debian: apt-get install {run.command[0]})"
     directory = LOGS / run.name.split()[0].lower()
     try:
-        makers = (build, build_entry_points)
+        makers = (build, build_entry_points, build_layer)
         programs = [make(directory, run.flags) for make in makers]
         programs += build_shells(directory, run.flags)
     except RuntimeError as refused:
@@ -242,7 +255,7 @@ def main() -> int:
             name for name in scenarios() if not run.scenarios or name.startswith(run.scenarios)
         ]
         print(
-            f"{run.name}: {wrong or f'{len(which)} scenarios, the entry points and the shells, nothing found'}",
+            f"{run.name}: {wrong or f'{len(which)} scenarios, the entry points, the layer and the shells, nothing found'}",
             flush=True,
         )
     return 1 if failed else 0

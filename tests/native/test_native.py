@@ -11,7 +11,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.sanitize import ADDRESS, HERE, build, build_entry_points, build_shells, scenarios
+from helpers.sanitize import (
+    ADDRESS,
+    HERE,
+    build,
+    build_entry_points,
+    build_layer,
+    build_shells,
+    scenarios,
+)
 from helpers.support import CHILD_TIMEOUT
 from helpers.tables import table
 
@@ -47,6 +55,11 @@ def test_every_scenario(sanitized: bool, tmp_path: Path) -> None:
 @_BUILDS
 def test_the_entry_points_of_the_reference_adapter(sanitized: bool, tmp_path: Path) -> None:
     _run(build_entry_points(tmp_path, _flags(sanitized, tmp_path)))
+
+
+@_BUILDS
+def test_the_command_buffer_layer(sanitized: bool, tmp_path: Path) -> None:
+    _run(build_layer(tmp_path, _flags(sanitized, tmp_path)))
 
 
 @_BUILDS

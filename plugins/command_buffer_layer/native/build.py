@@ -5,12 +5,14 @@ exchanges: each takes the next table and the arguments. `hooks.c` has them once 
 without that first parameter. It also has the functions of the extensions, which call the body that
 Python has put in. `extension_names.h` numbers these.
 
-setup.py calls `layer()`.
+setup.py calls `layer()`. `python plugins/command_buffer_layer/native/build.py DIRECTORY` only
+writes the generated C there, for tests in C.
 """
 
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -149,3 +151,7 @@ def layer() -> Any:
         libraries=["pthread", "dl"],
     )
     return Extension("fairlead.plugins.command_buffer_layer.libfairlead_layer", **options)
+
+
+if __name__ == "__main__":
+    write_sources(Path(sys.argv[1]))

@@ -13,8 +13,8 @@ enum { BLOCK = 1024, MOST_BLOCKS = 1 << 16 };
 typedef struct handle {
     void *dispatch; /* of the driver, as in any object */
     atomic_uint kind, references;
-    pthread_mutex_t lock; /* around `route` and its use */
-    void *route;
+    pthread_mutex_t lock; /* around changes of `route` and its use */
+    _Atomic(void *) route;
     struct handle *next_free;
 } handle;
 

@@ -171,6 +171,39 @@ def buffer(values: Any, context: int = 0) -> int:
     )
 
 
+class Format(ctypes.Structure):
+    """cl_image_format."""
+
+    _fields_ = (("order", ctypes.c_uint32), ("type", ctypes.c_uint32))
+
+
+class Description(ctypes.Structure):
+    """cl_image_desc."""
+
+    _fields_ = (
+        ("type", ctypes.c_uint32),
+        *((label, ctypes.c_size_t) for label in ["w", "h", "d", "array", "row", "slice"]),
+        *((label, ctypes.c_uint32) for label in ("levels", "samples")),
+        ("memory", ctypes.c_void_p),
+    )
+
+
+def has_images() -> bool:
+    """Whether the device has images."""
+    return bool(answer(cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_IMAGE_SUPPORT", ctypes.c_uint32))
+
+
+def image(values: list[int] | None = None, width: int = 4, height: int = 4) -> int:
+    """An image of pixels that have four 32-bit numbers, with these numbers or undefined ones."""
+    form = Format(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT32"])
+    desc = Description(OPENCL["CL_MEM_OBJECT_IMAGE2D"], width, height)
+    data = array("I", values or [])
+    flags = OPENCL["CL_MEM_READ_WRITE"] | (OPENCL["CL_MEM_COPY_HOST_PTR"] if values else 0)
+    pointers = (ctypes.addressof(form), ctypes.addressof(desc))
+    host = data.buffer_info()[0] if values else None
+    return made(cl.clCreateImage, CONTEXT, flags, *pointers, host)
+
+
 def read(memory: int, count: int, queue: int = 0, offset: int = 0) -> list[int]:
     """The integers of a buffer."""
     data = array("i", [0] * count)

@@ -86,17 +86,8 @@ say(list((ctypes.c_int32 * 16).from_address(two)))
 
 def test_images_are_copied_and_filled(calls: Calls, each_driver: Driver) -> None:
     code = """
-class Format(ctypes.Structure):
-    _fields_ = (("order", ctypes.c_uint32), ("type", ctypes.c_uint32))
-class Desc(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_uint32), *((n, ctypes.c_size_t) for n in "whdarsp"[:6]),
-                ("levels", ctypes.c_uint32), ("samples", ctypes.c_uint32), ("memory", ctypes.c_void_p))
-if not answer(cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_IMAGE_SUPPORT", ctypes.c_uint32):
+if not has_images():
     say(None); sys.exit()
-RGBA, UINT32, TWO = 0x10B5, 0x10DC, 0x10F1
-def image():
-    form, desc = Format(RGBA, UINT32), Desc(TWO, 4, 4)
-    return made(cl.clCreateImage, CONTEXT, 1, ctypes.addressof(form), ctypes.addressof(desc), None)
 a, b, c, d = image(), image(), buffer(range(64)), buffer(64)
 last = (0, None, None, None)
 origin, whole = words(0, 0, 0), words(4, 4, 1)
@@ -112,6 +103,54 @@ say(read(d, 64))
     (found,) = calls(code, each_driver)
     expected = [*[0] * 16, 0, 1, 2, 3, *[9] * 8, *range(12, 32), *[0] * 16]
     assert found in (expected, None)
+
+
+def test_images_and_samplers_are_arguments(calls: Calls, each_driver: Driver) -> None:
+    """Those of the recording, until an update names others; the program may let go of them."""
+    code = """
+if not has_images():
+    say(None); sys.exit()
+program = build('''
+kernel void pick(read_only image2d_t in, sampler_t how, global uint *out, int shift) {
+    int i = get_global_id(0);
+    out[i] = read_imageui(in, how, (int2)(i + shift, 0)).x;
+}
+kernel void put(write_only image2d_t to, uint n) {
+    write_imageui(to, (int2)(get_global_id(0), get_global_id(1)), (uint4)(n + get_global_id(0)));
+}''')
+def sampler(mode):
+    return made(cl.clCreateSampler, CONTEXT, False, OPENCL[mode], OPENCL["CL_FILTER_NEAREST"])
+first, second = image(list(range(64))), image(list(range(100, 164)))
+edge, zero = sampler("CL_ADDRESS_CLAMP_TO_EDGE"), sampler("CL_ADDRESS_CLAMP")
+target, later = buffer(8), buffer(8)
+pick = kernel("pick", first, edge, target, (2,), program=program)
+cb, handle = create(properties=(FLAGS, MUTABLE, 0)), out()
+launch(cb, pick, 4, handle=handle)
+set_args(pick, second, zero, later)
+launch(cb, pick, 4)
+launch(cb, kernel("put", first, (7,), program=program), [4, 1])
+finalize(cb)
+for one in (edge, zero):
+    ok(cl.clReleaseSampler(one))
+enqueue(cb)
+say(read(target, 4), read(later, 4))
+enqueue(cb)
+say(read(target, 4), read(later, 4))
+other = sampler("CL_ADDRESS_CLAMP")
+changes = memory_argument(0, second), memory_argument(1, other)
+say(update(cb, config(handle.value, *changes)))
+ok(cl.clReleaseSampler(other))
+enqueue(cb)
+say(read(target, 4), read(later, 4))
+"""
+    found = calls(code, each_driver)
+    second = [108, 112, 0, 0]
+    assert found == [None] or found == [
+        [[8, 12, 12, 12], second],
+        [[9, 10, 10, 10], second],
+        "CL_SUCCESS",
+        [second, second],
+    ]
 
 
 def test_order_on_an_out_of_order_queue(calls: Calls, each_driver: Driver) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.support import FakeDriver
+from helpers.support import ROOT, FakeDriver
 
 from .conftest import Layered
 
@@ -121,3 +122,26 @@ def test_a_device_that_answers_nonsense(
 def test_a_platform_without_devices(layered: Layered, fake_driver: FakeDriver) -> None:
     output = layered(sys.executable, "-c", LIST, drivers=[fake_driver(devices=0)], check=False)
     assert output.code == 1 and "AssertionError" in output.err
+
+
+@pytest.mark.parametrize("engine", ["auto", "replay"])
+@pytest.mark.parametrize("icd", [1, 2])
+def test_command_buffers_on_a_driver_of_either_kind(
+    layered: Layered, fake_driver: FakeDriver, tmp_path: Path, icd: int, engine: str
+) -> None:
+    """An enqueue makes the recorded launches; the driver runs nothing, but writes them down."""
+    folder = ROOT / "tests/plugins/command_buffer_layer"
+    code = f"""import sys; sys.path.insert(0, {str(folder)!r})
+from calls import *
+cb, a = create(), buffer(4)
+for number in range(3):
+    launch(cb, kernel("add", a, (number,)), 4)
+finalize(cb)
+for _ in range(5):
+    enqueue(cb)
+ok(cl.clReleaseCommandBufferKHR(cb))
+"""
+    log = tmp_path / "log"
+    env = {"FAKE_LOG": str(log), "FAIRLEAD_COMMAND_BUFFER": engine}
+    layered(sys.executable, "-c", code, drivers=[fake_driver(icd=icd)], env=env)
+    assert log.read_text(encoding="utf-8").count("clEnqueueNDRangeKernel") == 15
