@@ -108,7 +108,7 @@ void fl_free_with_pins(cl_context context, void *pointer);
 /* arguments.c: what one launch's arguments were. `value` is a copy of `size` bytes, the pointer itself for SVM, NULL for local memory. */
 typedef struct fl_argument {
     uint8_t kind;   /* enum fl_argument_kind; FL_ARG_UNSEEN: as it is in the copied kernel */
-    size_t size;
+    uint32_t size;  /* no device takes more; a graph may have a list for each of a million launches */
     const void *value;
     fl_cell *cell;  /* where the value lies if it is a Parameter's, a reference; else NULL */
 } fl_argument;
