@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import fairlead
 
 from .measuring import Row, Target, summary
-from .work import Launches, make_queue
+from .work import WORK_ITEMS, Launches, make_queue
 
 
 def _capture(launches: Launches) -> tuple[float, float]:
@@ -37,9 +40,33 @@ def _enqueue(launches: Launches) -> float:
     return taken
 
 
+def _resident() -> int:
+    """Return how many bytes of memory this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _memory(queue: Any, count: int) -> Row:
+    """Measure what a launch takes in a graph, each with another number.
+
+    Nothing was captured before it, so no memory is there already.
+    """
+    launches = Launches(queue, 1)
+    kernel, ((a, b, _),), size = launches.typed_kernel, launches.arguments, (WORK_ITEMS,)
+    gc.collect()
+    before = _resident()
+    with fairlead.capture(queue) as graph:
+        for number in range(count):
+            kernel(queue, size, size, a, b, number * 1e-6)
+    assert len(graph) == count
+    each = (_resident() - before) / count
+    what = f"memory of a captured launch, {count:,} nodes"
+    return Row(what, each, "bytes", Target("≤", 400))
+
+
 def measure(quick: bool) -> list[Row]:
     """Measure graphs of several sizes in turns, each beside the same number of direct calls."""
     queue = make_queue()
+    memory = _memory(queue, 100_000 if quick else 1_000_000)
     rounds_of = {100: 3, 1000: 3} if quick else {1_000: 21, 10_000: 11, 100_000: 5}
     blocks = {count: Launches(queue, count) for count in rounds_of}
     samples: dict[int, dict[str, list[float]]] = {
@@ -59,7 +86,7 @@ def measure(quick: bool) -> list[Row]:
                     ("PyOpenCL call", _enqueue(launches)),
                 ):
                     samples[count][name].append(value)
-    rows = []
+    rows = [memory]
     for count, taken in samples.items():
         series = {name: summary(taken[name]) for name in ("capture", "PyOpenCL call")}
         what = f"capture, {count:,} nodes"

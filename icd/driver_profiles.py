@@ -45,6 +45,9 @@ class DriverProfile:
     #: Events order a graph without markers faster than in-order queues do, up to this many
     #: dependencies for each command. Below 0: in-order queues are faster.
     events_per_command: int = -1
+    #: The event of a command that fails is used after its last reference is gone. So those of
+    #: commands that wait for events are held until they have ended; icd/native/held.c.
+    holds_events: bool = False
     #: Why the driver's own command-buffers are used only on request; "" if they are sound.
     native_command_buffer_defect: str = ""
     #: clSVMAlloc and clSVMFree fail in one of two threads that call them at the same time.
@@ -299,6 +302,16 @@ ROWS: Final = (
         "marker waits for all commands before it",
         test="icd/test_habits.py::test_events_cheaper_than_queues",
         sets={"events_per_command": 4},
+    ),
+    ProfileRow(
+        id="failed-events-need-references",
+        applies=Applies(name=_POCL, product="PoCL", before=(3, 1)),
+        does="holds the events of commands that wait for events until they have ended",
+        evidence="3.0: a C program enqueues a native kernel that waits for a user event, releases "
+        "its event and gives the user event the status -5. The driver unlocks the event after it "
+        "has freed it, and ends the process. Later versions were not tried",
+        test="icd/test_habits.py::test_failed_events_need_references",
+        sets={"holds_events": True},
     ),
     ProfileRow(
         id="native-command-buffers-leak",

@@ -31,6 +31,8 @@ class PyOpenCLObserver:
         self.kept: list[Any] = list(keep)
         self.held: dict[int, Any] = {}
         self.places: list[Any] = []
+        #: A place by its instruction, so that the commands of a loop share one.
+        self._known: dict[int, tuple[Any, int]] = {}
         #: The Parameters that are used, by number.
         self.parameters: dict[int, Any] = {}
         #: Calls on queues that are not captured: by file and line, the first one's function.
@@ -45,7 +47,11 @@ class PyOpenCLObserver:
         self.parameters[number] = parameter_of(number)
 
     def added(self, caller: FrameType | None, new_objects: bool) -> None:
-        self.places.append(_client.calling_place(caller))
+        place = _client.calling_place(caller)
+        if place is not None:
+            known = self._known.setdefault(place[1], place)
+            place = known if known[0] is place[0] else place
+        self.places.append(place)
         if new_objects:
             self.passed(caller)
 

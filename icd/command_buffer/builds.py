@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from .._native import ffi, lib
+from ..calls import profile_of_device
 from ..errors import OpenCLError
 from .commands import CommandList
 from .cost import recall, remember
@@ -80,6 +81,7 @@ class Builds:
         self, commands: CommandList, choice: Choice, given: Built | None, lock: Any
     ) -> None:
         self.native = ffi.new("fl_buffer *")
+        self.native.holds_events = profile_of_device(commands.devices[0]).holds_events
         self._commands, self._choice, self._given = commands, choice, given
         self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: rivals
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine

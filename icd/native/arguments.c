@@ -391,6 +391,9 @@ static bool same_list(const fl_arguments *a, const fl_arguments *b) {
 /* Whether a list has its own copy of a value: a pointer is the value itself, and a Parameter's value is in its cell. */
 static bool is_copied(const fl_argument *a) { return a->kind != FL_ARG_SVM && a->value && !a->cell; }
 
+/* A larger one stays too large for any device. */
+static uint32_t size_in_list(size_t size) { return size < UINT32_MAX ? (uint32_t)size : UINT32_MAX; }
+
 /* A list of arguments in one piece of memory: their values lie behind them. It holds no objects but cells. */
 static fl_arguments *new_list(const fl_argument *arguments, uint32_t count) {
     size_t bytes = 0, head = sizeof(fl_arguments) + count * sizeof *arguments;
@@ -424,7 +427,7 @@ static fl_arguments *list_arguments(const kernel_state *state) {
         return NULL;
     for (uint32_t i = 0; i < state->count; i++) {
         const argument *a = &state->arguments[i];
-        arguments[i] = (fl_argument){a->kind, a->size, a->kind == FL_ARG_SVM ? a->object : a->value, a->cell};
+        arguments[i] = (fl_argument){a->kind, size_in_list(a->size), a->kind == FL_ARG_SVM ? a->object : a->value, a->cell};
     }
     fl_arguments *list = new_list(arguments, state->count);
     free(arguments);
@@ -448,7 +451,7 @@ fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, cons
         memcpy(arguments, base->list, count * sizeof *arguments);
     for (uint32_t i = 0; i < change_count; i++)
         if (changes[i].index < count)
-            arguments[changes[i].index] = (fl_argument){(uint8_t)changes[i].kind, changes[i].size, changes[i].value, NULL};
+            arguments[changes[i].index] = (fl_argument){(uint8_t)changes[i].kind, size_in_list(changes[i].size), changes[i].value, NULL};
     fl_arguments *list = new_holding_list(arguments, count);
     if (arguments != few)
         free(arguments);
@@ -488,7 +491,7 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
     fl_argument *a = &list->list[index];
     bool in_place = list->holds && atomic_load(&list->users) == 1 && a->kind == kind && a->size == size && !a->cell;
     if (in_place && (kind == FL_ARG_SVM || (a->value && value))) {
-        retain((uint8_t)kind, object_in(&(fl_argument){(uint8_t)kind, size, value, NULL}));
+        retain((uint8_t)kind, object_in(&(fl_argument){(uint8_t)kind, size_in_list(size), value, NULL}));
         release(a->kind, object_in(a));
         if (kind == FL_ARG_SVM)
             a->value = value;

@@ -153,7 +153,7 @@ int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint3
     fl_direct *d = self;
     fl_image *image = d->image;
     fl_ticket *t = d->ticket;
-    cl_event made = NULL;
+    cl_event made = NULL, barrier = NULL;
     void **table = fl_table_of(lanes[0]);
     (void)lane_count;
     *failed = UINT32_MAX;
@@ -161,8 +161,10 @@ int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint3
     t->times = times;
     cl_int code = failure_of(image);
     if (code == CL_SUCCESS && !d->in_order) {
-        code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], wait_count, (const cl_event *)wait_list, NULL);
+        code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], wait_count, (const cl_event *)wait_list, fl_holds_events ? &barrier : NULL);
         wait_count = 0;
+        if (barrier)
+            fl_hold_event(barrier);
     }
     if (code == CL_SUCCESS)
         code = CALL(table, clEnqueueNativeKernel)(lanes[0], (void *)run_ticket, t, sizeof *t + d->cells.size, 0, NULL, NULL, wait_count,
@@ -182,7 +184,7 @@ int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint3
         t->series = NULL;
     }
     if (image->event)   /* what was enqueued before ends before this does */
-        CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
+        fl_drop_event(image->event);
     image->event = made;
     return code;
 }

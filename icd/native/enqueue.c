@@ -36,9 +36,10 @@ static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_co
         for (uint32_t k = 0; k < route->part_count; k++) {
             bool is_last = i + 1 == times && k + 1 == route->part_count;
             void *made = NULL;
-            int code = enqueue_part(&route->parts[k], 1, wait_count, wait_list, is_last || !route->in_order ? &made : NULL, failed);
+            bool wanted = is_last || !route->in_order || fl_holds_events;
+            int code = enqueue_part(&route->parts[k], 1, wait_count, wait_list, wanted ? &made : NULL, failed);
             if (before)
-                CALL(fl_table_of(before), clReleaseEvent)(before);
+                fl_drop_event(before);
             if (code != CL_SUCCESS)
                 return code;
             before = made;
@@ -52,6 +53,7 @@ static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_co
 int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     void *end = NULL, **list = NULL;
     fl_buffer *b = route->buffer;
+    bool holds = b->holds_events && (wait_count || (b->held_last && b->last_event && !fl_has_ended(b->last_event)));
     *failed = UINT32_MAX;
     if (b->last_event && (b->last_queue != route->queue || !route->in_order)) {
         list = malloc(((size_t)wait_count + 1) * sizeof *list);
@@ -64,11 +66,18 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, v
         if (b->last_queue != route->queue)   /* SPEC clFlush: whoever waits for another queue's event has to flush that queue */
             CALL(fl_table_of(b->last_queue), clFlush)(b->last_queue);
     }
+    fl_holds_events = holds;
     int code = route->part_count == 1 ? enqueue_part(route->parts, times, wait_count, wait_list, &end, failed)
                                       : enqueue_parts(route, times, wait_count, wait_list, &end, failed);
+    fl_holds_events = false;
     free(list);
     if (code != CL_SUCCESS)
         return code;
+    b->held_last = holds;
+    if (holds) {
+        CALL(fl_table_of(end), clRetainEvent)(end);
+        fl_hold_event(end);
+    }
     b->enqueued += times;
     if (event) {
         *event = end;
@@ -81,7 +90,7 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, v
 /* Where the queue keeps the order, only the last one needs an event. */
 int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
                     uint32_t *failed) {
-    if (is_first || is_last || !route->in_order || route->part_count != 1)
+    if (is_first || is_last || !route->in_order || route->part_count != 1 || route->buffer->held_last)
         return fl_enqueue_all(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
     *failed = UINT32_MAX;
     int code = enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
@@ -193,7 +202,7 @@ int fl_enqueue_driver_buffer(void *self, void *const *lanes, uint32_t lane_count
         bool wanted = event || i + 1 < times;
         code = enqueue_buffer(1, (cl_command_queue *)lanes, d->buffer, wait_count, (const cl_event *)wait_list, wanted ? &made : NULL);
         if (before)
-            CALL(fl_table_of(before), clReleaseEvent)(before);
+            fl_drop_event(before);
         before = made;
         wait_count = 1;
         wait_list = (void *const *)&before;

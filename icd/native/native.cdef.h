@@ -242,6 +242,7 @@ typedef struct fl_buffer {
     uint64_t enqueued;               /* how often, or run until a flag: also for a caller whom Ctrl-C stops */
     uint32_t stale;   /* an update answered FL_BUILD_ANEW: everything is built anew before the next enqueue */
     const void *again;   /* the route that fl_enqueue_again and fl_run_again may take, or NULL */
+    uint32_t holds_events, held_last;   /* events of what may fail are held until they have ended; those of the last enqueue were */
 } fl_buffer;
 enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */

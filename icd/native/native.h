@@ -83,6 +83,13 @@ fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_
 /* Whether memory is that of a Parameter's number. */
 bool fl_is_parameter(const void *value);
 
+/* held.c: while this thread enqueues what may fail by its wait list, on a driver that `holds_events` says so of. Then every command has an
+ * event, and drops it so. */
+extern _Thread_local bool fl_holds_events;
+void fl_hold_event(void *event);         /* until it has ended; the reference is taken over */
+void fl_drop_event(void *event);   /* at once, or hold it */
+bool fl_has_ended(void *event);
+
 /* enqueue.c: fl_enqueue, if the caller has the buffer. */
 int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 /* One of several enqueues that follow each other without a look at anything in between. The caller has the buffer. */
@@ -108,7 +115,7 @@ void fl_free_with_pins(cl_context context, void *pointer);
 /* arguments.c: what one launch's arguments were. `value` is a copy of `size` bytes, the pointer itself for SVM, NULL for local memory. */
 typedef struct fl_argument {
     uint8_t kind;   /* enum fl_argument_kind; FL_ARG_UNSEEN: as it is in the copied kernel */
-    size_t size;
+    uint32_t size;  /* no device takes more; a graph may have a list for each of a million launches */
     const void *value;
     fl_cell *cell;  /* where the value lies if it is a Parameter's, a reference; else NULL */
 } fl_argument;

@@ -48,24 +48,44 @@ uint32_t fl_node_of(const fl_recording *r, const void *event) {
     return point->event ? point->node : NONE;
 }
 
-static bool grow_points(fl_recording *r) {
-    uint32_t capacity = r->point_capacity ? r->point_capacity * 2 : 128;
+static cl_uint references(const fl_recording *r, cl_event event) {
+    cl_uint count = 0;
+    CALL(r->table, clGetEventInfo)(event, CL_EVENT_REFERENCE_COUNT, sizeof count, &count, NULL);
+    return count;
+}
+
+/* Put the points into a table of this capacity. Those whose event only we refer to are let go: nobody can name it any more. */
+static bool move_points(fl_recording *r, uint32_t capacity) {
     sync_point *points = calloc(capacity, sizeof *points);
     if (!points)
         return false;
-    for (uint32_t i = 0; i < r->point_capacity; i++)
-        if (r->points[i].event)
-            *point_of(points, capacity, r->points[i].event) = r->points[i];
+    for (uint32_t i = 0; i < r->point_capacity; i++) {
+        cl_event event = r->points[i].event;
+        if (event && r->counts_references && references(r, event) == 1) {
+            CALL(r->table, clReleaseEvent)(event);
+            r->point_count--;
+        } else if (event)
+            *point_of(points, capacity, event) = r->points[i];
+    }
     free(r->points);
     r->points = points;
     r->point_capacity = capacity;
     return true;
 }
 
+/* Room for one more. A program drops most events at once, so a table seldom grows. */
+static bool make_room_for_point(fl_recording *r) {
+    if (r->point_count * 2 < r->point_capacity)
+        return true;
+    if (r->point_capacity && (!move_points(r, r->point_capacity) || r->point_count * 4 <= r->point_capacity))
+        return r->point_count * 2 < r->point_capacity;
+    return move_points(r, r->point_capacity ? r->point_capacity * 2 : 128);
+}
+
 /* A completed user event for `node`. The recording holds a reference while the block lasts, so that the address stays its own. */
 static cl_int hand_out(fl_recording *r, uint32_t node, cl_event *event) {
     cl_int code = CL_OUT_OF_HOST_MEMORY;
-    if (r->point_count * 2 >= r->point_capacity && !grow_points(r))
+    if (!make_room_for_point(r))
         return code;
     cl_event made = CALL(r->table, clCreateUserEvent)(r->context, &code);
     if (code != CL_SUCCESS)
@@ -77,6 +97,9 @@ static cl_int hand_out(fl_recording *r, uint32_t node, cl_event *event) {
         CALL(r->table, clReleaseEvent)(made);
         return code;
     }
+    if (!r->has_points)   /* it has the caller's reference and ours: the driver counts them as it should */
+        r->counts_references = references(r, made) == 2;
+    r->has_points = true;
     *point_of(r->points, r->point_capacity, made) = (sync_point){made, node};
     r->point_count++;
     *event = made;

@@ -51,6 +51,7 @@ struct fl_recording {
     uint32_t *host_waits, host_wait_count, host_wait_capacity;   /* nodes that the host waited for: later commands follow them */
     sync_point *points;          /* open addressing by event, while the block lasts */
     uint32_t point_count, point_capacity;
+    bool has_points, counts_references;
     void **pending;              /* events from before the block that had not completed */
     uint32_t pending_count, pending_capacity;
     fl_keep keep;

@@ -64,6 +64,15 @@ static cl_int issue(const fl_command *c, const functions *f, void **t, cl_comman
 
 static const fl_command barrier = {.op = FL_BARRIER}, marker = {.op = FL_MARKER};
 
+/* A barrier whose event nobody wants. */
+static cl_int put_barrier(const functions *f, void **t, cl_command_queue q, cl_uint waits, const cl_event *list) {
+    cl_event made = NULL;
+    cl_int code = issue(&barrier, f, t, q, waits, list, fl_holds_events ? &made : NULL);
+    if (made)
+        fl_hold_event(made);
+    return code;
+}
+
 /* Room for the events of one pass, `externals` after them, and for the longest wait list. */
 typedef struct workspace {
     cl_event *signals;     /* by step; NULL where none */
@@ -73,7 +82,7 @@ typedef struct workspace {
 static void release_signals(const fl_program *p, workspace *w) {
     for (uint32_t i = 0; i < p->step_count; i++)
         if (w->signals[i]) {
-            CALL(fl_table_of(w->signals[i]), clReleaseEvent)(w->signals[i]);
+            fl_drop_event(w->signals[i]);
             w->signals[i] = NULL;
         }
 }
@@ -169,7 +178,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
         const cl_event *list = NULL;
         cl_uint waits = 0;
         if (head && s->wait_count) {
-            cl_int code = issue(&barrier, f, table, lanes[s->lane], head, head_list, NULL);
+            cl_int code = put_barrier(f, table, lanes[s->lane], head, head_list);
             if (code != CL_SUCCESS)
                 return code;
             head = 0;
@@ -185,13 +194,17 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
         const fl_command *command = s->command == UINT32_MAX ? &barrier : &p->commands[s->command];
         const fl_launch *l = &p->prepared->launches[i];
         fetch(p, i);
-        cl_event *out = s->signals ? &w->signals[i] : i == last && !p->final_wait_count ? event : NULL;
+        cl_event spare = NULL, *out = s->signals ? &w->signals[i] : i == last && !p->final_wait_count ? event : NULL;
+        if (!out && fl_holds_events)
+            out = &spare;
         cl_int code = l->kernel ? launch(p, l, command, f, table, lanes[s->lane], waits, list, out)
                                 : issue(command, f, table, lanes[s->lane], waits, list, out);
         if (code != CL_SUCCESS) {
             *failed = s->command;
             return code;
         }
+        if (spare)
+            fl_hold_event(spare);
         if (s->signals && i == last && !p->final_wait_count && event) {   /* exported, and the caller's as well */
             *event = w->signals[i];
             CALL(fl_table_of(*event), clRetainEvent)(*event);
@@ -202,7 +215,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
     /* Several ends: a marker on lane 0 is the one that the caller sees, and what the next pass comes after. */
     *failed = UINT32_MAX;
     cl_uint waits = gather(w, p->final_waits, p->final_wait_count);
-    return issue(&barrier, f, table, lanes[0], waits, w->list, event);
+    return event ? issue(&barrier, f, table, lanes[0], waits, w->list, event) : put_barrier(f, table, lanes[0], waits, w->list);
 }
 
 /* After a failure: what was enqueued on the other lanes is nothing that the caller knows of, and who waits for his queue may then give up the

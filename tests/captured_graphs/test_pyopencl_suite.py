@@ -51,7 +51,7 @@ def passed(source: Path, module: str, report: Path, library: str, *options: str)
 
 @pytest.mark.parametrize(
     "module",
-    ["test_wrapper.py", "test_arrays_in_structs.py", "test_clmath.py"],
+    ["test_wrapper.py", "test_arrays_in_structs.py", "test_clmath.py", "test_clrandom.py"],
 )
 def test_what_passes_plainly_passes_when_it_is_replayed(
     source: Path, module: str, pocl_wheel: Driver, tmp_path: Path

@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from helpers.drivers import Driver
 from helpers.support import ROOT, FakeDriver, RunPython
 
 from fairlead.icd.driver_profiles import profile_for
@@ -183,6 +184,46 @@ def test_events_cheaper_than_queues(habit: Habit) -> None:
     assert of_ours[""] == 0
     assert of_ours["-events-cheaper-than-queues"] > 0
     assert habit.run(GRAPH, OTHER).count("clCreateCommandQueue") - 1 > 0
+
+
+#: A graph waits for an event that fails. So do the replays after it.
+FAILED = """
+import sys
+import numpy as np
+import pyopencl as cl
+import fairlead
+device = next(one for one in fairlead.devices() if "PoCL" in one.platform.version)
+context = cl.Context([device.to_pyopencl()])
+source = "kernel void add(global int *a, int by) { a[get_global_id(0)] += by; }"
+add = cl.Program(context, source).build().add
+buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 256)
+properties = getattr(cl.command_queue_properties, sys.argv[1], 0)
+queue = cl.CommandQueue(context, properties=properties)
+with fairlead.capture(queue) as graph:
+    before = None
+    for number in range(3):
+        before = [add(queue, (64,), (64,), buffer, np.int32(number), wait_for=before)]
+loop = graph.finalize()
+gate = cl.UserEvent(context)
+ends = [loop.replay(queue, wait_for=[gate], times=3)]
+ends += [loop.replay(queue) for _ in range(2)]
+gate.set_status(-5)
+print([end.command_execution_status < 0 for end in ends], flush=True)
+"""
+
+
+@pytest.mark.driver("pocl_wheel")
+@pytest.mark.parametrize("order", ["IN_ORDER", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+@pytest.mark.parametrize("engine", ["replay", "direct"])
+def test_failed_events_need_references(
+    pocl_wheel: Driver, run_python: RunPython, order: str, engine: str
+) -> None:
+    """Else the driver ends the process, though the program has all events that it was given."""
+    env = {"OCL_ICD_FILENAMES": pocl_wheel.library, "FAIRLEAD_COMMAND_BUFFER": engine}
+    assert run_python(FAILED, order, env=env).out.strip() == str([True] * 3)
+    if engine == "replay":
+        env |= {"FAIRLEAD_QUIRKS": "-failed-events-need-references"}
+        assert run_python(FAILED, order, env=env, check=False).code == -signal.SIGABRT
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,31 @@ SCENARIO(order_events) {
         release_event(events[i]);
 }
 
+/* Events that the program drops in the block are let go in it; those that it keeps stay what they were. */
+SCENARIO(order_dropped_events) {
+    enum { MANY = 1000, EVERY = 97 };
+    cl_event events[MANY];
+    uint32_t living = 0;
+    fl_recording *r = begin_free(w);
+    for (int i = 0; i < MANY; i++) {
+        OK(fill(w->free_queue, w->a, &events[i]));
+        if (i % EVERY)
+            release_event(events[i]);
+    }
+    for (int i = 0; i < MANY; i++)
+        living += mock_references(events[i]) > 0;
+    CHECK(living < MANY / 4);
+    for (int i = 0; i < MANY; i += EVERY) {
+        EQUAL(mock_references(events[i]), 2);
+        OK(marker(w->free_queue, 1, &events[i], NULL));
+        WAITS_FOR(r, MANY + i / EVERY, i);
+    }
+    end(w, r);
+    drop(w, r);
+    for (int i = 0; i < MANY; i += EVERY)
+        release_event(events[i]);
+}
+
 SCENARIO(order_outside_events) {
     cl_event done, pending = mock_pending(w->context);
     OK(marker(w->queue, 0, NULL, &done));

@@ -347,7 +347,9 @@ static cl_int mock_clGetEventInfo(cl_event event, cl_event_info name, size_t siz
     enter();
     cl_int status = o->status;
     leave();
+    cl_uint references = (cl_uint)mock_references(event);
     return name == CL_EVENT_CONTEXT                    ? ANSWER(o->context)
+           : name == CL_EVENT_REFERENCE_COUNT          ? ANSWER(references)
            : name == CL_EVENT_COMMAND_QUEUE            ? ANSWER((void *){NULL})
            : name == CL_EVENT_COMMAND_EXECUTION_STATUS ? ANSWER(status)
                                                        : CL_INVALID_VALUE;

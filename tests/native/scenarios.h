@@ -9,6 +9,7 @@
     X(images_of_themselves) X(images_depth) X(images_bad_arguments) X(images_empty_slots)                 \
     /* check_order.c */                                                                                   \
     X(order_in_order) X(order_out_of_order) X(order_two_queues) X(order_events) X(order_outside_events)   \
+    X(order_dropped_events)                                                                               \
     X(order_pending_after_error) X(order_failed_event) X(order_foreign_event) X(order_waits)              \
     X(order_housekeeping) X(order_housekeeping_after_error) X(order_mixed_wait) X(order_callback)         \
     X(wait_called_back) X(wait_at_once) X(thread_wait)                                                    \
