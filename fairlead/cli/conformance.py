@@ -45,7 +45,7 @@ def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float)
     if not library.exists():
         raise FairleadError(
             f"{library}: there is no such file",
-            remedy="name the library itself: libur_adapter_….so.0, libpi_….so",
+            remedy="name the library itself: libur_adapter_….so.0, libpi_….so, libze_….so.1",
         )
     from ..conformance.harness import run as run_suite
     from ..conformance.report import render

@@ -384,7 +384,7 @@ def trace(
 def conformance(
     ctx: click.Context, library: Path, area: str, device: str, as_json: bool, timeout: float
 ) -> None:
-    """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against its specification.
+    """Test an adapter, a PI plugin, an OpenCL or Level Zero driver against its specification.
 
     LIBRARY is the library's file; its interface follows from its symbols. Cases run in child
     processes: one that crashes or hangs has failed, and the others continue. The output says

@@ -22,6 +22,14 @@ enum { FL_TO_PYTHON = INT32_MIN };
 extern const fl_sdk_functions *fl_sdk;
 extern const fl_functions *fl_icd;
 
+/* What an argument is: where the driver does not tell, eight bytes may be an address. */
+static inline uint8_t fl_ze_kind(const fl_ze_kernel *kernel, uint32_t index, size_t size,
+                                 uintptr_t value) {
+    uint8_t kind = kernel->kinds[index];
+    bool is_plain = kind == FL_ZE_UNKNOWN && value && size != sizeof(void *);
+    return is_plain ? FL_ZE_VALUE : kind;
+}
+
 /* The struct behind a handle, NULL for none. */
 static inline void *fl_ze_struct(uint32_t driver, uintptr_t handle, unsigned kind) {
     const uintptr_t *words = fl_sdk->words(FL_ZE_DRIVERS + driver, handle, kind);

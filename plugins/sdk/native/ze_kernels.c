@@ -20,7 +20,7 @@ int32_t fl_zeKernelSetArgumentValue(uint32_t driver, uintptr_t hKernel, uint32_t
     fl_ze_kernel *k = kernel_of(driver, hKernel);
     if (!k || !k->kernel || argIndex >= k->count)
         return FL_TO_PYTHON;
-    switch (k->kinds[argIndex]) {
+    switch (fl_ze_kind(k, argIndex, argSize, pArgValue)) {
     case FL_ZE_VALUE:
         if (!pArgValue)
             break;

@@ -128,13 +128,16 @@ static fl_ze_command *command_of(const fl_ze_list *list, uint64_t id) {
 /* The change that a struct of the chain asks for. False: Python looks at it. */
 static bool read_row(const fl_ze_list *list, row *r, fl_change *change, uintptr_t *room) {
     fl_change present;
+    if (r->stype != ZE_STRUCTURE_TYPE_MUTABLE_KERNEL_ARGUMENT_EXP_DESC)
+        return false;   /* it may be shorter */
     const fl_ze_command *command = command_of(list, r->commandId);
-    if (r->stype != ZE_STRUCTURE_TYPE_MUTABLE_KERNEL_ARGUMENT_EXP_DESC || !command ||
-        command->in_python || !(command->flags & ZE_MUTABLE_COMMAND_EXP_FLAG_KERNEL_ARGUMENTS) ||
+    if (!command || command->in_python ||
+        !(command->flags & ZE_MUTABLE_COMMAND_EXP_FLAG_KERNEL_ARGUMENTS) ||
         command->buffer->python_updates || r->argIndex >= command->kernel->count)
         return false;
     const void *value = (const void *)r->pArgValue;
-    if (command->kernel->kinds[r->argIndex] == FL_ZE_POINTER) {
+    uint8_t kind = fl_ze_kind(command->kernel, r->argIndex, r->argSize, r->pArgValue);
+    if (kind == FL_ZE_POINTER) {
         *room = 0;
         if (value)
             memcpy(room, value, sizeof *room);
@@ -142,7 +145,7 @@ static bool read_row(const fl_ze_list *list, row *r, fl_change *change, uintptr_
         return r->argSize == sizeof *room;
     }
     *change = (fl_change){r->argIndex, FL_ARG_VALUE, r->argSize, value};
-    return command->kernel->kinds[r->argIndex] == FL_ZE_VALUE && value &&
+    return kind == FL_ZE_VALUE && value &&
            !fl_icd->get_argument(launch_of(list, command)->arguments, r->argIndex, &present) &&
            present.kind == FL_ARG_VALUE && present.value && present.size == r->argSize;
 }

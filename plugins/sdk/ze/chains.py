@@ -8,7 +8,7 @@ from typing import Any, Final
 from ....loader.ze.abi import ZE, LevelZeroError
 from .._native_ze import ffi
 
-_LONGEST: Final = 64  # structs of a chain; more means that it is a ring
+_LONGEST: Final = 1 << 16  # structs of a chain; more means that it is a ring (ze_lists.c)
 
 
 def code_of(name: str) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ctypes import c_int, c_short, c_void_p
+from ctypes import addressof, byref, c_int, c_short, c_void_p
 from pathlib import Path
 
 import pytest
 from helpers.support import RunPython
 from helpers.ze_bench import ZeBench, argument, group_count
-from helpers.ze_calls import array
+from helpers.ze_calls import array, new
 from helpers.ze_entries import asked_of_python, begin_in_c, calls_in
+
+from fairlead.plugins.level_zero.kernels import ZeKernel
 
 
 @pytest.fixture
@@ -157,9 +159,37 @@ def test_null_is_an_argument(bench: ZeBench, language: str) -> None:
     assert out.all == [1, 2, 3, 4]
 
 
+def test_arguments_that_the_driver_does_not_describe(
+    bench: ZeBench, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it may be for SPIR-V: eight bytes that are an address in memory are a pointer."""
+    monkeypatch.setattr(ZeKernel, "_qualifier", lambda kernel, index: None)
+    out, other = bench.ints(count=4), bench.ints(count=4)
+    made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
+    assert bench.update(made, argument(number, 1, c_int(6))) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    changes = argument(number, 0, other.pointer), argument(number, 1, c_int(7))
+    assert bench.update(made, *changes) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert (out.all, other.all) == ([6] * 4, [7] * 4)
+
+
+def test_a_ring_of_changes_is_refused(bench: ZeBench, language: str) -> None:
+    out = bench.ints(count=4)
+    made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
+    change = argument(number, 1, c_int(6))
+    change.pNext = addressof(change)
+    desc = new("ze_mutable_commands_exp_desc_t", pNext=change)
+    update = "zeCommandListUpdateMutableCommandsExp"
+    assert bench.ze.code(update, made, byref(desc)) == "INVALID_ARGUMENT"
+    bench.run(made)
+    assert out.all == [1] * 4
+
+
 _SWITCHED_OFF = """
 from helpers.ze_calls import ZeCalls
-from helpers.ze_calls import array
 from helpers.ze_entries import begin_in_c
 from fairlead.plugins import level_zero_driver
 ZeCalls(level_zero_driver()).ok("zeInit", 0)

@@ -1,0 +1,95 @@
+"""The Level Zero cases of the conformance suite: our driver passes them on each OpenCL driver, and
+a driver that breaks a rule fails that rule's cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.drivers import Driver
+
+from fairlead.conformance import harness
+from fairlead.conformance.report import Report
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ze.libze_loader import path as loader_path
+from fairlead.plugins import build_level_zero_driver, level_zero_driver
+
+pytestmark = pytest.mark.slow
+
+_HEAD = """
+from fairlead.plugins.level_zero import driver
+from fairlead.plugins.level_zero.lists import ZeCommandList
+from fairlead.plugins.level_zero.mutable import MutableCommand
+driver.in_c.clear()
+"""
+_WAITS = """
+def put_waits(self, events, count):
+    self.check("WAIT_EVENTS").waits = [event for event in events or () if event is not None]
+MutableCommand.put_waits = put_waits
+"""
+
+#: What breaks a rule: an area, the Python of a driver, and the cases of the area that then fail.
+BROKEN = {
+    "a reset does nothing": (
+        "events",
+        "@driver.entry\ndef zeEventHostReset(hEvent): pass",
+        {"events::host"},
+    ),
+    "any list is executed": (
+        "lists",
+        "ZeCommandList.check_executable = lambda self: None",
+        {"lists::not_closed"},
+    ),
+    "a changed list is executed": (
+        "mutable-errors",
+        "ZeCommandList.check_executable = lambda self: None",
+        {"mutable-errors::close_after_update"},
+    ),
+    "wait events are not counted": ("mutable-errors", _WAITS, {"mutable-errors::wait_count"}),
+    "any group size is set": (
+        "modules",
+        "@driver.entry\ndef zeKernelSetGroupSize(hKernel): pass",
+        {"modules::group_of_nothing"},
+    ),
+    "updates are forgotten": (
+        "mutable",
+        "@driver.entry\ndef zeCommandListUpdateMutableCommandsExp(hCommandList):\n"
+        "    hCommandList.in_c.note_change()",
+        {
+            *("mutable::value", "mutable::pointer", "mutable::local_memory"),
+            *("mutable::group_count", "mutable::group_size", "mutable::global_offset"),
+            *("mutable::several_changes", "mutable::again_and_again", "mutable::kernel"),
+            *("mutable::kernel_signals", "mutable::kernel_waits", "mutable::next_command"),
+            *("mutable::lists_on_an_immediate_list", "mutable::reset"),
+        },
+    ),
+}
+
+
+def failures(report: Report) -> set[str]:
+    """The names of the cases that failed."""
+    assert not report.trouble and not report.left, report.trouble
+    return {case.name for case in report.cases if case.outcome == "failed"}
+
+
+def test_our_driver_passes(each_driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "only.icd").write_text(f"{each_driver.library}\n", encoding="utf-8")
+    only = {"OCL_ICD_VENDORS": str(tmp_path)}
+    report = harness.run(level_zero_driver(), environment=only, timeout=120.0)
+    assert not failures(report)
+    assert sum(case.outcome == "passed" for case in report.cases) > 80
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_driver_fails(fault: str, tmp_path: Path, wheel_drivers: dict[str, str]) -> None:
+    area, text, expected = BROKEN[fault]
+    module = tmp_path / "broken_driver.py"
+    module.write_text(_HEAD + text, encoding="utf-8")
+    library = build_level_zero_driver(module, tmp_path)
+    report = harness.run(str(library), area=area, environment=wheel_drivers, timeout=120.0)
+    assert failures(report) == expected
+
+
+def test_a_loader_is_refused() -> None:
+    with pytest.raises(FairleadError, match="neither a Unified Runtime adapter"):
+        harness.run(str(loader_path()))

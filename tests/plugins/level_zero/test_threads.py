@@ -1,0 +1,68 @@
+"""Threads that record, change and execute lists, on queues that they share."""
+
+from __future__ import annotations
+
+import threading
+from ctypes import c_int
+
+import pytest
+from helpers.ze_bench import ZeBench, argument
+
+THREADS = 8
+
+
+def work(bench: ZeBench, queue: int, number: int, turns: int, wrong: list[str]) -> None:
+    """Change a list, record another one, execute both and look at what they have written."""
+    out, other = bench.ints(count=4), bench.ints(count=4)
+    kernel, adding = bench.kernel("add", out.pointer, c_int(0)), bench.kernel("add", other.pointer)
+    made, plain = bench.list(mutable=True), bench.list(in_order=True)
+    command = bench.next_id(made)
+    bench.launch(made, kernel, 4)
+    bench.ze.ok("zeCommandListClose", made)
+    expected = added = 0
+    for turn in range(turns):
+        value = number * turns + turn
+        if bench.update(made, argument(command, 1, c_int(value))) != "SUCCESS":
+            wrong.append(f"thread {number}, turn {turn}: the update was refused")
+        bench.ze.ok("zeCommandListClose", made)
+        bench.ze.ok("zeCommandListReset", plain)
+        for part in (1, 2):
+            bench.set(adding, 1, c_int(part))
+            bench.launch(plain, adding, 4)
+        bench.ze.ok("zeCommandListClose", plain)
+        bench.run(made, queue=queue, wait=False)
+        bench.run(plain, queue=queue)
+        expected, added = (expected + value) & 0x7FFFFFFF, added + 3
+        if (out.all, other.all) != ([expected] * 4, [added] * 4):
+            wrong.append(f"thread {number}, turn {turn}: {out.all} and {other.all}")
+            return
+
+
+def together(bench: ZeBench, turns: int) -> None:
+    """Let threads work. Two of them share a queue."""
+    queues, wrong = [bench.new_queue() for _ in range(THREADS // 2)], list[str]()
+
+    def begin(number: int) -> None:
+        try:
+            work(bench, queues[number // 2], number, turns, wrong)
+        except BaseException as error:
+            wrong.append(f"thread {number}: {error!r}")
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for queue in queues:
+        bench.ze.ok("zeCommandQueueDestroy", queue)
+    assert not wrong
+
+
+def test_threads(bench: ZeBench) -> None:
+    together(bench, 20)
+
+
+@pytest.mark.thorough
+def test_threads_for_a_minute(bench: ZeBench) -> None:
+    """As many turns as take about a minute on two cores."""
+    together(bench, 4000)
