@@ -444,15 +444,23 @@ def _list_item(path: Path) -> str:
     help="Print the path of the PI plugin, for DPC++ up to 2024.2. "
     "That loads it by the name libpi_opencl.so.",
 )
-def adapter(pi: bool) -> None:
+@click.option(
+    "--level-zero",
+    is_flag=True,
+    help="Print the path of the adapter on Level Zero.",
+)
+def adapter(pi: bool, level_zero: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
 
     \b
     UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM
     """
-    from ..plugins import reference_adapter, reference_plugin
+    from ..plugins import level_zero_adapter, reference_adapter, reference_plugin
 
+    if pi and level_zero:
+        raise click.UsageError("there is no PI plugin on Level Zero: leave one option out")
     path = reference_plugin() if pi else reference_adapter()
+    path = level_zero_adapter() if level_zero else path
     if not os.path.exists(path):
         raise click.ClickException(
             f"{path} is not there: fairlead was installed without its native parts"
