@@ -452,17 +452,28 @@ def _list_item(path: Path) -> str:
     "That loads it by the name libpi_opencl.so.",
 )
 @click.option("--cuda", is_flag=True, help="Print the path of the adapter for the CUDA driver.")
-def adapter(pi: bool, cuda: bool) -> None:
+@click.option(
+    "--level-zero", is_flag=True, help="Print the path of the adapter on Level Zero."
+)
+def adapter(pi: bool, cuda: bool, level_zero: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
 
     \b
     UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM
     """
-    from ..plugins import cuda_adapter, reference_adapter, reference_plugin
+    from .. import plugins
 
-    if pi and cuda:
-        raise click.UsageError("there is no PI plugin for the CUDA driver")
-    path = cuda_adapter() if cuda else reference_plugin() if pi else reference_adapter()
+    if pi + cuda + level_zero > 1:
+        raise click.UsageError("these are different libraries: give one of the options")
+    path = (
+        plugins.reference_plugin()
+        if pi
+        else plugins.cuda_adapter()
+        if cuda
+        else plugins.level_zero_adapter()
+        if level_zero
+        else plugins.reference_adapter()
+    )
     if not os.path.exists(path):
         raise click.ClickException(
             f"{path} is not there: fairlead was installed without its native parts"

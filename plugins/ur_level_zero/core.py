@@ -16,7 +16,7 @@ from ..sdk.adapter import Adapter
 from ..sdk.conversions import failure
 from ..sdk.objects import Object
 
-adapter: Final = Adapter("FAIRLEAD_LEVEL_ZERO", backend="UR_BACKEND_LEVEL_ZERO", stoppable=True)
+adapter: Final = Adapter("UR_LEVEL_ZERO", backend="UR_BACKEND_LEVEL_ZERO", stoppable=True)
 
 #: The codes of Unified Runtime for Level Zero's. Others have the same name, or become UNKNOWN.
 _CODES: Final = {

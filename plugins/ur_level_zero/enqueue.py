@@ -1,4 +1,4 @@
-"""What all entry points have in common that enqueue commands: `Enqueue`, `@enqueues`.
+"""What all entry points have in common that enqueue commands: `LZEnqueue`, `@enqueues`.
 
 An entry point of Unified Runtime may need several of Level Zero's commands. The caller gets one
 event, whose times are those of all the commands.
@@ -18,7 +18,7 @@ from .queues import BARRIER, LZQueue
 Call = tuple[str, tuple[Any, ...]]
 
 
-class Enqueue:
+class LZEnqueue:
     """One call of an entry point that enqueues a command.
 
     Args:
@@ -94,4 +94,4 @@ class Enqueue:
         return event
 
 
-enqueues: Final = EnqueueFamily(adapter, Enqueue)
+enqueues: Final = EnqueueFamily(adapter, LZEnqueue)

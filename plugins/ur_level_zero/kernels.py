@@ -71,7 +71,7 @@ class LaunchSizes(NamedTuple):
         )
 
 
-class LaunchShape(NamedTuple):
+class LZLaunchShape(NamedTuple):
     """What Level Zero takes for the sizes of a launch."""
 
     offset: Triple
@@ -210,7 +210,7 @@ class LZKernel(Object):
 
     # sizes
 
-    def shape(self, device: LZDevice, sizes: LaunchSizes) -> LaunchShape:
+    def shape(self, device: LZDevice, sizes: LaunchSizes) -> LZLaunchShape:
         """Return the shape of a launch, which is not empty.
 
         Raises:
@@ -230,7 +230,7 @@ class LZKernel(Object):
         has_offset = device.platform.has("zeKernelSetGlobalOffsetExp")
         if any(sizes.offset) and not has_offset:
             raise failure("UNSUPPORTED_FEATURE", "the driver has no zeKernelSetGlobalOffsetExp")
-        return LaunchShape(sizes.offset, (first, second, third), local)
+        return LZLaunchShape(sizes.offset, (first, second, third), local)
 
     def check_group(self, device: LZDevice, local: Triple | None, dim: int = 3) -> None:
         """Check that it can be launched with a local size.
@@ -264,7 +264,7 @@ class LZKernel(Object):
         )
         return first, second, third
 
-    def apply(self, device: LZDevice, shape: LaunchShape) -> int:
+    def apply(self, device: LZDevice, shape: LZLaunchShape) -> int:
         """Set the sizes of a launch, and return the handle to launch. The lock is held."""
         handle = self.on(device)
         call(self.table, "zeKernelSetGroupSize", handle, *shape.local)

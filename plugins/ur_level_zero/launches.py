@@ -16,7 +16,7 @@ from ..sdk.kernel_arguments import arguments_of
 from ..sdk.launch_properties import is_cooperative
 from ..sdk.wrap import parameters_of, with_parameters
 from .core import adapter, call, failure
-from .enqueue import Enqueue, enqueues
+from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .kernels import GroupCount, LaunchSizes, LZKernel
 from .platforms import LZDevice
@@ -26,7 +26,7 @@ LAUNCH: Final = "zeCommandListAppendLaunchKernel"
 
 
 def _launch(
-    enqueue: Enqueue,
+    enqueue: LZEnqueue,
     kernel: LZKernel,
     dim: int,
     offset: list[int] | None,

@@ -15,7 +15,7 @@ from ..sdk.rules import COPY, USE, check_memory_flags, check_part
 from .contexts import LZContext
 from .core import LZObject, adapter, call, create, failure, is_owned, struct
 from .device_info import BUFFER_ALIGNMENT
-from .enqueue import Enqueue, enqueues
+from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .platforms import LZDevice
 from .queues import create_queue
@@ -157,7 +157,7 @@ def urMemBufferCreateWithNativeHandle(
 
 @enqueues("MEM_BUFFER_MAP")
 def urEnqueueMemBufferMap(
-    enqueue: Enqueue, hBuffer: LZBuffer, mapFlags: int, offset: int, size: int
+    enqueue: LZEnqueue, hBuffer: LZBuffer, mapFlags: int, offset: int, size: int
 ) -> tuple[LZEvent | None, int]:
     check_buffers(enqueue.queue.context, hBuffer)
     check_range(hBuffer.size, offset, size)
@@ -173,7 +173,7 @@ def urEnqueueMemBufferMap(
 
 
 @enqueues("MEM_UNMAP")
-def urEnqueueMemUnmap(enqueue: Enqueue, hMem: LZBuffer, pMappedPtr: int) -> LZEvent | None:
+def urEnqueueMemUnmap(enqueue: LZEnqueue, hMem: LZBuffer, pMappedPtr: int) -> LZEvent | None:
     enqueue.check_context("the memory", hMem)
     if pMappedPtr not in hMem.mapped:
         raise failure("INVALID_VALUE", "the buffer is not mapped there")

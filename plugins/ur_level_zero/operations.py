@@ -21,7 +21,7 @@ _Region: Final = ZE.struct("ze_copy_region_t")
 _LARGEST: Final = 0xFFFFFFFF
 
 
-class Operation(NamedTuple):
+class LZOperation(NamedTuple):
     """A function of Level Zero, its arguments between the list and the event, and what they use."""
 
     routine: str
@@ -29,12 +29,12 @@ class Operation(NamedTuple):
     keep: Any = ()
 
 
-def copy(target: int, source: int, size: int, keep: Any = ()) -> Operation:
+def copy(target: int, source: int, size: int, keep: Any = ()) -> LZOperation:
     """Return the copy of so many bytes."""
-    return Operation(COPY_MEMORY, (target, source, size), keep)
+    return LZOperation(COPY_MEMORY, (target, source, size), keep)
 
 
-def transfer(buffer: LZBuffer, offset: int, size: int, host: int, reads: bool) -> Operation:
+def transfer(buffer: LZBuffer, offset: int, size: int, host: int, reads: bool) -> LZOperation:
     """Return the copy between a buffer and host memory.
 
     Args:
@@ -54,7 +54,7 @@ def transfer(buffer: LZBuffer, offset: int, size: int, host: int, reads: bool) -
 
 def copy_buffers(
     source: LZBuffer, target: LZBuffer, source_offset: int, target_offset: int, size: int
-) -> Operation:
+) -> LZOperation:
     """Return the copy between buffers. Raises URError (INVALID_SIZE)."""
     check_range(source.size, source_offset, size)
     check_range(target.size, target_offset, size)
@@ -98,7 +98,7 @@ def copy_rect(
     target_origin: Any,
     region: Any,
     *pitches: int,
-) -> Operation:
+) -> LZOperation:
     """Return the copy of a rectangle.
 
     Args:
@@ -118,7 +118,7 @@ def copy_rect(
     return copy_boxes(start, to, size, (source, target))
 
 
-def copy_boxes(source: Box, target: Box, size: Rect, keep: Any = ()) -> Operation:
+def copy_boxes(source: Box, target: Box, size: Rect, keep: Any = ()) -> LZOperation:
     """Return the copy of a rectangle. Raises URError (INVALID_SIZE) if it is too large."""
     if max(*source.origin, *target.origin, *size, source.row, target.row) > _LARGEST:
         raise failure("INVALID_SIZE", "Level Zero copies rectangles of less than 4 GiB a side")
@@ -127,15 +127,15 @@ def copy_boxes(source: Box, target: Box, size: Rect, keep: Any = ()) -> Operatio
         *(target.address, ctypes.byref(regions[0]), target.row, target.slice),
         *(source.address, ctypes.byref(regions[1]), source.row, source.slice),
     )
-    return Operation("zeCommandListAppendMemoryCopyRegion", arguments, (keep, regions))
+    return LZOperation("zeCommandListAppendMemoryCopyRegion", arguments, (keep, regions))
 
 
-def fill(device: LZDevice, address: int, pattern: bytes, size: int, keep: Any = ()) -> Operation:
+def fill(device: LZDevice, address: int, pattern: bytes, size: int, keep: Any = ()) -> LZOperation:
     """Return the fill of so many bytes, a multiple of the pattern's size."""
     if len(pattern) <= device.compute_group.largest_pattern and is_power_of_two(len(pattern)):
         block = ctypes.create_string_buffer(pattern, len(pattern))
         arguments = address, ctypes.addressof(block), len(pattern), size
-        return Operation("zeCommandListAppendMemoryFill", arguments, (keep, block))
+        return LZOperation("zeCommandListAppendMemoryFill", arguments, (keep, block))
     block = ctypes.create_string_buffer(pattern * (size // len(pattern)), size)
     return copy(address, ctypes.addressof(block), size, (keep, block))
 

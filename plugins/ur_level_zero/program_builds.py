@@ -15,7 +15,7 @@ from ..sdk.rules import check_count
 from ..sdk.wrap import with_parameters
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, call, failure
-from .enqueue import Enqueue, enqueues
+from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import COPY_MEMORY
 from .platforms import LZDevice
@@ -187,7 +187,7 @@ def urProgramGetGlobalVariablePointer(
 
 def _transfer_variable(
     reads: bool,
-    enqueue: Enqueue,
+    enqueue: LZEnqueue,
     program: LZProgram,
     name: str,
     count: int,

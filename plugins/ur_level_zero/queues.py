@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -32,10 +33,11 @@ from .core import (
     is_owned,
     struct,
     wait_for_a_while,
+    wait_until_ready,
     words,
 )
 from .events import LZEvent
-from .platforms import LZDevice
+from .platforms import LZDevice, QueueGroup
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -55,6 +57,50 @@ class _InFlight(NamedTuple):
 
     cell: EventCell | None
     kept: Any
+
+
+class Fence:
+    """What a queue signals after a list.
+
+    Args:
+        queue: the queue, which lives as long.
+    """
+
+    def __init__(self, queue: RegularQueue) -> None:
+        self._queue, self._table = queue, queue.table
+        desc = ctypes.byref(struct("fence_desc"))
+        self.ze = create(self._table, "zeFenceCreate", queue.ze, desc)
+        weakref.finalize(self, self._table.zeFenceDestroy, self.ze).atexit = False
+
+    def wait(self) -> None:
+        """Wait until it is signaled. Raises LevelZeroError."""
+        wait_until_ready(
+            lambda timeout: self._table.zeFenceHostSynchronize(self.ze, timeout),
+            "zeFenceHostSynchronize",
+        )
+
+
+class RegularQueue:
+    """A ze_command_queue_handle_t, which executes regular lists.
+
+    Args:
+        context: its context.
+        device: its device.
+        ordinal: the group of queues.
+    """
+
+    def __init__(self, context: LZContext, device: LZDevice, ordinal: int) -> None:
+        self.table = context.table
+        desc = struct("command_queue_desc", ordinal=ordinal, mode=_ASYNCHRONOUS)
+        given = context.ze, device.ze, ctypes.byref(desc)
+        self.ze = create(self.table, "zeCommandQueueCreate", *given)
+        weakref.finalize(self, self.table.zeCommandQueueDestroy, self.ze).atexit = False
+
+    def execute(self, ze: int) -> Fence:
+        """Execute a list. Returns the fence that is signaled after it. Raises LevelZeroError."""
+        fence = Fence(self)
+        call(self.table, "zeCommandQueueExecuteCommandLists", self.ze, 1, words([ze]), fence.ze)
+        return fence
 
 
 class _Unfinished(NamedTuple):
@@ -95,7 +141,7 @@ class LZQueue(LZObject):
         self.shared = not owned
         self._in_flight: deque[_InFlight] = deque()
         self._without_event = 0
-        self._runs_lists: dict[int, int] = {}
+        self._regular: dict[QueueGroup, RegularQueue] = {}
         self._helper: LZQueue | None = None
         self._copies: LZQueue | None = None
         _queues[id(self)] = self
@@ -108,6 +154,7 @@ class LZQueue(LZObject):
         *arguments: Any,
         waits: Sequence[EventCell] = (),
         cell: EventCell | None = None,
+        reset_later: bool = False,
         keep: Any = (),
     ) -> None:
         """Append a command.
@@ -117,6 +164,8 @@ class LZQueue(LZObject):
             arguments: what it takes between the list and the event that it signals.
             waits: what it waits for.
             cell: what it signals, if that is needed.
+            reset_later: whether another command resets the cell, so that it does not tell the end.
+                The queue is in-order then.
             keep: what has to live until it has ended.
 
         Raises:
@@ -124,13 +173,15 @@ class LZQueue(LZObject):
         """
         with self.lock:
             self._reap()
-            self._without_event = 0 if cell is not None else self._without_event + 1
+            tells = cell is not None and not reset_later
+            self._without_event = 0 if tells else self._without_event + 1
             if cell is None and (not self.in_order or self._without_event > _WITHOUT_EVENT):
                 cell, self._without_event = self.context.take_cell(), 0
             listed = len(waits), words([one.ze for one in waits])
             signal = cell.ze if cell is not None else None
             call(self.table, routine, self.ze, *arguments, signal, *listed)
-            self._in_flight.append(_InFlight(cell, (keep, waits, arguments)))
+            end = None if reset_later else cell
+            self._in_flight.append(_InFlight(end, (keep, waits, arguments, cell)))
 
     def keep(self, cell: EventCell, *things: Any) -> None:
         """Keep things until a cell is signaled, which something on the queue does."""
@@ -232,21 +283,19 @@ class LZQueue(LZObject):
 
     # regular lists
 
-    def regular(self, ordinal: int) -> int:
-        """Return the ze_command_queue_handle_t of it that runs regular lists.
+    def regular(self, group: QueueGroup) -> RegularQueue:
+        """Return the queue beside it that runs regular lists.
 
         Args:
-            ordinal: the group of queues.
+            group: the group of queues.
 
         Raises:
             LevelZeroError: what the driver answers.
         """
         with self.lock:
-            if ordinal not in self._runs_lists:
-                desc = struct("command_queue_desc", ordinal=ordinal, mode=_ASYNCHRONOUS)
-                given = self.context.ze, self.device.ze, ctypes.byref(desc)
-                self._runs_lists[ordinal] = create(self.table, "zeCommandQueueCreate", *given)
-            return self._runs_lists[ordinal]
+            if group not in self._regular:
+                self._regular[group] = RegularQueue(self.context, self.device, group.ordinal)
+            return self._regular[group]
 
     def copies(self, ordinal: int) -> LZQueue:
         """Return an in-order queue of a group that only copies, beside this one."""
@@ -276,17 +325,11 @@ class LZQueue(LZObject):
                 beside.finish()
         if self.owned and not (self.is_idle and not self.shared):
             end = self._append_end()
-            kept = self._in_flight, self._runs_lists
+            kept = self._in_flight, self._regular
             _unfinished.append(_Unfinished(end, self.ze, self.context, self.device, kept))
             forget_ended()
         elif self.owned:
-            _destroy(self.table, self.ze, self._runs_lists)
-
-
-def _destroy(table: Any, ze: int, regular: dict[int, int]) -> None:
-    for queue in regular.values():
-        call(table, "zeCommandQueueDestroy", queue)
-    call(table, "zeCommandListDestroy", ze)
+            super().close()
 
 
 #: The queues that exist, by their `id`. A released queue exists while an event of it does.
@@ -306,7 +349,7 @@ def forget_ended() -> bool:
         _unfinished[:] = [one for one in _unfinished if one not in ended]
     for one in ended:
         with contextlib.suppress(LevelZeroError):
-            _destroy(one.context.table, one.ze, one.kept[1])
+            call(one.context.table, "zeCommandListDestroy", one.ze)
     return bool(_unfinished)
 
 

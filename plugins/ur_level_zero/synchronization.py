@@ -6,14 +6,14 @@ import ctypes
 from typing import Any, Final
 
 from .core import adapter, failure
-from .enqueue import Enqueue, enqueues
+from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .queues import BARRIER, LZQueue
 
 _NativeEnqueue: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def _enqueue_barrier(enqueue: Enqueue) -> LZEvent | None:
+def _enqueue_barrier(enqueue: LZEnqueue) -> LZEvent | None:
     return enqueue.mark()
 
 
@@ -38,7 +38,7 @@ def urEnqueueTimestampRecordingExp(
 
 
 @enqueues("HOST_TASK_EXP")
-def urEnqueueHostTaskExp(enqueue: Enqueue, pfnHostTask: int, data: int) -> LZEvent | None:
+def urEnqueueHostTaskExp(enqueue: LZEnqueue, pfnHostTask: int, data: int) -> LZEvent | None:
     routine = "zeCommandListAppendHostFunction"
     if not enqueue.queue.context.platform.has(routine):
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
@@ -47,7 +47,7 @@ def urEnqueueHostTaskExp(enqueue: Enqueue, pfnHostTask: int, data: int) -> LZEve
 
 @enqueues("ENQUEUE_NATIVE_EXP")
 def urEnqueueNativeCommandExp(
-    enqueue: Enqueue, pfnNativeEnqueue: int, data: int, phMemList: list[Any]
+    enqueue: LZEnqueue, pfnNativeEnqueue: int, data: int, phMemList: list[Any]
 ) -> LZEvent | None:
     """Call a function that appends commands of its own, between two barriers."""
     enqueue.check_context("the memory", *phMemList)

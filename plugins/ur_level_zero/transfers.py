@@ -8,19 +8,19 @@ from typing import Any, Final
 from ..sdk.conversions import failure
 from ..sdk.rectangles import check_range
 from ..sdk.rules import is_power_of_two
-from .enqueue import Enqueue, enqueues
+from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import LZBuffer, check_buffers
-from .operations import Operation, copy_buffers, copy_rect, fill, read_pattern, transfer
+from .operations import LZOperation, copy_buffers, copy_rect, fill, read_pattern, transfer
 
 
-def enqueue_operation(enqueue: Enqueue, operation: Operation) -> LZEvent | None:
+def enqueue_operation(enqueue: LZEnqueue, operation: LZOperation) -> LZEvent | None:
     """Enqueue an operation. Returns the event, if one is wanted."""
     return enqueue.call(operation.routine, *operation.arguments, keep=operation.keep)
 
 
 def _transfer_host(
-    reads: bool, enqueue: Enqueue, buffer: LZBuffer, offset: int, size: int, host: int
+    reads: bool, enqueue: LZEnqueue, buffer: LZBuffer, offset: int, size: int, host: int
 ) -> LZEvent | None:
     check_buffers(enqueue.queue.context, buffer)
     operation = transfer(buffer, offset, size, host, reads)
@@ -37,7 +37,7 @@ for _name, _command, _reads, _host in (
 
 @enqueues("MEM_BUFFER_COPY")
 def urEnqueueMemBufferCopy(
-    enqueue: Enqueue,
+    enqueue: LZEnqueue,
     hBufferSrc: LZBuffer,
     hBufferDst: LZBuffer,
     srcOffset: int,
@@ -51,7 +51,7 @@ def urEnqueueMemBufferCopy(
 
 def _transfer_host_rect(
     reads: bool,
-    enqueue: Enqueue,
+    enqueue: LZEnqueue,
     buffer: LZBuffer,
     host: int,
     buffer_origin: Any,
@@ -82,7 +82,7 @@ for _name, _command, _reads, _host in (
 
 @enqueues("MEM_BUFFER_COPY_RECT")
 def urEnqueueMemBufferCopyRect(
-    enqueue: Enqueue,
+    enqueue: LZEnqueue,
     hBufferSrc: LZBuffer,
     hBufferDst: LZBuffer,
     srcOrigin: Any,
@@ -101,7 +101,7 @@ def urEnqueueMemBufferCopyRect(
 
 @enqueues("MEM_BUFFER_FILL")
 def urEnqueueMemBufferFill(
-    enqueue: Enqueue, hBuffer: LZBuffer, pPattern: int, patternSize: int, offset: int, size: int
+    enqueue: LZEnqueue, hBuffer: LZBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> LZEvent | None:
     check_buffers(enqueue.queue.context, hBuffer)
     pattern = read_pattern(pPattern, patternSize, size)

@@ -15,7 +15,7 @@ from ..sdk.objects import Object
 from ..sdk.rules import is_power_of_two
 from .contexts import LZContext
 from .core import adapter, address_of, call, create, failure, struct
-from .enqueue import Enqueue, enqueues
+from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import COPY_MEMORY
 from .operations import Box, copy, copy_boxes, fill
@@ -216,7 +216,7 @@ def urUSMGetMemAllocInfo(hContext: LZContext, pMem: int, propName: int) -> Any:
 
 
 @enqueues("USM_MEMCPY")
-def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> LZEvent | None:
+def urEnqueueUSMMemcpy(enqueue: LZEnqueue, pDst: int, pSrc: int, size: int) -> LZEvent | None:
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to copy")
     for address in (pDst, pSrc):
@@ -228,7 +228,7 @@ def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> LZE
 def urUSMContextMemcpyExp(hContext: LZContext, pDst: int, pSrc: int, size: int) -> None:
     """Copy on a queue of its own, which has no order with others."""
     queue = create_queue(hContext, hContext.devices[0], 0)
-    urEnqueueUSMMemcpy(Enqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
+    urEnqueueUSMMemcpy(LZEnqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
 
 
 def _check_rows(context: LZContext, address: int, pitch: int, width: int, height: int) -> None:
@@ -244,7 +244,7 @@ def _check_rows(context: LZContext, address: int, pitch: int, width: int, height
 
 @enqueues("USM_MEMCPY_2D")
 def urEnqueueUSMMemcpy2D(
-    enqueue: Enqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
+    enqueue: LZEnqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
 ) -> LZEvent | None:
     if not srcPitch or not dstPitch or srcPitch < width or dstPitch < width or not height:
         raise failure(
@@ -264,7 +264,7 @@ def urEnqueueUSMMemcpy2D(
 
 @enqueues("USM_FILL")
 def urEnqueueUSMFill(
-    enqueue: Enqueue, pMem: int, patternSize: int, pPattern: int, size: int
+    enqueue: LZEnqueue, pMem: int, patternSize: int, pPattern: int, size: int
 ) -> LZEvent | None:
     if not patternSize or not size or size % patternSize:
         raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
@@ -275,7 +275,7 @@ def urEnqueueUSMFill(
 
 @enqueues("USM_FILL_2D")
 def urEnqueueUSMFill2D(
-    enqueue: Enqueue,
+    enqueue: LZEnqueue,
     pMem: int,
     pitch: int,
     patternSize: int,
@@ -306,7 +306,7 @@ def urEnqueueUSMFill2D(
 # hints
 
 
-def _hint(enqueue: Enqueue, address: int, size: int) -> LZEvent | None:
+def _hint(enqueue: LZEnqueue, address: int, size: int) -> LZEvent | None:
     """Enqueue nothing but an event: memory moves when it is used."""
     if not size:
         raise failure("INVALID_SIZE")
@@ -315,7 +315,7 @@ def _hint(enqueue: Enqueue, address: int, size: int) -> LZEvent | None:
 
 
 @enqueues("USM_PREFETCH")
-def urEnqueueUSMPrefetch(enqueue: Enqueue, pMem: int, size: int) -> LZEvent | None:
+def urEnqueueUSMPrefetch(enqueue: LZEnqueue, pMem: int, size: int) -> LZEvent | None:
     queue = enqueue.queue
     if size and find(queue.context, pMem) is not None:
         check_place(queue.context, pMem, size)
@@ -333,4 +333,4 @@ def urEnqueueUSMPrefetch(enqueue: Enqueue, pMem: int, size: int) -> LZEvent | No
 @adapter.entry
 def urEnqueueUSMAdvise(hQueue: LZQueue, pMem: int, size: int, phEvent: bool) -> LZEvent | None:
     """Check advice, and do no more: it changes how fast memory is, and not what it holds."""
-    return _hint(Enqueue(hQueue, "USM_ADVISE", (), phEvent), pMem, size)
+    return _hint(LZEnqueue(hQueue, "USM_ADVISE", (), phEvent), pMem, size)

@@ -103,6 +103,8 @@ def test_a_python_without_a_shared_library_is_warned_about(
 def test_the_reference_adapters_path() -> None:
     assert run("adapter").stdout == f"{plugins.reference_adapter()}\n"
     assert run("adapter", "--pi").stdout == f"{plugins.reference_plugin()}\n"
+    assert run("adapter", "--level-zero").stdout == f"{plugins.level_zero_adapter()}\n"
+    assert run("adapter", "--level-zero", "--pi").exit_code == 2
     assert Path(plugins.reference_adapter()).name == "libur_adapter_fairlead.so.0"
 
 

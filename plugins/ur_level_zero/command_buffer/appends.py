@@ -17,7 +17,7 @@ from ..events import LZEvent
 from ..kernels import GroupCount, LaunchSizes, LZKernel
 from ..launches import LAUNCH
 from ..memory import LZBuffer, check_buffers
-from ..operations import Operation, copy, copy_buffers, copy_rect, fill, read_pattern, transfer
+from ..operations import LZOperation, copy, copy_buffers, copy_rect, fill, read_pattern, transfer
 from ..usm import check_place
 from .command_buffers import LZCommandBuffer, LZCommandEvent
 from .records import CommandRecord, LaunchState, LZCommand
@@ -29,7 +29,7 @@ _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _BARRIER: Final = "zeCommandListAppendBarrier"
 
 
-class Append:
+class LZAppend:
     """One call of an entry point that appends a command. It is checked before anything is appended.
 
     Args:
@@ -116,7 +116,7 @@ class Append:
                 buffer.commands.append(handle)
             return record.index + 1, event, handle
 
-    def operation(self, operation: Operation, command: str) -> Appended:
+    def operation(self, operation: LZOperation, command: str) -> Appended:
         """Append a transfer or a fill."""
         return self.add(
             operation.routine, operation.arguments, command, keep=operation.keep, copies=True
@@ -146,7 +146,7 @@ def split_waits(
     return tuple(inside), outside
 
 
-appends: Final = AppendFamily(adapter, Append)
+appends: Final = AppendFamily(adapter, LZAppend)
 
 
 # transfers
@@ -158,7 +158,7 @@ def _check_size(size: int) -> None:
 
 
 def _linear(
-    reads: bool, append: Append, buffer: LZBuffer, host: int, offset: int, size: int
+    reads: bool, append: LZAppend, buffer: LZBuffer, host: int, offset: int, size: int
 ) -> Appended:
     check_buffers(append.buffer.context, buffer)
     _check_size(size)
@@ -168,7 +168,7 @@ def _linear(
 
 def _rect(
     reads: bool,
-    append: Append,
+    append: LZAppend,
     buffer: LZBuffer,
     host: int,
     buffer_origin: Any,
@@ -197,7 +197,7 @@ for _word, _reads, _host in (("Read", True, "pDst"), ("Write", False, "pSrc")):
 
 @appends
 def urCommandBufferAppendMemBufferCopyExp(
-    append: Append,
+    append: LZAppend,
     hSrcMem: LZBuffer,
     hDstMem: LZBuffer,
     srcOffset: int,
@@ -212,7 +212,7 @@ def urCommandBufferAppendMemBufferCopyExp(
 
 @appends
 def urCommandBufferAppendMemBufferCopyRectExp(
-    append: Append,
+    append: LZAppend,
     hSrcMem: LZBuffer,
     hDstMem: LZBuffer,
     srcOrigin: Any,
@@ -231,7 +231,7 @@ def urCommandBufferAppendMemBufferCopyRectExp(
 
 @appends
 def urCommandBufferAppendMemBufferFillExp(
-    append: Append, hBuffer: LZBuffer, pPattern: int, patternSize: int, offset: int, size: int
+    append: LZAppend, hBuffer: LZBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> Appended:
     check_buffers(append.buffer.context, hBuffer)
     pattern = read_pattern(pPattern, patternSize, size)
@@ -241,7 +241,9 @@ def urCommandBufferAppendMemBufferFillExp(
 
 
 @appends
-def urCommandBufferAppendUSMMemcpyExp(append: Append, pDst: int, pSrc: int, size: int) -> Appended:
+def urCommandBufferAppendUSMMemcpyExp(
+    append: LZAppend, pDst: int, pSrc: int, size: int
+) -> Appended:
     if not size:  # as libsycl does on queues
         return append.place("USM_MEMCPY")
     for address in (pDst, pSrc):
@@ -251,7 +253,7 @@ def urCommandBufferAppendUSMMemcpyExp(append: Append, pDst: int, pSrc: int, size
 
 @appends
 def urCommandBufferAppendUSMFillExp(
-    append: Append, pMemory: int, pPattern: int, patternSize: int, size: int
+    append: LZAppend, pMemory: int, pPattern: int, patternSize: int, size: int
 ) -> Appended:
     if not size and patternSize:
         return append.place("USM_FILL")
@@ -264,7 +266,7 @@ def urCommandBufferAppendUSMFillExp(
 
 
 def _append_launch(
-    append: Append,
+    append: LZAppend,
     kernel: LZKernel,
     dim: int,
     offset: Sequence[int] | None,
@@ -331,7 +333,7 @@ appends.declare(
 # hints and native commands
 
 
-def _append_hint(command: str, append: Append, address: int, size: int) -> Appended:
+def _append_hint(command: str, append: LZAppend, address: int, size: int) -> Appended:
     if not size:
         raise failure("INVALID_SIZE")
     check_place(append.buffer.context, address, size)
@@ -354,7 +356,7 @@ def urCommandBufferAppendNativeCommandExp(
     """Call a function that appends commands to the list, between two barriers."""
     if hChildCommandBuffer is not None:
         raise failure("UNSUPPORTED_FEATURE", "a command list of Level Zero has no children")
-    append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
+    append = LZAppend(hCommandBuffer, pSyncPointWaitList, (), False, False)
     append.add(_BARRIER, (), "ENQUEUE_NATIVE_EXP")
     _NativeCommand(pfnNativeCommand)(pData)
     return append.add(_BARRIER, (), "ENQUEUE_NATIVE_EXP")[0]

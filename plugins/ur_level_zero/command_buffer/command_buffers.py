@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from ....loader.base.forks import new_lock
@@ -28,7 +29,7 @@ from ..memory import allocate_plain
 from ..platforms import LZDevice
 from ..queues import LZQueue
 from .paths import Submission, choose_path
-from .records import CommandList, CommandRecord, LaunchState, LZCommand
+from .records import CommandRecord, LaunchState, LZCommand, LZCommandList
 
 _ENQUEUE: Final = "ENQUEUE_COMMAND_BUFFER_EXP"
 _Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
@@ -38,14 +39,26 @@ _Times: Final = ZE.struct("ze_kernel_timestamp_result_t")
 class LZCommandEvent(LZEvent):
     """The event of a command in a command-buffer. Each enqueue resets it.
 
+    It does not keep the queue, which keeps the command-buffer while that runs.
+
     Attributes:
         buffer: a weak reference to the command-buffer.
         index: the number of the command.
     """
 
     def __init__(self, cell: EventCell, command: int, buffer: LZCommandBuffer, index: int) -> None:
+        self._queue: Any = None
         super().__init__(cell, buffer.context, None, command)
         self.buffer, self.index = weakref.ref(buffer), index
+
+    @property
+    def queue(self) -> LZQueue | None:
+        """Return the queue of the last enqueue, if there is one and it is alive."""
+        return self._queue() if self._queue is not None else None
+
+    @queue.setter
+    def queue(self, queue: LZQueue | None) -> None:
+        self._queue = weakref.ref(queue) if queue is not None else None
 
 
 @adapter.kind
@@ -73,13 +86,13 @@ class LZCommandBuffer(Object):
         self.lock = new_lock()
         self.finalized = False
         kind, self._why = choose_path(device.platform)
-        self.path = kind(self)
+        self.path = kind(context, device)
         how = {"in_order": in_order, "mutable": updatable}
-        self.main = CommandList(context, device, device.compute_group, **how)
+        self.main = LZCommandList(context, device, device.compute_group, **how)
         self.path.begin(self.main)
-        self.copies: CommandList | None = None
+        self.copies: LZCommandList | None = None
         if device.copy_group is not None and not in_order:
-            self.copies = CommandList(context, device, device.copy_group, **how)
+            self.copies = LZCommandList(context, device, device.copy_group, **how)
             self.path.begin(self.copies)
         self._submission: Submission | None = None
         self._explained = False
@@ -153,7 +166,9 @@ class LZCommandBuffer(Object):
             self.check_open()
             if all(record.list is not self.copies for record in self.records):
                 self.copies = None
-            self.path.finish(self.main, self.copies)
+            inner = [record.cell for record in self.records if not record.exported]
+            cells = [cell for cell in inner if cell is not None]
+            self.path.finish(self.main, self.copies, cells)
             self.finalized = True
 
     # running
@@ -193,9 +208,9 @@ class LZCommandBuffer(Object):
                 event.cell.reset()
             event = queue.new_event(_ENQUEUE)
             rows, query = self._query(queue)
-            self._submission = self.path.enqueue(queue, before, event.cell, query)
+            self._submission = self.path.enqueue(queue, before, event.cell, query, self)
             if rows is not None:
-                event.span = lambda: span_of(rows, self.device)
+                event.span = partial(span_of, rows, self.device)
         if not self._explained:
             self._explained = True
             adapter.log("info", f"a command-buffer of {self.explain()}")

@@ -19,21 +19,17 @@ FAIRLEAD_ZE_COMMAND_BUFFER chooses one. By default it is what the driver has.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from ....loader.base.search import secure_environ
 from ....loader.ze.abi import ZE
 from ...sdk.conversions import failure
-from ..contexts import EventCell
-from ..core import FOREVER, call, check, create, struct, words
-from ..platforms import LZPlatform
-from ..queues import BARRIER, LZQueue
-from .records import CommandList
-
-if TYPE_CHECKING:
-    from .command_buffers import LZCommandBuffer
+from ..contexts import EventCell, LZContext
+from ..core import call, words
+from ..platforms import LZDevice, LZPlatform
+from ..queues import BARRIER, Fence, LZQueue
+from .records import LZCommandList
 
 VARIABLE: Final = "FAIRLEAD_ZE_COMMAND_BUFFER"
 _APPEND: Final = "zeCommandListImmediateAppendCommandListsExp"
@@ -45,21 +41,17 @@ class Submission(NamedTuple):
 
     Attributes:
         end: what is signaled at its end.
-        fences: what the queues signal after the lists, with their tables.
-        queue: the queue, which lives as long.
+        fences: what the queues signal after the lists.
     """
 
     end: EventCell
-    fences: tuple[int, ...]
-    queue: LZQueue
+    fences: tuple[Fence, ...] = ()
 
     def settle(self) -> None:
         """Wait for its end. Raises LevelZeroError if it has failed."""
         self.end.wait()
-        table, fences = self.queue.table, self.fences
-        for fence in fences:
-            check(table.zeFenceHostSynchronize(fence, FOREVER), "zeFenceHostSynchronize")
-            call(table, "zeFenceDestroy", fence)
+        for fence in self.fences:
+            fence.wait()
 
 
 class CommandBufferPath(Protocol):
@@ -71,16 +63,24 @@ class CommandBufferPath(Protocol):
 
     name: str
 
-    def begin(self, made: CommandList) -> None:
+    def begin(self, made: LZCommandList) -> None:
         """Append what comes before the first command of a list."""
         ...
 
-    def finish(self, main: CommandList, copies: CommandList | None) -> None:
-        """Append what comes behind the last commands, and close the lists."""
+    def finish(
+        self, main: LZCommandList, copies: LZCommandList | None, cells: Sequence[EventCell]
+    ) -> None:
+        """Append what comes behind the last commands, and close the lists.
+
+        Args:
+            main: the list of kernels, or of everything.
+            copies: the list of copies, if there is one.
+            cells: what the commands signal, except for the program's own events.
+        """
         ...
 
     def enqueue(
-        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any
+        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any, keep: Any
     ) -> Submission:
         """Execute the lists.
 
@@ -89,6 +89,7 @@ class CommandBufferPath(Protocol):
             waits: what the execution waits for.
             end: what is signaled at its end.
             query: arguments of zeCommandListAppendQueryKernelTimestamps, None without profiling.
+            keep: what has to live until then.
 
         Returns:
             The execution.
@@ -101,12 +102,11 @@ class _Path:
 
     name = ""
 
-    def __init__(self, buffer: LZCommandBuffer) -> None:
-        self.buffer, take = buffer, buffer.context.take_cell
-        self.finished, self.all_reset, self.copied = take(), take(), take()
-        self.main: CommandList | None = None
-        self.copies: CommandList | None = None
-        self.resets = CommandList(buffer.context, buffer.device, buffer.device.compute_group)
+    def __init__(self, context: LZContext, device: LZDevice) -> None:
+        self.finished, self.all_reset, self.copied = (context.take_cell() for _ in range(3))
+        self.main: LZCommandList | None = None
+        self.copies: LZCommandList | None = None
+        self.resets = LZCommandList(context, device, device.compute_group)
 
     def _end_copies(self) -> list[EventCell]:
         """End the list of copies. Returns what the main list waits for."""
@@ -117,14 +117,10 @@ class _Path:
         self.copies.close()
         return [self.copied]
 
-    def _cells_to_reset(self) -> list[EventCell]:
-        """Return the events that an execution signals. The host resets those of the program."""
-        inner = [
-            record.cell
-            for record in self.buffer.records
-            if record.cell is not None and not record.exported
-        ]
-        return [self.finished, *([self.copied] if self.copies is not None else []), *inner]
+    def _reset(self, cells: Sequence[EventCell]) -> None:
+        """Append the resets of the events that an execution signals."""
+        own = [self.finished, *([self.copied] if self.copies is not None else [])]
+        self.resets.reset(*own, *cells)
 
 
 class WaitEventPath(_Path):
@@ -132,18 +128,20 @@ class WaitEventPath(_Path):
 
     name = "wait-event"
 
-    def __init__(self, buffer: LZCommandBuffer) -> None:
-        super().__init__(buffer)
-        self.wait = buffer.context.take_cell()
+    def __init__(self, context: LZContext, device: LZDevice) -> None:
+        super().__init__(context, device)
+        self.wait = context.take_cell()
 
-    def begin(self, made: CommandList) -> None:
+    def begin(self, made: LZCommandList) -> None:
         """Append the barrier that waits for the prefix and for the resets."""
         made.barrier(waits=[self.all_reset, self.wait])
 
-    def finish(self, main: CommandList, copies: CommandList | None) -> None:
+    def finish(
+        self, main: LZCommandList, copies: LZCommandList | None, cells: Sequence[EventCell]
+    ) -> None:
         """Append the signal of ExecutionFinished, and make the list that resets events."""
         self.main, self.copies = main, copies
-        self.resets.reset(*self._cells_to_reset())
+        self._reset(cells)
         call(self.resets.table, "zeCommandListAppendSignalEvent", self.resets.ze, self.all_reset.ze)
         waits = self._end_copies()
         main.barrier()
@@ -152,14 +150,14 @@ class WaitEventPath(_Path):
         main.close()
 
     def enqueue(
-        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any
+        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any, keep: Any
     ) -> Submission:
         """Execute the lists between prefix and suffix."""
         assert self.main is not None
         around = queue.helper
         with around.lock:
             if waits or (queue.in_order and not queue.is_idle):
-                around.append(BARRIER, waits=waits, cell=self.wait)
+                around.append(BARRIER, waits=waits, cell=self.wait, reset_later=True)
             else:
                 self.wait.signal()
             fences = [self._execute(queue, self.resets), self._execute(queue, self.main)]
@@ -171,15 +169,12 @@ class WaitEventPath(_Path):
                 call(around.table, _RESET, around.ze, cell.ze)
             if query is not None:
                 around.append("zeCommandListAppendQueryKernelTimestamps", *query)
-            around.append(BARRIER, cell=end, keep=self.buffer)
-        return Submission(end, tuple(fences), queue)
+            around.append(BARRIER, cell=end, keep=keep)
+        return Submission(end, tuple(fences))
 
-    def _execute(self, queue: LZQueue, made: CommandList) -> int:
+    def _execute(self, queue: LZQueue, made: LZCommandList) -> Fence:
         """Execute a list, and return the fence that is signaled after it."""
-        on, table = queue.regular(made.group.ordinal), queue.table
-        fence = create(table, "zeFenceCreate", on, ctypes.byref(struct("fence_desc")))
-        call(table, "zeCommandQueueExecuteCommandLists", on, 1, words([made.ze]), fence)
-        return fence
+        return queue.regular(made.group).execute(made.ze)
 
 
 class ImmediateAppendPath(_Path):
@@ -187,15 +182,17 @@ class ImmediateAppendPath(_Path):
 
     name = "immediate-append"
 
-    def begin(self, made: CommandList) -> None:
+    def begin(self, made: LZCommandList) -> None:
         """Append the barrier that waits until the execution before has reset its events."""
         made.barrier(waits=[self.all_reset])
 
-    def finish(self, main: CommandList, copies: CommandList | None) -> None:
+    def finish(
+        self, main: LZCommandList, copies: LZCommandList | None, cells: Sequence[EventCell]
+    ) -> None:
         """Append the reset of AllReset, and make the list that resets the other events."""
         self.main, self.copies = main, copies
         self.resets.barrier(waits=[self.finished])
-        self.resets.reset(*self._cells_to_reset())
+        self._reset(cells)
         self.resets.barrier(signal=self.all_reset)
         waits = self._end_copies()
         main.barrier(waits=waits)
@@ -205,7 +202,7 @@ class ImmediateAppendPath(_Path):
         self.all_reset.signal()
 
     def enqueue(
-        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any
+        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any, keep: Any
     ) -> Submission:
         """Append the lists to the queue."""
         assert self.main is not None
@@ -215,15 +212,15 @@ class ImmediateAppendPath(_Path):
                 begun = queue.context.take_cell()
                 around.append(BARRIER, waits=waits, cell=begun)
                 queue.copies(self.copies.group.ordinal).append(
-                    _APPEND, 1, words([self.copies.ze]), waits=[begun], keep=self.buffer
+                    _APPEND, 1, words([self.copies.ze]), waits=[begun], keep=keep
                 )
             last = end if query is None else None
             around.append(_APPEND, 1, words([self.main.ze]), waits=waits, cell=last)
             if query is not None:
                 around.append("zeCommandListAppendQueryKernelTimestamps", *query, cell=end)
-            around.append(BARRIER, cell=self.finished)
-            around.append(_APPEND, 1, words([self.resets.ze]), keep=self.buffer)
-        return Submission(end, (), queue)
+            around.append(BARRIER, cell=self.finished, reset_later=True)
+            around.append(_APPEND, 1, words([self.resets.ze]), keep=keep)
+        return Submission(end)
 
 
 def choose_path(platform: LZPlatform) -> tuple[type[WaitEventPath | ImmediateAppendPath], str]:

@@ -14,7 +14,7 @@ from ...sdk.kernel_arguments import URKernelArgument
 from ...sdk.objects import Object
 from ..contexts import EventCell, LZContext
 from ..core import ZE, LevelZeroError, adapter, call, create, struct, words
-from ..kernels import LaunchShape, LaunchSizes, LZKernel
+from ..kernels import LaunchSizes, LZKernel, LZLaunchShape
 from ..platforms import LZDevice, QueueGroup
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ class LaunchState(NamedTuple):
     kernel: LZKernel
     arguments: dict[int, URKernelArgument]
     sizes: LaunchSizes
-    shape: LaunchShape
+    shape: LZLaunchShape
 
 
-class CommandList:
+class LZCommandList:
     """A regular command list, which is destroyed when nobody holds it.
 
     Args:
@@ -159,7 +159,7 @@ class CommandRecord:
     """
 
     index: int
-    list: CommandList | None
+    list: LZCommandList | None
     cell: EventCell | None
     after: tuple[int, ...]
     outside: list[EventCell]

@@ -1,0 +1,77 @@
+"""The adapter on Level Zero, in the process of the tests, on fairlead's own driver on each OpenCL driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from helpers.drivers import Driver
+
+from fairlead import plugins
+from fairlead.api import nested_environment
+from fairlead.conformance.ur import kernels
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import Objects
+from fairlead.icd.drivers import platforms
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
+from fairlead.plugins.ur_level_zero.core import adapter as python_adapter
+from fairlead.plugins.ur_level_zero.platforms import LZDevice
+
+
+@pytest.fixture(scope="session")
+def level_zero() -> Plugin:
+    """The adapter. It stays open until the process ends."""
+    candidate = PluginCandidate(plugins.level_zero_adapter(), "test", backend="level_zero")
+    return load(candidate, environment=nested_environment())
+
+
+@pytest.fixture
+def device(each_driver: Driver, level_zero: Plugin) -> PluginDevice:
+    """The device on each OpenCL driver."""
+    found = [platform for platform in platforms() if platform.devices]
+    place = next(number for number, one in enumerate(found) if each_driver.has(one))
+    own = [one for one in level_zero.platforms if "libze_fairlead" in one.name]
+    return own[place].devices[0]
+
+
+@pytest.fixture
+def calls(level_zero: Plugin, device: PluginDevice) -> Calls:
+    """The adapter's functions."""
+    return Calls(level_zero, device.handle)
+
+
+@pytest.fixture
+def make(level_zero: Plugin, device: PluginDevice, calls: Calls) -> Iterator[Objects]:
+    """Makes objects, and releases them."""
+    made = Objects(calls, level_zero.handles[0], device.platform.handle, device.handle)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def context(make: Objects) -> int:
+    """A context of the device."""
+    return make.context()
+
+
+@pytest.fixture
+def queue(make: Objects, context: int) -> int:
+    """An in-order queue."""
+    return make.queue(context)
+
+
+@pytest.fixture
+def program(make: Objects, context: int) -> int:
+    """The kernels of the conformance suite, made of OpenCL C."""
+    return make.source_program(context, kernels.SOURCE)
+
+
+@pytest.fixture
+def behind(device: PluginDevice) -> LZDevice:
+    """The adapter's own object of the device."""
+    registry = python_adapter.registry
+    assert registry is not None
+    return registry.of("ur_device_handle_t")[device.handle]

@@ -1,0 +1,263 @@
+"""Command-buffers by both paths: what is called, in which order, and what comes of it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from fairlead.conformance.arrays import ints
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
+from fairlead.conformance.ur.recording import Recording, Update
+from fairlead.conformance.ur.values import Buffer
+from fairlead.loader.ur.abi import UR
+from fairlead.plugins.ur_level_zero.command_buffer.command_buffers import LZCommandBuffer
+from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
+from fairlead.plugins.ur_level_zero.core import adapter
+from fairlead.plugins.ur_level_zero.platforms import LZDevice, QueueGroup
+
+PATHS: Final = "wait-event", "immediate-append"
+#: What the tests look at, by the ends of the names.
+WATCHED: Final = (
+    *("AppendBarrier", "AppendEventReset", "AppendSignalEvent", "AppendLaunchKernel"),
+    *("CommandQueueExecuteCommandLists", "ImmediateAppendCommandListsExp", "CommandListClose"),
+    *("EventHostSignal", "FenceCreate", "FenceHostSynchronize", "AppendQueryKernelTimestamps"),
+)
+
+
+@pytest.fixture(params=PATHS)
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each path in turn."""
+    monkeypatch.setenv(VARIABLE, request.param)
+    return request.param
+
+
+@pytest.fixture
+def watch(behind: LZDevice, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Returns the functions of Level Zero that were called since the last time."""
+    seen: list[str] = []
+    table = behind.table
+    for name in sorted({*dir(table)}):
+        if name.startswith("ze") and name.endswith(WATCHED):
+            function, short = getattr(table, name), name.removeprefix("ze")
+            short = short.removeprefix("CommandList").removeprefix("CommandQueue")
+
+            def call(*arguments: Any, function: Any = function, short: str = short) -> int:
+                seen.append(short)
+                return function(*arguments)
+
+            monkeypatch.setattr(table, name, call)
+
+    def take() -> list[str]:
+        taken, seen[:] = list(seen), []
+        return taken
+
+    return take
+
+
+def python_object(kind: str, handle: int) -> Any:
+    registry = adapter.registry
+    assert registry is not None
+    return registry.of(kind)[handle]
+
+
+def behind_buffer(recording: Recording) -> LZCommandBuffer:
+    return python_object("ur_exp_command_buffer_handle_t", recording.handle)
+
+
+class Chain:
+    """A command-buffer of a fill, a launch that adds 1, and a copy."""
+
+    def __init__(self, make: Objects, context: int, program: int, **how: bool) -> None:
+        self.source, self.target = make.buffer(context), make.buffer(context)
+        self.recording = Recording(make, context, **how)
+        filled = self.recording.fill(self.source, 5)
+        self.step = self.recording.launch(
+            make.kernel(program, "add_one"),
+            Buffer(self.source),
+            after=(filled.point,),
+            command=how.get("isUpdatable", False),
+        )
+        self.recording.copy(self.source, self.target, after=(self.step.point,))
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_executions_follow_each_other_on_two_queues(
+    path: str, make: Objects, context: int, program: int, in_order: bool
+) -> None:
+    recording, total = Recording(make, context, isInOrder=in_order), make.buffer(context)
+    first, second = make.queue(context), make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+    make.write(first, total, [0] * COUNT)
+    one = recording.launch(make.kernel(program, "add_one"), Buffer(total))
+    recording.launch(make.kernel(program, "twice"), Buffer(total), after=(one.point,))
+    recording.finalize()
+    events = [recording.enqueue(queue) for queue in (first, second, second, first)]
+    make.wait(*events)
+    assert make.read(first, total) == [30] * COUNT  # ((((0+1)*2+1)*2+1)*2+1)*2
+    assert behind_buffer(recording).path.name == path
+
+
+def test_an_execution_comes_after_the_queue_s_earlier_commands(
+    path: str, make: Objects, context: int, program: int, queue: int, calls: Calls
+) -> None:
+    chain = Chain(make, context, program)
+    chain.recording.finalize()
+    for value in (1, 2, 3):
+        calls.ok(
+            "urEnqueueMemBufferFill", queue, chain.target, ints([value]), 4, 0, SIZE, 0, None, None
+        )
+        chain.recording.enqueue(queue)
+        assert make.read(queue, chain.target) == [6] * COUNT
+
+
+def test_calls_of_the_wait_event_path(
+    monkeypatch: pytest.MonkeyPatch,
+    watch: Callable[[], list[str]],
+    make: Objects,
+    context: int,
+    program: int,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "wait-event")
+    queue = make.queue(context)
+    watch()
+    recording = Recording(make, context)
+    recording.launch(make.kernel(program, "nothing"))
+    assert watch() == ["AppendBarrier", "AppendLaunchKernel"]
+    recording.finalize()
+    reset = ["AppendEventReset", "AppendEventReset", "AppendSignalEvent"]  # finished, the launch's
+    assert watch() == [*reset, "AppendBarrier", "AppendBarrier", "Close", "Close"]
+    event = recording.enqueue(queue)
+    execute = ["FenceCreate", "ExecuteCommandLists"]
+    suffix = ["AppendBarrier"] * 2 + ["AppendEventReset"] * 2 + ["AppendBarrier"]
+    assert watch() == ["EventHostSignal", *execute, *execute, *suffix]
+    recording.enqueue(queue, event)  # a wait list needs a prefix, and the host waits
+    synchronize = ["FenceHostSynchronize"] * 2
+    assert watch() == [*synchronize, "AppendBarrier", *execute, *execute, *suffix]
+
+
+def test_calls_of_the_immediate_append_path(
+    monkeypatch: pytest.MonkeyPatch,
+    watch: Callable[[], list[str]],
+    make: Objects,
+    context: int,
+    program: int,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "immediate-append")
+    queue = make.queue(context)
+    watch()
+    recording = Recording(make, context)
+    recording.launch(make.kernel(program, "nothing"))
+    recording.finalize()
+    resets = ["AppendBarrier", "AppendEventReset", "AppendEventReset", "AppendBarrier"]
+    main = ["AppendBarrier", "AppendEventReset", "Close", "Close", "EventHostSignal"]
+    assert watch() == ["AppendBarrier", "AppendLaunchKernel", *resets, *main]
+    for _ in range(2):  # the host does not wait
+        recording.enqueue(queue)
+        append = "ImmediateAppendCommandListsExp"
+        assert watch() == [append, "AppendBarrier", append]
+
+
+def test_copies_have_a_list_of_their_own(
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+    behind: LZDevice,
+    make: Objects,
+    context: int,
+    program: int,
+) -> None:
+    """Where a device has queues that only copy. Ours has none, so its group of all queues stands in."""
+    monkeypatch.setitem(behind.__dict__, "copy_group", QueueGroup(0, 1, 128))
+    chain = Chain(make, context, program)
+    chain.recording.finalize()
+    buffer = behind_buffer(chain.recording)
+    copies = [record.index for record in buffer.records if record.list is buffer.copies]
+    assert copies == [0, 2]
+    queue, other = make.queue(context), make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+    for one in (queue, other, queue):
+        make.write(queue, chain.target, [0] * COUNT)
+        make.wait(chain.recording.enqueue(one))
+        assert make.read(queue, chain.target) == [6] * COUNT
+    assert "lists of kernels and of copies" in buffer.explain()
+
+
+def test_a_profiled_execution_has_the_times_of_its_commands(
+    path: str, make: Objects, context: int, program: int, calls: Calls
+) -> None:
+    queue = make.queue(context, "PROFILING_ENABLE")
+    chain = Chain(make, context, program, enableProfiling=True)
+    chain.recording.finalize()
+    before = 0
+    for _ in range(2):
+        event = chain.recording.enqueue(queue)
+        make.wait(event)
+        times = [
+            calls.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
+            for name in ("QUEUED", "SUBMIT", "START", "END")
+        ]
+        assert times == sorted(times) and before < times[2] < times[3]
+        before = times[3]
+
+
+def test_a_refused_update_changes_nothing(
+    path: str, make: Objects, context: int, program: int, queue: int
+) -> None:
+    target = make.buffer(context)
+    recording = Recording(make, context, isUpdatable=True)
+    first = recording.launch(make.kernel(program), Buffer(target), ints([1]), command=True)
+    recording.finalize()
+    wrong = Update(first.command, {0: Buffer(target), 1: ctypes.c_int64(2)})
+    assert recording.try_update(wrong) == UR.codes["UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE"]
+    recording.run(queue)
+    assert make.read(queue, target) == [1] * COUNT
+    recording.update(Update(first.command, {1: ints([3])}, size=(COUNT // 2,)))
+    recording.run(queue)
+    assert make.read(queue, target) == [3] * (COUNT // 2) + [1] * (COUNT // 2)
+
+
+def test_explain_says_the_path_and_why(
+    monkeypatch: pytest.MonkeyPatch, make: Objects, context: int, program: int
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    chain = Chain(make, context, program)
+    assert behind_buffer(chain.recording).explain() == (
+        "3 commands: immediate-append, because the driver has "
+        "zeCommandListImmediateAppendCommandListsExp; a list of commands, by events"
+    )
+
+
+def test_an_unknown_path_is_refused(
+    monkeypatch: pytest.MonkeyPatch, make: Objects, context: int, calls: Calls
+) -> None:
+    monkeypatch.setenv(VARIABLE, "fast")
+    description = calls.struct("ur_exp_command_buffer_desc_t")
+    out = ctypes.byref(ctypes.c_void_p())
+    given = context, make.device, ctypes.byref(description), out
+    assert calls.code("urCommandBufferCreateExp", *given) == "UR_RESULT_ERROR_INVALID_VALUE"
+
+
+def test_a_queue_keeps_nothing_of_executions_that_have_ended(
+    path: str, make: Objects, context: int, program: int, queue: int
+) -> None:
+    chain = Chain(make, context, program)
+    chain.recording.finalize()
+    for _ in range(3):
+        make.wait(chain.recording.enqueue(queue))
+    make.ur.ok("urQueueFinish", queue)
+    assert python_object("ur_queue_handle_t", queue).is_idle
+
+
+def test_a_command_buffer_is_released_while_it_runs(
+    path: str, make: Objects, context: int, program: int, queue: int
+) -> None:
+    target = make.buffer(context)
+    kernel = make.kernel(program)
+    recording = Recording(make, context)
+    recording.launch(kernel, Buffer(target), ints([4]))
+    recording.finalize()
+    recording.enqueue(queue)
+    make.release(recording.handle)
+    make.release(kernel)
+    assert make.read(queue, target) == [4] * COUNT

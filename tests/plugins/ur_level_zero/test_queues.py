@@ -1,0 +1,85 @@
+"""Queues and events: what is kept while commands run, and what is used again."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.arrays import ints
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
+from fairlead.conformance.ur.values import Buffer
+from fairlead.plugins.ur_level_zero.core import adapter
+from fairlead.plugins.ur_level_zero.platforms import LZDevice
+from fairlead.plugins.ur_level_zero.queues import forget_ended
+
+
+@pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+def test_events_of_level_zero_are_used_again(
+    flags: str, behind: LZDevice, make: Objects, context: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    create: Any = behind.table.zeEventCreate
+    monkeypatch.setattr(
+        behind.table, "zeEventCreate", lambda *given: made.append(given) or create(*given)
+    )
+    queue = make.queue(context, flags)
+    for _ in range(300):
+        event = make.barrier(queue)
+        make.wait(event)
+        make.release(event)
+    assert 0 < len(made) <= 64  # one pool
+
+
+@pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE"])
+def test_what_commands_use_may_be_released_before_they_end(
+    flags: str, make: Objects, context: int, program: int, calls: Calls
+) -> None:
+    reader = make.queue(context)
+    for round_ in range(20):
+        queue, source, target = (
+            make.queue(context, flags),
+            make.buffer(context),
+            make.buffer(context),
+        )
+        kernel = make.kernel(program)
+        launch = make.launch(queue, kernel, Buffer(source), ints([round_]))
+        wait = (ctypes.c_void_p * 1)(launch)
+        copy = calls.new("urEnqueueMemBufferCopy", queue, source, target, 0, 0, SIZE, 1, wait)
+        for handle in (launch, kernel, source, queue):
+            make.release(handle)
+        make.wait(copy)
+        make.events(copy)
+        assert make.read(reader, target) == [round_] * COUNT
+        make.release(copy)
+        make.release(target)
+    calls.ok("urDeviceWaitExp", make.device)
+    assert not forget_ended()
+
+
+def test_an_in_order_queue_keeps_nothing_for_ever(
+    make: Objects, context: int, queue: int, calls: Calls
+) -> None:
+    """Its commands need no event, but some get one, so that it learns what has ended."""
+    registry = adapter.registry
+    assert registry is not None
+    buffer, behind = make.buffer(context), registry.of("ur_queue_handle_t")[queue]
+    fill = "urEnqueueMemBufferFill", queue, buffer, ints([1]), 4, 0, SIZE, 0, None, None
+    for _ in range(300):
+        calls.ok(*fill)
+    calls.ok("urQueueFinish", queue)
+    assert behind.is_idle
+    assert behind.is_empty
+
+
+def test_a_queue_of_a_native_list_runs_commands(
+    make: Objects, context: int, queue: int, calls: Calls
+) -> None:
+    native = calls.new("urQueueGetNativeHandle", queue, None)
+    again = calls.new("urQueueCreateWithNativeHandle", native, context, make.device, None)
+    make.own("urQueueRelease", again)
+    buffer = make.buffer(context)
+    make.write(again, buffer, range(COUNT))
+    assert make.read(queue, buffer) == list(range(COUNT))
