@@ -147,5 +147,7 @@ class TranslatedProgram:
             self._modules[self.ptx.variant(1, (0, 0, 0))] = first
         variant = self.ptx.variant(dimensions, offset)
         if variant not in self._modules:
-            self._modules[variant] = CuModule(self.device, self.ptx.translate(variant).encode())
+            self._modules[variant] = CuModule.load(
+                self.device, self.ptx.translate(variant).encode()
+            )
         return self._modules[variant]

@@ -32,6 +32,9 @@ int fake_called(const char *name);
             return code;                  \
     } while (0)
 
+/* Calls a host function of the program, in which every function of CUDA's fails. */
+void fake_call_host(void (*function)(void *), void *data);
+
 /* Whether a context is current in this thread. */
 bool fake_has_context(void);
 #define NEED_CONTEXT              \

@@ -310,6 +310,12 @@ CUresult cuFuncGetName(const char **name, CUfunction f) {
     return CUDA_SUCCESS;
 }
 
+CUresult cuFuncGetModule(CUmodule *module, CUfunction f) {
+    BEGIN;
+    *module = f->module;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *size) {
     BEGIN;
     if (index >= f->count)
