@@ -48,6 +48,7 @@ class CuKernel(Object):
 
     Attributes:
         lock: what a thread holds while it sets or reads arguments.
+        shapes: function, grid and block of launches, by the module and the sizes.
     """
 
     type = "ur_kernel_handle_t"
@@ -56,6 +57,7 @@ class CuKernel(Object):
         self.program, self.context, self.name = program, program.context, name
         self.lock = new_lock()
         self._arguments: dict[int, URKernelArgument] = {}
+        self.shapes: dict[Any, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
         self._functions: dict[CuModule, int] = {}
         self._attributes: dict[tuple[CuDevice, str], int] = {}
         self.parameter_sizes: tuple[int, ...] = self._read_parameters()

@@ -25,6 +25,8 @@ _COOPERATIVE: Final = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
 #: It allows launches to run one after the other, and needs nothing.
 _SERIALIZE: Final = UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"]
 _LONGEST: Final = 64  # structs in a list of launch properties
+#: Shapes of launches that a kernel remembers.
+_MOST_SHAPES: Final = 256
 
 _Params: Any = CUDA.struct("CUDA_KERNEL_NODE_PARAMS")
 
@@ -73,6 +75,31 @@ def plan_launch(
         URError: sizes or arguments that the launch cannot have.
         CudaError: what the driver answers.
     """
+    module = kernel.program.module(device)
+    key = (
+        *(module, tuple(size), tuple(offset) if offset else None),
+        tuple(local) if local is not None else None,
+    )
+    shape = kernel.shapes.get(key)
+    if shape is None:
+        if len(kernel.shapes) == _MOST_SHAPES:
+            kernel.shapes.clear()
+        shape = kernel.shapes[key] = _find_shape(kernel, device, offset, size, local)
+    function, grid, block = shape
+    packed = kernel.pack(arguments)
+    if packed.shared:
+        _allow_shared(kernel, device, function, packed.shared)
+    return CuLaunch(function, grid, block, packed)
+
+
+def _find_shape(
+    kernel: CuKernel,
+    device: CuDevice,
+    offset: Sequence[int] | None,
+    size: Sequence[int],
+    local: Sequence[int] | None,
+) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Return function, grid and block of a launch. Arguments and errors are `plan_launch`'s."""
     if local is None:
         local = kernel.suggest(device, size)
     kernel.check_group(device, local)
@@ -87,10 +114,8 @@ def plan_launch(
         if count > most:
             raise failure("INVALID_WORK_GROUP_SIZE", f"{count} work-groups in {axis}, of {most}")
     function = kernel.function(device, len(size), offset)
-    packed = kernel.pack(arguments)
-    _allow_shared(kernel, device, function, packed.shared)
     ones = [1] * (3 - len(size))
-    return CuLaunch(function, [*grid, *ones], [*local, *ones], packed)
+    return function, (*grid, *ones), (*local, *ones)
 
 
 def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int) -> None:
