@@ -216,6 +216,12 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
         * bool(device.attribute("COOPERATIVE_LAUNCH"))
     ),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _updates,
+    "VIRTUAL_MEMORY_SUPPORT": lambda device: bool(
+        device.attribute("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")
+    ),
+    "USM_HOST_ALLOC_REGISTER_SUPPORT_EXP": lambda device: bool(
+        device.attribute("HOST_REGISTER_SUPPORTED")
+    ),
 }
 
 

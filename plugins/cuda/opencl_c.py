@@ -39,6 +39,7 @@ class SourceError(OpenCLError):
 
 
 adapter.codes[SourceError] = "PROGRAM_BUILD_FAILURE"
+adapter.codes[OpenCLError] = "COMPILER_NOT_AVAILABLE"
 
 
 def _find_opencl(device: CuDevice) -> Any:
