@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
@@ -236,14 +237,10 @@ class Objects:
             OPENCL, read_word(self.native("urContextGetNativeHandle", context)) or 0, label="driver"
         )
 
-    @property
-    def backend(self) -> int:
-        """The ur_backend_t of the platform."""
-        return self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
-
     def require_opencl(self) -> None:
         """End the case as unsupported unless the adapter is on OpenCL."""
-        if self.backend != UR["UR_BACKEND_OPENCL"]:
+        backend = self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
+        if backend != UR["UR_BACKEND_OPENCL"]:
             unsupported("the suite has this only for adapters over OpenCL")
 
     def native(self, routine: str, handle: int) -> int:
@@ -253,11 +250,11 @@ class Objects:
     def source_program(self, context: int, source: bytes, *, build: bool = True) -> int:
         """Make a program from OpenCL C.
 
-        On OpenCL the driver creates it, and the adapter gets its native handle. On CUDA the adapter
-        may take the text where others take SPIR-V.
+        The driver creates it, and the adapter gets its native handle. Or the adapter takes the
+        text itself, where the device has the extension fairlead_opencl_c.
         """
-        if self.backend == UR["UR_BACKEND_CUDA"]:
-            return self.text_program(context, source, build=build)
+        if self.takes_text:
+            return self._text_program(context, source, build)
         cl, code = self.cl(context), ctypes.c_int32()
         native = self.native("urContextGetNativeHandle", context)
         device = handles(self.native("urDeviceGetNativeHandle", self.device))
@@ -275,13 +272,15 @@ class Objects:
             self.ur.new("urProgramCreateWithNativeHandle", program, context, ctypes.byref(how)),
         )
 
-    def text_program(self, context: int, source: bytes, *, build: bool = True) -> int:
-        """Make a program from OpenCL C by urProgramCreateWithIL, which few adapters can."""
-        made, size = ctypes.c_void_p(), len(source)
-        code = self.ur.table.urProgramCreateWithIL(context, source, size, None, ctypes.byref(made))
-        if code:
-            unsupported("urProgramCreateWithIL takes no OpenCL C")
-        program = self.own("urProgramRelease", made.value or 0)
+    @cached_property
+    def takes_text(self) -> bool:
+        """Whether urProgramCreateWithIL takes OpenCL C on an adapter that is not on OpenCL."""
+        names = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_EXTENSIONS")
+        return "fairlead_opencl_c" in names.split()
+
+    def _text_program(self, context: int, source: bytes, build: bool) -> int:
+        given = context, source, len(source), None
+        program = self.own("urProgramRelease", self.ur.new("urProgramCreateWithIL", *given))
         if build:
             self.ur.ok("urProgramBuild", context, program, None)
         return program
@@ -300,9 +299,12 @@ class Objects:
     def program(self, context: int) -> int:
         """Make and build a program with the kernels of `kernels.py`.
 
-        On adapters that are not on OpenCL or CUDA it has only `store`.
+        On adapters that neither are on OpenCL nor take its text it has only `store`.
         """
-        if self.backend in (UR["UR_BACKEND_OPENCL"], UR["UR_BACKEND_CUDA"]):
+        if self.takes_text or (
+            self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
+            == UR["UR_BACKEND_OPENCL"]
+        ):
             return self.source_program(context, kernels.SOURCE)
         program = self.il_program(context)
         self.ur.ok("urProgramBuild", context, program, None)

@@ -36,8 +36,8 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
     for library in (
         *("sdk/libfairlead_shell.so", "sdk/libfairlead_ze_shell.so"),
         *("libur_adapter_fairlead.so.0", "libpi_fairlead.so", "libze_fairlead.so.1"),
-        "libur_adapter_fairlead_cuda.so.0",
         "libfairlead_command_buffer.so",
+        "libur_adapter_fairlead_cuda.so.0",
     ):
         assert f"fairlead/plugins/{library}" in names
     # The suites' cases are a part of the product, and called test_….py.
