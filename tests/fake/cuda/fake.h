@@ -61,7 +61,7 @@ void fake_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
 /* Whether all the bytes are the driver's memory, or are in no allocation of it at all. */
 bool fake_is_whole(uint64_t address, size_t size);
 
-/* --- modules.c: a launch, with a copy of its arguments --- */
+/* --- launches.c: a launch, with a copy of its arguments --- */
 typedef struct launch {
     CUfunction function;
     uint32_t grid[DIMENSIONS], block[DIMENSIONS], shared;
