@@ -37,7 +37,7 @@ RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)
 help:
 	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      the tests'
-	@echo 'make test-gpu  the tests of captured graphs on an NVIDIA GPU, with the engine cuda'
+	@echo 'make test-gpu  the tests of captured graphs and of the CUDA adapter on an NVIDIA GPU'
 	@echo 'make test-fast the tests that take a minute: on PoCL, without DPC++, dpctl and fuzzing'
 	@echo 'make test-all  what make test runs, also on further libraries and builds'
 	@echo "               TESTS selects tests, by options of pytest: make test TESTS='tests/icd -k probe',"
@@ -190,9 +190,9 @@ test-fast: $(VENV)/installed-test
 test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
-# On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be.
+# On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, and the adapter.
 test-gpu: $(VENV)/installed-test
-	FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda $(RUN) $(BIN)/python -m pytest -q --drivers nvidia tests/captured_graphs
+	FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda $(RUN) $(BIN)/python -m pytest -q --drivers nvidia tests/captured_graphs tests/plugins/cuda
 
 # Before every release: on bookworm, sid and noble.
 test-pristine:

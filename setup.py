@@ -49,13 +49,13 @@ ADAPTERS = {
         "sdk.libfairlead_shell",
         "fairlead.plugins.ur_level_zero",
     ),
-    "libur_adapter_fairlead_cuda.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.cuda"),
     "libpi_fairlead.so": ("sdk.libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
     "libze_fairlead.so.1": ("sdk.libfairlead_ze_shell", "fairlead.plugins.level_zero"),
     "libfairlead_command_buffer.so": (
         "command_buffer_layer.libfairlead_layer",
         "fairlead.plugins.command_buffer_layer",
     ),
+    "libur_adapter_fairlead_cuda.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.cuda"),
 }
 
 

@@ -237,14 +237,10 @@ class Objects:
             OPENCL, read_word(self.native("urContextGetNativeHandle", context)) or 0, label="driver"
         )
 
-    @property
-    def backend(self) -> int:
-        """The ur_backend_t of the platform."""
-        return self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
-
     def require_opencl(self) -> None:
         """End the case as unsupported unless the adapter is on OpenCL."""
-        if self.backend != UR["UR_BACKEND_OPENCL"]:
+        backend = self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
+        if backend != UR["UR_BACKEND_OPENCL"]:
             unsupported("the suite has this only for adapters over OpenCL")
 
     def native(self, routine: str, handle: int) -> int:
@@ -258,7 +254,7 @@ class Objects:
         text itself, where the device has the extension fairlead_opencl_c.
         """
         if self.takes_text:
-            return self.text_program(context, source, build=build)
+            return self._text_program(context, source, build)
         cl, code = self.cl(context), ctypes.c_int32()
         native = self.native("urContextGetNativeHandle", context)
         device = handles(self.native("urDeviceGetNativeHandle", self.device))
@@ -278,17 +274,13 @@ class Objects:
 
     @cached_property
     def takes_text(self) -> bool:
-        """Whether urProgramCreateWithIL may take OpenCL C on an adapter that is not on OpenCL."""
+        """Whether urProgramCreateWithIL takes OpenCL C on an adapter that is not on OpenCL."""
         names = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_EXTENSIONS")
-        return self.backend == UR["UR_BACKEND_CUDA"] or "fairlead_opencl_c" in names.split()
+        return "fairlead_opencl_c" in names.split()
 
-    def text_program(self, context: int, source: bytes, *, build: bool = True) -> int:
-        """Make a program from OpenCL C by urProgramCreateWithIL, which few adapters can."""
-        made, size = ctypes.c_void_p(), len(source)
-        code = self.ur.table.urProgramCreateWithIL(context, source, size, None, ctypes.byref(made))
-        if code:
-            unsupported("urProgramCreateWithIL takes no OpenCL C")
-        program = self.own("urProgramRelease", made.value or 0)
+    def _text_program(self, context: int, source: bytes, build: bool) -> int:
+        given = context, source, len(source), None
+        program = self.own("urProgramRelease", self.ur.new("urProgramCreateWithIL", *given))
         if build:
             self.ur.ok("urProgramBuild", context, program, None)
         return program

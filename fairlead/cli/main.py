@@ -452,9 +452,7 @@ def _list_item(path: Path) -> str:
     "That loads it by the name libpi_opencl.so.",
 )
 @click.option("--cuda", is_flag=True, help="Print the path of the adapter for the CUDA driver.")
-@click.option(
-    "--level-zero", is_flag=True, help="Print the path of the adapter on Level Zero."
-)
+@click.option("--level-zero", is_flag=True, help="Print the path of the adapter on Level Zero.")
 def adapter(pi: bool, cuda: bool, level_zero: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
 

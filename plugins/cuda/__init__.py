@@ -24,6 +24,7 @@ from . import (
     transfers,
     usm,
     usm_transfers,
+    virtual_memory,
 )
 from .command_buffer import appends as command_appends
 from .command_buffer import command_buffers
@@ -56,4 +57,5 @@ __all__ = [
     "transfers",
     "usm",
     "usm_transfers",
+    "virtual_memory",
 ]

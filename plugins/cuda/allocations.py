@@ -47,6 +47,7 @@ class CuAllocation:
     Attributes:
         pool: the pool that it was taken from.
         key: by what its pool finds it.
+        access: ur_virtual_mem_access_flags_t of mapped memory, None of other memory.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class CuAllocation:
     ) -> None:
         self.base, self.size, self.padding, self.imported = base, request.size, padding, imported
         self.kind, self.context, self.device = request.kind, request.context, request.device
+        self.access: int | None = None
         self.pool: Any = None
         self.key: Any = None
 

@@ -78,7 +78,7 @@ class _Clock:
         began = time.monotonic_ns()
         device.call("EventRecord", event, stream.handle)
         device.call("EventSynchronize", event)
-        made = TimeBase(device, event, began)
+        made = TimeBase(device, event, (began + time.monotonic_ns()) // 2)
         if last is not None:
             made.time = last.time + elapsed(device, last.event, event)
         return made

@@ -26,8 +26,8 @@ class CopyPlace(NamedTuple):
         address: where the memory begins.
         on_device: whether it is the device's memory or managed.
         origin: the first byte in a row, the first row, and the first slice.
-        row: bytes from a row to the next.
-        slice: bytes from a slice to the next.
+        row: bytes from a row to the next, 0 for the copy's width.
+        slice: bytes from a slice to the next, 0 for the copy's rows.
     """
 
     address: int
@@ -47,13 +47,15 @@ def copy_of(target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
     """
     made = Copy()
     for prefix, place in (("src", source), ("dst", target)):
-        setattr(made, f"{prefix}MemoryType", _DEVICE if place.on_device else _HOST)
-        setattr(made, f"{prefix}{'Device' if place.on_device else 'Host'}", place.address)
-        for name, value in zip(("XInBytes", "Y", "Z"), place.origin, strict=True):
-            setattr(made, f"{prefix}{name}", value)
         row = place.row or region[0]
-        setattr(made, f"{prefix}Pitch", row)
-        setattr(made, f"{prefix}Height", (place.slice or row * region[1]) // row)
+        slice_ = place.slice or row * region[1]
+        x, y, z = place.origin
+        start = place.address + x + y * row + z * slice_
+        setattr(made, f"{prefix}MemoryType", _DEVICE if place.on_device else _HOST)
+        setattr(made, f"{prefix}{'Device' if place.on_device else 'Host'}", start)
+        if region[1:] != (1, 1):  # a single row may be longer than any pitch
+            setattr(made, f"{prefix}Pitch", row)
+            setattr(made, f"{prefix}Height", slice_ // row)
     made.WidthInBytes, made.Height, made.Depth = region
     return made
 

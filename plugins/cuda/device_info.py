@@ -108,6 +108,9 @@ FIXED: Final[Mapping[str, Any]] = {
     "SUPPORTED_PARTITIONS": [],
     "PARTITION_TYPE": b"",
     "PARENT_DEVICE": 0,
+    # The last one says that urProgramCreateWithIL takes OpenCL C.
+    "EXTENSIONS": "cl_khr_fp64 cl_khr_fp16 cl_khr_int64_base_atomics "
+    "cl_khr_int64_extended_atomics fairlead_opencl_c",
     "IL_VERSION": "",
     "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS": True,
     "ATOMIC_64": True,
@@ -183,9 +186,6 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
     "VERSION": lambda device: "{}.{}".format(*device.found.capability),
     "DRIVER_VERSION": lambda device: "CUDA {}.{}".format(*device.platform.driver.version),
     "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.found.capability),
-    "EXTENSIONS": lambda device: (
-        "cl_khr_fp64 cl_khr_fp16 cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"
-    ),
     "UUID": lambda device: device.found.uuid,
     "GLOBAL_MEM_SIZE": lambda device: device.found.memory,
     "MAX_MEM_ALLOC_SIZE": lambda device: device.found.memory,
@@ -216,6 +216,12 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
         * bool(device.attribute("COOPERATIVE_LAUNCH"))
     ),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _updates,
+    "VIRTUAL_MEMORY_SUPPORT": lambda device: bool(
+        device.attribute("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")
+    ),
+    "USM_HOST_ALLOC_REGISTER_SUPPORT_EXP": lambda device: bool(
+        device.attribute("HOST_REGISTER_SUPPORTED")
+    ),
 }
 
 

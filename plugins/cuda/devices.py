@@ -152,8 +152,13 @@ class CuDevice(Object):
 
     @cached_property
     def clock_stream(self) -> CuStream:
-        """Return the stream on which the time is taken, and copies without a queue run."""
-        return self.take_stream()
+        """Return the stream on which the time is taken, and copies without a queue run.
+
+        Queues share any other stream first.
+        """
+        made = self.take_stream()
+        made.users += 1 << 30
+        return made
 
     def drain(self) -> None:
         """Wait for everything on the device. Raises CudaError."""

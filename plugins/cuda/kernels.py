@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import new_lock
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from .contexts import CuContext
 from .core import CUDA, CudaError, Object, adapter, failure
 from .devices import CuDevice
-from .programs import CuModule, CuProgram
+from .programs import CuModule, CuProgram, program_of
 
 Sizes = tuple[int, int, int]
 _VALUE, _POINTER, _MEM = URKernelArgument.VALUE, URKernelArgument.POINTER, URKernelArgument.MEM
@@ -47,6 +48,7 @@ class CuKernel(Object):
 
     Attributes:
         lock: what a thread holds while it sets or reads arguments.
+        shapes: function, grid and block of launches, by the module and the sizes.
     """
 
     type = "ur_kernel_handle_t"
@@ -55,6 +57,7 @@ class CuKernel(Object):
         self.program, self.context, self.name = program, program.context, name
         self.lock = new_lock()
         self._arguments: dict[int, URKernelArgument] = {}
+        self.shapes: dict[Any, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
         self._functions: dict[CuModule, int] = {}
         self._attributes: dict[tuple[CuDevice, str], int] = {}
         self.parameter_sizes: tuple[int, ...] = self._read_parameters()
@@ -241,6 +244,22 @@ def urKernelCreate(hProgram: CuProgram, pKernelName: str) -> CuKernel:
 def urKernelGetNativeHandle(hKernel: CuKernel) -> int:
     """Return its CUfunction on the first device of its program."""
     return hKernel.function(hKernel.program.any_module.device)
+
+
+@adapter.entry
+def urKernelCreateWithNativeHandle(
+    hNativeKernel: int, hContext: CuContext, hProgram: CuProgram | None, pProperties: Any
+) -> CuKernel:
+    """Make a kernel of a CUfunction, by its name in its module."""
+    if not hNativeKernel:
+        raise failure("INVALID_NULL_HANDLE")
+    name, device = ctypes.c_char_p(), hContext.device
+    module = device.make("FuncGetModule", hNativeKernel)
+    device.call("FuncGetName", ctypes.byref(name), hNativeKernel)
+    if hProgram is not None and module not in [one.handle for one in hProgram.modules.values()]:
+        raise failure("INVALID_PROGRAM", "the native kernel is of another program")
+    program = hProgram or program_of(module, hContext, None)
+    return CuKernel(program, (name.value or b"").decode())
 
 
 # the functions of older releases, which set one argument before a launch

@@ -6,13 +6,12 @@ An empty launch has a global size of 0. It only has its place in the queue's ord
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ...loader.ur.abi import UR
-from ..sdk._native import ffi
 from ..sdk.kernel_arguments import URKernelArgument, arguments_of
+from ..sdk.launch_properties import is_cooperative
 from ..sdk.wrap import with_parameters
 from .core import CUDA, adapter, failure
 from .devices import CuDevice
@@ -21,10 +20,8 @@ from .events import CuEvent
 from .kernels import CuKernel, PackedArguments
 from .queues import CuQueue
 
-_COOPERATIVE: Final = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
-#: It allows launches to run one after the other, and needs nothing.
-_SERIALIZE: Final = UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"]
-_LONGEST: Final = 64  # structs in a list of launch properties
+#: Shapes of launches that a kernel remembers.
+_MOST_SHAPES: Final = 256
 
 _Params: Any = CUDA.struct("CUDA_KERNEL_NODE_PARAMS")
 
@@ -73,6 +70,31 @@ def plan_launch(
         URError: sizes or arguments that the launch cannot have.
         CudaError: what the driver answers.
     """
+    module = kernel.program.module(device)
+    key = (
+        *(module, tuple(size), tuple(offset) if offset else None),
+        tuple(local) if local is not None else None,
+    )
+    shape = kernel.shapes.get(key)
+    if shape is None:
+        if len(kernel.shapes) == _MOST_SHAPES:
+            kernel.shapes.clear()
+        shape = kernel.shapes[key] = _find_shape(kernel, device, offset, size, local)
+    function, grid, block = shape
+    packed = kernel.pack(arguments)
+    if packed.shared:
+        _allow_shared(kernel, device, function, packed.shared)
+    return CuLaunch(function, grid, block, packed)
+
+
+def _find_shape(
+    kernel: CuKernel,
+    device: CuDevice,
+    offset: Sequence[int] | None,
+    size: Sequence[int],
+    local: Sequence[int] | None,
+) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Return function, grid and block of a launch. Arguments and errors are `plan_launch`'s."""
     if local is None:
         local = kernel.suggest(device, size)
     kernel.check_group(device, local)
@@ -87,10 +109,8 @@ def plan_launch(
         if count > most:
             raise failure("INVALID_WORK_GROUP_SIZE", f"{count} work-groups in {axis}, of {most}")
     function = kernel.function(device, len(size), offset)
-    packed = kernel.pack(arguments)
-    _allow_shared(kernel, device, function, packed.shared)
     ones = [1] * (3 - len(size))
-    return CuLaunch(function, [*grid, *ones], [*local, *ones], packed)
+    return function, (*grid, *ones), (*local, *ones)
 
 
 def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int) -> None:
@@ -134,7 +154,8 @@ def _launch(
         count: how many arguments are given.
         rows: the arguments, ur_exp_kernel_arg_properties_t.
     """
-    together = properties is not None and _is_cooperative(properties, queue.device)
+    can = bool(queue.device.attribute("COOPERATIVE_LAUNCH"))
+    together = properties is not None and is_cooperative(properties, can)
     queue.context.check_same("the kernel", kernel)
     if not 1 <= dimensions <= 3:
         raise failure("INVALID_WORK_DIMENSION")
@@ -167,46 +188,3 @@ adapter.declare(
         partial(_launch), *_LAUNCH, "numArgs", "pArgs"
     ),
 )
-
-
-# launch properties
-
-
-def _is_cooperative(properties: Any, device: CuDevice) -> bool:
-    """Return whether all work-groups have to run at the same time.
-
-    Raises:
-        URError: INVALID_OPERATION for a property that the device does not have, INVALID_ENUMERATION
-            for unknown flags.
-    """
-    if properties.flags & ~(_COOPERATIVE | _SERIALIZE):
-        raise failure("INVALID_ENUMERATION", "launchPropList->flags")
-    for kind, data in _chain(properties.pNext):
-        if kind not in _TRIVIAL or not _TRIVIAL[kind](data):
-            raise failure("INVALID_OPERATION", f"there is no launch property {kind:#x} here")
-    together = bool(properties.flags & _COOPERATIVE)
-    if together and not device.attribute("COOPERATIVE_LAUNCH"):
-        raise failure("INVALID_OPERATION", "the device cannot run all work-groups at the same time")
-    return together
-
-
-def _chain(address: int) -> Iterator[tuple[int, int]]:
-    """Yield type and address of the structs of a list that is linked by pNext."""
-    for _ in range(_LONGEST):
-        if not address:
-            return
-        head = ffi.cast("ur_kernel_launch_ext_properties_t *", address)
-        yield head.stype, address
-        address = head.pNext
-    raise failure("INVALID_VALUE", "the list of launch properties has no end")
-
-
-#: The structs that are allowed if they ask for nothing.
-_TRIVIAL: Final = {
-    UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"]: lambda address: (
-        list(ffi.cast("ur_kernel_launch_cluster_property_t *", address).clusterDim) == [1, 1, 1]
-    ),
-    UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_WORKGROUP_PROPERTY"]: lambda address: (
-        ffi.cast("ur_kernel_launch_workgroup_property_t *", address).workgroup_mem_size == 0
-    ),
-}

@@ -39,6 +39,7 @@ class SourceError(OpenCLError):
 
 
 adapter.codes[SourceError] = "PROGRAM_BUILD_FAILURE"
+adapter.codes[OpenCLError] = "COMPILER_NOT_AVAILABLE"
 
 
 def _find_opencl(device: CuDevice) -> Any:
@@ -147,5 +148,7 @@ class TranslatedProgram:
             self._modules[self.ptx.variant(1, (0, 0, 0))] = first
         variant = self.ptx.variant(dimensions, offset)
         if variant not in self._modules:
-            self._modules[variant] = CuModule(self.device, self.ptx.translate(variant).encode())
+            self._modules[variant] = CuModule.load(
+                self.device, self.ptx.translate(variant).encode()
+            )
         return self._modules[variant]

@@ -48,20 +48,27 @@ class CuModule:
 
     Args:
         device: the device.
-        image: what the driver loads.
-
-    Attributes:
+        handle: the CUmodule.
         log: what the compiler said.
-
-    Raises:
-        ModuleError: the driver does not take it.
-        CudaError: what else the driver answers.
+        owned: whether the CUmodule is ours.
     """
 
-    handle = 0
+    def __init__(self, device: CuDevice, handle: int, log: str = "", *, owned: bool = True) -> None:
+        self.device, self.handle, self.log, self.owned = device, handle, log, owned
 
-    def __init__(self, device: CuDevice, image: bytes) -> None:
-        self.device, made = device, ctypes.c_void_p()
+    @classmethod
+    def load(cls, device: CuDevice, image: bytes) -> CuModule:
+        """Load a module.
+
+        Args:
+            device: the device.
+            image: what the driver loads.
+
+        Raises:
+            ModuleError: the driver does not take it.
+            CudaError: what else the driver answers.
+        """
+        made = ctypes.c_void_p()
         logs = ctypes.create_string_buffer(_LOG), ctypes.create_string_buffer(_LOG)
         rows = (
             ("INFO_LOG_BUFFER", ctypes.addressof(logs[0])),
@@ -74,11 +81,11 @@ class CuModule:
         data = ctypes.create_string_buffer(image)  # text ends with a NUL
         pointer = ctypes.byref(made)
         code = device.ask("ModuleLoadDataEx", pointer, data, len(rows), names, values)
-        self.log = "\n".join(filter(None, (log.value.decode(errors="replace") for log in logs)))
+        text = "\n".join(filter(None, (log.value.decode(errors="replace") for log in logs)))
         if code in _REFUSALS:
-            raise ModuleError.of(code, NAMES["ModuleLoadDataEx"], self.log)
+            raise ModuleError.of(code, NAMES["ModuleLoadDataEx"], text)
         check(code, NAMES["ModuleLoadDataEx"])
-        self.handle = made.value or 0
+        return cls(device, made.value or 0, text)
 
     def function(self, name: str) -> int:
         """Return a kernel's CUfunction. Raises CudaError."""
@@ -98,7 +105,7 @@ class CuModule:
         return names
 
     def __del__(self) -> None:
-        if self.handle:
+        if self.__dict__.get("owned"):
             self.device.ask("ModuleUnload", self.handle)
 
 
@@ -152,12 +159,17 @@ class CuProgram(Object):
                     found = TranslatedProgram.build(device, image, self.options)
                     if found is not None:
                         self.source[device], image = found, found.plain
-                made = CuModule(device, image)
+                made = CuModule.load(device, image)
             except (ModuleError, SourceError) as error:
                 self.logs[device] = str(error)
                 raise
-            self.modules[device], self.logs[device] = made, made.log
-            self.status[device] = _STATUS["SUCCESS"]
+            self.adopt(made)
+
+    def adopt(self, module: CuModule) -> None:
+        """Note that a module is what it is built to on the module's device."""
+        device = module.device
+        self.modules[device], self.logs[device] = module, module.log
+        self.status[device] = _STATUS["SUCCESS"]
 
     def module(self, device: CuDevice) -> CuModule:
         """Return its module on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
@@ -249,6 +261,30 @@ def urProgramBuildExp(
 def urProgramGetNativeHandle(hProgram: CuProgram) -> int:
     """Return the CUmodule on the first device for which it is built."""
     return hProgram.any_module.handle
+
+
+@adapter.entry
+def urProgramCreateWithNativeHandle(
+    hNativeProgram: int, hContext: CuContext, pProperties: Any
+) -> CuProgram:
+    """Make a program of a CUmodule, which is one of the context's first device."""
+    if not hNativeProgram:
+        raise failure("INVALID_NULL_HANDLE")
+    return program_of(hNativeProgram, hContext, pProperties)
+
+
+def program_of(native: int, context: CuContext, properties: Any) -> CuProgram:
+    """Return a program for a CUmodule. It has no binary.
+
+    Args:
+        native: the CUmodule.
+        context: its context.
+        properties: a struct with `isNativeHandleOwned`, or None.
+    """
+    made = CuProgram(context, {context.device: b""})
+    owned = bool(properties and properties.isNativeHandleOwned)
+    made.adopt(CuModule(context.device, native, owned=owned))
+    return made
 
 
 adapter.info(

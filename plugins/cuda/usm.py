@@ -189,7 +189,7 @@ def _import_memory(context: CuContext, address: int, size: int) -> None:
 
 def _forget_imported(context: CuContext, address: int) -> None:
     found = find(context, address)
-    if found is None or found.base != address or not found.imported:
+    if found is None or found.base != address or not found.imported or found.access is not None:
         raise failure("INVALID_VALUE", "no imported memory begins there")
     context.drain()
     remove(context, address)

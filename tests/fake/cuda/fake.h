@@ -32,6 +32,9 @@ int fake_called(const char *name);
             return code;                  \
     } while (0)
 
+/* Calls a host function of the program, in which every function of CUDA's fails. */
+void fake_call_host(void (*function)(void *), void *data);
+
 /* Whether a context is current in this thread. */
 bool fake_has_context(void);
 #define NEED_CONTEXT              \
@@ -58,7 +61,7 @@ void fake_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
 /* Whether all the bytes are the driver's memory, or are in no allocation of it at all. */
 bool fake_is_whole(uint64_t address, size_t size);
 
-/* --- modules.c: a launch, with a copy of its arguments --- */
+/* --- launches.c: a launch, with a copy of its arguments --- */
 typedef struct launch {
     CUfunction function;
     uint32_t grid[DIMENSIONS], block[DIMENSIONS], shared;

@@ -239,7 +239,7 @@ static CUresult run_node(CUgraphNode one) {
     case LAUNCH: return fake_run_launch(&one->launch);
     case COPY: fake_copy(&one->copy); break;
     case FILL: fake_fill(&one->fill); break;
-    case HOST: ((void (*)(void *))one->host.fn)(one->host.userData); break;
+    case HOST: fake_call_host((void (*)(void *))one->host.fn, one->host.userData); break;
     case RECORD: fake_complete(one->record); break;
     case WAIT: fake_wait_for(one->record); break;
     case CHILD: return run_graph(one->child);

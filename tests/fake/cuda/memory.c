@@ -286,8 +286,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     (void)flags;
     BEGIN;
     *handle = size;
-    return size % GRANULARITY || kind->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_ERROR_INVALID_VALUE
-                                                                                                      : CUDA_SUCCESS;
+    return size % GRANULARITY || kind->requestedHandleTypes > CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
@@ -299,9 +298,14 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted, uint64_t flags) {
     (void)alignment, (void)wanted, (void)flags;
     BEGIN;
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    *address = (CUdeviceptr)(uintptr_t)memory;
-    return memory == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    char *memory = mmap(NULL, size + GRANULARITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    size_t before = -(uintptr_t)memory % GRANULARITY;   /* addresses are aligned as sizes are */
+    munmap(memory, before);
+    munmap(memory + before + size, GRANULARITY - before);
+    *address = (CUdeviceptr)(uintptr_t)(memory + before);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {

@@ -1,34 +1,7 @@
-/* Modules and launches. PTX names functions of this file. Everything else is OpenCL C, which the driver FAKE_CUDA_OPENCL compiles and runs. */
-#include "fake.h"
-#include "opencl_abi.h"
+/* Modules. PTX names functions of this file. Everything else is OpenCL C, which the driver FAKE_CUDA_OPENCL compiles and runs. */
+#include "modules.h"
 
 #include <dlfcn.h>
-
-enum { MOST_PARAMETERS = 64 };
-
-struct fl_CUfunction {
-    CUfunction next;
-    CUmodule module;
-    char *name;
-    void (*run)(void **parameters, uint32_t items);   /* NULL: the kernel of the program with this name */
-    uint32_t count;
-    enum { VALUE, ADDRESS, LOCAL } kinds[MOST_PARAMETERS];
-    size_t sizes[MOST_PARAMETERS], offsets[MOST_PARAMETERS];
-};
-
-typedef struct variable {
-    struct variable *next;
-    char name[64];
-    size_t size;
-    char bytes[];
-} variable;
-
-struct fl_CUmodule {
-    char *text;
-    cl_program program;   /* NULL: PTX */
-    CUfunction functions;
-    variable *variables;
-};
 
 /* --- kernels of PTX --- */
 
@@ -54,42 +27,39 @@ static const struct {
 /* --- OpenCL --- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cl_device_id device;
-static cl_context context;
-static __thread cl_command_queue queue;
-
-#define CL(object, name) ((fn_##name *)((object)->dispatch[SLOT_##name]))
+cl_device_id fake_device;
+cl_context fake_context;
 
 /* PoCL 3.0 builds nothing on CPUs that its LLVM does not know. It finds the CPU's name here, after the target's. */
 static void name_cpu(void) {
-    const char **cpu = (const char **)((char *)device + 640);
+    const char **cpu = (const char **)((char *)fake_device + 640);
     char version[256] = "";
-    CL(device, clGetDeviceInfo)(device, CL_DEVICE_VERSION, sizeof version - 1, version, NULL);
+    CL(fake_device, clGetDeviceInfo)(fake_device, CL_DEVICE_VERSION, sizeof version - 1, version, NULL);
     if (strstr(version, "pocl 3.0") && *cpu && !strcmp(*cpu, "generic"))
         *cpu = "x86-64-v2";
 }
 
 static bool open_opencl(void) {   /* the lock is held */
-    if (context)
+    if (fake_context)
         return true;
     const char *path = getenv("FAKE_CUDA_OPENCL");
     void *library = path ? dlopen(path, RTLD_NOW) : NULL;
     void *(*look_up)(const char *) = library ? (void *(*)(const char *))dlsym(library, "clGetExtensionFunctionAddress") : NULL;
     fn_clGetPlatformIDs *get = look_up ? (fn_clGetPlatformIDs *)look_up("clIcdGetPlatformIDsKHR") : NULL;
     cl_platform_id platform = NULL;
-    if (!get || get(1, &platform, NULL) || CL(platform, clGetDeviceIDs)(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL))
+    if (!get || get(1, &platform, NULL) || CL(platform, clGetDeviceIDs)(platform, CL_DEVICE_TYPE_ALL, 1, &fake_device, NULL))
         return false;
     name_cpu();
-    context = CL(device, clCreateContext)(NULL, 1, &device, NULL, NULL, NULL);
-    return context;
+    fake_context = CL(fake_device, clCreateContext)(NULL, 1, &fake_device, NULL, NULL, NULL);
+    return fake_context;
 }
 
 static cl_program build(const char *text, char *log, size_t room) {
     pthread_mutex_lock(&lock);
     bool works = open_opencl();
-    cl_program made = works ? CL(context, clCreateProgramWithSource)(context, 1, &text, NULL, NULL) : NULL;
-    if (made && CL(made, clBuildProgram)(made, 1, &device, "-cl-kernel-arg-info", NULL, NULL)) {
-        CL(made, clGetProgramBuildInfo)(made, device, CL_PROGRAM_BUILD_LOG, room, log, NULL);
+    cl_program made = works ? CL(fake_context, clCreateProgramWithSource)(fake_context, 1, &text, NULL, NULL) : NULL;
+    if (made && CL(made, clBuildProgram)(made, 1, &fake_device, "-cl-kernel-arg-info", NULL, NULL)) {
+        CL(made, clGetProgramBuildInfo)(made, fake_device, CL_PROGRAM_BUILD_LOG, room, log, NULL);
         CL(made, clReleaseProgram)(made);
         made = NULL;
     }
@@ -310,6 +280,12 @@ CUresult cuFuncGetName(const char **name, CUfunction f) {
     return CUDA_SUCCESS;
 }
 
+CUresult cuFuncGetModule(CUmodule *module, CUfunction f) {
+    BEGIN;
+    *module = f->module;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *size) {
     BEGIN;
     if (index >= f->count)
@@ -357,118 +333,4 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, CUfunction f, i
     int by_threads = size > 0 ? 2048 / size : 0, by_memory = shared ? (int)(MOST_SHARED / shared) : by_threads;
     *count = by_threads < by_memory ? by_threads : by_memory;
     return CUDA_SUCCESS;
-}
-
-/* --- launches --- */
-
-static size_t size_of_values(CUfunction f) { return f->count ? f->offsets[f->count - 1] + f->sizes[f->count - 1] : 0; }
-
-CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *g) {
-    static const uint32_t most[DIMENSIONS] = {2147483647, 65535, 65535};
-    launch one = {g->func, {g->gridDimX, g->gridDimY, g->gridDimZ}, {g->blockDimX, g->blockDimY, g->blockDimZ}, g->sharedMemBytes, NULL};
-    if (!g->func || (g->kernelParams && g->extra) || g->sharedMemBytes > MOST_SHARED || (g->func->count && !g->kernelParams))
-        return CUDA_ERROR_INVALID_VALUE;
-    for (int d = 0; d < DIMENSIONS; d++)
-        if (!one.grid[d] || one.grid[d] > most[d] || !one.block[d])
-            return CUDA_ERROR_INVALID_VALUE;
-    if (one.block[0] > MOST_THREADS || (uint64_t)one.block[0] * one.block[1] * one.block[2] > MOST_THREADS)
-        return CUDA_ERROR_INVALID_VALUE;
-    one.bytes = calloc(1, size_of_values(g->func) + 1);
-    for (uint32_t i = 0; i < g->func->count; i++)
-        memcpy(one.bytes + g->func->offsets[i], g->kernelParams[i], g->func->sizes[i]);
-    *made = one;
-    return CUDA_SUCCESS;
-}
-
-launch fake_copy_launch(const launch *one) {
-    launch made = *one;
-    size_t size = size_of_values(one->function);
-    made.bytes = malloc(size + 1);
-    memcpy(made.bytes, one->bytes, size);
-    return made;
-}
-
-void fake_drop_launch(launch *one) { free(one->bytes); }
-
-/* The bytes of a local argument: from its offset to the next one, or to the end. */
-static size_t local_size(const launch *one, uint32_t index) {
-    uint64_t begin, end = one->shared;
-    memcpy(&begin, one->bytes + one->function->offsets[index], 8);
-    for (uint32_t i = 0; i < one->function->count; i++) {
-        uint64_t other;
-        if (one->function->kinds[i] != LOCAL)
-            continue;
-        memcpy(&other, one->bytes + one->function->offsets[i], 8);
-        if (other > begin && other < end)
-            end = other;
-    }
-    return end - begin;
-}
-
-/* CUDA does not know how many dimensions a launch of OpenCL has. These are the ones that can be seen; of a single work-item all. */
-static cl_uint dimensions_of(const size_t *size) { return size[2] > 1 ? 3 : size[1] > 1 ? 2 : size[0] > 1 ? 1 : 3; }
-
-static CUresult run_opencl(const launch *one) {
-    CUfunction f = one->function;
-    size_t global[DIMENSIONS], local[DIMENSIONS];
-    cl_kernel kernel = CL(f->module->program, clCreateKernel)(f->module->program, f->name, NULL);
-    cl_int code = CL_SUCCESS;
-    for (uint32_t i = 0; i < f->count && !code; i++) {
-        unsigned char *value = one->bytes + f->offsets[i];
-        if (f->kinds[i] == VALUE)
-            code = CL(kernel, clSetKernelArg)(kernel, i, f->sizes[i], value);
-        else if (f->kinds[i] == LOCAL)
-            code = CL(kernel, clSetKernelArg)(kernel, i, local_size(one, i), NULL);
-        else if (*(void **)value)
-            code = CL(kernel, clSetKernelArgSVMPointer)(kernel, i, *(void **)value);
-        else
-            code = CL(kernel, clSetKernelArg)(kernel, i, sizeof(cl_mem), NULL);
-    }
-    for (int d = 0; d < DIMENSIONS; d++) {
-        local[d] = one->block[d];
-        global[d] = (size_t)one->grid[d] * one->block[d];
-    }
-    if (!queue)
-        queue = CL(context, clCreateCommandQueue)(context, device, 0, NULL);
-    if (!code)
-        code = CL(queue, clEnqueueNDRangeKernel)(queue, kernel, dimensions_of(global), NULL, global, local, 0, NULL, NULL);
-    if (!code)
-        code = CL(queue, clFinish)(queue);
-    CL(kernel, clReleaseKernel)(kernel);
-    return code ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
-}
-
-CUresult fake_run_launch(const launch *one) {
-    CUfunction f = one->function;
-    uint32_t items = one->grid[0] * one->grid[1] * one->grid[2] * one->block[0] * one->block[1] * one->block[2];
-    void *values[MOST_PARAMETERS];
-    if (!f->run)
-        return run_opencl(one);
-    for (uint32_t i = 0; i < f->count; i++)
-        values[i] = one->bytes + f->offsets[i];
-    f->run(values, items);
-    return CUDA_SUCCESS;
-}
-
-static CUresult run_launch(void *data) {
-    CUresult code = fake_run_launch(data);
-    fake_drop_launch(data);
-    return code;
-}
-
-CUresult cuLaunchKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared, CUstream stream,
-                        void **parameters, void **extra) {
-    BEGIN;
-    launch one;
-    CUDA_KERNEL_NODE_PARAMS given = {f, gx, gy, gz, bx, by, bz, shared, parameters, extra, NULL, NULL};
-    CUresult code = fake_make_launch(&one, &given);
-    return code ? code : fake_push(stream, run_launch, &one, sizeof one);
-}
-
-CUresult cuLaunchCooperativeKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared,
-                                   CUstream stream, void **parameters) {
-    BEGIN;
-    if ((uint64_t)gx * gy * gz * bx * by * bz > 4 * 2048)
-        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, NULL);
 }

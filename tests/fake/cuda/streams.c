@@ -290,7 +290,7 @@ typedef struct host {
 
 static CUresult run_host(void *data) {
     host *one = data;
-    one->function(one->data);
+    fake_call_host(one->function, one->data);
     return CUDA_SUCCESS;
 }
 

@@ -56,12 +56,17 @@ def real_driver() -> CudaDriver | None:
 
 
 @pytest.fixture(scope="session")
-def cuda_plugin(
-    real_driver: CudaDriver | None, fake_cuda_driver: CudaDriver, pocl_wheel: Candidate
-) -> Plugin:
-    """The adapter. It stays open until the process ends, as in every program that uses one."""
-    os.environ["FAKE_CUDA_OPENCL"] = locate(pocl_wheel)[0]
-    before, cuda_driver._driver = cuda_driver._driver, real_driver or fake_cuda_driver
+def cuda_plugin(real_driver: CudaDriver | None, request: pytest.FixtureRequest) -> Plugin:
+    """The adapter. It stays open until the process ends, as in every program that uses one.
+
+    A machine with a GPU needs neither a compiler nor PoCL.
+    """
+    driver = real_driver
+    if driver is None:
+        pocl: Candidate = request.getfixturevalue("pocl_wheel")
+        os.environ["FAKE_CUDA_OPENCL"] = locate(pocl)[0]
+        driver = request.getfixturevalue("fake_cuda_driver")
+    before, cuda_driver._driver = cuda_driver._driver, driver
     try:
         candidate = PluginCandidate(plugins.cuda_adapter(), "test", backend="cuda")
         return load(candidate, environment=nested_environment())
@@ -70,11 +75,11 @@ def cuda_plugin(
 
 
 @pytest.fixture
-def fake(real_driver: CudaDriver | None, fake_cuda: FakeCuda) -> FakeCuda:
+def fake(real_driver: CudaDriver | None, request: pytest.FixtureRequest) -> FakeCuda:
     """The knobs of the driver of the tests. A test that needs them is skipped on a GPU."""
     if real_driver is not None:
         pytest.skip("needs the driver of the tests, but there is a GPU")
-    return fake_cuda
+    return request.getfixturevalue("fake_cuda")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,36 @@
+/* What modules.c and launches.c share: modules, functions, and the OpenCL driver behind them. */
+#pragma once
+#include "fake.h"
+#include "opencl_abi.h"
+
+enum { MOST_PARAMETERS = 64 };
+
+struct fl_CUfunction {
+    CUfunction next;
+    CUmodule module;
+    char *name;
+    void (*run)(void **parameters, uint32_t items);   /* NULL: the kernel of the program with this name */
+    uint32_t count;
+    enum { VALUE, ADDRESS, LOCAL } kinds[MOST_PARAMETERS];
+    size_t sizes[MOST_PARAMETERS], offsets[MOST_PARAMETERS];
+};
+
+typedef struct variable {
+    struct variable *next;
+    char name[64];
+    size_t size;
+    char bytes[];
+} variable;
+
+struct fl_CUmodule {
+    char *text;
+    cl_program program;   /* NULL: PTX */
+    CUfunction functions;
+    variable *variables;
+};
+
+/* The device and the context in which modules of OpenCL C run. */
+extern cl_device_id fake_device;
+extern cl_context fake_context;
+
+#define CL(object, name) ((fn_##name *)((object)->dispatch[SLOT_##name]))

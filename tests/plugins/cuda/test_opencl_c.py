@@ -1,0 +1,72 @@
+"""Programs of OpenCL C on CUDA: NVIDIA's compiler, and the translation of its PTX for each launch.
+
+PoCL stands for NVIDIA's driver where a compiler is called. The PTX is a stored one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helpers.cuda import PTX, FakeCuda
+
+from fairlead.icd.drivers import platforms
+from fairlead.plugins.cuda import opencl_c
+from fairlead.plugins.cuda.opencl_c import SourceError, is_opencl_c
+
+from .conftest import COUNT, Work
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's compiler, which always gives the stored PTX."""
+    monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
+    monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: PTX.encode())
+
+
+def _launch(work: Work, kernel: int, offset: int, *values: Any) -> str:
+    sizes = [(ctypes.c_size_t * 1)(number) for number in (offset, COUNT)]
+    given = work.queue, kernel, 1, *sizes, None, *work.arguments(*values), None, 0, None, None
+    return work.ur("urEnqueueKernelLaunchWithArgsExp", *given)
+
+
+def test_each_offset_has_a_module(work: Work, fake: FakeCuda, compiler: None) -> None:
+    before = fake.calls("cuModuleLoadDataEx")
+    scale, out = work.kernel("scale", b"kernel void scale() {}"), work.memory()
+    work.put(out, struct.pack(f"{COUNT}i", *[1] * COUNT))
+    values = out, ctypes.c_int32(2), ctypes.c_int32(1)
+    for offset in (0, 8, 0, 8, 16):
+        assert _launch(work, scale, offset, *values) == "SUCCESS"
+    assert fake.calls("cuModuleLoadDataEx") - before == 3
+    assert work.numbers(out) == [63] * COUNT  # five times y * 2 + 1
+
+
+def test_without_the_compiler_there_are_no_offsets(work: Work, fake: FakeCuda) -> None:
+    values = work.memory(), ctypes.c_int32(1)
+    assert _launch(work, work.kernel("store"), 8, *values) == "UNSUPPORTED_FEATURE"
+
+
+def test_a_text_that_cannot_be_translated_is_a_build_failure(
+    work: Work, fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
+    monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: b"no PTX")
+    source = b"kernel void scale() {}"
+    program = work.ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
+
+
+def test_a_compiler_of_opencl_is_called(pocl_wheel: Any) -> None:
+    (device,) = next(one for one in platforms() if "Portable" in one.name).devices
+    assert opencl_c._compile(device, b"kernel void f(global int *a) { *a = N; }", "-DN=3")
+    with pytest.raises(SourceError, match="undeclared"):
+        opencl_c._compile(device, b"kernel void f(global int *a) { *a = undeclared; }", "")
+
+
+def test_ptx_and_opencl_c_are_told_apart() -> None:
+    assert is_opencl_c(b"kernel void f() {}")
+    assert not is_opencl_c(PTX.encode())
+    assert not is_opencl_c(b"\x7fELF")
