@@ -266,7 +266,7 @@ def _end_late_writes(context: int | None = None) -> None:
 
 def share_memory() -> None:
     """Note that the program has a cl_mem. From now on a blocking write is complete at its end."""
-    lib.fl_share_memory()
+    lib.fl_note_shared_memory()
     _end_late_writes()
 
 

@@ -117,7 +117,7 @@ void fl_count(fl_queue *queue);
 void fl_enter_kernel(fl_kernel *kernel);
 void fl_leave_kernel(fl_kernel *kernel);
 /* The program has a cl_mem, which its own calls of OpenCL may use. */
-void fl_share_memory(void);
+void fl_note_shared_memory(void);
 /* The thread that waits in steps because Python's signals come there, or 0. */
 void fl_waits_in_steps(uintptr_t thread);
 /* Whether this thread runs a callback of a driver. */

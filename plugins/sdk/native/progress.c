@@ -66,7 +66,7 @@ bool fl_all_finished(uintptr_t context) {
 
 static int32_t memory_is_shared;   /* the program has a cl_mem */
 
-void fl_share_memory(void) { __atomic_store_n(&memory_is_shared, 1, __ATOMIC_SEQ_CST); }
+void fl_note_shared_memory(void) { __atomic_store_n(&memory_is_shared, 1, __ATOMIC_SEQ_CST); }
 
 bool fl_may_be_late(const fl_queue *queue) {
     bool alone = !__atomic_load_n(&memory_is_shared, __ATOMIC_SEQ_CST);
