@@ -66,7 +66,12 @@ class Habit:
         self.out, self.code = "", 0
 
     def run(
-        self, code: str, knobs: dict[str, str], switches: str = "", **more: object
+        self,
+        code: str,
+        knobs: dict[str, str],
+        switches: str = "",
+        calls: str = "c",
+        **more: object,
     ) -> list[str]:
         log = self.folder / "calls"
         log.unlink(missing_ok=True)
@@ -79,6 +84,7 @@ class Habit:
                 "OCL_ICD_VENDORS": str(self.driver(numbered=0, **knobs, **more)),
                 "FAIRLEAD_PROBE": "0",
                 "FAIRLEAD_QUIRKS": switches,
+                "FAIRLEAD_CALLS": calls,
                 "FAKE_LOG": str(log),
             },
             check=False,
@@ -129,7 +135,9 @@ def test_blocking_write_returns_early(habit: Habit, switches: str) -> None:
     blocks = "clEnqueueWriteBuffer 1"
     alone = habit.run(IN_A_THREAD.format("write()"), INTEL, switches)
     assert alone == [blocks]
-    waited = ["clFinish", blocks if switches else "clEnqueueWriteBuffer 0", "clWaitForEvents"]
+    waits = [blocks if switches else "clEnqueueWriteBuffer 0", "clWaitForEvents"]
+    assert habit.run(IN_A_THREAD.format("write()"), INTEL, switches, "python") == waits
+    waited = ["clFinish", *waits]
     created = 'other = new_queue("PROFILING_ENABLE")', ["clCreateCommandQueue"]
     for sharing, calls in (created, ('ur.made("urMemGetNativeHandle", target, device)', [])):
         code = IN_A_THREAD.format(f"write(); {sharing}; write()")
