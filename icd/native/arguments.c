@@ -141,15 +141,16 @@ static uint8_t declaration(cl_kernel kernel, cl_uint index) {
     fn_clGetKernelArgInfo *info = (fn_clGetKernelArgInfo *)fl_slot(fl_table_of(kernel), SLOT_clGetKernelArgInfo);
     cl_uint address = 0;
     char type[64] = "";
+    bool has_type = info(kernel, index, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL) == CL_SUCCESS;
+    if (has_type && strcmp(type, "sampler_t") == 0)
+        return SAMPLER;   /* whatever address space it has */
     if (info(kernel, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address, NULL) != CL_SUCCESS)
         return UNKNOWN;
     if (address == CL_KERNEL_ARG_ADDRESS_GLOBAL || address == CL_KERNEL_ARG_ADDRESS_CONSTANT)
         return MEMORY;
     if (address == CL_KERNEL_ARG_ADDRESS_LOCAL)
         return LOCAL_MEMORY;
-    if (info(kernel, index, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL) != CL_SUCCESS)
-        return UNKNOWN;
-    return strcmp(type, "sampler_t") == 0 ? SAMPLER : strncmp(type, "image", 5) == 0 ? MEMORY : VALUE;
+    return !has_type ? UNKNOWN : strncmp(type, "image", 5) == 0 ? MEMORY : VALUE;
 }
 
 static uint8_t declared(kernel_state *state, cl_uint index) {
@@ -168,35 +169,44 @@ static bool looks_like_object(cl_kernel kernel, void *object) {
            head.dispatch == kernel->dispatch;
 }
 
-/* Its type, its size and its use count. */
-static bool looks_like_memory(void *object) {
+static cl_context context_of(cl_kernel kernel) {
+    cl_context context = NULL;
+    CALL(fl_table_of(kernel), clGetKernelInfo)(kernel, CL_KERNEL_CONTEXT, sizeof context, &context, NULL);
+    return context;
+}
+
+/* Its context, its type, its size and its use count. */
+static bool looks_like_memory(cl_kernel kernel, void *object) {
+    cl_context context = NULL;
     fn_clGetMemObjectInfo *info = CALL(fl_table_of(object), clGetMemObjectInfo);
     cl_uint type = 0, uses = 0;
     size_t size = 0;
-    bool answers = info(object, CL_MEM_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
+    bool answers = info(object, CL_MEM_CONTEXT, sizeof context, &context, NULL) == CL_SUCCESS &&
+                   info(object, CL_MEM_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
                    info(object, CL_MEM_REFERENCE_COUNT, sizeof uses, &uses, NULL) == CL_SUCCESS &&
                    info(object, CL_MEM_SIZE, sizeof size, &size, NULL) == CL_SUCCESS;
-    return answers && type >= CL_MEM_OBJECT_BUFFER && type <= CL_MEM_OBJECT_PIPE && uses > 0 && uses < 1u << 24 && size > 0;
+    return answers && context && context == context_of(kernel) && type >= CL_MEM_OBJECT_BUFFER && type <= CL_MEM_OBJECT_PIPE && uses > 0 && uses < 1u << 24 && size > 0;
 }
 
 /* Its context and its modes. */
 static bool looks_like_sampler(cl_kernel kernel, void *object) {
     fn_clGetSamplerInfo *info = CALL(fl_table_of(object), clGetSamplerInfo);
-    cl_context context = NULL, of_kernel = NULL;
+    cl_context context = NULL;
     cl_addressing_mode addressing = 0;
     cl_filter_mode filter = 0;
-    CALL(fl_table_of(kernel), clGetKernelInfo)(kernel, CL_KERNEL_CONTEXT, sizeof of_kernel, &of_kernel, NULL);
     bool answers = info(object, CL_SAMPLER_CONTEXT, sizeof context, &context, NULL) == CL_SUCCESS &&
                    info(object, CL_SAMPLER_ADDRESSING_MODE, sizeof addressing, &addressing, NULL) == CL_SUCCESS &&
                    info(object, CL_SAMPLER_FILTER_MODE, sizeof filter, &filter, NULL) == CL_SUCCESS;
-    return answers && context && context == of_kernel && addressing >= CL_ADDRESS_NONE && addressing <= CL_ADDRESS_MIRRORED_REPEAT &&
+    return answers && context && context == context_of(kernel) && addressing >= CL_ADDRESS_NONE && addressing <= CL_ADDRESS_MIRRORED_REPEAT &&
            filter >= CL_FILTER_NEAREST && filter <= CL_FILTER_LINEAR;
 }
 
+/* A sampler is the smaller object. NVIDIA's driver reads what it takes for memory beyond the end of a sampler, where released memory may lie. So
+ * samplers are asked for first. */
 static uint8_t looks_like(cl_kernel kernel, void *object) {
     if (!looks_like_object(kernel, object))
         return FL_ARG_VALUE;
-    return looks_like_memory(object) ? FL_ARG_MEM : looks_like_sampler(kernel, object) ? FL_ARG_SAMPLER : FL_ARG_VALUE;
+    return looks_like_sampler(kernel, object) ? FL_ARG_SAMPLER : looks_like_memory(kernel, object) ? FL_ARG_MEM : FL_ARG_VALUE;
 }
 
 static uint8_t kind_by(uint8_t declared_as, cl_kernel kernel, void *object) {

@@ -120,6 +120,26 @@ SCENARIO(arguments_not_told) {
     OK(CL(kernel, clReleaseKernel)(kernel));
 }
 
+/* A sampler is none of memory, whatever its address space is and whatever a driver says that checks no kinds. */
+SCENARIO(arguments_sampler_like_memory) {
+    for (int told = 0; told < 2; told++) {
+        mock_hide_argument_info(!told);
+        mock_confuse_samplers(true);
+        cl_kernel kernel = make_kernel(w, "confused:ms");
+        cl_sampler sampler = mock_sampler(w->context);
+        fl_recording *r = begin(w);
+        set_pointer(kernel, 0, w->a);
+        set_pointer(kernel, 1, sampler);
+        OK(launch(w->queue, kernel, 0, NULL, NULL));
+        end(w, r);
+        CHECK(mock_references(sampler) >= 2 && mock_references(w->a) >= 2);
+        drop(w, r);
+        mock_confuse_samplers(false);
+        OK(CL(kernel, clReleaseKernel)(kernel));
+        OK(CL(sampler, clReleaseSampler)(sampler));
+    }
+}
+
 /* Before OpenCL 2.1 there is no clCloneKernel: the kernel is made again and its arguments set again. */
 SCENARIO(arguments_no_clone) {
     for (int how = 0; how < 2; how++) {

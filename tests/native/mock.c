@@ -73,7 +73,7 @@ static struct {
     int svm_count;
     int fail_slot, fail_in;
     cl_int fail_code, event_status;
-    bool failed, no_argument_info;
+    bool failed, no_argument_info, confuses_samplers;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .fail_in = -1};
 
 _Noreturn void mock_die(const char *file, int line, const char *format, ...) {
@@ -235,6 +235,8 @@ bool mock_has_failed(void) {
 }
 
 void mock_hide_argument_info(bool hide) { state.no_argument_info = hide; }
+
+void mock_confuse_samplers(bool confuse) { state.confuses_samplers = confuse; }
 void mock_events_are(cl_int status) { state.event_status = status; }
 int mock_count(void) { return state.count; }
 
@@ -285,11 +287,17 @@ static cl_int mock_clGetCommandQueueInfo(cl_command_queue queue, cl_command_queu
 
 static cl_int mock_clGetMemObjectInfo(cl_mem mem, cl_mem_info name, size_t size, void *into, size_t *size_ret) {
     MAY_FAIL(clGetMemObjectInfo);
-    object *o = is(mem, BUFFER);
+    object *o = is(mem, BUFFER), *sampler = state.confuses_samplers ? is(mem, SAMPLER) : NULL;
     cl_uint references;
+    object left_over = {.type = CL_MEM_OBJECT_BUFFER, .size = 64, .made_from = (void *)16};
+    if (sampler) {
+        left_over.context = sampler->context;
+        o = &left_over;
+    }
     if (!o)
         return CL_INVALID_MEM_OBJECT;
     switch (name) {
+    case CL_MEM_CONTEXT: return ANSWER(o->context);
     case CL_MEM_TYPE: return ANSWER(o->type);
     case CL_MEM_ASSOCIATED_MEMOBJECT: return ANSWER(o->made_from);
     case CL_MEM_FLAGS: return ANSWER(o->flags);
@@ -407,6 +415,7 @@ static cl_int mock_clGetKernelArgInfo(cl_kernel kernel, cl_uint index, cl_kernel
     char is_a = signature(o)[index];
     cl_uint address = is_a == 'm'   ? CL_KERNEL_ARG_ADDRESS_GLOBAL
                       : is_a == 'l' ? CL_KERNEL_ARG_ADDRESS_LOCAL
+                      : is_a == 's' && state.confuses_samplers ? CL_KERNEL_ARG_ADDRESS_CONSTANT
                                     : CL_KERNEL_ARG_ADDRESS_PRIVATE;
     const char *type = is_a == 's' ? "sampler_t" : "float";
     return name == CL_KERNEL_ARG_ADDRESS_QUALIFIER ? ANSWER(address) : answer(type, strlen(type) + 1, size, into, size_ret);
@@ -930,7 +939,7 @@ mock *mock_open(mock_variant variant, int number) {
     }
     mock_clear();
     state.event_status = CL_COMPLETE;
-    state.no_argument_info = false;
+    state.no_argument_info = state.confuses_samplers = false;
     return m;
 }
 

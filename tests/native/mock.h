@@ -70,6 +70,8 @@ void mock_put_back_slots(mock *m);
 void *mock_exchange_slot(mock *m, int slot, void *function);   /* in the table that clients use, as somebody does who looks at calls: what
                                                                  * was there */
 void mock_hide_argument_info(bool hide);
+/* Samplers lie in the constant address space, and pass for memory objects that lead to one at address 16: no kind is checked. */
+void mock_confuse_samplers(bool confuse);
 void mock_events_are(cl_int status);        /* what events of commands made from now on are: CL_COMPLETE or CL_QUEUED */
 /* The n-th call from now (0: the next) to a slot, or to any that can fail (slot -1), answers `code` and does nothing. */
 void mock_fail(int slot, int n, cl_int code);
