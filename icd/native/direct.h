@@ -48,7 +48,7 @@ typedef struct fl_direct_step {
     uint32_t place;              /* of its data in the block, in units of FL_ALIGNMENT */
     uint32_t room;               /* of its data, in bytes */
     uint32_t ticks;              /* the least time that it took in a measured pass, in ns */
-    uint32_t shared_ticks;       /* the same of its level, run together, if it is the first one of it */
+    uint32_t shared_ticks;       /* the mean time of its level, run together, if it is the first one of it; until that is known, the sum */
     const fl_group_function *function;
     union {
         struct {

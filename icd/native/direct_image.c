@@ -84,7 +84,7 @@ static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image 
     fl_direct_step *s = &fl_steps(image)[number];
     fl_layout l = {.d = d, .memory = &image->memory, .base = image->block + place, .scratch = image->block + image->used,
                    .cells = cells, .cell_places = image->block + image->cells_at};
-    *s = (fl_direct_step){.kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX, .shared_ticks = UINT32_MAX};
+    *s = (fl_direct_step){.kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX};
     fl_put_command(&l, &d->commands[number], s);
     s->is_alone = l.scratch_at > 0;
     s->room = (uint32_t)l.at;

@@ -170,8 +170,9 @@ static void run_levels(fl_image *image, bool tries, unsigned *flags) {
             uint64_t before = tries ? now() : 0;
             run_level_together(image, place, level.count, flags);
             uint64_t took = tries ? now() - before : 0;
-            if (tries && took < first->shared_ticks)
-                first->shared_ticks = (uint32_t)took;
+            uint64_t all = first->shared_ticks + took;
+            if (tries)
+                first->shared_ticks = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
         } else
             for (uint32_t i = place; i < place + level.count; i++)
                 run(fl_step_at(image, i), flags);
@@ -179,11 +180,13 @@ static void run_levels(fl_image *image, bool tries, unsigned *flags) {
     }
 }
 
-/* After the measured passes: which levels are shared from now on. */
+/* After the measured passes: which levels are shared from now on. Their mean time counts, not the least: where a processor is not free, the
+ * threads wait for each other, and that has to be seen. */
 static void choose(fl_image *image) {
     for (uint32_t place = 0; place < image->step_count;) {
         fl_level level = fl_level_at(image, place);
         fl_direct_step *first = fl_step_at(image, place);
+        first->shared_ticks /= FL_KNOWN - FL_MEASURED - 1;
         first->together = level.can_share && level.is_long && first->shared_ticks < level.ticks * image->limits.percent / 100;
         image->shares |= first->together;
         place += level.count;
@@ -205,6 +208,8 @@ static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
     }
     run_levels(image, true, flags);
     fl_give_crew_back();
+    for (fl_direct_step *s = first; s < end && pass == FL_MEASURED; s++)   /* it has woken the threads */
+        s->shared_ticks = 0;
     if (pass + 1 == FL_KNOWN)
         choose(image);
     atomic_store(&image->passes, pass + 1);
