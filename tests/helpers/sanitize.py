@@ -147,7 +147,11 @@ def build_entry_points(directory: Path, flags: Sequence[str] = ()) -> Path:
     sources = [
         *sorted((HERE / "entry_points").glob("*.c")),
         *(HERE / "mock.c", HERE / "no_memory.c", NATIVE / "tables.c"),
-        *(path for path in sorted(PLUGINS.glob("*.c")) if path.name not in _ELSEWHERE),
+        *(
+            path
+            for path in sorted(PLUGINS.glob("*.c"))
+            if path.name not in _ELSEWHERE and not path.name.startswith("ze_")  # of Level Zero
+        ),
     ]
     folders = [f"-I{folder}" for folder in (HERE, PLUGINS, NATIVE, LOADER, directory)]
     compiler = [*os.environ.get("CC", "cc").split(), *_FLAGS, *flags, *folders]
