@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -33,16 +32,15 @@ from .core import (
     is_owned,
     struct,
     wait_for_a_while,
-    wait_until_ready,
     words,
 )
 from .events import LZEvent
 from .platforms import LZDevice, QueueGroup
+from .regular_queues import ASYNCHRONOUS, RegularQueue
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 _IN_ORDER_LIST: Final = ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"]
-_ASYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS"]
 _PRIORITIES: Final = (
     (UR["UR_QUEUE_FLAG_PRIORITY_LOW"], ZE["ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW"]),
     (UR["UR_QUEUE_FLAG_PRIORITY_HIGH"], ZE["ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH"]),
@@ -57,50 +55,6 @@ class _InFlight(NamedTuple):
 
     cell: EventCell | None
     kept: Any
-
-
-class Fence:
-    """What a queue signals after a list.
-
-    Args:
-        queue: the queue, which lives as long.
-    """
-
-    def __init__(self, queue: RegularQueue) -> None:
-        self._queue, self._table = queue, queue.table
-        desc = ctypes.byref(struct("fence_desc"))
-        self.ze = create(self._table, "zeFenceCreate", queue.ze, desc)
-        weakref.finalize(self, self._table.zeFenceDestroy, self.ze).atexit = False
-
-    def wait(self) -> None:
-        """Wait until it is signaled. Raises LevelZeroError."""
-        wait_until_ready(
-            lambda timeout: self._table.zeFenceHostSynchronize(self.ze, timeout),
-            "zeFenceHostSynchronize",
-        )
-
-
-class RegularQueue:
-    """A ze_command_queue_handle_t, which executes regular lists.
-
-    Args:
-        context: its context.
-        device: its device.
-        ordinal: the group of queues.
-    """
-
-    def __init__(self, context: LZContext, device: LZDevice, ordinal: int) -> None:
-        self.table = context.table
-        desc = struct("command_queue_desc", ordinal=ordinal, mode=_ASYNCHRONOUS)
-        given = context.ze, device.ze, ctypes.byref(desc)
-        self.ze = create(self.table, "zeCommandQueueCreate", *given)
-        weakref.finalize(self, self.table.zeCommandQueueDestroy, self.ze).atexit = False
-
-    def execute(self, ze: int) -> Fence:
-        """Execute a list. Returns the fence that is signaled after it. Raises LevelZeroError."""
-        fence = Fence(self)
-        call(self.table, "zeCommandQueueExecuteCommandLists", self.ze, 1, words([ze]), fence.ze)
-        return fence
 
 
 class _Unfinished(NamedTuple):
@@ -182,11 +136,6 @@ class LZQueue(LZObject):
             call(self.table, routine, self.ze, *arguments, signal, *listed)
             end = None if reset_later else cell
             self._in_flight.append(_InFlight(end, (keep, waits, arguments, cell)))
-
-    def keep(self, cell: EventCell, *things: Any) -> None:
-        """Keep things until a cell is signaled, which something on the queue does."""
-        with self.lock:
-            self._in_flight.append(_InFlight(cell, things))
 
     def command(
         self,
@@ -401,7 +350,7 @@ def create_queue(
         "command_queue_desc",
         ordinal=device.compute_group.ordinal if ordinal is None else ordinal,
         flags=0 if flags & _OUT_OF_ORDER else _IN_ORDER_LIST,
-        mode=_ASYNCHRONOUS,
+        mode=ASYNCHRONOUS,
         priority=next((ze for flag, ze in _PRIORITIES if flags & flag), 0),
     )
     given = context.ze, device.ze, ctypes.byref(desc)

@@ -28,7 +28,8 @@ from ...sdk.conversions import failure
 from ..contexts import EventCell, LZContext
 from ..core import call, words
 from ..platforms import LZDevice, LZPlatform
-from ..queues import BARRIER, Fence, LZQueue
+from ..queues import BARRIER, LZQueue
+from ..regular_queues import Fence
 from .records import LZCommandList
 
 VARIABLE: Final = "FAIRLEAD_ZE_COMMAND_BUFFER"
