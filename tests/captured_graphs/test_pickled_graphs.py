@@ -60,7 +60,8 @@ def test_a_pickle_has_the_names_of_the_block(numbers: Numbers) -> None:
         step = fairlead.Parameter(np.int32(2))
         array = Array(numbers.queue, (8, 8), np.int32, data=numbers.buffer)
         with fairlead.capture(numbers.queue) as graph:
-            numbers.add(step, array.data)
+            numbers.add(step)
+        assert array.base_data is numbers.buffer
         return graph
 
     loaded = pickle.loads(pickle.dumps(captured()))
