@@ -14,6 +14,7 @@ def _serve():
     import os
     import socket
     import sys
+    import threading
 
     server = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
@@ -34,6 +35,8 @@ def _serve():
         server.sendall(b"%d\n" % child)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         server.sendall(b"%d\n" % code)
+    # Python leaves the parent's number
+    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]
     server.close()
     for number, pipe in enumerate(pipes, 1):
         os.dup2(pipe, number)
