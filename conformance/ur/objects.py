@@ -301,7 +301,10 @@ class Objects:
 
         On adapters that neither are on OpenCL nor take its text it has only `store`.
         """
-        if self.takes_text or self.backend == UR["UR_BACKEND_OPENCL"]:
+        if self.takes_text or (
+            self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
+            == UR["UR_BACKEND_OPENCL"]
+        ):
             return self.source_program(context, kernels.SOURCE)
         program = self.il_program(context)
         self.ur.ok("urProgramBuild", context, program, None)
