@@ -197,6 +197,8 @@ class Trace:
         self._threads.update(
             (thread.native_id, thread.name) for thread in threading.enumerate() if thread.native_id
         )
+        # Until Python 3.12 the only thread of a forked process has the number of its parent.
+        self._threads[threading.get_native_id()] = threading.current_thread().name
 
     def _events(self) -> Iterator[dict[str, Any]]:
         calls, pid = self.calls, os.getpid()

@@ -288,6 +288,28 @@ print(threading.get_native_id(), found.calls[0].begin, found.calls[0].duration)
     assert [event["pid"] for event in events if event["name"] == "process_name"] == [first["pid"]]
 
 
+def test_the_only_thread_of_a_forked_process_has_its_name(child: Child, tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    child(
+        """
+import os
+if os.fork() == 0:
+    with trace() as found:
+        ur.urDeviceGetInfo(1, UR["UR_DEVICE_INFO_NAME"], 64, name, None)
+    found.save(sys.argv[2])
+    os._exit(0)
+os.wait()
+""",
+        str(path),
+    )
+    events = json.loads(path.read_text())["traceEvents"]
+    (call,) = [event for event in events if event["ph"] == "X"]
+    names = {
+        event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"
+    }
+    assert names[call["tid"]] == "MainThread"
+
+
 def test_an_unknown_api_is_an_error_with_a_remedy(child: Child) -> None:
     done = child("""
 from fairlead.loader.base.errors import FairleadError
