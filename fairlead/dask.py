@@ -40,7 +40,7 @@ from distributed import Client, WorkerPlugin, default_client, get_worker
 from . import api
 from .captured_graphs.executable import Executable
 from .captured_graphs.graph import CapturedGraph
-from .captured_graphs.pyopencl_client import variables_of
+from .captured_graphs.pyopencl_client import ArgumentError, variables_of
 from .graph_files.archive import GraphArchive
 from .graph_files.loaded import LoadedExecutable
 from .graph_files.loading import load
@@ -97,7 +97,9 @@ def map(
 
     Raises:
         GraphFileError: the graph cannot be written down, or the file is none.
+        ArgumentError: an argument is of the wrong type.
     """
+    batches = _checked(graph, batches, times)
     saved = _saved(graph, sys._getframe(1), names)
     client = client or _current_client()
     if client is None:
@@ -114,6 +116,28 @@ def map(
         )
         for number, one in enumerate(batches)
     ]
+
+
+def _checked(graph: Any, batches: Any, times: Any) -> list[Mapping[str, Any]]:
+    """Return the batches. Raises ArgumentError for what `map` does not take."""
+    wrong = ""
+    if not isinstance(graph, (CapturedGraph, Executable, str, os.PathLike)):
+        wrong = f"the graph is of type {type(graph).__name__}."
+    elif not isinstance(batches, Iterable) or isinstance(batches, (str, Mapping)):
+        wrong = f"the batches are of type {type(batches).__name__}."
+    elif type(times) is not int or times < 1:
+        wrong = "times must be a whole number from 1."
+    else:
+        listed = list(batches)
+        number = next((n for n, one in enumerate(listed) if not isinstance(one, Mapping)), None)
+        if number is None:
+            return listed
+        wrong = f"batch {number} is of type {type(listed[number]).__name__}."
+    raise ArgumentError(
+        wrong,
+        routine="fairlead.dask.map",
+        remedy="map(graph, [{'x': array}, {'x': other}]), with a captured graph or a file's path",
+    )
 
 
 def _current_client() -> Client | None:

@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.capture.recording import CaptureError, Recording
+from ..icd.command_buffer.engines import choose
 from ..icd.errors import error
 from ..icd.tables import parse_version
 from . import pyopencl_client as _client
@@ -46,6 +47,7 @@ class capture:
         CaptureError: the block did what cannot be captured. It is raised in that line, and again at
             the end of the block if the program caught it. The graph is then empty, and every queue
             is as before.
+        UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an unknown engine.
     """
 
     def __init__(self, *queues: Any, keep: Any = (), swap: Any = ()) -> None:
@@ -53,6 +55,7 @@ class capture:
             raise _client.ArgumentError(
                 "no queue was given.", routine="capture", remedy="capture(queue)"
             )
+        choose()  # an unknown engine is told here, not when the graph is finalized
         unique = {_client.handle(queue, "CommandQueue", "capture"): queue for queue in queues}
         self._handles, queues = list(unique), tuple(unique.values())
         contexts = {_client.context_of(queue, "capture") for queue in queues}

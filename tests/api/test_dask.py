@@ -185,3 +185,20 @@ def test_errors_travel() -> None:
 def test_without_dask_the_rest_works(run_python: RunPython) -> None:
     code = "import sys; sys.modules['dask'] = None\nimport fairlead; print(fairlead.load.__name__)"
     assert run_python(code, fresh=True).out == "load\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((3, [{}]), "the graph is of type int"),
+        (("step.flg", 3), "the batches are of type int"),
+        (("step.flg", {"x": 1}), "the batches are of type dict"),
+        (("step.flg", [{}, 3]), "batch 1 is of type int"),
+    ],
+)
+def test_arguments_of_a_wrong_type(arguments: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words) as caught:
+        fairlead.dask.map(*arguments)
+    assert "remedy: map(graph, [" in str(caught.value)
+    with pytest.raises(TypeError, match="times must be a whole number"):
+        fairlead.dask.map("step.flg", [{}], times=0)

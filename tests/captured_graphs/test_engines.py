@@ -149,7 +149,7 @@ def test_the_variable_names_engines(monkeypatch: pytest.MonkeyPatch) -> None:
         names("native,warp")
 
 
-def test_an_unknown_name_is_an_error_where_a_graph_is_finalized(
+def test_an_unknown_name_is_an_error_where_a_graph_begins_or_is_finalized(
     numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with capture(numbers.queue) as graph:
@@ -157,6 +157,8 @@ def test_an_unknown_name_is_an_error_where_a_graph_is_finalized(
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "warp")
     with pytest.raises(UnknownEngineError, match="there is no engine 'warp'"):
         graph.finalize()
+    with pytest.raises(UnknownEngineError, match="there is no engine 'warp'"):
+        capture(numbers.queue)
 
 
 # --- two engines on a driver ---
