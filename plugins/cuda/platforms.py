@@ -52,7 +52,7 @@ def urPlatformGet(NumEntries: int) -> list[CuPlatform]:
 adapter.info(
     "urPlatformGetInfo",
     {
-        "UR_PLATFORM_INFO_NAME": "NVIDIA CUDA (fairlead)",
+        "UR_PLATFORM_INFO_NAME": "CUDA (fairlead)",
         "UR_PLATFORM_INFO_VENDOR_NAME": "NVIDIA Corporation",
         "UR_PLATFORM_INFO_VERSION": lambda platform: "CUDA {}.{}".format(*platform.driver.version),
         "UR_PLATFORM_INFO_EXTENSIONS": "",

@@ -171,7 +171,8 @@ class _OwnedCell(EventCell):
     __slots__ = ()
 
     def __del__(self) -> None:
-        self.table.zeEventDestroy(self.ze)
+        if hasattr(self, "table"):  # it was made to its end
+            self.table.zeEventDestroy(self.ze)
 
 
 @adapter.entry
