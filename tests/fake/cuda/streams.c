@@ -141,14 +141,15 @@ CUresult cuStreamGetCtx(CUstream s, CUcontext *context) {
     return cuCtxGetCurrent(context);
 }
 
+/* It fails as a GPU does, once the work has ended. */
 CUresult cuStreamSynchronize(CUstream s) {
-    BEGIN;
+    int failure = fake_called(__func__);
     pthread_mutex_lock(&lock);
     while (s && !is_idle(s))   /* the stream of the device never has work */
         pthread_cond_wait(&changed, &lock);
     CUresult code = s ? s->code : CUDA_SUCCESS;
     pthread_mutex_unlock(&lock);
-    return code;
+    return failure ? (CUresult)failure : code;
 }
 
 CUresult cuStreamQuery(CUstream s) {

@@ -114,7 +114,7 @@ def test_memory_by_address_does_not_reach_python(
     ur.ok("urUSMFree", context, memory)
     assert asked == []
     ur.ok("urUSMFree", context, first)
-    assert asked == ["urUSMFree"]  # Python allocated it
+    assert set(asked) <= {"urUSMFree"}  # Python allocated it if the device was new to C
     assert ur("urUSMFree", context, memory) == "INVALID_MEM_OBJECT"
 
 

@@ -19,6 +19,7 @@ from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
+from fairlead.plugins.sdk._native import lib
 
 COUNT = 16
 Put = Callable[[str, Callable[..., Any]], None]
@@ -31,6 +32,8 @@ def device(pocl_wheel_device: PluginDevice, monkeypatch: pytest.MonkeyPatch) -> 
     habits = profile_for("NVIDIA CUDA", "NVIDIA Corporation", "OpenCL 3.0 CUDA 13.0")
     assert habits.svm_needs_lock and habits.svm_arguments_stick
     monkeypatch.setattr(platform, "profile", habits)
+    memory = thing("device", pocl_wheel_device.handle).memory
+    monkeypatch.setattr(memory, "usm", lib.FL_USM_OTHER)  # C knows nothing of such a device's
     return pocl_wheel_device
 
 
@@ -152,6 +155,7 @@ def test_a_kernel_that_others_know_stays_the_same(
 ) -> None:
     address, buffer = memory
     native = ctypes.c_void_p()
+    thing("kernel", store).struct.in_python = 1  # C would call the driver past `addresses_stay`
     assert launch(ur, queue, store, (POINTER, address), 1) == "SUCCESS"
     ur.ok("urKernelGetNativeHandle", store, ctypes.byref(native))
     assert launch(ur, queue, store, (MEM, buffer), 1) == "INVALID_KERNEL_ARGS"
