@@ -20,13 +20,19 @@ def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarra
         memory: a pyopencl.Buffer, an Image, the address of SVM, or bytes of the host.
     """
     made = np.empty(record["size"], np.uint8)
-    start_read(queue, record, memory, made)
+    event = start_read(queue, record, memory, made)
     queue.finish()
+    del event
     return made
 
 
-def start_read(queue: Any, record: Mapping[str, Any], memory: Any, into: np.ndarray) -> None:
-    """The same, into bytes that are there when the queue has finished."""
+def start_read(queue: Any, record: Mapping[str, Any], memory: Any, into: np.ndarray) -> Any:
+    """The same, into bytes that are there when the queue has finished.
+
+    Returns:
+        What has to be kept until then. An event of PyOpenCL's waits when it is dropped, and lets no
+            thread of Python run. So a host task that the queue waits for would never end.
+    """
     import pyopencl as cl
 
     if isinstance(memory, np.ndarray):
@@ -35,18 +41,24 @@ def start_read(queue: Any, record: Mapping[str, Any], memory: Any, into: np.ndar
     elif isinstance(memory, int):
         _copy_svm(queue, into.ctypes.data, memory, into.nbytes)
     else:
-        cl.enqueue_copy(queue, into, memory, is_blocking=False, **_extent(record))
+        return cl.enqueue_copy(queue, into, memory, is_blocking=False, **_extent(record))
+    return None
 
 
 def write_memory(queue: Any, record: Mapping[str, Any], memory: Any, data: np.ndarray) -> None:
     """Give a memory other bytes. `data` has as many; see `read_memory`."""
     data = np.ascontiguousarray(data)
-    start_write(queue, record, memory, data)
+    event = start_write(queue, record, memory, data)
     queue.finish()
+    del event
 
 
-def start_write(queue: Any, record: Mapping[str, Any], memory: Any, data: np.ndarray) -> None:
-    """The same. The contiguous `data` is used until the queue has finished."""
+def start_write(queue: Any, record: Mapping[str, Any], memory: Any, data: np.ndarray) -> Any:
+    """The same. The contiguous `data` is used until the queue has finished.
+
+    Returns:
+        What has to be kept until then, as for `start_read`.
+    """
     import pyopencl as cl
 
     if isinstance(memory, np.ndarray):
@@ -55,7 +67,8 @@ def start_write(queue: Any, record: Mapping[str, Any], memory: Any, data: np.nda
     elif isinstance(memory, int):
         _copy_svm(queue, memory, data.ctypes.data, data.nbytes)
     else:
-        cl.enqueue_copy(queue, memory, data, is_blocking=False, **_extent(record))
+        return cl.enqueue_copy(queue, memory, data, is_blocking=False, **_extent(record))
+    return None
 
 
 def _extent(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,8 +55,9 @@ class LoadedExecutable(Executable):
                 graph.put(self._own, name, values[name]) for name in values.keys() - settings.keys()
             ]
             self.replay(self._own, times, wait=True, **settings)
+            found = graph.get_all(self._own, graph.outputs)
             del given  # which the driver has copied
-            return graph.get_all(self._own, graph.outputs)
+            return found
 
 
 class LoadedGraph(CapturedGraph):
@@ -117,7 +118,7 @@ class LoadedGraph(CapturedGraph):
         first = self.block.queues[0]
         return cl.CommandQueue(first.context, first.device)
 
-    def put(self, queue: Any, name: str, value: Any) -> np.ndarray:
+    def put(self, queue: Any, name: str, value: Any) -> Any:
         """Copy an array to a memory of the graph.
 
         Returns:
@@ -141,19 +142,21 @@ class LoadedGraph(CapturedGraph):
             )
         made = given if "dtype" not in record else given.astype(dtype, copy=False)
         data = np.ascontiguousarray(made).reshape(-1).view(np.uint8)
-        start_write(queue, record, self._places[number], data)
-        return data
+        return data, start_write(queue, record, self._places[number], data)
 
     def get_all(self, queue: Any, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Copies of memory of the graph by name, after everything that is in the queue."""
         found: dict[str, np.ndarray] = {}
+        events: list[Any] = []
         for name in names:
             number = self._numbers[name]
             dtype, shape = self._forms[number]
             made = found[name] = np.empty(shape, dtype)
             data = made.reshape(-1).view(np.uint8)
-            start_read(queue, self.document.memory[number], self._places[number], data)
+            record = self.document.memory[number]
+            events.append(start_read(queue, record, self._places[number], data))
         queue.finish()
+        events.clear()
         return found
 
 

@@ -312,6 +312,29 @@ def test_a_loaded_graph_is_one_like_any_other(
     assert raised.value.routine == "save" and "remove the host task" in raised.value.remedy
 
 
+def test_transfers_do_not_wait_before_the_queue_is_finished(
+    numbers: Numbers, context: cl.Context, file: Path, device: cl.Device
+) -> None:
+    """A host task may have to end first, and a wait that keeps Python from running would stop it."""
+    gate = cl.UserEvent(context)
+
+    class Gated(cl.CommandQueue):
+        def finish(self) -> None:
+            gate.set_status(cl.command_execution_status.COMPLETE)
+            super().finish()
+
+    a = numbers.buffer
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(1)
+    graph.save(file, names={"a": a})
+    loaded = fairlead.load(file, device, context=context)
+    queue = Gated(context)
+    cl.enqueue_barrier(queue, wait_for=[gate])
+    given = loaded.put(queue, "a", np.full(256, 3, np.uint8))
+    found = loaded.get_all(queue, ["a"])
+    assert (found["a"] == 3).all() and given is not None
+
+
 def test_a_changed_graph_with_a_sub_graph(numbers: Numbers, file: Path, device: cl.Device) -> None:
     a = numbers.buffer
     with fairlead.capture(numbers.queue) as inner:
