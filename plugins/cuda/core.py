@@ -13,7 +13,6 @@ from typing import Final
 from ...loader.base.errors import FairleadError
 from ...loader.cuda.abi import CUDA, CudaError, check
 from ...loader.cuda.driver import CudaDriver, cuda
-from ...loader.ur.abi import UR
 from ..sdk.adapter import Adapter
 from ..sdk.conversions import failure
 from ..sdk.objects import Object
@@ -90,12 +89,6 @@ def find_driver() -> CudaDriver | None:
         return None
 
 
-def flags_of(value: int, group: str) -> None:
-    """Raise URError (INVALID_ENUMERATION) for bits that a group of flags does not have."""
-    if value & ~sum(UR.groups[group]):
-        raise failure("INVALID_ENUMERATION", group)
-
-
 __all__ = [
     "CUDA",
     "NAMES",
@@ -107,5 +100,4 @@ __all__ = [
     "check",
     "failure",
     "find_driver",
-    "flags_of",
 ]

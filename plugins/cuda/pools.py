@@ -17,13 +17,15 @@ from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.answers import encoders_of
+from ..sdk.rules import check_flags
+from ..sdk.usm import find_chained
 from .allocations import CuAllocation, CuRequest, add, allocate, free, remove
 from .contexts import CuContext
-from .core import Object, adapter, failure, flags_of
+from .core import Object, adapter, failure
 from .devices import CuDevice
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
-from .usm import allocate_usm, find_chained, release_memory
+from .usm import allocate_usm, release_memory
 
 _LARGEST: Final = (1 << 64) - 1
 _ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
@@ -152,7 +154,7 @@ class CuPool(Object):
 
 
 def _create(context: CuContext, device: CuDevice | None, descriptor: Any) -> CuPool:
-    flags_of(descriptor.flags, "ur_usm_pool_flags_t")
+    check_flags(descriptor.flags, "ur_usm_pool_flags_t")
     pool = CuPool(context, device, descriptor.flags)
     limits = find_chained(
         descriptor, "UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC", "ur_usm_pool_limits_desc_t"
@@ -308,7 +310,7 @@ def _enqueue_allocation(
     kind: str, enqueue: CuEnqueue, pool: CuPool | None, size: int, properties: Any
 ) -> tuple[int, CuEvent | None]:
     if properties:
-        flags_of(properties.flags, "ur_exp_async_usm_alloc_flags_t")
+        check_flags(properties.flags, "ur_exp_async_usm_alloc_flags_t")
     queue = enqueue.queue
     device = None if kind == "host" else queue.device
     if pool is None and device is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import mmap
-from typing import Any, Final
+from typing import Any
 
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi
+from ..sdk.rules import check_flags
+from ..sdk.usm import check_descriptor
 from .allocations import (
     KINDS,
     CuAllocation,
@@ -21,49 +22,8 @@ from .allocations import (
     remove,
 )
 from .contexts import CuContext
-from .core import CUDA, adapter, failure, flags_of
+from .core import CUDA, adapter, failure
 from .devices import CuDevice
-
-_LARGEST_ALIGNMENT: Final = 1 << 21  # bytes
-
-
-def find_chained(descriptor: Any, stype: str, struct: str) -> Any:
-    """Find a struct in the chain of a descriptor.
-
-    Args:
-        descriptor: a pointer to the descriptor, or None.
-        stype: the name of the struct's ur_structure_type_t.
-        struct: the name of its type.
-
-    Returns:
-        A pointer to it, None if the chain has none.
-    """
-    seen: set[int] = set()
-    address = descriptor.pNext if descriptor else 0
-    while address:
-        base = ffi.cast("ur_base_desc_t *", address)
-        if base.stype == UR[stype]:
-            return ffi.cast(f"{struct} *", address)
-        if base.stype in seen:  # no struct may come twice, but a chain may be a ring
-            return None
-        seen.add(base.stype)
-        address = base.pNext
-    return None
-
-
-def _check_descriptor(descriptor: Any) -> None:
-    flags_of(descriptor.hints, "ur_usm_advice_flags_t")
-    for name in ("host", "device"):
-        stype, struct = f"UR_STRUCTURE_TYPE_USM_{name.upper()}_DESC", f"ur_usm_{name}_desc_t"
-        chained = find_chained(descriptor, stype, struct)
-        if chained is not None:
-            flags_of(chained.flags, f"ur_usm_{name}_mem_flags_t")
-    align = descriptor.align
-    if align & (align - 1) or align > _LARGEST_ALIGNMENT:
-        raise failure(
-            "INVALID_VALUE",
-            f"an alignment of {align} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
-        )
 
 
 def allocate_usm(
@@ -90,7 +50,7 @@ def allocate_usm(
     if device is not None:
         context.check_device(device)
     if descriptor:
-        _check_descriptor(descriptor)
+        check_descriptor(descriptor)
     devices = (device,) if device is not None else context.devices
     if not size or any(size > one.found.memory for one in devices):
         raise failure("INVALID_USM_SIZE", f"{size} bytes")
@@ -213,7 +173,7 @@ def urUSMHostAllocRegisterExp(
     hContext: CuContext, pHostMem: int, size: int, pProperties: Any
 ) -> None:
     if pProperties:
-        flags_of(pProperties.flags, "ur_exp_usm_host_alloc_register_flags_t")
+        check_flags(pProperties.flags, "ur_exp_usm_host_alloc_register_flags_t")
     if not size or size % mmap.PAGESIZE or pHostMem % mmap.PAGESIZE:
         raise failure("INVALID_VALUE", "only whole pages can be registered")
     _import_memory(hContext, pHostMem, size)

@@ -9,9 +9,10 @@ import ctypes
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
+from ..sdk.rules import check_flags
 from .allocations import CuAllocation, CuRequest, add, find, remove
 from .contexts import CuContext
-from .core import CUDA, Object, adapter, failure, flags_of
+from .core import CUDA, Object, adapter, failure
 from .devices import CuDevice
 
 _Properties: Any = CUDA.struct("CUmemAllocationProp")
@@ -83,7 +84,7 @@ def urPhysicalMemCreate(
 ) -> CuPhysicalMemory:
     hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
-    flags_of(flags, "ur_physical_mem_flags_t")
+    check_flags(flags, "ur_physical_mem_flags_t")
     if not size or size % _step(hDevice, "MINIMUM"):
         raise failure("INVALID_SIZE", f"{size} bytes are no multiple of the granularity")
     if flags:

@@ -34,6 +34,12 @@ def check_count(count: int, code: str, what: str) -> None:
         raise failure(code, f"{count} {what}")
 
 
+def check_flags(value: int, group: str) -> None:
+    """Raise URError (INVALID_ENUMERATION) for bits that a group of flags does not have."""
+    if value & ~sum(UR.groups[group]):
+        raise failure("INVALID_ENUMERATION", group)
+
+
 def check_queue_flags(flags: int) -> None:
     """Raise URError (INVALID_QUEUE_PROPERTIES) for ur_queue_flags_t that no queue can have."""
     for pair in _CONTRADICTIONS:

@@ -10,11 +10,11 @@ import math
 from typing import Any, Final, NamedTuple
 
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi
 from ..sdk.objects import Object
-from ..sdk.rules import is_power_of_two
+from ..sdk.rules import check_flags, is_power_of_two
+from ..sdk.usm import check_descriptor
 from .contexts import LZContext
-from .core import adapter, address_of, call, create, failure, struct
+from .core import adapter, call, create, failure, struct
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import COPY_MEMORY
@@ -33,7 +33,6 @@ _SUPPORT: Final = {
     "device": "deviceAllocCapabilities",
     "shared": "sharedSingleDeviceAllocCapabilities",
 }
-_LARGEST_ALIGNMENT: Final = 1 << 21
 
 
 class LZAllocation(NamedTuple):
@@ -63,7 +62,7 @@ class LZPool(Object):
 
 @adapter.entry
 def urUSMPoolCreate(hContext: LZContext, pPoolDesc: Any) -> LZPool:
-    _check_flags(pPoolDesc.flags, "ur_usm_pool_flags_t")
+    check_flags(pPoolDesc.flags, "ur_usm_pool_flags_t")
     return LZPool(hContext)
 
 
@@ -74,35 +73,6 @@ adapter.info(
         "UR_USM_POOL_INFO_REFERENCE_COUNT": lambda pool: pool.references,
     },
 )
-
-
-def _check_flags(value: int, group: str) -> None:
-    mask = 0
-    for bits in UR.groups[group]:
-        mask |= bits
-    if value & ~mask:
-        raise failure("INVALID_ENUMERATION", f"{value:#x} is not of {group}")
-
-
-def _alignment_of(descriptor: Any) -> int:
-    if not descriptor:
-        return 0
-    _check_flags(descriptor.hints, "ur_usm_advice_flags_t")
-    base: Any = ffi.cast("ur_base_desc_t *", descriptor.pNext)
-    for stype, name in (
-        ("UR_STRUCTURE_TYPE_USM_HOST_DESC", "ur_usm_host_mem_flags_t"),
-        ("UR_STRUCTURE_TYPE_USM_DEVICE_DESC", "ur_usm_device_mem_flags_t"),
-    ):
-        if base and base.stype == UR[stype]:
-            struct_name = name.replace("_mem_flags_t", "_desc_t")
-            _check_flags(ffi.cast(f"{struct_name} *", address_of(base)).flags, name)
-    align = descriptor.align
-    if align & (align - 1) or align > _LARGEST_ALIGNMENT:
-        raise failure(
-            "INVALID_VALUE",
-            f"an alignment of {align} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
-        )
-    return align
 
 
 def _allocate(
@@ -116,7 +86,9 @@ def _allocate(
     """Allocate memory, and return its address. Raises URError, LevelZeroError."""
     if device is not None:
         context.check_device(device)
-    align = _alignment_of(descriptor)
+    if descriptor:
+        check_descriptor(descriptor)
+    align = descriptor.align if descriptor else 0
     devices = (device,) if device is not None else context.devices
     if not size or any(size > one.properties.maxMemAllocSize for one in devices):
         raise failure("INVALID_USM_SIZE", f"{size} bytes")

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from ....loader.ur.abi import UR
 from ...sdk._native import ffi, lib
+from ...sdk.rules import check_flags
+from ...sdk.usm import check_alignment, find_memory_descriptor
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..devices import URDevice
@@ -25,44 +27,6 @@ from .registry import KINDS, add, find, find_foreign, free, remove
 from .strategies import required_strategy, strategy_of, svm_flags, uses_host_memory
 from .strategy import Allocation, AllocationRequest, Hints, Strategy
 
-#: Bytes. ur_api.h allows no more than the device's largest data type, 128 bytes. But SYCL programs
-#: ask for pages, and Intel's adapters allow it.
-_LARGEST_ALIGNMENT: Final = 1 << 21
-
-
-def check_flags(value: int, group: str) -> None:
-    """Raise URError (INVALID_ENUMERATION) for bits that a group of flags does not have."""
-    if value & ~sum(UR.groups[group]):
-        raise failure("INVALID_ENUMERATION", group)
-
-
-def _chain(descriptor: Any) -> dict[int, Any]:
-    """Return the structs that follow a descriptor: stype → address."""
-    found: dict[int, Any] = {}
-    address = descriptor.pNext if descriptor else 0
-    while address:
-        base = ffi.cast("ur_base_desc_t *", address)
-        if base.stype in found:  # no struct may come twice, but a chain may be a ring
-            break
-        found[base.stype] = address
-        address = base.pNext
-    return found
-
-
-def find_chained(descriptor: Any, stype: str, struct: str) -> Any:
-    """Find a struct in the chain of a descriptor.
-
-    Args:
-        descriptor: a pointer to the descriptor, or None.
-        stype: the name of the struct's ur_structure_type_t.
-        struct: the name of its type.
-
-    Returns:
-        A pointer to it, None if the chain has none.
-    """
-    address = _chain(descriptor).get(UR[stype])
-    return ffi.cast(f"{struct} *", address) if address else None
-
 
 def _hints(descriptor: Any) -> Hints:
     """Return what a ur_usm_desc_t asks for. Raises URError (INVALID_ENUMERATION)."""
@@ -70,8 +34,7 @@ def _hints(descriptor: Any) -> Hints:
         return Hints()
 
     def get(name: str, member: str) -> Any:
-        stype, struct = f"UR_STRUCTURE_TYPE_USM_{name.upper()}_DESC", f"ur_usm_{name}_desc_t"
-        found = find_chained(descriptor, stype, struct)
+        found = find_memory_descriptor(descriptor, name)
         return getattr(found, member) if found else None
 
     host, device = get("host", "flags") or 0, get("device", "flags") or 0
@@ -90,16 +53,6 @@ def limits_of(device: URDevice) -> tuple[int, int]:
         names = "CL_DEVICE_MAX_MEM_ALLOC_SIZE", "CL_DEVICE_MIN_DATA_TYPE_ALIGN_SIZE"
         found = _limits[device] = (device.icd.info(names[0]), device.icd.info(names[1]) or 128)
     return found
-
-
-def _check_descriptor(descriptor: Any) -> None:
-    check_flags(descriptor.hints, "ur_usm_advice_flags_t")
-    align = descriptor.align
-    if align & (align - 1) or align > _LARGEST_ALIGNMENT:
-        raise failure(
-            "INVALID_VALUE",
-            f"an alignment of {align} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
-        )
 
 
 def allocate(
@@ -127,7 +80,8 @@ def allocate(
         context.check_device(device)
     devices: Sequence[URDevice] = (device,) if device is not None else context.devices
     if descriptor:
-        _check_descriptor(descriptor)
+        check_flags(descriptor.hints, "ur_usm_advice_flags_t")
+        check_alignment(descriptor.align)
     limits = [limits_of(one) for one in devices]
     if not size or any(size > largest for largest, _ in limits):
         raise failure("INVALID_USM_SIZE", f"{size} bytes")

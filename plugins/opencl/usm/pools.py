@@ -23,13 +23,15 @@ from ....loader.ur.abi import UR
 from ...sdk._native import ffi
 from ...sdk.answers import encoders_of
 from ...sdk.objects import Object
+from ...sdk.rules import check_flags
+from ...sdk.usm import find_chained
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..devices import URDevice
 from ..enqueue import Enqueue, declare_enqueue, enqueues
 from ..events import UREvent, call_on_status
 from ..queues import create_queue
-from .allocations import allocate, check_flags, find_chained, release_memory
+from .allocations import allocate, release_memory
 from .registry import add, free, remove
 from .strategy import Allocation, AllocationRequest, Location
 from .transfers import fill
