@@ -58,7 +58,7 @@ def allocate_usm(
         raise failure("INVALID_OPERATION", "the device has no shared USM")
     align = descriptor.align if descriptor else 0
     request = CuRequest(context, kind, device, size, align)
-    made = allocate(request) if pool is None else pool.take(request)
+    made = allocate(request) if pool is None else pool.take(request, lambda: allocate(request))
     return add(made).base
 
 

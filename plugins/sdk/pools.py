@@ -1,0 +1,359 @@
+"""Pools of USM: what they keep, and their entry points.
+
+A pool keeps what is freed to it, up to its release threshold. The next allocation of the same kind,
+device, size and alignment gets it. The threshold is 0 unless the pool was created with limits:
+then the pool keeps everything that is not larger than `maxPoolableSize`. For the pool of a device
+(urUSMPoolCreateExp) that limit is the most that it may ever hold, as DPC++ means it.
+
+An adapter has a class of pools that knows its driver, and makes the entry points with it:
+
+    pools = PoolEntryPoints(adapter, CuPool)
+
+(Unified Runtime: USM pools, EXP-ASYNC-ALLOC.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR
+from ._native import ffi
+from .adapter import Adapter
+from .answers import encoders_of
+from .conversions import failure
+from .objects import Object
+from .rules import check_flags
+from .usm import find_chained
+
+_LARGEST: Final = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
+_ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
+
+
+class USMPool(Object):
+    """A pool of a context, or of one device of it.
+
+    Allocations have the attributes `size`, `pool` and `key`. Requests have `context`, `kind`,
+    `device`, `size` and `align`. Both are the adapter's.
+
+    Args:
+        context: its context.
+        device: its device, None for all.
+        flags: ur_usm_pool_flags_t.
+        holds_context: whether it keeps its context alive.
+
+    Attributes:
+        largest: bytes of the largest allocation that it keeps.
+        threshold: bytes that it may hold and still keep what is freed.
+        maximum: bytes that it may ever hold, 0 for any number.
+        reserved: bytes that it holds of the driver; `reserved_high`: the most so far.
+        used: bytes of these that are allocated; `used_high`: the most so far.
+    """
+
+    type = "ur_usm_pool_handle_t"
+
+    def __init__(self, context: Any, device: Any, flags: int, *, holds_context: bool) -> None:
+        self._context = weakref.ref(context)
+        self._held = context if holds_context else None
+        self.device, self.flags = device, flags
+        self.largest, self.threshold, self.maximum = _LARGEST, 0, 0
+        self.used = self.used_high = self.reserved = self.reserved_high = 0
+        self._lock = new_lock()
+        self._free: dict[Any, list[Any]] = {}
+
+    # what an adapter knows
+
+    def is_of(self, context: Any) -> bool:
+        """Return whether it can be used in a context. Raises URError (INVALID_CONTEXT)."""
+        return context is self.context
+
+    def zero(self, allocation: Any, request: Any) -> None:
+        """Fill a new allocation with zeros, and wait for it. Raises what the driver answers."""
+        raise NotImplementedError
+
+    def free(self, allocation: Any) -> None:
+        """Give memory back to the driver. Raises what the driver answers."""
+        raise NotImplementedError
+
+    # the same for all
+
+    @property
+    def context(self) -> Any:
+        """Return its context. Raises URError (INVALID_CONTEXT) if the context is closed."""
+        context = self._context()
+        if context is None:
+            raise failure("INVALID_CONTEXT", "the context of the pool is gone")
+        return context
+
+    def close(self) -> None:
+        self.trim(0)
+
+    def check(self, context: Any, device: Any) -> None:
+        """Raise URError (INVALID_VALUE) if it is for another context, or for another device."""
+        if not self.is_of(context) or self.device not in (None, device):
+            raise failure("INVALID_VALUE", "the pool is of another context, or of another device")
+
+    def take(self, request: Any, new: Callable[[], Any]) -> Any:
+        """Take an allocation that it keeps, or else a new one.
+
+        Args:
+            request: what is asked for.
+            new: allocates what is asked for.
+
+        Raises:
+            URError: INVALID_VALUE for another context or device, OUT_OF_RESOURCES if the pool may
+                not hold so much, and what `new` raises.
+        """
+        self.check(request.context, request.device)
+        size, key = request.size, (request.kind, request.device, request.size, request.align)
+        surplus: list[Any] = []
+        with self._lock:
+            kept = self._free.get(key)
+            found = kept.pop() if kept else None
+            if found is None and self.maximum and self.reserved + size > self.maximum:
+                surplus = self._take_surplus(max(0, self.maximum - size))
+            is_full = found is None and bool(self.maximum) and self.reserved + size > self.maximum
+            if not is_full:
+                if found is None:
+                    self.reserved += size
+                    self.reserved_high = max(self.reserved_high, self.reserved)
+                self.used += size
+                self.used_high = max(self.used_high, self.used)
+        self._free_all(surplus)
+        if is_full:
+            raise failure(
+                "OUT_OF_RESOURCES",
+                f"the pool may hold {self.maximum} bytes, and has {self.reserved}",
+            )
+        try:
+            allocation = found or self._allocate(request, new)
+        except BaseException:
+            with self._lock:
+                self.used -= size
+                self.reserved -= size
+            raise
+        allocation.pool, allocation.key = self, key
+        return allocation
+
+    def _allocate(self, request: Any, new: Callable[[], Any]) -> Any:
+        allocation = new()
+        if self.flags & _ZERO:
+            self.zero(allocation, request)
+        return allocation
+
+    def give(self, allocation: Any) -> None:
+        """Take an allocation back that nothing uses any more. Raises what the driver answers."""
+        with self._lock:
+            self.used -= allocation.size
+            fits = self.reserved <= self.threshold and allocation.size <= self.largest
+            if self.references and fits:
+                # The pool has no reference to itself, so its last release frees what it keeps.
+                allocation.pool = None
+                self._free.setdefault(allocation.key, []).append(allocation)
+                return
+            self.reserved -= allocation.size
+        self.free(allocation)
+
+    def trim(self, keep: int) -> None:
+        """Free memory that is not used until no more than `keep` bytes are held.
+
+        Raises what the driver answers.
+        """
+        with self._lock:
+            surplus = self._take_surplus(keep)
+        self._free_all(surplus)
+
+    def _take_surplus(self, keep: int) -> list[Any]:
+        """Remove what is not used until no more than `keep` bytes are held. The lock is held.
+
+        The caller frees it without the lock, because a free may wait for a driver's callback that
+        needs the lock.
+        """
+        surplus: list[Any] = []
+        for kept in self._free.values():
+            while kept and self.reserved > keep:
+                surplus.append(kept.pop())
+                self.reserved -= surplus[-1].size
+        return surplus
+
+    def _free_all(self, allocations: Sequence[Any]) -> None:
+        for allocation in allocations:
+            self.free(allocation)
+
+
+_INFO: Final[dict[str, Callable[[USMPool], Any]]] = {
+    "UR_USM_POOL_INFO_REFERENCE_COUNT": lambda pool: pool.references,
+    "UR_USM_POOL_INFO_CONTEXT": lambda pool: pool.context,
+    "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": lambda pool: pool.threshold,
+    "UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP": lambda pool: pool.maximum,
+    "UR_USM_POOL_INFO_RESERVED_CURRENT_EXP": lambda pool: pool.reserved,
+    "UR_USM_POOL_INFO_RESERVED_HIGH_EXP": lambda pool: pool.reserved_high,
+    "UR_USM_POOL_INFO_USED_CURRENT_EXP": lambda pool: pool.used,
+    "UR_USM_POOL_INFO_USED_HIGH_EXP": lambda pool: pool.used_high,
+}
+_SETTABLE: Final = {
+    "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": "threshold",
+    "UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP": "maximum",
+}
+_RESETTABLE: Final = {
+    "UR_USM_POOL_INFO_RESERVED_HIGH_EXP": ("reserved_high", "reserved"),
+    "UR_USM_POOL_INFO_USED_HIGH_EXP": ("used_high", "used"),
+}
+
+
+class PoolEntryPoints:
+    """The entry points of pools. One object of it declares them.
+
+    Args:
+        adapter: whose they are.
+        kind: the class of its pools. `kind(context, device, flags, is_default=False)` makes one.
+    """
+
+    def __init__(self, adapter: Adapter, kind: Callable[..., USMPool]) -> None:
+        self._adapter, self._kind, self._lock = adapter, kind, new_lock()
+        self._defaults: Any = weakref.WeakKeyDictionary()  # context → device → its default pool
+        self._current: Any = weakref.WeakKeyDictionary()  # context → device → the one that was set
+        adapter.info("urUSMPoolGetInfo", _INFO)
+        adapter.declare(
+            urUSMPoolCreate=lambda hContext, pPoolDesc: self._create(hContext, None, pPoolDesc),
+            urUSMPoolGetInfoExp=self._answer,
+            urUSMPoolSetInfoExp=_set,
+            urUSMPoolCreateExp=self._create_for_device,
+            urUSMPoolDestroyExp=self._destroy,
+            urUSMPoolGetDefaultDevicePoolExp=self._default_of,
+            urUSMPoolSetDevicePoolExp=self._set_current,
+            urUSMPoolGetDevicePoolExp=lambda hContext, hDevice: (
+                self.of(hContext, hDevice) or self._default_of(hContext, hDevice)
+            ),
+            urUSMPoolTrimToExp=_trim,
+        )
+
+    def of(self, context: Any, device: Any) -> USMPool | None:
+        """Return the pool that was set for a device, None if there is none that is still alive."""
+        reference = self._current.get(context, {}).get(device)
+        pool = reference() if reference is not None else None
+        return pool if pool is not None and pool.references and pool.context is context else None
+
+    def declare_allocations(
+        self,
+        declare: Callable[..., None],
+        allocate: Callable[..., int],
+        mark: Callable[[Any], Any],
+        undo: Callable[[Any, int], None],
+    ) -> None:
+        """Declare the allocations in a queue's order. They are made at once.
+
+        Args:
+            declare: `EnqueueFamily.declare`.
+            allocate: gets a context, "host", "device" or "shared", a device or None, a descriptor,
+                a pool or None, and bytes. It returns an address.
+            mark: gets the call, and enqueues its place in the order.
+            undo: gets a context and an address that nobody gets to know.
+        """
+
+        def run(
+            kind: str, enqueue: Any, pool: USMPool | None, size: int, properties: Any
+        ) -> tuple[int, Any]:
+            if properties:
+                check_flags(properties.flags, "ur_exp_async_usm_alloc_flags_t")
+            queue = enqueue.queue
+            device = None if kind == "host" else queue.device
+            if pool is None and device is not None:
+                pool = self.of(queue.context, device)
+            address = allocate(queue.context, kind, device, None, pool, size)
+            try:
+                return address, mark(enqueue)
+            except BaseException:
+                undo(queue.context, address)
+                raise
+
+        for kind in ("Device", "Shared", "Host"):
+            command = f"ENQUEUE_USM_{kind.upper()}_ALLOC_EXP"
+            name = f"urEnqueueUSM{kind}AllocExp"
+            declare(name, command, partial(run, kind.lower()), "pPool", "size", "pProperties")
+
+    def _create(self, context: Any, device: Any, descriptor: Any) -> USMPool:
+        check_flags(descriptor.flags, "ur_usm_pool_flags_t")
+        pool = self._kind(context, device, descriptor.flags)
+        limits = find_chained(
+            descriptor, "UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC", "ur_usm_pool_limits_desc_t"
+        )
+        if limits is not None and device is not None:
+            pool.maximum = limits.maxPoolableSize
+        elif limits is not None:
+            pool.largest, pool.threshold = limits.maxPoolableSize, _LARGEST
+        return pool
+
+    def _answer(self, hPool: USMPool, propName: int, pPropValue: int, pPropSizeRet: Any) -> None:
+        """Answer a query that has no size: the caller has room for the property's type."""
+        if not pPropValue and not pPropSizeRet:
+            raise failure("INVALID_NULL_POINTER")
+        registry = self._adapter.registry
+        assert registry is not None
+        name = UR.groups["ur_usm_pool_info_t"][propName]
+        data = encoders_of("ur_usm_pool_info_t")[propName](_INFO[name](hPool), registry.show)
+        if pPropValue:
+            ffi.memmove(ffi.cast("char *", pPropValue), data, len(data))
+        if pPropSizeRet:
+            pPropSizeRet[0] = len(data)
+
+    # the pools of a device
+
+    def _create_for_device(self, hContext: Any, hDevice: Any, pPoolDesc: Any) -> USMPool:
+        hContext.check_device(hDevice)
+        return self._create(hContext, hDevice, pPoolDesc)
+
+    def _destroy(self, hContext: Any, hDevice: Any, hPool: USMPool) -> None:
+        _check(hContext, hDevice, hPool)
+        assert self._adapter.registry is not None
+        self._adapter.registry.release(hPool)
+
+    def _default_of(self, hContext: Any, hDevice: Any) -> USMPool:
+        hContext.check_device(hDevice)
+        with self._lock:
+            pools = self._defaults.setdefault(hContext, {})
+            if hDevice not in pools:
+                pools[hDevice] = self._kind(hContext, hDevice, 0, is_default=True)
+                weakref.finalize(hContext, self._forget_handle, pools[hDevice]).atexit = False
+            return pools[hDevice]
+
+    def _forget_handle(self, pool: USMPool) -> None:
+        """End the handle of a default pool, because its context is gone."""
+        if self._adapter.registry is not None:
+            self._adapter.registry.forget(pool)
+
+    def _set_current(self, hContext: Any, hDevice: Any, hPool: USMPool) -> None:
+        _check(hContext, hDevice, hPool)
+        self._current.setdefault(hContext, {})[hDevice] = weakref.ref(hPool)
+
+
+def _set(hPool: USMPool, propName: int, pPropValue: int, propSize: int) -> None:
+    """Set the threshold or the maximum, or restart a high-water mark, by setting it to 0."""
+    name = UR.groups["ur_usm_pool_info_t"][propName]
+    if name not in _SETTABLE and name not in _RESETTABLE:
+        raise failure("UNSUPPORTED_ENUMERATION", name)
+    if propSize != ctypes.sizeof(ctypes.c_size_t):
+        raise failure("INVALID_SIZE")
+    value = ctypes.c_size_t.from_address(pPropValue).value
+    if name in _SETTABLE:
+        setattr(hPool, _SETTABLE[name], value)
+        return
+    if value:
+        raise failure("INVALID_VALUE", "a high-water mark can only be set to 0")
+    high, current = _RESETTABLE[name]
+    setattr(hPool, high, getattr(hPool, current))
+
+
+def _check(context: Any, device: Any, pool: USMPool) -> None:
+    """Raise URError unless the device is one of the context, and the pool is for both."""
+    context.check_device(device)
+    pool.check(context, device)
+
+
+def _trim(hContext: Any, hDevice: Any, hPool: USMPool, minBytesToKeep: int) -> None:
+    _check(hContext, hDevice, hPool)
+    hPool.trim(minBytesToKeep)
