@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ...loader.cuda.abi import CUDA, CudaError, check
 from ...loader.cuda.driver import CudaDriver, cuda
@@ -28,9 +28,11 @@ class CudaApi(GpuApi):
 
     name, vendor, backend = "CUDA", "NVIDIA Corporation", "UR_BACKEND_CUDA"
     abi, error = CUDA, CudaError
-    names: Final = {re.sub(r"^cu|_v\d+$", "", name): name for name in CUDA.functions}
+    names: ClassVar[Mapping[str, str]] = {
+        re.sub(r"^cu|_v\d+$", "", name): name for name in CUDA.functions
+    }
     targets = "nvptx64", "native_code_nvptx64"
-    extra: Final = {
+    extra: ClassVar[Mapping[str, Any]] = {
         "VERSION": lambda device: "{}.{}".format(*device.found.capability),
         "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.found.capability),
         "VENDOR_ID": 0x10DE,

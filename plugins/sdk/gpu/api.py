@@ -24,7 +24,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ....loader.base.abi import Api
 from ....loader.base.errors import CodeError
@@ -48,14 +49,12 @@ class GpuDriver(Protocol):
 
 
 class GpuDevice(Protocol):
-    """A device of the adapter. `native` is its number, `context` its primary context."""
+    """A device of the adapter. `native` is its number, `table` the driver's functions."""
 
     native: int
     table: Any
     platform: Any
-
-    @property
-    def context(self) -> int: ...
+    context: cached_property[int]  # the handle of its primary context
 
 
 class GpuSet(NamedTuple):
@@ -121,18 +120,18 @@ class GpuApi(ABC):
         asks_for_local: bytes of local memory from which on a kernel has to ask, 0: never.
     """
 
-    name: str
-    vendor: str
-    backend: str
-    abi: Api
-    error: type[CodeError]
-    names: Mapping[str, str]
-    targets: tuple[str, ...]
-    extra: Mapping[str, Any]
-    widest_element: int
-    widest_pattern: int
-    logs: bool
-    asks_for_local: int
+    name: ClassVar[str]
+    vendor: ClassVar[str]
+    backend: ClassVar[str]
+    abi: ClassVar[Api]
+    error: ClassVar[type[CodeError]]
+    names: ClassVar[Mapping[str, str]]
+    targets: ClassVar[tuple[str, ...]]
+    extra: ClassVar[Mapping[str, Any]]
+    widest_element: ClassVar[int]
+    widest_pattern: ClassVar[int]
+    logs: ClassVar[bool]
+    asks_for_local: ClassVar[int]
 
     @abstractmethod
     def open(self) -> Any:
