@@ -25,6 +25,9 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # NVIDIA's header and assembler: tests compare ABI data and assemble PTX. No GPU is needed.
 CUDA    := $(CACHE)/cuda-1
 CUDA_NOW := 13.5.37
+# Debian's headers of HIP, where there is apt-get. HIP_MORE: a :-list of folders with those of other versions.
+HIP     := $(CACHE)/hip-1
+HIP_MORE ?=
 # PyOpenCL's own tests, in a folder for each version: its wheels do not have them.
 PYOPENCL := $(CACHE)/pyopencl-1
 # Debian's oclgrind, a driver that simulates a device, where there is apt-get.
@@ -153,6 +156,13 @@ $(ZE_DEV)/fetched:
 	@rm -rf $(ZE_DEV)/deb
 	@touch $@
 
+$(HIP)/fetched:
+	@mkdir -p $(HIP)/deb
+	@cd $(HIP)/deb && apt-get download -q libamdhip64-dev >/dev/null 2>&1 && dpkg-deb -x libamdhip64-dev_*.deb .. || \
+	    echo 'no libamdhip64-dev: the ABI of HIP is not compared with its headers'
+	@rm -rf $(HIP)/deb
+	@touch $@
+
 $(OCLGRIND)/fetched:
 	@mkdir -p $(OCLGRIND)/deb
 	@cd $(OCLGRIND)/deb && apt-get download -q oclgrind $$(apt-cache depends oclgrind | awk '/liboclgrind/ {print $$2}') >/dev/null 2>&1 && \
@@ -178,16 +188,17 @@ demo: $(VENV)/installed-demo
 
 # Where the downloads are, for the tests that need them.
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
-    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND)
+    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND) \
+    HIP_HEADERS=$(HIP)/usr/include:$(HIP_MORE)
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, and the adapter.

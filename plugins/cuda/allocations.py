@@ -9,13 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import new_lock
 from ...loader.base.memory import read
-from ...loader.ur.abi import UR
 from .contexts import CuContext
 from .core import CUDA, failure
 from .devices import CuDevice
-
-#: The ur_usm_type_t of each kind.
-KINDS: Final = {kind: UR[f"UR_USM_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")}
 
 #: The end of the addresses that there are.
 _END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)

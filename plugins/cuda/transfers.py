@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
+from ..sdk.patterns import read_buffer_pattern
 from ..sdk.rectangles import check_pitches, check_range, check_rect, offset_of, region_of
-from ..sdk.rules import is_power_of_two
 from .buffers import CuBuffer, check_buffers
 from .commands import CopyPlace, copy_of, fills_of
 from .core import failure
@@ -193,13 +193,7 @@ def urEnqueueMemBufferFill(
     enqueue: CuEnqueue, hBuffer: CuBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> CuEvent | None:
     check_buffers(enqueue.queue.context, hBuffer)
-    if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
-        raise failure(
-            "INVALID_SIZE",
-            "a pattern's size is a power of two, of which offset and size are multiples",
-        )
-    check_range(hBuffer.size, offset, size)
-    pattern = ctypes.string_at(pPattern, patternSize)
+    pattern = read_buffer_pattern(pPattern, patternSize, hBuffer.size, offset, size)
     return fill_bytes(enqueue, hBuffer.address + offset, pattern, size, hBuffer)
 
 

@@ -9,7 +9,8 @@ import ctypes
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.rules import is_power_of_two
+from ..sdk.patterns import read_pattern, read_row_pattern
+from ..sdk.usm import check_copied_rows, check_rows_in
 from .allocations import CuAllocation, locate
 from .commands import CopyPlace, copy_of, fill_rows
 from .contexts import CuContext
@@ -58,13 +59,10 @@ def _rows(context: CuContext, address: int, pitch: int, width: int, height: int)
             it, without the last pitch in what follows the address. Else as `locate`.
     """
     found = locate(context, address, 1)
-    size = pitch * (height - 1) + width
     if found is None:
-        locate(context, address, max(size, pitch * (height - 1) + 1))
-    elif pitch * height > found.size or address + size > found.end:
-        raise failure(
-            "INVALID_SIZE", f"{height} rows of {pitch} bytes in an allocation of {found.size}"
-        )
+        locate(context, address, pitch * (height - 1) + max(width, 1))
+    else:
+        check_rows_in(found, address, pitch, width, height)
     return CopyPlace(address, is_on_device(found), (0, 0, 0), pitch)
 
 
@@ -72,11 +70,7 @@ def _rows(context: CuContext, address: int, pitch: int, width: int, height: int)
 def urEnqueueUSMMemcpy2D(
     enqueue: CuEnqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
 ) -> CuEvent | None:
-    if not srcPitch or not dstPitch or srcPitch < width or dstPitch < width or not height:
-        raise failure(
-            "INVALID_SIZE",
-            f"{height} rows of {width} bytes, with pitches of {srcPitch} and {dstPitch}",
-        )
+    check_copied_rows(width, height, srcPitch, dstPitch)
     target = _rows(enqueue.queue.context, pDst, dstPitch, width, height)
     source = _rows(enqueue.queue.context, pSrc, srcPitch, width, height)
     if not width:
@@ -91,10 +85,9 @@ def urEnqueueUSMMemcpy2D(
 def urEnqueueUSMFill(
     enqueue: CuEnqueue, pMem: int, patternSize: int, pPattern: int, size: int
 ) -> CuEvent | None:
-    if not patternSize or not size or size % patternSize:
-        raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
+    pattern = read_pattern(pPattern, patternSize, size)
     _check_filled(enqueue.queue.context, pMem, size)
-    return fill_bytes(enqueue, pMem, ctypes.string_at(pPattern, patternSize), size)
+    return fill_bytes(enqueue, pMem, pattern, size)
 
 
 def _check_filled(context: CuContext, address: int, size: int) -> None:
@@ -114,17 +107,9 @@ def urEnqueueUSMFill2D(
     height: int,
 ) -> CuEvent | None:
     """Fill rows. The pattern continues from row to row if a row is not a multiple of it."""
-    if not pitch or pitch < width or not width or not height:
-        raise failure("INVALID_SIZE", f"{height} rows of {width} bytes with a pitch of {pitch}")
-    if not is_power_of_two(patternSize) or width * height % patternSize:
-        raise failure(
-            "INVALID_SIZE",
-            f"a pattern of {patternSize} bytes: its size has to be a power of two,"
-            " of which the bytes to fill are a multiple",
-        )
+    pattern = read_row_pattern(pPattern, patternSize, pitch, width, height)
     place = _rows(enqueue.queue.context, pMem, pitch, width, height)
     _check_filled(enqueue.queue.context, pMem, 1)
-    pattern = ctypes.string_at(pPattern, patternSize)
     if pitch == width:
         return fill_bytes(enqueue, pMem, pattern, width * height)
     one = fill_rows(pMem, pitch, pattern, width, height)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from ...sdk.patterns import read_pattern
 from ...sdk.rectangles import check_range, region_of
 from ..allocations import locate
 from ..buffers import CuBuffer, check_buffers
@@ -141,21 +142,12 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     return _copy(append, "MEM_BUFFER_COPY_RECT", copy, (hSrcMem, hDstMem))
 
 
-def _read_pattern(address: int, pattern_size: int, size: int) -> bytes:
-    """Read the pattern of a fill. Raises URError (INVALID_SIZE) if it does not fit."""
-    if not pattern_size or not size or size % pattern_size:
-        raise failure(
-            "INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0"
-        )
-    return ctypes.string_at(address, pattern_size)
-
-
 @appends
 def urCommandBufferAppendMemBufferFillExp(
     append: CuAppend, hBuffer: CuBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> Appended:
     check_buffers(append.buffer.context, hBuffer)
-    pattern = _read_pattern(pPattern, patternSize, size)
+    pattern = read_pattern(pPattern, patternSize, size)
     _check_range(hBuffer, offset, size)
     address = hBuffer.address + offset
     return _fill(append, "MEM_BUFFER_FILL", address, pattern, size, hBuffer)
@@ -183,7 +175,7 @@ def urCommandBufferAppendUSMFillExp(
 ) -> Appended:
     if not size and patternSize:
         return append.empty("USM_FILL")
-    pattern = _read_pattern(pPattern, patternSize, size)
+    pattern = read_pattern(pPattern, patternSize, size)
     if locate(append.buffer.context, pMemory, size) is None:
         raise failure("INVALID_MEM_OBJECT", "CUDA fills no memory but its own")
     return _fill(append, "USM_FILL", pMemory, pattern, size, None)
