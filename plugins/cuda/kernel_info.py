@@ -10,7 +10,7 @@ from typing import Any
 
 from ...loader.ur.abi import UR
 from ..sdk.kernels import declare_suggestions, read_exec_info
-from .core import CudaError, adapter, failure
+from .core import INVALID_VALUE, DriverError, adapter, failure
 from .devices import CuDevice
 from .kernels import CuKernel
 from .queues import CuQueue
@@ -79,7 +79,7 @@ def urKernelGetSubGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int)
 
 @adapter.entry
 def urKernelSetExecInfo(hKernel: CuKernel, propName: int, propSize: int, pPropValue: int) -> None:
-    """Check settings, which CUDA does not need: its kernels may use all memory."""
+    """Check settings, which the driver does not need: kernels may use all memory."""
     read_exec_info(propName, propSize, pPropValue)
 
 
@@ -110,8 +110,8 @@ def urKernelSuggestMaxCooperativeGroupCount(
     name = "OccupancyMaxActiveBlocksPerMultiprocessor"
     try:
         hDevice.call(name, ctypes.byref(count), function, size, shared)
-    except CudaError as error:
-        if error.code != "CUDA_ERROR_INVALID_VALUE":
+    except DriverError as error:
+        if error.value != INVALID_VALUE:
             raise
         return 0  # no work-group fits
     return count.value * hDevice.attribute("MULTIPROCESSOR_COUNT")
