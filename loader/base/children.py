@@ -196,7 +196,8 @@ class _Child:
                 self.pipes[name], writer = os.pipe()
                 writers.append(writer)
             data = json.dumps(request.data, default=str)
-            self.process = _start(*writers, self.mark, request.module, data)
+            pipe, output = writers
+            self.process = _start(pipe, output, self.mark, request.module, data)
         except BaseException:
             for pipe in self.pipes.values():
                 os.close(pipe)

@@ -59,7 +59,7 @@ class ForkedChild:
 def _be_child(
     work: Callable[[], None], environ: Mapping[str, str], output: int, kept: int
 ) -> NoReturn:
-    code: object = 1
+    code: object = 1  # as `exit` takes it
     try:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -73,8 +73,8 @@ def _be_child(
         code = 0
     except SystemExit as end:
         code = end.code
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
     # the parent's frames below this one must not go on
     ctypes.pythonapi.Py_Exit(code if isinstance(code, int) else int(code is not None))
     raise AssertionError("Py_Exit returns")
