@@ -77,7 +77,7 @@ class CuBuffer(Object):
             free(self.memory)
 
     def map(self, offset: int, size: int, writes: bool) -> MappedPart:
-        """Return a place on the host for a part of it. Raises CudaError."""
+        """Return a place on the host for a part of it. Raises DriverError."""
         if self.is_host:
             made = MappedPart(self.address + offset, offset, size, writes)
         elif self.host:
@@ -117,9 +117,7 @@ def urMemBufferCreate(hContext: CuContext, flags: int, size: int, pProperties: A
     memory = allocate(CuRequest(hContext, kind, device, size))
     made = CuBuffer(hContext, memory, memory.base, size, host=host if flags & USE else 0)
     if flags & (USE | COPY):
-        stream = hContext.device.clock_stream.handle
-        hContext.device.call("MemcpyAsync", memory.base, host, size, stream)
-        hContext.device.call("StreamSynchronize", stream)
+        hContext.device.copy(memory.base, host, size)
     return made
 
 

@@ -57,7 +57,7 @@ class CuContext(Object):
                 raise failure("INVALID_CONTEXT", f"{what} is of another context")
 
     def drain(self) -> None:
-        """Wait for everything on its devices. Raises CudaError."""
+        """Wait for everything on its devices. Raises DriverError."""
         for device in self.devices:
             device.drain()
 

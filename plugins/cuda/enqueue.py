@@ -8,7 +8,7 @@ from typing import Any, Final
 from ...loader.ur.abi import UR
 from ..sdk.families import EnqueueFamily
 from .clocks import base_of, new_event
-from .core import NAMES, adapter, check
+from .core import adapter
 from .devices import CuStream
 from .events import CuEvent, wait_on
 from .queues import CuQueue
@@ -41,14 +41,13 @@ class CuEnqueue:
         self.queue.context.check_same(what, *things)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver. The device's context is current. Raises CudaError.
+        """Call a function of the driver. The device's context is current. Raises DriverError.
 
         Args:
             name: its neutral name.
             arguments: what it takes.
         """
-        routine = NAMES[name]
-        check(getattr(self.queue.device.table, routine)(*arguments), routine)
+        self.queue.device.call_here(name, *arguments)
 
     def run(self, work: Callable[[int], Any] | None = None, keep: Any = None) -> CuEvent | None:
         """Enqueue a command.
@@ -63,7 +62,7 @@ class CuEnqueue:
 
         Raises:
             URError: an event of the wait list is of another context.
-            CudaError: what the driver answers.
+            DriverError: what the driver answers.
         """
         queue = self.queue
         if self.waits:

@@ -11,7 +11,7 @@ from typing import Any
 from ...loader.ur.abi import UR
 from ..sdk.kernel_arguments import arguments_of
 from ..sdk.wrap import parameters_of, with_parameters
-from .core import CudaError, adapter, failure
+from .core import INVALID_VALUE, DriverError, adapter, failure
 from .devices import CuDevice
 from .kernels import CuKernel
 from .queues import CuQueue
@@ -80,7 +80,7 @@ def urKernelGetSubGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int)
 
 @adapter.entry
 def urKernelSetExecInfo(hKernel: CuKernel, propName: int, propSize: int, pPropValue: int) -> None:
-    """Check settings, which CUDA does not need: its kernels may use all memory."""
+    """Check settings, which the driver does not need: kernels may use all memory."""
     if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
         if not propSize or propSize % ctypes.sizeof(ctypes.c_void_p):
             raise failure("INVALID_SIZE", "the value has to be an array of pointers")
@@ -140,8 +140,8 @@ def urKernelSuggestMaxCooperativeGroupCount(
     name = "OccupancyMaxActiveBlocksPerMultiprocessor"
     try:
         hDevice.call(name, ctypes.byref(count), function, size, shared)
-    except CudaError as error:
-        if error.code != "CUDA_ERROR_INVALID_VALUE":
+    except DriverError as error:
+        if error.value != INVALID_VALUE:
             raise
         return 0  # no work-group fits
     return count.value * hDevice.attribute("MULTIPROCESSOR_COUNT")
