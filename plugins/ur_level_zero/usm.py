@@ -1,16 +1,11 @@
-"""USM: allocated by Level Zero, copied, filled, queried.
-
-Pools of Unified Runtime are names: Level Zero has no pools, so their allocations are like others.
-"""
+"""USM: allocated, copied, filled, queried. pools.py has the pools."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ..sdk.objects import Object
 from ..sdk.patterns import read_pattern, read_row_pattern
-from ..sdk.rules import check_flags
 from ..sdk.usm import (
     check_copied_rows,
     check_descriptor,
@@ -18,8 +13,9 @@ from ..sdk.usm import (
     declare_allocation,
     declare_memory_query,
 )
+from .allocations import LZRequest, add, allocate, check_place, find, release_memory, remove
 from .contexts import LZContext
-from .core import adapter, call, create, failure, struct
+from .core import adapter, failure
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import COPY_MEMORY
@@ -35,55 +31,32 @@ _SUPPORT: Final = {
 }
 
 
-class LZAllocation(NamedTuple):
-    """Memory that was allocated: where, how much, for whom."""
-
-    base: int
-    size: int
-    kind: str
-    device: LZDevice | None
-    pool: LZPool | None
-
-    @property
-    def end(self) -> int:
-        """Return the first address behind it."""
-        return self.base + self.size
-
-
-@adapter.kind
-class LZPool(Object):
-    """A pool of allocations."""
-
-    type = "ur_usm_pool_handle_t"
-
-    def __init__(self, context: LZContext) -> None:
-        self.context = context
-
-
-@adapter.entry
-def urUSMPoolCreate(hContext: LZContext, pPoolDesc: Any) -> LZPool:
-    check_flags(pPoolDesc.flags, "ur_usm_pool_flags_t")
-    return LZPool(hContext)
-
-
-adapter.info(
-    "urUSMPoolGetInfo",
-    {
-        "UR_USM_POOL_INFO_CONTEXT": lambda pool: pool.context,
-        "UR_USM_POOL_INFO_REFERENCE_COUNT": lambda pool: pool.references,
-    },
-)
-
-
-def _allocate(
+def allocate_usm(
     context: LZContext,
     kind: str,
     device: LZDevice | None,
     descriptor: Any,
-    pool: LZPool | None,
+    pool: Any,
     size: int,
 ) -> int:
-    """Allocate memory, and return its address. Raises URError, LevelZeroError."""
+    """Allocate memory, and register it.
+
+    Args:
+        context: its context.
+        kind: "host", "device" or "shared".
+        device: its device, None for host memory.
+        descriptor: a pointer to a ur_usm_desc_t, or None.
+        pool: a `LZPool`, or None.
+        size: bytes.
+
+    Returns:
+        The address.
+
+    Raises:
+        URError: INVALID_USM_SIZE, INVALID_VALUE, INVALID_DEVICE, or INVALID_OPERATION for a kind
+            that the device does not have.
+        LevelZeroError: what the driver answers.
+    """
     if device is not None:
         context.check_device(device)
     if descriptor:
@@ -94,20 +67,12 @@ def _allocate(
         raise failure("INVALID_USM_SIZE", f"{size} bytes")
     if not all(getattr(one.access, _SUPPORT[kind]) for one in devices):
         raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
-    host = ctypes.byref(struct("host_mem_alloc_desc"))
-    mine = ctypes.byref(struct("device_mem_alloc_desc"))
-    handle = device.ze if device is not None else None
-    routine, given = {
-        "host": ("zeMemAllocHost", (host, size, align)),
-        "device": ("zeMemAllocDevice", (mine, size, align, handle)),
-        "shared": ("zeMemAllocShared", (mine, host, size, align, handle)),
-    }[kind]
-    address = create(context.table, routine, context.ze, *given)
-    context.allocations[address] = LZAllocation(address, size, kind, device, pool)
-    return address
+    request = LZRequest(context, kind, device, size, align)
+    made = allocate(request) if pool is None else pool.take(request, lambda: allocate(request))
+    return add(made).base
 
 
-declare_allocation(adapter, _allocate, lambda device: 64)
+declare_allocation(adapter, allocate_usm, lambda device: 64)
 
 
 @adapter.entry
@@ -115,24 +80,7 @@ def urUSMFree(hContext: LZContext, pMem: int) -> None:
     if pMem not in hContext.allocations:
         raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
     drain_queues(context=hContext)
-    if hContext.allocations.pop(pMem, None) is not None:
-        call(hContext.table, "zeMemFree", hContext.ze, pMem)
-
-
-def find(context: LZContext, address: int) -> LZAllocation | None:
-    """Return the allocation of a context that an address is in, None if there is none."""
-    found = context.allocations.get(address)
-    if found is not None:
-        return found
-    everything = list(context.allocations.values())
-    return next((one for one in everything if one.base <= address < one.end), None)
-
-
-def check_place(context: LZContext, address: int, size: int) -> None:
-    """Raise URError (INVALID_SIZE) for bytes that end behind the allocation they begin in."""
-    found = find(context, address)
-    if found is not None and address + size > found.end:
-        raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
+    release_memory(remove(hContext, pMem))
 
 
 declare_memory_query(adapter, find)

@@ -14,12 +14,12 @@ from ...sdk.families import AppendFamily
 from ...sdk.kernel_arguments import arguments_of
 from ...sdk.patterns import read_pattern
 from ...sdk.rectangles import check_range
+from ..allocations import check_place
 from ..core import adapter
 from ..kernels import GroupCount, LaunchSizes, LZKernel
 from ..launches import LAUNCH
 from ..memory import LZBuffer, check_buffers
 from ..operations import LZOperation, copy, copy_buffers, copy_rect, fill, transfer
-from ..usm import check_place
 from .command_buffers import LZCommandBuffer, LZCommandEvent
 from .records import CommandRecord, LaunchState, LZCommand
 

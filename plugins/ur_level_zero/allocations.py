@@ -1,0 +1,106 @@
+"""The allocations of USM of a context: made by Level Zero, found by any address in them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+from .contexts import LZContext
+from .core import call, create, failure, struct
+from .platforms import LZDevice
+
+
+class LZRequest(NamedTuple):
+    """An allocation that is asked for: `size` bytes, aligned to `align` bytes (0: to anything)."""
+
+    context: LZContext
+    kind: str
+    device: LZDevice | None
+    size: int
+    align: int = 0
+
+
+class LZAllocation:
+    """Memory that was allocated.
+
+    Args:
+        base: its first byte.
+        request: what was asked for.
+
+    Attributes:
+        pool: the pool that it was taken from.
+        key: by what its pool finds it.
+    """
+
+    def __init__(self, base: int, request: LZRequest) -> None:
+        self.base, self.size, self.kind = base, request.size, request.kind
+        self.context, self.device = request.context, request.device
+        self.pool: Any = None
+        self.key: Any = None
+
+    @property
+    def end(self) -> int:
+        """Return the first address behind it."""
+        return self.base + self.size
+
+
+def allocate(request: LZRequest) -> LZAllocation:
+    """Allocate memory of the driver. The context does not know it yet. Raises LevelZeroError."""
+    context, size, align = request.context, request.size, request.align
+    host = ctypes.byref(struct("host_mem_alloc_desc"))
+    mine = ctypes.byref(struct("device_mem_alloc_desc"))
+    handle = request.device.ze if request.device is not None else None
+    routine, given = {
+        "host": ("zeMemAllocHost", (host, size, align)),
+        "device": ("zeMemAllocDevice", (mine, size, align, handle)),
+        "shared": ("zeMemAllocShared", (mine, host, size, align, handle)),
+    }[request.kind]
+    return LZAllocation(create(context.table, routine, context.ze, *given), request)
+
+
+def free(allocation: LZAllocation) -> None:
+    """Give memory back to the driver. Raises LevelZeroError."""
+    context = allocation.context
+    call(context.table, "zeMemFree", context.ze, allocation.base)
+
+
+def release_memory(allocation: LZAllocation) -> None:
+    """Give memory that nothing uses to its pool, or else to the driver. Raises LevelZeroError."""
+    if allocation.pool is not None:
+        allocation.pool.give(allocation)
+    else:
+        free(allocation)
+
+
+def add(allocation: LZAllocation) -> LZAllocation:
+    """Register an allocation in its context, and return it."""
+    allocation.context.allocations[allocation.base] = allocation
+    return allocation
+
+
+def remove(context: LZContext, address: int) -> LZAllocation:
+    """Forget an allocation, which is not freed.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT if no allocation of the context begins there.
+    """
+    found = context.allocations.pop(address, None)
+    if found is None:
+        raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+    return found
+
+
+def find(context: LZContext, address: int) -> LZAllocation | None:
+    """Return the allocation of a context that an address is in, None if there is none."""
+    found = context.allocations.get(address)
+    if found is not None:
+        return found
+    everything = list(context.allocations.values())
+    return next((one for one in everything if one.base <= address < one.end), None)
+
+
+def check_place(context: LZContext, address: int, size: int) -> None:
+    """Raise URError (INVALID_SIZE) for bytes that end behind the allocation they begin in."""
+    found = find(context, address)
+    if found is not None and address + size > found.end:
+        raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
