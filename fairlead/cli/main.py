@@ -58,10 +58,9 @@ _interface = click.option(
     "--interface",
     "interfaces",
     multiple=True,
-    type=click.Choice(["opencl", "ur", "pi", "ze"], case_sensitive=False),
-    help="Take devices of OpenCL drivers, Unified Runtime adapters, PI plugins or Level Zero "
-    "drivers only. "
-    "The option can be repeated.",
+    type=click.Choice(["opencl", "ur", "pi", "ze", "cuda", "hip"], case_sensitive=False),
+    help="Take devices of OpenCL drivers, Unified Runtime adapters, PI plugins, Level Zero "
+    "drivers, the CUDA driver or HIP only. The option can be repeated.",
 )
 
 
@@ -69,7 +68,7 @@ _interface = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 @_interface
 def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
-    """List the devices of usable OpenCL and Level Zero drivers, adapters and PI plugins.
+    """List the devices of usable drivers, adapters and PI plugins.
 
     The first column is what `fairlead info` takes. For an OpenCL device it is platform:device. For
     another one it is the interface, and the value of ONEAPI_DEVICE_SELECTOR that selects that

@@ -51,7 +51,7 @@ class CudaDriver(DeviceDriver[CudaDevice]):
     """The open CUDA driver."""
 
     api, error, names = CUDA, CudaError, NAMES
-    no_device, not_initialized = "CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_NOT_INITIALIZED"
+    no_device, not_initialized = ("CUDA_ERROR_NO_DEVICE",), "CUDA_ERROR_NOT_INITIALIZED"
 
     def address_of(self, function: Function) -> int | None:
         entry = self.library.symbol("cuGetProcAddress_v2")

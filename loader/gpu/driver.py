@@ -64,7 +64,7 @@ class DeviceDriver(ABC, Generic[DeviceT]):
         error: the exception for its codes.
         names: the functions that it exports, by their neutral names: those of CUDA without "cu" and
             "_v2".
-        no_device: the code that says that there is no device.
+        no_device: the codes that say that there is no device. The first one is the usual one.
         not_initialized: the code that says that the driver cannot be used.
         library: its library.
         path: the real path of the library.
@@ -80,7 +80,7 @@ class DeviceDriver(ABC, Generic[DeviceT]):
     api: ClassVar[Api]
     error: ClassVar[type[CodeError]]
     names: ClassVar[Mapping[str, str]]
-    no_device: ClassVar[str]
+    no_device: ClassVar[tuple[str, ...]]
     not_initialized: ClassVar[str]
 
     def __init__(self, library: Library, found_via: str) -> None:
@@ -96,7 +96,7 @@ class DeviceDriver(ABC, Generic[DeviceT]):
         count = self.number("DeviceGetCount")
         self.devices = tuple(self._device(number) for number in range(count))
         if not self.devices:
-            self.fail(self.api.codes[self.no_device], "DeviceGetCount")
+            self.fail(self.api.codes[self.no_device[0]], "DeviceGetCount")
 
     @classmethod
     def open(cls, library: str, found_via: str = "its path") -> Self:

@@ -23,6 +23,7 @@ class GpuReport:
     Attributes:
         candidate: the driver.
         ok: whether it has a device. True if `probed` is False.
+        idle: whether it works, and has no device.
         reason: why it cannot be used.
         remedy: what to do about it.
         version: the version of its API, such as "13.0".
@@ -34,6 +35,7 @@ class GpuReport:
 
     candidate: Candidate
     ok: bool
+    idle: bool = False
     reason: str = ""
     remedy: str = ""
     version: str = ""
@@ -64,9 +66,10 @@ def probe_all(
 def _report(candidate: Candidate, outcome: Outcome) -> GpuReport:
     seconds = outcome.seconds
     if outcome.report is None:
-        words = outcome.reason, outcome.remedy
-        probed = outcome.probed
-        return GpuReport(candidate, not probed, *words, seconds=seconds, probed=probed)
+        words = {"reason": outcome.reason, "remedy": outcome.remedy}
+        return GpuReport(
+            candidate, not outcome.probed, **words, seconds=seconds, probed=outcome.probed
+        )
     found = {**outcome.report, "devices": tuple(outcome.report["devices"])}
     return GpuReport(candidate, seconds=seconds, **found)
 
@@ -80,8 +83,13 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     try:
         driver = search.driver.open(candidate.library, candidate.found_via)
     except FairleadError as error:
-        reason = reason_of(error, with_code=True)
-        return {"ok": False, "reason": reason, "remedy": error.remedy, "devices": ()}
+        return {
+            "ok": False,
+            "idle": error.code in search.driver.no_device,
+            "reason": reason_of(error, with_code=True),
+            "remedy": error.remedy,
+            "devices": (),
+        }
     return {
         "ok": True,
         "version": "{}.{}".format(*driver.version),

@@ -104,7 +104,7 @@ class GpuSearch(Generic[DriverT]):
                         f"no {driver.error.api_name} driver with a device was found",
                         [_line(refusal) for refusal in refusals],
                         routine=f"fairlead.{self.name}",
-                        code=driver.no_device,
+                        code=driver.no_device[0],
                         remedy=self.remedy,
                     )
             return self.found

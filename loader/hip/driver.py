@@ -55,7 +55,8 @@ class HipDriver(DeviceDriver[HipDevice]):
     """
 
     api, error, names = HIP, HipError, NAMES
-    no_device, not_initialized = "hipErrorNoDevice", "hipErrorInitializationError"
+    no_device = "hipErrorNoDevice", "hipErrorInvalidDevice"
+    not_initialized = "hipErrorInitializationError"
 
     @property
     def generation(self) -> int:
@@ -86,7 +87,7 @@ class HipDriver(DeviceDriver[HipDevice]):
         return HipDevice(**vars(found), architecture=architecture)
 
     def explain(self, code: int) -> tuple[str, str]:
-        if HIP.errors.get(code, ("",))[0] not in ("hipErrorNoDevice", "hipErrorInvalidDevice"):
+        if HipError.describe(code)[0] not in self.no_device:
             return "", ""
         if not os.path.exists(KFD):
             return (

@@ -77,6 +77,7 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
         *_client_problems(facts),
         *_plugin_problems(facts),
         *_level_zero_problems(facts),
+        *_gpu_problems(facts),
         *_search_problems(facts),
         *_variable_problems(facts),
         *_machine_problems(facts),
@@ -181,6 +182,19 @@ def _level_zero_problems(facts: Diagnosis) -> Iterator[Problem]:
     for refusal in facts.level_zero.refusals:
         if refusal.remedy:
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
+
+
+def _gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """Unusable drivers of CUDA and HIP. On a machine without a GPU, one without devices is none."""
+    for driver in facts.gpus:
+        leave_out = f"FAIRLEAD_EXCLUDE='*{os.path.basename(driver.library)}'"
+        remedy = f"{driver.remedy or 'update it'}; or leave it out: {leave_out}"
+        if driver.state == "unprobed":
+            yield Problem("error", driver.real_path, driver.reason, _UNPROBED)
+        elif driver.state == "refused":
+            yield Problem("error", driver.real_path, driver.reason, remedy)
+        elif driver.state == "idle" and facts.nodes:
+            yield Problem("warning", driver.real_path, driver.reason, remedy)
 
 
 def _lacks_its_vendor(plugin: PluginState, facts: Diagnosis) -> bool:
