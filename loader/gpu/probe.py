@@ -66,9 +66,13 @@ def probe_all(
 def _report(candidate: Candidate, outcome: Outcome) -> GpuReport:
     seconds = outcome.seconds
     if outcome.report is None:
-        words = {"reason": outcome.reason, "remedy": outcome.remedy}
         return GpuReport(
-            candidate, not outcome.probed, **words, seconds=seconds, probed=outcome.probed
+            candidate,
+            not outcome.probed,
+            reason=outcome.reason,
+            remedy=outcome.remedy,
+            seconds=seconds,
+            probed=outcome.probed,
         )
     found = {**outcome.report, "devices": tuple(outcome.report["devices"])}
     return GpuReport(candidate, seconds=seconds, **found)
