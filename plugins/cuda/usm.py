@@ -22,7 +22,7 @@ from .allocations import (
     remove,
 )
 from .contexts import CuContext
-from .core import CUDA, adapter, failure
+from .core import adapter, constant, failure
 from .devices import CuDevice
 
 
@@ -45,7 +45,7 @@ def allocate_usm(
     Raises:
         URError: INVALID_USM_SIZE, INVALID_VALUE, INVALID_DEVICE, or INVALID_OPERATION for a kind
             that the device does not have.
-        CudaError: what the driver answers.
+        DriverError: what the driver answers.
     """
     if device is not None:
         context.check_device(device)
@@ -66,7 +66,7 @@ def release_memory(allocation: CuAllocation) -> None:
     """Give memory that was removed from the registry to its pool, or else to the driver.
 
     Raises:
-        CudaError: what the driver answers.
+        DriverError: what the driver answers.
     """
     if allocation.pool is not None:
         allocation.pool.give(allocation)
@@ -98,7 +98,7 @@ def _import_memory(context: CuContext, address: int, size: int) -> None:
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
     locate(context, address, size)
-    context.device.call("MemHostRegister", address, size, CUDA["CU_MEMHOSTREGISTER_PORTABLE"])
+    context.device.call("MemHostRegister", address, size, constant("CU_MEMHOSTREGISTER_PORTABLE"))
     add(CuAllocation(address, CuRequest(context, "host", None, size), imported=True))
 
 

@@ -6,21 +6,21 @@ Prefetches and advice need managed memory. About other memory they are checked a
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import Final
 
 from ...loader.ur.abi import UR
+from ..sdk.gpu.api import CopyPlace
 from ..sdk.patterns import read_pattern, read_row_pattern
 from ..sdk.usm import check_copied_rows, check_rows_in
 from .allocations import CuAllocation, locate
-from .commands import CopyPlace, copy_of, fill_rows
+from .commands import fill_rows
 from .contexts import CuContext
-from .core import CUDA, adapter, failure
+from .core import API, adapter, constant, failure
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 from .queues import CuQueue
 from .transfers import copy_bytes, copy_rows, fill_bytes, set_bytes
 
-_Location: Any = CUDA.struct("CUmemLocation")
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
 
 
@@ -40,14 +40,11 @@ def urUSMContextMemcpyExp(hContext: CuContext, pDst: int, pSrc: int, size: int) 
         raise failure("INVALID_SIZE", "there is nothing to copy")
     locate(hContext, pDst, size)
     locate(hContext, pSrc, size)
-    device = hContext.device
-    stream = device.clock_stream.handle
-    device.call("MemcpyAsync", pDst, pSrc, size, stream)
-    device.call("StreamSynchronize", stream)
+    hContext.device.copy(pDst, pSrc, size)
 
 
 def is_on_device(allocation: CuAllocation | None) -> bool:
-    """Return whether CUDA counts memory as the device's. Managed memory is."""
+    """Return whether the driver counts memory as the device's. Managed memory is."""
     return allocation is not None and allocation.kind != "host"
 
 
@@ -75,7 +72,7 @@ def urEnqueueUSMMemcpy2D(
     source = _rows(enqueue.queue.context, pSrc, srcPitch, width, height)
     if not width:
         return enqueue.run()
-    return copy_rows(enqueue, copy_of(target, source, (width, height, 1)))
+    return copy_rows(enqueue, API.copy_of(target, source, (width, height, 1)))
 
 
 # fills
@@ -93,7 +90,7 @@ def urEnqueueUSMFill(
 def _check_filled(context: CuContext, address: int, size: int) -> None:
     """Raise URError (INVALID_MEM_OBJECT) for memory that is not the driver's, and as `locate`."""
     if locate(context, address, size) is None:
-        raise failure("INVALID_MEM_OBJECT", "CUDA fills no memory but its own")
+        raise failure("INVALID_MEM_OBJECT", f"{API.name} fills no memory but its own")
 
 
 @enqueues("USM_FILL_2D")
@@ -118,7 +115,7 @@ def urEnqueueUSMFill2D(
     data = (pattern * (width * height // patternSize))[: width * height]
     block = ctypes.create_string_buffer(data, len(data))
     source = CopyPlace(ctypes.addressof(block), False, (0, 0, 0), width)
-    return copy_rows(enqueue, copy_of(place, source, (width, height, 1)), block)
+    return copy_rows(enqueue, API.copy_of(place, source, (width, height, 1)), block)
 
 
 # hints
@@ -132,27 +129,19 @@ def _managed(context: CuContext, address: int, size: int) -> bool:
     return found is not None and found.kind == "shared"
 
 
-def _place(device: int | None) -> Any:
-    """Return a CUmemLocation: a device, or the host."""
-    kind = "HOST" if device is None else "DEVICE"
-    return _Location(CUDA[f"CU_MEM_LOCATION_TYPE_{kind}"], device or 0)
-
-
 @enqueues("USM_PREFETCH")
 def urEnqueueUSMPrefetch(enqueue: CuEnqueue, pMem: int, size: int, flags: int) -> CuEvent | None:
     queue = enqueue.queue
     device = queue.device
     if not _managed(queue.context, pMem, size) or not device.attribute("CONCURRENT_MANAGED_ACCESS"):
         return enqueue.run()
-    where = _place(None if flags & _TO_HOST else device.native)
-    return enqueue.run(
-        lambda stream: enqueue.call("MemPrefetchAsync", pMem, size, where, 0, stream)
-    )
+    where = API.prefetch_place(None if flags & _TO_HOST else device.native)
+    return enqueue.run(lambda stream: enqueue.call("MemPrefetchAsync", pMem, size, *where, stream))
 
 
-#: CUDA's advice for that of Unified Runtime, and whether it is about the host.
+#: The driver's advice for that of Unified Runtime, and whether it is about the host.
 _ADVICE: Final = {
-    UR[f"UR_USM_ADVICE_FLAG_{name}"]: (CUDA[f"CU_MEM_ADVISE_{advice}"], host)
+    UR[f"UR_USM_ADVICE_FLAG_{name}"]: (constant(f"CU_MEM_ADVISE_{advice}"), host)
     for name, advice, host in (
         ("SET_READ_MOSTLY", "SET_READ_MOSTLY", False),
         ("CLEAR_READ_MOSTLY", "UNSET_READ_MOSTLY", False),
@@ -177,7 +166,6 @@ def urEnqueueUSMAdvise(
     if managed and device.attribute("CONCURRENT_MANAGED_ACCESS"):
         for flag, (number, host) in _ADVICE.items():
             if advice & flag:
-                device.call(
-                    "MemAdvise", pMem, size, number, _place(None if host else device.native)
-                )
+                place = API.place(None if host else device.native)
+                device.call("MemAdvise", pMem, size, number, *place)
     return CuEnqueue(hQueue, "USM_ADVISE", (), phEvent).run()

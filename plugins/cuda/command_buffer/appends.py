@@ -50,7 +50,7 @@ class CuAppend(AppendCall):
             What the caller is given.
 
         Raises:
-            CudaError: what the driver answers.
+            DriverError: what the driver answers.
         """
         buffer = self.buffer
         with buffer.lock:
@@ -84,7 +84,7 @@ class CuAppend(AppendCall):
         return index + 1, signal, handle
 
     def empty(self, command: str) -> Appended:
-        """Append a command that only has its place in the order. Raises CudaError."""
+        """Append a command that only has its place in the order. Raises DriverError."""
         return self.add(command, partial(self.buffer.node, "EmptyNode"))
 
 
@@ -122,7 +122,7 @@ def urCommandBufferAppendNativeCommandExp(
     append = CuAppend(hCommandBuffer, pSyncPointWaitList, (), False, False)
     child = hChildCommandBuffer
     if child is None:
-        raise failure("UNSUPPORTED_FEATURE", "native commands of CUDA need a child command-buffer")
+        raise failure("UNSUPPORTED_FEATURE", "native commands need a child command-buffer")
     child.check_open()
     _NativeCommand(pfnNativeCommand)(pData)
 

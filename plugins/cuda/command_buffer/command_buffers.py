@@ -1,4 +1,4 @@
-"""Command-buffers of Unified Runtime as CUDA Graphs: recorded, made executable, launched.
+"""Command-buffers of Unified Runtime as the driver's graphs: recorded, made executable, launched.
 
 A command is a node, or a few nodes of which the last one stands for it. A sync-point is the number
 of its command plus one, and becomes edges. One executable graph is launched again and again. CUDA
@@ -22,7 +22,7 @@ from ....loader.base.forks import new_lock
 from ...sdk.command_buffers import CommandBufferObject, CommandObject, declare_command_buffers
 from ..clocks import base_of, new_event
 from ..contexts import CuContext
-from ..core import adapter
+from ..core import API, adapter
 from ..devices import CuDevice
 from ..enqueue import CuEnqueue
 from ..events import CuEvent
@@ -121,7 +121,7 @@ class CuCommandBuffer(CommandBufferObject):
             parameters: what the function takes after the dependencies.
 
         Raises:
-            CudaError: what the driver answers.
+            DriverError: what the driver answers.
         """
         before = (ctypes.c_void_p * max(len(after), 1))(*after)
         made = self.device.make(f"GraphAdd{name}", self.graph, before, len(after), *parameters)
@@ -153,7 +153,7 @@ class CuCommandBuffer(CommandBufferObject):
 
     def explain(self) -> str:
         """Return how an enqueue runs."""
-        words = f"{len(self.commands)} commands: a CUDA Graph of {self.count} nodes"
+        words = f"{len(self.commands)} commands: a {API.name} Graph of {self.count} nodes"
         events = sum(map(len, self.waits.values())) + len(self.signals)
         return f"{words}, {events} of them for events" if events else words
 
@@ -162,7 +162,7 @@ class CuCommandBuffer(CommandBufferObject):
         if registry is not None:
             for command in self.updates.values():
                 registry.forget(command)
-        # CUDA ends an executable graph after its launches.
+        # The driver ends an executable graph after its launches.
         if self.executable:
             self.device.ask("GraphExecDestroy", self.executable)
         self.device.ask("GraphDestroy", self.graph)

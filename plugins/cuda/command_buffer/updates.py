@@ -74,7 +74,7 @@ class CuLaunchState:
         return made
 
     def plan(self) -> CuLaunch:
-        """Return the launch. Raises URError and CudaError as `plan_launch`."""
+        """Return the launch. Raises URError and DriverError as `plan_launch`."""
         sizes = self.offset, self.size, self.local
         return plan_launch(self.kernel, self.device, *sizes, self.arguments)
 
@@ -133,7 +133,7 @@ def _commit(buffer: CuCommandBuffer, states: dict[CuCommand, CuLaunchState]) -> 
 
     Raises:
         URError: sizes that a launch cannot have. Then nothing has changed.
-        CudaError: the driver refuses one. Then nothing has changed.
+        DriverError: the driver refuses one. Then nothing has changed.
     """
     launches = {command: state.plan() for command, state in states.items()}
     done: list[CuCommand] = []
