@@ -43,6 +43,7 @@ EXTENSIONS: Final = {
     "ZE_MODULE_PROGRAM_EXP_NAME": "ZE_MODULE_PROGRAM_EXP_VERSION_1_0",
     "ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME": "ZE_EVENT_POOL_COUNTER_BASED_EXP_VERSION_1_0",
     "ZE_MEMORY_FREE_POLICIES_EXT_NAME": "ZE_MEMORY_FREE_POLICIES_EXT_VERSION_1_0",
+    "ZE_RECORD_REPLAY_GRAPH_EXT_NAME": "ZE_RECORD_REPLAY_GRAPH_EXT_VERSION_1_0",
 }
 #: The extension of fairlead that says that OpenCL C text is a native format of modules.
 OPENCL_C_MODULES: Final = "ZE_fairlead_opencl_c_modules"
@@ -248,6 +249,11 @@ def _fill_mutable(address: int) -> None:
     row.mutableCommandListFlags, row.mutableCommandFlags = 0, MUTABLE
 
 
+def _fill_graphs(address: int) -> None:
+    row = ffi.cast("ze_record_replay_graph_ext_properties_t *", address)
+    row.graphFlags = ZE["ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH"]
+
+
 def _fill_event_properties(address: int) -> None:
     ffi.cast("ze_device_event_properties_t *", address).flags = 0
 
@@ -255,6 +261,7 @@ def _fill_event_properties(address: int) -> None:
 #: What fills a struct that a caller chains to the properties of a device.
 _CHAINED: Final[dict[int, Callable[[int], None]]] = {
     ZE["ZE_STRUCTURE_TYPE_MUTABLE_COMMAND_LIST_EXP_PROPERTIES"]: _fill_mutable,
+    ZE["ZE_STRUCTURE_TYPE_RECORD_REPLAY_GRAPH_EXT_PROPERTIES"]: _fill_graphs,
 }
 
 
