@@ -15,6 +15,7 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.base.search import secure_environ
+from ...loader.ze.abi import PLATFORM_EXTENSION
 from ..opencl.devices import URDevice, takes_spirv
 from ..opencl.platforms import URPlatform, platforms
 from ..opencl.usm.strategies import STRATEGIES
@@ -192,23 +193,22 @@ def list_structs(pCount: Any, rows: Any, fills: Sequence[Callable[[Any], None]])
             fill(rows[index])
 
 
-def _fill_own_extension(row: Any) -> None:
-    row.name, row.version = OPENCL_C_MODULES.encode(), 1 << 16
-
-
 @driver.entry
 def zeDriverGetExtensionProperties(
     hDriver: ZePlatform, pCount: Any, pExtensionProperties: Any
 ) -> None:
-    def filling(name: str, version: str) -> Callable[[Any], None]:
+    def filling(name: str, version: int) -> Callable[[Any], None]:
         def fill(row: Any) -> None:
-            row.name, row.version = ZE.strings[name].encode(), ZE[version]
+            row.name = name.encode()[: ZE["ZE_MAX_EXTENSION_NAME"] - 1]
+            row.version = version
 
         return fill
 
-    fills = [filling(*pair) for pair in EXTENSIONS.items()]
-    fills.append(_fill_own_extension)
-    list_structs(pCount, pExtensionProperties, fills)
+    found = {ZE.strings[name]: ZE[version] for name, version in EXTENSIONS.items()}
+    own = dict.fromkeys((OPENCL_C_MODULES, PLATFORM_EXTENSION + hDriver.ur.icd.name), 1 << 16)
+    list_structs(
+        pCount, pExtensionProperties, [filling(*pair) for pair in {**found, **own}.items()]
+    )
 
 
 @driver.entry

@@ -135,13 +135,14 @@ def test_an_event_of_a_capture_is_not_used_outside(graphs: Graphs) -> None:
     (event,) = graphs.bench.events(1)
     graphs.begin()
     graphs.launch("add", out, 1, event)
-    for call in (
+    calls: list[tuple[Any, ...]] = [
         ("zeEventQueryStatus", event),
         ("zeEventHostSynchronize", event, FOREVER),
         ("zeEventHostSignal", event),
         ("zeEventHostReset", event),
         ("zeCommandListAppendWaitOnEvents", graphs.bench.list(), 1, array(event)),
-    ):
+    ]
+    for call in calls:
         assert ze.code(*call) == "GRAPH_INTERNAL_EVENT", call
     executable = graphs.instantiate(graphs.end())
     assert ze.code("zeEventQueryStatus", event) == "NOT_READY"
@@ -172,11 +173,12 @@ def test_what_cannot_be_captured_loses_the_capture(graphs: Graphs) -> None:
     graphs.begin()
     executable = graphs.instantiate(graphs.end())
     append = "zeCommandListImmediateAppendCommandListsExp"
-    for call in (
+    calls: list[tuple[Any, ...]] = [
         (SYNCHRONIZE, graphs.list, FOREVER),
         (append, graphs.list, 1, array(closed), None, 0, None),
         (APPEND, graphs.list, executable, None, None, 0, None),
-    ):
+    ]
+    for call in calls:
         graph = ze.made("zeGraphCreateExt", graphs.bench.context, None)
         ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph, None)
         assert ze.code(*call) == "GRAPH_CAPTURE_UNSUPPORTED", call
