@@ -23,8 +23,8 @@ API_VERSION: Final = 1 << 16 | 17
 
 ZE_RESULT_SUCCESS: Final = 0
 
-#: An extension's name begins so and ends with that of the OpenCL platform: of fairlead's own driver,
-#: which has a handle for each platform.
+#: The name of an extension begins so and ends with that of the OpenCL platform. Each handle of
+#: fairlead's own driver has one.
 PLATFORM_EXTENSION: Final = "ZE_fairlead_on_"
 
 #: Table name to the names of its functions in order: all of the newest version.
