@@ -15,7 +15,7 @@ from typing import Final
 
 from ..base.abi import Function
 from ..base.search import Candidate
-from ..gpu.driver import GpuDevice, GpuDriver
+from ..gpu.driver import DeviceDriver, DriverDevice
 from ..gpu.search import GpuSearch
 from .abi import CUDA, NAMES, CudaError, neutral
 
@@ -37,7 +37,7 @@ _GetProcAddress = ctypes.CFUNCTYPE(
 
 
 @dataclass(frozen=True)
-class CudaDevice(GpuDevice):
+class CudaDevice(DriverDevice):
     """A device of the CUDA driver. Its `uuid` is the same in OpenCL (cl_khr_device_uuid).
 
     Attributes:
@@ -47,7 +47,7 @@ class CudaDevice(GpuDevice):
     shares_memory: bool
 
 
-class CudaDriver(GpuDriver[CudaDevice]):
+class CudaDriver(DeviceDriver[CudaDevice]):
     """The open CUDA driver."""
 
     api, error, names = CUDA, CudaError, NAMES
@@ -71,7 +71,7 @@ class CudaDriver(GpuDriver[CudaDevice]):
     def attribute_number(self, name: str) -> int:
         return CUDA[f"CU_DEVICE_ATTRIBUTE_{name}"]
 
-    def device(self, found: GpuDevice) -> CudaDevice:
+    def device(self, found: DriverDevice) -> CudaDevice:
         maps, exports = (
             self.attribute(found.handle, name)
             for name in (

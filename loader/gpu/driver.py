@@ -1,7 +1,7 @@
 """Binds the functions of a GPU's driver, and lists its devices.
 
 CUDA and HIP have the same calls for that under other names. cuda/driver.py and hip/driver.py derive
-from `GpuDriver` and name them. The functions are in a dispatch table that fairlead fills. A slot
+from `DeviceDriver` and name them. The functions are in a dispatch table that fairlead fills. A slot
 that the library lacks returns the API's error for what is not supported.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GpuDevice:
+class DriverDevice:
     """A device of a driver.
 
     Attributes:
@@ -49,10 +49,10 @@ class GpuDevice:
         return self.name
 
 
-DeviceT = TypeVar("DeviceT", bound=GpuDevice)
+DeviceT = TypeVar("DeviceT", bound=DriverDevice)
 
 
-class GpuDriver(ABC, Generic[DeviceT]):
+class DeviceDriver(ABC, Generic[DeviceT]):
     """An open driver.
 
     Args:
@@ -118,7 +118,7 @@ class GpuDriver(ABC, Generic[DeviceT]):
         """Return the version, major and minor, that a number stands for."""
 
     @abstractmethod
-    def device(self, found: GpuDevice) -> DeviceT:
+    def device(self, found: DriverDevice) -> DeviceT:
         """Return a device with what only this API tells. `found` is what every API tells."""
 
     def explain(self, code: int) -> tuple[str, str]:
@@ -161,7 +161,9 @@ class GpuDriver(ABC, Generic[DeviceT]):
             self.attribute(handle, f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR")
         )
         text = name.value.decode(errors="replace")
-        return self.device(GpuDevice(number, handle, text, uuid.raw, memory.value, (major, minor)))
+        return self.device(
+            DriverDevice(number, handle, text, uuid.raw, memory.value, (major, minor))
+        )
 
     @abstractmethod
     def attribute_number(self, name: str) -> int:

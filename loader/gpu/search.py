@@ -16,10 +16,10 @@ from ..base.errors import FairleadError, NotFoundError, reason_of
 from ..base.forks import in_child, new_lock
 from ..base.search import Candidate, Refusal, excluding_pattern
 from ..base.verdicts import judge
-from .driver import GpuDriver
+from .driver import DeviceDriver
 from .probe import GpuReport, probe_all
 
-DriverT = TypeVar("DriverT", bound=GpuDriver[Any])
+DriverT = TypeVar("DriverT", bound=DeviceDriver[Any])
 
 
 class GpuSearch(Generic[DriverT]):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..base.search import Candidate
-from ..gpu.driver import GpuDevice, GpuDriver
+from ..gpu.driver import DeviceDriver, DriverDevice
 from ..gpu.search import GpuSearch
 from .abi import CONSTANTS, HIP, NAMES, HipError, named
 
@@ -33,7 +33,7 @@ KFD = "/dev/kfd"
 
 
 @dataclass(frozen=True)
-class HipDevice(GpuDevice):
+class HipDevice(DriverDevice):
     """A device of HIP.
 
     Attributes:
@@ -47,7 +47,7 @@ class HipDevice(GpuDevice):
         return f"{self.name} ({self.architecture})"
 
 
-class HipDriver(GpuDriver[HipDevice]):
+class HipDriver(DeviceDriver[HipDevice]):
     """The open library of HIP.
 
     Attributes:
@@ -76,7 +76,7 @@ class HipDriver(GpuDriver[HipDevice]):
     def attribute_number(self, name: str) -> int:
         return HIP[CONSTANTS[f"CU_DEVICE_ATTRIBUTE_{name}"]]
 
-    def device(self, found: GpuDevice) -> HipDevice:
+    def device(self, found: DriverDevice) -> HipDevice:
         properties = self.struct("hipDeviceProp_t")()
         name = "hipGetDeviceProperties" + ("R0600" if self.generation == 6 else "")
         code = getattr(self.table, name)(ctypes.byref(properties), found.handle)
