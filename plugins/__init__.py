@@ -1,7 +1,7 @@
 """Adapters written in Python and built as drop-in shared libraries.
 
-`opencl` is the reference adapter, for any OpenCL driver. `cuda` is one for the CUDA driver, and `hip`
-the same for HIP.
+`opencl` is the reference adapter, for any OpenCL driver. `cuda` is one for the CUDA driver, and
+`hip` the same for HIP.
 Adapters are made of these (docs/write_an_adapter.md):
 
 - `Adapter`, `Object`, `failure`: entry points, their objects, and their errors;

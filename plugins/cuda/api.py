@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from ...loader.cuda.abi import CUDA, CudaError, check
+from ...loader.cuda.abi import CUDA, NAMES, CudaError, check
 from ...loader.cuda.driver import CudaDriver, cuda
 from ..sdk.gpu.api import ApiDevice, CopyPlace, GpuApi, GpuSet
 from ..sdk.rectangles import Rect
@@ -27,10 +26,7 @@ class CudaApi(GpuApi):
     """The CUDA driver API."""
 
     name, vendor, backend = "CUDA", "NVIDIA Corporation", "UR_BACKEND_CUDA"
-    abi, error = CUDA, CudaError
-    names: ClassVar[Mapping[str, str]] = {
-        re.sub(r"^cu|_v\d+$", "", name): name for name in CUDA.functions
-    }
+    abi, error, names = CUDA, CudaError, NAMES
     targets = "nvptx64", "native_code_nvptx64"
     extra: ClassVar[Mapping[str, Any]] = {
         "VERSION": lambda device: "{}.{}".format(*device.found.capability),
