@@ -192,7 +192,7 @@ def _gpu_rows(interface: str) -> Iterator[tuple[DeviceRow, DriverDevice]]:
                 device=device.number,
                 type="GPU",
                 name=device.name,
-                platform_name=os.path.basename(driver.path),
+                platform_name=interface,
                 platform_version=f"{interface} {version}",
                 driver_version=version,
                 icd_version=0,
