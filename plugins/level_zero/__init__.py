@@ -6,7 +6,20 @@ entry points answer UNSUPPORTED_FEATURE. docs/level_zero_driver.md lists them.
 
 from __future__ import annotations
 
-from . import appends, contexts, devices, events, host_steps, kernels, lists, modules, mutable
+from . import (
+    appends,
+    contexts,
+    devices,
+    events,
+    host_steps,
+    image_copies,
+    images,
+    kernels,
+    lists,
+    modules,
+    mutable,
+    samplers,
+)
 from .core import driver
 
 __all__ = [
@@ -16,8 +29,11 @@ __all__ = [
     "driver",
     "events",
     "host_steps",
+    "image_copies",
+    "images",
     "kernels",
     "lists",
     "modules",
     "mutable",
+    "samplers",
 ]

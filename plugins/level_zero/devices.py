@@ -23,7 +23,8 @@ from ..sdk.objects import Object
 from .core import ZE, chain, driver, ze_failure
 
 _INTEL: Final = 0x8086
-_LARGEST: Final = 0xFFFFFFFF
+#: The largest number of 32 bits.
+LARGEST: Final = 0xFFFFFFFF
 _API_VERSION: Final = ZE["ZE_API_VERSION_1_13"]
 #: Bits of CL_DEVICE_…_FP_CONFIG that have another place in ze_device_fp_flags_t: OpenCL's, its own.
 _MOVED: Final = (
@@ -42,6 +43,10 @@ EXTENSIONS: Final = {
     "ZE_GLOBAL_OFFSET_EXP_NAME": "ZE_GLOBAL_OFFSET_EXP_VERSION_1_0",
     "ZE_MODULE_PROGRAM_EXP_NAME": "ZE_MODULE_PROGRAM_EXP_VERSION_1_0",
     "ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME": "ZE_EVENT_POOL_COUNTER_BASED_EXP_VERSION_1_0",
+    "ZE_IMAGE_COPY_EXT_NAME": "ZE_IMAGE_COPY_EXT_VERSION_1_0",
+    "ZE_IMAGE_FORMAT_SUPPORT_EXT_NAME": "ZE_IMAGE_FORMAT_SUPPORT_EXT_VERSION_1_0",
+    "ZE_IMAGE_MEMORY_PROPERTIES_EXP_NAME": "ZE_IMAGE_MEMORY_PROPERTIES_EXP_VERSION_1_0",
+    "ZE_IMAGE_QUERY_ALLOC_PROPERTIES_EXT_NAME": ("ZE_IMAGE_QUERY_ALLOC_PROPERTIES_EXT_VERSION_1_0"),
     "ZE_MEMORY_FREE_POLICIES_EXT_NAME": "ZE_MEMORY_FREE_POLICIES_EXT_VERSION_1_0",
 }
 #: The extension of fairlead that says that OpenCL C text is a native format of modules.
@@ -270,7 +275,7 @@ def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
     row.flags = ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"]
     row.coreClockRate = hDevice.number("CL_DEVICE_MAX_CLOCK_FREQUENCY")
     row.maxMemAllocSize = hDevice.number("CL_DEVICE_MAX_MEM_ALLOC_SIZE")
-    row.maxHardwareContexts, row.maxCommandQueuePriority = _LARGEST, 0
+    row.maxHardwareContexts, row.maxCommandQueuePriority = LARGEST, 0
     row.numThreadsPerEU = row.numEUsPerSubslice = row.numSubslicesPerSlice = 1
     row.numSlices = units
     row.physicalEUSimdWidth = max(hDevice.number("CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT", 1), 1)
@@ -292,8 +297,8 @@ def zeDeviceGetComputeProperties(hDevice: ZeDevice, pComputeProperties: Any) -> 
     row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ = (
         min(limit, row.maxTotalGroupSize) for limit in limits
     )
-    row.maxGroupCountX = row.maxGroupCountY = row.maxGroupCountZ = _LARGEST
-    row.maxSharedLocalMemory = min(hDevice.number("CL_DEVICE_LOCAL_MEM_SIZE"), _LARGEST)
+    row.maxGroupCountX = row.maxGroupCountY = row.maxGroupCountZ = LARGEST
+    row.maxSharedLocalMemory = min(hDevice.number("CL_DEVICE_LOCAL_MEM_SIZE"), LARGEST)
     sizes = hDevice.sub_group_sizes
     row.numSubGroupSizes = len(sizes)
     for index, size in enumerate(sizes):
@@ -321,8 +326,8 @@ def zeDeviceGetModuleProperties(hDevice: ZeDevice, pModuleProperties: Any) -> No
             else 0
         )
     )
-    row.maxArgumentsSize = min(hDevice.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), _LARGEST)
-    row.printfBufferSize = min(hDevice.number("CL_DEVICE_PRINTF_BUFFER_SIZE"), _LARGEST)
+    row.maxArgumentsSize = min(hDevice.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), LARGEST)
+    row.printfBufferSize = min(hDevice.number("CL_DEVICE_PRINTF_BUFFER_SIZE"), LARGEST)
     row.nativeKernelSupported.id = bytes(16)  # there are no kernels of the host
 
 
@@ -368,14 +373,6 @@ def zeDeviceGetCacheProperties(hDevice: ZeDevice, pCount: Any, pCacheProperties:
         row.flags, row.cacheSize = 0, hDevice.number("CL_DEVICE_GLOBAL_MEM_CACHE_SIZE")
 
     list_structs(pCount, pCacheProperties, [fill])
-
-
-@driver.entry
-def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None:
-    """Answer zeros: this driver has no images."""
-    row = pImageProperties
-    row.maxImageDims1D = row.maxImageDims2D = row.maxImageDims3D = row.maxImageArraySlices = 0
-    row.maxImageBufferSize = row.maxSamplers = row.maxReadImageArgs = row.maxWriteImageArgs = 0
 
 
 @driver.entry
