@@ -25,6 +25,14 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # NVIDIA's header and assembler: tests compare ABI data and assemble PTX. No GPU is needed.
 CUDA    := $(CACHE)/cuda-1
 CUDA_NOW := 13.5.37
+# NVIDIA's compiler of CUDA C. It makes PTX without a GPU.
+NVRTC   := $(CACHE)/nvrtc-1
+# AMD's compilers and HIP of Debian 12, where there is apt-get. They make code objects without a GPU.
+AMD     := $(CACHE)/amd-1
+AMD_PACKAGES := libamd-comgr2 libamdhip64-5 libhiprtc-builtins5 libhsa-runtime64-1 libhsakmt1 libnuma1 libdrm-amdgpu1 libdrm2 libelf1 libllvm15 libclang-common-15-dev
+# Debian's headers of HIP, where there is apt-get. HIP_MORE: a :-list of folders with those of other versions.
+HIP     := $(CACHE)/hip-1
+HIP_MORE ?=
 # PyOpenCL's own tests, in a folder for each version: its wheels do not have them.
 PYOPENCL := $(CACHE)/pyopencl-1
 # Debian's oclgrind, a driver that simulates a device, where there is apt-get.
@@ -146,11 +154,29 @@ $(CUDA)/fetched: | $(BIN)/python
 	@chmod +x $(CUDA)/bin/ptxas
 	@touch $@
 
+$(NVRTC)/fetched: | $(BIN)/python
+	$(call FETCH,nvidia-cuda-nvrtc,$(CUDA_NOW),$(NVRTC),'lib/libnvrtc*.so*',58)
+	@touch $@
+
+$(AMD)/fetched:
+	@mkdir -p $(AMD)/deb
+	@cd $(AMD)/deb && apt-get download -q $(AMD_PACKAGES) >/dev/null 2>&1 && \
+	    for package in *.deb; do dpkg-deb -x $$package .. || exit 1; done || echo 'no HIP of Debian 12: the tests of its compilers are left out'
+	@rm -rf $(AMD)/deb $(AMD)/usr/share $(AMD)/usr/lib/llvm-*/lib/clang/*/lib
+	@touch $@
+
 $(ZE_DEV)/fetched:
 	@mkdir -p $(ZE_DEV)/deb
 	@cd $(ZE_DEV)/deb && apt-get download -q libze-dev >/dev/null 2>&1 && dpkg-deb -x libze-dev_*.deb .. || \
 	    echo 'no libze-dev: the ABI of Level Zero is not compared with its headers'
 	@rm -rf $(ZE_DEV)/deb
+	@touch $@
+
+$(HIP)/fetched:
+	@mkdir -p $(HIP)/deb
+	@cd $(HIP)/deb && apt-get download -q libamdhip64-dev >/dev/null 2>&1 && dpkg-deb -x libamdhip64-dev_*.deb .. || \
+	    echo 'no libamdhip64-dev: the ABI of HIP is not compared with its headers'
+	@rm -rf $(HIP)/deb
 	@touch $@
 
 $(OCLGRIND)/fetched:
@@ -178,16 +204,17 @@ demo: $(VENV)/installed-demo
 
 # Where the downloads are, for the tests that need them.
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
-    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND)
+    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND) \
+    HIP_HEADERS=$(HIP)/usr/include:$(HIP_MORE) NVRTC=$(NVRTC) AMD=$(AMD)
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched
+test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, and the adapter.

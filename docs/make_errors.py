@@ -19,6 +19,7 @@ from fairlead.icd.errors import OpenCLError
 from fairlead.loader.base.abi import Api
 from fairlead.loader.base.errors import CodeError, FairleadError
 from fairlead.loader.cuda.abi import CUDA, CudaError
+from fairlead.loader.hip.abi import HIP, HipError
 from fairlead.loader.pi.abi import PI, PIError
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.loader.ze.abi import ZE, LevelZeroError
@@ -80,6 +81,7 @@ APIS: tuple[tuple[str, Api, type[CodeError]], ...] = (
     ("Unified Runtime", UR, URError),
     ("DPC++ PI", PI, PIError),
     ("CUDA", CUDA, CudaError),
+    ("HIP", HIP, HipError),
     ("Level Zero", ZE, LevelZeroError),
 )
 

@@ -283,7 +283,7 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     default="ur,pi,cl",
     show_default=True,
     callback=_apis,
-    help="Trace these APIs: a comma list of ur, pi, cl, ze and cuda.",
+    help="Trace these APIs: a comma list of ur, pi, cl, ze, cuda and hip.",
 )
 @click.option(
     "--print",

@@ -26,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ...loader.base.forked import fork_children
 from ..drivers import Driver, Drivers, drivers
 from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, cpu_level
 
@@ -45,6 +46,7 @@ def main(file: str, key: str) -> None:
     """
     answer = os.dup(1)
     os.dup2(2, 1)  # drivers print to stdout
+    fork_children()
     text = os.fsencode(key + "".join(f"{line}\n" for line in lines(drivers())))
     if file:
         with suppress(OSError):

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _SCALARS: dict[str, Any] = {
     "void": None,
@@ -114,7 +114,7 @@ class Function:
         since: the API version that introduced it (major, minor).
         returns: the name of the C type that it returns.
         name: the name of the function.
-        parameters: its parameters in order.
+        declared: its parameters as the ABI file writes them.
     """
 
     api: Api
@@ -122,7 +122,14 @@ class Function:
     since: tuple[int, int]
     returns: str
     name: str
-    parameters: tuple[Parameter, ...]
+    declared: str
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Its parameters in order. Most processes use few functions, so they are parsed late."""
+        if self.declared in ("", "void"):
+            return ()
+        return tuple(map(self.api.parameter, self.declared.split(", ")))
 
     @cached_property
     def prototype(self) -> Any:
@@ -156,8 +163,7 @@ class Function:
         return f"{self.returns} {name}({self.c_parameters})"
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(NamedTuple):
     """A constant of an API.
 
     Attributes:
@@ -345,17 +351,23 @@ class Api:
         match = _PROTOTYPE.fullmatch(line)
         if match is None:
             raise ValueError(f"{self.path}: not a prototype: {line}")
-        text = match["parameters"]
-        parameters = (
-            tuple(map(self._parameter, text.split(", "))) if text not in ("", "void") else ()
-        )
         slot = None if match["slot"] == "-" else int(match["slot"])
         major, minor = match["since"].split(".")
         return Function(
-            self, slot, (int(major), int(minor)), match["returns"], match["name"], parameters
+            self,
+            slot,
+            (int(major), int(minor)),
+            match["returns"],
+            match["name"],
+            match["parameters"],
         )
 
-    def _parameter(self, text: str) -> Parameter:
+    def parameter(self, text: str) -> Parameter:
+        """Parse what the file says of one parameter, or of one field of a struct.
+
+        Raises:
+            ValueError: it says something else.
+        """
         part = _PARAMETER.fullmatch(text)
         if part is None:
             raise ValueError(f"{self.path}: not a parameter: {text}")
@@ -373,7 +385,7 @@ class Api:
         match = _STRUCT.fullmatch(line)
         if match is None:
             raise ValueError(f"{self.path}: not a struct: {line}")
-        fields = map(self._parameter, match["fields"].split("; "))
+        fields = map(self.parameter, match["fields"].split("; "))
         return Struct(match["name"], match["kind"], tuple(map(self._with_number, fields)))
 
     def _with_number(self, field: Parameter) -> Parameter:

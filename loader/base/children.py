@@ -6,9 +6,10 @@ and report must be what JSON can express. Then call
 `run_all([Request("fairlead.loader.ur.plugin_probe", data), ...])`. It returns an `Outcome` for each
 request, in their order.
 
-`run_all` starts as many children at once as there are cores. Each writes steps and report as lines
-of JSON to a pipe of its own; what the library prints goes elsewhere. The parent reads until the
-child ends, or until its time (FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
+`run_all` starts as many children at once as there are cores: new Pythons, or forks of this process
+where forked.py allows that. Each writes steps and report as lines of JSON to a pipe of its own;
+what the library prints goes elsewhere. The parent reads until the child ends, or until its time
+(FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .errors import FairleadError, LibraryError, reason_of
+from .forked import ForkedChild, may_fork
 from .query import printable
 from .search import Candidate, secure_environ
 from .table import TRACE_VARIABLES
@@ -187,32 +189,22 @@ class _Child:
         # a line without the mark was written by a library to a descriptor that is not its own
         self.mark = os.urandom(8).hex()
         self.started = time.monotonic()
-        reader, writer = os.pipe()
+        self.pipes: dict[str, int] = {}
+        writers: list[int] = []
         try:
-            arguments = (
-                str(writer),
-                self.mark,
-                request.module,
-                json.dumps(request.data, default=str),
-                str(Path(__file__).parents[2] / "__init__.py"),
-            )
-            self.process = subprocess.Popen(  # -u: a crash would lose what C has not written yet
-                [_python(), "-u", "-c", _CHILD, *arguments, *sys.path],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(writer,),
-                start_new_session=True,
-                env=_environment(),
-            )
+            for name in _KEPT:
+                self.pipes[name], writer = os.pipe()
+                writers.append(writer)
+            data = json.dumps(request.data, default=str)
+            pipe, output = writers
+            self.process = _start(pipe, output, self.mark, request.module, data)
         except BaseException:
-            os.close(reader)
+            for pipe in self.pipes.values():
+                os.close(pipe)
             raise
         finally:
-            os.close(writer)
-        assert self.process.stdout is not None
-        self.pipes = {"answer": reader, "printed": os.dup(self.process.stdout.fileno())}
-        self.process.stdout.close()
+            for writer in writers:
+                os.close(writer)
         for name, pipe in self.pipes.items():
             os.set_blocking(pipe, False)
             selector.register(pipe, selectors.EVENT_READ, lambda name=name: self._read(name))
@@ -318,6 +310,23 @@ class _Child:
             time.monotonic() - self.started,
             printed=printed,
         )
+
+
+def _start(pipe: int, output: int, *words: str) -> ForkedChild | subprocess.Popen[bytes]:
+    """Start a process that calls `answer` with the pipe and the words, and prints to `output`."""
+    arguments = (str(pipe), *words)
+    if may_fork():
+        return ForkedChild(lambda: answer(*arguments), _environment(), output, pipe)
+    package = str(Path(__file__).parents[2] / "__init__.py")
+    return subprocess.Popen(  # -u: a crash would lose what C has not written yet
+        [_python(), "-u", "-c", _CHILD, *arguments, package, *sys.path],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=(pipe,),
+        start_new_session=True,
+        env=_environment(),
+    )
 
 
 def with_printed(reason: str, printed: str) -> str:

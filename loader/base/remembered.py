@@ -112,10 +112,11 @@ def identity_of(kind: str, path: str) -> str | None:
 @cache
 def _age_of_fairlead() -> int:
     """When the newest of its files was made, its compiled parts included, in ns since the epoch."""
-    root = Path(__file__).parents[2]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return max(
-        file.stat().st_mtime_ns
-        for folder in _FOLDERS
-        for pattern in ("*.py", "*.abi", "*.so*")
-        for file in (root / folder).rglob(pattern)
+        os.stat(os.path.join(folder, name)).st_mtime_ns
+        for top in _FOLDERS
+        for folder, _, names in os.walk(os.path.join(root, top))
+        for name in names
+        if name.endswith((".py", ".abi")) or ".so" in name
     )

@@ -38,9 +38,9 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
 
     ZE_ENABLE_TRACING_LAYER=1 prints Level Zero calls to stderr.
 
-    FAIRLEAD_TRACE is a comma list of ur, pi, cl, ze, cuda, "times" and "errors". It prints lines to
-    stderr; with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma list of
-    patterns for the names of the functions that are printed.
+    FAIRLEAD_TRACE is a comma list of ur, pi, cl, ze, cuda, hip, "times" and "errors". It prints
+    lines to stderr; with "errors" only those of calls that failed. FAIRLEAD_TRACE_ONLY is a comma
+    list of patterns for the names of the functions that are printed.
 
     With FAIRLEAD_TRACE_FILE, a file is written at the end of the process instead. "%p" in its name
     is the process id. A name that ends in .json gives Chrome trace JSON. With

@@ -46,6 +46,7 @@ APIS: Final[Mapping[str, str]] = {
     "cl": "opencl",
     "ze": "ze",
     "cuda": "cuda",
+    "hip": "hip",
 }
 
 #: Name of an ABI file to the name of the API.
@@ -59,7 +60,8 @@ def trace(
     """Record all calls through fairlead's tables in a block, from all threads. Blocks may nest.
 
     Args:
-        apis: the APIs: "ur" (Unified Runtime), "pi", "cl" (OpenCL), "ze" (Level Zero), "cuda".
+        apis: the APIs: "ur" (Unified Runtime), "pi", "cl" (OpenCL), "ze" (Level Zero), "cuda",
+            "hip".
         limit: how many bytes of memory the calls may use. `Trace.lost` counts later calls.
         device: whether `Trace.commands` says what devices did. OpenCL queues that are made in the
             block profile then.

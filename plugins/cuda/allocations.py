@@ -9,19 +9,15 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import new_lock
 from ...loader.base.memory import read
-from ...loader.ur.abi import UR
 from .contexts import CuContext
-from .core import CUDA, failure
+from .core import API, constant, failure
 from .devices import CuDevice
-
-#: The ur_usm_type_t of each kind.
-KINDS: Final = {kind: UR[f"UR_USM_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")}
 
 #: The end of the addresses that there are.
 _END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
-_PORTABLE: Final = CUDA["CU_MEMHOSTALLOC_PORTABLE"] | CUDA["CU_MEMHOSTALLOC_DEVICEMAP"]
-_GLOBAL: Final = CUDA["CU_MEM_ATTACH_GLOBAL"]
-#: Bytes to which CUDA aligns memory.
+_PORTABLE: Final = constant("CU_MEMHOSTALLOC_PORTABLE") | constant("CU_MEMHOSTALLOC_DEVICEMAP")
+_GLOBAL: Final = constant("CU_MEM_ATTACH_GLOBAL")
+#: Bytes to which the driver aligns memory.
 ALIGNMENT: Final = 256
 
 
@@ -91,7 +87,7 @@ def allocate(request: CuRequest) -> CuAllocation:
     """Allocate memory of the driver. It is not registered.
 
     Raises:
-        CudaError: what the driver answers.
+        DriverError: what the driver answers.
     """
     size, owner = request.size, request.device or request.context.device
     room = size + request.align if request.align > ALIGNMENT else size
@@ -106,7 +102,7 @@ def allocate(request: CuRequest) -> CuAllocation:
 
 
 def free(allocation: CuAllocation) -> None:
-    """Give memory back to the driver, which waits for what uses it. Raises CudaError."""
+    """Give memory back to the driver, which waits for what uses it. Raises DriverError."""
     name = "MemFreeHost" if allocation.kind == "host" else "MemFree"
     allocation.owner.call(name, allocation.base - allocation.padding)
 
@@ -144,13 +140,13 @@ def find(context: CuContext, address: int) -> CuAllocation | None:
 
 def _pointer(device: CuDevice, name: str, value: Any, address: int) -> int | None:
     """Ask the driver about an address. None: it knows nothing of it."""
-    attribute = CUDA[f"CU_POINTER_ATTRIBUTE_{name}"]
+    attribute = constant(f"CU_POINTER_ATTRIBUTE_{name}")
     code = device.ask("PointerGetAttribute", ctypes.byref(value), attribute, address)
     return None if code else value.value
 
 
 def find_foreign(context: CuContext, address: int) -> CuAllocation | None:
-    """Return what the driver knows of memory that the program has allocated by CUDA."""
+    """Return what the driver knows of memory that the program has allocated by the driver."""
     device = context.device
     kind = _pointer(device, "MEMORY_TYPE", ctypes.c_uint32(), address)
     base = _pointer(device, "RANGE_START_ADDR", ctypes.c_uint64(), address)
@@ -163,7 +159,7 @@ def find_foreign(context: CuContext, address: int) -> CuAllocation | None:
     if _pointer(device, "IS_MANAGED", ctypes.c_uint32(), address):
         name = "shared"
     else:
-        name = "host" if kind == CUDA["CU_MEMORYTYPE_HOST"] else "device"
+        name = "host" if API.is_host_memory(device, kind) else "device"
     return CuAllocation(base, CuRequest(context, name, None, size))
 
 

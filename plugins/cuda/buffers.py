@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...loader.base.forks import new_lock
+from ..sdk.queries import MEMORY_INFO
 from ..sdk.rules import ALLOC, COPY, USE, check_memory_flags, check_part
 from .allocations import CuAllocation, CuRequest, allocate, find_foreign, free
 from .contexts import CuContext
@@ -77,7 +78,7 @@ class CuBuffer(Object):
             free(self.memory)
 
     def map(self, offset: int, size: int, writes: bool) -> MappedPart:
-        """Return a place on the host for a part of it. Raises CudaError."""
+        """Return a place on the host for a part of it. Raises DriverError."""
         if self.is_host:
             made = MappedPart(self.address + offset, offset, size, writes)
         elif self.host:
@@ -117,9 +118,7 @@ def urMemBufferCreate(hContext: CuContext, flags: int, size: int, pProperties: A
     memory = allocate(CuRequest(hContext, kind, device, size))
     made = CuBuffer(hContext, memory, memory.base, size, host=host if flags & USE else 0)
     if flags & (USE | COPY):
-        stream = hContext.device.clock_stream.handle
-        hContext.device.call("MemcpyAsync", memory.base, host, size, stream)
-        hContext.device.call("StreamSynchronize", stream)
+        hContext.device.copy(memory.base, host, size)
     return made
 
 
@@ -136,14 +135,7 @@ def urMemBufferPartition(hBuffer: CuBuffer, flags: int, pRegion: Any) -> CuBuffe
     return CuBuffer(hBuffer.context, None, address, pRegion.size, parent=hBuffer, host=host)
 
 
-adapter.info(
-    "urMemGetInfo",
-    {
-        "UR_MEM_INFO_SIZE": lambda memory: memory.size,
-        "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,
-        "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
-    },
-)
+adapter.info("urMemGetInfo", MEMORY_INFO)
 
 
 @adapter.entry

@@ -1,8 +1,8 @@
 """The time of a device, in nanoseconds on the scale of the host's monotonic clock.
 
-CUDA only tells how long it took from one event to another, as a float of milliseconds. So times
-are distances from a base: an event whose time is known. A float has 24 bits, so a base serves for
-a second. Then the next one is recorded, and its time is its distance from the one before it.
+The driver only tells how long it took from one event to another, as a float of milliseconds. So
+times are distances from a base: an event whose time is known. A float has 24 bits, so a base serves
+for a second. Then the next one is recorded, and its time is its distance from the one before it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import weakref
 from typing import Final
 
 from ...loader.base.forks import new_lock
-from .core import CUDA, NAMES, adapter, check
+from .core import adapter, constant
 from .devices import CuDevice
 
 #: Nanoseconds that a base serves for.
@@ -21,15 +21,15 @@ _SERVES: Final = 1_000_000_000
 
 
 def new_event(device: CuDevice, timed: bool) -> int:
-    """Return a new CUevent. The device's context is current. Raises CudaError."""
+    """Return a new CUevent. The device's context is current. Raises DriverError."""
     made = ctypes.c_void_p()
-    flags = CUDA["CU_EVENT_DEFAULT" if timed else "CU_EVENT_DISABLE_TIMING"]
-    check(device.table.cuEventCreate(ctypes.byref(made), flags), "cuEventCreate")
+    flags = constant("CU_EVENT_DEFAULT" if timed else "CU_EVENT_DISABLE_TIMING")
+    device.call_here("EventCreate", ctypes.byref(made), flags)
     return made.value or 0
 
 
 def elapsed(device: CuDevice, start: int, end: int) -> float:
-    """Return the nanoseconds from one event to another. Raises CudaError."""
+    """Return the nanoseconds from one event to another. Raises DriverError."""
     found = ctypes.c_float()
     device.call("EventElapsedTime", ctypes.byref(found), start, end)
     return found.value * 1e6
@@ -50,7 +50,7 @@ class TimeBase:
         weakref.finalize(self, device.ask, "EventDestroy", event).atexit = False
 
     def time_of(self, event: int) -> int:
-        """Return the time of an event that is complete. Raises CudaError."""
+        """Return the time of an event that is complete. Raises DriverError."""
         return int(self.time + elapsed(self.device, self.event, event))
 
 
@@ -62,7 +62,7 @@ class _Clock:
         self._base: TimeBase | None = None
 
     def base(self) -> TimeBase:
-        """Return a base for an event that is recorded now. Raises CudaError."""
+        """Return a base for an event that is recorded now. Raises DriverError."""
         with self._lock:
             now = time.monotonic_ns()
             if self._base is None or now - self._base.began > _SERVES:
@@ -89,14 +89,14 @@ _lock = new_lock()
 
 
 def base_of(device: CuDevice) -> TimeBase:
-    """Return a base for an event of a device that is recorded now. Raises CudaError."""
+    """Return a base for an event of a device that is recorded now. Raises DriverError."""
     with _lock:
         clock = _clocks.setdefault(device, _Clock(device))
     return clock.base()
 
 
 def device_time(device: CuDevice) -> int:
-    """Return the device's time now, in nanoseconds. Raises CudaError."""
+    """Return the device's time now, in nanoseconds. Raises DriverError."""
     base = base_of(device)
     with device.current():
         event = new_event(device, True)
@@ -111,6 +111,3 @@ def device_time(device: CuDevice) -> int:
 @adapter.entry
 def urDeviceGetGlobalTimestamps(hDevice: CuDevice) -> tuple[int, int]:
     return device_time(hDevice), time.monotonic_ns()
-
-
-assert "EventDestroy" in NAMES

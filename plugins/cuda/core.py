@@ -1,28 +1,27 @@
-"""The adapter, the driver that it is on, and the codes that the driver's errors become.
+"""The adapter, the API that it is on, and the codes that the driver's errors become.
 
 Driver functions are called by neutral names, `device.call("MemAlloc", …)`. `NAMES` has the names
-that CUDA exports. So an adapter on an API with the same functions under other names needs another
-table and no other code.
+that the driver exports. What differs between CUDA and HIP is in `API` (sdk/gpu/api.py).
 """
 
 from __future__ import annotations
 
-import re
-from typing import Final
+from typing import Any, Final
 
-from ...loader.base.errors import FairleadError
-from ...loader.cuda.abi import CUDA, CudaError, check
-from ...loader.cuda.driver import CudaDriver, cuda
+from ...loader.base.errors import CodeError, FairleadError
+from ...loader.cuda.abi import CUDA
 from ..sdk.adapter import Adapter
 from ..sdk.conversions import failure
 from ..sdk.objects import Object
+from .api import API
 
-adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_CUDA")
+adapter: Final = Adapter("FAIRLEAD", backend=API.backend)
 
-#: The exported names of the driver's functions by neutral names: MemAlloc is cuMemAlloc_v2.
-NAMES: Final = {re.sub(r"^cu|_v\d+$", "", name): name for name in CUDA.functions}
+#: The exported names of the driver's functions by neutral names.
+NAMES: Final = API.names
 
-#: The codes of Unified Runtime for CUDA's. What is not here becomes UNKNOWN.
+#: The codes of Unified Runtime for CUDA's and HIP's, whose numbers are CUDA's. What is not here
+#: becomes UNKNOWN.
 _CODES: Final = {
     "INVALID_VALUE": "INVALID_VALUE",
     "OUT_OF_MEMORY": "OUT_OF_DEVICE_MEMORY",
@@ -70,34 +69,67 @@ _CODES: Final = {
     ),
 }
 
-NOT_READY: Final = CUDA.codes["CUDA_ERROR_NOT_READY"]
+_NUMBERS: Final = {CUDA.codes[f"CUDA_ERROR_{name}"]: code for name, code in _CODES.items()}
+INVALID_VALUE, NOT_FOUND, NOT_READY = (
+    CUDA.codes[f"CUDA_ERROR_{name}"] for name in ("INVALID_VALUE", "NOT_FOUND", "NOT_READY")
+)
 
 
-def _code(error: CudaError) -> str:
-    return _CODES.get(error.code.removeprefix("CUDA_ERROR_"), "UNKNOWN")
+#: The exception for a code of the driver. Its `value` is the number.
+DriverError: Final = API.error
 
 
-adapter.codes[CudaError] = _code
+def _code(error: CodeError) -> str:
+    return _NUMBERS.get(error.value, "UNKNOWN")
 
 
-def find_driver() -> CudaDriver | None:
-    """Return the driver, None without one. The log has the reason."""
+adapter.codes[DriverError] = _code
+
+
+def check(code: int, routine: str, detail: str = "") -> None:
+    """Raise DriverError unless `code` is 0."""
+    if code:
+        raise DriverError.of(code, routine, detail)
+
+
+def constant(name: str) -> int:
+    """Return a constant by CUDA's name."""
+    return API.constant(name)
+
+
+def routine_of(name: str) -> str:
+    """Return the exported name of a function by its neutral name.
+
+    Raises:
+        URError: UNSUPPORTED_FEATURE if the API does not have it.
+    """
+    found = NAMES.get(name)
+    if found is None:
+        raise failure("UNSUPPORTED_FEATURE", f"{API.name} has no function like {name}")
+    return found
+
+
+def find_driver() -> Any:
+    """Return the driver (`GpuDriver`), None without one. The log has the reason."""
     try:
-        return cuda()
+        return API.open()
     except FairleadError as error:
-        adapter.log("warning", f"no CUDA driver can be used: {error}")
+        adapter.log("warning", f"no {API.name} driver can be used: {error}")
         return None
 
 
 __all__ = [
-    "CUDA",
+    "API",
+    "INVALID_VALUE",
     "NAMES",
+    "NOT_FOUND",
     "NOT_READY",
-    "CudaDriver",
-    "CudaError",
+    "DriverError",
     "Object",
     "adapter",
     "check",
+    "constant",
     "failure",
     "find_driver",
+    "routine_of",
 ]

@@ -1,4 +1,7 @@
-"""urDeviceGetInfo: `ATTRIBUTES` are CUDA's, `FUNCTIONS` need more, `FIXED` holds everywhere."""
+"""urDeviceGetInfo: `ATTRIBUTES` are the driver's, `FUNCTIONS` need more, `FIXED` holds everywhere.
+
+`API.extra` has the answers that differ between CUDA and HIP.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.promises import PROMISES
-from .core import adapter
+from .core import API, adapter
 from .devices import CuDevice
 
-#: Properties that are an attribute of CUDA's.
+#: Properties that are an attribute of the driver's.
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "MAX_COMPUTE_UNITS": "MULTIPROCESSOR_COUNT",
     "NUM_COMPUTE_UNITS": "MULTIPROCESSOR_COUNT",
@@ -52,8 +55,7 @@ BASE_ALIGNMENT: Final = 128
 #: Answers that are the same for every device.
 FIXED: Final[Mapping[str, Any]] = {
     "TYPE": UR["UR_DEVICE_TYPE_GPU"],
-    "VENDOR_ID": 0x10DE,
-    "VENDOR": "NVIDIA Corporation",
+    "VENDOR": API.vendor,
     "PROFILE": "FULL_PROFILE",
     "MAX_WORK_ITEM_DIMENSIONS": 3,
     "ADDRESS_BITS": 64,
@@ -183,9 +185,7 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
     "PLATFORM": lambda device: device.platform,
     "NAME": lambda device: device.found.name,
     "REFERENCE_COUNT": lambda device: device.references,
-    "VERSION": lambda device: "{}.{}".format(*device.found.capability),
-    "DRIVER_VERSION": lambda device: "CUDA {}.{}".format(*device.platform.driver.version),
-    "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.found.capability),
+    "DRIVER_VERSION": lambda device: device.platform.version,
     "UUID": lambda device: device.found.uuid,
     "GLOBAL_MEM_SIZE": lambda device: device.found.memory,
     "MAX_MEM_ALLOC_SIZE": lambda device: device.found.memory,
@@ -242,6 +242,7 @@ adapter.info(
             **{name: _promise(entries) for name, entries in PROMISES.items()},
             **FIXED,
             **FUNCTIONS,
+            **API.extra,
         }.items()
     },
 )

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Final
 
 from ...loader.base.forks import new_lock
-from ...loader.cuda.driver import CudaDevice
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.rules import check_count
-from .core import CUDA, NAMES, Object, adapter, check, failure
+from .core import API, Object, adapter, check, constant, failure, routine_of
 from .platforms import CuPlatform, platforms
 
 #: Streams of a context. More of them make graphs slower for good (measured on an H200).
 MOST_STREAMS: Final = 12
-_NON_BLOCKING: Final = CUDA["CU_STREAM_NON_BLOCKING"]
+_NON_BLOCKING: Final = constant("CU_STREAM_NON_BLOCKING")
 
 
 class CuStream:
@@ -26,7 +24,7 @@ class CuStream:
 
     Args:
         handle: its CUstream.
-        priority: CUDA's; lower numbers come first.
+        priority: the driver's; lower numbers come first.
 
     Attributes:
         users: how many queues have it.
@@ -47,7 +45,7 @@ class CuDevice(Object):
 
     type, counted = "ur_device_handle_t", False
 
-    def __init__(self, platform: CuPlatform, found: CudaDevice) -> None:
+    def __init__(self, platform: CuPlatform, found: Any) -> None:
         self.platform, self.found, self.table = platform, found, platform.table
         self.native = found.handle
         self._attributes: dict[str, int] = {}
@@ -58,20 +56,14 @@ class CuDevice(Object):
 
     @cached_property
     def context(self) -> int:
-        """Return the primary context, retained from now on. Raises CudaError."""
+        """Return the primary context, retained from now on. Raises DriverError."""
         made = ctypes.c_void_p()
-        code = self.table.cuDevicePrimaryCtxRetain(ctypes.byref(made), self.native)
-        check(code, "cuDevicePrimaryCtxRetain")
+        self.call_here("DevicePrimaryCtxRetain", ctypes.byref(made), self.native)
         return made.value or 0
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
+    def current(self) -> AbstractContextManager[None]:
         """Make its context that of this thread, in a block."""
-        check(self.table.cuCtxPushCurrent_v2(self.context), "cuCtxPushCurrent")
-        try:
-            yield
-        finally:
-            self.table.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+        return API.current(self)
 
     def ask(self, name: str, *arguments: Any) -> int:
         """Call a function of the driver in this device's context, and return its code.
@@ -80,17 +72,28 @@ class CuDevice(Object):
             name: its neutral name, such as "MemAlloc".
             arguments: what it takes.
         """
+        function = getattr(self.table, routine_of(name))
         with self.current():
-            return getattr(self.table, NAMES[name])(*arguments)
+            return function(*arguments)
+
+    def call_here(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver in this thread's context. Raises DriverError.
+
+        Args:
+            name: its neutral name, such as "EventRecord".
+            arguments: what it takes.
+        """
+        routine = routine_of(name)
+        check(getattr(self.table, routine)(*arguments), routine)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver in this device's context. Raises CudaError.
+        """Call a function of the driver in this device's context. Raises DriverError.
 
         Args:
             name: its neutral name, such as "MemAlloc".
             arguments: what it takes.
         """
-        check(self.ask(name, *arguments), NAMES[name])
+        check(self.ask(name, *arguments), routine_of(name))
 
     def make(self, name: str, *arguments: Any) -> int:
         """Call a function that writes a handle or an address first, and return that.
@@ -100,7 +103,7 @@ class CuDevice(Object):
             arguments: what it takes after the output.
 
         Raises:
-            CudaError: what the driver answers.
+            DriverError: what the driver answers.
         """
         made = ctypes.c_uint64()
         self.call(name, ctypes.byref(made), *arguments)
@@ -109,11 +112,17 @@ class CuDevice(Object):
     def attribute(self, name: str) -> int:
         """Return an attribute (CU_DEVICE_ATTRIBUTE_…), 0 if the driver does not know it."""
         if name not in self._attributes:
-            value = ctypes.c_int()
-            number = CUDA[f"CU_DEVICE_ATTRIBUTE_{name}"]
-            code = self.table.cuDeviceGetAttribute(ctypes.byref(value), number, self.native)
-            self._attributes[name] = 0 if code else value.value
+            self._attributes[name] = self._ask_attribute(f"CU_DEVICE_ATTRIBUTE_{name}")
         return self._attributes[name]
+
+    def _ask_attribute(self, name: str) -> int:
+        value = ctypes.c_int()
+        try:
+            number = constant(name)
+        except KeyError:  # the API does not have it
+            return 0
+        function = getattr(self.table, routine_of("DeviceGetAttribute"))
+        return 0 if function(ctypes.byref(value), number, self.native) else value.value
 
     # streams
 
@@ -128,10 +137,10 @@ class CuDevice(Object):
         """Return a stream for a queue: an unused one, a new one, or the least used one.
 
         Args:
-            priority: CUDA's, 0 for the usual one.
+            priority: the driver's, 0 for the usual one.
 
         Raises:
-            CudaError: what the driver answers.
+            DriverError: what the driver answers.
         """
         with self._lock:
             same = [one for one in self._streams if one.priority == priority]
@@ -160,8 +169,14 @@ class CuDevice(Object):
         made.users += 1 << 30
         return made
 
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Copy bytes now, on a stream of its own. Raises DriverError."""
+        stream = self.clock_stream.handle
+        self.call("MemcpyAsync", *API.memory_copy(target, source, size), stream)
+        self.call("StreamSynchronize", stream)
+
     def drain(self) -> None:
-        """Wait for everything on the device. Raises CudaError."""
+        """Wait for everything on the device. Raises DriverError."""
         self.call("CtxSynchronize")
 
 
@@ -210,11 +225,7 @@ def urDevicePartition(hDevice: CuDevice, pProperties: Any, NumDevices: int) -> l
     if not pProperties.pProperties:
         raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
     check_count(pProperties.PropCount, "INVALID_VALUE", "properties")
-    raise failure("INVALID_VALUE", "CUDA's devices have no sub-devices")
-
-
-#: The targets of binaries that CUDA takes, the best first.
-_TARGETS: Final = "nvptx64", "native_code_nvptx64"
+    raise failure("INVALID_VALUE", f"{API.name}'s devices have no sub-devices")
 
 
 @adapter.entry
@@ -223,10 +234,11 @@ def urDeviceSelectBinary(hDevice: CuDevice, pBinaries: Any, NumBinaries: int) ->
         raise failure("INVALID_SIZE", "there is no binary to select from")
     check_count(NumBinaries, "INVALID_SIZE", "binaries")
     found = [_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
-    for target in _TARGETS:
+    for target in API.targets:
         if target in found:
             return found.index(target)
-    raise failure("INVALID_BINARY", f"CUDA takes {' and '.join(_TARGETS)}, not {', '.join(found)}")
+    taken, given = " and ".join(API.targets), ", ".join(found)
+    raise failure("INVALID_BINARY", f"{API.name} takes {taken}, not {given}")
 
 
 def _text(pointer: Any) -> str:

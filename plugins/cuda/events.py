@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...loader.ur.abi import UR
 from .clocks import TimeBase, elapsed, new_event
 from .contexts import CuContext
-from .core import NOT_READY, Object, adapter, check, failure
+from .core import NOT_READY, Object, adapter, failure
 from .devices import CuDevice, CuStream
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class CuEvent(Object):
         return _SUBMITTED if code == NOT_READY else _ERROR if code else _COMPLETE
 
     def wait(self) -> None:
-        """Wait until it is complete. Raises CudaError if its command failed."""
+        """Wait until it is complete. Raises DriverError if its command failed."""
         self.device.call("EventSynchronize", self.end)
 
     def times(self) -> tuple[int, int, int]:
@@ -88,7 +88,7 @@ class CuEvent(Object):
         Raises:
             URError: PROFILING_INFO_NOT_AVAILABLE if its queue does not profile, or if its command
                 has not ended.
-            CudaError: what the driver answers.
+            DriverError: what the driver answers.
         """
         if self.base is None or self.status != _COMPLETE:
             raise failure("PROFILING_INFO_NOT_AVAILABLE")
@@ -98,17 +98,16 @@ class CuEvent(Object):
 
 
 def completed_event(context: CuContext) -> CuEvent:
-    """Return an event that is complete: CUDA's are until they are recorded. Raises CudaError."""
+    """Return an event that is complete: CUDA's are until they are recorded. Raises DriverError."""
     with context.device.current():
         return CuEvent(context, context.device, new_event(context.device, False))
 
 
 def wait_on(stream: CuStream, events: Sequence[CuEvent]) -> None:
-    """Let a stream wait for events. Its device's context is current. Raises CudaError."""
+    """Let a stream wait for events. Its device's context is current. Raises DriverError."""
     for event in events:
         if event.stream is not stream:
-            table = event.device.table
-            check(table.cuStreamWaitEvent(stream.handle, event.end, 0), "cuStreamWaitEvent")
+            event.device.call_here("StreamWaitEvent", stream.handle, event.end, 0)
 
 
 @adapter.entry

@@ -1,8 +1,8 @@
 """Kernels, and what is set on them. launches.py has the launches.
 
-A kernel has a CUfunction on each device of its program. A program of OpenCL C may have several of
-them: its module depends on the global offset. Arguments are kept here, because CUDA takes all of
-them with a launch.
+A kernel has a function of the driver's on each device of its program. It may have several: the
+module of OpenCL C on CUDA depends on the global offset. Arguments are kept here, because the driver
+takes all of them with a launch.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import new_lock
+from ..sdk.gpu.images import DeviceImage, Sizes
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from .contexts import CuContext
-from .core import CUDA, CudaError, Object, adapter, failure
+from .core import API, NOT_FOUND, DriverError, Object, adapter, constant, failure
 from .devices import CuDevice
 from .programs import CuModule, CuProgram, program_of
 
-Sizes = tuple[int, int, int]
 _VALUE, _POINTER, _MEM = URKernelArgument.VALUE, URKernelArgument.POINTER, URKernelArgument.MEM
 _LOCAL: Final = URKernelArgument.LOCAL
 
 
 class PackedArguments(NamedTuple):
-    """Arguments as CUDA takes them.
+    """Arguments as the driver takes them.
 
     Attributes:
         pointers: an array of addresses, one for each parameter.
@@ -63,20 +63,15 @@ class CuKernel(Object):
         self.parameter_sizes: tuple[int, ...] = self._read_parameters()
 
     def _read_parameters(self) -> tuple[int, ...]:
-        """Return the bytes of its parameters. Raises URError (INVALID_KERNEL_NAME), CudaError."""
+        """Return the bytes of its parameters. Raises URError (INVALID_KERNEL_NAME), DriverError."""
         module = self.program.any_module
         try:
             function = self._function_in(module)
-        except CudaError as error:
-            if error.code != "CUDA_ERROR_NOT_FOUND":
+        except DriverError as error:
+            if error.value != NOT_FOUND:
                 raise
             raise failure("INVALID_KERNEL_NAME", f"the program has no {self.name}") from error
-        sizes: list[int] = []
-        offset, size = ctypes.c_size_t(), ctypes.c_size_t()
-        pointers = ctypes.byref(offset), ctypes.byref(size)
-        while not module.device.ask("FuncGetParamInfo", function, len(sizes), *pointers):
-            sizes.append(size.value)
-        return tuple(sizes)
+        return self.program.built[module.device].parameter_sizes(self.name, function)
 
     def _function_in(self, module: CuModule) -> int:
         if module not in self._functions:
@@ -86,7 +81,7 @@ class CuKernel(Object):
     def function(
         self, device: CuDevice, dimensions: int = 1, offset: Sequence[int] | None = None
     ) -> int:
-        """Return its CUfunction for a launch.
+        """Return the driver's function for a launch.
 
         Args:
             device: the device.
@@ -95,23 +90,18 @@ class CuKernel(Object):
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE; UNSUPPORTED_FEATURE for an offset that the kernel
-                cannot have, because CUDA has none.
-            CudaError: what the driver answers.
+                cannot have.
+            DriverError: what the driver answers.
         """
-        module, source = self.program.module(device), self.program.source.get(device)
-        start = (*(offset or ()), 0, 0, 0)[:3]
-        if source is not None:
-            module = source.module(dimensions, (start[0], start[1], start[2]), module)
-        elif any(start):
-            raise failure("UNSUPPORTED_FEATURE", "CUDA has no global offsets, only OpenCL C has")
-        return self._function_in(module)
+        x, y, z = (*(offset or ()), 0, 0, 0)[:3]
+        return self._function_in(self.program.module_for(device, dimensions, (x, y, z)))
 
     def attribute(self, device: CuDevice, name: str) -> int:
-        """Return an attribute of its function (CU_FUNC_ATTRIBUTE_…). Raises CudaError."""
+        """Return an attribute of its function (CU_FUNC_ATTRIBUTE_…). Raises DriverError."""
         key = device, name
         if key not in self._attributes:
             value = ctypes.c_int()
-            number = CUDA[f"CU_FUNC_ATTRIBUTE_{name}"]
+            number = constant(f"CU_FUNC_ATTRIBUTE_{name}")
             function = self._function_in(self.program.module(device))
             device.call("FuncGetAttribute", ctypes.byref(value), number, function)
             self._attributes[key] = value.value
@@ -123,9 +113,8 @@ class CuKernel(Object):
 
     def required_size(self, device: CuDevice) -> Sizes | None:
         """Return the size of work-groups that it is compiled for, None for any size."""
-        source = self.program.source.get(device)
-        found = source.ptx.kernels.get(self.name) if source is not None else None
-        return found.required if found is not None else None
+        found = self.program.built.get(device)
+        return found.required_size(self.name) if found is not None else None
 
     # arguments
 
@@ -158,7 +147,7 @@ class CuKernel(Object):
             if kind == _MEM and value is not None:
                 self.context.check_same(f"the memory of argument {index}", value)
             if kind not in (_VALUE, _POINTER, _MEM, _LOCAL):
-                raise failure("UNSUPPORTED_FEATURE", "CUDA's kernels take no samplers")
+                raise failure("UNSUPPORTED_FEATURE", f"{API.name}'s kernels take no samplers")
 
     def set(self, arguments: list[tuple[int, URKernelArgument]]) -> None:
         """Set arguments. If one is wrong, nothing changes. Raises URError as `check`."""
@@ -166,8 +155,18 @@ class CuKernel(Object):
         with self.lock:
             self._arguments.update(arguments)
 
-    def pack(self, arguments: dict[int, URKernelArgument]) -> PackedArguments:
-        """Return arguments as CUDA takes them.
+    def pack(
+        self,
+        arguments: dict[int, URKernelArgument],
+        image: DeviceImage,
+        offset: Sequence[int] | None = None,
+    ) -> PackedArguments:
+        """Return arguments as the driver takes them.
+
+        Args:
+            arguments: all arguments by index.
+            image: the program on the device of the launch.
+            offset: the global offset, None for none.
 
         Raises:
             URError: INVALID_KERNEL_ARGS if one is missing, or its memory was released.
@@ -177,15 +176,17 @@ class CuKernel(Object):
             raise failure(
                 "INVALID_KERNEL_ARGS", f"{len(arguments)} of {count} arguments of {self.name}"
             )
-        pointers, keep, shared = (ctypes.c_void_p * max(count, 1))(), list[Any](), 0
+        more = image.offsets_of(self.name, offset or ())
+        pointers, keep = (ctypes.c_void_p * max(count + len(more), 1))(), list[Any]()
+        first = place = image.first_local(self.name)
         for index, parameter_size in enumerate(self.parameter_sizes):
             kind, size, value = arguments[index]
             if kind == _VALUE:
                 data = ctypes.create_string_buffer(value, size)
             elif kind == _LOCAL:
                 align = 128 if size >= 128 else 16
-                start = (shared + align - 1) // align * align
-                shared = start + size
+                start = (place + align - 1) // align * align
+                place = start + size
                 data = ctypes.create_string_buffer(start.to_bytes(parameter_size, "little"))
             elif kind == _MEM:
                 if value is not None and value.is_closed:
@@ -196,7 +197,11 @@ class CuKernel(Object):
                 data = ctypes.c_uint64(value)
             keep.append(data)
             pointers[index] = ctypes.addressof(data)
-        return PackedArguments(pointers, shared, keep)
+        for index, number in enumerate(more, count):
+            data = ctypes.create_string_buffer(number, len(number))
+            keep.append(data)
+            pointers[index] = ctypes.addressof(data)
+        return PackedArguments(pointers, place - first, keep)
 
     # sizes
 
@@ -242,7 +247,7 @@ def urKernelCreate(hProgram: CuProgram, pKernelName: str) -> CuKernel:
 
 @adapter.entry
 def urKernelGetNativeHandle(hKernel: CuKernel) -> int:
-    """Return its CUfunction on the first device of its program."""
+    """Return the driver's function on the first device of its program."""
     return hKernel.function(hKernel.program.any_module.device)
 
 
@@ -250,7 +255,7 @@ def urKernelGetNativeHandle(hKernel: CuKernel) -> int:
 def urKernelCreateWithNativeHandle(
     hNativeKernel: int, hContext: CuContext, hProgram: CuProgram | None, pProperties: Any
 ) -> CuKernel:
-    """Make a kernel of a CUfunction, by its name in its module."""
+    """Make a kernel of the driver's function, by its name in its module."""
     if not hNativeKernel:
         raise failure("INVALID_NULL_HANDLE")
     name, device = ctypes.c_char_p(), hContext.device

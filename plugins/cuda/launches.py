@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ..sdk.kernel_arguments import URKernelArgument, arguments_of
 from ..sdk.launch_properties import is_cooperative
 from ..sdk.wrap import with_parameters
-from .core import CUDA, adapter, failure
+from .core import API, adapter, constant, failure
 from .devices import CuDevice
 from .enqueue import CuEnqueue
 from .events import CuEvent
@@ -23,14 +23,12 @@ from .queues import CuQueue
 #: Shapes of launches that a kernel remembers.
 _MOST_SHAPES: Final = 256
 
-_Params: Any = CUDA.struct("CUDA_KERNEL_NODE_PARAMS")
-
 
 class CuLaunch(NamedTuple):
-    """A launch as CUDA takes it.
+    """A launch as the driver takes it.
 
     Attributes:
-        function: the CUfunction.
+        function: the driver's function.
         grid: work-groups in each dimension.
         block: work-items of a work-group in each dimension.
         packed: the arguments.
@@ -43,9 +41,10 @@ class CuLaunch(NamedTuple):
 
     @property
     def parameters(self) -> Any:
-        """Return its CUDA_KERNEL_NODE_PARAMS."""
-        sizes = *self.grid, *self.block, self.packed.shared
-        return _Params(self.function, *sizes, ctypes.addressof(self.packed.pointers))
+        """Return the parameters of a node that launches it."""
+        packed = self.packed
+        sizes = self.grid, self.block, packed.shared
+        return API.launch_of(self.function, *sizes, ctypes.addressof(packed.pointers))
 
 
 def plan_launch(
@@ -68,7 +67,7 @@ def plan_launch(
 
     Raises:
         URError: sizes or arguments that the launch cannot have.
-        CudaError: what the driver answers.
+        DriverError: what the driver answers.
     """
     module = kernel.program.module(device)
     key = (
@@ -81,7 +80,7 @@ def plan_launch(
             kernel.shapes.clear()
         shape = kernel.shapes[key] = _find_shape(kernel, device, offset, size, local)
     function, grid, block = shape
-    packed = kernel.pack(arguments)
+    packed = kernel.pack(arguments, kernel.program.built[device], offset)
     if packed.shared:
         _allow_shared(kernel, device, function, packed.shared)
     return CuLaunch(function, grid, block, packed)
@@ -119,9 +118,14 @@ def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int
     Raises:
         URError: OUT_OF_RESOURCES if the device does not have so much.
     """
-    if shared + kernel.attribute(device, "SHARED_SIZE_BYTES") <= 48 << 10:
+    whole = shared + kernel.attribute(device, "SHARED_SIZE_BYTES")
+    if not API.asks_for_local:
+        if whole > device.attribute("MAX_SHARED_MEMORY_PER_BLOCK"):
+            raise failure("OUT_OF_RESOURCES", f"{whole} bytes of local memory")
         return
-    name = CUDA["CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"]
+    if whole <= API.asks_for_local:
+        return
+    name = constant("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES")
     if device.ask("FuncSetAttribute", function, name, shared):
         raise failure("OUT_OF_RESOURCES", f"{shared} bytes of local memory")
 

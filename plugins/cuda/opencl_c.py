@@ -3,7 +3,7 @@
 The compiler belongs to NVIDIA's OpenCL driver, which is asked for the same device by its UUID. Its
 PTX has registers and parameters that CUDA does not give kernels (icd/nvidia_ptx.py). The
 translation depends on the global offset, and in some programs on the number of dimensions. So a
-program may become several modules.
+program may become several modules (images.py).
 
 Without that driver the text goes to CUDA as it is. CUDA refuses it.
 """
@@ -17,7 +17,7 @@ from ...icd.abi import OPENCL
 from ...icd.drivers import drivers
 from ...icd.errors import OpenCLError
 from ...icd.errors import check as check_opencl
-from ...icd.nvidia_ptx import PtxError, PtxProgram, Variant
+from ...icd.nvidia_ptx import PtxError, PtxProgram
 from ...icd.tables import query
 from ...loader.base.errors import FairleadError
 from .core import adapter, failure
@@ -90,65 +90,22 @@ def _compile(found: Any, source: bytes, options: str) -> bytes:
         table.clReleaseContext(context)
 
 
-class TranslatedProgram:
-    """A program of OpenCL C on a device.
+def compile_ptx(device: CuDevice, source: bytes, options: str) -> PtxProgram | None:
+    """Return what NVIDIA's compiler makes of a program, None without the compiler.
 
     Args:
         device: the device.
-        ptx: what NVIDIA's compiler has made of it.
+        source: the program.
+        options: those of clBuildProgram.
+
+    Raises:
+        OpenCLError: the compiler refuses it.
+        URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
     """
-
-    def __init__(self, device: CuDevice, ptx: PtxProgram) -> None:
-        self.device, self.ptx = device, ptx
-        self._modules: dict[Variant, Any] = {}
-
-    @classmethod
-    def build(cls, device: CuDevice, source: bytes, options: str) -> TranslatedProgram | None:
-        """Compile a program.
-
-        Returns:
-            The program, None without NVIDIA's compiler.
-
-        Raises:
-            OpenCLError: the compiler refuses it.
-            URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
-        """
-        found = _find_opencl(device)
-        if found is None:
-            return None
-        try:
-            return cls(device, PtxProgram(_compile(found, source, options).decode()))
-        except PtxError as error:
-            raise failure("PROGRAM_BUILD_FAILURE", str(error)) from error
-
-    def text(self, dimensions: int, offset: tuple[int, int, int]) -> tuple[Variant, bytes]:
-        """Return the translation for a launch, and what it depends on."""
-        variant = self.ptx.variant(dimensions, offset)
-        return variant, self.ptx.translate(variant).encode()
-
-    @property
-    def plain(self) -> bytes:
-        """Return the translation for launches of one dimension without an offset."""
-        return self.text(1, (0, 0, 0))[1]
-
-    def module(self, dimensions: int, offset: tuple[int, int, int], first: Any) -> Any:
-        """Return the module for a launch.
-
-        Args:
-            dimensions: of the launch.
-            offset: its global offset.
-            first: the module of `plain`.
-
-        Raises:
-            CudaError: the driver does not take it.
-        """
-        from .programs import CuModule
-
-        if not self._modules:
-            self._modules[self.ptx.variant(1, (0, 0, 0))] = first
-        variant = self.ptx.variant(dimensions, offset)
-        if variant not in self._modules:
-            self._modules[variant] = CuModule.load(
-                self.device, self.ptx.translate(variant).encode()
-            )
-        return self._modules[variant]
+    found = _find_opencl(device)
+    if found is None:
+        return None
+    try:
+        return PtxProgram(_compile(found, source, options).decode())
+    except PtxError as error:
+        raise failure("PROGRAM_BUILD_FAILURE", str(error)) from error

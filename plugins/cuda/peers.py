@@ -6,18 +6,18 @@ import ctypes
 from typing import Final
 
 from ...loader.ur.abi import UR
-from .core import CUDA, adapter
+from .core import API, adapter, constant
 from .devices import CuDevice
 
 
 @adapter.entry
 def urUsmP2PEnablePeerAccessExp(commandDevice: CuDevice, peerDevice: CuDevice) -> None:
-    commandDevice.call("CtxEnablePeerAccess", peerDevice.context, 0)
+    commandDevice.call("CtxEnablePeerAccess", API.peer(peerDevice), 0)
 
 
 @adapter.entry
 def urUsmP2PDisablePeerAccessExp(commandDevice: CuDevice, peerDevice: CuDevice) -> None:
-    commandDevice.call("CtxDisablePeerAccess", peerDevice.context)
+    commandDevice.call("CtxDisablePeerAccess", API.peer(peerDevice))
 
 
 _ATTRIBUTES: Final = {
@@ -36,7 +36,7 @@ def urUsmP2PPeerAccessGetInfoExp(
         return None
     if commandDevice is peerDevice:
         return 0
-    value, number = ctypes.c_int(), CUDA[f"CU_DEVICE_P2P_ATTRIBUTE_{name}"]
+    value, number = ctypes.c_int(), constant(f"CU_DEVICE_P2P_ATTRIBUTE_{name}")
     devices = commandDevice.native, peerDevice.native
     commandDevice.call("DeviceGetP2PAttribute", ctypes.byref(value), number, *devices)
     return value.value

@@ -1,4 +1,4 @@
-"""The platform: the CUDA driver of this machine. There is one, or none."""
+"""The platform: the driver of this machine. There is one, or none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ...loader.ur.abi import API_VERSION, UR
-from .core import CudaDriver, Object, adapter, failure, find_driver
+from ..sdk.gpu.api import GpuDriver
+from .core import API, Object, adapter, failure, find_driver
 
 if TYPE_CHECKING:
     from .devices import CuDevice
@@ -25,8 +26,13 @@ class CuPlatform(Object):
 
     type, counted = "ur_platform_handle_t", False
 
-    def __init__(self, driver: CudaDriver) -> None:
+    def __init__(self, driver: GpuDriver) -> None:
         self.driver, self.table = driver, driver.table
+
+    @property
+    def version(self) -> str:
+        """Return the API and its version, such as "CUDA 13.0"."""
+        return "{} {}.{}".format(API.name, *self.driver.version)
 
     @property
     def devices(self) -> tuple[CuDevice, ...]:
@@ -52,12 +58,12 @@ def urPlatformGet(NumEntries: int) -> list[CuPlatform]:
 adapter.info(
     "urPlatformGetInfo",
     {
-        "UR_PLATFORM_INFO_NAME": "CUDA (fairlead)",
-        "UR_PLATFORM_INFO_VENDOR_NAME": "NVIDIA Corporation",
-        "UR_PLATFORM_INFO_VERSION": lambda platform: "CUDA {}.{}".format(*platform.driver.version),
+        "UR_PLATFORM_INFO_NAME": f"{API.name} (fairlead)",
+        "UR_PLATFORM_INFO_VENDOR_NAME": API.vendor,
+        "UR_PLATFORM_INFO_VERSION": lambda platform: platform.version,
         "UR_PLATFORM_INFO_EXTENSIONS": "",
         "UR_PLATFORM_INFO_PROFILE": "FULL_PROFILE",
-        "UR_PLATFORM_INFO_BACKEND": UR["UR_BACKEND_CUDA"],
+        "UR_PLATFORM_INFO_BACKEND": UR[API.backend],
         "UR_PLATFORM_INFO_ADAPTER": adapter,
     },
 )
@@ -78,7 +84,7 @@ def urPlatformGetBackendOption(hPlatform: CuPlatform, pFrontendOption: str) -> s
 
 @adapter.entry
 def urPlatformGetNativeHandle(hPlatform: CuPlatform) -> int:
-    """Return nothing that leads anywhere: CUDA has no platforms. It is the adapter's handle."""
+    """Return nothing that leads anywhere: drivers have no platforms. It is the adapter's handle."""
     return hPlatform.handle
 
 
@@ -87,4 +93,6 @@ def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> CuPlatform:
     for platform in platforms():
         if platform.handle == hNativePlatform:
             return platform
-    raise failure("INVALID_PLATFORM", "CUDA has no platforms, so there is only our own handle")
+    raise failure(
+        "INVALID_PLATFORM", "the driver has no platforms, so there is only our own handle"
+    )

@@ -1,11 +1,7 @@
-"""Programs: created, built, queried. A built program is a module of CUDA's on each device.
+"""Programs: created, built, queried. A built program is a module of the driver's on each device.
 
-| made of | by | built by |
-|---|---|---|
-| PTX, a cubin, a fat binary | urProgramCreateWithBinary, urProgramCreateWithIL | the driver |
-| OpenCL C | urProgramCreateWithIL | NVIDIA's OpenCL compiler, then a translation of its PTX |
-
-Unified Runtime has no function for source text, so this is an extension of ours.
+urProgramCreateWithBinary takes binaries, urProgramCreateWithIL takes text. images.py says how text
+is compiled. Unified Runtime has no function for source text, so this is an extension of ours.
 """
 
 from __future__ import annotations
@@ -13,13 +9,16 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
+from ...loader.base.errors import CodeError
+from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi
-from ..sdk.rules import check_metadata, source_of
+from ..sdk.gpu.images import DeviceImage, ImageError, Sizes
+from ..sdk.queries import program_info
+from ..sdk.rules import check_build_devices, check_metadata, read_binaries, source_of
 from .contexts import CuContext
-from .core import CUDA, NAMES, CudaError, Object, adapter, check, failure
+from .core import API, NOT_FOUND, DriverError, Object, adapter, check, constant, failure, routine_of
 from .devices import CuDevice
-from .opencl_c import SourceError, TranslatedProgram, is_opencl_c
+from .images import MAGIC, SourceError, build_image, foreign_image
 
 _LOG: Final = 1 << 16  # bytes of room for the compiler's log
 _STATUS: Final = {
@@ -27,11 +26,13 @@ _STATUS: Final = {
 }
 
 
-class ModuleError(CudaError):
-    """A program was not built. The text is the compiler's log."""
+class ModuleError(CodeError):
+    """The driver does not take a program. The text is the compiler's log."""
+
+    api, api_name, unknown = API.abi, API.name, DriverError.unknown
 
 
-adapter.codes[ModuleError] = "PROGRAM_BUILD_FAILURE"
+adapter.codes[ModuleError] = adapter.codes[ImageError] = "PROGRAM_BUILD_FAILURE"
 
 #: The codes that say that the driver does not take a program.
 _REFUSALS: Final = frozenset(
@@ -44,13 +45,13 @@ _REFUSALS: Final = frozenset(
 
 
 class CuModule:
-    """A module of CUDA's on a device, unloaded when it is dropped.
+    """A module of the driver's on a device, unloaded when it is dropped.
 
     Args:
         device: the device.
-        handle: the CUmodule.
+        handle: the driver's module.
         log: what the compiler said.
-        owned: whether the CUmodule is ours.
+        owned: whether the driver's module is ours.
     """
 
     def __init__(self, device: CuDevice, handle: int, log: str = "", *, owned: bool = True) -> None:
@@ -66,43 +67,30 @@ class CuModule:
 
         Raises:
             ModuleError: the driver does not take it.
-            CudaError: what else the driver answers.
+            DriverError: what else the driver answers.
         """
-        made = ctypes.c_void_p()
+        data = ctypes.create_string_buffer(image)  # text ends with a NUL
         logs = ctypes.create_string_buffer(_LOG), ctypes.create_string_buffer(_LOG)
         rows = (
             ("INFO_LOG_BUFFER", ctypes.addressof(logs[0])),
             ("INFO_LOG_BUFFER_SIZE_BYTES", _LOG),
             ("ERROR_LOG_BUFFER", ctypes.addressof(logs[1])),
             ("ERROR_LOG_BUFFER_SIZE_BYTES", _LOG),
-        )
-        names = (ctypes.c_uint32 * len(rows))(*(CUDA[f"CU_JIT_{name}"] for name, _ in rows))
+        )[: None if API.logs else 0]
+        names = (ctypes.c_uint32 * len(rows))(*(constant(f"CU_JIT_{name}") for name, _ in rows))
         values = (ctypes.c_void_p * len(rows))(*(value for _, value in rows))
-        data = ctypes.create_string_buffer(image)  # text ends with a NUL
+        made = ctypes.c_void_p()
         pointer = ctypes.byref(made)
         code = device.ask("ModuleLoadDataEx", pointer, data, len(rows), names, values)
         text = "\n".join(filter(None, (log.value.decode(errors="replace") for log in logs)))
         if code in _REFUSALS:
-            raise ModuleError.of(code, NAMES["ModuleLoadDataEx"], text)
-        check(code, NAMES["ModuleLoadDataEx"])
+            raise ModuleError.of(code, routine_of("ModuleLoadDataEx"), text)
+        check(code, routine_of("ModuleLoadDataEx"))
         return cls(device, made.value or 0, text)
 
     def function(self, name: str) -> int:
-        """Return a kernel's CUfunction. Raises CudaError."""
+        """Return the driver's function of a kernel. Raises DriverError."""
         return self.device.make("ModuleGetFunction", self.handle, name.encode())
-
-    def kernel_names(self) -> list[str]:
-        """Return the names of its kernels. Raises CudaError."""
-        count = ctypes.c_uint32()
-        self.device.call("ModuleGetFunctionCount", ctypes.byref(count), self.handle)
-        found = (ctypes.c_void_p * max(count.value, 1))()
-        self.device.call("ModuleEnumerateFunctions", found, count.value, self.handle)
-        names = []
-        for function in found[: count.value]:
-            name = ctypes.c_char_p()
-            self.device.call("FuncGetName", ctypes.byref(name), function)
-            names.append((name.value or b"").decode(errors="replace"))
-        return names
 
     def __del__(self) -> None:
         if self.__dict__.get("owned"):
@@ -120,7 +108,7 @@ class CuProgram(Object):
 
     Attributes:
         modules: its modules, by the device, after a build.
-        source: its translation, if it is OpenCL C.
+        built: what it was built to, by the device. It knows the kernels.
         status: its ur_program_build_status_t, by the device.
         logs: what the compiler said, by the device.
         options: those of the last build.
@@ -131,7 +119,8 @@ class CuProgram(Object):
     def __init__(self, context: CuContext, images: dict[CuDevice, bytes], il: bytes = b"") -> None:
         self.context, self.images, self.il = context, images, il
         self.modules: dict[CuDevice, CuModule] = {}
-        self.source: dict[CuDevice, TranslatedProgram] = {}
+        self.built: dict[CuDevice, DeviceImage] = {}
+        self._variants: dict[tuple[CuModule, Any], CuModule] = {}
         self.status: dict[CuDevice, int] = {}
         self.logs: dict[CuDevice, str] = {}
         self.options = ""
@@ -146,30 +135,31 @@ class CuProgram(Object):
 
         Raises:
             ModuleError: the driver does not take it.
-            CudaError: what else the driver answers.
+            DriverError: what else the driver answers.
         """
         self.options = options or ""
         for device in devices:
             if device not in self.images:
                 raise failure("INVALID_DEVICE", "the program has no binary for the device")
             self.status[device], self.logs[device] = _STATUS["ERROR"], ""
-            image = self.images[device]
             try:
-                if self.il and is_opencl_c(image):
-                    found = TranslatedProgram.build(device, image, self.options)
-                    if found is not None:
-                        self.source[device], image = found, found.plain
-                made = CuModule.load(device, image)
-            except (ModuleError, SourceError) as error:
+                image = build_image(device, self.images[device], self.options)
+                made = CuModule.load(device, image.data)
+            except (ModuleError, ImageError, SourceError) as error:
                 self.logs[device] = str(error)
                 raise
-            self.adopt(made)
+            self.adopt(made, image)
 
-    def adopt(self, module: CuModule) -> None:
-        """Note that a module is what it is built to on the module's device."""
+    def adopt(self, module: CuModule, image: DeviceImage) -> None:
+        """Note what it is built to on the module's device.
+
+        Args:
+            module: the module for launches of one dimension without an offset.
+            image: what the module was loaded from.
+        """
         device = module.device
         self.modules[device], self.logs[device] = module, module.log
-        self.status[device] = _STATUS["SUCCESS"]
+        self.built[device], self.status[device] = image, _STATUS["SUCCESS"]
 
     def module(self, device: CuDevice) -> CuModule:
         """Return its module on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
@@ -177,6 +167,32 @@ class CuProgram(Object):
         if found is None:
             raise failure("INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device")
         return found
+
+    def module_for(self, device: CuDevice, dimensions: int, offset: Sizes) -> CuModule:
+        """Return its module for a launch.
+
+        Args:
+            device: the device.
+            dimensions: of the launch.
+            offset: the global offset.
+
+        Raises:
+            URError: INVALID_PROGRAM_EXECUTABLE, UNSUPPORTED_FEATURE.
+            DriverError: what the driver answers.
+        """
+        first, image = self.module(device), self.built[device]
+        variant = image.variant(dimensions, offset)
+        if variant == image.variant(1, (0, 0, 0)):
+            return first
+        if (first, variant) not in self._variants:
+            self._variants[first, variant] = CuModule.load(device, image.data_for(variant))
+        return self._variants[first, variant]
+
+    @property
+    def kernel_names(self) -> list[str]:
+        """Return the names of its kernels. Raises DriverError, and as `any_module`."""
+        module = self.any_module
+        return self.built[module.device].kernel_names(module.handle)
 
     @property
     def any_module(self) -> CuModule:
@@ -186,13 +202,9 @@ class CuProgram(Object):
         return next(iter(self.modules.values()))
 
 
-#: How cubins and fat binaries begin.
-_MAGIC: Final = b"\x7fELF", b"\x50\xed\x55\xba"
-
-
 def is_image(data: bytes) -> bool:
-    """Return whether CUDA may load data: a cubin, a fat binary, or text with kernels."""
-    if data.startswith(_MAGIC):
+    """Return whether the driver may load data: a binary, or text with kernels."""
+    if data.startswith(MAGIC):
         return True
     text = source_of(data)
     return text is not None and any(word in text for word in (b".version", b"kernel"))
@@ -207,7 +219,7 @@ def urProgramCreateWithIL(
         raise failure("INVALID_SIZE", "the IL is empty")
     data = source_of(ctypes.string_at(pIL, length))
     if data is None:
-        raise failure("INVALID_BINARY", "this is neither PTX nor OpenCL C")
+        raise failure("INVALID_BINARY", "this is no text")
     return CuProgram(hContext, dict.fromkeys(hContext.devices, data), data)
 
 
@@ -221,26 +233,10 @@ def urProgramCreateWithBinary(
     pProperties: Any,
 ) -> CuProgram:
     check_metadata(pProperties)
-    if not numDevices:
-        raise failure("INVALID_SIZE", "a program is for one device at least")
-    for device in phDevices:
-        hContext.check_device(device)
-    if len(set(phDevices)) < len(phDevices):
-        raise failure("INVALID_DEVICE", "a device is named twice")
-    binaries = [int(ffi.cast("uintptr_t", ppBinaries[index])) for index in range(numDevices)]
-    if not all(pLengths) or not all(binaries):
-        raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
-    images = list(map(ctypes.string_at, binaries, pLengths))
+    images = read_binaries(hContext, phDevices, pLengths, ppBinaries)
     if not all(map(is_image, images)):
-        raise failure("INVALID_NATIVE_BINARY", "it is no text, no cubin and no fat binary")
+        raise failure("INVALID_NATIVE_BINARY", f"it is no text and no binary of {API.name}")
     return CuProgram(hContext, dict(zip(phDevices, images, strict=True)))
-
-
-def _check_devices(context: CuContext, devices: list[CuDevice]) -> None:
-    if not devices:
-        raise failure("INVALID_VALUE", "a program is built for one device at least")
-    for device in devices:
-        context.check_device(device)
 
 
 @adapter.entry
@@ -253,13 +249,13 @@ def urProgramBuild(hContext: CuContext, hProgram: CuProgram, pOptions: str | Non
 def urProgramBuildExp(
     hProgram: CuProgram, phDevices: list[CuDevice], flags: int, pOptions: str | None
 ) -> None:
-    _check_devices(hProgram.context, phDevices)
+    check_build_devices(hProgram.context, phDevices)
     hProgram.build(phDevices, pOptions)
 
 
 @adapter.entry
 def urProgramGetNativeHandle(hProgram: CuProgram) -> int:
-    """Return the CUmodule on the first device for which it is built."""
+    """Return the driver's module on the first device for which it is built."""
     return hProgram.any_module.handle
 
 
@@ -267,41 +263,34 @@ def urProgramGetNativeHandle(hProgram: CuProgram) -> int:
 def urProgramCreateWithNativeHandle(
     hNativeProgram: int, hContext: CuContext, pProperties: Any
 ) -> CuProgram:
-    """Make a program of a CUmodule, which is one of the context's first device."""
+    """Make a program of the driver's module, which is one of the context's first device."""
     if not hNativeProgram:
         raise failure("INVALID_NULL_HANDLE")
     return program_of(hNativeProgram, hContext, pProperties)
 
 
 def program_of(native: int, context: CuContext, properties: Any) -> CuProgram:
-    """Return a program for a CUmodule. It has no binary.
+    """Return a program for a module of the driver's. It has no binary.
 
     Args:
-        native: the CUmodule.
+        native: the driver's module.
         context: its context.
         properties: a struct with `isNativeHandleOwned`, or None.
     """
     made = CuProgram(context, {context.device: b""})
     owned = bool(properties and properties.isNativeHandleOwned)
-    made.adopt(CuModule(context.device, native, owned=owned))
+    device = context.device
+    made.adopt(CuModule(device, native, owned=owned), foreign_image(device, native))
     return made
 
 
 adapter.info(
     "urProgramGetInfo",
-    {
-        "UR_PROGRAM_INFO_REFERENCE_COUNT": lambda program: program.references,
-        "UR_PROGRAM_INFO_CONTEXT": lambda program: program.context,
-        "UR_PROGRAM_INFO_NUM_DEVICES": lambda program: len(program.devices),
-        "UR_PROGRAM_INFO_DEVICES": lambda program: program.devices,
-        "UR_PROGRAM_INFO_IL": lambda program: program.il + b"\0" if program.il else b"",
-        "UR_PROGRAM_INFO_BINARY_SIZES": lambda program: [
-            len(image) for image in program.images.values()
-        ],
-        "UR_PROGRAM_INFO_BINARIES": lambda program: list(program.images.values()),
-        "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: len(program.any_module.kernel_names()),
-        "UR_PROGRAM_INFO_KERNEL_NAMES": lambda program: ";".join(program.any_module.kernel_names()),
-    },
+    program_info(
+        il=lambda program: program.il + b"\0" if program.il else b"",
+        binaries=lambda program: list(program.images.values()),
+        kernel_names=lambda program: program.kernel_names,
+    ),
 )
 
 
@@ -326,14 +315,14 @@ def variable_of(program: CuProgram, device: CuDevice, name: str) -> tuple[int, i
 
     Raises:
         URError: INVALID_VALUE if there is none, INVALID_PROGRAM_EXECUTABLE.
-        CudaError: what the driver answers.
+        DriverError: what the driver answers.
     """
     address, size, module = ctypes.c_uint64(), ctypes.c_size_t(), program.module(device)
     pointers = ctypes.byref(address), ctypes.byref(size)
     try:
         device.call("ModuleGetGlobal", *pointers, module.handle, name.encode())
-    except CudaError as error:
-        if error.code != "CUDA_ERROR_NOT_FOUND":
+    except DriverError as error:
+        if error.value != NOT_FOUND:
             raise
         raise failure("INVALID_VALUE", f"the program has no variable {name}") from error
     return address.value, size.value
@@ -350,8 +339,9 @@ def urProgramGetGlobalVariablePointer(
 
 @adapter.entry
 def urProgramGetFunctionPointer(hDevice: CuDevice, hProgram: CuProgram, pFunctionName: str) -> int:
-    """Say whether the program has a function: CUDA has no address of one for the host."""
+    """Say whether the program has a function: it has no address for the host."""
     hProgram.context.check_device(hDevice)
-    if pFunctionName in hProgram.module(hDevice).kernel_names():
-        raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "CUDA has no address of it")
+    module = hProgram.module(hDevice)
+    if pFunctionName in hProgram.built[hDevice].kernel_names(module.handle):
+        raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it")
     raise failure("INVALID_KERNEL_NAME", "the program has no function of that name")

@@ -6,16 +6,16 @@ stream's last command. Other commands go to the streams in turn.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
+from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
 from .clocks import new_event
 from .contexts import CuContext
-from .core import NOT_READY, CudaError, Object, adapter, check, failure
+from .core import API, NOT_READY, DriverError, Object, adapter, check, failure, routine_of
 from .devices import CuDevice, CuStream
 from .events import CuEvent
 
@@ -94,25 +94,25 @@ class CuQueue(Object):
         """Let a stream wait for what is in other streams now. The device's context is current.
 
         Raises:
-            CudaError: what the driver answers.
+            DriverError: what the driver answers.
         """
-        table = self.device.table
+        device = self.device
         for other in others:
             if other is stream:
                 continue
-            event = new_event(self.device, False)
+            event = new_event(device, False)
             try:
-                check(table.cuEventRecord(event, other.handle), "cuEventRecord")
-                check(table.cuStreamWaitEvent(stream.handle, event, 0), "cuStreamWaitEvent")
+                device.call_here("EventRecord", event, other.handle)
+                device.call_here("StreamWaitEvent", stream.handle, event, 0)
             finally:
-                table.cuEventDestroy_v2(event)
+                device.call_here("EventDestroy", event)
 
     def check_waits(self, waits: Sequence[CuEvent]) -> None:
         """Raise URError (INVALID_CONTEXT) for an event of another context."""
         self.context.check_same("an event of the wait list", *waits)
 
     def drain(self) -> None:
-        """Wait until all that is enqueued is complete. Raises CudaError."""
+        """Wait until all that is enqueued is complete. Raises DriverError."""
         with self.lock:
             streams = list(self.streams)
         for stream in streams:
@@ -120,12 +120,12 @@ class CuQueue(Object):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether everything that was enqueued is complete. Raises CudaError."""
+        """Return whether everything that was enqueued is complete. Raises DriverError."""
         for stream in list(self.streams):
             code = self.device.ask("StreamQuery", stream.handle)
             if code == NOT_READY:
                 return False
-            check(code, "cuStreamQuery")
+            check(code, routine_of("StreamQuery"))
         return True
 
 
@@ -137,16 +137,7 @@ def urQueueCreate(hContext: CuContext, hDevice: CuDevice, pProperties: Any) -> C
     return CuQueue(hContext, hDevice, flags)
 
 
-adapter.info(
-    "urQueueGetInfo",
-    {
-        "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
-        "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
-        "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
-        "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
-        "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
-    },
-)
+adapter.info("urQueueGetInfo", QUEUE_INFO)
 
 
 @adapter.entry
@@ -156,7 +147,7 @@ def urQueueFinish(hQueue: CuQueue) -> None:
 
 @adapter.entry
 def urQueueFlush(hQueue: CuQueue) -> None:
-    """Do nothing: CUDA starts what is enqueued by itself."""
+    """Do nothing: the driver starts what is enqueued by itself."""
 
 
 @adapter.entry
@@ -173,12 +164,11 @@ def urQueueCreateWithNativeHandle(
     if hDevice is not None:
         hContext.check_device(hDevice)
     device = hDevice or hContext.device
-    found = ctypes.c_void_p()
     try:
-        device.call("StreamGetCtx", hNativeQueue, ctypes.byref(found))
-    except CudaError as error:
+        is_ours = API.is_stream_of(hNativeQueue, device)
+    except DriverError as error:
         raise failure("INVALID_QUEUE", str(error)) from error
-    if found.value != device.context:
+    if not is_ours:
         raise failure("INVALID_CONTEXT", "the native queue is of another context")
     known = (one for one in list(hContext.queues) if not one.is_closed)
     same = (one.flags for one in known if one.streams[0].handle == hNativeQueue)

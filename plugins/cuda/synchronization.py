@@ -76,7 +76,7 @@ def urEnqueueTimestampRecordingExp(
 
 @enqueues("HOST_TASK_EXP")
 def urEnqueueHostTaskExp(enqueue: CuEnqueue, pfnHostTask: int, data: int) -> CuEvent | None:
-    """Run a host function in the queue's order. It must not call CUDA (cuLaunchHostFunc)."""
+    """Run a host function in the queue's order. It must not call the driver."""
     return enqueue.run(lambda stream: enqueue.call("LaunchHostFunc", stream, pfnHostTask, data))
 
 

@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
+from ..sdk.gpu.api import CopyPlace, GpuSet
+from ..sdk.patterns import read_buffer_pattern
 from ..sdk.rectangles import check_pitches, check_range, check_rect, offset_of, region_of
-from ..sdk.rules import is_power_of_two
 from .buffers import CuBuffer, check_buffers
-from .commands import CopyPlace, copy_of, fills_of
-from .core import failure
+from .commands import fills_of
+from .core import API, failure
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
 
@@ -20,7 +21,7 @@ def copy_bytes(
     enqueue: CuEnqueue, target: int, source: int, size: int, keep: Any = None
 ) -> CuEvent | None:
     """Enqueue a copy between any two addresses."""
-    arguments = target, source, size
+    arguments = API.memory_copy(target, source, size)
     return enqueue.run(lambda stream: enqueue.call("MemcpyAsync", *arguments, stream), keep)
 
 
@@ -47,8 +48,8 @@ def fill_bytes(
     return copy_bytes(enqueue, address, source, size, (keep, block))
 
 
-def set_bytes(enqueue: CuEnqueue, one: Any, stream: int) -> None:
-    """Enqueue a set (CUDA_MEMSET_NODE_PARAMS). Raises CudaError."""
+def set_bytes(enqueue: CuEnqueue, one: GpuSet, stream: int) -> None:
+    """Enqueue a set. Raises DriverError."""
     bits = 8 * one.elementSize
     if one.height == 1:
         enqueue.call(f"MemsetD{bits}Async", one.dst, one.value, one.width, stream)
@@ -58,7 +59,7 @@ def set_bytes(enqueue: CuEnqueue, one: Any, stream: int) -> None:
 
 
 def copy_rows(enqueue: CuEnqueue, copy: Any, keep: Any = None) -> CuEvent | None:
-    """Enqueue a copy of rows and slices (CUDA_MEMCPY3D)."""
+    """Enqueue a copy of rows and slices (`API.copy_of`)."""
     pointer = ctypes.byref(copy)
     return enqueue.run(lambda stream: enqueue.call("Memcpy3DAsync", pointer, stream), keep)
 
@@ -149,7 +150,7 @@ def _transfer_rect(
     size = region_of(region)
     there = place_at(host, host_origin, size, *pitches[2:])
     here = place_in(buffer, buffer_origin, size, *pitches[:2])
-    copy = copy_of(there, here, size) if reads else copy_of(here, there, size)
+    copy = API.copy_of(there, here, size) if reads else API.copy_of(here, there, size)
     return copy_rows(enqueue, copy, buffer)
 
 
@@ -182,7 +183,7 @@ def urEnqueueMemBufferCopyRect(
     size = region_of(region)
     source = place_in(hBufferSrc, srcOrigin, size, srcRowPitch, srcSlicePitch)
     target = place_in(hBufferDst, dstOrigin, size, dstRowPitch, dstSlicePitch)
-    return copy_rows(enqueue, copy_of(target, source, size), (hBufferSrc, hBufferDst))
+    return copy_rows(enqueue, API.copy_of(target, source, size), (hBufferSrc, hBufferDst))
 
 
 # fills
@@ -193,13 +194,7 @@ def urEnqueueMemBufferFill(
     enqueue: CuEnqueue, hBuffer: CuBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> CuEvent | None:
     check_buffers(enqueue.queue.context, hBuffer)
-    if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
-        raise failure(
-            "INVALID_SIZE",
-            "a pattern's size is a power of two, of which offset and size are multiples",
-        )
-    check_range(hBuffer.size, offset, size)
-    pattern = ctypes.string_at(pPattern, patternSize)
+    pattern = read_buffer_pattern(pPattern, patternSize, hBuffer.size, offset, size)
     return fill_bytes(enqueue, hBuffer.address + offset, pattern, size, hBuffer)
 
 

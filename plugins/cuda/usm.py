@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import mmap
 from typing import Any
 
-from ...loader.ur.abi import UR
-from ..sdk.rules import check_flags
-from ..sdk.usm import check_descriptor
+from ..sdk.usm import (
+    check_descriptor,
+    declare_allocation,
+    declare_imports,
+    declare_memory_query,
+)
 from .allocations import (
-    KINDS,
     CuAllocation,
     CuRequest,
     add,
@@ -22,7 +22,7 @@ from .allocations import (
     remove,
 )
 from .contexts import CuContext
-from .core import CUDA, adapter, failure
+from .core import adapter, constant, failure
 from .devices import CuDevice
 
 
@@ -45,7 +45,7 @@ def allocate_usm(
     Raises:
         URError: INVALID_USM_SIZE, INVALID_VALUE, INVALID_DEVICE, or INVALID_OPERATION for a kind
             that the device does not have.
-        CudaError: what the driver answers.
+        DriverError: what the driver answers.
     """
     if device is not None:
         context.check_device(device)
@@ -66,7 +66,7 @@ def release_memory(allocation: CuAllocation) -> None:
     """Give memory that was removed from the registry to its pool, or else to the driver.
 
     Raises:
-        CudaError: what the driver answers.
+        DriverError: what the driver answers.
     """
     if allocation.pool is not None:
         allocation.pool.give(allocation)
@@ -74,41 +74,7 @@ def release_memory(allocation: CuAllocation) -> None:
         free(allocation)
 
 
-@adapter.entry
-def urUSMHostAlloc(hContext: CuContext, pUSMDesc: Any, pool: Any, size: int) -> int:
-    return allocate_usm(hContext, "host", None, pUSMDesc, pool, size)
-
-
-@adapter.entry
-def urUSMDeviceAlloc(
-    hContext: CuContext, hDevice: CuDevice, pUSMDesc: Any, pool: Any, size: int
-) -> int:
-    return allocate_usm(hContext, "device", hDevice, pUSMDesc, pool, size)
-
-
-@adapter.entry
-def urUSMSharedAlloc(
-    hContext: CuContext, hDevice: CuDevice, pUSMDesc: Any, pool: Any, size: int
-) -> int:
-    return allocate_usm(hContext, "shared", hDevice, pUSMDesc, pool, size)
-
-
-@adapter.entry
-def urUSMPitchedAllocExp(
-    hContext: CuContext,
-    hDevice: CuDevice,
-    pUSMDesc: Any,
-    pool: Any,
-    widthInBytes: int,
-    height: int,
-    elementSizeBytes: int,
-) -> tuple[int, int]:
-    """Allocate device memory whose rows begin at whole cache lines and whole elements."""
-    if not widthInBytes or not height:
-        raise failure("INVALID_USM_SIZE", f"{height} rows of {widthInBytes} bytes")
-    step = math.lcm(128, elementSizeBytes or 1)
-    pitch = (widthInBytes + step - 1) // step * step
-    return allocate_usm(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
+declare_allocation(adapter, allocate_usm, lambda device: 128)
 
 
 @adapter.entry
@@ -120,20 +86,9 @@ def urUSMFree(hContext: CuContext, pMem: int) -> None:
     release_memory(remove(hContext, pMem))
 
 
-@adapter.entry
-def urUSMGetMemAllocInfo(hContext: CuContext, pMem: int, propName: int) -> Any:
-    """Answer 0 to every query about memory that is not USM: its type is UR_USM_TYPE_UNKNOWN."""
-    found = find(hContext, pMem) or find_foreign(hContext, pMem)
-    if found is None:
-        return 0
-    pool = found.pool
-    return {
-        "UR_USM_ALLOC_INFO_TYPE": KINDS[found.kind],
-        "UR_USM_ALLOC_INFO_BASE_PTR": found.base,
-        "UR_USM_ALLOC_INFO_SIZE": found.size,
-        "UR_USM_ALLOC_INFO_DEVICE": found.device or 0,
-        "UR_USM_ALLOC_INFO_POOL": pool if pool is not None and pool.references else 0,
-    }.get(UR.groups["ur_usm_alloc_info_t"][propName])
+declare_memory_query(
+    adapter, lambda context, address: find(context, address) or find_foreign(context, address)
+)
 
 
 # host memory that the program allocates itself
@@ -143,7 +98,7 @@ def _import_memory(context: CuContext, address: int, size: int) -> None:
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
     locate(context, address, size)
-    context.device.call("MemHostRegister", address, size, CUDA["CU_MEMHOSTREGISTER_PORTABLE"])
+    context.device.call("MemHostRegister", address, size, constant("CU_MEMHOSTREGISTER_PORTABLE"))
     add(CuAllocation(address, CuRequest(context, "host", None, size), imported=True))
 
 
@@ -156,29 +111,4 @@ def _forget_imported(context: CuContext, address: int) -> None:
     context.device.call("MemHostUnregister", address)
 
 
-@adapter.entry
-def urUSMImportExp(hContext: CuContext, pMem: int, size: int) -> None:
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to import")
-    _import_memory(hContext, pMem, size)
-
-
-@adapter.entry
-def urUSMReleaseExp(hContext: CuContext, pMem: int) -> None:
-    _forget_imported(hContext, pMem)
-
-
-@adapter.entry
-def urUSMHostAllocRegisterExp(
-    hContext: CuContext, pHostMem: int, size: int, pProperties: Any
-) -> None:
-    if pProperties:
-        check_flags(pProperties.flags, "ur_exp_usm_host_alloc_register_flags_t")
-    if not size or size % mmap.PAGESIZE or pHostMem % mmap.PAGESIZE:
-        raise failure("INVALID_VALUE", "only whole pages can be registered")
-    _import_memory(hContext, pHostMem, size)
-
-
-@adapter.entry
-def urUSMHostAllocUnregisterExp(hContext: CuContext, pHostMem: int) -> None:
-    _forget_imported(hContext, pHostMem)
+declare_imports(adapter, _import_memory, _forget_imported)

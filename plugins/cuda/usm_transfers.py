@@ -6,20 +6,21 @@ Prefetches and advice need managed memory. About other memory they are checked a
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import Final
 
 from ...loader.ur.abi import UR
-from ..sdk.rules import is_power_of_two
+from ..sdk.gpu.api import CopyPlace
+from ..sdk.patterns import read_pattern, read_row_pattern
+from ..sdk.usm import check_copied_rows, check_rows_in
 from .allocations import CuAllocation, locate
-from .commands import CopyPlace, copy_of, fill_rows
+from .commands import fill_rows
 from .contexts import CuContext
-from .core import CUDA, adapter, failure
+from .core import API, adapter, constant, failure
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 from .queues import CuQueue
 from .transfers import copy_bytes, copy_rows, fill_bytes, set_bytes
 
-_Location: Any = CUDA.struct("CUmemLocation")
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
 
 
@@ -39,14 +40,11 @@ def urUSMContextMemcpyExp(hContext: CuContext, pDst: int, pSrc: int, size: int) 
         raise failure("INVALID_SIZE", "there is nothing to copy")
     locate(hContext, pDst, size)
     locate(hContext, pSrc, size)
-    device = hContext.device
-    stream = device.clock_stream.handle
-    device.call("MemcpyAsync", pDst, pSrc, size, stream)
-    device.call("StreamSynchronize", stream)
+    hContext.device.copy(pDst, pSrc, size)
 
 
 def is_on_device(allocation: CuAllocation | None) -> bool:
-    """Return whether CUDA counts memory as the device's. Managed memory is."""
+    """Return whether the driver counts memory as the device's. Managed memory is."""
     return allocation is not None and allocation.kind != "host"
 
 
@@ -58,13 +56,10 @@ def _rows(context: CuContext, address: int, pitch: int, width: int, height: int)
             it, without the last pitch in what follows the address. Else as `locate`.
     """
     found = locate(context, address, 1)
-    size = pitch * (height - 1) + width
     if found is None:
-        locate(context, address, max(size, pitch * (height - 1) + 1))
-    elif pitch * height > found.size or address + size > found.end:
-        raise failure(
-            "INVALID_SIZE", f"{height} rows of {pitch} bytes in an allocation of {found.size}"
-        )
+        locate(context, address, pitch * (height - 1) + max(width, 1))
+    else:
+        check_rows_in(found, address, pitch, width, height)
     return CopyPlace(address, is_on_device(found), (0, 0, 0), pitch)
 
 
@@ -72,16 +67,12 @@ def _rows(context: CuContext, address: int, pitch: int, width: int, height: int)
 def urEnqueueUSMMemcpy2D(
     enqueue: CuEnqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
 ) -> CuEvent | None:
-    if not srcPitch or not dstPitch or srcPitch < width or dstPitch < width or not height:
-        raise failure(
-            "INVALID_SIZE",
-            f"{height} rows of {width} bytes, with pitches of {srcPitch} and {dstPitch}",
-        )
+    check_copied_rows(width, height, srcPitch, dstPitch)
     target = _rows(enqueue.queue.context, pDst, dstPitch, width, height)
     source = _rows(enqueue.queue.context, pSrc, srcPitch, width, height)
     if not width:
         return enqueue.run()
-    return copy_rows(enqueue, copy_of(target, source, (width, height, 1)))
+    return copy_rows(enqueue, API.copy_of(target, source, (width, height, 1)))
 
 
 # fills
@@ -91,16 +82,15 @@ def urEnqueueUSMMemcpy2D(
 def urEnqueueUSMFill(
     enqueue: CuEnqueue, pMem: int, patternSize: int, pPattern: int, size: int
 ) -> CuEvent | None:
-    if not patternSize or not size or size % patternSize:
-        raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
+    pattern = read_pattern(pPattern, patternSize, size)
     _check_filled(enqueue.queue.context, pMem, size)
-    return fill_bytes(enqueue, pMem, ctypes.string_at(pPattern, patternSize), size)
+    return fill_bytes(enqueue, pMem, pattern, size)
 
 
 def _check_filled(context: CuContext, address: int, size: int) -> None:
     """Raise URError (INVALID_MEM_OBJECT) for memory that is not the driver's, and as `locate`."""
     if locate(context, address, size) is None:
-        raise failure("INVALID_MEM_OBJECT", "CUDA fills no memory but its own")
+        raise failure("INVALID_MEM_OBJECT", f"{API.name} fills no memory but its own")
 
 
 @enqueues("USM_FILL_2D")
@@ -114,17 +104,9 @@ def urEnqueueUSMFill2D(
     height: int,
 ) -> CuEvent | None:
     """Fill rows. The pattern continues from row to row if a row is not a multiple of it."""
-    if not pitch or pitch < width or not width or not height:
-        raise failure("INVALID_SIZE", f"{height} rows of {width} bytes with a pitch of {pitch}")
-    if not is_power_of_two(patternSize) or width * height % patternSize:
-        raise failure(
-            "INVALID_SIZE",
-            f"a pattern of {patternSize} bytes: its size has to be a power of two,"
-            " of which the bytes to fill are a multiple",
-        )
+    pattern = read_row_pattern(pPattern, patternSize, pitch, width, height)
     place = _rows(enqueue.queue.context, pMem, pitch, width, height)
     _check_filled(enqueue.queue.context, pMem, 1)
-    pattern = ctypes.string_at(pPattern, patternSize)
     if pitch == width:
         return fill_bytes(enqueue, pMem, pattern, width * height)
     one = fill_rows(pMem, pitch, pattern, width, height)
@@ -133,7 +115,7 @@ def urEnqueueUSMFill2D(
     data = (pattern * (width * height // patternSize))[: width * height]
     block = ctypes.create_string_buffer(data, len(data))
     source = CopyPlace(ctypes.addressof(block), False, (0, 0, 0), width)
-    return copy_rows(enqueue, copy_of(place, source, (width, height, 1)), block)
+    return copy_rows(enqueue, API.copy_of(place, source, (width, height, 1)), block)
 
 
 # hints
@@ -147,27 +129,19 @@ def _managed(context: CuContext, address: int, size: int) -> bool:
     return found is not None and found.kind == "shared"
 
 
-def _place(device: int | None) -> Any:
-    """Return a CUmemLocation: a device, or the host."""
-    kind = "HOST" if device is None else "DEVICE"
-    return _Location(CUDA[f"CU_MEM_LOCATION_TYPE_{kind}"], device or 0)
-
-
 @enqueues("USM_PREFETCH")
 def urEnqueueUSMPrefetch(enqueue: CuEnqueue, pMem: int, size: int, flags: int) -> CuEvent | None:
     queue = enqueue.queue
     device = queue.device
     if not _managed(queue.context, pMem, size) or not device.attribute("CONCURRENT_MANAGED_ACCESS"):
         return enqueue.run()
-    where = _place(None if flags & _TO_HOST else device.native)
-    return enqueue.run(
-        lambda stream: enqueue.call("MemPrefetchAsync", pMem, size, where, 0, stream)
-    )
+    where = API.prefetch_place(None if flags & _TO_HOST else device.native)
+    return enqueue.run(lambda stream: enqueue.call("MemPrefetchAsync", pMem, size, *where, stream))
 
 
-#: CUDA's advice for that of Unified Runtime, and whether it is about the host.
+#: The driver's advice for that of Unified Runtime, and whether it is about the host.
 _ADVICE: Final = {
-    UR[f"UR_USM_ADVICE_FLAG_{name}"]: (CUDA[f"CU_MEM_ADVISE_{advice}"], host)
+    UR[f"UR_USM_ADVICE_FLAG_{name}"]: (constant(f"CU_MEM_ADVISE_{advice}"), host)
     for name, advice, host in (
         ("SET_READ_MOSTLY", "SET_READ_MOSTLY", False),
         ("CLEAR_READ_MOSTLY", "UNSET_READ_MOSTLY", False),
@@ -192,7 +166,6 @@ def urEnqueueUSMAdvise(
     if managed and device.attribute("CONCURRENT_MANAGED_ACCESS"):
         for flag, (number, host) in _ADVICE.items():
             if advice & flag:
-                device.call(
-                    "MemAdvise", pMem, size, number, _place(None if host else device.native)
-                )
+                place = API.place(None if host else device.native)
+                device.call("MemAdvise", pMem, size, number, *place)
     return CuEnqueue(hQueue, "USM_ADVISE", (), phEvent).run()

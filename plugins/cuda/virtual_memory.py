@@ -12,36 +12,22 @@ from ...loader.ur.abi import UR
 from ..sdk.rules import check_flags
 from .allocations import CuAllocation, CuRequest, add, find, remove
 from .contexts import CuContext
-from .core import CUDA, Object, adapter, failure
+from .core import API, Object, adapter, constant, failure
 from .devices import CuDevice
 
-_Properties: Any = CUDA.struct("CUmemAllocationProp")
-_Location: Any = CUDA.struct("CUmemLocation")
-_Access: Any = CUDA.struct("CUmemAccessDesc")
 _PhysicalProperties: Any = UR.struct("ur_physical_mem_properties_t")
 
-#: CUDA's access for that of Unified Runtime.
+#: The driver's access for that of Unified Runtime.
 _ACCESS: Final = {
-    UR[f"UR_VIRTUAL_MEM_ACCESS_FLAG_{name}"]: CUDA[f"CU_MEM_ACCESS_FLAGS_PROT_{access}"]
+    UR[f"UR_VIRTUAL_MEM_ACCESS_FLAG_{name}"]: constant(f"CU_MEM_ACCESS_FLAGS_PROT_{access}")
     for name, access in (("NONE", "NONE"), ("READ_ONLY", "READ"), ("READ_WRITE", "READWRITE"))
 }
 
 
-def _place_of(device: CuDevice) -> Any:
-    return _Location(CUDA["CU_MEM_LOCATION_TYPE_DEVICE"], device.native)
-
-
-def _properties_of(device: CuDevice) -> Any:
-    """Return what CUDA is told of memory of a device."""
-    made = _Properties()
-    made.type, made.location = CUDA["CU_MEM_ALLOCATION_TYPE_PINNED"], _place_of(device)
-    return made
-
-
 def _step(device: CuDevice, name: str) -> int:
     """Return the granularity of a device's memory: "MINIMUM" or "RECOMMENDED"."""
-    size, option = ctypes.c_size_t(), CUDA[f"CU_MEM_ALLOC_GRANULARITY_{name}"]
-    given = ctypes.byref(size), ctypes.byref(_properties_of(device)), option
+    size, option = ctypes.c_size_t(), constant(f"CU_MEM_ALLOC_GRANULARITY_{name}")
+    given = ctypes.byref(size), ctypes.byref(API.physical(device)), option
     device.call("MemGetAllocationGranularity", *given)
     return size.value
 
@@ -61,7 +47,7 @@ class CuPhysicalMemory(Object):
 
     def __init__(self, context: CuContext, device: CuDevice, size: int, flags: int) -> None:
         self.context, self.device, self.size, self.flags = context, device, size, flags
-        properties = ctypes.byref(_properties_of(device))
+        properties = ctypes.byref(API.physical(device))
         self.native = device.make("MemCreate", size, properties, 0)
 
     def close(self) -> None:
@@ -130,8 +116,8 @@ def _mapped(context: CuContext, start: int) -> CuAllocation:
 
 
 def _set_access(device: CuDevice, start: int, size: int, flags: int) -> None:
-    access = _Access(_place_of(device), _ACCESS[flags])
-    device.call("MemSetAccess", start, size, ctypes.byref(access), 1)
+    access = ctypes.byref(API.access(device, _ACCESS[flags]))
+    device.call("MemSetAccess", start, size, access, 1)
 
 
 @adapter.entry

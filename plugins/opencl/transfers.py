@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ..sdk.patterns import read_buffer_pattern
 from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, offset_of, region_of
 from ..sdk.rules import is_power_of_two
 from .buffers import URBuffer, check_buffers
@@ -211,13 +212,8 @@ def urEnqueueMemBufferFill(
     enqueue: Enqueue, hBuffer: URBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> UREvent | None:
     check_buffers(enqueue.queue.context, hBuffer)
-    if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
-        raise failure(
-            "INVALID_SIZE",
-            "a pattern's size is a power of two, of which offset and size are multiples",
-        )
-    check_range(hBuffer.size, offset, size)
-    return fill_memory(enqueue, hBuffer, ctypes.string_at(pPattern, patternSize), offset, size)
+    pattern = read_buffer_pattern(pPattern, patternSize, hBuffer.size, offset, size)
+    return fill_memory(enqueue, hBuffer, pattern, offset, size)
 
 
 # maps

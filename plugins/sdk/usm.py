@@ -1,11 +1,15 @@
-"""What adapters are given with an allocation of USM: chains of descriptors, and their checks."""
+"""USM of all adapters: chains of descriptors, entry points, and checks of what they are given."""
 
 from __future__ import annotations
 
+import math
+import mmap
+from collections.abc import Callable
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ._native import ffi
+from .adapter import Adapter
 from .conversions import failure
 from .rules import check_flags
 
@@ -70,3 +74,143 @@ def check_descriptor(descriptor: Any) -> None:
         if chained is not None:
             check_flags(chained.flags, f"ur_usm_{kind}_mem_flags_t")
     check_alignment(descriptor.align)
+
+
+# what an adapter declares with functions of its own
+
+#: The ur_usm_type_t of each kind.
+USM_KINDS: Final = {
+    kind: UR[f"UR_USM_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")
+}
+
+
+def declare_allocation(
+    adapter: Adapter, allocate: Callable[..., int], line_of: Callable[[Any], int]
+) -> None:
+    """Declare the allocations of USM.
+
+    Args:
+        adapter: the adapter.
+        allocate: gets a context, "host", "device" or "shared", a device (None for host memory), a
+            descriptor, a pool (both may be None), and bytes. It returns an address.
+        line_of: returns the bytes of a device's cache line.
+    """
+
+    def allocate_host(hContext: Any, pUSMDesc: Any, pool: Any, size: int) -> int:
+        return allocate(hContext, "host", None, pUSMDesc, pool, size)
+
+    def allocate_on_device(hContext: Any, hDevice: Any, pUSMDesc: Any, pool: Any, size: int) -> int:
+        return allocate(hContext, "device", hDevice, pUSMDesc, pool, size)
+
+    def allocate_shared(hContext: Any, hDevice: Any, pUSMDesc: Any, pool: Any, size: int) -> int:
+        return allocate(hContext, "shared", hDevice, pUSMDesc, pool, size)
+
+    def allocate_rows(
+        hContext: Any,
+        hDevice: Any,
+        pUSMDesc: Any,
+        pool: Any,
+        widthInBytes: int,
+        height: int,
+        elementSizeBytes: int,
+    ) -> tuple[int, int]:
+        """Allocate device memory whose rows begin at whole cache lines and whole elements."""
+        if not widthInBytes or not height:
+            raise failure("INVALID_USM_SIZE", f"{height} rows of {widthInBytes} bytes")
+        step = math.lcm(line_of(hDevice), elementSizeBytes or 1)
+        pitch = (widthInBytes + step - 1) // step * step
+        return allocate(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
+
+    adapter.declare(
+        urUSMHostAlloc=allocate_host,
+        urUSMDeviceAlloc=allocate_on_device,
+        urUSMSharedAlloc=allocate_shared,
+        urUSMPitchedAllocExp=allocate_rows,
+    )
+
+
+def declare_memory_query(adapter: Adapter, find: Callable[[Any, int], Any]) -> None:
+    """Declare the query about an address.
+
+    The answer is 0 to every question about memory that is not USM: its type is UNKNOWN.
+
+    Args:
+        adapter: the adapter.
+        find: gets a context and an address. It returns the allocation, or None.
+    """
+
+    def query(hContext: Any, pMem: int, propName: int) -> Any:
+        found = find(hContext, pMem)
+        if found is None:
+            return 0
+        pool = found.pool
+        return {
+            "UR_USM_ALLOC_INFO_TYPE": USM_KINDS[found.kind],
+            "UR_USM_ALLOC_INFO_BASE_PTR": found.base,
+            "UR_USM_ALLOC_INFO_SIZE": found.size,
+            "UR_USM_ALLOC_INFO_DEVICE": found.device or 0,
+            "UR_USM_ALLOC_INFO_POOL": pool if pool is not None and pool.references else 0,
+        }.get(UR.groups["ur_usm_alloc_info_t"][propName])
+
+    adapter.declare(urUSMGetMemAllocInfo=query)
+
+
+def declare_imports(
+    adapter: Adapter, take: Callable[[Any, int, int], None], forget: Callable[[Any, int], None]
+) -> None:
+    """Declare how host memory that the program has allocated becomes USM.
+
+    Args:
+        adapter: the adapter.
+        take: gets a context, an address and bytes.
+        forget: gets a context and an address.
+    """
+
+    def import_memory(hContext: Any, pMem: int, size: int) -> None:
+        if not size:
+            raise failure("INVALID_SIZE", "there is nothing to import")
+        take(hContext, pMem, size)
+
+    def register(hContext: Any, pHostMem: int, size: int, pProperties: Any) -> None:
+        if pProperties:
+            check_flags(pProperties.flags, "ur_exp_usm_host_alloc_register_flags_t")
+        if not size or size % mmap.PAGESIZE or pHostMem % mmap.PAGESIZE:
+            raise failure("INVALID_VALUE", "only whole pages can be registered")
+        take(hContext, pHostMem, size)
+
+    adapter.declare(
+        urUSMImportExp=import_memory,
+        urUSMReleaseExp=lambda hContext, pMem: forget(hContext, pMem),
+        urUSMHostAllocRegisterExp=register,
+        urUSMHostAllocUnregisterExp=lambda hContext, pHostMem: forget(hContext, pHostMem),
+    )
+
+
+# checks of transfers
+
+
+def check_copied_rows(width: int, height: int, *pitches: int) -> None:
+    """Raise URError (INVALID_SIZE) for rows that a copy cannot have."""
+    if not height or any(not pitch or pitch < width for pitch in pitches):
+        words = " and ".join(map(str, pitches))
+        raise failure("INVALID_SIZE", f"{height} rows of {width} bytes, with pitches of {words}")
+
+
+def check_rows_in(found: Any, address: int, pitch: int, width: int, height: int) -> None:
+    """Check that rows lie in their allocation.
+
+    Args:
+        found: the allocation.
+        address: where the first row begins.
+        pitch: bytes from the beginning of a row to that of the next.
+        width: bytes of a row.
+        height: how many rows.
+
+    Raises:
+        URError: INVALID_SIZE unless the rows with their pitch fit in all of it, and without the
+            last pitch in what follows the address.
+    """
+    if pitch * height > found.size or address + pitch * (height - 1) + width > found.end:
+        raise failure(
+            "INVALID_SIZE", f"{height} rows of {pitch} bytes in an allocation of {found.size}"
+        )

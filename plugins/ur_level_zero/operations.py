@@ -138,12 +138,3 @@ def fill(device: LZDevice, address: int, pattern: bytes, size: int, keep: Any = 
         return LZOperation("zeCommandListAppendMemoryFill", arguments, (keep, block))
     block = ctypes.create_string_buffer(pattern * (size // len(pattern)), size)
     return copy(address, ctypes.addressof(block), size, (keep, block))
-
-
-def read_pattern(address: int, pattern_size: int, size: int) -> bytes:
-    """Read the pattern of a fill. Raises URError (INVALID_SIZE) if it does not fit."""
-    if not pattern_size or not size or size % pattern_size:
-        raise failure(
-            "INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0"
-        )
-    return ctypes.string_at(address, pattern_size)

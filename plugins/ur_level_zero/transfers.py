@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from ..sdk.conversions import failure
-from ..sdk.rectangles import check_range
-from ..sdk.rules import is_power_of_two
+from ..sdk.patterns import read_buffer_pattern
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import LZBuffer, check_buffers
-from .operations import LZOperation, copy_buffers, copy_rect, fill, read_pattern, transfer
+from .operations import LZOperation, copy_buffers, copy_rect, fill, transfer
 
 
 def enqueue_operation(enqueue: LZEnqueue, operation: LZOperation) -> LZEvent | None:
@@ -104,9 +102,6 @@ def urEnqueueMemBufferFill(
     enqueue: LZEnqueue, hBuffer: LZBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> LZEvent | None:
     check_buffers(enqueue.queue.context, hBuffer)
-    pattern = read_pattern(pPattern, patternSize, size)
-    if not is_power_of_two(patternSize) or offset % patternSize:
-        raise failure("INVALID_SIZE", "a pattern's size is a power of two that divides the offset")
-    check_range(hBuffer.size, offset, size)
+    pattern = read_buffer_pattern(pPattern, patternSize, hBuffer.size, offset, size)
     operation = fill(enqueue.queue.device, hBuffer.address + offset, pattern, size, hBuffer)
     return enqueue_operation(enqueue, operation)

@@ -6,13 +6,18 @@ Pools of Unified Runtime are names: Level Zero has no pools, so their allocation
 from __future__ import annotations
 
 import ctypes
-import math
 from typing import Any, Final, NamedTuple
 
-from ...loader.ur.abi import UR
 from ..sdk.objects import Object
-from ..sdk.rules import check_flags, is_power_of_two
-from ..sdk.usm import check_descriptor
+from ..sdk.patterns import read_pattern, read_row_pattern
+from ..sdk.rules import check_flags
+from ..sdk.usm import (
+    check_copied_rows,
+    check_descriptor,
+    check_rows_in,
+    declare_allocation,
+    declare_memory_query,
+)
 from .contexts import LZContext
 from .core import adapter, call, create, failure, struct
 from .enqueue import LZEnqueue, enqueues
@@ -23,11 +28,6 @@ from .platforms import LZDevice
 from .queues import LZQueue, create_queue, drain_queues
 from .transfers import enqueue_operation
 
-_KINDS: Final = {
-    "host": UR["UR_USM_TYPE_HOST"],
-    "device": UR["UR_USM_TYPE_DEVICE"],
-    "shared": UR["UR_USM_TYPE_SHARED"],
-}
 _SUPPORT: Final = {
     "host": "hostAllocCapabilities",
     "device": "deviceAllocCapabilities",
@@ -107,41 +107,7 @@ def _allocate(
     return address
 
 
-@adapter.entry
-def urUSMHostAlloc(hContext: LZContext, pUSMDesc: Any, pool: LZPool | None, size: int) -> int:
-    return _allocate(hContext, "host", None, pUSMDesc, pool, size)
-
-
-@adapter.entry
-def urUSMDeviceAlloc(
-    hContext: LZContext, hDevice: LZDevice, pUSMDesc: Any, pool: LZPool | None, size: int
-) -> int:
-    return _allocate(hContext, "device", hDevice, pUSMDesc, pool, size)
-
-
-@adapter.entry
-def urUSMSharedAlloc(
-    hContext: LZContext, hDevice: LZDevice, pUSMDesc: Any, pool: LZPool | None, size: int
-) -> int:
-    return _allocate(hContext, "shared", hDevice, pUSMDesc, pool, size)
-
-
-@adapter.entry
-def urUSMPitchedAllocExp(
-    hContext: LZContext,
-    hDevice: LZDevice,
-    pUSMDesc: Any,
-    pool: LZPool | None,
-    widthInBytes: int,
-    height: int,
-    elementSizeBytes: int,
-) -> tuple[int, int]:
-    """Allocate device memory whose rows begin at whole cache lines and whole elements."""
-    if not widthInBytes or not height:
-        raise failure("INVALID_USM_SIZE", f"{height} rows of {widthInBytes} bytes")
-    step = math.lcm(64, elementSizeBytes or 1)
-    pitch = (widthInBytes + step - 1) // step * step
-    return _allocate(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
+declare_allocation(adapter, _allocate, lambda device: 64)
 
 
 @adapter.entry
@@ -169,19 +135,7 @@ def check_place(context: LZContext, address: int, size: int) -> None:
         raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
 
 
-@adapter.entry
-def urUSMGetMemAllocInfo(hContext: LZContext, pMem: int, propName: int) -> Any:
-    """Answer 0 to every query about memory that is not USM: its type is UR_USM_TYPE_UNKNOWN."""
-    found = find(hContext, pMem)
-    if found is None:
-        return 0
-    return {
-        "UR_USM_ALLOC_INFO_TYPE": _KINDS[found.kind],
-        "UR_USM_ALLOC_INFO_BASE_PTR": found.base,
-        "UR_USM_ALLOC_INFO_SIZE": found.size,
-        "UR_USM_ALLOC_INFO_DEVICE": found.device or 0,
-        "UR_USM_ALLOC_INFO_POOL": found.pool or 0,
-    }.get(UR.groups["ur_usm_alloc_info_t"][propName])
+declare_memory_query(adapter, find)
 
 
 # copies
@@ -206,23 +160,15 @@ def urUSMContextMemcpyExp(hContext: LZContext, pDst: int, pSrc: int, size: int) 
 def _check_rows(context: LZContext, address: int, pitch: int, width: int, height: int) -> None:
     """Raise URError (INVALID_SIZE) unless rows lie in their allocation."""
     found = find(context, address)
-    if found is None:
-        return
-    if pitch * height > found.size or address + pitch * (height - 1) + width > found.end:
-        raise failure(
-            "INVALID_SIZE", f"{height} rows of {pitch} bytes in an allocation of {found.size}"
-        )
+    if found is not None:
+        check_rows_in(found, address, pitch, width, height)
 
 
 @enqueues("USM_MEMCPY_2D")
 def urEnqueueUSMMemcpy2D(
     enqueue: LZEnqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
 ) -> LZEvent | None:
-    if not srcPitch or not dstPitch or srcPitch < width or dstPitch < width or not height:
-        raise failure(
-            "INVALID_SIZE",
-            f"{height} rows of {width} bytes, with pitches of {srcPitch} and {dstPitch}",
-        )
+    check_copied_rows(width, height, srcPitch, dstPitch)
     _check_rows(enqueue.queue.context, pDst, dstPitch, width, height)
     _check_rows(enqueue.queue.context, pSrc, srcPitch, width, height)
     if not width:
@@ -238,10 +184,8 @@ def urEnqueueUSMMemcpy2D(
 def urEnqueueUSMFill(
     enqueue: LZEnqueue, pMem: int, patternSize: int, pPattern: int, size: int
 ) -> LZEvent | None:
-    if not patternSize or not size or size % patternSize:
-        raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
+    pattern = read_pattern(pPattern, patternSize, size)
     check_place(enqueue.queue.context, pMem, size)
-    pattern = ctypes.string_at(pPattern, patternSize)
     return enqueue_operation(enqueue, fill(enqueue.queue.device, pMem, pattern, size))
 
 
@@ -256,16 +200,8 @@ def urEnqueueUSMFill2D(
     height: int,
 ) -> LZEvent | None:
     """Fill rows by copies of host memory. The pattern continues from row to row."""
-    if not pitch or pitch < width or not width or not height:
-        raise failure("INVALID_SIZE", f"{height} rows of {width} bytes with a pitch of {pitch}")
-    if not is_power_of_two(patternSize) or width * height % patternSize:
-        raise failure(
-            "INVALID_SIZE",
-            f"a pattern of {patternSize} bytes: its size has to be a power of two,"
-            " of which the bytes to fill are a multiple",
-        )
+    pattern = read_row_pattern(pPattern, patternSize, pitch, width, height)
     _check_rows(enqueue.queue.context, pMem, pitch, width, height)
-    pattern = ctypes.string_at(pPattern, patternSize)
     size = width * height
     block = ctypes.create_string_buffer(pattern * (size // patternSize), size)
     if pitch == width:

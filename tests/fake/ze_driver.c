@@ -89,6 +89,19 @@ static __attribute__((unused)) void meet(void) {
         begun = !pthread_barrier_init(&both, NULL, 2);
 }
 
+/* The first two threads that come are in here together. */
+static __attribute__((unused)) void meet_first(void) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t both = PTHREAD_COND_INITIALIZER;
+    static int come;
+    pthread_mutex_lock(&lock);
+    come++;
+    pthread_cond_broadcast(&both);
+    while (come < 2)
+        pthread_cond_wait(&both, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
 __attribute__((constructor)) static void at_load(void) { AT_LOAD; }
 
 static ze_result_t fill(uint32_t version, void **table, void *const *entries, const uint8_t *since, uint32_t count) {
@@ -115,7 +128,7 @@ typedef struct object {
 
 static const char here[] = "the driver's file";
 static object driver = {.file = here, .kind = 1}, devices[DEVICES ? DEVICES : 1];
-static int initialized;
+static atomic_int initialized;
 
 static int is(const void *handle, uint32_t kind) { return handle && ((const object *)handle)->kind == kind; }
 

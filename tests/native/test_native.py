@@ -18,6 +18,7 @@ from helpers.sanitize import (
     build_entry_points,
     build_layer,
     build_shells,
+    build_ze_loader,
     scenarios,
 )
 from helpers.support import CHILD_TIMEOUT
@@ -60,6 +61,11 @@ def test_the_entry_points_of_the_reference_adapter(sanitized: bool, tmp_path: Pa
 @_BUILDS
 def test_the_command_buffer_layer(sanitized: bool, tmp_path: Path) -> None:
     _run(build_layer(tmp_path, _flags(sanitized, tmp_path)))
+
+
+@_BUILDS
+def test_the_level_zero_loader(sanitized: bool, tmp_path: Path) -> None:
+    _run(build_ze_loader(tmp_path, _flags(sanitized, tmp_path)))
 
 
 @_BUILDS

@@ -1,6 +1,7 @@
 /* Other OpenCL loaders in this process. A platform of ICD 2 has one dispatch table, and the last loader that binds it gives it that. If that
- * loader is unloaded, it takes its table along, and the next call through it is a crash. So whoever asks a platform or a device something has
- * us look first: a loader that is there stays, and if there is none any more, the platform gets our table again. */
+ * loader is unloaded, it takes its table along, and the next call through it is a crash. Its table may also end before the last slots. So whoever
+ * asks a platform or a device something has us look first: the platform gets our table again, which serves other loaders, too. A loader that is
+ * there stays, because objects may have its table. */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -14,7 +15,6 @@ static struct guarded {
     cl_platform_id platform;
     void **table;
     fl_set_dispatch_data *set;
-    void *seen; /* the table of a neighbour that stays */
     struct guarded *next;
 } *guarded;
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* a driver may call OpenCL */
@@ -23,7 +23,7 @@ void fl_guard_table(cl_platform_id platform, void **table, fl_set_dispatch_data 
     struct guarded *one = malloc(sizeof *one);
     if (!one)
         return;
-    *one = (struct guarded){platform, table, set, table, guarded};
+    *one = (struct guarded){platform, table, set, guarded};
     __atomic_store_n(&guarded, one, __ATOMIC_RELEASE);
 }
 
@@ -49,8 +49,8 @@ static int find(struct dl_phdr_info *info, size_t size, void *into) {
     return 0;
 }
 
-/* Have every neighbour stay where it is, and say whether there is one. */
-static bool keep_neighbours(void) {
+/* Have every neighbour stay where it is. */
+static void keep_neighbours(void) {
     Dl_info ours;
     struct found found = {dladdr((void *)keep_neighbours, &ours) ? ours.dli_fbase : NULL, {NULL}, 0};
     dl_iterate_phdr(find, &found); /* it holds the linker's lock */
@@ -59,7 +59,6 @@ static bool keep_neighbours(void) {
             dlopen(found.paths[i], RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
         free(found.paths[i]);
     }
-    return found.count > 0;
 }
 
 void fl_free_neighbours(void) { lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; }
@@ -67,13 +66,11 @@ void fl_free_neighbours(void) { lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_
 void fl_keep_tables(void) {
     for (struct guarded *one = __atomic_load_n(&guarded, __ATOMIC_ACQUIRE); one; one = one->next) {
         void *now = __atomic_load_n(&one->platform->dispatch_data, __ATOMIC_RELAXED);
-        if (now == one->table || now == __atomic_load_n(&one->seen, __ATOMIC_RELAXED))
+        if (now == one->table)
             continue;
         pthread_mutex_lock(&lock);
-        if (keep_neighbours())
-            __atomic_store_n(&one->seen, now, __ATOMIC_RELAXED);
-        else
-            one->set(one->platform, one->table);
+        keep_neighbours();
+        one->set(one->platform, one->table);
         pthread_mutex_unlock(&lock);
     }
 }

@@ -245,7 +245,7 @@ static char *behind_noise(char *text, const char *key) {
 static char *run_python(const char *python, const char *root, const char *path, const char *key) {
     static const char code[] = "import sys\ntry:\n import fairlead\nexcept ImportError:\n sys.path.append(sys.argv[1])\n"
                                "from fairlead.icd.libopencl.verdict import main\nmain(sys.argv[2], sys.argv[3])";
-    const char *const arguments[] = {python, "-I", "-c", code, root, path ? path : "", key, NULL};
+    const char *const arguments[] = {python, "-Iu", "-c", code, root, path ? path : "", key, NULL};
     int ends[2];
     pid_t child;
     sigset_t none, usual;

@@ -300,6 +300,7 @@ def write_all(directory: Path) -> list[Path]:
         "pi": ("PI_ERROR_UNSUPPORTED_FEATURE", "PI_ERROR_UNINITIALIZED"),
         "ze": ("ZE_RESULT_ERROR_UNSUPPORTED_FEATURE", "ZE_RESULT_ERROR_UNINITIALIZED"),
         "cuda": ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_INITIALIZED"),
+        "hip": ("hipErrorNotSupported", "hipErrorInitializationError"),
     }
     return [
         source

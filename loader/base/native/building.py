@@ -21,6 +21,7 @@ APIS = {
     "ur": LOADER / "ur/ur.abi",
     "pi": LOADER / "pi/pi.abi",
     "cuda": LOADER / "cuda/cuda.abi",
+    "hip": LOADER / "hip/hip.abi",
     "ze": LOADER / "ze/ze.abi",
     "cl": ICD / "opencl.abi",
 }

@@ -1,10 +1,11 @@
 /* --- memory.c --- */
 size_t fl_safe_read(const void *address, void *into, size_t size);
 
-/* --- generated: thunks_ur.c, thunks_pi.c, thunks_ze.c --- */
+/* --- generated: thunks_ur.c and its like --- */
 const fl_thunks *fl_ur_thunks(void);
 const fl_thunks *fl_pi_thunks(void);
 const fl_thunks *fl_cuda_thunks(void);
+const fl_thunks *fl_hip_thunks(void);
 const fl_thunks *fl_ze_thunks(void);
 
 /* --- layers.c --- */

@@ -19,10 +19,10 @@ from functools import partial
 from typing import Any, Final
 
 from ....loader.ur.abi import UR
+from ...sdk.command_buffers import AppendCall
 from ...sdk.families import AppendFamily
 from ..allocations import find
 from ..core import adapter, failure
-from ..events import CuEvent
 from .command_buffers import CuCommand, CuCommandBuffer, CuCommandEvent
 
 #: What every append returns: sync-point, event, command.
@@ -31,58 +31,10 @@ Appended = tuple[int, "CuCommandEvent | None", "CuCommand | None"]
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def split_waits(
-    buffer: CuCommandBuffer, events: Sequence[CuEvent]
-) -> tuple[list[CuCommandEvent], list[CuEvent]]:
-    """Divide a wait list.
+class CuAppend(AppendCall):
+    """A call that appends a command to a command-buffer."""
 
-    Returns:
-        The events that commands of this command-buffer signal, and the other events.
-    """
-    inside: list[CuCommandEvent] = []
-    outside: list[CuEvent] = []
-    for event in events:
-        if isinstance(event, CuCommandEvent) and event.buffer() is buffer:
-            inside.append(event)
-        else:
-            outside.append(event)
-    return inside, outside
-
-
-class CuAppend:
-    """One call of an entry point that appends a command. It is checked before anything is appended.
-
-    Args:
-        buffer: the command-buffer.
-        sync_points: what the command comes after.
-        events: what it waits for.
-        event: whether the caller wants an event of the command.
-        command: whether the caller wants a handle of the command.
-
-    Raises:
-        URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_COMMAND_BUFFER_SYNC_POINT_EXP.
-    """
-
-    def __init__(
-        self,
-        buffer: CuCommandBuffer,
-        sync_points: Sequence[int],
-        events: Sequence[CuEvent],
-        event: bool,
-        command: bool,
-    ) -> None:
-        buffer.check_open()
-        if command and not buffer.updatable:
-            raise failure(
-                "INVALID_OPERATION",
-                "the command-buffer is not updatable, so that it has no command handles",
-            )
-        if events:
-            buffer.context.check_same("an event of the wait list", *events)
-        self.inside, self.outside = split_waits(buffer, events)
-        self.buffer, self.event, self.command = buffer, event, command
-        after = buffer.predecessors_of(sync_points)
-        self.after = tuple(dict.fromkeys((*after, *(one.index for one in self.inside))))
+    __slots__ = ()
 
     def add(
         self, command: str, build: Callable[[Sequence[int]], int], keep: Any = None
@@ -98,7 +50,7 @@ class CuAppend:
             What the caller is given.
 
         Raises:
-            CudaError: what the driver answers.
+            DriverError: what the driver answers.
         """
         buffer = self.buffer
         with buffer.lock:
@@ -123,7 +75,7 @@ class CuAppend:
             last = buffer.node("EventRecordNode", [last], signal.end)
             buffer.signals[index], buffer.records[index] = signal, (first, last)
         if self.inside:
-            buffer.inner_waits[index] = [one.index for one in self.inside]
+            buffer.inner_waits[index] = self.inside
         buffer.commands.append(last)
         buffer.keep.append(keep)
         handle = None
@@ -132,7 +84,7 @@ class CuAppend:
         return index + 1, signal, handle
 
     def empty(self, command: str) -> Appended:
-        """Append a command that only has its place in the order. Raises CudaError."""
+        """Append a command that only has its place in the order. Raises DriverError."""
         return self.add(command, partial(self.buffer.node, "EmptyNode"))
 
 
@@ -170,7 +122,7 @@ def urCommandBufferAppendNativeCommandExp(
     append = CuAppend(hCommandBuffer, pSyncPointWaitList, (), False, False)
     child = hChildCommandBuffer
     if child is None:
-        raise failure("UNSUPPORTED_FEATURE", "native commands of CUDA need a child command-buffer")
+        raise failure("UNSUPPORTED_FEATURE", "native commands need a child command-buffer")
     child.check_open()
     _NativeCommand(pfnNativeCommand)(pData)
 

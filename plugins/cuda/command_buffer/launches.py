@@ -38,17 +38,13 @@ def _append(
 
     Raises:
         URError: what is wrong with the sizes or the arguments.
-        CudaError: what the driver answers.
+        DriverError: what the driver answers.
     """
     buffer = append.buffer
-    buffer.context.check_same("a kernel", kernel, *others)
-    if kernel in others:
-        raise failure(
-            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
-        )
+    append.check_kernels(kernel, others)
     state = CuLaunchState(buffer.device, kernel, dim, offset, size, local, arguments, others)
     if 0 in size:
-        kernel.pack(arguments)
+        kernel.pack(arguments, kernel.program.built[buffer.device])
         return append.empty("KERNEL_LAUNCH")
     launch = state.plan()
 

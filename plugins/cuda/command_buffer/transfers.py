@@ -7,23 +7,25 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from ...sdk.gpu.api import CopyPlace
+from ...sdk.patterns import read_pattern
 from ...sdk.rectangles import check_range, region_of
 from ..allocations import locate
 from ..buffers import CuBuffer, check_buffers
-from ..commands import CopyPlace, copy_of, fills_of
-from ..core import failure
+from ..commands import fills_of
+from ..core import API, failure
 from ..transfers import check_copy, place_at, place_in
 from ..usm_transfers import is_on_device
 from .appends import Appended, CuAppend, appends, declare_append
 
 
 def _copy(append: CuAppend, command: str, copy: Any, keep: Any) -> Appended:
-    """Append a CUDA_MEMCPY3D."""
+    """Append a copy (`API.copy_of`)."""
     buffer = append.buffer
 
     def build(after: Sequence[int]) -> int:
-        parameters = ctypes.byref(copy), buffer.device.context
-        return buffer.node("MemcpyNode", after, *parameters)
+        context = API.node_context(buffer.device)
+        return buffer.node("MemcpyNode", after, ctypes.byref(copy), *context)
 
     return append.add(command, build, keep)
 
@@ -36,12 +38,13 @@ def _fill(
     if sets is None:
         block = ctypes.create_string_buffer((pattern * (size // len(pattern) + 1))[:size], size)
         source = CopyPlace(ctypes.addressof(block), False)
-        copy = copy_of(CopyPlace(address, True), source, (size, 1, 1))
+        copy = API.copy_of(CopyPlace(address, True), source, (size, 1, 1))
         return _copy(append, command, copy, (keep, block))
 
     def build(after: Sequence[int]) -> int:
-        context = buffer.device.context
-        nodes = [buffer.node("MemsetNode", after, ctypes.byref(one), context) for one in sets]
+        context = API.node_context(buffer.device)
+        given = [(ctypes.byref(API.set_of(one)), *context) for one in sets]
+        nodes = [buffer.node("MemsetNode", after, *one) for one in given]
         return nodes[0] if len(nodes) == 1 else buffer.node("EmptyNode", nodes)
 
     return append.add(command, build, keep)
@@ -64,7 +67,7 @@ def _append_linear(
     check_buffers(append.buffer.context, buffer)
     _check_range(buffer, offset, size)
     here, there, region = _place(buffer, offset), CopyPlace(host, False), (size, 1, 1)
-    copy = copy_of(there, here, region) if reads else copy_of(here, there, region)
+    copy = API.copy_of(there, here, region) if reads else API.copy_of(here, there, region)
     return _copy(append, f"MEM_BUFFER_{'READ' if reads else 'WRITE'}", copy, buffer)
 
 
@@ -83,7 +86,7 @@ def _append_rect(
     size = region_of(region)
     here = place_in(buffer, buffer_origin, size, *pitches[:2])
     there = place_at(host, host_origin, size, *pitches[2:])
-    copy = copy_of(there, here, size) if reads else copy_of(here, there, size)
+    copy = API.copy_of(there, here, size) if reads else API.copy_of(here, there, size)
     return _copy(append, f"MEM_BUFFER_{'READ' if reads else 'WRITE'}_RECT", copy, buffer)
 
 
@@ -116,7 +119,7 @@ def urCommandBufferAppendMemBufferCopyExp(
     check_copy(append.buffer.context, hSrcMem, hDstMem, srcOffset, dstOffset, size)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to transfer")
-    copy = copy_of(_place(hDstMem, dstOffset), _place(hSrcMem, srcOffset), (size, 1, 1))
+    copy = API.copy_of(_place(hDstMem, dstOffset), _place(hSrcMem, srcOffset), (size, 1, 1))
     return _copy(append, "MEM_BUFFER_COPY", copy, (hSrcMem, hDstMem))
 
 
@@ -137,17 +140,8 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     size = region_of(region)
     source = place_in(hSrcMem, srcOrigin, size, srcRowPitch, srcSlicePitch)
     target = place_in(hDstMem, dstOrigin, size, dstRowPitch, dstSlicePitch)
-    copy = copy_of(target, source, size)
+    copy = API.copy_of(target, source, size)
     return _copy(append, "MEM_BUFFER_COPY_RECT", copy, (hSrcMem, hDstMem))
-
-
-def _read_pattern(address: int, pattern_size: int, size: int) -> bytes:
-    """Read the pattern of a fill. Raises URError (INVALID_SIZE) if it does not fit."""
-    if not pattern_size or not size or size % pattern_size:
-        raise failure(
-            "INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0"
-        )
-    return ctypes.string_at(address, pattern_size)
 
 
 @appends
@@ -155,7 +149,7 @@ def urCommandBufferAppendMemBufferFillExp(
     append: CuAppend, hBuffer: CuBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> Appended:
     check_buffers(append.buffer.context, hBuffer)
-    pattern = _read_pattern(pPattern, patternSize, size)
+    pattern = read_pattern(pPattern, patternSize, size)
     _check_range(hBuffer, offset, size)
     address = hBuffer.address + offset
     return _fill(append, "MEM_BUFFER_FILL", address, pattern, size, hBuffer)
@@ -174,7 +168,7 @@ def urCommandBufferAppendUSMMemcpyExp(
     target, source = (
         CopyPlace(address, is_on_device(locate(context, address, size))) for address in (pDst, pSrc)
     )
-    return _copy(append, "USM_MEMCPY", copy_of(target, source, (size, 1, 1)), None)
+    return _copy(append, "USM_MEMCPY", API.copy_of(target, source, (size, 1, 1)), None)
 
 
 @appends
@@ -183,7 +177,7 @@ def urCommandBufferAppendUSMFillExp(
 ) -> Appended:
     if not size and patternSize:
         return append.empty("USM_FILL")
-    pattern = _read_pattern(pPattern, patternSize, size)
+    pattern = read_pattern(pPattern, patternSize, size)
     if locate(append.buffer.context, pMemory, size) is None:
-        raise failure("INVALID_MEM_OBJECT", "CUDA fills no memory but its own")
+        raise failure("INVALID_MEM_OBJECT", f"{API.name} fills no memory but its own")
     return _fill(append, "USM_FILL", pMemory, pattern, size, None)

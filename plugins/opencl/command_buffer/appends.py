@@ -19,9 +19,10 @@ from functools import partial
 from typing import Any, Final
 
 from ....loader.ur.abi import UR
+from ...sdk.command_buffers import AppendCall
 from ...sdk.families import AppendFamily
 from ..core import adapter, failure
-from ..events import URCommandEvent, UREvent
+from ..events import URCommandEvent
 from ..usm.registry import find
 from .command_buffers import URCommand, URCommandBuffer
 
@@ -31,61 +32,10 @@ Appended = tuple[int, "URCommandEvent | None", "URCommand | None"]
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def split_waits(
-    buffer: URCommandBuffer, events: Sequence[UREvent]
-) -> tuple[list[URCommandEvent], list[UREvent]]:
-    """Divide a wait list.
+class Append(AppendCall):
+    """A call that appends a command to a command-buffer."""
 
-    Returns:
-        The events that commands of this command-buffer signal, and the other events.
-    """
-    inside: list[URCommandEvent] = []
-    outside: list[UREvent] = []
-    for event in events:
-        if isinstance(event, URCommandEvent) and event.buffer() is buffer:
-            inside.append(event)
-        else:
-            outside.append(event)
-    return inside, outside
-
-
-class Append:
-    """One call of an entry point that appends a command. It is checked before anything is appended.
-
-    Args:
-        buffer: the command-buffer.
-        sync_points: what the command comes after.
-        events: what it waits for.
-        event: whether the caller wants an event of the command.
-        command: whether the caller wants a handle of the command.
-
-    Raises:
-        URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_COMMAND_BUFFER_SYNC_POINT_EXP.
-    """
-
-    __slots__ = ("after", "buffer", "command", "event", "inside", "outside")
-
-    def __init__(
-        self,
-        buffer: URCommandBuffer,
-        sync_points: Sequence[int],
-        events: Sequence[UREvent],
-        event: bool,
-        command: bool,
-    ) -> None:
-        buffer.check_open()
-        if command and not buffer.updatable:
-            raise failure(
-                "INVALID_OPERATION",
-                "the command-buffer is not updatable, so that it has no command handles",
-            )
-        if events:
-            buffer.context.check_same("an event of the wait list", *events)
-        self.inside, self.outside = split_waits(buffer, events)
-        self.buffer, self.after = buffer, buffer.predecessors_of(sync_points)
-        if self.inside and not buffer.in_order:
-            self.after = tuple(dict.fromkeys((*self.after, *(one.index for one in self.inside))))
-        self.event, self.command = event, command
+    __slots__ = ()
 
     def add(
         self,
@@ -118,7 +68,7 @@ class Append:
         if self.outside:
             buffer.waits[index] = self.outside
         if self.inside:
-            buffer.inner_waits[index] = [one.index for one in self.inside]
+            buffer.inner_waits[index] = self.inside
         if self.event:
             event = buffer.signals[index] = URCommandEvent(
                 buffer.context, UR[f"UR_COMMAND_{command}"], weakref.ref(buffer), index

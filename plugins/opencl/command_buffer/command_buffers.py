@@ -14,7 +14,6 @@ like a sync-point.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -34,7 +33,7 @@ from ....icd.command_buffer.lifetimes import Lifetimes
 from ....icd.errors import error as opencl_error
 from ....loader.ur.abi import UR
 from ...sdk._native import ffi
-from ...sdk.objects import Object
+from ...sdk.command_buffers import CommandBufferObject, CommandObject, declare_command_buffers
 from ..contexts import URContext
 from ..core import CLObject, adapter, failure
 from ..devices import URDevice
@@ -44,11 +43,10 @@ from ..usm.addresses import memory_functions
 from .arguments import launches_of
 
 _ENQUEUE: Final = UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]
-_Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
 
 
 @adapter.kind
-class URCommand(Object):
+class URCommand(CommandObject):
     """A command that can be updated. It lives as long as its command-buffer.
 
     Args:
@@ -63,11 +61,8 @@ class URCommand(Object):
         dim: the dimensions of its work size.
     """
 
-    type, counted = "ur_exp_command_buffer_command_handle_t", False
-
     def __init__(self, buffer: URCommandBuffer, index: int) -> None:
-        self._buffer = weakref.ref(buffer)
-        self.index = index
+        super().__init__(buffer, index)
         self.kernels: dict[Any, Any] = {}
         self.kernel: Any = None
         self.arguments: dict[Any, Any] = {}
@@ -84,22 +79,17 @@ class URCommand(Object):
         return self.buffer.commands.array[self.index]
 
     @property
-    def buffer(self) -> URCommandBuffer:
-        """Return its command-buffer. Raises URError if the command-buffer is closed."""
-        buffer = self._buffer()
-        if buffer is None:
-            raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
-        return buffer
+    def is_launch(self) -> bool:
+        return self.kernel is not None
 
 
 @adapter.kind
-class URCommandBuffer(Object):
+class URCommandBuffer(CommandBufferObject):
     """A command-buffer for one device of a context.
 
     Attributes:
         waits: the events of elsewhere that commands wait for, by the index of the command.
         inner_waits: the commands of this command-buffer that commands wait for by an event.
-        signals: the events of commands.
         updates: the commands that can be updated.
         launches: what C reads of it (`fl_launches *`).
         copies: our copies of kernels, by the kernel and what was set on it besides arguments.
@@ -107,23 +97,20 @@ class URCommandBuffer(Object):
         runner: what runs it, after finalize.
     """
 
-    type = "ur_exp_command_buffer_handle_t"
-
     def __init__(
         self, context: URContext, device: URDevice, updatable: bool, in_order: bool, profiling: bool
     ) -> None:
-        self.context, self.device = context, device
-        self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
+        super().__init__(context, device, updatable, in_order, profiling)
         self.commands = CommandArray()
         self.waits: dict[int, list[UREvent]] = {}
         self.inner_waits: dict[int, list[int]] = {}
-        self.signals: dict[int, URCommandEvent] = {}
+        self.signals: dict[int, URCommandEvent]
         self.updates: dict[int, URCommand] = {}
         self.launches = launches_of(context, self.commands)
         self.copies: dict[Any, Any] = {}
         self.native: DriverCommandBuffer | None = None
         self.runner: CommandBuffer | None = None
-        self._explained = False
+        _unfinished.release_finished()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what C knows of it for updates (plugins/sdk/native/launches.c)."""
@@ -131,27 +118,13 @@ class URCommandBuffer(Object):
 
     # recording
 
-    def check_open(self) -> None:
-        """Raise URError (INVALID_OPERATION) if it is finalized."""
-        if self.runner is not None:
-            raise failure("INVALID_OPERATION", "the command-buffer is finalized")
+    @property
+    def length(self) -> int:
+        return len(self.commands.dependencies)
 
-    def predecessors_of(self, sync_points: Sequence[int]) -> Sequence[int]:
-        """Return the commands that the next one comes after.
-
-        Raises:
-            URError: INVALID_COMMAND_BUFFER_SYNC_POINT_EXP for a sync-point that does not exist.
-        """
-        count = len(self.commands.dependencies)
-        if self.in_order:
-            return (count - 1,) if count else ()
-        if not sync_points:
-            return ()
-        if len(sync_points) == 1 and 0 < sync_points[0] <= count:
-            return (sync_points[0] - 1,)
-        if not 0 < min(sync_points) <= max(sync_points) <= count:
-            raise failure("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
-        return tuple(dict.fromkeys([point - 1 for point in sync_points]))
+    @property
+    def is_finalized(self) -> bool:
+        return self.runner is not None
 
     def open_native(self) -> DriverCommandBuffer:
         """Return the driver's own command-buffer with what is recorded so far.
@@ -230,27 +203,9 @@ class URCommandBuffer(Object):
     # running
 
     def enqueue(self, queue: URQueue, waits: Sequence[UREvent], wanted: bool) -> UREvent | None:
-        """Enqueue it.
-
-        Args:
-            queue: a queue of its device.
-            waits: events that it waits for.
-            wanted: whether an event is made.
-
-        Returns:
-            The event of its end, None if it is not wanted.
-
-        Raises:
-            URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_DEVICE, or an event that cannot be
-                waited for.
-            OpenCLError: what the driver answers.
-        """
+        self.check_queue(queue)
         runner = self.runner
-        if runner is None:
-            raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
-        self.context.check_same("the queue", queue)
-        if queue.device is not self.device:
-            raise failure("INVALID_DEVICE", "the queue is of another device")
+        assert runner is not None
         outside = (
             [event for events in self.waits.values() for event in events] if self.waits else ()
         )
@@ -332,44 +287,9 @@ _unfinished: Final = Lifetimes()
 adapter.on_close.append(_unfinished.release_all)
 
 
-@adapter.entry
-def urCommandBufferCreateExp(
-    hContext: URContext, hDevice: URDevice, pCommandBufferDesc: Any
-) -> URCommandBuffer:
-    hContext.check_device(hDevice)
-    desc = pCommandBufferDesc
-    _unfinished.release_finished()
-    return URCommandBuffer(
-        hContext, hDevice, bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
-    )
-
-
-@adapter.entry
-def urCommandBufferFinalizeExp(hCommandBuffer: URCommandBuffer) -> None:
-    hCommandBuffer.finalize()
+declare_command_buffers(adapter, URCommandBuffer)
 
 
 @adapter.entry
 def urCommandBufferGetNativeHandleExp(hCommandBuffer: URCommandBuffer) -> int:
     return (hCommandBuffer.native or hCommandBuffer.open_native()).cl
-
-
-@adapter.entry
-def urEnqueueCommandBufferExp(
-    hQueue: URQueue, hCommandBuffer: URCommandBuffer, phEventWaitList: list[UREvent], phEvent: bool
-) -> UREvent | None:
-    return hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
-
-
-def _descriptor(buffer: URCommandBuffer) -> bytes:
-    stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
-    return bytes(_Descriptor(stype, None, buffer.updatable, buffer.in_order, buffer.profiling))
-
-
-adapter.info(
-    "urCommandBufferGetInfoExp",
-    {
-        "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
-        "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _descriptor,
-    },
-)

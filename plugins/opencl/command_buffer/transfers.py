@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from ....icd._native import ffi as icd_ffi
+from ...sdk.patterns import read_pattern
 from ...sdk.rectangles import check_pitches, check_range, check_rect, offset_of, region_of
 from ..buffers import URBuffer, check_buffers
 from ..core import failure
@@ -127,21 +127,12 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     return append.add("copy_rect", "MEM_BUFFER_COPY_RECT", numbers, (hSrcMem, hDstMem), **fields)
 
 
-def _read_pattern(address: int, pattern_size: int, size: int) -> bytes:
-    """Read the pattern of a fill. Raises URError (INVALID_SIZE) if it does not fit."""
-    if not pattern_size or not size or size % pattern_size:
-        raise failure(
-            "INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0"
-        )
-    return bytes(icd_ffi.buffer(icd_ffi.cast("char *", address), pattern_size))
-
-
 @appends
 def urCommandBufferAppendMemBufferFillExp(
     append: Append, hBuffer: URBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> Appended:
     check_buffers(append.buffer.context, hBuffer)
-    pattern = _read_pattern(pPattern, patternSize, size)
+    pattern = read_pattern(pPattern, patternSize, size)
     _check_range(hBuffer.size, offset, size)
     op, fields = "fill", {"target": hBuffer.cl}
     keep_pattern = append.buffer.commands.pattern
@@ -173,7 +164,7 @@ def urCommandBufferAppendUSMFillExp(
 ) -> Appended:
     if not size and patternSize:
         return append.add("hint", "USM_FILL")
-    pattern = _read_pattern(pPattern, patternSize, size)
+    pattern = read_pattern(pPattern, patternSize, size)
     keep = append.buffer.commands.pattern
     operation = as_fill(append.buffer.context, pMemory, pattern, size, keep)
     return _append_operation(append, "USM_FILL", operation)

@@ -20,12 +20,17 @@ from ....icd.command_buffer.command_buffer import CommandBuffer
 from ....icd.errors import check
 from ....icd.errors import error as opencl_error
 from ...sdk._native import ffi, lib
-from ...sdk.adapter import live_object
-from ...sdk.rules import LONGEST, check_count
+from ...sdk.command_buffers import (
+    NewSizes,
+    check_update_count,
+    launch_command,
+    new_kernel_of,
+    sizes_of,
+)
+from ...sdk.rules import check_count
 from ..core import adapter, failure
 from ..events import URCommandEvent, UREvent
 from ..kernels import URKernel
-from .appends import split_waits
 from .arguments import argument_error
 from .command_buffers import URCommand, URCommandBuffer
 
@@ -58,40 +63,23 @@ class _Launch:
             bool(present.has_offset),
         )
 
-    def read(self, kernel: int, dim: int, new_offset: Any, new_size: Any, new_local: Any) -> None:
+    def read(self, update: Any, new: NewSizes) -> None:
         """Read what an update asks for.
 
         Args:
-            kernel: a handle, 0 for the same kernel.
-            dim: the number of dimensions.
-            new_offset: the global work offset, NULL for the same.
-            new_size: the global work size, NULL for the same.
-            new_local: the local work size, NULL for the same. With a new global size NULL means
-                that the driver chooses one.
+            update: the ur_exp_command_buffer_update_kernel_launch_desc_t.
+            new: its sizes. With a new global size and no local size the driver chooses one.
 
         Raises:
             URError: INVALID_KERNEL, INVALID_VALUE, INVALID_WORK_GROUP_SIZE.
         """
-        if kernel:
-            self.kernel = live_object(adapter, "ur_kernel_handle_t", kernel, "INVALID_KERNEL")
-            if self.kernel not in self.command.kernels:
-                raise failure(
-                    "INVALID_VALUE",
-                    "the kernel is not one that the command was given as an alternative",
-                )
-        if dim != self.dim and not (new_offset and new_size):
-            raise failure(
-                "INVALID_VALUE",
-                "another number of dimensions needs a new offset and a new global size",
-            )
-        old = self.sizes
-        offset = ffi.unpack(new_offset, dim) if new_offset else old[0:dim]
-        size = ffi.unpack(new_size, dim) if new_size else old[3 : 3 + dim]
-        kept = None if new_size or not self.local else old[6 : 6 + dim]
-        local = ffi.unpack(new_local, dim) if new_local else kept
-        self.sizes = _work_sizes(dim, offset, size, local)
+        self.kernel = new_kernel_of(adapter, update, self.command.kernels) or self.kernel
+        old, dim = self.sizes, new.dim
+        kept = None if new.size or not self.local else old[6 : 6 + dim]
+        local = new.local or kept
+        self.sizes = _work_sizes(dim, new.offset or old[0:dim], new.size or old[3 : 3 + dim], local)
         self.kernel.check_group(self.command.buffer.device, local)
-        self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new_offset)
+        self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new.offset)
 
     def commit(self, arguments: Any) -> bool:
         """Change the command in the array.
@@ -174,16 +162,9 @@ def _void(pointer: Any) -> Any:
 
 
 def _runner_of(buffer: URCommandBuffer) -> CommandBuffer:
-    """Return what runs a command-buffer.
-
-    Raises:
-        URError: INVALID_OPERATION if it is not finalized or not updatable.
-    """
-    if buffer.runner is None or not buffer.updatable:
-        raise failure(
-            "INVALID_OPERATION",
-            "only a finalized command-buffer that was made updatable can be updated",
-        )
+    """Return what runs a command-buffer. Raises URError (INVALID_OPERATION) as it is updated."""
+    buffer.check_updatable()
+    assert buffer.runner is not None
     return buffer.runner
 
 
@@ -192,8 +173,7 @@ def urCommandBufferUpdateKernelLaunchExp(
     hCommandBuffer: URCommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
 ) -> None:
     runner = _runner_of(hCommandBuffer)
-    if not 0 < numKernelUpdates <= LONGEST:
-        raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
+    check_update_count(numKernelUpdates)
     with runner.changing():
         code = lib.FL_NOT_PLAIN
         if not runner.native.python_updates:
@@ -213,16 +193,13 @@ def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
     launches: dict[URCommand, _Launch] = {}
     arguments: list[_Arguments] = []
     for update in updates:
-        command = _launch_command(buffer, update.hCommand)
-        kernel, launch, dim = command.kernel, launches.get(command), update.newWorkDim
-        if not 1 <= dim <= 3:
-            raise failure("INVALID_WORK_DIMENSION")
-        sizes = update.pNewGlobalWorkOffset, update.pNewGlobalWorkSize, update.pNewLocalWorkSize
-        new = update.hNewKernel
-        if launch or any(sizes) or (new and new != kernel.handle) or dim != command.dim:
+        command = launch_command(adapter, buffer, update.hCommand)
+        kernel, launch, new = command.kernel, launches.get(command), update.hNewKernel
+        sizes = sizes_of(update, launch.dim if launch else command.dim)
+        if launch or any(sizes[1:]) or (new and new != kernel.handle) or sizes.dim != command.dim:
             launch = launches.setdefault(command, launch or _Launch(command))
             before = launch.kernel
-            launch.read(new, dim, *sizes)
+            launch.read(update, sizes)
             kernel = launch.kernel
             if kernel is not before:  # the earlier arguments were for the other kernel
                 arguments = [one for one in arguments if one.command is not command]
@@ -242,20 +219,6 @@ def _check_complete(launch: _Launch, arguments: list[_Arguments]) -> None:
     given = [one.indices() for one in arguments if one.command is launch.command]
     if set().union(*given) != set(range(launch.kernel.argument_count)):
         raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
-
-
-def _launch_command(buffer: URCommandBuffer, handle: int) -> URCommand:
-    command = live_object(
-        adapter,
-        "ur_exp_command_buffer_command_handle_t",
-        handle,
-        "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP" if handle else "INVALID_NULL_HANDLE",
-    )
-    if command.kernel is None or command.buffer is not buffer:
-        raise failure(
-            "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is not a launch of this command-buffer"
-        )
-    return command
 
 
 def _commit(
@@ -333,22 +296,9 @@ def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> UREvent:
 
 @adapter.entry
 def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[UREvent]) -> None:
-    """Change the events that a command waits for.
-
-    The events of commands of the same command-buffer are edges, which cannot be changed.
-    """
     buffer, index = hCommand.buffer, hCommand.index
-    _runner_of(buffer)
-    inside, outside = split_waits(buffer, phEventWaitList)
-    edges, waits = buffer.inner_waits.get(index, []), buffer.waits.get(index, [])
-    if len(phEventWaitList) != len(edges) + len(waits):
-        raise failure(
-            "INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with"
-        )
-    buffer.context.check_same("an event of the wait list", *phEventWaitList)
-    if sorted(one.index for one in inside) != sorted(edges):
-        raise failure(
-            "UNSUPPORTED_FEATURE", "the order of a command-buffer's own commands cannot be updated"
-        )
+    buffer.check_updatable()
+    edges, waits = buffer.inner_waits.get(index, ()), buffer.waits.get(index, ())
+    outside = buffer.check_waits(phEventWaitList, edges, len(waits))
     if outside:
         buffer.waits[index] = outside

@@ -8,22 +8,26 @@ still allocated when its context is closed is not freed.
 
 from __future__ import annotations
 
-import math
-import mmap
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ....loader.ur.abi import UR
 from ...sdk._native import ffi, lib
 from ...sdk.rules import check_flags
-from ...sdk.usm import check_alignment, find_memory_descriptor
+from ...sdk.usm import (
+    USM_KINDS,
+    check_alignment,
+    declare_allocation,
+    declare_imports,
+    declare_memory_query,
+    find_memory_descriptor,
+)
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..devices import URDevice
 from ..queues import drain_queues
 from .addresses import locate
-from .registry import KINDS, add, find, find_foreign, free, remove
+from .registry import add, find, find_foreign, free, remove
 from .strategies import required_strategy, strategy_of, svm_flags, uses_host_memory
 from .strategy import Allocation, AllocationRequest, Hints, Strategy
 
@@ -113,7 +117,7 @@ def _tell_devices(context: URContext, strategy: type[Strategy]) -> None:
         return
     supports = [strategy.support(device) for device in context.devices]
     kinds = [
-        sum(1 << number for kind, number in KINDS.items() if support.get(kind))
+        sum(1 << number for kind, number in USM_KINDS.items() if support.get(kind))
         for support in supports
     ]
     rows = [
@@ -129,42 +133,11 @@ def _tell_devices(context: URContext, strategy: type[Strategy]) -> None:
         memory.usm = struct.usm
 
 
-@adapter.entry
-def urUSMHostAlloc(hContext: URContext, pUSMDesc: Any, pool: Any, size: int) -> int:
-    return allocate(hContext, "host", None, pUSMDesc, pool, size)
+def _line_of(device: URDevice) -> int:
+    return device.icd.info("CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE") or 64
 
 
-@adapter.entry
-def urUSMDeviceAlloc(
-    hContext: URContext, hDevice: URDevice, pUSMDesc: Any, pool: Any, size: int
-) -> int:
-    return allocate(hContext, "device", hDevice, pUSMDesc, pool, size)
-
-
-@adapter.entry
-def urUSMSharedAlloc(
-    hContext: URContext, hDevice: URDevice, pUSMDesc: Any, pool: Any, size: int
-) -> int:
-    return allocate(hContext, "shared", hDevice, pUSMDesc, pool, size)
-
-
-@adapter.entry
-def urUSMPitchedAllocExp(
-    hContext: URContext,
-    hDevice: URDevice,
-    pUSMDesc: Any,
-    pool: Any,
-    widthInBytes: int,
-    height: int,
-    elementSizeBytes: int,
-) -> tuple[int, int]:
-    """Allocate device memory whose rows begin at whole cache lines and whole elements."""
-    if not widthInBytes or not height:
-        raise failure("INVALID_USM_SIZE", f"{height} rows of {widthInBytes} bytes")
-    line = hDevice.icd.info("CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE") or 64
-    step = math.lcm(line, elementSizeBytes or 1)
-    pitch = (widthInBytes + step - 1) // step * step
-    return allocate(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
+declare_allocation(adapter, allocate, _line_of)
 
 
 def release_memory(allocation: Allocation, *, wait: bool = False) -> None:
@@ -192,20 +165,11 @@ def urUSMFree(hContext: URContext, pMem: int) -> None:
     release_memory(remove(hContext, pMem), wait=True)
 
 
-@adapter.entry
-def urUSMGetMemAllocInfo(hContext: URContext, pMem: int, propName: int) -> Any:
-    """Answer 0 to every query about memory that is not USM: its type is UR_USM_TYPE_UNKNOWN."""
-    found = find(hContext, pMem) or find_foreign(hContext, strategy_of(hContext), pMem)
-    if found is None:
-        return 0
-    pool = found.pool
-    return {
-        "UR_USM_ALLOC_INFO_TYPE": KINDS[found.kind],
-        "UR_USM_ALLOC_INFO_BASE_PTR": found.base,
-        "UR_USM_ALLOC_INFO_SIZE": found.size,
-        "UR_USM_ALLOC_INFO_DEVICE": found.device or 0,
-        "UR_USM_ALLOC_INFO_POOL": pool if pool is not None and pool.references else 0,
-    }.get(UR.groups["ur_usm_alloc_info_t"][propName])
+def _find(context: URContext, address: int) -> Allocation | None:
+    return find(context, address) or find_foreign(context, strategy_of(context), address)
+
+
+declare_memory_query(adapter, _find)
 
 
 # host memory that the program allocates itself
@@ -231,29 +195,4 @@ def _forget_imported(context: URContext, address: int) -> None:
     remove(context, address)
 
 
-@adapter.entry
-def urUSMImportExp(hContext: URContext, pMem: int, size: int) -> None:
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to import")
-    _import_memory(hContext, pMem, size)
-
-
-@adapter.entry
-def urUSMReleaseExp(hContext: URContext, pMem: int) -> None:
-    _forget_imported(hContext, pMem)
-
-
-@adapter.entry
-def urUSMHostAllocRegisterExp(
-    hContext: URContext, pHostMem: int, size: int, pProperties: Any
-) -> None:
-    if pProperties:
-        check_flags(pProperties.flags, "ur_exp_usm_host_alloc_register_flags_t")
-    if not size or size % mmap.PAGESIZE or pHostMem % mmap.PAGESIZE:
-        raise failure("INVALID_VALUE", "only whole pages can be registered")
-    _import_memory(hContext, pHostMem, size)
-
-
-@adapter.entry
-def urUSMHostAllocUnregisterExp(hContext: URContext, pHostMem: int) -> None:
-    _forget_imported(hContext, pHostMem)
+declare_imports(adapter, _import_memory, _forget_imported)

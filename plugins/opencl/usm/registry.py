@@ -12,16 +12,13 @@ import bisect
 from typing import Final
 
 from ....loader.base.forks import new_lock
-from ....loader.ur.abi import UR
 from ...sdk._native import ffi, lib
+from ...sdk.usm import USM_KINDS
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..devices import device_of
 from .strategies import SVM, Intel
 from .strategy import Allocation, Strategy
-
-#: The ur_usm_type_t of each kind.
-KINDS: Final = {kind: UR[f"UR_USM_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")}
 
 _lock = new_lock()
 
@@ -52,7 +49,7 @@ def add(allocation: Allocation) -> Allocation:
     with _lock:
         _insert(allocation)
         if not _is_told(allocation) or not lib.fl_add_memory(
-            allocation.base, allocation.size, allocation.context.cl, KINDS[allocation.kind]
+            allocation.base, allocation.size, allocation.context.cl, USM_KINDS[allocation.kind]
         ):
             lib.fl_add_hidden(1)
     return allocation
@@ -79,7 +76,7 @@ def _adopt(context: URContext, address: int) -> Allocation | None:
     found = ffi.new("fl_memory *")
     if not lib.fl_adopt_memory(address, context.cl, found):
         return None
-    kind = next(name for name, number in KINDS.items() if number == found.kind)
+    kind = next(name for name, number in USM_KINDS.items() if number == found.kind)
     device = device_of(found.device) if found.device else None
     strategy = Intel if context.struct.usm == lib.FL_USM_INTEL else SVM
     allocation = Allocation(found.base, found.size, kind, context, device, strategy)
@@ -131,7 +128,7 @@ def is_unreachable(address: int) -> bool:
 
     The host must not touch the device memory of another context either.
     """
-    return lib.fl_kind_of_memory(address) == KINDS["device"]
+    return lib.fl_kind_of_memory(address) == USM_KINDS["device"]
 
 
 def find_foreign(

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from ....icd.abi import OPENCL
 from ....icd.errors import OpenCLError
 from ....loader.ur.abi import UR
-from ...sdk.rules import is_power_of_two
+from ...sdk.patterns import read_pattern, read_row_pattern
+from ...sdk.usm import check_copied_rows, check_rows_in
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..enqueue import Call, Enqueue, enqueues
@@ -92,14 +93,11 @@ class _Rows(NamedTuple):
                 of it, without the last pitch in what follows the address. Else as `locate`.
         """
         place = locate(context, address, 1)
-        allocation, size = place.allocation, pitch * (height - 1) + width
+        allocation = place.allocation
         if allocation is None:
-            locate(context, address, max(size, pitch * (height - 1) + 1))
-        elif pitch * height > allocation.size or address + size > allocation.end:
-            raise failure(
-                "INVALID_SIZE",
-                f"{height} rows of {pitch} bytes in an allocation of {allocation.size}",
-            )
+            locate(context, address, pitch * (height - 1) + max(width, 1))
+        else:
+            check_rows_in(allocation, address, pitch, width, height)
         return cls(place, pitch, allocation.mem if allocation is not None else 0)
 
     def row(self, index: int) -> Location:
@@ -116,11 +114,7 @@ class _Rows(NamedTuple):
 def urEnqueueUSMMemcpy2D(
     enqueue: Enqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
 ) -> UREvent | None:
-    if not srcPitch or not dstPitch or srcPitch < width or dstPitch < width or not height:
-        raise failure(
-            "INVALID_SIZE",
-            f"{height} rows of {width} bytes, with pitches of {srcPitch} and {dstPitch}",
-        )
+    check_copied_rows(width, height, srcPitch, dstPitch)
     context = enqueue.queue.context
     target = _Rows.locate(context, pDst, dstPitch, width, height)
     source = _Rows.locate(context, pSrc, srcPitch, width, height)
@@ -201,10 +195,8 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
 def urEnqueueUSMFill(
     enqueue: Enqueue, pMem: int, patternSize: int, pPattern: int, size: int
 ) -> UREvent | None:
-    if not patternSize or not size or size % patternSize:
-        raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
-    target = locate(enqueue.queue.context, pMem, size)
-    return fill(enqueue, target, ctypes.string_at(pPattern, patternSize), size)
+    pattern = read_pattern(pPattern, patternSize, size)
+    return fill(enqueue, locate(enqueue.queue.context, pMem, size), pattern, size)
 
 
 @enqueues("USM_FILL_2D")
@@ -218,16 +210,8 @@ def urEnqueueUSMFill2D(
     height: int,
 ) -> UREvent | None:
     """Fill rows. The pattern continues from row to row if a row is not a multiple of it."""
-    if not pitch or pitch < width or not width or not height:
-        raise failure("INVALID_SIZE", f"{height} rows of {width} bytes with a pitch of {pitch}")
-    if not is_power_of_two(patternSize) or width * height % patternSize:
-        raise failure(
-            "INVALID_SIZE",
-            f"a pattern of {patternSize} bytes: its size has to be a power of two,"
-            " of which the bytes to fill are a multiple",
-        )
+    pattern = read_row_pattern(pPattern, patternSize, pitch, width, height)
     rows = _Rows.locate(enqueue.queue.context, pMem, pitch, width, height)
-    pattern = ctypes.string_at(pPattern, patternSize)
     if pitch == width:
         return fill(enqueue, rows.place, pattern, width * height)
     return _fill_rows(enqueue, rows, pattern, width, height)

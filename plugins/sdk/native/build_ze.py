@@ -9,13 +9,15 @@ It is to loader/ze/ze.abi what build.py is to loader/ur/ur.abi:
   loader's tables. A table is filled as far as the version goes that the loader names, because an
   older loader has less room.
 
-setup.py calls `ffibuilder()` and `shells()`.
+setup.py calls `ffibuilder()` and `shells()`. `python plugins/sdk/native/build_ze.py DIRECTORY` only
+writes the generated headers there, for tests in C.
 """
 
 from __future__ import annotations
 
 import os
 import runpy
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -155,12 +157,18 @@ def _call_in_c(name: str, given: str) -> str:
     )
 
 
+def write_headers(directory: Path) -> None:
+    """Write ze_types.h, ze_entries_in_c.h and ze_entries.h there."""
+    building.write_if_new(directory / "ze_types.h", ze_types())
+    building.write_if_new(directory / "ze_entries_in_c.h", entries_in_c())
+    building.write_if_new(directory / "ze_entries.h", entries())
+
+
 def ffibuilder() -> Any:
     """Return the cffi builder of `fairlead.plugins.sdk._native_ze`."""
     from cffi import FFI
 
-    building.write_if_new(building.GENERATED / "ze_types.h", ze_types())
-    building.write_if_new(building.GENERATED / "ze_entries_in_c.h", entries_in_c())
+    write_headers(building.GENERATED)
     build.write_headers(building.GENERATED)
     ffi = FFI()
     ffi.cdef("\n".join(build.types(ze())) + build.kinds(ze()))
@@ -187,5 +195,9 @@ def ffibuilder() -> Any:
 
 def shells() -> list[Any]:
     """Return the setuptools extension of libfairlead_ze_shell.so."""
-    building.write_if_new(building.GENERATED / "ze_entries.h", entries())
+    write_headers(building.GENERATED)
     return [build.shell("libfairlead_ze_shell", "ze_shell.c")]
+
+
+if __name__ == "__main__":
+    write_headers(Path(sys.argv[1]))

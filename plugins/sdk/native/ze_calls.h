@@ -20,7 +20,7 @@
 enum { FL_TO_PYTHON = INT32_MIN };
 
 extern const fl_sdk_functions *fl_sdk;
-extern const fl_functions *fl_icd;
+extern const fl_functions *fl_ze_icd;
 
 /* What an argument is: where the driver does not tell, eight bytes may be an address. */
 static inline uint8_t fl_ze_kind(const fl_ze_kernel *kernel, uint32_t index, size_t size,

@@ -4,11 +4,11 @@
 #include "ze_entries_in_c.h"
 
 const fl_sdk_functions *fl_sdk;
-const fl_functions *fl_icd;
+const fl_functions *fl_ze_icd;
 
 void fl_ze_use(const void *functions) {
     fl_sdk = functions;
-    fl_icd = fl_sdk->icd;
+    fl_ze_icd = fl_sdk->icd;
 }
 
 static fl_ze_kernel *kernel_of(uint32_t driver, uintptr_t handle) {

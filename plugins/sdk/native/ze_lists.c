@@ -79,12 +79,12 @@ static int32_t append(fl_ze_list *list, const fl_ze_kernel *k, const ze_group_co
         return FL_TO_PYTHON;
     void *copy = find_copy(list, k, addresses);
     fl_arguments *arguments =
-        copy ? fl_icd->change_arguments(NULL, kernel->count, changes, kernel->count) : NULL;
+        copy ? fl_ze_icd->change_arguments(NULL, kernel->count, changes, kernel->count) : NULL;
     if (!copy || (!arguments && kernel->count))
         return FL_TO_PYTHON;
-    fl_command *command = fl_icd->new_command(list->array);
+    fl_command *command = fl_ze_icd->new_command(list->array);
     if (!command) {
-        fl_icd->release_arguments(arguments);
+        fl_ze_icd->release_arguments(arguments);
         return FL_TO_PYTHON;
     }
     command->op = FL_KERNEL;
@@ -146,7 +146,7 @@ static bool read_row(const fl_ze_list *list, row *r, fl_change *change, uintptr_
     }
     *change = (fl_change){r->argIndex, FL_ARG_VALUE, r->argSize, value};
     return kind == FL_ZE_VALUE && value &&
-           !fl_icd->get_argument(launch_of(list, command)->arguments, r->argIndex, &present) &&
+           !fl_ze_icd->get_argument(launch_of(list, command)->arguments, r->argIndex, &present) &&
            present.kind == FL_ARG_VALUE && present.value && present.size == r->argSize;
 }
 
@@ -158,7 +158,7 @@ static bool store_row(fl_ze_list *list, row *r) {
     fl_ze_command *command = command_of(list, r->commandId);
     if (!fl_try(command->buffer))
         return false;
-    int code = fl_icd->set_argument(launch_of(list, command), change.index, change.kind,
+    int code = fl_ze_icd->set_argument(launch_of(list, command), change.index, change.kind,
                                     change.size, change.value);
     fl_leave(command->buffer);
     if (code)
@@ -198,7 +198,7 @@ static bool tell(const fl_ze_command *command) {
     fl_buffer *buffer = command->buffer;
     if (buffer->python_updates || !fl_try(buffer))
         return false;
-    int code = fl_icd->update_buffer(buffer, command->number, false);
+    int code = fl_ze_icd->update_buffer(buffer, command->number, false);
     fl_leave(buffer);
     return !code;
 }

@@ -27,12 +27,12 @@ int32_t fl_zeCommandQueueExecuteCommandLists(uint32_t driver, uintptr_t hCommand
     if (!list || list->state != FL_ZE_CLOSED || !list->only || list->context != queue->context ||
         list->device != queue->device)
         return FL_TO_PYTHON;
-    intptr_t event = fl_icd->enqueue_present(list->only, (void *)queue->cl);
+    intptr_t event = fl_ze_icd->enqueue_present(list->only, (void *)queue->cl);
     if (event <= 0)   /* OpenCL's codes are negative */
         return FL_TO_PYTHON;
     void *before = exchange_last(queue, (void *)event);
     if (before)
-        fl_icd->release_event(before);
+        fl_ze_icd->release_event(before);
     return 0;
 }
 
@@ -48,6 +48,6 @@ int32_t fl_zeCommandQueueSynchronize(uint32_t driver, uintptr_t hCommandQueue, u
     if (code && __atomic_compare_exchange_n(&queue->last, &none, event, false, __ATOMIC_ACQ_REL,
                                             __ATOMIC_RELAXED))
         return FL_TO_PYTHON;
-    fl_icd->release_event(event);
+    fl_ze_icd->release_event(event);
     return code ? FL_TO_PYTHON : 0;
 }

@@ -8,16 +8,17 @@ from functools import partial
 from typing import Any, Final
 
 from ....loader.ur.abi import UR
+from ...sdk.command_buffers import AppendCall
 from ...sdk.conversions import failure
 from ...sdk.families import AppendFamily
 from ...sdk.kernel_arguments import arguments_of
+from ...sdk.patterns import read_pattern
 from ...sdk.rectangles import check_range
 from ..core import adapter
-from ..events import LZEvent
 from ..kernels import GroupCount, LaunchSizes, LZKernel
 from ..launches import LAUNCH
 from ..memory import LZBuffer, check_buffers
-from ..operations import LZOperation, copy, copy_buffers, copy_rect, fill, read_pattern, transfer
+from ..operations import LZOperation, copy, copy_buffers, copy_rect, fill, transfer
 from ..usm import check_place
 from .command_buffers import LZCommandBuffer, LZCommandEvent
 from .records import CommandRecord, LaunchState, LZCommand
@@ -29,39 +30,10 @@ _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _BARRIER: Final = "zeCommandListAppendBarrier"
 
 
-class LZAppend:
-    """One call of an entry point that appends a command. It is checked before anything is appended.
+class LZAppend(AppendCall):
+    """A call that appends a command to a command-buffer."""
 
-    Args:
-        buffer: the command-buffer.
-        sync_points: what the command comes after.
-        events: what it waits for.
-        event: whether the caller wants an event of the command.
-        command: whether the caller wants a handle of the command.
-
-    Raises:
-        URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_COMMAND_BUFFER_SYNC_POINT_EXP.
-    """
-
-    def __init__(
-        self,
-        buffer: LZCommandBuffer,
-        sync_points: Sequence[int],
-        events: Sequence[LZEvent],
-        event: bool,
-        command: bool,
-    ) -> None:
-        buffer.check_open()
-        if command and not buffer.updatable:
-            raise failure(
-                "INVALID_OPERATION",
-                "the command-buffer is not updatable, so that it has no command handles",
-            )
-        if events:
-            buffer.context.check_same("an event of the wait list", *events)
-        self.buffer, self.event, self.command = buffer, event, command
-        self.after = buffer.predecessors_of(sync_points)
-        self.inside, self.outside = split_waits(buffer, events)
+    __slots__ = ()
 
     def add(
         self,
@@ -91,15 +63,14 @@ class LZAppend:
         buffer = self.buffer
         kernels = [launch.kernel, *others] if launch is not None else []
         handles = [kernel.on(buffer.device) for kernel in kernels] if others else ()
-        after = tuple(dict.fromkeys((*self.after, *self.inside)))
         with buffer.lock:
             record = CommandRecord(
                 len(buffer.records),
                 None,
                 None,
-                () if buffer.in_order else after,
-                list(self.outside),
-                self.inside,
+                self.after,
+                [event.cell for event in self.outside],
+                tuple(self.inside),
                 launch=launch,
                 exported=self.event,
                 keep=(keep, arguments, kernels),
@@ -126,24 +97,6 @@ class LZAppend:
         """Append a place in the order: a command only if the program needs an event of it."""
         needed = self.event or self.outside or self.buffer.in_order
         return self.add(_BARRIER if needed else "", (), command)
-
-
-def split_waits(
-    buffer: LZCommandBuffer, events: Sequence[LZEvent]
-) -> tuple[tuple[int, ...], list[Any]]:
-    """Divide a wait list.
-
-    Returns:
-        The commands of this command-buffer whose events it has, and what the others signal.
-    """
-    inside: list[int] = []
-    outside = []
-    for event in events:
-        if isinstance(event, LZCommandEvent) and event.buffer() is buffer:
-            inside.append(event.index)
-        else:
-            outside.append(event.cell)
-    return tuple(inside), outside
 
 
 appends: Final = AppendFamily(adapter, LZAppend)
@@ -292,11 +245,7 @@ def _append_launch(
         given: whether all arguments have to be in `rows`.
     """
     buffer = append.buffer
-    buffer.context.check_same("a kernel", kernel, *others)
-    if kernel in others:
-        raise failure(
-            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
-        )
+    append.check_kernels(kernel, others)
     if local is not None and 0 in local:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
     sizes = LaunchSizes.of(dim, offset, size, local)

@@ -17,10 +17,9 @@ from functools import partial
 from typing import Any, Final
 
 from ....loader.base.forks import new_lock
-from ....loader.ur.abi import UR
 from ....loader.ze.abi import ZE
+from ...sdk.command_buffers import CommandBufferObject, declare_command_buffers
 from ...sdk.conversions import failure
-from ...sdk.objects import Object
 from ..contexts import EventCell, LZContext
 from ..core import adapter, words
 from ..device_info import updates_of
@@ -32,7 +31,6 @@ from .paths import Submission, choose_path
 from .records import CommandRecord, LaunchState, LZCommand, LZCommandList
 
 _ENQUEUE: Final = "ENQUEUE_COMMAND_BUFFER_EXP"
-_Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
 _Times: Final = ZE.struct("ze_kernel_timestamp_result_t")
 
 
@@ -62,29 +60,27 @@ class LZCommandEvent(LZEvent):
 
 
 @adapter.kind
-class LZCommandBuffer(Object):
+class LZCommandBuffer(CommandBufferObject):
     """A command-buffer for one device of a context.
 
     Attributes:
         records: its commands.
         commands: the handles of those that can be updated.
-        signals: the events of commands, by the number of the command.
         lock: held while it is recorded, enqueued or updated.
         path: how it runs.
     """
 
-    type = "ur_exp_command_buffer_handle_t"
-
     def __init__(
         self, context: LZContext, device: LZDevice, updatable: bool, in_order: bool, profiling: bool
     ) -> None:
-        self.context, self.device = context, device
-        self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
+        if updatable and not updates_of(device):
+            raise failure("UNSUPPORTED_FEATURE", "the driver has no mutable command lists")
+        super().__init__(context, device, updatable, in_order, profiling)
         self.records: list[CommandRecord] = []
         self.commands: list[LZCommand] = []
-        self.signals: dict[int, LZCommandEvent] = {}
+        self.signals: dict[int, LZCommandEvent]
         self.lock = new_lock()
-        self.finalized = False
+        self._finalized = False
         kind, self._why = choose_path(device.platform)
         self.path = kind(context, device)
         how = {"in_order": in_order, "mutable": updatable}
@@ -95,26 +91,19 @@ class LZCommandBuffer(Object):
             self.copies = LZCommandList(context, device, device.copy_group, **how)
             self.path.begin(self.copies)
         self._submission: Submission | None = None
-        self._explained = False
 
     # recording
 
-    def check_open(self) -> None:
-        """Raise URError (INVALID_OPERATION) if it is finalized."""
-        if self.finalized:
-            raise failure("INVALID_OPERATION", "the command-buffer is finalized")
+    @property
+    def length(self) -> int:
+        return len(self.records)
+
+    @property
+    def is_finalized(self) -> bool:
+        return self._finalized
 
     def predecessors_of(self, sync_points: Sequence[int]) -> tuple[int, ...]:
-        """Return the commands that the next one comes after.
-
-        Raises:
-            URError: INVALID_COMMAND_BUFFER_SYNC_POINT_EXP for a sync-point that does not exist.
-        """
-        if self.in_order or not sync_points:
-            return ()
-        if not 0 < min(sync_points) <= max(sync_points) <= len(self.records):
-            raise failure("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
-        return tuple(dict.fromkeys(point - 1 for point in sync_points))
+        return () if self.in_order else super().predecessors_of(sync_points)
 
     def ends_of(self, index: int) -> list[EventCell]:
         """Return what is signaled when a command has ended."""
@@ -169,7 +158,7 @@ class LZCommandBuffer(Object):
             inner = [record.cell for record in self.records if not record.exported]
             cells = [cell for cell in inner if cell is not None]
             self.path.finish(self.main, self.copies, cells)
-            self.finalized = True
+            self._finalized = True
 
     # running
 
@@ -180,25 +169,7 @@ class LZCommandBuffer(Object):
             submission.settle()
 
     def enqueue(self, queue: LZQueue, waits: Sequence[LZEvent], wanted: bool) -> LZEvent | None:
-        """Enqueue it.
-
-        Args:
-            queue: a queue of its device.
-            waits: events that it waits for.
-            wanted: whether an event is made.
-
-        Returns:
-            The event of its end, None if it is not wanted.
-
-        Raises:
-            URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_DEVICE.
-            LevelZeroError: what the driver answers.
-        """
-        if not self.finalized:
-            raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
-        self.context.check_same("the queue", queue)
-        if queue.device is not self.device:
-            raise failure("INVALID_DEVICE", "the queue is of another device")
+        self.check_queue(queue)
         before = queue.cells_of(waits)
         with self.lock:
             if self.signals or self.path.name == "wait-event":
@@ -242,14 +213,6 @@ class LZCommandBuffer(Object):
 
     # updates
 
-    def check_updatable(self) -> None:
-        """Raise URError (INVALID_OPERATION) if it is not finalized or not updatable."""
-        if not (self.finalized and self.updatable):
-            raise failure(
-                "INVALID_OPERATION",
-                "only a finalized command-buffer that was made updatable can be updated",
-            )
-
     def rewire(self, record: CommandRecord) -> None:
         """Tell the driver again what a command waits for. Raises URError, LevelZeroError."""
         if record.list is None:
@@ -284,45 +247,9 @@ def launch_state(record: CommandRecord) -> LaunchState:
     return record.launch
 
 
-@adapter.entry
-def urCommandBufferCreateExp(
-    hContext: LZContext, hDevice: LZDevice, pCommandBufferDesc: Any
-) -> LZCommandBuffer:
-    hContext.check_device(hDevice)
-    desc = pCommandBufferDesc
-    if desc.isUpdatable and not updates_of(hDevice):
-        raise failure("UNSUPPORTED_FEATURE", "the driver has no mutable command lists")
-    return LZCommandBuffer(
-        hContext, hDevice, bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
-    )
-
-
-@adapter.entry
-def urCommandBufferFinalizeExp(hCommandBuffer: LZCommandBuffer) -> None:
-    hCommandBuffer.finalize()
+declare_command_buffers(adapter, LZCommandBuffer)
 
 
 @adapter.entry
 def urCommandBufferGetNativeHandleExp(hCommandBuffer: LZCommandBuffer) -> int:
     return hCommandBuffer.main.ze
-
-
-@adapter.entry
-def urEnqueueCommandBufferExp(
-    hQueue: LZQueue, hCommandBuffer: LZCommandBuffer, phEventWaitList: list[LZEvent], phEvent: bool
-) -> LZEvent | None:
-    return hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
-
-
-def _descriptor(buffer: LZCommandBuffer) -> bytes:
-    stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
-    return bytes(_Descriptor(stype, None, buffer.updatable, buffer.in_order, buffer.profiling))
-
-
-adapter.info(
-    "urCommandBufferGetInfoExp",
-    {
-        "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
-        "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _descriptor,
-    },
-)

@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...sdk.conversions import failure
+from ...sdk.command_buffers import CommandObject
 from ...sdk.kernel_arguments import URKernelArgument
-from ...sdk.objects import Object
 from ..contexts import EventCell, LZContext
 from ..core import ZE, LevelZeroError, adapter, call, create, struct, words
 from ..kernels import LaunchSizes, LZKernel, LZLaunchShape
@@ -171,7 +170,7 @@ class CommandRecord:
 
 
 @adapter.kind
-class LZCommand(Object):
+class LZCommand(CommandObject):
     """A command that can be updated. It lives as long as its command-buffer.
 
     Attributes:
@@ -179,18 +178,13 @@ class LZCommand(Object):
         before: the arguments that it launched other kernels with, for an update back to them.
     """
 
-    type, counted = "ur_exp_command_buffer_command_handle_t", False
-
     def __init__(
         self, buffer: LZCommandBuffer, record: CommandRecord, kernels: Sequence[LZKernel]
     ) -> None:
-        self._buffer, self.record, self.kernels = weakref.ref(buffer), record, tuple(kernels)
+        super().__init__(buffer, record.index)
+        self.record, self.kernels = record, tuple(kernels)
         self.before: dict[LZKernel, dict[int, URKernelArgument]] = {}
 
     @property
-    def buffer(self) -> LZCommandBuffer:
-        """Return its command-buffer. Raises URError if the command-buffer is closed."""
-        buffer = self._buffer()
-        if buffer is None:
-            raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
-        return buffer
+    def is_launch(self) -> bool:
+        return self.record.launch is not None

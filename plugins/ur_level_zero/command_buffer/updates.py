@@ -13,15 +13,19 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ....loader.ze.abi import LevelZeroError
-from ...sdk._native import ffi
-from ...sdk.adapter import live_object
+from ...sdk.command_buffers import (
+    NewSizes,
+    check_update_count,
+    launch_command,
+    new_arguments_of,
+    new_kernel_of,
+    sizes_of,
+)
 from ...sdk.conversions import failure
-from ...sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
-from ...sdk.rules import LONGEST, check_count
-from ..core import adapter, address_of, struct, words
+from ...sdk.kernel_arguments import URKernelArgument
+from ..core import adapter, struct, words
 from ..events import LZEvent
 from ..kernels import GroupCount, LaunchSizes, LZKernel, argument_bytes
-from .appends import split_waits
 from .command_buffers import LZCommandBuffer, LZCommandEvent, launch_state
 from .records import LaunchState, LZCommand
 
@@ -42,12 +46,11 @@ class _Draft:
 
     def read(self, update: Any) -> None:
         """Read a ur_exp_command_buffer_update_kernel_launch_desc_t. Raises URError."""
-        if update.hNewKernel:
-            self._take_kernel(
-                live_object(adapter, "ur_kernel_handle_t", update.hNewKernel, "INVALID_KERNEL")
-            )
-        self._take_sizes(update)
-        for index, argument in _arguments_of(update):
+        kernel = new_kernel_of(adapter, update, self.command.kernels)
+        if kernel is not None:
+            self._take_kernel(kernel)
+        self._take_sizes(sizes_of(update, self.sizes.dim))
+        for index, argument in new_arguments_of(adapter, update):
             if index >= self.kernel.argument_count:
                 raise failure(_INDEX, f"{self.kernel.name} has no argument {index}")
             self.arguments = {**(self.arguments or {}), index: argument}
@@ -55,40 +58,19 @@ class _Draft:
     def _take_kernel(self, kernel: LZKernel) -> None:
         if kernel is self.kernel:
             return
-        if kernel not in self.command.kernels:
-            raise failure(
-                "INVALID_VALUE",
-                "the kernel is not one that the command was given as an alternative",
-            )
         known = self.command.before.get(kernel, {})
         self.kernel = kernel
         self.arguments = dict(self.old.arguments if kernel is self.old.kernel else known)
 
-    def _take_sizes(self, update: Any) -> None:
-        dim, old = update.newWorkDim, self.sizes
-        if not 1 <= dim <= 3:
-            raise failure("INVALID_WORK_DIMENSION")
-        offset, total, local = (
-            ffi.unpack(pointer, dim) if pointer else None
-            for pointer in (
-                update.pNewGlobalWorkOffset,
-                update.pNewGlobalWorkSize,
-                update.pNewLocalWorkSize,
-            )
-        )
-        if dim != old.dim and not (offset and total):
-            raise failure(
-                "INVALID_VALUE",
-                "another number of dimensions needs a new offset and a new global size",
-            )
-        if total is not None and not all(total):
+    def _take_sizes(self, new: NewSizes) -> None:
+        old, dim = self.sizes, new.dim
+        if new.size is not None and not all(new.size):
             raise failure("INVALID_VALUE", "an update cannot make a launch empty")
-        kept = old.local if total is None else None
-        if local is not None and not all(local):
+        if new.local is not None and not all(new.local):
             raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
-        self.sizes = LaunchSizes.of(
-            dim, offset or old.offset[:dim], total or old.total[:dim], local or kept
-        )
+        kept = old.local if new.size is None else None
+        offset, size = new.offset or old.offset[:dim], new.size or old.total[:dim]
+        self.sizes = LaunchSizes.of(dim, offset, size, new.local or kept)
 
     def finish(self) -> LaunchState:
         """Check it, and return what the launch will be.
@@ -114,51 +96,17 @@ def _check_arguments(kernel: LZKernel, arguments: dict[int, URKernelArgument]) -
         kernel.arguments = before
 
 
-def _arguments_of(update: Any) -> Iterator[tuple[int, URKernelArgument]]:
-    """Yield the new arguments of an update, with their indices. Raises URError."""
-    kinds = (
-        (update.numNewValueArgs, update.pNewValueArgList, _value_of),
-        (update.numNewPointerArgs, update.pNewPointerArgList, _pointer_of),
-        (update.numNewMemObjArgs, update.pNewMemObjArgList, _memory_of),
-    )
-    for count, rows, read in kinds:
-        check_count(count, _INDEX, "arguments")
-        if count and not rows:
-            raise failure("INVALID_NULL_POINTER", "there are to be new arguments")
-        for number in range(count):
-            yield rows[number].argIndex, read(rows[number])
-
-
-def _value_of(row: Any) -> URKernelArgument:
-    return value_argument(row.argSize, address_of(row.pNewValueArg))
-
-
-def _pointer_of(row: Any) -> URKernelArgument:
-    place = address_of(row.pNewPointerArg)  # where the pointer is
-    value = ctypes.c_void_p.from_address(place).value if place else 0
-    return URKernelArgument(URKernelArgument.POINTER, 0, value or 0)
-
-
-def _memory_of(row: Any) -> URKernelArgument:
-    handle, kind = row.hNewMemObjArg, URKernelArgument.MEM
-    found = (
-        live_object(adapter, "ur_mem_handle_t", handle, "INVALID_MEM_OBJECT") if handle else None
-    )
-    return URKernelArgument(kind, HANDLE_SIZE, found)
-
-
 @adapter.entry
 def urCommandBufferUpdateKernelLaunchExp(
     hCommandBuffer: LZCommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
 ) -> None:
     buffer = hCommandBuffer
     buffer.check_updatable()
-    if not 0 < numKernelUpdates <= LONGEST:
-        raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
+    check_update_count(numKernelUpdates)
     drafts: dict[LZCommand, _Draft] = {}
     for number in range(numKernelUpdates):
         update = pUpdateKernelLaunch[number]
-        command = _launch_command(buffer, update.hCommand)
+        command = launch_command(adapter, buffer, update.hCommand)
         drafts.setdefault(command, _Draft(command)).read(update)
     states = {command: draft.finish() for command, draft in drafts.items()}
     with _changing(buffer):
@@ -168,16 +116,6 @@ def urCommandBufferUpdateKernelLaunchExp(
         old = launch_state(command.record)
         command.before[old.kernel] = old.arguments
         command.record.launch = state
-
-
-def _launch_command(buffer: LZCommandBuffer, handle: int) -> LZCommand:
-    code = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
-    command = live_object(
-        adapter, LZCommand.type, handle, code if handle else "INVALID_NULL_HANDLE"
-    )
-    if command.buffer is not buffer or command.record.launch is None:
-        raise failure(code, "it is not a launch of this command-buffer")
-    return command
 
 
 @contextmanager
@@ -267,22 +205,10 @@ def urCommandBufferUpdateSignalEventExp(hCommand: LZCommand) -> LZEvent:
 
 @adapter.entry
 def urCommandBufferUpdateWaitEventsExp(hCommand: LZCommand, phEventWaitList: list[LZEvent]) -> None:
-    """Change the events that a command waits for.
-
-    The events of commands of the same command-buffer are edges, which cannot be changed.
-    """
     buffer, record = hCommand.buffer, hCommand.record
     buffer.check_updatable()
-    inside, outside = split_waits(buffer, phEventWaitList)
-    if len(phEventWaitList) != len(record.inside) + len(record.outside):
-        raise failure(
-            "INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with"
-        )
-    buffer.context.check_same("an event of the wait list", *phEventWaitList)
-    if sorted(inside) != sorted(record.inside):
-        raise failure(
-            "UNSUPPORTED_FEATURE", "the order of a command-buffer's own commands cannot be updated"
-        )
+    events = buffer.check_waits(phEventWaitList, record.inside, len(record.outside))
+    outside = [event.cell for event in events]
     if not outside:
         return
     before, record.outside = record.outside, outside

@@ -1,4 +1,5 @@
-/* A poor OpenCL loader: it takes the ICD 2 platform of the driver that NEIGHBOUR_DRIVER names over, and its table goes when it is unloaded. */
+/* A poor OpenCL loader: it takes the ICD 2 platform of the driver that NEIGHBOUR_DRIVER names over. Its table ends before OpenCL 3.1, and goes when
+ * it is unloaded. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ EXPORTED cl_int clGetPlatformIDs(cl_uint room, cl_platform_id *into, cl_uint *co
         {SLOT_clReleaseCommandQueue, "clReleaseCommandQueue"}};
     ids(1, &platform, count);
     table = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    for (int i = 0; i < FL_SLOTS; i++)
+    for (int i = 0; i < SLOT_clGetKernelSuggestedLocalWorkSize; i++)
         table[i] = fl_stubs[i];
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         table[known[i].slot] = function(platform, known[i].name);

@@ -113,6 +113,30 @@ def test_python_may_be_a_name_on_the_path(seen: Look, tmp_path: Path) -> None:
     assert seen(FAIRLEAD_PYTHON="python", PATH=path) == ("Fake 0", 1)
 
 
+#: A Python in which no other can be started.
+ALONE = f"""#!/bin/sh
+code="import subprocess
+subprocess.Popen = None
+$3"
+shift 3
+exec {sys.executable} -Iu -c "$code" "$@"
+"""
+
+
+def test_drivers_are_probed_by_forks_of_that_python(
+    client: Client, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """A crash is seen as in a process of another Python."""
+    program = tmp_path / "alone"
+    program.write_text(ALONE, encoding="utf-8")
+    program.chmod(0o755)
+    env = {"FAIRLEAD_PYTHON": str(program), "OCL_ICD_ENABLE_TRACE": "1"}
+    crashing = fake_driver(at_load="abort()")
+    output = client("names", drivers=[fake_driver(), crashing], by="verdict", env=env)
+    assert output.out == "Fake 0\n"
+    assert "SIGABRT" in output.err and "plain rules" not in output.err
+
+
 NO_PYTHON = {
     "it is missing": "/nowhere/python",
     "it is no program": "/dev/null",

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from helpers.support import ROOT, FakeDriver
+from helpers.support import ROOT, FakeDriver, RunPython
 
 from fairlead.loader.base.children import Outcome, Request, candidate_from, run_all
 from fairlead.loader.base.search import Candidate
@@ -48,6 +50,43 @@ def _a_module_that_runs_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(tmp_path)
 
 
+#: Runs requests as forks of a process of its own, as libOpenCL.so.1's Python does.
+FORKS = """
+import os, pickle, sys
+answer = os.dup(1)
+os.dup2(2, 1)
+sys.path[:], requests, timeout = pickle.load(sys.stdin.buffer)
+from fairlead.loader.base import children, forked
+requests, before = [children.Request(*request) for request in requests], len(os.listdir("/proc/self/fd"))
+forked.fork_children()
+outcomes = [vars(outcome) for outcome in children.run_all(requests, timeout)]
+assert len(os.listdir("/proc/self/fd")) == before and "fairleads_child" not in sys.modules
+with open(answer, "wb") as stream:
+    pickle.dump(outcomes, stream)
+"""
+
+
+def run_forked(requests: Sequence[Request], timeout: float | None = None) -> list[Outcome]:
+    """`run_all`, with forks."""
+    given = sys.path, [(one.module, one.data) for one in requests], timeout
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", FORKS],
+        input=pickle.dumps(given),
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return [Outcome(**fields) for fields in pickle.loads(done.stdout)]
+
+
+@pytest.fixture(params=[run_all, run_forked], ids=["started", "forked"])
+def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children begin as new Pythons, and as forks."""
+    monkeypatch.setitem(globals(), "run_all", request.param)
+
+
+each_way_too = pytest.mark.usefixtures("each_way")
+
+
 def request(code: str, **data: object) -> Request:
     return Request("fairleads_child", {"code": code, **data})
 
@@ -65,6 +104,7 @@ def report(outcome: Outcome) -> dict[str, object]:
 # Children that answer
 
 
+@each_way_too
 def test_a_report_comes_from_another_process() -> None:
     outcome = run("pass", text="ä\udcff\n", path=Path("/a/b"))
     seen = {"code": "pass", "text": "ä\udcff\n", "path": "/a/b"}
@@ -72,6 +112,7 @@ def test_a_report_comes_from_another_process() -> None:
     assert outcome.seconds > 0 and outcome.notes == () and outcome.remedy == ""
 
 
+@each_way_too
 def test_outcomes_come_in_the_order_of_the_requests() -> None:
     outcomes = run_all(
         [request("pass" if index % 2 else "os.abort()", index=index) for index in range(4)]
@@ -85,11 +126,13 @@ def test_outcomes_come_in_the_order_of_the_requests() -> None:
     assert run_all([]) == []
 
 
+@each_way_too
 def test_a_large_report_and_noise_on_stdout_and_stderr() -> None:
     code = "data['large'] = 'x' * 1_000_000; print('noise' * 100_000, file=sys.stderr); print('{\"report\": 1}\\n' * 10_000)"
     assert report(run(code))["seen"] == {"code": code, "large": "x" * 1_000_000}
 
 
+@each_way_too
 def test_a_crash_after_the_report_is_a_note() -> None:
     outcome = run("atexit.register(os.abort)")
     assert report(outcome) and outcome.notes == (
@@ -101,6 +144,7 @@ def test_a_crash_after_the_report_is_a_note() -> None:
     )
 
 
+@each_way_too
 @pytest.mark.parametrize(
     "line",
     [
@@ -121,9 +165,28 @@ def test_what_a_library_writes_to_the_pipe_is_no_report(line: str) -> None:
     )
 
 
+THREADS = """
+import threading
+from fairlead.loader.base.forked import fork_children, may_fork
+end, seen = threading.Event(), [may_fork()]
+fork_children()
+seen.append(may_fork())
+thread = threading.Thread(target=end.wait)
+thread.start()
+seen.append(may_fork())
+end.set()
+print(seen)
+"""
+
+
+def test_only_a_process_of_one_thread_that_was_asked_forks(run_python: RunPython) -> None:
+    assert run_python(THREADS, fresh=True).out == "[False, True, False]\n"
+
+
 # Children that do not
 
 
+@each_way_too
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -161,6 +224,7 @@ def test_a_child_that_ends_without_a_report(code: str, reason: str) -> None:
     assert "FAIRLEAD_EXCLUDE" in outcome.remedy and outcome.seconds > 0
 
 
+@each_way_too
 def test_children_that_hang() -> None:
     hang = "threading.Event().wait()"
     outcomes = run_all([request(hang), request("atexit.register(threading.Event().wait)")], SHORT)
@@ -170,6 +234,7 @@ def test_children_that_hang() -> None:
     ]
 
 
+@each_way_too
 def test_a_module_that_cannot_be_imported() -> None:
     (outcome,) = run_all([Request("fairleads_other_child", {})])
     (note,) = outcome.notes
@@ -285,6 +350,7 @@ def test_no_more_children_at_once_than_cores(
     assert all(map(report, run_all([request(code) for _ in range(4)])))
 
 
+@each_way_too
 def test_a_child_has_a_session_no_input_and_no_probing_of_its_own() -> None:
     facts = "data |= dict(session=os.getsid(0) == os.getpid(), input=sys.stdin.read(), probe=os.environ['FAIRLEAD_PROBE'])"
     assert report(run(facts))["seen"] == {"code": facts, "session": True, "input": "", "probe": "0"}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.abi_header import compile_lines, function_lines, struct_lines, type_lines, value_lines
 
 from fairlead.loader.cuda.abi import CUDA, CudaError, check
 
-_NAMES = {"uint32_t": "unsigned int", "uint64_t": "unsigned long long", "uint8_t": "unsigned char"}
+_TYPES = {"uint32_t": "unsigned int", "uint64_t": "unsigned long long", "uint8_t": "unsigned char"}
 
 
 @pytest.fixture(scope="module")
@@ -24,49 +24,15 @@ def cuda_h() -> Path:
     return path
 
 
-def _compile(header: Path, tmp_path: Path, lines: list[str]) -> None:
-    source = tmp_path / "check.c"
-    source.write_text("\n".join(["#include <stddef.h>", "#include <cuda.h>", *lines, ""]))
-    command = ["cc", "-std=gnu11", "-fsyntax-only", f"-I{header.parent}", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:3000]
-
-
 def test_every_function_is_that_of_the_header(cuda_h: Path, tmp_path: Path) -> None:
-    lines = []
-    for function in CUDA.slots:
-        parameters = ", ".join(
-            f"{'const ' * p.const}{_NAMES.get(p.type, p.type)} {'*' * p.stars}"
-            for p in function.parameters
-        )
-        pointer = f"{function.returns} (*)({parameters or 'void'})"
-        lines.append(
-            f"_Static_assert(__builtin_types_compatible_p(typeof(&{function.name}), {pointer}), "
-            f'"{function.name}");'
-        )
-    _compile(cuda_h, tmp_path, lines)
+    lines = list(function_lines(CUDA.slots, _TYPES))
+    compile_lines(lines, tmp_path, "cuda.h", header_folder=cuda_h.parent)
 
 
 def test_every_struct_type_and_constant_is_that_of_the_header(cuda_h: Path, tmp_path: Path) -> None:
-    import ctypes
-
-    lines = []
-    for name in CUDA.structs:
-        struct = CUDA.struct(name)
-        lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
-        lines += [
-            f"_Static_assert(offsetof({name}, {field}) == {getattr(struct, field).offset}, "
-            f'"{name}.{field}");'
-            for field, *_ in struct._fields_
-        ]
-    for name in CUDA.types:
-        if CUDA.resolve(name) != "struct":
-            size = ctypes.sizeof(CUDA.ctype(name))
-            lines.append(f'_Static_assert(sizeof({name}) == {size}, "{name}");')
-    values = {name: one.value for name, one in CUDA.constants.items()}
-    values |= {name: code for code, (name, _) in CUDA.errors.items()}
-    lines += [f'_Static_assert({name} == {value}, "{name}");' for name, value in values.items()]
-    _compile(cuda_h, tmp_path, lines)
+    values = {name: one.value for name, one in CUDA.constants.items()} | CUDA.codes
+    lines = [*struct_lines(CUDA, list(CUDA.structs)), *type_lines(CUDA, {}), *value_lines(values)]
+    compile_lines(lines, tmp_path, "cuda.h", header_folder=cuda_h.parent)
 
 
 def test_slots_are_in_order_and_codes_have_sentences() -> None:

@@ -505,7 +505,7 @@ def test_an_unknown_element_is_a_warning_and_no_exception(child: Child) -> None:
     assert (
         "FAIRLEAD_TRACE" in first
         and "'sycl'" in first
-        and "cl, ze, cuda, times and errors" in first
+        and "cl, ze, cuda, hip, times and errors" in first
     )
     assert plain(rest) == UR_LINES.format("")
 

@@ -1,6 +1,7 @@
 /* Shells without Python: this program is linked with what a shell would find in one, and plays the part of plugins/sdk/start.py.
  *
- * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin so. With FL_PI it is the shell of a plugin. */
+ * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin so. With FL_PI it is the shell of a plugin,
+ * with FL_ZE that of a Level Zero driver. */
 #include "python.c"
 #include "shell.c"
 #include "counts.c"
@@ -125,6 +126,11 @@ static int32_t ask(void) {
     CHECK(code != SUCCESS || (strcmp(plugin.version, "15.47.1") == 0 && memcmp(plugin.table, table_0, sizeof plugin.table) == 0));
     return code;
 }
+#elif defined FL_ZE
+static int32_t ask(void) {
+    void *table[100];
+    return zeGetGlobalProcAddrTable(1u << 16, table);
+}
 #else
 #include "getters.h"
 static int32_t ask(void) {
@@ -140,7 +146,8 @@ static void all_answer(int32_t releases, int32_t others) {
             CHECK(fl_no_body(i) == (fl_releases[i] ? releases : others));
     for (unsigned i = 1; i < sizeof table_0 / sizeof *table_0; i++) {
         int32_t code = call(i);
-        CHECK(code == releases || code == others || code == 1005);
+        bool is_code = strcmp(fl_names[i], "zeDriverGetDefaultContext") != 0;   /* which returns a handle */
+        CHECK(is_code ? code == releases || code == others || code == 1005 : !code);
     }
 }
 
@@ -169,14 +176,18 @@ static void entries_and_bodies(void) {
     CHECK(ask() == SUCCESS);
     all_answer(UNSUPPORTED_FEATURE, UNSUPPORTED_FEATURE);
     CHECK(((int32_t (*)(uint32_t))fl_body(0))(7) == 1007);
-#ifndef FL_PI
+#ifdef FL_ZE
+    CHECK(call(0) == 1005);
+#elif !defined FL_PI
     CHECK(urAdapterGet(0, NULL, NULL) == 1005);
 #endif
     fl_shell_state.close();
     all_answer(SUCCESS, UNINITIALIZED);
     CHECK(ask() == UNINITIALIZED && fake.runs == 1);
     fl_shell_state.reset();
+#ifndef FL_ZE   /* of which some functions start it again */
     all_answer(SUCCESS, UNINITIALIZED);
+#endif
     CHECK(ask() == SUCCESS && fake.runs == 2);
 }
 
@@ -207,6 +218,10 @@ static void wrong_calls(void) {
     CHECK(piPluginInit(&plugin) == UNSUPPORTED_VERSION && !*plugin.version && !plugin.table[0]);
     strcpy(plugin.host_version, "15.48");
     CHECK(piPluginInit(&plugin) == UNINITIALIZED && plugin.table[FL_ENTRIES - 1]);   /* hosts call by the table all the same */
+#elif defined FL_ZE
+    void *table[100];
+    CHECK(zeGetGlobalProcAddrTable(1u << 16, NULL) == NULL_POINTER);
+    CHECK(zeGetGlobalProcAddrTable(2u << 16, table) == UNSUPPORTED_VERSION);
 #else
     void *table[100];
     CHECK(urGetAdapterProcAddrTable(API_VERSION, NULL) == NULL_POINTER);
@@ -215,7 +230,22 @@ static void wrong_calls(void) {
     CHECK(fake.runs == 0);
 }
 
-#ifndef FL_PI
+#ifdef FL_ZE
+/* A caller's table is as long as its version has it: the allocation ends there. A program may call zeInit without any table. */
+static void versions(void) {
+    static const uint32_t sizes[][2] = {{0, 5}, {1, 6}, {6, 7}, {13, 8}, {14, 9}, {17, 9}, {99, 9}};
+    fake.initialized = 1;
+    CHECK(zeInit(0) == UNSUPPORTED_FEATURE);
+    CHECK(fake.runs == 1);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint32_t count = sizes[i][1];
+        void **exact = calloc(count, sizeof *exact);
+        CHECK(zeGetDriverProcAddrTable(1u << 16 | sizes[i][0], exact) == SUCCESS && exact[0] == (void *)zeDriverGet && exact[count - 1]);
+        free(exact);
+    }
+    CHECK(zetGetDeviceProcAddrTable(1u << 16, &(void *){NULL}) == SUCCESS);   /* it fills nothing, but some loaders want it */
+}
+#elif !defined FL_PI
 /* How many entries a getter writes: those that it leaves alone are told by writing over two different values. */
 static unsigned written(int32_t (*get)(uint32_t, void **)) {
     void *table[2][100];
@@ -436,6 +466,8 @@ static const struct {
     S(counts_by_python) S(counts_of_what_is_no_handle) S(the_last_reference) S(thread_counts)
 #ifdef FL_PI
     S(straight_to_the_adapter)
+#elif defined FL_ZE
+    S(versions)
 #else
     S(layouts)
 #endif

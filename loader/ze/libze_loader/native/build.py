@@ -1,10 +1,11 @@
 """Builds libze_loader.so.1: its exported functions are generated from the ABI data.
 
-Every function gets up to four forms. The *exported* one jumps to the entry of `fl_current`. With
+Every function gets up to five forms. The *exported* one jumps to the entry of `fl_current`. With
 one driver that is the driver's own function. `several_…` looks up which driver made the first
 handle, calls that one, and learns the handles that it writes. Before the first init, an entry
 answers UNINITIALIZED. `valid_…` checks the arguments, and stands in `fl_current` if
-ZE_ENABLE_PARAMETER_VALIDATION is 1.
+ZE_ENABLE_PARAMETER_VALIDATION is 1. `traced_…` calls callbacks, and stands there if the tracing
+layer is enabled.
 
 setup.py calls `libze_loader()`. `python loader/ze/libze_loader/native/build.py DIRECTORY` only
 writes the generated C there, for tests in C.
@@ -35,10 +36,24 @@ WRITTEN = {
 _OTHER_GETTERS = ("zerGetGlobalProcAddrTable",)
 #: The functions of entries.c whose names do not say that they are exported.
 _OWN = ("zeLoader*", "zel*")
+#: The tables whose functions of version 1.0 have callbacks in a zel_core_callbacks_t, in its order.
+#: The callbacks of later functions are registered one by one.
+CALLBACK_TABLES = (
+    *("Global", "Driver", "Device", "Context", "CommandQueue", "CommandList", "Fence"),
+    *("EventPool", "Event", "Image", "Module", "ModuleBuildLog", "Kernel", "Sampler"),
+    *("PhysicalMem", "Mem", "VirtualMem"),
+)
 
 
 def _tables(api: Any) -> dict[str, tuple[str, ...]]:
     return next(iter(api.layouts.values()))
+
+
+def callbacks(api: Any) -> list[Any]:
+    """The functions whose callbacks a zel_core_callbacks_t has, in its order."""
+    names = [name for table in CALLBACK_TABLES for name in _tables(api)[table]]
+    functions = [api.functions[name] for name in names]
+    return [function for function in functions if function.since == (1, 0)]
 
 
 def header() -> str:
@@ -54,6 +69,7 @@ def header() -> str:
     stype = api["ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC"]
     slots = ", ".join(f"SLOT_{f.name} = {f.slot}" for f in api.slots)
     lines.append(f"enum {{ {slots}, FL_SLOTS = {len(api.slots)}, FL_MINOR = {minor} }};")
+    lines.append(f"enum {{ FL_CALLBACKS = {len(callbacks(api))} }};")
     lines.append(
         f"enum {{ FL_VERSION = 1 << 16 | FL_MINOR, FL_STYPE_INIT_DRIVER_TYPE_DESC = {stype} }};"
     )
@@ -152,6 +168,33 @@ def _valid(api: Any, function: Any) -> str:
     return "\n".join([*lines, "}"])
 
 
+def _traced(function: Any) -> str:
+    """The function that calls callbacks before and after the next one, and what registers them.
+
+    They get pointers to the parameters. A function that returns no code has no callbacks.
+    """
+    call = _call(function, f"fl_untraced[{function.slot}]")
+    begin = f"static {function.c_declaration(f'traced_{function.name}')} {{"
+    if function.error_channel != "return":
+        return f"{begin} return {call}; }}"
+    fields = [f"{p.c_type}*p{p.name};" for p in function.parameters]
+    values = ", ".join(f"&{p.name}" for p in function.parameters)
+    return "\n".join(
+        [
+            begin,
+            f"    struct {{ {' '.join(fields)} }} params = {{{values}}};",
+            "    fl_traced_call call;",
+            f"    if (!fl_begin_call(&call, {function.slot}, &params)) return {call};",
+            f"    ze_result_t result = {call};",
+            "    fl_end_call(&call, &params, result);",
+            "    return result;\n}",
+            f"FL_EXPORT ze_result_t zelTracer{function.name[2:]}RegisterCallback("
+            "void *tracer, uint32_t place, void *callback) {",
+            f"    return fl_register(tracer, place, {function.slot}, callback);\n}}",
+        ]
+    )
+
+
 def _array(api: Any, declaration: str, name_of: Callable[[Any], str]) -> Iterator[str]:
     """An array of functions, one for each slot."""
     yield f"{declaration}[FL_SLOTS] = {{"
@@ -197,10 +240,12 @@ def thunks() -> str:
             lines.append(_failing(function, f"early_{name}", "ZE_RESULT_ERROR_UNINITIALIZED"))
             lines.append(_several(api, function))
             lines.append(_valid(api, function))
+        lines.append(_traced(function))
         call = _call(function, f"fl_current[{function.slot}]")
         lines.append(f"FL_EXPORT {function.c_declaration(name)} {{ return {call}; }}")
     tables = {
         "void *fl_current": "early_",
+        "void *fl_untraced": "early_",
         "void *const fl_start": "early_",
         "void *const fl_several": "several_",
         "void *const fl_valid": "valid_",
@@ -208,7 +253,10 @@ def thunks() -> str:
     for declaration, form in tables.items():
         lines += _array(api, declaration, partial(_form, form))
     lines += _array(api, "void *const fl_unsupported", lambda f: f"missing_{f.name}")
+    lines += _array(api, "void *const fl_traced", lambda f: f"traced_{f.name}")
     lines += _array(api, "static void *const exported", lambda f: f.name)
+    traced = ", ".join(str(function.slot) for function in callbacks(api))
+    lines.append(f"const uint16_t fl_callback_slots[FL_CALLBACKS] = {{{traced}}};")
     since = ", ".join(str(function.since[1]) for function in api.slots)
     lines.append(f"const uint8_t fl_since[FL_SLOTS] = {{{since}}};")
     lines += _getters(api)

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,17 @@ enum { ROOM = 1024 /* entries that a getter may write: several times the longest
 static const char *const names[] = {
     "libze_intel_gpu.so.1", "libze_intel_gpu_legacy1.so.1", "libze_intel_vpu.so.1", "libze_intel_npu.so.1"};
 
-fl_driver *fl_drivers[FL_MOST_DRIVERS];
-unsigned fl_driver_count;
+static fl_drivers *opened, *kept, ready;
+static pthread_mutex_t showing = PTHREAD_MUTEX_INITIALIZER; /* of `kept` and `fl_current`; no driver is called with it */
+_Thread_local bool fl_busy;
+
+bool fl_is_set(const char *variable) {
+    const char *value = secure_getenv(variable);
+    return value && strcmp(value, "1") == 0;
+}
 
 void fl_note(const char *format, ...) {
-    const char *wanted = secure_getenv("ZE_ENABLE_LOADER_DEBUG_TRACE");
-    if (!wanted || strcmp(wanted, "1") != 0)
+    if (!fl_is_set("ZE_ENABLE_LOADER_DEBUG_TRACE"))
         return;
     va_list arguments;
     va_start(arguments, format);
@@ -79,22 +85,22 @@ static int find_range(struct dl_phdr_info *info, size_t size, void *data) {
     return 1;
 }
 
-static bool is_open(void *library) {
-    for (unsigned i = 0; i < fl_driver_count; i++)
-        if (fl_drivers[i]->library == library)
+static bool is_open(const fl_drivers *among, void *library) {
+    for (unsigned i = 0; i < among->count; i++)
+        if (among->all[i]->library == library)
             return true;
     return false;
 }
 
 /* Open a driver. What is not found stays unsaid unless the user named it. */
-static void open_driver(const char *name, bool named) {
+static void open_driver(fl_drivers *into, const char *name, bool named) {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         if (named)
             fl_note("%s is left out: %s", name, dlerror());
         return;
     }
-    fl_driver *driver = is_open(library) || fl_driver_count == FL_MOST_DRIVERS ? NULL : calloc(1, sizeof *driver);
+    fl_driver *driver = is_open(into, library) || into->count == FL_MOST_DRIVERS ? NULL : calloc(1, sizeof *driver);
     if (!driver || dlsym(library, "zelLoaderGetVersions")) {
         fl_note("%s is left out: it is %s", name, driver ? "a loader" : "open already, or one too many");
         free(driver);
@@ -110,11 +116,11 @@ static void open_driver(const char *name, bool named) {
         return;
     }
     dl_iterate_phdr(find_range, driver);
-    fl_drivers[fl_driver_count++] = driver;
+    into->all[into->count++] = driver;
 }
 
 /* fairlead's own driver: `plugins` lies beside `loader`, of which this library is loader/ze/libze_loader/libze_loader.so.1. */
-static void open_own_driver(void) {
+static void open_own_driver(fl_drivers *into) {
     Dl_info info;
     char path[PATH_MAX + 64];
     if (!dladdr((void *)open_own_driver, &info) || !realpath(info.dli_fname, path))
@@ -123,16 +129,16 @@ static void open_own_driver(void) {
         if (strrchr(path, '/'))
             *strrchr(path, '/') = '\0';
     strcat(path, "/plugins/libze_fairlead.so.1");
-    open_driver(path, false);
+    open_driver(into, path, false);
 }
 
-void fl_open_drivers(void) {
+static void open_all(fl_drivers *into) {
     const char *named = secure_getenv("ZE_ENABLE_ALT_DRIVERS");
     char *list = named ? strdup(named) : NULL;
     if (!list) {
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            open_driver(names[i], false);
-        open_own_driver();
+            open_driver(into, names[i], false);
+        open_own_driver(into);
         return;
     }
     for (char *rest = list, *name; (name = strsep(&rest, ","));) {
@@ -140,23 +146,87 @@ void fl_open_drivers(void) {
         for (size_t size = strlen(name); size && name[size - 1] == ' ';)
             name[--size] = '\0';
         if (*name)
-            open_driver(name, true);
+            open_driver(into, name, true);
     }
     free(list);
 }
 
-void fl_keep_ready_drivers(void) {
-    unsigned kept = 0;
-    for (unsigned i = 0; i < fl_driver_count; i++)
-        if (fl_drivers[i]->ready)
-            fl_drivers[kept++] = fl_drivers[i];
+static void close_all(fl_drivers *drivers) {
+    for (unsigned i = 0; i < drivers->count; i++) {
+        dlclose(drivers->all[i]->library);
+        free(drivers->all[i]);
+    }
+    free(drivers);
+}
+
+/* Nobody waits for another thread that opens drivers, because a driver may need a lock that the waiting thread has, such as Python's. Of threads
+ * that open them at the same time, the first one that is done opens them for all. */
+const fl_drivers *fl_open_drivers(void) {
+    fl_drivers *there = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
+    if (there || fl_busy)
+        return there;
+    fl_drivers *made = calloc(1, sizeof *made);
+    if (!made)
+        return NULL;
+    fl_busy = true;
+    open_all(made);
+    fl_busy = false;
+    if (__atomic_compare_exchange_n(&opened, &there, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return made;
+    close_all(made);
+    return there;
+}
+
+const fl_drivers *fl_kept_drivers(void) { return __atomic_load_n(&kept, __ATOMIC_ACQUIRE); }
+
+/* The functions that concern all drivers are always those of entries.c. */
+static bool concerns_all(unsigned slot) { return slot == SLOT_zeInit || slot == SLOT_zeDriverGet || slot == SLOT_zeInitDrivers; }
+
+/* What stays is not written: another thread may be in the call of it. */
+static void put(void **entry, void *function) {
+    if (__atomic_load_n(entry, __ATOMIC_RELAXED) != function)
+        __atomic_store_n(entry, function, __ATOMIC_RELEASE);
+}
+
+static void show(void *const *untraced) {
+    void *const *first = fl_is_traced() ? fl_traced : fl_untraced;
+    for (unsigned slot = 0; slot < FL_SLOTS; slot++) {
+        if (!concerns_all(slot))
+            put(&fl_untraced[slot], untraced[slot]);
+        put(&fl_current[slot], first[slot]);
+    }
+}
+
+void fl_show(void) {
+    pthread_mutex_lock(&showing);
+    show(fl_untraced);
+    pthread_mutex_unlock(&showing);
+}
+
+void fl_hide_drivers(void) {
+    pthread_mutex_lock(&showing);
+    show(fl_start);
+    pthread_mutex_unlock(&showing);
+}
+
+bool fl_keep_ready_drivers(const fl_drivers *from) {
+    pthread_mutex_lock(&showing);
+    bool first = !kept;
+    for (unsigned i = 0; first && i < from->count; i++)
+        if (__atomic_load_n(&from->all[i]->ready, __ATOMIC_ACQUIRE))
+            ready.all[ready.count++] = from->all[i];
         else
-            fl_note("%s is left out: it has no device, or fails to start", fl_drivers[i]->name);
-    fl_driver_count = kept;
-    const char *checked = secure_getenv("ZE_ENABLE_PARAMETER_VALIDATION");
-    memcpy(fl_bottom, kept == 1 ? fl_drivers[0]->table : fl_several, sizeof fl_bottom);
-    void *const *first = checked && strcmp(checked, "1") == 0 ? fl_valid : fl_bottom;
-    for (unsigned slot = 0; slot < FL_SLOTS; slot++)
-        if (slot != SLOT_zeInit && slot != SLOT_zeDriverGet && slot != SLOT_zeInitDrivers)
-            __atomic_store_n(&fl_current[slot], first[slot], __ATOMIC_RELEASE);
+            fl_note("%s is left out: it has no device, or fails to start", from->all[i]->name);
+    if (first) {
+        memcpy(fl_bottom, ready.count == 1 ? ready.all[0]->table : fl_several, sizeof fl_bottom);
+        show(fl_is_set("ZE_ENABLE_PARAMETER_VALIDATION") ? fl_valid : fl_bottom);
+        __atomic_store_n(&kept, &ready, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&showing);
+    return first;
+}
+
+void fl_free_drivers(void) {
+    pthread_mutex_init(&showing, NULL);
+    fl_busy = false;
 }

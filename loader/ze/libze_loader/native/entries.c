@@ -9,25 +9,13 @@
 
 enum { ALL_TYPES = 3 /* GPU and NPU */, MOST_HANDLES = 1 << 16, MOST_CALLBACKS = 64 };
 
-/* Of the first init. Later calls have no lock: a driver may wait for a lock that another caller has, such as Python's. */
-static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static bool opened, kept;       /* drivers are open; those that are ready were chosen, and the list stays as it is */
-static _Thread_local bool busy; /* this thread initializes a driver */
-
 /* --- start --- */
-
-static void open_once(void) {
-    if (!opened)
-        fl_open_drivers();
-    opened = true;
-}
 
 /* A forked child has no other threads: whatever they held is free again. */
 static void in_child(void) {
-    static const pthread_mutex_t free_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-    memcpy(&lock, &free_lock, sizeof lock);
-    busy = false;
+    fl_free_drivers();
     fl_free_handles();
+    fl_free_tracers();
 }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
@@ -74,36 +62,37 @@ static ze_result_t answer(gathered *all, uint32_t *count, ze_driver_handle_t *in
 typedef ze_result_t init_function(gathered *all, fl_driver *driver, const void *data);
 
 /* Initialize every driver by a function, and gather its handles if there is a list. */
-static ze_result_t initialize_all(gathered *all, init_function *one, const void *data) {
+static ze_result_t initialize_all(gathered *all, const fl_drivers *drivers, init_function *one, const void *data) {
     ze_result_t first = ZE_RESULT_ERROR_UNINITIALIZED;
     bool any = false;
-    busy = true;
-    for (unsigned i = 0; i < fl_driver_count; i++) {
-        ze_result_t code = one(all, fl_drivers[i], data);
+    fl_busy = true;
+    for (unsigned i = 0; i < drivers->count; i++) {
+        ze_result_t code = one(all, drivers->all[i], data);
+        any |= code == ZE_RESULT_SUCCESS;
         if (code == ZE_RESULT_SUCCESS)
-            any = fl_drivers[i]->ready = true;
+            __atomic_store_n(&drivers->all[i]->ready, true, __ATOMIC_RELEASE);
         else if (first == ZE_RESULT_ERROR_UNINITIALIZED)
             first = code;
     }
-    busy = false;
+    fl_busy = false;
     return any ? ZE_RESULT_SUCCESS : first;
 }
 
-/* The drivers that fail the first time are left out for good. */
+/* The drivers that fail the first time are left out for good. Threads may make the first init together: no lock is held while a driver is called.
+ * One of them says which drivers were ready, and the others begin again with those. */
 static ze_result_t initialize(gathered *all, init_function *one, const void *data) {
-    if (busy) /* a driver calls Level Zero while it is initialized */
+    if (fl_busy) /* a driver calls Level Zero while it is initialized */
         return ZE_RESULT_ERROR_UNINITIALIZED;
-    if (__atomic_load_n(&kept, __ATOMIC_ACQUIRE))
-        return initialize_all(all, one, data);
-    pthread_mutex_lock(&lock);
-    open_once();
-    ze_result_t code = initialize_all(all, one, data);
-    if (code == ZE_RESULT_SUCCESS && !kept) {
-        fl_keep_ready_drivers();
-        __atomic_store_n(&kept, true, __ATOMIC_RELEASE);
+    for (;;) {
+        const fl_drivers *kept = fl_kept_drivers(), *drivers = kept ? kept : fl_open_drivers();
+        if (!drivers)
+            return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+        if (all)
+            all->count = 0;
+        ze_result_t code = initialize_all(all, drivers, one, data);
+        if (code || kept || fl_keep_ready_drivers(drivers))
+            return code;
     }
-    pthread_mutex_unlock(&lock);
-    return code;
 }
 
 #define CALL(driver, name) ((fn_##name *)(driver)->table[SLOT_##name])
@@ -163,11 +152,12 @@ ze_result_t fl_driver_get(uint32_t *count, ze_driver_handle_t *drivers) {
     gathered all = {0};
     ze_result_t code = ZE_RESULT_ERROR_UNINITIALIZED;
     bool any = false;
-    for (unsigned i = 0; __atomic_load_n(&kept, __ATOMIC_ACQUIRE) && i < fl_driver_count; i++) {
-        ze_result_t one = gather(&all, fl_drivers[i], list_by_get, NULL);
+    const fl_drivers *kept = fl_kept_drivers();
+    for (unsigned i = 0; kept && i < kept->count; i++) {
+        ze_result_t one = gather(&all, kept->all[i], list_by_get, NULL);
         if (one == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) { /* it only has zeInitDrivers */
             ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL_TYPES};
-            one = gather(&all, fl_drivers[i], list_by_init, &desc);
+            one = gather(&all, kept->all[i], list_by_init, &desc);
         }
         any |= one == ZE_RESULT_SUCCESS;
         code = one && code == ZE_RESULT_ERROR_UNINITIALIZED ? one : code;
@@ -187,10 +177,8 @@ ze_result_t fl_pass_on(const char *getter, uint32_t version, void *table) {
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     if (version >> 16 != 1 || version > FL_VERSION)
         return ZE_RESULT_ERROR_UNSUPPORTED_VERSION;
-    pthread_mutex_lock(&lock);
-    open_once();
-    get *its = fl_driver_count == 1 ? (get *)dlsym(fl_drivers[0]->library, getter) : NULL;
-    pthread_mutex_unlock(&lock);
+    const fl_drivers *kept = fl_kept_drivers(), *drivers = kept ? kept : fl_open_drivers();
+    get *its = drivers && drivers->count == 1 ? (get *)dlsym(drivers->all[0]->library, getter) : NULL;
     if (its)
         its(version, table); /* what it does not fill stays NULL, which clients check */
     return ZE_RESULT_SUCCESS;
@@ -205,20 +193,17 @@ typedef struct version {
 } version;
 
 /* The version of the Level Zero loader whose functions these are: static loaders in programs compare it. */
-static const version ours = {"loader", FL_VERSION, 1, 32, 0};
+static const version ours[] = {{"loader", FL_VERSION, 1, 32, 0}, {"tracing layer", FL_VERSION, 1, 32, 0}};
 
 FL_EXPORT ze_result_t zeLoaderInit(void) {
-    pthread_mutex_lock(&lock);
-    open_once();
-    bool any = fl_driver_count > 0;
-    pthread_mutex_unlock(&lock);
-    return any ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNINITIALIZED;
+    const fl_drivers *drivers = fl_open_drivers();
+    return drivers && drivers->count ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNINITIALIZED;
 }
 
 FL_EXPORT ze_result_t zelGetLoaderVersion(version *into) {
     if (!into)
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-    *into = ours;
+    *into = ours[0];
     return ZE_RESULT_SUCCESS;
 }
 
@@ -229,9 +214,10 @@ FL_EXPORT ze_result_t zelLoaderGetVersions(size_t *count, version *into) {
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     if (into && !*count)
         return ZE_RESULT_ERROR_INVALID_SIZE;
+    size_t there = fl_is_traced() ? 2 : 1;
+    *count = into && *count < there ? *count : there;
     if (into)
-        *into = ours;
-    *count = 1;
+        memcpy(into, ours, *count * sizeof *into);
     return ZE_RESULT_SUCCESS;
 }
 
@@ -255,25 +241,6 @@ FL_EXPORT ze_result_t zelLoaderDriverCheck(ze_init_flags_t flags, ze_init_driver
                                            bool *again, bool sysman_only) {
     (void)flags, (void)desc, (void)global, (void)sysman, (void)again, (void)sysman_only;
     return zeLoaderInit();
-}
-
-/* There is no tracing layer: NULL, and an empty table of its functions. */
-FL_EXPORT void *zeLoaderGetTracingHandle(void) { return NULL; }
-
-FL_EXPORT ze_result_t zelGetTracerApiProcAddrTable(uint32_t version_, void *table) {
-    (void)version_;
-    return table ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-}
-
-FL_EXPORT ze_result_t zelEnableTracingLayer(void) { return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE; }
-
-FL_EXPORT ze_result_t zelDisableTracingLayer(void) { return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE; }
-
-FL_EXPORT ze_result_t zelGetTracingLayerState(bool *enabled) {
-    if (!enabled)
-        return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-    *enabled = false;
-    return ZE_RESULT_SUCCESS;
 }
 
 /* --- the end --- */
@@ -305,9 +272,7 @@ FL_EXPORT bool zelCheckIsLoaderInTearDown(void) { return __atomic_load_n(&ended,
 /* A driver goes away, as the process ends: no call reaches one from now on. */
 FL_EXPORT ze_result_t zelSetDriverTeardown(void) {
     __atomic_store_n(&ended, true, __ATOMIC_RELEASE);
-    for (unsigned slot = 0; slot < FL_SLOTS; slot++)
-        if (slot != SLOT_zeInit && slot != SLOT_zeDriverGet && slot != SLOT_zeInitDrivers)
-            __atomic_store_n(&fl_current[slot], fl_start[slot], __ATOMIC_RELEASE);
+    fl_hide_drivers();
     return ZE_RESULT_SUCCESS;
 }
 

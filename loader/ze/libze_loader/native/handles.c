@@ -17,7 +17,8 @@ typedef struct entry {
 } entry;
 
 typedef struct map {
-    size_t size, used; /* a power of two; entries with a handle */
+    struct map *before; /* the one that it replaced: a reader may still be in it */
+    size_t size, used;  /* a power of two; entries with a handle */
     entry entries[];
 } map;
 
@@ -39,12 +40,12 @@ static entry *find(map *in, const void *handle) {
 
 /* A map of twice the size, with the living handles of another one; NULL if there is no memory. The other one stays, so maps of the same size
  * would be a leak while handles come and go. */
-static map *grown(const map *from) {
+static map *grown(map *from) {
     size_t size = from ? 2 * from->size : 1024;
     map *made = calloc(1, sizeof *made + size * sizeof *made->entries);
     if (!made)
         return NULL;
-    made->size = size;
+    made->before = from, made->size = size;
     for (size_t i = 0; from && i < from->size; i++)
         if (from->entries[i].driver) {
             *find(made, from->entries[i].handle) = from->entries[i];
@@ -89,8 +90,9 @@ fl_driver *fl_driver_of(const void *handle) {
     uintptr_t word = 0;
     if (driver || !fl_safe_read(handle, &word, sizeof word))
         return driver;
-    for (unsigned i = 0; i < fl_driver_count; i++)
-        if (word >= fl_drivers[i]->start && word < fl_drivers[i]->end)
-            return fl_drivers[i];
+    const fl_drivers *drivers = fl_kept_drivers();
+    for (unsigned i = 0; drivers && i < drivers->count; i++)
+        if (word >= drivers->all[i]->start && word < drivers->all[i]->end)
+            return drivers->all[i];
     return NULL;
 }

@@ -13,14 +13,17 @@
 
 /* --- generated: thunks_libze.c --- */
 extern void *fl_current[FL_SLOTS];             /* what the exported functions jump to */
+extern void *fl_untraced[FL_SLOTS];            /* the same without the tracing layer */
 extern void *const fl_start[FL_SLOTS];         /* before the first init: UNINITIALIZED, and the functions of entries.c */
 extern void *const fl_unsupported[FL_SLOTS];   /* answer UNSUPPORTED_FEATURE, each in its function's own form */
 extern void *const fl_several[FL_SLOTS];       /* look up which driver made the first handle, and call that one */
 extern void *const fl_valid[FL_SLOTS];         /* check the arguments, and jump to `fl_bottom` */
+extern void *const fl_traced[FL_SLOTS];        /* call the tracers' callbacks, and `fl_untraced` between them */
 extern void *fl_bottom[FL_SLOTS];              /* what is behind the checks: the only driver, or fl_several */
 extern const char *const fl_getter_names[];    /* of the tables of the core API, in their order */
 extern const uint16_t fl_first_slots[];        /* where each of these tables begins, and FL_SLOTS at the end */
 extern const uint8_t fl_since[FL_SLOTS];       /* the minor version that has the slot */
+extern const uint16_t fl_callback_slots[FL_CALLBACKS]; /* of the callbacks in a zel_core_callbacks_t */
 
 /* --- drivers.c --- */
 typedef struct fl_driver {
@@ -31,14 +34,38 @@ typedef struct fl_driver {
     char name[256];
 } fl_driver;
 
+/* Never changed and never freed once others see it. */
 enum { FL_MOST_DRIVERS = 16 };
-extern fl_driver *fl_drivers[FL_MOST_DRIVERS];
-extern unsigned fl_driver_count;
+typedef struct fl_drivers {
+    unsigned count;
+    fl_driver *all[FL_MOST_DRIVERS];
+} fl_drivers;
 
-void fl_open_drivers(void);
-void fl_keep_ready_drivers(void); /* and let `fl_current` lead to them */
+const fl_drivers *fl_open_drivers(void); /* those that are there; NULL if there is no memory, or while they are opened */
+const fl_drivers *fl_kept_drivers(void); /* those that were ready at the first init; NULL before it */
+bool fl_keep_ready_drivers(const fl_drivers *from); /* and let `fl_current` lead to them; false if another thread has */
+void fl_show(void);                                 /* the tracing layer comes or goes */
+void fl_hide_drivers(void);                         /* no call reaches a driver from now on */
 bool fl_has(const fl_driver *driver, unsigned slot);
 void fl_note(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a line on stderr, if ZE_ENABLE_LOADER_DEBUG_TRACE is 1 */
+bool fl_is_set(const char *variable);                                        /* whether it is 1 */
+void fl_free_drivers(void); /* as fl_free_handles */
+
+extern _Thread_local bool fl_busy; /* this thread opens drivers, or initializes one */
+
+/* --- tracing.c --- */
+enum { FL_MOST_TRACERS = 32 };
+typedef struct fl_traced_call {
+    unsigned slot, count;
+    struct fl_tracer *tracers[FL_MOST_TRACERS];
+    void *own[FL_MOST_TRACERS]; /* what a tracer's prologue leaves to its epilogue */
+} fl_traced_call;
+
+bool fl_is_traced(void);
+bool fl_begin_call(fl_traced_call *call, unsigned slot, void *params); /* calls prologues; false if nobody traces the call */
+void fl_end_call(fl_traced_call *call, void *params, ze_result_t result);
+ze_result_t fl_register(void *tracer, uint32_t place, unsigned slot, void *callback);
+void fl_free_tracers(void); /* as fl_free_handles */
 
 /* --- handles.c: which driver made a handle. Asked only if there are several drivers. --- */
 void fl_learn(fl_driver *driver, const void *handle);

@@ -81,6 +81,17 @@ static void *start_again(void *data) {
     return data;
 }
 
+static void *start_and_use(void *data) {
+    ze_driver_handle_t mine[MOST];
+    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC, .flags = 0xFFFFFFFF};
+    uint32_t count = MOST;
+    check("zeInit", zeInit(0));
+    check("zeInitDrivers", zeInitDrivers(&count, mine, &desc));
+    for (uint32_t i = 0; i < count; i++)
+        use(mine[i], 0);
+    return data;
+}
+
 /* A client of version 1.`minor` has a table that ends early: nothing behind it may be written. */
 static void look(uint32_t minor) {
     void *table[64];
@@ -108,6 +119,12 @@ int main(int count, char **arguments) {
             pthread_create(&threads[i], NULL, !strcmp(what, "threads") ? use_all : start_again, NULL);
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
+        printf("done\n");
+    } else if (!strcmp(what, "first")) {
+        pthread_t other;
+        pthread_create(&other, NULL, start_and_use, NULL);
+        start_and_use(NULL);
+        pthread_join(other, NULL);
         printf("done\n");
     } else if (!strcmp(what, "wrong")) {
         start(0);

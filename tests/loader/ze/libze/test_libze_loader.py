@@ -185,6 +185,12 @@ def test_drivers_that_are_ready_are_called_without_a_lock(
     assert client(fake_ze(at_init="meet()"), words="together").out == "done\n"
 
 
+def test_threads_make_the_first_init_together(client: Client, fake_ze: FakePlugin) -> None:
+    """No lock is held while a driver starts, not even the first time."""
+    drivers = fake_ze(at_init="meet_first()"), fake_ze(init_code="ZE_RESULT_ERROR_UNKNOWN")
+    assert client(*drivers, words="first").out == "done\n"
+
+
 def test_a_child_that_is_forked_during_the_start_starts_itself(
     client: Client, fake_ze: FakePlugin
 ) -> None:
@@ -214,9 +220,11 @@ out = ctypes.c_void_p()
 assert library.zelLoaderTranslateHandleInternal(0, ctypes.c_void_p(5), ctypes.byref(out)) == 0
 assert out.value == 5
 table = (ctypes.c_void_p * 64)()
-for name in ("zesGetGlobalProcAddrTable", "zetGetDeviceProcAddrTable", "zelGetTracerApiProcAddrTable"):
+for name in ("zesGetGlobalProcAddrTable", "zetGetDeviceProcAddrTable"):
     assert getattr(library, name)(1 << 16 | 17, table) == 0 and not any(table), name
 assert library.zesGetGlobalProcAddrTable(1 << 16 | 18, table)
+assert library.zelGetTracerApiProcAddrTable(1 << 16 | 17, table) == 0 and all(table[:5])
+assert not any(table[5:]) and library.zelGetTracerApiProcAddrTable(1 << 16 | 18, table)
 assert library.zesGetGlobalProcAddrTable(1 << 16 | 17, None)
 calls = []
 callback = ctypes.CFUNCTYPE(None)(lambda: None)

@@ -1,0 +1,1 @@
+"""HIP, AMD's driver API for GPUs: its ABI, its library, and devices."""

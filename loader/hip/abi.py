@@ -1,0 +1,162 @@
+"""The ABI of HIP: the contents of `hip.abi`, the error class, and what HIP calls CUDA's things.
+
+HIP has most functions of the CUDA driver under other names. So code for CUDA runs on HIP with
+another table of names: `NAMES` for functions, `CONSTANTS` for constants. HIP's error codes are
+CUDA's numbers, where CUDA has the error. What differs in more than the name is in other places:
+
+- parameters: `hip.abi` has HIP's own;
+- layouts: `hip.abi` has HIP's own structs, and `named` chooses between two generations of them.
+
+HIP 6.0 changed some layouts and numbers. A driver is of generation 6 if it has the symbol
+hipGetDevicePropertiesR0600, and of generation 5 otherwise (driver.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Final
+
+from ..base.abi import Api
+from ..base.errors import CodeError
+from ..cuda.abi import CUDA
+
+HIP: Final = Api(Path(__file__).with_name("hip.abi"))
+_DEVICES: Final = (
+    "look at HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES; a container needs the options "
+    "--device=/dev/kfd --device=/dev/dri; AMD_LOG_LEVEL=3 says more"
+)
+
+
+class HipError(CodeError):
+    """A function of HIP returned an error code (hipError_t). `value` is the number."""
+
+    api = HIP
+    api_name = "HIP"
+    unknown = "HIP_{value}"
+    remedies: ClassVar[Mapping[str, str]] = {
+        "hipErrorNoDevice": _DEVICES,
+        "hipErrorInvalidDevice": _DEVICES,
+        "hipErrorInsufficientDriver": "update the kernel's driver, amdgpu",
+        "hipErrorNoBinaryForGpu": "compile the program for the device's architecture, such as "
+        "gfx90a",
+    }
+
+
+def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
+    """Raise HipError unless `code` is hipSuccess."""
+    if code:
+        raise HipError.of(code, routine, detail, remedy)
+
+
+def neutral(name: str) -> str:
+    """Return the neutral name of a function of CUDA's: MemAlloc of cuMemAlloc_v2."""
+    return re.sub(r"^cu|_v\d+$", "", name)
+
+
+#: Neutral names of functions that HIP lacks, or has for other objects only.
+MISSING: Final = frozenset(
+    (
+        "FuncGetModule",
+        "FuncGetName",
+        "FuncGetParamInfo",
+        "FuncSetAttribute",  # hipFuncSetAttribute takes functions of the host
+        "MemsetD2D16Async",
+        "MemsetD2D32Async",
+        "ModuleEnumerateFunctions",
+        "ModuleGetFunctionCount",
+    )
+)
+#: Neutral name to HIP's name, where HIP's is not "hip" and the neutral name.
+_OTHER_NAMES: Final = {
+    "CtxDisablePeerAccess": "hipDeviceDisablePeerAccess",  # takes a device's number
+    "CtxEnablePeerAccess": "hipDeviceEnablePeerAccess",  # takes a device's number
+    "CtxGetStreamPriorityRange": "hipDeviceGetStreamPriorityRange",
+    "CtxSynchronize": "hipDeviceSynchronize",  # hipCtxSynchronize always fails
+    "DeviceGetCount": "hipGetDeviceCount",
+    "EventCreate": "hipEventCreateWithFlags",
+    "LaunchCooperativeKernel": "hipModuleLaunchCooperativeKernel",
+    "LaunchKernel": "hipModuleLaunchKernel",
+    "MemAlloc": "hipMalloc",
+    "MemAllocManaged": "hipMallocManaged",
+    "MemFree": "hipFree",
+    "MemFreeHost": "hipHostFree",
+    "MemHostAlloc": "hipHostMalloc",
+    "MemHostRegister": "hipHostRegister",
+    "MemHostUnregister": "hipHostUnregister",
+    "Memcpy3DAsync": "hipMemcpy3DAsync",  # takes hipMemcpy3DParms, as nodes of graphs do
+    "MemsetD2D8Async": "hipMemset2DAsync",
+    "OccupancyMaxActiveBlocksPerMultiprocessor": (
+        "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor"
+    ),
+    "StreamCreate": "hipStreamCreateWithFlags",
+    "StreamGetCtx": "hipStreamGetDevice",  # writes a device's number
+}
+#: The names that HIP exports, by neutral names: MemAlloc is hipMalloc.
+NAMES: Final = {
+    name: _OTHER_NAMES.get(name, f"hip{name}")
+    for name in map(neutral, CUDA.functions)
+    if name not in MISSING
+}
+
+#: What begins the names of constants, in CUDA's header and in HIP's. The rest is the same.
+_SAME_ENDS: Final = {
+    "CU_FUNC_ATTRIBUTE_": "HIP_FUNC_ATTRIBUTE_",
+    "CU_POINTER_ATTRIBUTE_": "HIP_POINTER_ATTRIBUTE_",
+}
+#: What begins them where HIP writes the rest in another way: WARP_SIZE is WarpSize.
+_CAMEL_ENDS: Final = {
+    "CU_DEVICE_ATTRIBUTE_": "hipDeviceAttribute",
+    "CU_DEVICE_P2P_ATTRIBUTE_": "hipDevP2PAttr",
+    "CU_EVENT_": "hipEvent",
+    "CU_MEMHOSTREGISTER_": "hipHostRegister",
+    "CU_MEMORYTYPE_": "hipMemoryType",
+    "CU_MEM_ADVISE_": "hipMemAdvise",
+    "CU_MEM_ALLOCATION_TYPE_": "hipMemAllocationType",
+    "CU_MEM_ALLOC_GRANULARITY_": "hipMemAllocationGranularity",
+    "CU_MEM_ATTACH_": "hipMemAttach",
+    "CU_MEM_HANDLE_TYPE_": "hipMemHandleType",
+    "CU_MEM_LOCATION_TYPE_": "hipMemLocationType",
+    "CU_STREAM_CAPTURE_MODE_": "hipStreamCaptureMode",
+    "CU_STREAM_": "hipStream",
+}
+_OTHER_CONSTANTS: Final = {
+    "CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH": "hipDeviceAttributeMemoryBusWidth",
+    "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": (
+        "hipDeviceAttributeSharedMemPerBlockOptin"
+    ),
+    "CU_MEMHOSTALLOC_DEVICEMAP": "hipHostMallocMapped",
+    "CU_MEMHOSTALLOC_PORTABLE": "hipHostMallocPortable",
+    "CU_MEM_ACCESS_FLAGS_PROT_NONE": "hipMemAccessFlagsProtNone",
+    "CU_MEM_ACCESS_FLAGS_PROT_READ": "hipMemAccessFlagsProtRead",
+    "CU_MEM_ACCESS_FLAGS_PROT_READWRITE": "hipMemAccessFlagsProtReadWrite",
+}
+
+
+def _constant(name: str) -> str:
+    """Return HIP's name of a constant of CUDA's, whether HIP has it or not."""
+    if name in _OTHER_CONSTANTS:
+        return _OTHER_CONSTANTS[name]
+    for begin, other in {**_SAME_ENDS, **_CAMEL_ENDS}.items():
+        if name.startswith(begin):
+            end = name.removeprefix(begin)
+            return other + (end if begin in _SAME_ENDS else end.title().replace("_", ""))
+    return ""
+
+
+#: HIP's names of CUDA's constants, of those that HIP has.
+CONSTANTS: Final = {
+    name: _constant(name) for name in CUDA.constants if _constant(name) in HIP.constants
+}
+
+
+def named(name: str, generation: int) -> str:
+    """Return the name in hip.abi of a struct or constant, as a generation of HIP has it.
+
+    Args:
+        name: such as "hipMemoryTypeHost" or "HIP_MEMCPY3D".
+        generation: 5, or 6 from HIP 6.0 on.
+    """
+    older = f"{name}_5"
+    return older if generation < 6 and (older in HIP.structs or older in HIP.constants) else name

@@ -1,0 +1,113 @@
+"""CUDA as an API of the adapter (sdk/gpu/api.py). hip/api.py is the other one."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+
+from ...loader.cuda.abi import CUDA, CudaError, check
+from ...loader.cuda.driver import CudaDriver, cuda
+from ..sdk.gpu.api import CopyPlace, GpuApi, GpuDevice, GpuSet
+from ..sdk.rectangles import Rect
+
+_Copy: Any = CUDA.struct("CUDA_MEMCPY3D")
+_Set: Any = CUDA.struct("CUDA_MEMSET_NODE_PARAMS")
+_Launch: Any = CUDA.struct("CUDA_KERNEL_NODE_PARAMS")
+_Location: Any = CUDA.struct("CUmemLocation")
+_Properties: Any = CUDA.struct("CUmemAllocationProp")
+_Access: Any = CUDA.struct("CUmemAccessDesc")
+_HOST: Final = CUDA["CU_MEMORYTYPE_HOST"]
+_DEVICE: Final = CUDA["CU_MEMORYTYPE_DEVICE"]
+
+
+class CudaApi(GpuApi):
+    """The CUDA driver API."""
+
+    name, vendor, backend = "CUDA", "NVIDIA Corporation", "UR_BACKEND_CUDA"
+    abi, error = CUDA, CudaError
+    names: ClassVar[Mapping[str, str]] = {
+        re.sub(r"^cu|_v\d+$", "", name): name for name in CUDA.functions
+    }
+    targets = "nvptx64", "native_code_nvptx64"
+    extra: ClassVar[Mapping[str, Any]] = {
+        "VERSION": lambda device: "{}.{}".format(*device.found.capability),
+        "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.found.capability),
+        "VENDOR_ID": 0x10DE,
+    }
+    widest_element, widest_pattern = 4, 128
+    logs, asks_for_local = True, 48 << 10
+
+    def open(self) -> CudaDriver:
+        return cuda()
+
+    def constant(self, name: str) -> int:
+        return CUDA[name]
+
+    @contextmanager
+    def current(self, device: GpuDevice) -> Iterator[None]:
+        table = device.table
+        check(table.cuCtxPushCurrent_v2(device.context), "cuCtxPushCurrent")
+        try:
+            yield
+        finally:
+            table.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+    def peer(self, device: GpuDevice) -> int:
+        return device.context
+
+    def is_stream_of(self, stream: int, device: GpuDevice) -> bool:
+        found = ctypes.c_void_p()
+        with self.current(device):
+            check(device.table.cuStreamGetCtx(stream, ctypes.byref(found)), "cuStreamGetCtx")
+        return found.value == device.context
+
+    def memory_copy(self, target: int, source: int, size: int) -> tuple[int, ...]:
+        return target, source, size
+
+    def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
+        made = _Copy()
+        for prefix, place in (("src", source), ("dst", target)):
+            start, row, slice_ = place.start(region)
+            setattr(made, f"{prefix}MemoryType", _DEVICE if place.on_device else _HOST)
+            setattr(made, f"{prefix}{'Device' if place.on_device else 'Host'}", start)
+            if region[1:] != (1, 1):  # a single row may be longer than any pitch
+                setattr(made, f"{prefix}Pitch", row)
+                setattr(made, f"{prefix}Height", slice_ // row)
+        made.WidthInBytes, made.Height, made.Depth = region
+        return made
+
+    def set_of(self, one: GpuSet) -> Any:
+        return _Set(*one)
+
+    def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
+        return _Launch(function, *grid, *block, shared, pointers)
+
+    def node_context(self, device: GpuDevice) -> tuple[int, ...]:
+        return (device.context,)
+
+    def place(self, number: int | None) -> tuple[Any, ...]:
+        kind = "HOST" if number is None else "DEVICE"
+        return (_Location(CUDA[f"CU_MEM_LOCATION_TYPE_{kind}"], number or 0),)
+
+    def prefetch_place(self, number: int | None) -> tuple[Any, ...]:
+        return *self.place(number), 0
+
+    def is_host_memory(self, device: GpuDevice, kind: int) -> bool:
+        return kind == _HOST
+
+    def physical(self, device: GpuDevice) -> Any:
+        made = _Properties()
+        made.type, (made.location,) = (
+            CUDA["CU_MEM_ALLOCATION_TYPE_PINNED"],
+            self.place(device.native),
+        )
+        return made
+
+    def access(self, device: GpuDevice, flags: int) -> Any:
+        return _Access(*self.place(device.native), flags)
+
+
+API: Final = CudaApi()

@@ -1,0 +1,199 @@
+"""AMD's code objects: what their metadata says of kernels, and two changes of it.
+
+A code object is an ELF file. Its note NT_AMDGPU_METADATA describes every kernel in MessagePack
+(LLVM, "User Guide for AMDGPU Backend"). HIP has no function that tells a kernel's parameters.
+
+HIP passes every kernel a global offset of 0, and gives all `__local` arguments the same address.
+Both are parameters of the code, and only the metadata makes HIP fill them. `prepare` calls them
+values in it. Then a launch passes them as it passes numbers. Sizes and places stay.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from .messagepack import read_messagepack
+
+Sizes = tuple[int, int, int]
+
+_ELF: Final = b"\x7fELF"
+_BUNDLE: Final = b"__CLANG_OFFLOAD_BUNDLE__"
+_NOTE: Final = 32  # NT_AMDGPU_METADATA
+_AMD_GPU: Final = 224  # EM_AMDGPU
+
+_OFFSETS: Final = tuple(f"hidden_global_offset_{axis}" for axis in "xyz")
+_LOCAL: Final = "dynamic_shared_pointer"
+_VALUE: Final = "by_value"
+
+
+class CodeObjectParameter(NamedTuple):
+    """A parameter of a kernel that a launch passes.
+
+    Attributes:
+        offset: its place in the kernel's arguments, in bytes.
+        size: bytes.
+        kind: what it is, such as "by_value" or "global_buffer".
+        axis: 0 to 2 for a parameter that takes the global offset of a dimension, else -1.
+    """
+
+    offset: int
+    size: int
+    kind: str
+    axis: int = -1
+
+
+class CodeObjectKernel(NamedTuple):
+    """What is known of a kernel.
+
+    Attributes:
+        name: its name.
+        parameters: what a launch passes, in order.
+        argument_bytes: the size of all arguments, hidden ones too.
+        local_bytes: local memory that the kernel always has.
+        most_items: work-items of a work-group at most.
+        required: the size of work-groups that it is compiled for, None for any size.
+    """
+
+    name: str
+    parameters: tuple[CodeObjectParameter, ...]
+    argument_bytes: int
+    local_bytes: int
+    most_items: int
+    required: Sizes | None
+
+    @property
+    def given(self) -> tuple[CodeObjectParameter, ...]:
+        """Return the parameters that the program sets: those of the source."""
+        return tuple(one for one in self.parameters if one.axis < 0)
+
+
+class CodeObject(NamedTuple):
+    """A code object.
+
+    Attributes:
+        image: the code object as HIP may load it.
+        target: what it is for, such as "amdgcn-amd-amdhsa--gfx90a".
+        kernels: its kernels by name.
+    """
+
+    image: bytes
+    target: str
+    kernels: dict[str, CodeObjectKernel]
+
+
+class CodeObjectError(Exception):
+    """Data is no code object that can be read."""
+
+
+def is_code_object(data: bytes) -> bool:
+    """Return whether data begins as a code object, or as a bundle of some."""
+    return data.startswith((_ELF, _BUNDLE))
+
+
+def processor_of(target: str) -> str:
+    """Return the processor of a target without its features: "gfx90a" of "…--gfx90a:xnack-"."""
+    return target.rpartition("-")[2].split(":")[0]
+
+
+def _unbundled(data: bytes, processor: str) -> bytes:
+    """Return the code object for a processor in a bundle (LLVM, "Clang Offload Bundler").
+
+    Raises:
+        CodeObjectError: there is none.
+    """
+    (count,), at, found = struct.unpack_from("<Q", data, len(_BUNDLE)), len(_BUNDLE) + 8, []
+    for _ in range(count):
+        start, size, length = struct.unpack_from("<3Q", data, at)
+        name = data[at + 24 : at + 24 + length].decode()
+        at += 24 + length
+        if not name.startswith("host") and processor_of(name.rstrip("+-")) == processor:
+            return data[start : start + size]
+        found.append(name)
+    raise CodeObjectError(f"the bundle has no code for {processor}, only {', '.join(found)}")
+
+
+def _note_of(data: bytes) -> tuple[int, bytes]:
+    """Return the place of the metadata in an ELF file, and the metadata."""
+    file = ELFFile(io.BytesIO(data))
+    if file["e_machine"] not in ("EM_AMDGPU", _AMD_GPU):
+        raise CodeObjectError("the ELF file is not for AMD's GPUs")
+    for segment in file.iter_segments("PT_NOTE"):
+        for note in segment.iter_notes():  # pyright: ignore[reportAttributeAccessIssue]
+            if note["n_name"] == "AMDGPU" and note["n_type"] == _NOTE:
+                size = note["n_descsz"]
+                # Owner and description are each padded to 4 bytes, behind a header of 12.
+                start = note["n_offset"] + 12 + (note["n_namesz"] + 3) // 4 * 4
+                return start, data[start : start + size]
+    raise CodeObjectError("the code object has no metadata (NT_AMDGPU_METADATA)")
+
+
+def _parameters(rows: list[dict[str, Any]]) -> Iterator[CodeObjectParameter]:
+    for row in rows:
+        kind = row[".value_kind"]
+        if kind in _OFFSETS:
+            yield CodeObjectParameter(row[".offset"], row[".size"], _VALUE, _OFFSETS.index(kind))
+        elif not kind.startswith("hidden_"):
+            yield CodeObjectParameter(row[".offset"], row[".size"], kind)
+
+
+def _kernel(row: dict[str, Any]) -> CodeObjectKernel:
+    required = row.get(".reqd_workgroup_size")
+    return CodeObjectKernel(
+        row[".name"],
+        tuple(_parameters(row.get(".args", []))),
+        row[".kernarg_segment_size"],
+        row[".group_segment_fixed_size"],
+        row[".max_flat_workgroup_size"],
+        (required[0], required[1], required[2]) if required else None,
+    )
+
+
+def prepare(data: bytes, processor: str) -> CodeObject:
+    """Read a code object, and let launches pass global offsets and places in local memory.
+
+    Args:
+        data: a code object, or a bundle of some.
+        processor: the device's, such as "gfx90a". It chooses from a bundle.
+
+    Raises:
+        CodeObjectError: the data is neither, or has no code for the processor.
+    """
+    try:
+        if data.startswith(_BUNDLE):
+            data = _unbundled(data, processor)
+        start, note = _note_of(data)
+        metadata = read_messagepack(note)
+        kernels = {row[".name"]: _kernel(row) for row in metadata.get("amdhsa.kernels", [])}
+        target = str(metadata.get("amdhsa.target", ""))
+    except (ELFError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+        raise CodeObjectError(f"the code object cannot be read: {error}") from error
+    changed = _with_values(note)
+    return CodeObject(data[:start] + changed + data[start + len(note) :], target, kernels)
+
+
+def _text(value: str) -> bytes:
+    return bytes([0xA0 + len(value)]) + value.encode()
+
+
+def _with_values(note: bytes) -> bytes:
+    """Return metadata of the same size in which what HIP would fill is called a value.
+
+    A shorter word leaves room. An entry of its own at the end fills it.
+    """
+    made, key = note, _text(".value_kind")
+    for kind in (*_OFFSETS, _LOCAL):
+        made = made.replace(key + _text(kind), key + _text(_VALUE))
+    room = len(note) - len(made)
+    if not room:
+        return note
+    if not 0x80 <= note[0] < 0x8F:
+        raise CodeObjectError("the metadata has no room for another entry")
+    filler = room - len(_text(".pad")) - 5
+    end = _text(".pad") + struct.pack(">BI", 0xDB, filler) + b" " * filler
+    return bytes([made[0] + 1]) + made[1:] + end

@@ -1,0 +1,225 @@
+"""AMD's compiler as a library: libamd_comgr, which every HIP needs itself.
+
+It makes code objects of OpenCL C, and needs no GPU. AMD's own packages have OpenCL's declarations
+in the library. Where they are not, the compiler's header `opencl-c-base.h` is looked for on disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final
+
+from ...loader.base.forks import new_lock
+
+#: The library's names, the newest first.
+LIBRARIES: Final = "libamd_comgr.so.3", "libamd_comgr.so.2"
+#: Where OpenCL's declarations may be. The first folder is ROCM_PATH.
+_ROOTS: Final = "/opt/rocm", "/usr"
+_HEADER: Final = "lib/llvm*/lib/clang/*/include/opencl-c-base.h"
+
+# The numbers of amd_comgr.h.
+_SOURCE, _LOG, _EXECUTABLE = 1, 5, 8
+_OPENCL_2_0: Final = 2
+_HEADERS, _COMPILE, _DEVICE_LIBRARIES, _LINK_CODE, _GENERATE, _LINK = 1, 2, 3, 4, 6, 9
+_DECLARATIONS: Final = (
+    "-Xclang",
+    "-finclude-default-header",
+    "-Xclang",
+    "-fdeclare-opencl-builtins",
+)
+
+#: OpenCL's options that choose a library of the device beside the compiler's behaviour.
+_LIBRARY_OPTIONS: Final = {
+    "-cl-fp32-correctly-rounded-divide-sqrt": "correctly_rounded_sqrt",
+    "-cl-denorms-are-zero": "daz_opt",
+    "-cl-finite-math-only": "finite_only",
+    "-cl-unsafe-math-optimizations": "unsafe_math",
+}
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("handle", ctypes.c_uint64),)
+
+
+_size, _pointer, _int = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int
+#: The functions that are used, and their parameters. Each returns a status.
+_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "create_data": (_int, _pointer),
+    "release_data": (_Handle,),
+    "set_data": (_Handle, _size, ctypes.c_char_p),
+    "set_data_name": (_Handle, ctypes.c_char_p),
+    "get_data": (_Handle, _pointer, _pointer),
+    "create_data_set": (_pointer,),
+    "destroy_data_set": (_Handle,),
+    "data_set_add": (_Handle, _Handle),
+    "action_data_count": (_Handle, _int, _pointer),
+    "action_data_get_data": (_Handle, _int, _size, _pointer),
+    "create_action_info": (_pointer,),
+    "destroy_action_info": (_Handle,),
+    "action_info_set_language": (_Handle, _int),
+    "action_info_set_isa_name": (_Handle, ctypes.c_char_p),
+    "action_info_set_option_list": (_Handle, _pointer, _size),
+    "action_info_set_logging": (_Handle, ctypes.c_bool),
+    "do_action": (_int, _Handle, _Handle, _Handle),
+    "status_string": (_int, _pointer),
+}
+
+
+class ComgrError(Exception):
+    """A program was not compiled. The text is the compiler's log."""
+
+
+class Comgr:
+    """The open library.
+
+    Args:
+        library: its name or path.
+
+    Raises:
+        OSError: it cannot be opened, or lacks a function.
+    """
+
+    def __init__(self, library: str) -> None:
+        opened = ctypes.CDLL(library)
+        try:
+            for name, parameters in _FUNCTIONS.items():
+                getattr(opened, f"amd_comgr_{name}").argtypes = parameters
+        except AttributeError as error:
+            raise OSError(str(error)) from error
+        self._library = opened
+        self._lock = new_lock()
+        self._has_headers = True
+
+    def compile_opencl(self, source: bytes, target: str, options: str = "") -> bytes:
+        """Return the code object of a program of OpenCL C.
+
+        Args:
+            source: the text.
+            target: what it is for, such as "amdgcn-amd-amdhsa--gfx90a".
+            options: those of clBuildProgram.
+
+        Raises:
+            ComgrError: the program is refused.
+        """
+        try:
+            given = shlex.split(options)
+        except ValueError as error:
+            raise ComgrError(f"options: {error}") from error
+        with self._lock:
+            if self._has_headers:
+                try:
+                    return self._compile(source, target, given, None)
+                except ComgrError as error:
+                    if "opencl-c-base.h" not in str(error):
+                        raise
+                    self._has_headers = False
+            return self._compile(source, target, given, find_header())
+
+    def _compile(
+        self, source: bytes, target: str, options: Sequence[str], header: str | None
+    ) -> bytes:
+        """Compile. `header` is the folder of OpenCL's declarations, None for the library's own."""
+        standard = [] if any("-cl-std" in one for one in options) else ["-cl-std=CL2.0"]
+        compile_ = ["-O3", *standard, *options]
+        if header is not None:
+            compile_ += [*_DECLARATIONS, *([f"-I{header}"] if header else [])]
+        libraries = [name for option, name in _LIBRARY_OPTIONS.items() if option in options]
+        steps = (
+            *(((_HEADERS, ()),) if header is None else ()),
+            (_COMPILE, compile_),
+            (_DEVICE_LIBRARIES, libraries),
+            (_LINK_CODE, ()),
+            (_GENERATE, ("-O3",)),
+            (_LINK, ()),
+        )
+        with self._owned("action_info") as action, self._owned("data_set") as first:
+            self._call("action_info_set_language", action, _OPENCL_2_0)
+            self._call("action_info_set_isa_name", action, target.encode())
+            self._call("action_info_set_logging", action, True)
+            self._add_source(first, source)
+            return self._run(action, first, steps)
+
+    def _run(self, action: _Handle, given: _Handle, steps: Sequence[Any]) -> bytes:
+        """Take the first of some steps, and then the others. Returns what the last one made."""
+        if not steps:
+            return self._contents(given, _EXECUTABLE)
+        (number, options), *rest = steps
+        words = (ctypes.c_char_p * max(len(options), 1))(*(one.encode() for one in options))
+        with self._owned("data_set") as made:
+            self._call("action_info_set_option_list", action, words, len(options))
+            status = self._library.amd_comgr_do_action(number, action, given, made)
+            if status:
+                log = self._contents(made, _LOG).decode(errors="replace").strip("\0\n ")
+                raise ComgrError(log or self._words_of(status))
+            return self._run(action, made, rest)
+
+    def _add_source(self, to: _Handle, source: bytes) -> None:
+        data = _Handle()
+        self._call("create_data", _SOURCE, ctypes.byref(data))
+        try:
+            self._call("set_data", data, len(source), source)
+            self._call("set_data_name", data, b"program.cl")
+            self._call("data_set_add", to, data)
+        finally:
+            self._library.amd_comgr_release_data(data)
+
+    def _contents(self, of: _Handle, kind: int) -> bytes:
+        """Return all data of a kind in a set, one after the other."""
+        count, found = _size(), []
+        self._call("action_data_count", of, kind, ctypes.byref(count))
+        for index in range(count.value):
+            data, size = _Handle(), _size()
+            self._call("action_data_get_data", of, kind, index, ctypes.byref(data))
+            try:
+                self._call("get_data", data, ctypes.byref(size), None)
+                room = ctypes.create_string_buffer(size.value)
+                self._call("get_data", data, ctypes.byref(size), room)
+            finally:
+                self._library.amd_comgr_release_data(data)
+            found.append(room.raw)
+        return b"".join(found)
+
+    @contextmanager
+    def _owned(self, kind: str) -> Iterator[_Handle]:
+        """Make an object for a block: "action_info" or "data_set"."""
+        made = _Handle()
+        self._call(f"create_{kind}", ctypes.byref(made))
+        try:
+            yield made
+        finally:
+            getattr(self._library, f"amd_comgr_destroy_{kind}")(made)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, f"amd_comgr_{name}")(*arguments)
+        if status:
+            raise ComgrError(f"amd_comgr_{name}: {self._words_of(status)}")
+
+    def _words_of(self, status: int) -> str:
+        words = ctypes.c_char_p()
+        self._library.amd_comgr_status_string(status, ctypes.byref(words))
+        return (words.value or b"an unknown error").decode(errors="replace")
+
+
+def find_header() -> str:
+    """Return the folder of `opencl-c-base.h`, "" if there is none."""
+    for root in filter(None, (os.environ.get("ROCM_PATH"), *_ROOTS)):
+        if found := sorted(glob.glob(os.path.join(root, _HEADER))):
+            return os.path.dirname(found[-1])
+    return ""
+
+
+@cache
+def open_comgr() -> Comgr | None:
+    """Return the library, opened once; None if there is none."""
+    for name in LIBRARIES:
+        try:
+            return Comgr(name)
+        except OSError:
+            continue
+    return None

@@ -1,0 +1,415 @@
+"""What command-buffers of all adapters share: sync-points, wait lists, checks, entry points.
+
+A command-buffer has commands with numbers from 0. A sync-point is the number of its command plus
+one; 0 means nothing. An adapter derives its classes from those here, and declares them:
+
+    @adapter.kind
+    class CuCommandBuffer(CommandBufferObject): ...
+
+    appends = AppendFamily(adapter, CuAppend)
+    declare_command_buffers(adapter, CuCommandBuffer)
+
+(Unified Runtime: EXP-COMMAND-BUFFER 1.12.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ...loader.ur.abi import UR
+from ._native import ffi
+from .adapter import Adapter, live_object
+from .conversions import failure
+from .kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from .objects import Object
+from .rules import LONGEST, check_count
+
+_BAD_COMMAND: Final = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
+_BAD_ARGUMENT: Final = "INVALID_KERNEL_ARGUMENT_INDEX"
+_DESCRIPTOR: Final = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
+_Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
+
+
+class CommandBufferObject(Object):
+    """The base of command-buffers.
+
+    Args:
+        context: its context.
+        device: its device.
+        updatable: whether its commands can be updated.
+        in_order: whether each command comes after the one before it.
+        profiling: whether its commands have times.
+
+    Attributes:
+        signals: the events of commands, by the number of the command.
+    """
+
+    type = "ur_exp_command_buffer_handle_t"
+
+    def __init__(
+        self, context: Any, device: Any, updatable: bool, in_order: bool, profiling: bool
+    ) -> None:
+        self.context, self.device = context, device
+        self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
+        self.signals: dict[int, Any] = {}
+        self._explained = False
+
+    # what an adapter knows
+
+    @property
+    def length(self) -> int:
+        """Return how many commands it has."""
+        raise NotImplementedError
+
+    @property
+    def is_finalized(self) -> bool:
+        """Return whether it can be enqueued."""
+        raise NotImplementedError
+
+    def finalize(self) -> None:
+        """Complete it: nothing can be appended any more, and it can be enqueued."""
+        raise NotImplementedError
+
+    def enqueue(self, queue: Any, waits: Sequence[Any], wanted: bool) -> Any:
+        """Enqueue it.
+
+        Args:
+            queue: a queue of its device.
+            waits: events that it waits for.
+            wanted: whether an event is made.
+
+        Returns:
+            The event of its end, None if it is not wanted.
+
+        Raises:
+            URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_DEVICE, or an event that cannot be
+                waited for.
+            FairleadError: what the driver answers.
+        """
+        raise NotImplementedError
+
+    # checks
+
+    def check_open(self) -> None:
+        """Raise URError (INVALID_OPERATION) if it is finalized."""
+        if self.is_finalized:
+            raise failure("INVALID_OPERATION", "the command-buffer is finalized")
+
+    def check_updatable(self) -> None:
+        """Raise URError (INVALID_OPERATION) if it is not finalized or not updatable."""
+        if not (self.is_finalized and self.updatable):
+            raise failure(
+                "INVALID_OPERATION",
+                "only a finalized command-buffer that was made updatable can be updated",
+            )
+
+    def check_queue(self, queue: Any) -> None:
+        """Raise URError unless it can be enqueued on a queue (see `enqueue`)."""
+        if not self.is_finalized:
+            raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
+        self.context.check_same("the queue", queue)
+        if queue.device is not self.device:
+            raise failure("INVALID_DEVICE", "the queue is of another device")
+
+    # order
+
+    def predecessors_of(self, sync_points: Sequence[int]) -> tuple[int, ...]:
+        """Return the commands that the next one comes after.
+
+        Raises:
+            URError: INVALID_COMMAND_BUFFER_SYNC_POINT_EXP for a sync-point that does not exist.
+        """
+        count = self.length
+        if self.in_order:
+            return (count - 1,) if count else ()
+        if not sync_points:
+            return ()
+        if len(sync_points) == 1 and 0 < sync_points[0] <= count:
+            return (sync_points[0] - 1,)
+        if not 0 < min(sync_points) <= max(sync_points) <= count:
+            raise failure("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
+        return tuple(dict.fromkeys([point - 1 for point in sync_points]))
+
+    def split_waits(self, events: Sequence[Any]) -> tuple[list[int], list[Any]]:
+        """Divide a wait list.
+
+        Returns:
+            The commands of this command-buffer whose events it has, and the other events.
+        """
+        inside: list[int] = []
+        outside: list[Any] = []
+        for event in events:
+            buffer = getattr(event, "buffer", None)  # only events of commands have it
+            if buffer is not None and buffer() is self:
+                inside.append(event.index)
+            else:
+                outside.append(event)
+        return inside, outside
+
+    def check_waits(self, events: Sequence[Any], inside: Sequence[int], count: int) -> list[Any]:
+        """Check the new wait list of a command.
+
+        The events of commands of the same command-buffer are edges, which cannot be changed.
+
+        Args:
+            events: the new list.
+            inside: the commands whose events the old list has.
+            count: how many other events the old list has.
+
+        Returns:
+            The events of the new list that are of elsewhere.
+
+        Raises:
+            URError: INVALID_EVENT_WAIT_LIST, INVALID_CONTEXT, UNSUPPORTED_FEATURE.
+        """
+        new, outside = self.split_waits(events)
+        if len(events) != len(inside) + count:
+            raise failure(
+                "INVALID_EVENT_WAIT_LIST",
+                "a command waits for as many events as it was appended with",
+            )
+        self.context.check_same("an event of the wait list", *events)
+        if sorted(new) != sorted(inside):
+            raise failure(
+                "UNSUPPORTED_FEATURE",
+                "the order of a command-buffer's own commands cannot be updated",
+            )
+        return outside
+
+
+class CommandObject(Object):
+    """The base of commands that can be updated. One lives as long as its command-buffer.
+
+    Args:
+        buffer: its command-buffer.
+        index: its number.
+    """
+
+    type, counted = "ur_exp_command_buffer_command_handle_t", False
+
+    def __init__(self, buffer: CommandBufferObject, index: int) -> None:
+        self._buffer = weakref.ref(buffer)
+        self.index = index
+
+    @property
+    def buffer(self) -> Any:
+        """Return its command-buffer. Raises URError if the command-buffer is closed."""
+        buffer = self._buffer()
+        if buffer is None:
+            raise failure(_BAD_COMMAND)
+        return buffer
+
+    @property
+    def is_launch(self) -> bool:
+        """Return whether it launches a kernel."""
+        raise NotImplementedError
+
+
+class AppendCall:
+    """One call of an entry point that appends a command. It is checked before anything is appended.
+
+    Args:
+        buffer: the command-buffer.
+        sync_points: what the command comes after.
+        events: what it waits for.
+        event: whether the caller wants an event of the command.
+        command: whether the caller wants a handle of the command.
+
+    Attributes:
+        after: the commands that it comes after.
+        inside: the commands of the same command-buffer whose events it waits for.
+        outside: the other events that it waits for.
+
+    Raises:
+        URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_COMMAND_BUFFER_SYNC_POINT_EXP.
+    """
+
+    __slots__ = ("after", "buffer", "command", "event", "inside", "outside")
+
+    def __init__(
+        self,
+        buffer: Any,
+        sync_points: Sequence[int],
+        events: Sequence[Any],
+        event: bool,
+        command: bool,
+    ) -> None:
+        buffer.check_open()
+        if command and not buffer.updatable:
+            raise failure(
+                "INVALID_OPERATION",
+                "the command-buffer is not updatable, so that it has no command handles",
+            )
+        self.buffer, self.event, self.command = buffer, event, command
+        self.after = buffer.predecessors_of(sync_points)
+        self.inside: list[int] = []
+        self.outside: list[Any] = []
+        if events:
+            buffer.context.check_same("an event of the wait list", *events)
+            self.inside, self.outside = buffer.split_waits(events)
+            if self.inside and not buffer.in_order:
+                self.after = tuple(dict.fromkeys((*self.after, *self.inside)))
+
+    def check_kernels(self, kernel: Any, others: Sequence[Any]) -> None:
+        """Check the kernel of a launch and its alternatives.
+
+        Raises:
+            URError: INVALID_CONTEXT, or INVALID_VALUE for a kernel that is its own alternative.
+        """
+        self.buffer.context.check_same("a kernel", kernel, *others)
+        if kernel in others:
+            raise failure(
+                "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
+            )
+
+
+# updates of launches
+
+
+class NewSizes(NamedTuple):
+    """The work sizes that an update asks for, None where it keeps the present ones."""
+
+    dim: int
+    offset: list[int] | None
+    size: list[int] | None
+    local: list[int] | None
+
+
+def sizes_of(update: Any, dim: int) -> NewSizes:
+    """Read the work sizes of an update.
+
+    Args:
+        update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
+        dim: the present dimensions.
+
+    Raises:
+        URError: INVALID_WORK_DIMENSION, INVALID_VALUE.
+    """
+    new = update.newWorkDim
+    if not 1 <= new <= 3:
+        raise failure("INVALID_WORK_DIMENSION")
+    pointers = update.pNewGlobalWorkOffset, update.pNewGlobalWorkSize, update.pNewLocalWorkSize
+    sizes = NewSizes(new, *(ffi.unpack(one, new) if one else None for one in pointers))
+    if new != dim and not (sizes.offset and sizes.size):
+        raise failure(
+            "INVALID_VALUE",
+            "another number of dimensions needs a new offset and a new global size",
+        )
+    return sizes
+
+
+def new_kernel_of(adapter: Adapter, update: Any, kernels: Any) -> Any:
+    """Return the kernel that an update asks for, None for the present one.
+
+    Args:
+        adapter: whose kernel it is.
+        update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
+        kernels: the kernels that the command may launch.
+
+    Raises:
+        URError: INVALID_KERNEL, INVALID_VALUE.
+    """
+    if not update.hNewKernel:
+        return None
+    kernel = live_object(adapter, "ur_kernel_handle_t", update.hNewKernel, "INVALID_KERNEL")
+    if kernel not in kernels:
+        raise failure(
+            "INVALID_VALUE", "the kernel is not one that the command was given as an alternative"
+        )
+    return kernel
+
+
+def new_arguments_of(adapter: Adapter, update: Any) -> Iterator[tuple[int, URKernelArgument]]:
+    """Yield the new arguments of an update, and their indices.
+
+    Args:
+        adapter: whose memory objects they are.
+        update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
+
+    Raises:
+        URError: a list that is NULL or too long, a handle that is not alive.
+    """
+    lists = (
+        (update.numNewValueArgs, update.pNewValueArgList),
+        (update.numNewPointerArgs, update.pNewPointerArgList),
+        (update.numNewMemObjArgs, update.pNewMemObjArgList),
+    )
+    for count, array in lists:
+        check_count(count, _BAD_ARGUMENT, "arguments")
+        if count and not array:
+            raise failure("INVALID_NULL_POINTER", "a list of arguments is NULL")
+    values, pointers, memory = ([array[one] for one in range(count)] for count, array in lists)
+    for row in values:
+        yield row.argIndex, value_argument(row.argSize, _address(row.pNewValueArg))
+    for row in pointers:  # the address of the pointer
+        place = _address(row.pNewPointerArg)
+        value = ctypes.c_uint64.from_address(place).value if place else 0
+        yield row.argIndex, URKernelArgument(URKernelArgument.POINTER, 0, value)
+    for row in memory:
+        handle, code = _address(row.hNewMemObjArg), "INVALID_MEM_OBJECT"
+        found = live_object(adapter, "ur_mem_handle_t", handle, code) if handle else None
+        yield row.argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, found)
+
+
+def _address(value: Any) -> int:
+    return int(ffi.cast("uintptr_t", value))
+
+
+def launch_command(adapter: Adapter, buffer: CommandBufferObject, handle: int) -> Any:
+    """Return the launch in a command-buffer that a handle is of.
+
+    Raises:
+        URError: INVALID_NULL_HANDLE, INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP.
+    """
+    code = _BAD_COMMAND if handle else "INVALID_NULL_HANDLE"
+    command = live_object(adapter, CommandObject.type, handle, code)
+    if not command.is_launch or command.buffer is not buffer:
+        raise failure(_BAD_COMMAND, "it is not a launch of this command-buffer")
+    return command
+
+
+def check_update_count(count: int) -> None:
+    """Raise URError (INVALID_SIZE) for no updates, or for more than any program has."""
+    if not 0 < count <= LONGEST:
+        raise failure("INVALID_SIZE", f"{count} updates")
+
+
+# entry points
+
+
+def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -> None:
+    """Declare creation, finalize, enqueue and the query of an adapter's command-buffers.
+
+    Args:
+        adapter: the adapter.
+        kind: its class of command-buffers.
+    """
+
+    def create(hContext: Any, hDevice: Any, pCommandBufferDesc: Any) -> CommandBufferObject:
+        hContext.check_device(hDevice)
+        desc = pCommandBufferDesc
+        flags = bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
+        return kind(hContext, hDevice, *flags)
+
+    adapter.declare(
+        urCommandBufferCreateExp=create,
+        urCommandBufferFinalizeExp=lambda hCommandBuffer: hCommandBuffer.finalize(),
+        urEnqueueCommandBufferExp=lambda hQueue, hCommandBuffer, phEventWaitList, phEvent: (
+            hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
+        ),
+    )
+    adapter.info(
+        "urCommandBufferGetInfoExp",
+        {
+            "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
+            "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _describe,
+        },
+    )
+
+
+def _describe(buffer: CommandBufferObject) -> bytes:
+    flags = buffer.updatable, buffer.in_order, buffer.profiling
+    return bytes(_Descriptor(_DESCRIPTOR, None, *flags))

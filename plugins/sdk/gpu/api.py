@@ -1,0 +1,214 @@
+"""What differs between CUDA's driver functions and HIP's, for one adapter on both.
+
+Functions have neutral names, those of CUDA without "cu" and "_v2". Constants have CUDA's names.
+
+| what | CUDA | HIP |
+|---|---|---|
+| functions, constants | their names | other names, other numbers of attributes |
+| the context of a thread | a stack | the number of a device |
+| another device, for peer access | its context | its number |
+| the device of a stream | its context | its number, from HIP 6 on |
+| a copy of bytes | no kind | a kind: HIP finds out |
+| rows set at once | of 1, 2 or 4 bytes each | of single bytes |
+| nodes that copy or set | the context as a parameter | no context |
+| places, for prefetches and advice | a struct | a number, -1 for the host |
+| local memory of more than 48 KiB | asked for | needs no request |
+| parameters of a kernel | the driver tells them | the code object tells them |
+| structs | CUDA's | HIP's, in two generations |
+
+`GpuApi` has a method or an attribute for each. cuda/api.py and hip/api.py implement it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from ....loader.base.abi import Api
+from ....loader.base.errors import CodeError
+from ..rectangles import Rect
+
+
+class GpuDriver(Protocol):
+    """An open driver, as a loader gives it.
+
+    Attributes:
+        table: its functions, under the names that it exports.
+        version: of its API, major and minor.
+        devices: its devices.
+    """
+
+    table: Any
+    version: tuple[int, int]
+
+    @property
+    def devices(self) -> tuple[Any, ...]: ...
+
+
+class GpuDevice(Protocol):
+    """A device of the adapter. `native` is its number, `table` the driver's functions."""
+
+    native: int
+    table: Any
+    platform: Any
+    context: cached_property[int]  # the handle of its primary context
+
+
+class GpuSet(NamedTuple):
+    """A set of memory.
+
+    Attributes:
+        dst: the first byte.
+        pitch: bytes from a row to the next.
+        value: the element.
+        elementSize: its bytes: 1, 2 or 4.
+        width: elements of a row.
+        height: rows.
+    """
+
+    dst: int
+    pitch: int
+    value: int
+    elementSize: int
+    width: int
+    height: int
+
+
+class CopyPlace(NamedTuple):
+    """One end of a copy.
+
+    Attributes:
+        address: where the memory begins.
+        on_device: whether it is the device's memory or managed.
+        origin: the first byte in a row, the first row, and the first slice.
+        row: bytes from a row to the next, 0 for the copy's width.
+        slice: bytes from a slice to the next, 0 for the copy's rows.
+    """
+
+    address: int
+    on_device: bool
+    origin: Rect = (0, 0, 0)
+    row: int = 0
+    slice: int = 0
+
+    def start(self, region: Rect) -> tuple[int, int, int]:
+        """Return the first byte of a region, its row's and its slice's bytes."""
+        row = self.row or region[0]
+        slice_ = self.slice or row * region[1]
+        x, y, z = self.origin
+        return self.address + x + y * row + z * slice_, row, slice_
+
+
+class GpuApi(ABC):
+    """An API of a GPU's driver.
+
+    Attributes:
+        name: what messages call it.
+        vendor: who makes the devices.
+        backend: the ur_backend_t, as a name.
+        abi: its functions, constants and structs.
+        error: the exception for its codes.
+        names: the functions that it exports, by their neutral names.
+        targets: the targets of binaries that it takes, the best first.
+        extra: answers of urDeviceGetInfo that differ from CUDA's, without their prefix.
+        widest_element: bytes of an element of which rows are set at once.
+        widest_pattern: bytes of a pattern that is set in columns. A longer one is copied.
+        logs: whether the driver writes a log when it loads a program.
+        asks_for_local: bytes of local memory from which on a kernel has to ask, 0: never.
+    """
+
+    name: ClassVar[str]
+    vendor: ClassVar[str]
+    backend: ClassVar[str]
+    abi: ClassVar[Api]
+    error: ClassVar[type[CodeError]]
+    names: ClassVar[Mapping[str, str]]
+    targets: ClassVar[tuple[str, ...]]
+    extra: ClassVar[Mapping[str, Any]]
+    widest_element: ClassVar[int]
+    widest_pattern: ClassVar[int]
+    logs: ClassVar[bool]
+    asks_for_local: ClassVar[int]
+
+    @abstractmethod
+    def open(self) -> Any:
+        """Return the driver (`GpuDriver`). Raises FairleadError if there is none."""
+
+    @abstractmethod
+    def constant(self, name: str) -> int:
+        """Return a constant by CUDA's name. Raises KeyError if the API does not have it."""
+
+    # contexts
+
+    @abstractmethod
+    def current(self, device: GpuDevice) -> AbstractContextManager[None]:
+        """Make a device's context that of this thread, in a block."""
+
+    @abstractmethod
+    def peer(self, device: GpuDevice) -> int:
+        """Return what functions for peer access take of the other device."""
+
+    @abstractmethod
+    def is_stream_of(self, stream: int, device: GpuDevice) -> bool:
+        """Return whether a stream belongs to a device. Raises `error` for an invalid stream."""
+
+    # parameters
+
+    @abstractmethod
+    def memory_copy(self, target: int, source: int, size: int) -> tuple[Any, ...]:
+        """Return what MemcpyAsync takes before the stream."""
+
+    @abstractmethod
+    def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
+        """Return the parameters of a copy of rows, for streams and nodes.
+
+        Args:
+            target: where to.
+            source: where from.
+            region: the width in bytes, the rows, the slices.
+        """
+
+    @abstractmethod
+    def set_of(self, one: GpuSet) -> Any:
+        """Return the parameters of a node that sets memory."""
+
+    @abstractmethod
+    def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
+        """Return the parameters of a node that launches a kernel.
+
+        Args:
+            function: the kernel.
+            grid: work-groups in each dimension.
+            block: work-items of a work-group in each dimension.
+            shared: bytes of dynamic local memory.
+            pointers: the address of an array with the addresses of the arguments.
+        """
+
+    @abstractmethod
+    def node_context(self, device: GpuDevice) -> tuple[int, ...]:
+        """Return what nodes that copy or set take behind their parameters."""
+
+    @abstractmethod
+    def place(self, number: int | None) -> tuple[Any, ...]:
+        """Return what MemAdvise takes of a place. `number`: a device's, None for the host."""
+
+    @abstractmethod
+    def prefetch_place(self, number: int | None) -> tuple[Any, ...]:
+        """Return what MemPrefetchAsync takes of a place. `number`: see `place`."""
+
+    # memory
+
+    @abstractmethod
+    def is_host_memory(self, device: GpuDevice, kind: int) -> bool:
+        """Return whether the answer to POINTER_ATTRIBUTE_MEMORY_TYPE means host memory."""
+
+    @abstractmethod
+    def physical(self, device: GpuDevice) -> Any:
+        """Return the properties of physical memory of a device."""
+
+    @abstractmethod
+    def access(self, device: GpuDevice, flags: int) -> Any:
+        """Return the access of a device to mapped memory. `flags`: CU_MEM_ACCESS_FLAGS_PROT_…"""

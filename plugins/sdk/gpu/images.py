@@ -1,0 +1,75 @@
+"""What a program is on one device apart from the driver's module: `DeviceImage`.
+
+cuda/images.py and hip/images.py derive from it. Each has two functions:
+`build_image(device, data, options)` compiles a program if need be, and
+`foreign_image(device, module)` is for a module that the program brings.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+Sizes = tuple[int, int, int]
+
+
+class ImageError(Exception):
+    """A program cannot be built. The text is the compiler's log."""
+
+
+class DeviceImage(ABC):
+    """A program on a device.
+
+    Args:
+        data: what the driver loads for launches of one dimension without an offset.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @abstractmethod
+    def kernel_names(self, module: int) -> list[str]:
+        """Return the names of its kernels. `module` is the driver's. Raises DriverError."""
+
+    @abstractmethod
+    def parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
+        """Return the bytes of the parameters that the program sets.
+
+        Args:
+            name: the kernel's name.
+            function: the driver's function.
+        """
+
+    def required_size(self, name: str) -> Sizes | None:
+        """Return the size of work-groups that a kernel is compiled for, None for any size."""
+        return None
+
+    def variant(self, dimensions: int, offset: Sizes) -> Any:
+        """Return what a launch's module depends on. Launches with equal answers share one.
+
+        Args:
+            dimensions: of the launch.
+            offset: its global offset.
+
+        Raises:
+            URError: UNSUPPORTED_FEATURE for an offset that the program cannot have.
+        """
+        return None
+
+    def data_for(self, variant: Any) -> bytes:
+        """Return what the driver loads for a variant."""
+        return self.data
+
+    def first_local(self, name: str) -> int:
+        """Return the place in local memory at which a kernel's `__local` arguments begin."""
+        return 0
+
+    def offsets_of(self, name: str, offset: Sequence[int]) -> list[bytes]:
+        """Return the values of parameters that take the global offset, behind the others.
+
+        Args:
+            name: the kernel's name.
+            offset: the global offset, with fewer than three numbers if the others are 0.
+        """
+        return []

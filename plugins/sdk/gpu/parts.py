@@ -1,0 +1,25 @@
+"""The modules of an adapter on a GPU's driver, and how a package gets them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+#: The modules that declare entry points.
+PARTS: Final = (
+    *("platforms", "devices", "contexts", "queues", "events", "clocks", "synchronization"),
+    *("buffers", "transfers", "usm", "usm_transfers", "pools", "virtual_memory", "peers"),
+    *("programs", "kernels", "launches", "device_globals"),
+    *(f"command_buffer.{name}" for name in ("appends", "launches", "transfers", "updates")),
+)
+
+
+def load_parts(package: str) -> None:
+    """Import the modules of an adapter, which declare its entry points.
+
+    Args:
+        package: the name of the adapter's package. It has the modules, or finds them in another
+            folder by its `__path__`.
+    """
+    for name in PARTS:
+        import_module(f"{package}.{name}")

@@ -1,0 +1,150 @@
+"""hip.abi against hip_runtime_api.h of Debian's libamdhip64-dev, and its names of CUDA's things.
+
+HIP_HEADERS is a list of folders, with colons between them: one for each version of HIP.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from helpers.abi_header import compile_lines, function_lines, struct_lines, type_lines, value_lines
+
+from fairlead.loader.cuda.abi import CUDA
+from fairlead.loader.hip.abi import CONSTANTS, HIP, MISSING, NAMES, HipError, check, named, neutral
+
+_TYPES = {"hip_flags64": "unsigned long long", "hipDeviceProp_t_5": "hipDeviceProp_t"}
+_FOLDERS = [path for path in os.environ.get("HIP_HEADERS", "").split(":") if path]
+#: What the header of HIP 5.2 has not, and later ones have.
+_NEW = {
+    "hipDeviceAttributeHostRegisterSupported",
+    "hipDeviceAttributeVirtualMemoryManagementSupported",
+    "hipErrorInvalidChannelDescriptor",
+    "hipErrorInvalidTexture",
+    "hipMemoryTypeManaged",
+}
+
+
+class Header:
+    """A header: its folder, its words, its version, and the generation of its layouts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        names = ("hip_runtime_api.h", "driver_types.h", "hip_version.h")
+        text = "".join((folder / "hip" / name).read_text(errors="replace") for name in names)
+        self.words = frozenset(re.findall(r"\w+", text))
+        major, minor = (
+            int(re.findall(rf"define HIP_VERSION_{part} +(\d+)", text)[0])
+            for part in ("MAJOR", "MINOR")
+        )
+        self.version = major, minor
+        self.generation = min(major, 6)
+
+    def compile(self, lines: list[str], tmp_path: Path) -> None:
+        """Compile assertions after it."""
+        compile_lines(
+            lines,
+            tmp_path,
+            "hip/hip_runtime_api.h",
+            "-D__HIP_PLATFORM_AMD__",
+            header_folder=self.folder,
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether it has a name. If not, the name is one of `_NEW`."""
+        found = name in self.words
+        assert found or name in _NEW, f"HIP {self.version} has no {name}"
+        return found
+
+    def own(self, names: list[str]) -> dict[str, str]:
+        """Its names of structs or constants, to their names in hip.abi."""
+        plain = [name for name in names if not name.endswith("_5")]
+        return {name: named(name, self.generation) for name in plain if self.has(name)}
+
+
+@pytest.fixture(params=_FOLDERS or [""], ids=range(len(_FOLDERS) or 1))
+def header(request: pytest.FixtureRequest) -> Header:
+    """A header, of each version that is here."""
+    folder = Path(request.param)
+    if not (folder / "hip/hip_runtime_api.h").exists():
+        pytest.skip("HIP_HEADERS names no headers: `make test` fetches them where apt-get is")
+    return Header(folder)
+
+
+def test_every_function_is_that_of_the_header(header: Header, tmp_path: Path) -> None:
+    functions = [one for one in HIP.slots if one.since <= header.version]
+    header.compile(list(function_lines(functions, _TYPES)), tmp_path)
+
+
+def test_every_struct_type_and_constant_is_that_of_the_header(
+    header: Header, tmp_path: Path
+) -> None:
+    structs = {ours: name for name, ours in header.own(list(HIP.structs)).items()}
+    values = {
+        name: HIP[ours] if ours in HIP.constants else HIP.codes[ours]
+        for name, ours in header.own([*HIP.constants, *HIP.codes]).items()
+    }
+    assert len(values) > 100 and len(structs) >= 15
+    lines = [
+        *struct_lines(HIP, list(structs), lambda name: structs[name]),
+        *type_lines(HIP, _TYPES),
+        *value_lines(values),
+    ]
+    header.compile(lines, tmp_path)
+
+
+def test_layouts_of_both_generations() -> None:
+    assert HIP[named("hipMemoryTypeDevice", 6)] == 2 and HIP[named("hipMemoryTypeDevice", 5)] == 1
+    assert (
+        named("HIP_MEMCPY3D", 5) == "HIP_MEMCPY3D_5" and named("HIP_MEMCPY3D", 7) == "HIP_MEMCPY3D"
+    )
+    assert named("hipMemsetParams", 5) == "hipMemsetParams"
+
+
+def test_slots_are_in_order_and_codes_have_sentences() -> None:
+    assert [function.slot for function in HIP.slots] == list(range(len(HIP.functions)))
+    for name, sentence in HIP.errors.values():
+        assert re.fullmatch(r"hip(Success|Error\w+)", name)
+        assert sentence.endswith(".") and len(sentence.split()) < 25
+
+
+def test_every_function_of_cuda_has_a_name_or_is_missing() -> None:
+    functions = {neutral(name) for name in CUDA.functions}
+    assert set(NAMES) == functions - MISSING and functions >= MISSING
+    assert set(NAMES.values()) <= set(HIP.functions)
+    assert NAMES["MemAlloc"] == "hipMalloc" and NAMES["GraphLaunch"] == "hipGraphLaunch"
+
+
+def test_constants_of_cuda_have_names() -> None:
+    lacking = {name for name in CUDA.constants if name not in CONSTANTS}
+    assert {name for name in lacking if not name.startswith("CU_JIT_")} == {
+        "CU_MEM_LOCATION_TYPE_HOST",
+        "CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED",
+    }
+    numbers = {name: HIP[CONSTANTS[f"CU_DEVICE_ATTRIBUTE_{name}"]] for name in ("WARP_SIZE",)}
+    assert numbers == {"WARP_SIZE": 87}
+    assert HIP[CONSTANTS["CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED"]] == 1
+
+
+def test_codes_are_those_of_cuda() -> None:
+    """The adapter takes them for CUDA's. CUDA has other errors of the numbers 98, 911 and 912."""
+    common = {
+        code: (CUDA.errors[code][0], HIP.errors[code][0])
+        for code in CUDA.errors
+        if code in HIP.errors
+    }
+    assert common[2] == ("CUDA_ERROR_OUT_OF_MEMORY", "hipErrorMemoryAllocation")
+    assert common[700] == ("CUDA_ERROR_ILLEGAL_ADDRESS", "hipErrorIllegalAddress")
+    assert not {98, 911, 912, 916, 1052, 1053} & set(common) and len(common) > 35
+
+
+def test_an_error_says_what_to_do() -> None:
+    check(0, "hipInit")
+    for code, name in ((100, "hipErrorNoDevice"), (101, "hipErrorInvalidDevice")):
+        with pytest.raises(HipError, match=rf"hipInit \[{name}\].*\n.*/dev/kfd") as one:
+            check(code, "hipInit")
+        assert one.value.value == code
+    with pytest.raises(HipError, match="HIP_12345"):
+        check(12345, "hipInit")
