@@ -212,7 +212,8 @@ def _transfers(
         yield call(name, origin, size, host)
         return
     if not lines and image.context.platform.has(f"{name}Ext"):
-        yield call(f"{name}Ext", origin, size, host, row_bytes, slice_bytes)
+        distance = slice_bytes if image.kind.has_slices else 0  # 0, says the extension
+        yield call(f"{name}Ext", origin, size, host, row_bytes, distance)
         return
     x, y, z = origin
     for k in range(size[2]):

@@ -95,6 +95,29 @@ def test_memory_has_pitches(
     assert back.raw == data.raw
 
 
+def test_a_2d_image_has_no_slice_pitch(
+    calls: Calls,
+    make: Objects,
+    context: int,
+    queue: int,
+    behind: LZDevice,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So the extension says: with another one a driver may refuse."""
+    routine, pitches = "zeCommandListAppendImageCopyToMemoryExt", list[tuple[int, int]]()
+    append: Any = getattr(behind.table, routine)
+
+    def note(*given: Any) -> int:
+        pitches.append((given[4], given[5]))
+        return append(*given)
+
+    monkeypatch.setattr(behind.table, routine, note)
+    one, out = image(calls, make, context), ctypes.create_string_buffer(128)
+    whole = area((0, 0, 0), (6, 4, 1))
+    calls.ok(READ, queue, one, True, *whole, 32, 160, out, *NO_EVENTS)
+    assert pitches == [(32, 0)]
+
+
 def test_an_image_is_no_buffer(calls: Calls, make: Objects, context: int, queue: int) -> None:
     one, out = image(calls, make, context), ctypes.create_string_buffer(64)
     buffer, wrong = make.buffer(context), "INVALID_MEM_OBJECT"
