@@ -1,14 +1,10 @@
-"""`fairlead.runtime` and `fairlead.graph` on the adapter for CUDA, in a process of its own."""
+"""`fairlead.runtime` and `fairlead.graph` on the adapters for CUDA and HIP, in a process of its own."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from helpers.support import RunPython
 
-from fairlead import plugins
-from fairlead.icd.driver_profiles import locate
-from fairlead.loader.base.search import Candidate
+from .conftest import Installed
 
 PROGRAM = """
 import numpy as np
@@ -49,18 +45,15 @@ print(seen, x.array[0], queue.device.platform.backend)
 """
 
 
-def test_the_runtime_computes_on_it(
-    run_python: RunPython, fake_cuda_path: Path, pocl_wheel: Candidate
-) -> None:
+def test_the_runtime_computes_on_it(run_python: RunPython, installed: Installed) -> None:
     environment = {
-        "LD_LIBRARY_PATH": str(fake_cuda_path.parent),
-        "FAKE_CUDA_OPENCL": locate(pocl_wheel)[0],
-        "UR_ADAPTERS_FORCE_LOAD": plugins.cuda_adapter(),
-        "ONEAPI_DEVICE_SELECTOR": "cuda:*",
+        **installed.environment,
+        "UR_ADAPTERS_FORCE_LOAD": installed.library,
+        "ONEAPI_DEVICE_SELECTOR": f"{installed.backend}:*",
     }
     done = run_python(PROGRAM, env=environment)
     assert done.out.splitlines() == [
         "[14.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]",
         "[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]",
-        "[14.0, 1.0, 4.0] 40.0 cuda",
+        f"[14.0, 1.0, 4.0] 40.0 {installed.backend}",
     ]

@@ -63,7 +63,7 @@ def sampler(
 
 
 def kernel(bench: ZeBench, name: str, *arguments: Any) -> int:
-    return bench.kernel(name, *arguments, source=SOURCE)
+    return bench.kernel(name, *arguments, module=bench.module(SOURCE))
 
 
 def new_list(bench: ZeBench, kind: str) -> int:
