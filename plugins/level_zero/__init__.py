@@ -6,7 +6,18 @@ entry points answer UNSUPPORTED_FEATURE. docs/level_zero_driver.md lists them.
 
 from __future__ import annotations
 
-from . import appends, contexts, devices, events, host_steps, kernels, lists, modules, mutable
+from . import (
+    appends,
+    contexts,
+    devices,
+    events,
+    graphs,
+    host_steps,
+    kernels,
+    lists,
+    modules,
+    mutable,
+)
 from .core import driver
 
 __all__ = [
@@ -15,6 +26,7 @@ __all__ = [
     "devices",
     "driver",
     "events",
+    "graphs",
     "host_steps",
     "kernels",
     "lists",

@@ -15,6 +15,7 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.base.search import secure_environ
+from ...loader.ze.abi import PLATFORM_EXTENSION
 from ..opencl.devices import URDevice, takes_spirv
 from ..opencl.platforms import URPlatform, platforms
 from ..opencl.usm.strategies import STRATEGIES
@@ -43,6 +44,7 @@ EXTENSIONS: Final = {
     "ZE_MODULE_PROGRAM_EXP_NAME": "ZE_MODULE_PROGRAM_EXP_VERSION_1_0",
     "ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME": "ZE_EVENT_POOL_COUNTER_BASED_EXP_VERSION_1_0",
     "ZE_MEMORY_FREE_POLICIES_EXT_NAME": "ZE_MEMORY_FREE_POLICIES_EXT_VERSION_1_0",
+    "ZE_RECORD_REPLAY_GRAPH_EXT_NAME": "ZE_RECORD_REPLAY_GRAPH_EXT_VERSION_1_0",
 }
 #: The extension of fairlead that says that OpenCL C text is a native format of modules.
 OPENCL_C_MODULES: Final = "ZE_fairlead_opencl_c_modules"
@@ -191,23 +193,22 @@ def list_structs(pCount: Any, rows: Any, fills: Sequence[Callable[[Any], None]])
             fill(rows[index])
 
 
-def _fill_own_extension(row: Any) -> None:
-    row.name, row.version = OPENCL_C_MODULES.encode(), 1 << 16
-
-
 @driver.entry
 def zeDriverGetExtensionProperties(
     hDriver: ZePlatform, pCount: Any, pExtensionProperties: Any
 ) -> None:
-    def filling(name: str, version: str) -> Callable[[Any], None]:
+    def filling(name: str, version: int) -> Callable[[Any], None]:
         def fill(row: Any) -> None:
-            row.name, row.version = ZE.strings[name].encode(), ZE[version]
+            row.name = name.encode()[: ZE["ZE_MAX_EXTENSION_NAME"] - 1]
+            row.version = version
 
         return fill
 
-    fills = [filling(*pair) for pair in EXTENSIONS.items()]
-    fills.append(_fill_own_extension)
-    list_structs(pCount, pExtensionProperties, fills)
+    found = {ZE.strings[name]: ZE[version] for name, version in EXTENSIONS.items()}
+    own = dict.fromkeys((OPENCL_C_MODULES, PLATFORM_EXTENSION + hDriver.ur.icd.name), 1 << 16)
+    list_structs(
+        pCount, pExtensionProperties, [filling(*pair) for pair in {**found, **own}.items()]
+    )
 
 
 @driver.entry
@@ -248,6 +249,11 @@ def _fill_mutable(address: int) -> None:
     row.mutableCommandListFlags, row.mutableCommandFlags = 0, MUTABLE
 
 
+def _fill_graphs(address: int) -> None:
+    row = ffi.cast("ze_record_replay_graph_ext_properties_t *", address)
+    row.graphFlags = ZE["ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH"]
+
+
 def _fill_event_properties(address: int) -> None:
     ffi.cast("ze_device_event_properties_t *", address).flags = 0
 
@@ -255,6 +261,7 @@ def _fill_event_properties(address: int) -> None:
 #: What fills a struct that a caller chains to the properties of a device.
 _CHAINED: Final[dict[int, Callable[[int], None]]] = {
     ZE["ZE_STRUCTURE_TYPE_MUTABLE_COMMAND_LIST_EXP_PROPERTIES"]: _fill_mutable,
+    ZE["ZE_STRUCTURE_TYPE_RECORD_REPLAY_GRAPH_EXT_PROPERTIES"]: _fill_graphs,
 }
 
 

@@ -6,7 +6,8 @@ engines run it. What is signaled and reset in a part is so at its end: between t
 can tell the difference.
 
 In an in-order list each command comes after the one before it. In other lists a command comes after
-the barriers before it, and after the commands of the list whose events it waits for.
+the barriers before it, and after the commands of the list whose events it waits for. A capture of
+several lists (graphs.py) has a lane for each, which is an in-order list.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class ListCommand:
         signal: the event that it signals, or None.
         launch: what it launches, or None.
         run: what enqueues it, if the host runs it.
+        lane: the list that it was given, of those of a capture.
     """
 
     index: int
@@ -88,6 +90,7 @@ class ListCommand:
     signal: ZeEvent | None
     launch: ListLaunch | None = None
     run: Callable[[Stream, Sequence[int]], int] | None = None
+    lane: int = 0
 
 
 @dataclass
@@ -234,6 +237,7 @@ class ListRecording:
         signaled: dict[ZeEvent, Sequence[int]] = {}  # by this list: after which commands
         after: tuple[int, ...] = ()  # what everything that follows comes after
         since: list[int] = []  # the commands since the last barrier
+        last: dict[int, int] = {}  # the last command of each lane
         for command in self.commands:
             index, part = command.index, parts[-1]
             outside = [event for event in command.waits if event not in signaled]
@@ -245,7 +249,9 @@ class ListRecording:
             part.end, part.run = index + 1, command.run
             needed = {number for event in command.waits for number in signaled.get(event, ())}
             if self.in_order:
-                before = (index - 1,) if index else ()
+                own, last[command.lane] = last.get(command.lane), index
+                others = {number for number in needed if self.commands[number].lane != command.lane}
+                before = tuple(sorted({*others} | ({own} if own is not None else set())))
             elif command.role in ("barrier", "signal"):
                 before = tuple(sorted({*since, *after, *needed}))
             else:

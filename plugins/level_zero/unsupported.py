@@ -26,8 +26,6 @@ REASONS: Final[Mapping[str, str]] = {
     "OpenCL cannot reserve addresses without memory, nor map memory to addresses afterwards.": (
         r"zeVirtualMem\w+|zePhysicalMem\w+"
     ),
-    "The capture of graphs (1.17) is not there yet.": r"zeGraph\w+|zeExecutableGraph\w+"
-    r"|zeCommandList\w*(Graph)\w*",
     "OpenCL has semaphores only as an extension that few drivers have.": r"ze\w+Semaphores?\w*",
     "OpenCL takes the sizes of a launch from the host and not from memory.": r"ze\w+Indirect",
     "A list cannot be copied.": r"zeCommandListCreateCloneExp",

@@ -40,6 +40,15 @@ BROKEN = {
         "ZeCommandList.check_executable = lambda self: None",
         {"lists::not_closed"},
     ),
+    "a capture runs its commands": (
+        "graphs",
+        "@driver.entry\ndef zeCommandListBeginGraphCaptureExt(hCommandList): pass",
+        {
+            *("graphs::replay", "graphs::moment", "graphs::enabled", "graphs::empty"),
+            *("graphs::events", "graphs::fork", "graphs::unjoined", "graphs::source"),
+            *("graphs::regular", "graphs::twice", "graphs::dump"),
+        },
+    ),
     "a changed list is executed": (
         "mutable-errors",
         "ZeCommandList.check_executable = lambda self: None",

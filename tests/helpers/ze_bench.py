@@ -74,11 +74,11 @@ class ZeBench:
             self._modules[source] = module.value or 0
         return self._modules[source]
 
-    def kernel(self, name: str, *arguments: Any, size: int = 1) -> int:
+    def kernel(self, name: str, *arguments: Any, size: int = 1, module: int = 0) -> int:
         """Return a new kernel with arguments: a ctypes value, or the bytes of local memory."""
         text = ctypes.create_string_buffer(name.encode())
         desc = new("ze_kernel_desc_t", pKernelName=text)
-        kernel = self.ze.made("zeKernelCreate", self.module(), byref(desc))
+        kernel = self.ze.made("zeKernelCreate", module or self.module(), byref(desc))
         self.ze.ok("zeKernelSetGroupSize", kernel, size, 1, 1)
         for index, argument in enumerate(arguments):
             self.set(kernel, index, argument)
