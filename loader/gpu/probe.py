@@ -30,7 +30,8 @@ class GpuReport:
         devices: the names of its devices.
         real_path: of the library.
         seconds: how long the probe took.
-        probed: whether a child could be started.
+        notes: what is odd about it.
+        probed: whether a child could be started; if not, a note says why.
     """
 
     candidate: Candidate
@@ -42,6 +43,7 @@ class GpuReport:
     devices: tuple[str, ...] = ()
     real_path: str = ""
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()
     probed: bool = True
 
 
@@ -72,10 +74,11 @@ def _report(candidate: Candidate, outcome: Outcome) -> GpuReport:
             reason=outcome.reason,
             remedy=outcome.remedy,
             seconds=seconds,
+            notes=outcome.notes,
             probed=outcome.probed,
         )
     found = {**outcome.report, "devices": tuple(outcome.report["devices"])}
-    return GpuReport(candidate, seconds=seconds, **found)
+    return GpuReport(candidate, seconds=seconds, notes=outcome.notes, **found)
 
 
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:

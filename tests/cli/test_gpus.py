@@ -85,7 +85,7 @@ def test_the_doctor_tells_why_they_have_no_device(machine: Machine, fake: tuple[
     facts = machine.examine()
     (driver,) = [one for one in facts["gpus"] if one["interface"] == api.upper()]
     assert driver["state"] == "idle" and driver["reason"].startswith(f"{WITHOUT[api]} [")
-    problems = [one for one in facts["problems"] if one["what"] == driver["real_path"]]
+    problems = [one for one in facts["problems"] if one["what"] == driver["library"]]
     assert [one["severity"] for one in problems] == ["warning"] * bool(facts["nodes"])
 
 
@@ -100,7 +100,7 @@ def test_the_doctor_tells_a_driver_that_crashes(
     machine.env["LD_LIBRARY_PATH"] = str(tmp_path)
     facts = machine.examine()
     (driver,) = [one for one in facts["gpus"] if one["interface"] == api.upper()]
-    (problem,) = [one for one in facts["problems"] if one["what"] == driver["real_path"]]
+    (problem,) = [one for one in facts["problems"] if one["what"] == driver["library"]]
     assert driver["state"] == "refused" and problem["severity"] == "error"
     assert "SIGSEGV" in problem["reason"]
     assert f"FAIRLEAD_EXCLUDE='*{path.name}'" in problem["remedy"]

@@ -38,6 +38,7 @@ class GpuDriverState:
         reason: why it is not usable; `remedy` says what to do.
         version: the version of its API.
         devices: the names of its devices.
+        warnings: what is odd about it.
     """
 
     interface: str
@@ -50,6 +51,7 @@ class GpuDriverState:
     seconds: float = 0.0
     version: str = ""
     devices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def survey(timeout: float | None = None) -> tuple[GpuDriverState, ...]:
@@ -88,11 +90,12 @@ def _state(found: tuple[str, str, str], path: str, report: GpuReport) -> GpuDriv
         *found,
         state,
         path,
-        report.reason,
+        "; ".join(report.notes) if state == "unprobed" else report.reason,
         report.remedy,
         round(report.seconds, 3),
         report.version,
         report.devices,
+        report.notes if state != "unprobed" else (),
     )
 
 
@@ -118,6 +121,7 @@ def lines(states: tuple[GpuDriverState, ...], painted: Callable[[str], str]) -> 
             if text:
                 yield f"  {name}: {text}"
         yield from (f"  GPU: {device}" for device in one.devices)
+        yield from (f"  note: {warning}" for warning in one.warnings)
     for interface, search in SEARCHES.items():
         if not any(one.interface == interface for one in states):
             names = ", ".join(candidate.library for candidate in search.steps)

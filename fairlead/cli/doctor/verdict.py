@@ -77,7 +77,6 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
         *_driver_problems(facts),
         *_client_problems(facts),
         *_plugin_problems(facts),
-        *_level_zero_problems(facts),
         *_gpu_problems(facts),
         *_search_problems(facts),
         *_variable_problems(facts),
@@ -167,9 +166,12 @@ def _exclusion(driver: DriverReport | PluginState) -> str:
     return f"export FAIRLEAD_EXCLUDE={names}"
 
 
-def _level_zero_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Unusable drivers of Level Zero. On a machine without a GPU, one without devices is none."""
-    for driver in facts.level_zero.drivers:
+def _gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """Unusable drivers of Level Zero, CUDA and HIP, and their searches' refusals.
+
+    On a machine without a GPU, a driver without devices is no problem.
+    """
+    for driver in (*facts.level_zero.drivers, *facts.gpus):
         leave_out = f"FAIRLEAD_EXCLUDE='*{os.path.basename(driver.library)}'"
         remedy = f"{driver.remedy or 'update it'}; or leave it out: {leave_out}"
         if driver.state == "unprobed":
@@ -183,19 +185,6 @@ def _level_zero_problems(facts: Diagnosis) -> Iterator[Problem]:
     for refusal in facts.level_zero.refusals:
         if refusal.remedy:
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
-
-
-def _gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Unusable drivers of CUDA and HIP. On a machine without a GPU, one without devices is none."""
-    for driver in facts.gpus:
-        leave_out = f"FAIRLEAD_EXCLUDE='*{os.path.basename(driver.library)}'"
-        remedy = f"{driver.remedy or 'update it'}; or leave it out: {leave_out}"
-        if driver.state == "unprobed":
-            yield Problem("error", driver.real_path, driver.reason, _UNPROBED)
-        elif driver.state == "refused":
-            yield Problem("error", driver.real_path, driver.reason, remedy)
-        elif driver.state == "idle" and facts.nodes:
-            yield Problem("warning", driver.real_path, driver.reason, remedy)
 
 
 def _lacks_its_vendor(plugin: PluginState, facts: Diagnosis) -> bool:
