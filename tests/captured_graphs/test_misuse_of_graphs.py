@@ -113,7 +113,7 @@ def test_nothing_of_a_graph_can_be_copied(
     parts = graph[0], graph.command_graph, loop.executable_graph, graph.device
     whole = (graph, loop) if make_copy is copy.deepcopy else ()
     for one in (*parts, *whole):
-        with pytest.raises(CopyError, match=f"copy: a {type(one).__name__} cannot be copied"):
+        with pytest.raises(CopyError, match=f"copy: {type(one).__name__} objects cannot be"):
             make_copy(one)
     with pytest.raises(CopyError):
         copy.copy(graph[0])
