@@ -18,10 +18,10 @@ from .access import inputs_and_outputs, named_memory
 from .checks import document_of
 from .contents import typed
 from .document import KERNEL, MARKER, Document
-from .naming import make_unique
+from .naming import describe, make_unique
 from .operations import HOST, OPERATIONS
 from .order import RecordedOrder
-from .recorded_rows import RecordedRows, describe, text_in, word_in, words_in
+from .recorded_rows import RecordedRows, text_in, word_in, words_in
 
 #: The words of a COMMAND record before its arguments.
 _NUMBER, _SLOT, _QUEUE, _STATE, _EVENT, _ARGUMENTS = 0, 1, 2, 3, 4, 6

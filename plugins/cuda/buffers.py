@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...loader.base.forks import new_lock
+from ..sdk.queries import MEMORY_INFO
 from ..sdk.rules import ALLOC, COPY, USE, check_memory_flags, check_part
 from .allocations import CuAllocation, CuRequest, allocate, find_foreign, free
 from .contexts import CuContext
@@ -134,14 +135,7 @@ def urMemBufferPartition(hBuffer: CuBuffer, flags: int, pRegion: Any) -> CuBuffe
     return CuBuffer(hBuffer.context, None, address, pRegion.size, parent=hBuffer, host=host)
 
 
-adapter.info(
-    "urMemGetInfo",
-    {
-        "UR_MEM_INFO_SIZE": lambda memory: memory.size,
-        "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,
-        "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
-    },
-)
+adapter.info("urMemGetInfo", MEMORY_INFO)
 
 
 @adapter.entry

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
+from ..sdk.queries import CONTEXT_INFO
 from .core import Object, adapter, failure
 from .devices import CuDevice, all_devices
 
@@ -76,17 +77,7 @@ def urContextCreate(phDevices: list[CuDevice]) -> CuContext:
     return made
 
 
-adapter.info(
-    "urContextGetInfo",
-    {
-        "UR_CONTEXT_INFO_NUM_DEVICES": lambda context: len(context.devices),
-        "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
-        "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
-        "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
-        # libsycl gives urEnqueueUSMFill2D pitch and width in elements.
-        "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": False,
-    },
-)
+adapter.info("urContextGetInfo", CONTEXT_INFO)
 
 
 @adapter.entry

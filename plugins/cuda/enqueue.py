@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.families import EnqueueFamily
+from ..sdk.families import EnqueueCall, EnqueueFamily
 from .clocks import base_of, new_event
 from .core import adapter
 from .devices import CuStream
@@ -14,31 +14,10 @@ from .events import CuEvent, wait_on
 from .queues import CuQueue
 
 
-class CuEnqueue:
-    """One call of an entry point that enqueues a command.
+class CuEnqueue(EnqueueCall):
+    """A call that enqueues a command."""
 
-    Args:
-        queue: the queue.
-        command: the name of its ur_command_t after UR_COMMAND_.
-        waits: the events that the command waits for.
-        wanted: whether the caller wants an event.
-        blocking: whether the entry point returns when the command is complete.
-    """
-
-    def __init__(
-        self,
-        queue: CuQueue,
-        command: str,
-        waits: Sequence[CuEvent] = (),
-        wanted: bool = False,
-        blocking: bool = False,
-    ) -> None:
-        self.queue, self.command, self.waits = queue, command, waits
-        self.wanted, self.blocking = wanted, blocking
-
-    def check_context(self, what: str, *things: Any) -> None:
-        """Raise URError (INVALID_CONTEXT) for things of another context than the queue's."""
-        self.queue.context.check_same(what, *things)
+    queue: CuQueue
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver. The device's context is current. Raises DriverError.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from ...loader.ur.abi import UR
-from ..sdk.kernel_arguments import arguments_of
-from ..sdk.wrap import parameters_of, with_parameters
+from ..sdk.kernels import declare_suggestions, read_exec_info
 from .core import INVALID_VALUE, DriverError, adapter, failure
 from .devices import CuDevice
 from .kernels import CuKernel
@@ -81,46 +80,17 @@ def urKernelGetSubGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int)
 @adapter.entry
 def urKernelSetExecInfo(hKernel: CuKernel, propName: int, propSize: int, pPropValue: int) -> None:
     """Check settings, which the driver does not need: kernels may use all memory."""
-    if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
-        if not propSize or propSize % ctypes.sizeof(ctypes.c_void_p):
-            raise failure("INVALID_SIZE", "the value has to be an array of pointers")
-    elif propName == UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]:
-        if propSize != 1:
-            raise failure("INVALID_SIZE", "the value is a ur_bool_t")
-    else:
-        if propSize != 4:
-            raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
-        value = ctypes.c_uint32.from_address(pPropValue).value
-        if value not in UR.groups["ur_kernel_cache_config_t"]:
-            raise failure("INVALID_VALUE", "there is no such configuration")
+    read_exec_info(propName, propSize, pPropValue)
 
 
 def _suggest(
-    hKernel: CuKernel,
-    hQueue: CuQueue,
-    numWorkDim: int,
-    pGlobalWorkOffset: Any,
-    pGlobalWorkSize: Any,
-    pSuggestedLocalWorkSize: Any,
-    numArgs: int = 0,
-    pArgs: Any = None,
-) -> None:
-    if not 1 <= numWorkDim <= 3:
-        raise failure("INVALID_WORK_DIMENSION")
-    hQueue.context.check_same("the kernel", hKernel)
-    sizes = [pGlobalWorkSize[index] for index in range(numWorkDim)]
-    if not all(sizes):
-        raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
-    hKernel.check(arguments_of(adapter, pArgs, numArgs))
-    for index, value in enumerate(hKernel.suggest(hQueue.device, sizes)):
-        pSuggestedLocalWorkSize[index] = value
+    kernel: CuKernel, queue: CuQueue, offsets: list[int], sizes: list[int], arguments: list[Any]
+) -> Sequence[int]:
+    kernel.check(arguments)
+    return kernel.suggest(queue.device, sizes)
 
 
-_SUGGEST = parameters_of(_suggest)
-adapter.declare(
-    urKernelGetSuggestedLocalWorkSize=with_parameters(partial(_suggest), *_SUGGEST[:6]),
-    urKernelGetSuggestedLocalWorkSizeWithArgs=_suggest,
-)
+declare_suggestions(adapter, _suggest)
 
 
 @adapter.entry

@@ -12,9 +12,9 @@ from typing import Any, Final
 from ...loader.base.errors import CodeError
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi
 from ..sdk.gpu.images import DeviceImage, ImageError, Sizes
-from ..sdk.rules import check_metadata, source_of
+from ..sdk.queries import program_info
+from ..sdk.rules import check_build_devices, check_metadata, read_binaries, source_of
 from .contexts import CuContext
 from .core import API, NOT_FOUND, DriverError, Object, adapter, check, constant, failure, routine_of
 from .devices import CuDevice
@@ -233,26 +233,10 @@ def urProgramCreateWithBinary(
     pProperties: Any,
 ) -> CuProgram:
     check_metadata(pProperties)
-    if not numDevices:
-        raise failure("INVALID_SIZE", "a program is for one device at least")
-    for device in phDevices:
-        hContext.check_device(device)
-    if len(set(phDevices)) < len(phDevices):
-        raise failure("INVALID_DEVICE", "a device is named twice")
-    binaries = [int(ffi.cast("uintptr_t", ppBinaries[index])) for index in range(numDevices)]
-    if not all(pLengths) or not all(binaries):
-        raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
-    images = list(map(ctypes.string_at, binaries, pLengths))
+    images = read_binaries(hContext, phDevices, pLengths, ppBinaries)
     if not all(map(is_image, images)):
         raise failure("INVALID_NATIVE_BINARY", f"it is no text and no binary of {API.name}")
     return CuProgram(hContext, dict(zip(phDevices, images, strict=True)))
-
-
-def _check_devices(context: CuContext, devices: list[CuDevice]) -> None:
-    if not devices:
-        raise failure("INVALID_VALUE", "a program is built for one device at least")
-    for device in devices:
-        context.check_device(device)
 
 
 @adapter.entry
@@ -265,7 +249,7 @@ def urProgramBuild(hContext: CuContext, hProgram: CuProgram, pOptions: str | Non
 def urProgramBuildExp(
     hProgram: CuProgram, phDevices: list[CuDevice], flags: int, pOptions: str | None
 ) -> None:
-    _check_devices(hProgram.context, phDevices)
+    check_build_devices(hProgram.context, phDevices)
     hProgram.build(phDevices, pOptions)
 
 
@@ -302,19 +286,11 @@ def program_of(native: int, context: CuContext, properties: Any) -> CuProgram:
 
 adapter.info(
     "urProgramGetInfo",
-    {
-        "UR_PROGRAM_INFO_REFERENCE_COUNT": lambda program: program.references,
-        "UR_PROGRAM_INFO_CONTEXT": lambda program: program.context,
-        "UR_PROGRAM_INFO_NUM_DEVICES": lambda program: len(program.devices),
-        "UR_PROGRAM_INFO_DEVICES": lambda program: program.devices,
-        "UR_PROGRAM_INFO_IL": lambda program: program.il + b"\0" if program.il else b"",
-        "UR_PROGRAM_INFO_BINARY_SIZES": lambda program: [
-            len(image) for image in program.images.values()
-        ],
-        "UR_PROGRAM_INFO_BINARIES": lambda program: list(program.images.values()),
-        "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: len(program.kernel_names),
-        "UR_PROGRAM_INFO_KERNEL_NAMES": lambda program: ";".join(program.kernel_names),
-    },
+    program_info(
+        il=lambda program: program.il + b"\0" if program.il else b"",
+        binaries=lambda program: list(program.images.values()),
+        kernel_names=lambda program: program.kernel_names,
+    ),
 )
 
 

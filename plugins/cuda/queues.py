@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
+from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
 from .clocks import new_event
 from .contexts import CuContext
@@ -136,16 +137,7 @@ def urQueueCreate(hContext: CuContext, hDevice: CuDevice, pProperties: Any) -> C
     return CuQueue(hContext, hDevice, flags)
 
 
-adapter.info(
-    "urQueueGetInfo",
-    {
-        "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
-        "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
-        "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
-        "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
-        "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
-    },
-)
+adapter.info("urQueueGetInfo", QUEUE_INFO)
 
 
 @adapter.entry

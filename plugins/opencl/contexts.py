@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ..sdk._native import ffi, lib
+from ..sdk.queries import CONTEXT_INFO
 from .core import (
     CLObject,
     adapter,
@@ -142,18 +143,7 @@ def urContextCreate(phDevices: list[URDevice]) -> URContext:
     return URContext(create(platform.table, "clCreateContext", *arguments), phDevices)
 
 
-adapter.info(
-    "urContextGetInfo",
-    {
-        "UR_CONTEXT_INFO_NUM_DEVICES": lambda context: len(context.devices),
-        "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
-        "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
-        "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
-        # urEnqueueUSMFill2D exists. But libsycl gives it pitch and width in elements. Without
-        # support libsycl fills by a kernel.
-        "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": False,
-    },
-)
+adapter.info("urContextGetInfo", CONTEXT_INFO)
 
 
 @adapter.entry

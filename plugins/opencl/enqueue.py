@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ..sdk.families import EnqueueFamily
+from ..sdk.families import EnqueueCall, EnqueueFamily
 from .core import adapter
 from .events import UREvent, call_on_status
 from .platforms import extension
@@ -25,15 +25,8 @@ _EXTENSIONS: Final = frozenset(
 )
 
 
-class Enqueue:
-    """One call of an entry point that enqueues a command.
-
-    Args:
-        queue: the queue.
-        command: the name of its ur_command_t after UR_COMMAND_.
-        waits: the events that the command waits for.
-        wanted: whether the caller wants an event.
-        blocking: whether the entry point returns when the command is complete.
+class Enqueue(EnqueueCall):
+    """A call that enqueues a command.
 
     Attributes:
         blocks: whether the driver's function is to block.
@@ -58,10 +51,6 @@ class Enqueue:
     def block_by_event(self) -> None:
         """Wait for the event of a blocking command, because the driver's function cannot block."""
         self.blocks, self.waits_for_event = False, self.blocking
-
-    def check_context(self, what: str, *things: Any) -> None:
-        """Raise URError (INVALID_CONTEXT) for things of another context than the queue's."""
-        self.queue.context.check_same(what, *things)
 
     def call(self, routine: str, *arguments: Any, function: Any = None) -> UREvent | None:
         """Enqueue one command.

@@ -6,15 +6,13 @@ import ctypes
 import math
 import struct
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
-from ..sdk.kernel_arguments import arguments_of
-from ..sdk.wrap import parameters_of, with_parameters
+from ..sdk.kernels import declare_suggestions, read_exec_info
 from .core import adapter, check, failure
 from .devices import URDevice
 from .kernels import URKernel, set_on
@@ -235,72 +233,43 @@ def recreate_kernel(kernel: URKernel) -> bool:
     return True
 
 
-def _set_pointers(kernel: URKernel, size: int, pointers: int) -> None:
+def _set_pointers(kernel: URKernel, pointers: list[int]) -> None:
     """Set the USM that a kernel uses besides its arguments."""
-    if not size or size % ctypes.sizeof(ctypes.c_void_p):
-        raise failure("INVALID_SIZE", "the value has to be an array of pointers")
     if not (_has_usm(kernel) or _has_svm(kernel)):
         raise failure(
             "UNSUPPORTED_FEATURE",
             "the driver has no memory that a kernel could use without an argument",
         )
     kind = "USM_PTRS_INTEL" if _has_usm(kernel) else "SVM_PTRS"
-    _set(kernel, OPENCL[f"CL_KERNEL_EXEC_INFO_{kind}"], pointers, size)
-    count = size // ctypes.sizeof(ctypes.c_void_p)
-    kernel.declared_memory = list((ctypes.c_size_t * count).from_address(pointers))
+    array = (ctypes.c_size_t * len(pointers))(*pointers)
+    _set(kernel, OPENCL[f"CL_KERNEL_EXEC_INFO_{kind}"], array, ctypes.sizeof(array))
+    kernel.declared_memory = pointers
     if _has_usm(kernel):  # Intel's CPU driver also wants all memory of that kind to be allowed
         _set_indirect(kernel, True)
 
 
 @adapter.entry
 def urKernelSetExecInfo(hKernel: URKernel, propName: int, propSize: int, pPropValue: int) -> None:
-    if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
-        _set_pointers(hKernel, propSize, pPropValue)
-    elif propName == UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]:
-        if propSize != 1:
-            raise failure("INVALID_SIZE", "the value is a ur_bool_t")
-        _set_indirect(hKernel, ctypes.c_bool.from_address(pPropValue).value)
-    else:  # a preference about caches, which OpenCL does not have: it is only checked
-        if propSize != 4:
-            raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
-        value = ctypes.c_uint32.from_address(pPropValue).value
-        if value not in UR.groups["ur_kernel_cache_config_t"]:
-            raise failure("INVALID_VALUE", "there is no such configuration")
+    pointers, indirect = read_exec_info(propName, propSize, pPropValue)
+    if pointers is not None:
+        _set_pointers(hKernel, pointers)
+    elif indirect is not None:
+        _set_indirect(hKernel, indirect)
 
 
 # the local size that suits a launch
 
 
 def _suggest(
-    hKernel: URKernel,
-    hQueue: URQueue,
-    numWorkDim: int,
-    pGlobalWorkOffset: Any,
-    pGlobalWorkSize: Any,
-    pSuggestedLocalWorkSize: Any,
-    numArgs: int = 0,
-    pArgs: Any = None,
-) -> None:
-    if not 1 <= numWorkDim <= 3:
-        raise failure("INVALID_WORK_DIMENSION")
-    hQueue.context.check_same("the kernel", hKernel)
-    sizes = [pGlobalWorkSize[index] for index in range(numWorkDim)]
-    offsets = [pGlobalWorkOffset[index] for index in range(numWorkDim)]
-    if not all(sizes):
-        raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
-    with hKernel.lock:
-        set_on(hKernel, arguments_of(adapter, pArgs, numArgs))
-        suggested = _ask(hKernel, hQueue, offsets, sizes)
-        suggested = suggested or suggest_local_size(hKernel, hQueue.device, sizes)
-    for index, value in enumerate(suggested):
-        pSuggestedLocalWorkSize[index] = value
+    kernel: URKernel, queue: URQueue, offsets: list[int], sizes: list[int], arguments: list[Any]
+) -> list[int]:
+    with kernel.lock:
+        set_on(kernel, arguments)
+        suggested = _ask(kernel, queue, offsets, sizes)
+        return suggested or suggest_local_size(kernel, queue.device, sizes)
 
 
-_SUGGEST: Final = parameters_of(_suggest)
-adapter.declare(
-    urKernelGetSuggestedLocalWorkSize=with_parameters(partial(_suggest), *_SUGGEST[:6]),
-    urKernelGetSuggestedLocalWorkSizeWithArgs=_suggest,
-)
+declare_suggestions(adapter, _suggest)
 
 
 def _ask(

@@ -14,7 +14,7 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
-from ..sdk.rules import check_count
+from ..sdk.rules import check_build_devices, check_count
 from .contexts import URContext
 from .core import adapter, check, failure, handles_of
 from .devices import URDevice, takes_specialization_constants
@@ -99,13 +99,6 @@ def _call_compiler(
     check(code, routine)
 
 
-def _check_devices(context: URContext, devices: Sequence[URDevice]) -> None:
-    if not devices:
-        raise failure("INVALID_VALUE", "a program is built for one device at least")
-    for device in devices:
-        context.check_device(device)
-
-
 @adapter.entry
 def urProgramBuild(hContext: URContext, hProgram: URProgram, pOptions: str | None) -> None:
     hContext.check_same("the program", hProgram)
@@ -126,7 +119,7 @@ def urProgramCompile(hContext: URContext, hProgram: URProgram, pOptions: str | N
 def urProgramBuildExp(
     hProgram: URProgram, phDevices: list[URDevice], flags: int, pOptions: str | None
 ) -> None:
-    _check_devices(hProgram.context, phDevices)
+    check_build_devices(hProgram.context, phDevices)
     _build(hProgram, phDevices, pOptions)
 
 
@@ -134,7 +127,7 @@ def urProgramBuildExp(
 def urProgramCompileExp(
     hProgram: URProgram, phDevices: list[URDevice], flags: int, pOptions: str | None
 ) -> None:
-    _check_devices(hProgram.context, phDevices)
+    check_build_devices(hProgram.context, phDevices)
     _compile(hProgram, phDevices, pOptions)
 
 
@@ -154,7 +147,7 @@ def urProgramLinkExp(
     pOptions: str | None,
     phProgram: Any,
 ) -> None:
-    _check_devices(hContext, phDevices)
+    check_build_devices(hContext, phDevices)
     _link(hContext, phDevices, phPrograms, pOptions, phProgram)
 
 

@@ -14,8 +14,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
-from ..sdk._native import ffi
-from ..sdk.rules import check_metadata, source_of
+from ..sdk.rules import check_metadata, read_binaries, source_of
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, check, create, failure, handles_of, query, retain_unless_owned
 from .devices import URDevice, device_of, takes_spirv
@@ -149,19 +148,11 @@ def urProgramCreateWithBinary(
     pProperties: Any,
 ) -> URProgram:
     check_metadata(pProperties)
-    if not numDevices:
-        raise failure("INVALID_SIZE", "a program is for one device at least")
-    for device in phDevices:
-        hContext.check_device(device)
-    if len(set(phDevices)) < len(phDevices):  # Intel's driver would crash
-        raise failure("INVALID_DEVICE", "a device is named twice")
-    binaries = [int(ffi.cast("uintptr_t", ppBinaries[index])) for index in range(numDevices)]
-    if not all(pLengths) or not all(binaries):  # PoCL would read behind the array
-        raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
-    if not all(map(is_whole, map(ctypes.string_at, binaries, pLengths))):  # PoCL would crash
+    binaries = read_binaries(hContext, phDevices, pLengths, ppBinaries)
+    if not all(map(is_whole, binaries)):  # PoCL would crash
         raise failure("INVALID_NATIVE_BINARY", "a binary of PoCL ends too early")
     code = ctypes.c_int32()
-    lengths, pointers = (ctypes.c_size_t * numDevices), (ctypes.c_void_p * numDevices)
+    lengths, pointers = (ctypes.c_size_t * numDevices), (ctypes.c_char_p * numDevices)
     arguments = handles_of(phDevices), lengths(*pLengths), pointers(*binaries), None
     made = hContext.table.clCreateProgramWithBinary(
         hContext.cl, numDevices, *arguments, ctypes.byref(code)

@@ -18,6 +18,7 @@ from ...icd.command_buffer.leaving import leave, release_ended
 from ...icd.command_buffer.waiting import finish
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
+from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
 from .contexts import URContext, check_native
 from .core import (
@@ -346,16 +347,7 @@ def urQueueCreate(hContext: URContext, hDevice: URDevice, pProperties: Any) -> U
     return create_queue(hContext, hDevice, flags)
 
 
-adapter.info(
-    "urQueueGetInfo",
-    {
-        "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
-        "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
-        "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
-        "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
-        "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
-    },
-)
+adapter.info("urQueueGetInfo", QUEUE_INFO)
 
 
 @adapter.entry

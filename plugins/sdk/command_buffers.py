@@ -253,6 +253,18 @@ class AppendCall:
             if self.inside and not buffer.in_order:
                 self.after = tuple(dict.fromkeys((*self.after, *self.inside)))
 
+    def check_kernels(self, kernel: Any, others: Sequence[Any]) -> None:
+        """Check the kernel of a launch and its alternatives.
+
+        Raises:
+            URError: INVALID_CONTEXT, or INVALID_VALUE for a kernel that is its own alternative.
+        """
+        self.buffer.context.check_same("a kernel", kernel, *others)
+        if kernel in others:
+            raise failure(
+                "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
+            )
+
 
 # updates of launches
 

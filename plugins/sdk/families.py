@@ -11,7 +11,7 @@ object of these, such as `Enqueue`. Each entry point gets that object and its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from ...loader.ur.abi import UR
@@ -23,6 +23,33 @@ _ENQUEUE: Final = "hQueue", "phEventWaitList", "phEvent"
 _APPEND: Final = (
     *("hCommandBuffer", "pSyncPointWaitList", "phEventWaitList", "phEvent", "phCommand"),
 )
+
+
+class EnqueueCall:
+    """One call of an entry point that enqueues a command.
+
+    Args:
+        queue: the queue.
+        command: the name of its ur_command_t after UR_COMMAND_.
+        waits: the events that the command waits for.
+        wanted: whether the caller wants an event.
+        blocking: whether the entry point returns when the command is complete.
+    """
+
+    def __init__(
+        self,
+        queue: Any,
+        command: str,
+        waits: Sequence[Any] = (),
+        wanted: bool = False,
+        blocking: bool = False,
+    ) -> None:
+        self.queue, self.command, self.waits = queue, command, waits
+        self.wanted, self.blocking = wanted, blocking
+
+    def check_context(self, what: str, *things: Any) -> None:
+        """Raise URError (INVALID_CONTEXT) for things of another context than the queue's."""
+        self.queue.context.check_same(what, *things)
 
 
 class EnqueueFamily:

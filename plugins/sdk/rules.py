@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
+from ._native import ffi
 from .conversions import failure
 
 #: Elements of a list of structs. A larger count cannot be a count, so the list is not read.
@@ -102,6 +105,40 @@ def check_metadata(given: Any) -> None:
         raise failure("INVALID_NULL_POINTER", "pProperties->pMetadatas")
     if given and given.pMetadatas and not given.count:
         raise failure("INVALID_SIZE", "there is no metadata in the list")
+
+
+def read_binaries(
+    context: Any, devices: Sequence[Any], lengths: Sequence[int], pointers: Any
+) -> list[bytes]:
+    """Read the binaries of a program.
+
+    Args:
+        context: the program's context.
+        devices: its devices.
+        lengths: the bytes of each binary.
+        pointers: an array of their addresses.
+
+    Raises:
+        URError: INVALID_SIZE, INVALID_DEVICE, INVALID_NATIVE_BINARY.
+    """
+    if not devices:
+        raise failure("INVALID_SIZE", "a program is for one device at least")
+    for device in devices:
+        context.check_device(device)
+    if len(set(devices)) < len(devices):  # Intel's OpenCL driver would crash
+        raise failure("INVALID_DEVICE", "a device is named twice")
+    places = [int(ffi.cast("uintptr_t", pointers[index])) for index in range(len(devices))]
+    if not all(lengths) or not all(places):  # PoCL would read behind the array
+        raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
+    return list(map(ctypes.string_at, places, lengths))
+
+
+def check_build_devices(context: Any, devices: Sequence[Any]) -> None:
+    """Raise URError (INVALID_VALUE, INVALID_DEVICE) for devices that no build can be for."""
+    if not devices:
+        raise failure("INVALID_VALUE", "a program is built for one device at least")
+    for device in devices:
+        context.check_device(device)
 
 
 def source_of(data: bytes) -> bytes | None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ...loader.base.forks import new_lock
+from ..sdk.queries import CONTEXT_INFO
 from .core import (
     ZE,
     LevelZeroError,
@@ -218,18 +219,7 @@ def urContextCreate(phDevices: list[LZDevice]) -> LZContext:
     return LZContext(new_context(platform, phDevices), phDevices)
 
 
-adapter.info(
-    "urContextGetInfo",
-    {
-        "UR_CONTEXT_INFO_NUM_DEVICES": lambda context: len(context.devices),
-        "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
-        "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
-        "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
-        # libsycl gives urEnqueueUSMFill2D pitch and width in elements. Without support it fills by
-        # a kernel.
-        "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": False,
-    },
-)
+adapter.info("urContextGetInfo", CONTEXT_INFO)
 
 
 @adapter.entry

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..sdk.families import EnqueueFamily
+from ..sdk.families import EnqueueCall, EnqueueFamily
 from .core import adapter
 from .events import LZEvent
 from .queues import BARRIER, LZQueue
@@ -18,31 +18,10 @@ from .queues import BARRIER, LZQueue
 Call = tuple[str, tuple[Any, ...]]
 
 
-class LZEnqueue:
-    """One call of an entry point that enqueues a command.
+class LZEnqueue(EnqueueCall):
+    """A call that enqueues a command."""
 
-    Args:
-        queue: the queue.
-        command: the name of its ur_command_t after UR_COMMAND_.
-        waits: the events that the command waits for.
-        wanted: whether the caller wants an event.
-        blocking: whether the entry point returns when the command is complete.
-    """
-
-    def __init__(
-        self,
-        queue: LZQueue,
-        command: str,
-        waits: Sequence[LZEvent] = (),
-        wanted: bool = False,
-        blocking: bool = False,
-    ) -> None:
-        self.queue, self.command, self.waits, self.wanted = queue, command, waits, wanted
-        self.blocking = blocking
-
-    def check_context(self, what: str, *things: Any) -> None:
-        """Raise URError (INVALID_CONTEXT) for things of another context than the queue's."""
-        self.queue.context.check_same(what, *things)
+    queue: LZQueue
 
     def call(self, routine: str, *arguments: Any, keep: Any = ()) -> LZEvent | None:
         """Enqueue one command.

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import new_lock
-from ...loader.ur.abi import UR
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from ..sdk.kernels import read_exec_info
 from ..sdk.objects import Object
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, ask, call, create, is_owned, struct
@@ -368,23 +368,10 @@ def urKernelSetArgMemObj(hKernel: LZKernel, argIndex: int, hArgValue: Any) -> No
 @adapter.entry
 def urKernelSetExecInfo(hKernel: LZKernel, propName: int, propSize: int, pPropValue: int) -> None:
     """Let a kernel use memory that is no argument. All of it: Level Zero takes no list."""
-    if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
-        if not propSize or propSize % HANDLE_SIZE:
-            raise failure("INVALID_SIZE", "the value has to be an array of pointers")
-        flags = _INDIRECT
-    elif propName == UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]:
-        if propSize != 1:
-            raise failure("INVALID_SIZE", "the value is a ur_bool_t")
-        flags = _INDIRECT if ctypes.c_bool.from_address(pPropValue).value else 0
-    else:  # a preference about caches, which is only checked
-        if propSize != 4:
-            raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
-        if ctypes.c_uint32.from_address(pPropValue).value not in UR.groups[_CACHES]:
-            raise failure("INVALID_VALUE", "there is no such configuration")
+    pointers, indirect = read_exec_info(propName, propSize, pPropValue)
+    if pointers is None and indirect is None:
         return
+    flags = _INDIRECT if pointers is not None or indirect else 0
     with hKernel.lock:
         for handle in hKernel.handles.values():
             call(hKernel.table, "zeKernelSetIndirectAccess", handle, flags)
-
-
-_CACHES: Final = "ur_kernel_cache_config_t"

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import struct as packing
-from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.kernel_arguments import arguments_of
+from ..sdk.kernels import declare_suggestions
 from ..sdk.launch_properties import is_cooperative
-from ..sdk.wrap import parameters_of, with_parameters
 from .core import adapter, call, failure
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
@@ -155,31 +154,12 @@ def urKernelSuggestMaxCooperativeGroupCount(
 
 
 def _suggest(
-    hKernel: LZKernel,
-    hQueue: LZQueue,
-    numWorkDim: int,
-    pGlobalWorkOffset: Any,
-    pGlobalWorkSize: Any,
-    pSuggestedLocalWorkSize: Any,
-    numArgs: int = 0,
-    pArgs: Any = None,
-) -> None:
-    if not 1 <= numWorkDim <= 3:
-        raise failure("INVALID_WORK_DIMENSION")
-    hQueue.context.check_same("the kernel", hKernel)
-    total = [pGlobalWorkSize[index] for index in range(numWorkDim)]
-    if not all(total):
-        raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
-    sizes = LaunchSizes.of(numWorkDim, None, total, None)
-    with hKernel.lock:
-        hKernel.set(arguments_of(adapter, pArgs, numArgs))
-        found = hKernel.shape(hQueue.device, sizes).local
-    for index in range(numWorkDim):
-        pSuggestedLocalWorkSize[index] = found[index]
+    kernel: LZKernel, queue: LZQueue, offsets: list[int], sizes: list[int], arguments: list[Any]
+) -> list[int]:
+    shape = LaunchSizes.of(len(sizes), None, sizes, None)
+    with kernel.lock:
+        kernel.set(arguments)
+        return list(kernel.shape(queue.device, shape).local[: len(sizes)])
 
 
-_SUGGEST: Final = parameters_of(_suggest)
-adapter.declare(
-    urKernelGetSuggestedLocalWorkSize=with_parameters(partial(_suggest), *_SUGGEST[:6]),
-    urKernelGetSuggestedLocalWorkSizeWithArgs=_suggest,
-)
+declare_suggestions(adapter, _suggest)

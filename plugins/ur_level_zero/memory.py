@@ -10,6 +10,7 @@ import ctypes
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
+from ..sdk.queries import MEMORY_INFO
 from ..sdk.rectangles import check_range
 from ..sdk.rules import COPY, USE, check_memory_flags, check_part
 from .contexts import LZContext
@@ -120,14 +121,7 @@ def urMemBufferPartition(hBuffer: LZBuffer, flags: int, pRegion: Any) -> LZBuffe
     )
 
 
-adapter.info(
-    "urMemGetInfo",
-    {
-        "UR_MEM_INFO_SIZE": lambda memory: memory.size,
-        "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,
-        "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
-    },
-)
+adapter.info("urMemGetInfo", MEMORY_INFO)
 
 
 @adapter.entry

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR, URError
-from ..sdk.rules import check_count
+from ..sdk.rules import check_build_devices, check_count
 from ..sdk.wrap import with_parameters
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, call, failure
@@ -24,20 +24,13 @@ from .programs import LZBuild, LZProgram
 _EXECUTABLE: Final = "EXECUTABLE"
 
 
-def _check_devices(context: LZContext, devices: Sequence[LZDevice]) -> None:
-    if not devices:
-        raise failure("INVALID_VALUE", "a program is built for one device at least")
-    for device in devices:
-        context.check_device(device)
-
-
 def _build(kind: str, context: LZContext, program: LZProgram, options: str | None) -> None:
     context.check_same("the program", program)
     program.build(program.devices, options or "", kind)
 
 
 def _build_for(kind: str, program: LZProgram, devices: list[LZDevice], options: str | None) -> None:
-    _check_devices(program.context, devices)
+    check_build_devices(program.context, devices)
     program.build(devices, options or "", kind)
 
 
@@ -62,7 +55,7 @@ def urProgramLinkExp(
     pOptions: str | None,
     phProgram: Any,
 ) -> None:
-    _check_devices(hContext, phDevices)
+    check_build_devices(hContext, phDevices)
     _link(hContext, phDevices, phPrograms, pOptions, phProgram)
 
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..sdk.objects import Object
-from ..sdk.rules import check_metadata, source_of
+from ..sdk.queries import program_info
+from ..sdk.rules import check_metadata, read_binaries, source_of
 from .contexts import LZContext
 from .core import (
     ZE,
     adapter,
-    address_of,
     call,
     check,
     failure,
@@ -253,16 +253,7 @@ def urProgramCreateWithBinary(
 ) -> LZProgram:
     """Make a program of native binaries. The driver checks them at once."""
     check_metadata(pProperties)
-    if not numDevices:
-        raise failure("INVALID_SIZE", "a program is for one device at least")
-    for device in phDevices:
-        hContext.check_device(device)
-    if len(set(phDevices)) < len(phDevices):
-        raise failure("INVALID_DEVICE", "a device is named twice")
-    binaries = [address_of(ppBinaries[index]) for index in range(numDevices)]
-    if not all(pLengths) or not all(binaries):
-        raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
-    data = map(ctypes.string_at, binaries, pLengths)
+    data = read_binaries(hContext, phDevices, pLengths, ppBinaries)
     made = LZProgram(
         hContext, {device: (_NATIVE, (one,)) for device, one in zip(phDevices, data, strict=True)}
     )
@@ -304,15 +295,9 @@ def _binaries(program: LZProgram) -> list[bytes]:
 
 adapter.info(
     "urProgramGetInfo",
-    {
-        "UR_PROGRAM_INFO_REFERENCE_COUNT": lambda program: program.references,
-        "UR_PROGRAM_INFO_CONTEXT": lambda program: program.context,
-        "UR_PROGRAM_INFO_NUM_DEVICES": lambda program: len(program.devices),
-        "UR_PROGRAM_INFO_DEVICES": lambda program: program.devices,
-        "UR_PROGRAM_INFO_IL": lambda program: program.il,
-        "UR_PROGRAM_INFO_BINARY_SIZES": lambda program: list(map(len, _binaries(program))),
-        "UR_PROGRAM_INFO_BINARIES": _binaries,
-        "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: len(program.modules[0].kernel_names),
-        "UR_PROGRAM_INFO_KERNEL_NAMES": lambda program: ";".join(program.modules[0].kernel_names),
-    },
+    program_info(
+        il=lambda program: program.il,
+        binaries=_binaries,
+        kernel_names=lambda program: program.modules[0].kernel_names,
+    ),
 )

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
+from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
 from .contexts import EventCell, LZContext
 from .core import (
@@ -366,16 +367,7 @@ def urQueueCreate(hContext: LZContext, hDevice: LZDevice, pProperties: Any) -> L
     return create_queue(hContext, hDevice, flags)
 
 
-adapter.info(
-    "urQueueGetInfo",
-    {
-        "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
-        "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
-        "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
-        "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
-        "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
-    },
-)
+adapter.info("urQueueGetInfo", QUEUE_INFO)
 
 
 @adapter.entry

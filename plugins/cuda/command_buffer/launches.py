@@ -41,11 +41,7 @@ def _append(
         DriverError: what the driver answers.
     """
     buffer = append.buffer
-    buffer.context.check_same("a kernel", kernel, *others)
-    if kernel in others:
-        raise failure(
-            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
-        )
+    append.check_kernels(kernel, others)
     state = CuLaunchState(buffer.device, kernel, dim, offset, size, local, arguments, others)
     if 0 in size:
         kernel.pack(arguments, kernel.program.built[buffer.device])

@@ -97,11 +97,7 @@ def _append_launch(
         OpenCLError: what the driver answers.
     """
     buffer, null = append.buffer, ffi.NULL
-    buffer.context.check_same("a kernel", kernel, *others)
-    if kernel in others:
-        raise failure(
-            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
-        )
+    append.check_kernels(kernel, others)
     if local is not None:
         kernel.check_group(buffer.device, local)
     done = lib.fl_append_launch(

@@ -245,11 +245,7 @@ def _append_launch(
         given: whether all arguments have to be in `rows`.
     """
     buffer = append.buffer
-    buffer.context.check_same("a kernel", kernel, *others)
-    if kernel in others:
-        raise failure(
-            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
-        )
+    append.check_kernels(kernel, others)
     if local is not None and 0 in local:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
     sizes = LaunchSizes.of(dim, offset, size, local)

@@ -50,8 +50,17 @@ def version(ze_headers: Path) -> int:
     return int(found[1]) << 16 | int(found[2])
 
 
+#: The same type under the name that the data has. Versions of the headers differ in it.
+SAME_TYPES = {"unsignedint": "uint32_t"}
+
+
 def prototypes(headers: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     """Name → (return type, [(type, name)]), spaces left out."""
+
+    def type_of(text: str) -> str:
+        found = re.sub(r"\s", "", text)
+        return SAME_TYPES.get(found, found)
+
     found = {}
     for match in re.finditer(
         r"ZE_APIEXPORT\s+(\w+)\s+ZE_APICALL\s+(ze\w+)\s*\((.*?)\)\s*;",
@@ -61,7 +70,7 @@ def prototypes(headers: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
         returns, name, parameters = match.groups()
         texts = [text for text in parameters.split(",") if text.strip() not in ("", "void")]
         pairs = (re.fullmatch(r"\s*(.*?)(\w+)\s*", text, re.S) for text in texts)
-        found[name] = (returns, [(re.sub(r"\s", "", pair[1]), pair[2]) for pair in pairs if pair])
+        found[name] = (returns, [(type_of(pair[1]), pair[2]) for pair in pairs if pair])
     return found
 
 

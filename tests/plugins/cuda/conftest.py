@@ -52,7 +52,7 @@ SIZE: Final = 4 * COUNT
 @pytest.fixture(scope="session")
 def real_driver() -> CudaDriver | None:
     """The driver of a GPU, None without one."""
-    return cuda_driver.find()[0]
+    return cuda_driver.SEARCH.find()[0]
 
 
 @pytest.fixture(scope="session")
@@ -66,12 +66,12 @@ def cuda_plugin(real_driver: CudaDriver | None, request: pytest.FixtureRequest) 
         pocl: Candidate = request.getfixturevalue("pocl_wheel")
         os.environ["FAKE_CUDA_OPENCL"] = locate(pocl)[0]
         driver = request.getfixturevalue("fake_cuda_driver")
-    before, cuda_driver._driver = cuda_driver._driver, driver
+    before, cuda_driver.SEARCH.found = cuda_driver.SEARCH.found, driver
     try:
         candidate = PluginCandidate(plugins.cuda_adapter(), "test", backend="cuda")
         return load(candidate, environment=nested_environment())
     finally:
-        cuda_driver._driver = before
+        cuda_driver.SEARCH.found = before
 
 
 @pytest.fixture

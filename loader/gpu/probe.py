@@ -1,23 +1,23 @@
-"""Tries the CUDA driver in a child process, because it may crash or hang.
+"""Tries the driver of a GPU in a child process, because it may crash or hang.
 
 The child (`main`, called by loader/base/children.py) opens the driver and lists its devices. The
-parent (`probe_all`) makes a `CudaReport` of each outcome.
+parent (`probe_all`) makes a `GpuReport` of each outcome.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
 from ..base.children import Outcome, Request, candidate_from, run_all
 from ..base.errors import FairleadError, reason_of
 from ..base.search import Candidate
-from .driver import open_driver
 
 
 @dataclass(frozen=True)
-class CudaReport:
+class GpuReport:
     """The result of a probe.
 
     Attributes:
@@ -25,9 +25,10 @@ class CudaReport:
         ok: whether it has a device. True if `probed` is False.
         reason: why it cannot be used.
         remedy: what to do about it.
-        version: the version of CUDA, such as "13.0".
+        version: the version of its API, such as "13.0".
         devices: the names of its devices.
         real_path: of the library.
+        seconds: how long the probe took.
         probed: whether a child could be started.
     """
 
@@ -38,35 +39,52 @@ class CudaReport:
     version: str = ""
     devices: tuple[str, ...] = ()
     real_path: str = ""
+    seconds: float = 0.0
     probed: bool = True
 
 
-def probe_all(candidates: Sequence[Candidate]) -> list[CudaReport]:
-    """Probe candidates in child processes; the reports are in their order."""
-    outcomes = run_all([Request(__name__, asdict(one)) for one in candidates])
+def probe_all(
+    api: str, candidates: Sequence[Candidate], timeout: float | None = None
+) -> list[GpuReport]:
+    """Probe candidates in child processes.
+
+    Args:
+        api: the folder of the API, such as "cuda".
+        candidates: what to probe.
+        timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
+
+    Returns:
+        The reports, in the order of the candidates.
+    """
+    requests = [Request(__name__, {**asdict(one), "api": api}) for one in candidates]
+    outcomes = run_all(requests, timeout)
     return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
 
 
-def _report(candidate: Candidate, outcome: Outcome) -> CudaReport:
+def _report(candidate: Candidate, outcome: Outcome) -> GpuReport:
+    seconds = outcome.seconds
     if outcome.report is None:
         words = outcome.reason, outcome.remedy
-        return CudaReport(candidate, not outcome.probed, *words, probed=outcome.probed)
-    found = outcome.report
-    return CudaReport(candidate, **{**found, "devices": tuple(found["devices"])})
+        probed = outcome.probed
+        return GpuReport(candidate, not probed, *words, seconds=seconds, probed=probed)
+    found = {**outcome.report, "devices": tuple(outcome.report["devices"])}
+    return GpuReport(candidate, seconds=seconds, **found)
 
 
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
     """Called in the child: open the candidate whose `asdict` is `data`."""
+    api = data.pop("api")
+    search = import_module(f"...{api}.driver", __name__).SEARCH
     candidate = candidate_from(data)
-    progress("opening the CUDA driver and asking for its devices")
+    progress(f"opening the {search.driver.error.api_name} driver and asking for its devices")
     try:
-        driver = open_driver(candidate.library, candidate.found_via)
+        driver = search.driver.open(candidate.library, candidate.found_via)
     except FairleadError as error:
         reason = reason_of(error, with_code=True)
         return {"ok": False, "reason": reason, "remedy": error.remedy, "devices": ()}
     return {
         "ok": True,
         "version": "{}.{}".format(*driver.version),
-        "devices": [device.name for device in driver.devices],
+        "devices": [device.description for device in driver.devices],
         "real_path": driver.path,
     }

@@ -1,0 +1,98 @@
+"""What kernels of all adapters share: execution information, and suggested local sizes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ...loader.ur.abi import UR
+from .adapter import Adapter
+from .conversions import failure
+from .kernel_arguments import HANDLE_SIZE, arguments_of
+from .wrap import parameters_of, with_parameters
+
+_POINTERS: Final = UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]
+_INDIRECT: Final = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
+
+
+class ExecInfo(NamedTuple):
+    """What urKernelSetExecInfo sets. A preference about caches is checked, and sets nothing.
+
+    Attributes:
+        pointers: the USM that a kernel uses besides its arguments, None if it is not set.
+        indirect: whether it may use all USM, None if it is not set.
+    """
+
+    pointers: list[int] | None = None
+    indirect: bool | None = None
+
+
+def read_exec_info(name: int, size: int, address: int) -> ExecInfo:
+    """Read the value of a ur_kernel_exec_info_t.
+
+    Args:
+        name: the property.
+        size: the bytes of the value.
+        address: where it is.
+
+    Raises:
+        URError: INVALID_SIZE, INVALID_VALUE.
+    """
+    if name == _POINTERS:
+        if not size or size % HANDLE_SIZE:
+            raise failure("INVALID_SIZE", "the value has to be an array of pointers")
+        return ExecInfo(
+            pointers=list((ctypes.c_size_t * (size // HANDLE_SIZE)).from_address(address))
+        )
+    if name == _INDIRECT:
+        if size != 1:
+            raise failure("INVALID_SIZE", "the value is a ur_bool_t")
+        return ExecInfo(indirect=ctypes.c_bool.from_address(address).value)
+    if size != 4:
+        raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
+    value = ctypes.c_uint32.from_address(address).value
+    if value not in UR.groups["ur_kernel_cache_config_t"]:
+        raise failure("INVALID_VALUE", "there is no such configuration")
+    return ExecInfo()
+
+
+Suggest = Callable[[Any, Any, list[int], list[int], list[Any]], Sequence[int]]
+
+
+def declare_suggestions(adapter: Adapter, suggest: Suggest) -> None:
+    """Declare the queries for the local size that suits a launch.
+
+    Args:
+        adapter: the adapter.
+        suggest: gets a kernel, a queue, the global offset, the global size and new arguments. It
+            returns a local size.
+    """
+
+    def answer(
+        hKernel: Any,
+        hQueue: Any,
+        numWorkDim: int,
+        pGlobalWorkOffset: Any,
+        pGlobalWorkSize: Any,
+        pSuggestedLocalWorkSize: Any,
+        numArgs: int = 0,
+        pArgs: Any = None,
+    ) -> None:
+        if not 1 <= numWorkDim <= 3:
+            raise failure("INVALID_WORK_DIMENSION")
+        hQueue.context.check_same("the kernel", hKernel)
+        offsets = [pGlobalWorkOffset[index] for index in range(numWorkDim)]
+        sizes = [pGlobalWorkSize[index] for index in range(numWorkDim)]
+        if not all(sizes):
+            raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
+        arguments = arguments_of(adapter, pArgs, numArgs)
+        for index, value in enumerate(suggest(hKernel, hQueue, offsets, sizes, arguments)):
+            pSuggestedLocalWorkSize[index] = value
+
+    names = parameters_of(answer)
+    adapter.declare(
+        urKernelGetSuggestedLocalWorkSize=with_parameters(partial(answer), *names[:6]),
+        urKernelGetSuggestedLocalWorkSizeWithArgs=answer,
+    )
