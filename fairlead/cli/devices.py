@@ -7,7 +7,6 @@ which selectors name it. The selector only decides which rows are marked as sele
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -156,7 +155,7 @@ def _level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[DeviceRow
                 device=counts[number] - 1,
                 type=device.type,
                 name=device.name,
-                platform_name=os.path.basename(driver.path),
+                platform_name=driver.name_of(device.driver_handle),
                 platform_version=f"Level Zero {driver.api_version}",
                 driver_version=device.driver_version,
                 icd_version=0,

@@ -461,8 +461,9 @@ def _list_item(path: Path) -> str:
     "That loads it by the name libpi_opencl.so.",
 )
 @click.option("--cuda", is_flag=True, help="Print the path of the adapter for the CUDA driver.")
+@click.option("--hip", is_flag=True, help="Print the path of the adapter for HIP.")
 @click.option("--level-zero", is_flag=True, help="Print the path of the adapter on Level Zero.")
-def adapter(pi: bool, cuda: bool, level_zero: bool) -> None:
+def adapter(**chosen: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
 
     \b
@@ -470,17 +471,16 @@ def adapter(pi: bool, cuda: bool, level_zero: bool) -> None:
     """
     from .. import plugins
 
-    if pi + cuda + level_zero > 1:
+    names = [name for name, wanted in chosen.items() if wanted]
+    if len(names) > 1:
         raise click.UsageError("these are different libraries: give one of the options")
-    path = (
-        plugins.reference_plugin()
-        if pi
-        else plugins.cuda_adapter()
-        if cuda
-        else plugins.level_zero_adapter()
-        if level_zero
-        else plugins.reference_adapter()
-    )
+    paths = {
+        "pi": plugins.reference_plugin,
+        "cuda": plugins.cuda_adapter,
+        "hip": plugins.hip_adapter,
+        "level_zero": plugins.level_zero_adapter,
+    }
+    path = paths[names[0]]() if names else plugins.reference_adapter()
     if not os.path.exists(path):
         raise click.ClickException(
             f"{path} is not there: fairlead was installed without its native parts"

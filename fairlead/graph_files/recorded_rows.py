@@ -60,8 +60,9 @@ class RecordedRows:
                 self.give(number, data)
         return self._places[key]
 
-    def give(self, number: int, data: memoryview) -> None:
-        name = self.document.memory[number]["contents"] = f"contents/{number}.npy"
+    def give(self, number: int, data: memoryview, what: str = "contents") -> None:
+        """Give a memory its contents, or its result."""
+        name = self.document.memory[number][what] = f"{what}/{number}.npy"
         self.members[name] = np.frombuffer(data, np.uint8)
 
     def memory(self, serial: int) -> int:

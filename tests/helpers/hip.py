@@ -65,7 +65,7 @@ def _attributes() -> str:
 
 
 def build_fake_hip(folder: Path, profile: str) -> Path:
-    """Compile the fake driver in a folder.
+    """Compile the fake driver in a folder. AMD's compiler library is the same file.
 
     Args:
         folder: where it is written.
@@ -77,8 +77,9 @@ def build_fake_hip(folder: Path, profile: str) -> Path:
         "hip_abi.h": build["generated_table_header"]("hip") + _attributes(),
         "hip_functions.h": prototypes(HIP),
         "forwards.c": "\n".join([*_forwards(version), ""]),
-        "exports": "{ global: hip*; fake_*; local: *; };",
+        "exports": "{ global: hip*; fake_*; amd_comgr_*; local: *; };",
     }
+    (folder / "libamd_comgr.so.2").symlink_to(file_name)
     return compile_fake_gpu(
         folder / file_name,
         texts,

@@ -203,6 +203,7 @@ _EFFECTS: Final = {
     "FAIRLEAD_TRACE_DEVICE": "a trace in a file also says what devices did",
     "FAIRLEAD_COMMAND_BUFFER": "the engines that may run graphs and command-buffers",
     "FAIRLEAD_CUDA": "1 shares buffers on NVIDIA's platform with CUDA",
+    "ROCM_PATH": "the folder in which the adapter for HIP looks for OpenCL's declarations first",
     "FAIRLEAD_LAYER_LOG": "1 prints what the command-buffer layer refuses",
     "FAIRLEAD_CALLS": "c or python: where frequent calls begin in the reference adapter",
     "FAIRLEAD_ZE_COMMAND_BUFFER": "how the adapter on Level Zero runs command-buffers",

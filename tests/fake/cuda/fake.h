@@ -64,6 +64,7 @@ bool fake_is_whole(uint64_t address, size_t size);
 typedef struct launch {
     CUfunction function;
     uint32_t grid[DIMENSIONS], block[DIMENSIONS], shared;
+    size_t offset[DIMENSIONS];
     unsigned char *bytes;   /* the values one after the other */
 } launch;
 CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *given);

@@ -157,7 +157,10 @@ hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, uint32_t 
         return hip_end(hipErrorNoBinaryForGpu);
     if (!*text || strstr(text, ".version "))
         return hip_end(hipErrorInvalidImage);
-    return hip_end(cuModuleLoadDataEx((CUmodule *)module, text, 0, NULL, NULL));
+    int code = cuModuleLoadDataEx((CUmodule *)module, text, 0, NULL, NULL);
+    if (!code && text != image)   /* what is not hidden follows the arguments */
+        (*(CUmodule *)module)->takes_offsets = !memmem(image, (size_t)(text - (const char *)image), "hidden_global_offset", 20);
+    return hip_end(code);
 }
 
 bool hip_launch_of(CUDA_KERNEL_NODE_PARAMS *made, const hipKernelNodeParams *g, void *room[MOST_PARAMETERS]) {
