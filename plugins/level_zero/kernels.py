@@ -20,6 +20,7 @@ from ...icd.command_buffer import edits
 from ...icd.errors import OpenCLError, check
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
+from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
 from ..opencl.kernel_info import suggest_local_size, urKernelSetExecInfo
 from ..opencl.kernels import URKernel, set_on
@@ -90,6 +91,8 @@ class ZeKernel(Object):
         ur: the kernel of the reference adapter, which has the arguments.
         in_c: what C knows of it.
         indirect: ze_kernel_indirect_access_flags_t.
+        not_local: the arguments that are known to be no local memory, though the driver does not
+            tell what they are. NULL stands for zeros there.
     """
 
     type = "ze_kernel_handle_t"
@@ -111,6 +114,7 @@ class ZeKernel(Object):
         self.sizes = self.required or (1, 1, 1)
         self.indirect = 0
         self.value_sizes: dict[int, int] = {}
+        self.not_local: set[int] = set()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""
@@ -185,7 +189,7 @@ class ZeKernel(Object):
         Args:
             index: which argument.
             size: its bytes.
-            address: where it is, 0 for local memory or for a null pointer.
+            address: where it is, 0 for local memory, a null pointer, or a value of zeros.
 
         Raises:
             LevelZeroError: INVALID_KERNEL_ARGUMENT_INDEX, INVALID_KERNEL_ARGUMENT_SIZE,
@@ -196,9 +200,11 @@ class ZeKernel(Object):
                 "INVALID_KERNEL_ARGUMENT_INDEX",
                 f"{self.name} has {len(self.qualifiers)} arguments, none is {index}",
             )
-        if size > _LARGEST_VALUE and address:
-            raise ze_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
         where = self.qualifiers[index]
+        if where is None and not address:
+            where = _PRIVATE if index in self.not_local else _LOCAL
+        if size > _LARGEST_VALUE and where != _LOCAL:
+            raise ze_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
         data = ctypes.string_at(address, size) if address else b""
         if where is None:
             where = self._guess(data, size)
@@ -212,14 +218,10 @@ class ZeKernel(Object):
                     "INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} is a pointer of 8 bytes"
                 )
             return URKernelArgument(URKernelArgument.POINTER, 0, int.from_bytes(data, "little"))
-        if not address:
-            raise ze_failure("INVALID_ARGUMENT", f"argument {index} is a value and not NULL")
-        return URKernelArgument(URKernelArgument.VALUE, size, data)
+        return URKernelArgument(URKernelArgument.VALUE, size, data or bytes(size))
 
     def _guess(self, data: bytes, size: int) -> int:
-        """Say what an argument is of which the driver tells nothing."""
-        if not data:
-            return _LOCAL
+        """Say what an argument with a value is of which the driver tells nothing."""
         is_address = size == HANDLE_SIZE and find(self.context.ur, int.from_bytes(data, "little"))
         return _GLOBAL if is_address else _PRIVATE
 
@@ -350,7 +352,17 @@ def zeKernelSuggestMaxCooperativeGroupCount(hKernel: ZeKernel) -> int:
 def zeKernelSetArgumentValue(
     hKernel: ZeKernel, argIndex: int, argSize: int, pArgValue: int
 ) -> None:
-    hKernel.set_argument(argIndex, hKernel.read_argument(argIndex, argSize, pArgValue))
+    argument = hKernel.read_argument(argIndex, argSize, pArgValue)
+    try:
+        hKernel.set_argument(argIndex, argument)
+    except LevelZeroError:
+        if argument.kind != URKernelArgument.LOCAL or hKernel.qualifiers[argIndex] is not None:
+            raise
+        hKernel.not_local.add(argIndex)  # NULL stands for zeros
+        hKernel.set_argument(argIndex, hKernel.read_argument(argIndex, argSize, pArgValue))
+    else:
+        if pArgValue:
+            hKernel.not_local.add(argIndex)
 
 
 @driver.entry
