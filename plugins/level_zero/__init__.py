@@ -13,10 +13,13 @@ from . import (
     events,
     graphs,
     host_steps,
+    image_copies,
+    images,
     kernels,
     lists,
     modules,
     mutable,
+    samplers,
 )
 from .core import driver
 
@@ -28,8 +31,11 @@ __all__ = [
     "events",
     "graphs",
     "host_steps",
+    "image_copies",
+    "images",
     "kernels",
     "lists",
     "modules",
     "mutable",
+    "samplers",
 ]

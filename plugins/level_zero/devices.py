@@ -24,7 +24,8 @@ from ..sdk.objects import Object
 from .core import ZE, chain, driver, ze_failure
 
 _INTEL: Final = 0x8086
-_LARGEST: Final = 0xFFFFFFFF
+#: The largest number of 32 bits.
+LARGEST: Final = 0xFFFFFFFF
 _API_VERSION: Final = ZE["ZE_API_VERSION_1_13"]
 #: Bits of CL_DEVICE_…_FP_CONFIG that have another place in ze_device_fp_flags_t: OpenCL's, its own.
 _MOVED: Final = (
@@ -43,6 +44,10 @@ EXTENSIONS: Final = {
     "ZE_GLOBAL_OFFSET_EXP_NAME": "ZE_GLOBAL_OFFSET_EXP_VERSION_1_0",
     "ZE_MODULE_PROGRAM_EXP_NAME": "ZE_MODULE_PROGRAM_EXP_VERSION_1_0",
     "ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME": "ZE_EVENT_POOL_COUNTER_BASED_EXP_VERSION_1_0",
+    "ZE_IMAGE_COPY_EXT_NAME": "ZE_IMAGE_COPY_EXT_VERSION_1_0",
+    "ZE_IMAGE_FORMAT_SUPPORT_EXT_NAME": "ZE_IMAGE_FORMAT_SUPPORT_EXT_VERSION_1_0",
+    "ZE_IMAGE_MEMORY_PROPERTIES_EXP_NAME": "ZE_IMAGE_MEMORY_PROPERTIES_EXP_VERSION_1_0",
+    "ZE_IMAGE_QUERY_ALLOC_PROPERTIES_EXT_NAME": ("ZE_IMAGE_QUERY_ALLOC_PROPERTIES_EXT_VERSION_1_0"),
     "ZE_MEMORY_FREE_POLICIES_EXT_NAME": "ZE_MEMORY_FREE_POLICIES_EXT_VERSION_1_0",
     "ZE_RECORD_REPLAY_GRAPH_EXT_NAME": "ZE_RECORD_REPLAY_GRAPH_EXT_VERSION_1_0",
 }
@@ -277,7 +282,7 @@ def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
     row.flags = ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"]
     row.coreClockRate = hDevice.number("CL_DEVICE_MAX_CLOCK_FREQUENCY")
     row.maxMemAllocSize = hDevice.number("CL_DEVICE_MAX_MEM_ALLOC_SIZE")
-    row.maxHardwareContexts, row.maxCommandQueuePriority = _LARGEST, 0
+    row.maxHardwareContexts, row.maxCommandQueuePriority = LARGEST, 0
     row.numThreadsPerEU = row.numEUsPerSubslice = row.numSubslicesPerSlice = 1
     row.numSlices = units
     row.physicalEUSimdWidth = max(hDevice.number("CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT", 1), 1)
@@ -299,8 +304,8 @@ def zeDeviceGetComputeProperties(hDevice: ZeDevice, pComputeProperties: Any) -> 
     row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ = (
         min(limit, row.maxTotalGroupSize) for limit in limits
     )
-    row.maxGroupCountX = row.maxGroupCountY = row.maxGroupCountZ = _LARGEST
-    row.maxSharedLocalMemory = min(hDevice.number("CL_DEVICE_LOCAL_MEM_SIZE"), _LARGEST)
+    row.maxGroupCountX = row.maxGroupCountY = row.maxGroupCountZ = LARGEST
+    row.maxSharedLocalMemory = min(hDevice.number("CL_DEVICE_LOCAL_MEM_SIZE"), LARGEST)
     sizes = hDevice.sub_group_sizes
     row.numSubGroupSizes = len(sizes)
     for index, size in enumerate(sizes):
@@ -328,8 +333,8 @@ def zeDeviceGetModuleProperties(hDevice: ZeDevice, pModuleProperties: Any) -> No
             else 0
         )
     )
-    row.maxArgumentsSize = min(hDevice.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), _LARGEST)
-    row.printfBufferSize = min(hDevice.number("CL_DEVICE_PRINTF_BUFFER_SIZE"), _LARGEST)
+    row.maxArgumentsSize = min(hDevice.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), LARGEST)
+    row.printfBufferSize = min(hDevice.number("CL_DEVICE_PRINTF_BUFFER_SIZE"), LARGEST)
     row.nativeKernelSupported.id = bytes(16)  # there are no kernels of the host
 
 
@@ -375,14 +380,6 @@ def zeDeviceGetCacheProperties(hDevice: ZeDevice, pCount: Any, pCacheProperties:
         row.flags, row.cacheSize = 0, hDevice.number("CL_DEVICE_GLOBAL_MEM_CACHE_SIZE")
 
     list_structs(pCount, pCacheProperties, [fill])
-
-
-@driver.entry
-def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None:
-    """Answer zeros: this driver has no images."""
-    row = pImageProperties
-    row.maxImageDims1D = row.maxImageDims2D = row.maxImageDims3D = row.maxImageArraySlices = 0
-    row.maxImageBufferSize = row.maxSamplers = row.maxReadImageArgs = row.maxWriteImageArgs = 0
 
 
 @driver.entry

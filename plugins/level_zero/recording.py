@@ -25,12 +25,13 @@ from ..opencl.command_buffer.launches import copy_of
 from ..opencl.usm.addresses import memory_functions
 from ..opencl.usm.strategy import Operation
 from ..sdk.kernel_arguments import URKernelArgument
+from .arguments import make_arguments
 from .contexts import ZeContext
 from .core import driver
 from .devices import ZeDevice
 from .events import ZeEvent
 from .in_c import ListInC, address_bits
-from .kernels import LaunchShape, ZeKernel, make_arguments
+from .kernels import LaunchShape, ZeKernel
 from .streams import Completion, Signal, Stream, StreamStep
 
 #: What dropped recordings hold while an enqueue of them runs.
@@ -188,7 +189,8 @@ class ListRecording:
     ) -> ListCommand:
         """Append a launch."""
         self.take()
-        arguments, _ = make_arguments(launch.kernel, launch.arguments)
+        count = launch.kernel.ur.argument_count
+        arguments = make_arguments(self.context, count, launch.arguments)
         copy = self.copies.of(launch.kernel, launch.arguments)
         index = self.array.add("kernel", (), kernel=copy, arguments=arguments)
         if self._in_c is not None:

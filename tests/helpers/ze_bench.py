@@ -136,6 +136,13 @@ class ZeBench:
         waiting = len(waits), array(*waits) if waits else None
         self.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, byref(count), signal, *waiting)
 
+    def finish(self, made: int) -> None:
+        """Run a new list of any kind, wait for its end, and destroy it."""
+        if self.ze.code("zeCommandListHostSynchronize", made, FOREVER) != "SUCCESS":
+            self.ze.ok("zeCommandListClose", made)
+            self.run(made)
+        self.ze.ok("zeCommandListDestroy", made)
+
     def run(self, *lists: int, queue: int = 0, wait: bool = True) -> None:
         """Execute lists, and wait for their end."""
         queue = queue or self.queue
