@@ -29,6 +29,15 @@ from .output import keep_stdout_to_ourselves
 class _Group(click.Group):
     """Prints our errors as click prints its own: the message, no traceback."""
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List each command with its whole first sentence."""
+        rows = [
+            (name, self.commands[name].get_short_help_str(sys.maxsize))
+            for name in self.list_commands(ctx)
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

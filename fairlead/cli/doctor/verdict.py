@@ -92,9 +92,7 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
 def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
     closed = [node for node in facts.nodes if not node.accessible]
     for driver in facts.drivers:
-        if driver.state == "absent":
-            yield Problem("warning", driver.library, driver.reason, driver.remedy)
-        elif driver.state == "refused":
+        if driver.state == "refused":
             yield Problem("error", driver.library, driver.reason, _remedy(driver))
         elif driver.state == "idle" and closed:
             yield Problem(

@@ -125,6 +125,25 @@ def test_a_launch_has_the_images_of_its_append(bench: ZeBench) -> None:
     assert [numbers_of(bench, one) for one in targets] == [[3, 2, 1, 0], [13, 12, 11, 10]]
 
 
+def test_a_captured_graph_has_images(bench: ZeBench) -> None:
+    """Copies and a launch, which the graph runs again with what the image has then."""
+    source, target = image(bench, 1, 2, 3, 4), image(bench, 0, 0, 0, 0)
+    data, out = (c_int * WIDTH)(1, 2, 3, 4), (c_int * WIDTH)()
+    made, copy = bench.immediate(flags=ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"]), "ImageCopyFromMemory"
+    bench.ze.ok("zeCommandListBeginGraphCaptureExt", made, None)
+    bench.ze.ok(f"zeCommandListAppend{copy}", made, source, data, None, *END)
+    bench.launch(made, kernel(bench, "flip", source, target), WIDTH)
+    bench.ze.ok("zeCommandListAppendImageCopyToMemory", made, out, target, None, *END)
+    graph = bench.ze.made("zeCommandListEndGraphCaptureExt", made, None)
+    assert list(out) == [0] * WIDTH, "nothing has run"
+    executable = bench.ze.made("zeGraphInstantiateExt", graph, None)
+    for first in (1, 5):
+        data[:] = range(first, first + WIDTH)
+        bench.ze.ok("zeCommandListAppendGraphExt", made, executable, None, *END)
+        bench.ze.ok("zeCommandListHostSynchronize", made, (1 << 64) - 1)
+        assert list(out) == list(reversed(data))
+
+
 def closed(bench: ZeBench, launched: int, groups: int) -> tuple[int, int]:
     """Return a closed mutable list with one launch, and the launch's identifier."""
     made = bench.list(mutable=True)
