@@ -80,7 +80,7 @@ def plan_launch(
             kernel.shapes.clear()
         shape = kernel.shapes[key] = _find_shape(kernel, device, offset, size, local)
     function, grid, block = shape
-    packed = kernel.pack(arguments, kernel.program.built[device], offset)
+    packed = kernel.pack(arguments, kernel.program.image(device), offset)
     if packed.shared:
         _allow_shared(kernel, device, function, packed.shared)
     return CuLaunch(function, grid, block, packed)

@@ -72,12 +72,12 @@ def read_argument(
         index: which argument.
         kind: what it is.
         size: its bytes.
-        where: the address of its bytes, 0 for local memory or for a null pointer.
+        where: the address of its bytes, 0 for local memory, a null pointer, or a value of zeros.
 
     Raises:
         LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE, INVALID_ARGUMENT.
     """
-    if size > _LARGEST_VALUE and where:
+    if size > _LARGEST_VALUE and (where or kind == VALUE):
         raise ze_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
     data = ctypes.string_at(where, size) if where else b""
     number = int.from_bytes(data, "little")
@@ -88,9 +88,7 @@ def read_argument(
             raise ze_failure("INVALID_ARGUMENT", f"argument {index} is local memory")
         return URKernelArgument(URKernelArgument.LOCAL, size, None)
     if kind == VALUE:
-        if not where:
-            raise ze_failure("INVALID_ARGUMENT", f"argument {index} is a value and not NULL")
-        return URKernelArgument(URKernelArgument.VALUE, size, data)
+        return URKernelArgument(URKernelArgument.VALUE, size, data or bytes(size))
     if size != HANDLE_SIZE:
         raise ze_failure(
             "INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {HANDLE_SIZE} bytes"

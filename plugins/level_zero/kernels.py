@@ -14,6 +14,7 @@ from ...icd.command_buffer import edits
 from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
+from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
 from ..opencl.kernel_arguments import set_arguments
 from ..opencl.kernel_info import suggest_local_size, urKernelSetExecInfo
@@ -25,7 +26,7 @@ from ..sdk.objects import Object
 from .arguments import kind_of, read_argument
 from .core import ZE, chain, driver, ze_failure
 from .devices import LARGEST
-from .in_c import POINTER, KernelInC, number_of
+from .in_c import POINTER, UNKNOWN, VALUE, KernelInC, number_of
 from .modules import ZeModule, give_bytes
 
 #: The codes of OpenCL for what is not the argument that the kernel has.
@@ -75,6 +76,8 @@ class ZeKernel(Object):
         ur: the kernel of the reference adapter, which has the arguments.
         in_c: what C knows of it.
         indirect: ze_kernel_indirect_access_flags_t.
+        not_local: the arguments that are known to be no local memory, though the driver does not
+            tell what they are. NULL stands for zeros there.
     """
 
     type = "ze_kernel_handle_t"
@@ -96,6 +99,7 @@ class ZeKernel(Object):
         self.sizes = self.required or (1, 1, 1)
         self.indirect = 0
         self.value_sizes: dict[int, int] = {}
+        self.not_local: set[int] = set()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""
@@ -162,7 +166,7 @@ class ZeKernel(Object):
         Args:
             index: which argument.
             size: its bytes.
-            address: where it is, 0 for local memory or for a null pointer.
+            address: where it is, 0 for local memory, a null pointer, or a value of zeros.
 
         Raises:
             LevelZeroError: INVALID_KERNEL_ARGUMENT_INDEX, INVALID_KERNEL_ARGUMENT_SIZE,
@@ -173,7 +177,10 @@ class ZeKernel(Object):
                 "INVALID_KERNEL_ARGUMENT_INDEX",
                 f"{self.name} has {len(self.kinds)} arguments, none is {index}",
             )
-        return read_argument(self.context, index, self.kinds[index], size, address)
+        kind = self.kinds[index]
+        if kind == UNKNOWN and not address and index in self.not_local:
+            kind = VALUE
+        return read_argument(self.context, index, kind, size, address)
 
     def argument_in(self, command: Any, index: int) -> URKernelArgument:
         """Return an argument that C has given to a launch (`fl_command`) of this kernel."""
@@ -264,7 +271,17 @@ def zeKernelSuggestMaxCooperativeGroupCount(hKernel: ZeKernel) -> int:
 def zeKernelSetArgumentValue(
     hKernel: ZeKernel, argIndex: int, argSize: int, pArgValue: int
 ) -> None:
-    hKernel.set_argument(argIndex, hKernel.read_argument(argIndex, argSize, pArgValue))
+    argument = hKernel.read_argument(argIndex, argSize, pArgValue)
+    try:
+        hKernel.set_argument(argIndex, argument)
+    except LevelZeroError:
+        if argument.kind != URKernelArgument.LOCAL or hKernel.kinds[argIndex] != UNKNOWN:
+            raise
+        hKernel.not_local.add(argIndex)  # NULL stands for zeros
+        hKernel.set_argument(argIndex, hKernel.read_argument(argIndex, argSize, pArgValue))
+    else:
+        if pArgValue:
+            hKernel.not_local.add(argIndex)
 
 
 @driver.entry

@@ -14,7 +14,7 @@ import pytest
 from helpers.cuda import PTX
 
 from fairlead.icd.drivers import platforms
-from fairlead.plugins.cuda import opencl_c
+from fairlead.plugins.cuda import images, opencl_c
 from fairlead.plugins.cuda.opencl_c import SourceError, is_opencl_c
 
 from .conftest import COUNT, Knobs, Work, only_cuda
@@ -67,6 +67,16 @@ def test_a_compiler_of_opencl_is_called(pocl_wheel: Any) -> None:
     assert opencl_c._compile(device, b"kernel void f(global int *a) { *a = N; }", "-DN=3")
     with pytest.raises(SourceError, match="undeclared"):
         opencl_c._compile(device, b"kernel void f(global int *a) { *a = undeclared; }", "")
+
+
+@pytest.mark.parametrize("begin", images.MAGIC)
+def test_binaries_are_not_compiled(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_ptx(*given: object) -> None:
+        raise AssertionError("a binary was given to the compiler")
+
+    monkeypatch.setattr(images, "compile_ptx", compile_ptx)
+    device: Any = None
+    assert images.build_image(device, begin + b" kernel", "").data == begin + b" kernel"
 
 
 def test_ptx_and_opencl_c_are_told_apart() -> None:
