@@ -56,6 +56,7 @@ ADAPTERS = {
         "fairlead.plugins.command_buffer_layer",
     ),
     "libur_adapter_fairlead_cuda.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.cuda"),
+    "libur_adapter_fairlead_hip.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.hip"),
 }
 
 

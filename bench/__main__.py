@@ -30,6 +30,7 @@ MEASURES = (
     "schedules",
     "parameters",
     "capture_cost",
+    "files",
     "imports",
     "table_call",
     "adapter",

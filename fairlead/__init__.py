@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .icd.objects import Device, Platform
     from .loader.base.errors import FairleadError, LibraryError, NotFoundError
     from .loader.cuda.driver import cuda
+    from .loader.hip.driver import hip
     from .loader.trace.trace import trace
     from .loader.ze.abi import LevelZeroError
 
@@ -68,6 +69,7 @@ __all__ = [
     "cuda",
     "devices",
     "graphed",
+    "hip",
     "level_zero",
     "load",
     "pi_plugins",
@@ -100,6 +102,7 @@ _MODULES = {
     "cuda": ".loader.cuda.driver",
     "devices": ".api",
     "graphed": ".captured_graphs.graphed",
+    "hip": ".loader.hip.driver",
     "level_zero": ".api",
     "load": ".graph_files.loading",
     "pi_plugins": ".api",

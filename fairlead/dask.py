@@ -40,18 +40,24 @@ from distributed import Client, WorkerPlugin, default_client, get_worker
 from . import api
 from .captured_graphs.executable import Executable
 from .captured_graphs.graph import CapturedGraph
-from .captured_graphs.pyopencl_client import ArgumentError, variables_of
+from .captured_graphs.pyopencl_client import ArgumentError
+from .graph.command_graph import CommandGraph
+from .graph.executable import ExecutableGraph
 from .graph_files.archive import GraphArchive
 from .graph_files.loaded import LoadedExecutable
 from .graph_files.loading import load
 from .graph_files.pickled import data_of
 from .icd.objects import CLDevice
 from .loader.base.errors import FairleadError, NotFoundError, reason_of
+from .loader.base.frames import variables_of
 
 #: The Dask resource that a worker with a device has one of.
 RESOURCE: Final = "fairlead"
 #: How many graphs a worker keeps loaded.
 _MOST_LOADED: Final = 8
+
+
+_GRAPHS: Final = CapturedGraph, Executable, CommandGraph, ExecutableGraph
 
 
 class BatchError(FairleadError):
@@ -68,7 +74,7 @@ class _SavedGraph:
 
 
 def map(
-    graph: CapturedGraph | Executable | str | os.PathLike[str],
+    graph: CapturedGraph | Executable | CommandGraph | ExecutableGraph | str | os.PathLike[str],
     batches: Iterable[Mapping[str, Any]],
     *,
     client: Any = None,
@@ -80,8 +86,8 @@ def map(
     """Run a graph once for each batch, on all workers.
 
     Args:
-        graph: a captured or loaded graph, its executable, or the path of a graph file. Host tasks
-            cannot travel.
+        graph: a captured or loaded graph, a command graph, the executable of one, or the path of a
+            graph file. Host tasks cannot travel.
         batches: for each batch the values of a call `loop(x=array, dt=0.25)`. Values may be
             futures of the same client. What is not given is as the graph was saved.
         client: a distributed.Client. By default the current one.
@@ -121,7 +127,7 @@ def map(
 def _checked(graph: Any, batches: Any, times: Any) -> list[Mapping[str, Any]]:
     """Return the batches. Raises ArgumentError for what `map` does not take."""
     wrong = ""
-    if not isinstance(graph, (CapturedGraph, Executable, str, os.PathLike)):
+    if not isinstance(graph, (*_GRAPHS, str, os.PathLike)):
         wrong = f"the graph is of type {type(graph).__name__}."
     elif not isinstance(batches, Iterable) or isinstance(batches, (str, Mapping)):
         wrong = f"the batches are of type {type(batches).__name__}."

@@ -33,9 +33,10 @@ from ..runtime.memory import MODES
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .conditions import Decides
-from .dynamic import DynamicCommandGroup, check_dynamic
+from .dynamic import DynamicCommandGroup, DynamicParameter, check_dynamic
 from .edges import connect, connected, cut_edges
 from .executable import ExecutableGraph
+from .files import Saves
 from .graph_devices import graph_devices
 from .node import Node
 from .nodes import Nodes
@@ -52,7 +53,7 @@ _ids: Final = itertools.count()
 _NODE: Final = "give nodes of this graph: what graph.add gives, Node.of_event(event)"
 
 
-class CommandGraph(Nodes, Recordable, Drawable, Decides):
+class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
     """A modifiable graph of commands for the devices of a context. Its methods can be called from
     any thread.
 
@@ -72,6 +73,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides):
     Attributes:
         id: a number that grows in the order in which graphs are made. No other graph has it.
             (get_id)
+        dynamic_parameters: those that were made for it and live.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides):
         #: of each buffer: the node that wrote last, and those that have read since
         self._uses: dict[CoherentMemory, tuple[Node | None, list[Node]]] = {}
         self.allocations: Any = None  # allocation.Allocations, once there are any
+        self.dynamic_parameters: weakref.WeakSet[DynamicParameter] = weakref.WeakSet()
 
     @property
     def command_graph(self) -> CommandGraph:

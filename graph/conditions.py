@@ -111,6 +111,7 @@ def loop_of(
             decision.run(made)
             turns += 1
 
+    run.__qualname__ = "while_loop"  # what the node is called
     return run
 
 
@@ -132,6 +133,7 @@ def choice_of(
         if chosen is not None:
             decision.run(chosen)
 
+    run.__qualname__ = "if_else"
     return run
 
 

@@ -54,6 +54,7 @@ class DynamicParameter(DynamicArgument):
         self._lock = graph.lock  # held, so that nobody else looks at the graph meanwhile
         self._uses: list[tuple[weakref.ref[Command], int]] = []
         self._argument = self._checked(value, kind)
+        _graph(graph, kind).dynamic_parameters.add(self)
 
     @staticmethod
     def _checked(value: Any, routine: str) -> Argument:
@@ -105,6 +106,11 @@ class DynamicParameter(DynamicArgument):
         """Record that a command has it as an argument."""
         self._uses.append((weakref.ref(command), index))
 
+    def uses(self) -> list[tuple[KernelLaunch, int]]:
+        """Return the launches that have it as an argument, and the index of that."""
+        found = [(use(), index) for use, index in self._uses]
+        return [(one, index) for one, index in found if isinstance(one, KernelLaunch)]
+
     def update(self, value: Any) -> None:
         """Set another value, of the same kind and size, in every node that uses it. Executable
         graphs see it after `update`.
@@ -127,11 +133,7 @@ class DynamicParameter(DynamicArgument):
                 remedy="keep the type of the first value: numpy.int32(…)",
             )
         with self._lock:
-            uses = [
-                (command, index)
-                for use, index in self._uses
-                if isinstance(command := use(), KernelLaunch)
-            ]
+            uses = self.uses()
             if found.type in (MEMORY, LOCAL):
                 self._check_in_graph(found, uses)
             exchanges = [(command, index, _fit(found, command, index)) for command, index in uses]

@@ -15,24 +15,23 @@ from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from ..loader.base.copies import NeverCopied
 from ..loader.trace import pictures
 from ..runtime.accessor import Accessor
 from ..runtime.commands import Command, HostTask
 from ..runtime.context import Context
 from ..runtime.errors import invalid
 from ..runtime.event import Event
-from ..runtime.memory import lock as buffers
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from ..runtime.scheduler import Deferred, run_on_host, submit
 from ..runtime.transfers import Transfer
 from . import update
+from .files import Pickles
 from .node import Node
 from .partition import Partition, partition
 from .picture import Drawable, note_submission
 from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, QueueSegment, Segment
-from .snapshot import GraphExecution, Snapshot, required
+from .snapshot import GraphExecution, Snapshot, make_ready, required
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,13 +40,14 @@ if TYPE_CHECKING:
     from .command_graph import CommandGraph
 
 
-class ExecutableGraph(Drawable, NeverCopied):
+class ExecutableGraph(Drawable, Pickles):
     """A graph that can be submitted: `queue.graph(executable)`. It can be updated if it was
     finalized with `updatable=True`.
 
     Attributes:
         partitions: how it is divided, and by which policy (graph/partition.py).
         snapshot: its commands and edges.
+        policy: how it was divided.
         schedule: a hint for the segments of commands that are not the adapter's.
         requirements: an accessor for each buffer that it uses.
         beyond_queue: whether it is more than one command-buffer for one device. A queue asks a
@@ -75,7 +75,7 @@ class ExecutableGraph(Drawable, NeverCopied):
         self.context, self.devices, self.snapshot = context, devices, snapshot
         self.updatable, self.profiling, self.schedule = updatable, profiling, schedule
         self.allocations = allocations.hold(self) if allocations is not None else None
-        self._lock = RLock()
+        self.lock, self.policy = RLock(), policy
         #: The last submission, and where it was.
         self._last: Event | None = None
         self._queue: Queue | None = None
@@ -83,7 +83,7 @@ class ExecutableGraph(Drawable, NeverCopied):
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
         commands = snapshot.commands
         self.requirements = required(snapshot)
-        self.make_ready(self.requirements)
+        make_ready(context, self.requirements)
         self.partitions = partition(
             snapshot.successors,
             snapshot.predecessors,
@@ -150,16 +150,6 @@ class ExecutableGraph(Drawable, NeverCopied):
             profiling=self.profiling,
         )
 
-    def make_ready(self, requirements: Iterable[Accessor]) -> None:
-        """Wait until the buffers that commands use are allocated and filled. A command-buffer
-        cannot wait inside. (the seed, "Scheduler Integration")"""
-        waits: list[Event] = []
-        with buffers:
-            for accessor in requirements:
-                accessor.buffer.prepare(self.context, accessor.mode, "update")
-                waits += accessor.buffer.dependencies(accessor.mode)
-        Event.wait_all(waits)
-
     # submissions
 
     def of_context(self, context: Context) -> Self:
@@ -195,7 +185,7 @@ class ExecutableGraph(Drawable, NeverCopied):
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Submit it to a queue after events. `Queue.graph` calls this. Raises SYCLError."""
-        with self._lock:
+        with self.lock:
             last = self._last
             if queue is not self._queue:
                 self._check_queue(queue)
@@ -309,9 +299,9 @@ class ExecutableGraph(Drawable, NeverCopied):
         for command in changes.values():
             used += command.requirements
         if used:
-            self.make_ready(used)
+            make_ready(self.context, used)
         while True:
-            with self._lock:
+            with self.lock:
                 waiting = self._in_flight()
                 if not waiting:
                     self._exchange(changes)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..runtime.accessor import Accessor
 from ..runtime.coherent import CoherentMemory
 from ..runtime.commands import Command, Empty, HostTask
+from ..runtime.context import Context
 from ..runtime.event import Event
 from ..runtime.memory import MODES
+from ..runtime.memory import lock as buffers
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .node import Node
@@ -158,3 +160,14 @@ def required(snapshot: Snapshot) -> Sequence[Accessor]:
     return tuple(
         Accessor(buffer, names.get(flags, "read_write")) for buffer, flags in found.items()
     )
+
+
+def make_ready(context: Context, requirements: Iterable[Accessor]) -> None:
+    """Wait until the buffers that commands use are allocated and filled. A command-buffer cannot
+    wait inside. (the seed, "Scheduler Integration")"""
+    waits: list[Event] = []
+    with buffers:
+        for accessor in requirements:
+            accessor.buffer.prepare(context, accessor.mode, "update")
+            waits += accessor.buffer.dependencies(accessor.mode)
+    Event.wait_all(waits)

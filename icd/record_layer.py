@@ -31,9 +31,20 @@ from .trace_layer import layers_with
     SYNC,
     GAP,
     END,
-) = range(1, 12)
+    RESULT,
+) = range(1, 13)
 #: How many words records have before their pieces. All words of MEMORY are such.
-_WORDS: Final = {QUEUE: 2, SAMPLER: 4, PROGRAM: 1, KERNEL: 3, CONTENTS: 2, SYNC: 1, GAP: 0, END: 4}
+_WORDS: Final = {
+    QUEUE: 2,
+    SAMPLER: 4,
+    PROGRAM: 1,
+    KERNEL: 3,
+    CONTENTS: 2,
+    SYNC: 1,
+    GAP: 0,
+    END: 4,
+    RESULT: 2,
+}
 _HEAD_OF_COMMAND: Final = 6  # its last word says how many arguments follow
 _HEAD_OF_DATA: Final = 4  # head, number, whether it is complete, bytes
 _SUFFIX: Final = ".record"
@@ -85,7 +96,7 @@ def environment(
     first: int = 0,
     last: int | None = None,
     kernel: str = "",
-    contents: bool = True,
+    contents: int = 1,
 ) -> dict[str, str]:
     """The variables to add for a program whose processes write what they enqueue into a folder.
 
@@ -94,7 +105,8 @@ def environment(
         folder: where the files go; it must exist.
         first, last: the numbers of the first and the last command, from 0 on; None: until the end.
         kernel: the kernel whose launches alone are counted and recorded, "" for all commands.
-        contents: whether the contents of memory are recorded.
+        contents: 0 for none; 1 for those of memory before its first use; 2 for what reads gave the
+            program, too.
 
     Raises:
         FairleadError: the layer's library is missing, or OPENCL_LAYERS cannot name its path.
@@ -105,7 +117,7 @@ def environment(
         "FAIRLEAD_RECORD_FROM": str(first),
         "FAIRLEAD_RECORD_TO": "" if last is None else str(last),
         "FAIRLEAD_RECORD_KERNEL": kernel,
-        "FAIRLEAD_RECORD_CONTENTS": str(int(contents)),
+        "FAIRLEAD_RECORD_CONTENTS": str(contents),
     }
 
 

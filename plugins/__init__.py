@@ -1,6 +1,7 @@
 """Adapters written in Python and built as drop-in shared libraries.
 
-`opencl` is the reference adapter, for any OpenCL driver, and `cuda` one for the CUDA driver.
+`opencl` is the reference adapter, for any OpenCL driver. `cuda` is one for the CUDA driver, and
+`hip` the same for HIP.
 Adapters are made of these (docs/write_an_adapter.md):
 
 - `Adapter`, `Object`, `failure`: entry points, their objects, and their errors;
@@ -33,6 +34,7 @@ __all__ = [
     "build_plugin",
     "cuda_adapter",
     "failure",
+    "hip_adapter",
     "level_zero_adapter",
     "level_zero_driver",
     "reference_adapter",
@@ -48,6 +50,11 @@ def reference_adapter() -> str:
 def cuda_adapter() -> str:
     """Return the path of the adapter for the CUDA driver, for UR_ADAPTERS_FORCE_LOAD."""
     return str(Path(__file__).with_name("libur_adapter_fairlead_cuda.so.0"))
+
+
+def hip_adapter() -> str:
+    """Return the path of the adapter for HIP, for UR_ADAPTERS_FORCE_LOAD."""
+    return str(Path(__file__).with_name("libur_adapter_fairlead_hip.so.0"))
 
 
 def reference_plugin() -> str:

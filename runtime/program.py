@@ -39,18 +39,22 @@ class Kernel(URObject):
 
     @cached_property
     def declared(self) -> tuple[Declared, ...]:
-        """What it declares for each argument, as far as the driver tells.
-
-        The query needs a native handle. An adapter must expect that others use a kernel whose
-        native handle it has given away. So a second kernel is asked.
-        """
+        """What it declares for each argument, as far as the driver tells."""
         if self.context.platform.backend != "opencl" or not self.num_args:
             return (None,) * self.num_args
-        if self.program is None or self.keep is not None:
-            return declared_types(self.native(), self.num_args)
-        made = self.adapter.obtain("urKernelCreate", self.program.handle, self.name.encode())
-        asked = _QueriedKernel(self.adapter, made)  # which lives until it has answered
+        asked = self.to_be_asked()  # which lives until it has answered
         return declared_types(asked.native(), self.num_args)
+
+    def to_be_asked(self) -> URObject:
+        """Return a kernel of the same function, whose native handle queries may have.
+
+        An adapter must expect that others use a kernel whose native handle it has given away. So it
+        is a second kernel.
+        """
+        if self.program is None or self.keep is not None:
+            return self
+        made = self.adapter.obtain("urKernelCreate", self.program.handle, self.name.encode())
+        return _QueriedKernel(self.adapter, made)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name}>"

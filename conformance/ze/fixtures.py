@@ -16,7 +16,7 @@ from fairlead.conformance.child import Target
 from fairlead.conformance.device import choose
 from fairlead.conformance.ur.spirv import store
 from fairlead.conformance.ze.calls import Calls, new
-from fairlead.conformance.ze.kernels import SOURCE
+from fairlead.conformance.ze.kernels import IMAGE_SOURCE, SOURCE
 from fairlead.conformance.ze.objects import Objects
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.search import Candidate
@@ -115,15 +115,16 @@ def module(build: Callable[[int, bytes], int]) -> Callable[[str], int]:
     """Returns the module that has a kernel."""
 
     @cache
-    def all_kernels() -> int:
-        return build(ZE["ZE_MODULE_FORMAT_NATIVE"], SOURCE)
+    def all_kernels(source: bytes) -> int:
+        return build(ZE["ZE_MODULE_FORMAT_NATIVE"], source)
 
     @cache
     def one_kernel() -> int:
         return build(ZE["ZE_MODULE_FORMAT_IL_SPIRV"], store())
 
     def find(name: str) -> int:
-        found = all_kernels() or (one_kernel() if name == "store" else 0)
+        source = IMAGE_SOURCE if f"void {name}(".encode() in IMAGE_SOURCE else SOURCE
+        found = all_kernels(source) or (one_kernel() if name == "store" else 0)
         return found or unsupported(f"the driver takes no module that has the kernel {name}")
 
     return find

@@ -1,7 +1,8 @@
 """The kernels that the cases launch.
 
 A driver that takes SPIR-V gets a module with `store` alone (ur/spirv.py). One that takes OpenCL C
-as its native format gets all of these.
+as its native format gets all of these. Those of images are a module of their own, because a device
+may have no images.
 """
 
 from __future__ import annotations
@@ -18,5 +19,11 @@ kernel void sums(global int *out, local int *scratch) {
     int sum = 0;
     for (int i = 0; i < get_local_size(0); i++) sum += scratch[i];
     out[get_global_id(0)] = sum;
+}
+"""
+IMAGE_SOURCE: Final = b"""
+kernel void flip(read_only image2d_t from, write_only image2d_t to, sampler_t sampler) {
+    int x = get_global_id(0), last = get_image_width(from) - 1;
+    write_imageui(to, (int2)(last - x, 0), read_imageui(from, sampler, (int2)(x, 0)));
 }
 """

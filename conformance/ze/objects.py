@@ -137,6 +137,18 @@ class Objects:
             self.set(kernel, index, argument)
         return kernel
 
+    def image(self, desc: Any) -> int:
+        """Return an image of a ze_image_desc_t."""
+        given = self.context, self.device, byref(desc)
+        return self._made("zeImageDestroy", "zeImageCreate", *given)
+
+    def sampler(self) -> int:
+        """Return a sampler of whole coordinates, which clamps to the edge."""
+        mode = ZE["ZE_SAMPLER_ADDRESS_MODE_CLAMP"]
+        desc = new("ze_sampler_desc_t", addressMode=mode)
+        given = self.context, self.device, byref(desc)
+        return self._made("zeSamplerDestroy", "zeSamplerCreate", *given)
+
     def set(self, kernel: int, index: int, argument: Any) -> None:
         """Set an argument of a kernel."""
         if isinstance(argument, int):

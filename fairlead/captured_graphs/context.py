@@ -20,6 +20,7 @@ from ..icd.capture.recording import CaptureError, Recording
 from ..icd.command_buffer.engines import choose
 from ..icd.errors import error
 from ..icd.tables import parse_version
+from ..loader.base.frames import variables_of
 from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
@@ -120,15 +121,13 @@ class capture:
         frame = sys._getframe(1)
         graph.end(
             bool(raised or refusals or graph.block.recording.raised),
-            {**frame.f_globals, **_client.variables_of(frame)}
-            if graph.block.has_parameters
-            else {},
+            {**frame.f_globals, **variables_of(frame)} if graph.block.has_parameters else {},
         )
         if graph.state == "captured":
             warn_of_others(graph.block.elsewhere)
         if graph.state == "captured":
             after = buffers_in(frame)
-            graph.block.buffer_names = forms_of(after, _client.variables_of(frame))
+            graph.block.buffer_names = forms_of(after, variables_of(frame))
             if self._buffers:
                 warn_of_exchange(self._buffers, after, graph.block.swaps, 3)
         for swap in graph.block.swaps:  # from now on the two are buffers like all others

@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from numpy import ndarray
 
 from ..graph.executable import ExecutableGraph
+from ..graph.files import Pickles
 from ..graph.picture import Drawable, note_submission
 from ..graph.snapshot import Snapshot
 from ..icd.calls import call, read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import NO_COMMAND, Route
 from ..icd.errors import check
-from ..loader.base.copies import NeverCopied
 from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
@@ -66,7 +66,7 @@ def _is_series(value: Any) -> bool:
     return isinstance(value, (list, tuple, ndarray)) and getattr(value, "shape", None) != ()
 
 
-class Executable(Drawable, NeverCopied):
+class Executable(Drawable, Pickles):
     """The result of `graph.finalize()`.
 
     It keeps the graph alive, and with it all memory that the commands use. It is thread-safe:
@@ -489,15 +489,6 @@ class Executable(Drawable, NeverCopied):
         return "\n".join(lines)
 
     # looks
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle its graph as that is now, and how it was finalized (docs/graph_files.md)."""
-        from ..graph_files.pickled import reduced_executable
-
-        return reduced_executable(self)
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        super().__reduce_ex__(2)
 
     def __len__(self) -> int:
         if self._executable_graph is None:

@@ -7,17 +7,17 @@ something needs it. So capture and replay alone load no adapter.
 
 from __future__ import annotations
 
-import os
-import sys
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..graph.command_graph import Addable, CommandGraph
 from ..graph.conditions import Decides
+from ..graph.dynamic import DynamicParameter
 from ..graph.edges import cut_edges
+from ..graph.files import Saves
 from ..graph.node import Node
 from ..graph.nodes import Nodes
 from ..graph.picture import Drawable
@@ -27,7 +27,6 @@ from .block import CapturedBlock
 from .commands import CapturedLaunch
 from .executable import Executable
 from .nodes import nodes_of
-from .pyopencl_client import variables_of
 
 if TYPE_CHECKING:
     from ..runtime.context import Context
@@ -39,7 +38,7 @@ class NotFinalizedError(CaptureError, AttributeError):
     """A graph was used as what `finalize` returns."""
 
 
-class CapturedGraph(Nodes, Drawable, Decides):
+class CapturedGraph(Nodes, Drawable, Decides, Saves):
     """The commands of a capture block. It can be inspected, changed and finalized after the block.
 
     `graph[3]`, slices, iteration and `nodes` give nodes in the order of recording, added ones at
@@ -55,8 +54,6 @@ class CapturedGraph(Nodes, Drawable, Decides):
     """
 
     executable_class: ClassVar[type[Executable]] = Executable
-    #: The names of memory, if a file gave them.
-    known_names: Mapping[str, Any] | None = None
     _nodes: list[Node] | None = None
     _command_graph: CommandGraph | None = None
 
@@ -134,6 +131,11 @@ class CapturedGraph(Nodes, Drawable, Decides):
                 made.adopt(self.all_nodes(), self.lock)
                 self._command_graph = made
             return self._command_graph
+
+    @property
+    def dynamic_parameters(self) -> Iterable[DynamicParameter]:
+        """The dynamic parameters that were made for its command graph and live."""
+        return () if self._command_graph is None else self._command_graph.dynamic_parameters
 
     @property
     def context(self) -> Context:
@@ -237,54 +239,6 @@ class CapturedGraph(Nodes, Drawable, Decides):
             return self.executable_class(
                 self, schedule, updatable=updatable, profiling=enable_profiling, policy=policy
             )
-
-    def save(
-        self,
-        path: str | os.PathLike[str] | BinaryIO,
-        contents: str = "none",
-        *,
-        names: Mapping[str, Any] | None = None,
-        inputs: Iterable[str] | None = None,
-        outputs: Iterable[str] | None = None,
-        binaries: bool = False,
-    ) -> None:
-        """Write the graph to a file, for `fairlead.load` (docs/graph_files.md).
-
-        The file is written completely, or not at all. Nothing runs.
-
-        Args:
-            path: the file, or a binary stream.
-            contents: what the file has of the memory's contents as they are now. "none": nothing,
-                so a loaded graph begins with zeros. "inputs": those of the inputs. "all": of all
-                memory.
-            names: what memory is called: buffers, arrays, images, SVM and NumPy arrays by name. By
-                default, the variables of the caller. A loaded graph has the names that it had.
-            inputs, outputs: the names of memory that is an input or an output. By default, inputs
-                are what is read before it is written, and outputs are what is written.
-            binaries: whether the programs' binaries for this device are written, too.
-
-        Raises:
-            GraphFileError: the graph cannot be written down, for example because of a host task;
-                or the file cannot be written.
-        """
-        from ..graph_files.saving import save
-
-        if self.known_names is not None:
-            names = {**self.known_names, **(names or {})}
-        elif names is None:
-            frame = sys._getframe(1)
-            names = {**frame.f_globals, **variables_of(frame)}
-        with self.lock:
-            save(self, path, contents, names, inputs, outputs, binaries=binaries)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the graph with the contents of its inputs (docs/graph_files.md)."""
-        from ..graph_files.pickled import reduced_graph
-
-        return reduced_graph(self)
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        super().__reduce_ex__(2)
 
     def __del__(self) -> None:
         """Cut the references among nodes, which would live until a garbage collection.

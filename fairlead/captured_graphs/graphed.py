@@ -178,7 +178,7 @@ def _kind(value: Any) -> Hashable:
         hash(value)
     except TypeError:
         raise _CannotBeGraphedError(
-            f"an argument is a {type(value).__name__}, which cannot be told from others"
+            f"an argument of the type {type(value).__name__} cannot be told from others"
         ) from None
     return type(value), value
 
@@ -199,7 +199,7 @@ def _check_result(result: Any, passed: Sequence[Any]) -> None:
         if one is None or any(one is other for other in passed):
             continue
         if not isinstance(one, Array):
-            raise _CannotBeGraphedError(f"it returns a {type(one).__name__}, which is no array")
+            raise _CannotBeGraphedError(f"it returns {type(one).__name__}, which is no array")
         if entry_of(one) is not None:
             raise _CannotBeGraphedError("it returns a part of an argument")
 

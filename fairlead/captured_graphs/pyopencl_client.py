@@ -13,7 +13,6 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator
 from functools import cache
-from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Generic, TypeVar
@@ -83,21 +82,6 @@ def handle_of_buffer(thing: Any) -> int:
         return buffer.int_ptr if is_buffer and not isinstance(buffer, pyopencl.Image) else 0
     except Exception:  # a variable of the program that cannot even be looked at
         return 0
-
-
-def variables_of(frame: FrameType) -> dict[str, Any]:
-    """The variables of a running function.
-
-    Before Python 3.13 its frame keeps a dict of them as they are now, until the function returns.
-    So it is emptied, unless somebody else has it (`locals()`): what the program deletes is to be
-    gone.
-    """
-    present = frame.f_locals
-    found = dict(present)
-    if frame.f_code.co_flags & CO_OPTIMIZED and sys.version_info < (3, 13):
-        if sys.getrefcount(present) <= 3:  # the frame's, ours, and that of this call
-            present.clear()
-    return found
 
 
 def context_of(queue: Any, routine: str) -> int:

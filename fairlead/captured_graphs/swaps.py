@@ -16,6 +16,7 @@ import numpy as np
 
 from ..icd._native import ffi
 from ..icd.command_buffer.cells import Cells
+from ..loader.base.frames import variables_of
 from . import pyopencl_client as _client
 from .parameter import MemoryParameter
 
@@ -120,7 +121,7 @@ def buffers_in(frame: FrameType) -> dict[str, int]:
     """Return the buffers and arrays in a function's variables: the handles of their memory, by
     name."""
     found = {}
-    for name, value in _client.variables_of(frame).items():
+    for name, value in variables_of(frame).items():
         handle = _client.handle_of_buffer(value)
         if handle:
             found[name] = handle

@@ -63,8 +63,9 @@ def compare(
         GraphFileError: the file or the reference cannot be read.
         NotFoundError: there is no device.
     """
-    with GraphArchive(file):  # what is wrong with the file is said once
-        wanted = None if reference is None else _outputs(reference)
+    with GraphArchive(file) as archive:  # what is wrong with the file is said once
+        results = archive.results() if reference is None and not values else {}
+    wanted = None if reference is None else _outputs(reference)
     rows: list[ComparedRun] = []
     with tempfile.TemporaryDirectory(prefix="fairlead-compare-") as folder:
         for number, device in enumerate(devices()):
@@ -90,9 +91,9 @@ def compare(
                     continue
                 outputs = _outputs(place)
                 state, detail = "reference", ""
-                if wanted is None:
-                    wanted = outputs
-                else:
+                is_first = wanted is None
+                wanted = {**outputs, **results} if wanted is None else wanted
+                if results or not is_first:
                     detail = difference(wanted, outputs, tolerance)
                     state = "different" if detail else "same"
                 rows.append(ComparedRun(*names, state, detail, report["load_ms"], report["run_ms"]))

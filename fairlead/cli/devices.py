@@ -1,4 +1,4 @@
-"""`fairlead devices`: a row for each device of OpenCL and Level Zero drivers, adapters, plugins.
+"""`fairlead devices`: a row for each device of drivers, adapters and plugins.
 
 `each_device` asks each interface in turn, and `as_table` makes text of the rows. All plugins are
 opened, whatever the environment's device selector says, so that every device has the number by
@@ -7,25 +7,34 @@ which selectors name it. The selector only decides which rows are marked as sele
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ..icd.objects import CLDevice
 from ..loader.base.errors import FairleadError, NotFoundError, reason_of
 from ..loader.base.search import excluding_pattern
+from ..loader.gpu.driver import DriverDevice
 from ..loader.ur.devices import PluginDevice
 from ..loader.ur.plugins import Plugins, environment_selector, open_plugins
 from ..loader.ur.selector import parse, selector_strings
 from ..loader.ze.driver import ZEDevice
 from ..loader.ze.drivers import open_drivers
 from .columns import table
+from .gpus import SEARCHES
 
 #: The interfaces in the order of the rows: as `--interface` takes them, and as rows name them.
-INTERFACES: Final = {"opencl": "OpenCL", "ur": "UR", "pi": "PI", "ze": "ZE"}
+INTERFACES: Final = {
+    "opencl": "OpenCL",
+    "ur": "UR",
+    "pi": "PI",
+    "ze": "ZE",
+    "cuda": "CUDA",
+    "hip": "HIP",
+}
 
 _EVERYTHING: Final = "*:*"
+AnyDevice: TypeAlias = CLDevice | PluginDevice | ZEDevice | DriverDevice
 
 
 @dataclass(frozen=True)
@@ -39,11 +48,11 @@ class DeviceRow:
         device: the index of the device in the platform.
         icd_version: 1 or 2, 0 for what is no OpenCL driver.
         library: the real path of the driver or plugin.
-        interface: "OpenCL", "UR", "PI", or "ZE" for Level Zero.
-        interface_version: a plugin's or a Level Zero driver's, such as "0.12" or "15.47.1".
+        interface: "OpenCL", "UR", "PI", "ZE" for Level Zero, "CUDA" or "HIP".
+        interface_version: of all but OpenCL, such as "0.12" or "15.47.1".
         layout: the release whose tables an adapter has, such as "2025.3".
-        selector: the value of ONEAPI_DEVICE_SELECTOR that selects this device alone; "" for OpenCL
-            and Level Zero.
+        selector: the value of ONEAPI_DEVICE_SELECTOR that selects this device alone; "" for what
+            is neither an adapter's nor a plugin's.
         selected: whether the device selector of the environment selects it, or a part of it.
     """
 
@@ -99,7 +108,7 @@ def as_table(rows: Sequence[DeviceRow], width: int) -> list[str]:
 
 def each_device(
     interfaces: Sequence[str], warnings: list[str]
-) -> Iterator[tuple[DeviceRow, CLDevice | PluginDevice | ZEDevice]]:
+) -> Iterator[tuple[DeviceRow, AnyDevice]]:
     """Yield each device with its row, while its driver or plugin is open.
 
     Args:
@@ -131,9 +140,11 @@ def each_device(
 
 def _rows(
     key: str, interface: str, warnings: list[str], own: bool
-) -> Iterator[tuple[DeviceRow, CLDevice | PluginDevice | ZEDevice]]:
+) -> Iterator[tuple[DeviceRow, AnyDevice]]:
     if key == "opencl":
         return _opencl_rows(warnings)
+    if interface in SEARCHES:
+        return _gpu_rows(interface)
     return _level_zero_rows(warnings, own) if key == "ze" else _plugin_rows(interface, warnings)
 
 
@@ -156,7 +167,7 @@ def _level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[DeviceRow
                 device=counts[number] - 1,
                 type=device.type,
                 name=device.name,
-                platform_name=os.path.basename(driver.path),
+                platform_name=driver.name_of(device.driver_handle),
                 platform_version=f"Level Zero {driver.api_version}",
                 driver_version=device.driver_version,
                 icd_version=0,
@@ -169,6 +180,28 @@ def _level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[DeviceRow
             warnings.append(_failed(what, driver.path, error))
         else:
             yield row, device
+
+
+def _gpu_rows(interface: str) -> Iterator[tuple[DeviceRow, DriverDevice]]:
+    driver = SEARCHES[interface].get()
+    version = "{}.{}".format(*driver.version)
+    for device in driver.devices:
+        yield (
+            DeviceRow(
+                platform=0,
+                device=device.number,
+                type="GPU",
+                name=device.name,
+                platform_name=interface,
+                platform_version=f"{interface} {version}",
+                driver_version=version,
+                icd_version=0,
+                library=driver.path,
+                interface=interface,
+                interface_version=version,
+            ),
+            device,
+        )
 
 
 def _opencl_rows(warnings: list[str]) -> Iterator[tuple[DeviceRow, CLDevice]]:

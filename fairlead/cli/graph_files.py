@@ -84,7 +84,9 @@ def _memory(document: Document, number: int) -> str:
         parts.append(f"{np.dtype(record['dtype'])} {tuple(record.get('shape', ()))}")
     if "of" in record:
         parts.append(f"of memory {record['of']} from byte {record.get('offset', 0)}")
-    return ", ".join([*parts, *roles, *(["with contents"] if "contents" in record else [])])
+    return ", ".join(
+        [*parts, *roles, *(f"with {one}" for one in ("contents", "result") if one in record)]
+    )
 
 
 def _parameter(document: Document, record: Mapping[str, Any]) -> str:

@@ -17,10 +17,14 @@ from ..icd.objects import CLDevice
 from ..loader.base.abi import Api
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.query import printable
+from ..loader.cuda.abi import CUDA
+from ..loader.gpu.driver import DriverDevice
+from ..loader.hip.abi import HIP
 from ..loader.trace.values import word_text
 from ..loader.ur.devices import DIALECTS, PluginDevice
 from ..loader.ze.driver import ZEDevice
 from .devices import DeviceRow, each_device
+from .gpus import gpu_answers
 
 #: The queries of an interface: their group in its ABI data, and what their names begin with.
 _QUERIES: Final = {
@@ -28,6 +32,8 @@ _QUERIES: Final = {
     "UR": ("ur_device_info_t", "UR_DEVICE_INFO_"),
     "PI": ("pi_device_info", "PI_DEVICE_INFO_"),
 }
+#: The ABI data of drivers of GPUs, and what the names of attributes begin with.
+_ATTRIBUTES: Final = {"CUDA": (CUDA, "CU_DEVICE_ATTRIBUTE_"), "HIP": (HIP, "hipDeviceAttribute")}
 _FIRST_QUERY: Final = 0x1000  # in OpenCL; lower constants of the group are no queries
 
 #: What says nothing of the device, or is said of it already.
@@ -57,9 +63,14 @@ _ORDER: Final = (
 )
 _BYTES: Final = re.compile(
     ".*(MEM_SIZE|MEM_FREE|ALLOC_SIZE|CACHE_SIZE|CACHELINE_SIZE|BUFFER_SIZE|PARAMETER_SIZE|"
-    "VARIABLE_SIZE|TOTAL_SIZE|PACKET_SIZE)"
+    "VARIABLE_SIZE|TOTAL_SIZE|PACKET_SIZE)|MEMORY"
 )
-_UNITS: Final = {"MAX_CLOCK_FREQUENCY": "MHz", "PROFILING_TIMER_RESOLUTION": "ns"}
+_UNITS: Final = {
+    "CLOCK_RATE": "kHz",
+    "MAX_CLOCK_FREQUENCY": "MHz",
+    "MEMORY_CLOCK_RATE": "kHz",
+    "PROFILING_TIMER_RESOLUTION": "ns",
+}
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,10 @@ class DeviceInfo:
     api: Api
     prefix: str
     answers: dict[str, Any]
+
+    def short(self, name: str) -> str:
+        """A query without what all names begin with: hipDeviceAttributeWarpSize is WARP_SIZE."""
+        return re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removeprefix(self.prefix)).upper()
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints: the keys of the row, and `info`. Bytes are hexadecimal digits."""
@@ -124,7 +139,9 @@ def _is(row: DeviceRow, wanted: str) -> bool:
     )
 
 
-def _describe(row: DeviceRow, device: CLDevice | PluginDevice) -> DeviceInfo:
+def _describe(row: DeviceRow, device: CLDevice | PluginDevice | DriverDevice) -> DeviceInfo:
+    if isinstance(device, DriverDevice):
+        return DeviceInfo(row, *_ATTRIBUTES[row.interface], gpu_answers(row.interface, device))
     api = OPENCL if row.interface == "OpenCL" else DIALECTS[row.interface].api
     group, prefix = _QUERIES[row.interface]
     answers = {}
@@ -156,7 +173,7 @@ def render(info: DeviceInfo, width: int) -> str:
         ("driver version", row.driver_version),
     ]
     for name, value in info.answers.items():
-        short = name.removeprefix(info.prefix)
+        short = info.short(name)
         title = next(title for title in _SECTIONS if re.fullmatch(_SECTIONS[title], short))
         if value not in ("", b"", ()):
             sections[title].append((_words(short), _text(info.api, name, short, value)))
@@ -198,7 +215,7 @@ def _text(api: Api, name: str, short: str, value: Any) -> str:
         return str(value)
     if _BYTES.fullmatch(short):
         return _size(value)
-    answer = api.constants[name].answer
+    answer = api.constants[name].answer if name in api.constants else ""
     if answer and api.resolve(answer) in ("handle", "callback"):
         return f"{value:#x}"
     text = word_text(api, answer, value) if answer and not answer.endswith("[]") else str(value)

@@ -29,6 +29,15 @@ from .output import keep_stdout_to_ourselves
 class _Group(click.Group):
     """Prints our errors as click prints its own: the message, no traceback."""
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List each command with its whole first sentence."""
+        rows = [
+            (name, self.commands[name].get_short_help_str(sys.maxsize))
+            for name in self.list_commands(ctx)
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -58,10 +67,9 @@ _interface = click.option(
     "--interface",
     "interfaces",
     multiple=True,
-    type=click.Choice(["opencl", "ur", "pi", "ze"], case_sensitive=False),
-    help="Take devices of OpenCL drivers, Unified Runtime adapters, PI plugins or Level Zero "
-    "drivers only. "
-    "The option can be repeated.",
+    type=click.Choice(["opencl", "ur", "pi", "ze", "cuda", "hip"], case_sensitive=False),
+    help="Take devices of OpenCL drivers, Unified Runtime adapters, PI plugins, Level Zero "
+    "drivers, the CUDA driver or HIP only. The option can be repeated.",
 )
 
 
@@ -69,7 +77,7 @@ _interface = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 @_interface
 def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
-    """List the devices of usable OpenCL and Level Zero drivers, adapters and PI plugins.
+    """List the devices of usable drivers, adapters and PI plugins.
 
     The first column is what `fairlead info` takes. For an OpenCL device it is platform:device. For
     another one it is the interface, and the value of ONEAPI_DEVICE_SELECTOR that selects that
@@ -452,8 +460,9 @@ def _list_item(path: Path) -> str:
     "That loads it by the name libpi_opencl.so.",
 )
 @click.option("--cuda", is_flag=True, help="Print the path of the adapter for the CUDA driver.")
+@click.option("--hip", is_flag=True, help="Print the path of the adapter for HIP.")
 @click.option("--level-zero", is_flag=True, help="Print the path of the adapter on Level Zero.")
-def adapter(pi: bool, cuda: bool, level_zero: bool) -> None:
+def adapter(**chosen: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
 
     \b
@@ -461,17 +470,16 @@ def adapter(pi: bool, cuda: bool, level_zero: bool) -> None:
     """
     from .. import plugins
 
-    if pi + cuda + level_zero > 1:
+    names = [name for name, wanted in chosen.items() if wanted]
+    if len(names) > 1:
         raise click.UsageError("these are different libraries: give one of the options")
-    path = (
-        plugins.reference_plugin()
-        if pi
-        else plugins.cuda_adapter()
-        if cuda
-        else plugins.level_zero_adapter()
-        if level_zero
-        else plugins.reference_adapter()
-    )
+    paths = {
+        "pi": plugins.reference_plugin,
+        "cuda": plugins.cuda_adapter,
+        "hip": plugins.hip_adapter,
+        "level_zero": plugins.level_zero_adapter,
+    }
+    path = paths[names[0]]() if names else plugins.reference_adapter()
     if not os.path.exists(path):
         raise click.ClickException(
             f"{path} is not there: fairlead was installed without its native parts"

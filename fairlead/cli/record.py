@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ..graph_files import archive
+from ..graph_files.document import CONTENTS
 from ..graph_files.recorded import RecordedGraph, recorded_graph
 from ..icd import libopencl, record_layer
 from ..loader.base.errors import FairleadError
@@ -41,7 +42,8 @@ def run(
         output: the file to write. Those of further processes have a number in their names.
         first, last: the numbers of the first and the last command, from 0 on; None: until the end.
         kernel: the kernel whose launches alone are counted and recorded, "" for all commands.
-        contents: "none", "inputs" or "all", as `graph.save` takes it.
+        contents: "none", "inputs" or "all", as `graph.save` takes it. With "all" the file also has
+            what the program has read.
 
     Returns:
         The command's exit code for the shell; 1 if it is 0 and the recording is not complete.
@@ -57,7 +59,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="fairlead-record-", ignore_cleanup_errors=True) as name:
         environ = {**os.environ, **libopencl.environment(os.environ)}
         environ |= record_layer.environment(
-            os.environ, Path(name), first, last, kernel, contents != "none"
+            os.environ, Path(name), first, last, kernel, CONTENTS.index(contents)
         )
         environ["PYOPENCL_NO_CACHE"] = "1"  # its cache makes programs whose source nobody knows
         code = execute(command, environ)

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.usm import USM, pointer_of
+
 
 @dataclass(frozen=True)
 class AddressedMemory:
@@ -38,11 +40,14 @@ class AddressedMemory:
 
 
 def allocation_of(thing: Any, name: str = "") -> AddressedMemory | None:
-    """The allocation that an object has: an array of NumPy's, or SVM of PyOpenCL's; else None."""
+    """The allocation that an object has: an array of NumPy's, SVM or USM; else None."""
     if isinstance(thing, np.ndarray):
         if thing.nbytes and thing.flags.c_contiguous:
             return AddressedMemory(thing.ctypes.data, thing.nbytes, "host", thing, name)
         return None
+    if isinstance(thing, USM) or hasattr(type(thing), "__sycl_usm_array_interface__"):
+        pointer, size, owner = pointer_of(thing)
+        return AddressedMemory(pointer, size or 0, "svm", owner, name)
     try:
         pointer, size = getattr(thing, "svm_ptr", None), getattr(thing, "size", 0)
     except Exception:  # a variable of the program that cannot even be looked at
@@ -65,8 +70,7 @@ class AddressBook:
         self, names: Mapping[str, Any], held: Iterable[Any], used: Iterable[tuple[int, int]]
     ) -> None:
         known = [allocation_of(thing, name) for name, thing in names.items()]
-        for thing in held:  # an object, or that and a view of it
-            known.append(allocation_of(thing[0] if isinstance(thing, tuple) else thing))
+        known += map(allocation_of, held)
         found: dict[int, AddressedMemory] = {}
         for one in sorted(filter(None, known), key=lambda one: (-one.size, not one.name)):
             if not any(other.has(one.address, one.size) for other in found.values()):

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from .checks import document_of
+from .contents import typed
 from .document import Document
 from .errors import CANNOT_READ, CANNOT_SAVE, GraphFileError, invalid
 
@@ -205,13 +206,17 @@ class GraphArchive:
         with _refusing(self.path):
             return self._read(name, MOST_PROGRAM)
 
-    def contents(self, memory: Mapping[str, Any]) -> np.ndarray | None:
+    def contents(self, memory: Mapping[str, Any], what: str = "contents") -> np.ndarray | None:
         """The contents of a memory of the document, as bytes; None if the file has none.
+
+        Args:
+            memory: a row of the document.
+            what: "contents", or "result": what a recorded program had there in the end.
 
         Raises:
             GraphFileError: it is no .npy file of exactly that size.
         """
-        name = memory.get("contents")
+        name = memory.get(what)
         if name is None:
             return None
         with _refusing(self.path):
@@ -228,6 +233,12 @@ class GraphArchive:
             if dtype.hasobject or is_fortran or size != memory["size"] or len(rest) != size:
                 raise invalid(f"{name} has not the {memory['size']} bytes of its memory")
             return np.frombuffer(rest, np.uint8)
+
+    def results(self) -> dict[str, np.ndarray]:
+        """What a recorded program had in outputs in the end, by name. Raises GraphFileError."""
+        rows = {name: self.document.memory[at] for name, at in self.document.outputs.items()}
+        found = {name: self.contents(row, "result") for name, row in rows.items()}
+        return {name: typed(rows[name], one) for name, one in found.items() if one is not None}
 
     def close(self) -> None:
         """Close the file."""

@@ -21,7 +21,7 @@ from .parameters import is_step
 #: No number of a file is larger; a sum or product of some is still exact in Python.
 _MOST: Final = (1 << 63) - 1
 _LONGEST_ARGUMENT: Final = 1 << 16  # bytes
-_MEMBER: Final = re.compile(r"(?:programs|contents)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
+_MEMBER: Final = re.compile(r"(?:programs|contents|result)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
 _DTYPE: Final = re.compile(r"[<>|][biufcV]\d{1,4}")
 _NAME: Final = re.compile(r"[^\W\d]\w{0,200}")
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*")
@@ -116,7 +116,7 @@ _flag = _rule("true or false", lambda value: type(value) is bool)
 _name = _rule("name", _matches(_NAME))
 _word = _rule("word", _matches(_WORD))
 _hex = _rule("bytes in hexadecimal digits", _matches(_HEX))
-_member = _rule("member of programs/ or contents/", _matches(_MEMBER))
+_member = _rule("member of programs/, contents/ or result/", _matches(_MEMBER))
 _dtype = _rule("type of NumPy's, such as <f4", _is_dtype)
 _words = _rule(
     "list of words",
@@ -145,6 +145,7 @@ _ANY_MEMORY: Final[_Rules] = {
     "dtype?": _dtype,
     "shape?": _shape,
     "contents?": _member,
+    "result?": _member,
 }
 _MEMORY: Final[Mapping[str, _Rules]] = {
     "buffer": {"flags": _words},
@@ -184,7 +185,6 @@ _ARGUMENT: Final[Mapping[str, _Rules]] = {
     "memory": {"memory": _number, "start?": _number},
     "sampler": {"sampler": _number},
     "parameter": {"parameter": _number},
-    "null": {"null": _flag},
 }
 
 

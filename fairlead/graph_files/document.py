@@ -54,4 +54,5 @@ class Document:
         for program in self.programs:
             yield from (program[name] for name in ("source", "il") if name in program)
             yield from (one["file"] for one in program.get("binaries", ()))
-        yield from (one["contents"] for one in self.memory if "contents" in one)
+        for title in ("contents", "result"):
+            yield from (one[title] for one in self.memory if title in one)

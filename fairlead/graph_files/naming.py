@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ..captured_graphs.parameter import GraphParameter, entry_of
 from ..captured_graphs.pyopencl_client import handle_of_buffer
+from ..runtime.coherent import CoherentMemory
+from ..runtime.image import Image
+from ..runtime.usm import USM
 from .document import Document
+
+_TYPES: Final = {
+    "char": "|i1", "uchar": "|u1", "short": "<i2", "ushort": "<u2", "int": "<i4", "uint": "<u4",
+    "long": "<i8", "ulong": "<u8", "half": "<f2", "float": "<f4", "double": "<f8",
+}  # fmt: skip
+_POINTER: Final = re.compile(r"(\w+?)(2|3|4|8|16)?\s*\*")
 
 
 def buffers_of(names: Mapping[str, Any]) -> dict[int, tuple[str, Any]]:
@@ -40,10 +50,38 @@ def description(name: str, value: Any, size: int) -> dict[str, Any]:
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if not isinstance(dtype, np.dtype) or getattr(value, "offset", 0) or dtype.itemsize == 0:
         return made
-    if getattr(value, "nbytes", -1) != size or not value.flags.c_contiguous:
+    if isinstance(value, USM):
+        shape = [value.size]
+    elif isinstance(value, Image):
+        shape = [*value.shape, *([value.channels] if value.channels > 1 else ())]
+    elif not isinstance(value, CoherentMemory) and not value.flags.c_contiguous:
         return made
-    text = dtype.str if dtype.kind in "biufc" else f"|V{dtype.itemsize}"
-    return {**made, "dtype": text, "shape": [int(one) for one in shape or ()]}
+    if getattr(value, "nbytes", -1) != size:
+        return made
+    return {**made, "dtype": type_name(dtype), "shape": [int(one) for one in shape or ()]}
+
+
+def type_name(dtype: np.dtype[Any]) -> str:
+    """What a file calls the type of a number, or of other bytes."""
+    return dtype.str if dtype.kind in "biufc" else f"|V{dtype.itemsize}"
+
+
+def describe(memory: dict[str, Any], argument: dict[str, Any]) -> None:
+    """Give a buffer the name and the type of the first kernel's argument that it is."""
+    found = _POINTER.fullmatch(argument["type"])
+    if memory["kind"] not in ("buffer", "svm") or "name" in memory:
+        return
+    if argument["name"].isidentifier():
+        memory["name"] = argument["name"]
+    if "dtype" in memory:
+        return
+    dtype = _TYPES.get(found.group(1), "") if found else ""
+    if found and dtype:
+        width = int(found.group(2) or 1)
+        width += width == 3  # three numbers have the room of four
+        count, rest = divmod(memory["size"], width * int(dtype[2:]))
+        if not rest:
+            memory |= {"dtype": dtype, "shape": [count, width] if width > 1 else [count]}
 
 
 def make_unique(document: Document) -> None:

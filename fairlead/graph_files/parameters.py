@@ -13,6 +13,7 @@ from ..captured_graphs.block import CapturedBlock
 from ..captured_graphs.expressions import Formula
 from ..captured_graphs.parameter import GraphParameter
 from .errors import cannot_save, invalid
+from .naming import type_name
 
 _SIGNS: Final = frozenset(("+", "-", "*", "/", "**"))
 _TYPES: Final = frozenset(("astype", "inverse"))
@@ -58,8 +59,7 @@ def row_of(
 
 
 def _scalar(value: np.ndarray) -> dict[str, str]:
-    text = value.dtype.str if value.dtype.kind in "biufc" else f"|V{value.dtype.itemsize}"
-    return {"dtype": text, "value": value.tobytes().hex()}
+    return {"dtype": type_name(value.dtype), "value": value.tobytes().hex()}
 
 
 def _operand(number: Any) -> dict[str, str]:

@@ -9,21 +9,20 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..api import platforms
+from ..captured_graphs.executable import Executable
+from ..graph.executable import ExecutableGraph
 from ..icd.objects import CLDevice
 from .archive import GraphArchive
 from .loaded import LoadedExecutable, LoadedGraph
 from .loading import load
+from .rows import Savable
 from .saving import save
 
-if TYPE_CHECKING:
-    from ..captured_graphs.executable import Executable
-    from ..captured_graphs.graph import CapturedGraph
 
-
-def data_of(graph: CapturedGraph, names: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+def data_of(graph: Savable, names: Mapping[str, Any] = MappingProxyType({})) -> bytes:
     """The file of a graph, with the contents of its inputs.
 
     Args:
@@ -66,17 +65,18 @@ def executable_of(data: bytes, options: dict[str, Any]) -> LoadedExecutable:
     return graph_of(data).finalize(**options)
 
 
-def reduced_graph(graph: CapturedGraph) -> tuple[Any, ...]:
-    """How a graph is pickled."""
-    return graph_of, (data_of(graph),)
+def reduced(thing: Savable | Executable) -> tuple[Any, ...]:
+    """How a graph or an executable is pickled.
 
-
-def reduced_executable(executable: Executable) -> tuple[Any, ...]:
-    """How the executable of a graph is pickled: updates of the executable alone are not kept."""
+    Updates of the executable of a captured graph alone are not kept.
+    """
+    if not isinstance(thing, (Executable, ExecutableGraph)):
+        return graph_of, (data_of(thing),)
     options = {
-        "schedule": executable.schedule,
-        "updatable": executable.updatable,
-        "enable_profiling": executable.profiling,
-        "policy": executable.policy,
+        "schedule": thing.schedule,
+        "updatable": thing.updatable,
+        "enable_profiling": thing.profiling,
+        "policy": thing.policy,
     }
-    return executable_of, (data_of(executable.graph), options)
+    graph = thing.graph if isinstance(thing, Executable) else thing
+    return executable_of, (data_of(graph), options)

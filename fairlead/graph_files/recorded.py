@@ -18,10 +18,10 @@ from .access import inputs_and_outputs, named_memory
 from .checks import document_of
 from .contents import typed
 from .document import KERNEL, MARKER, Document
-from .naming import make_unique
+from .naming import describe, make_unique
 from .operations import HOST, OPERATIONS
 from .order import RecordedOrder
-from .recorded_rows import RecordedRows, describe, text_in, word_in, words_in
+from .recorded_rows import RecordedRows, text_in, word_in, words_in
 
 #: The words of a COMMAND record before its arguments.
 _NUMBER, _SLOT, _QUEUE, _STATE, _EVENT, _ARGUMENTS = 0, 1, 2, 3, 4, 6
@@ -82,12 +82,15 @@ class _Writer:
         self._data = recording.data
         self._rows = RecordedRows(self._made.document, self._made.members, self._made.warnings)
         self._order = RecordedOrder(self._document.commands)
+        #: The memory of the host's that each read writes, by the number of the command.
+        self._read_to: dict[int, int] = {}
         self._add = {
             record_layer.COMMAND: self._add_command,
             record_layer.CONTENTS: self._add_contents,
             record_layer.SYNC: self._add_sync,
             record_layer.GAP: lambda record: self._order.gap(),
             record_layer.END: self._add_end,
+            record_layer.RESULT: self._add_result,
         }
 
     def add(self, record: Record) -> None:
@@ -137,6 +140,8 @@ class _Writer:
             return
         routine, arguments = OPENCL.slots[words[_SLOT]].name, words[_ARGUMENTS:]
         row = self._row(routine, arguments, record)
+        if row["op"] in ("read", "read_image"):
+            self._read_to[words[_NUMBER]] = row["target"]
         listed, blocking = _places_in(routine)
         waits = words_in(dict(record.pieces).get(listed, b""))
         queue = words[_QUEUE]
@@ -276,6 +281,11 @@ class _Writer:
         self._document.commands.append({**row, "after": self._order.between()})
         self._order.added_between()
 
+    def _add_result(self, record: Record) -> None:
+        number, data = record.words
+        if number in self._read_to and data in self._data:
+            self._rows.give(self._read_to[number], self._data[data], "result")
+
     # the end
 
     def finish(self, contents: str) -> RecordedGraph:
@@ -287,6 +297,8 @@ class _Writer:
         document.inputs = dict(named_memory(document, inputs))
         document.outputs = dict(named_memory(document, outputs))
         for number, row in enumerate(document.memory):
+            if "result" in row:
+                self._members[row["result"]] = typed(row, self._members[row["result"]])
             if "contents" not in row:
                 continue
             if contents == "none" or (contents == "inputs" and number not in inputs):

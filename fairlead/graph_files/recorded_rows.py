@@ -6,9 +6,8 @@ What the layer has written of an object becomes a row when the first command nam
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +22,6 @@ from .queries import (
     sampler_row,
     without_includes,
 )
-
-_TYPES: Final = {
-    "char": "|i1", "uchar": "|u1", "short": "<i2", "ushort": "<u2", "int": "<i4", "uint": "<u4",
-    "long": "<i8", "ulong": "<u8", "half": "<f2", "float": "<f4", "double": "<f8",
-}  # fmt: skip
-_POINTER: Final = re.compile(r"(\w+?)(2|3|4|8|16)?\s*\*")
 
 
 class RecordedRows:
@@ -67,8 +60,9 @@ class RecordedRows:
                 self.give(number, data)
         return self._places[key]
 
-    def give(self, number: int, data: memoryview) -> None:
-        name = self.document.memory[number]["contents"] = f"contents/{number}.npy"
+    def give(self, number: int, data: memoryview, what: str = "contents") -> None:
+        """Give a memory its contents, or its result."""
+        name = self.document.memory[number][what] = f"{what}/{number}.npy"
         self.members[name] = np.frombuffer(data, np.uint8)
 
     def memory(self, serial: int) -> int:
@@ -159,19 +153,3 @@ def words_in(data: bytes) -> list[int]:
 def text_in(data: bytes) -> str:
     """The text in a piece."""
     return data.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")
-
-
-def describe(memory: dict[str, Any], argument: dict[str, Any]) -> None:
-    """Give a buffer the name and the type of the first kernel's argument that it is."""
-    found = _POINTER.fullmatch(argument["type"])
-    if memory["kind"] != "buffer" or "name" in memory or "dtype" in memory:
-        return
-    if argument["name"].isidentifier():
-        memory["name"] = argument["name"]
-    dtype = _TYPES.get(found.group(1), "") if found else ""
-    if found and dtype:
-        width = int(found.group(2) or 1)
-        width += width == 3  # three numbers have the room of four
-        count, rest = divmod(memory["size"], width * int(dtype[2:]))
-        if not rest:
-            memory |= {"dtype": dtype, "shape": [count, width] if width > 1 else [count]}

@@ -2,50 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..captured_graphs.block import CapturedBlock
 from ..captured_graphs.commands import Captured
+from ..captured_graphs.graph import CapturedGraph
+from ..graph.command_graph import CommandGraph
+from ..graph.dynamic import DynamicParameter
+from ..graph.executable import ExecutableGraph
 from ..graph.segments import ORDER_ONLY
-from ..graph.snapshot import Snapshot
+from ..graph.snapshot import Snapshot, make_ready, required
 from ..icd.calls import address
 from ..runtime.commands import HostTask
+from ..runtime.context import Context
+from ..runtime.interop import to_pyopencl
+from ..runtime.launches import KernelLaunch
+from ..runtime.transfers import Transfer
 from .errors import cannot_save
 
-if TYPE_CHECKING:
-    from ..captured_graphs.graph import CapturedGraph
+#: What can be written to a file.
+Savable: TypeAlias = CapturedGraph | CommandGraph | ExecutableGraph
 
-#: A command to be written: what it is (an `fl_command *`, None for a place in the order), the block
-#: that it was captured in, and what it comes after.
-Row = tuple[Any, CapturedBlock, Sequence[int]]
+_REMEDIES: Final = (
+    (HostTask, "remove the host task, or save the graph without it"),
+    (object, "give the commands to a queue of the runtime, or to a pyopencl queue in a capture"),
+)
 
 
-def rows_of(graph: CapturedGraph) -> Iterator[Row]:
-    """The commands of a graph in an order that goes forward, sub-graphs inlined."""
-    block = graph.block
-    if graph.is_as_recorded:
-        for number, before in enumerate(block.order.dependencies):
-            yield block.command(number), block, list(dict.fromkeys(before))
-        return
-    snapshot = Snapshot(graph.all_nodes())
+class FileRow(NamedTuple):
+    """A command to be written.
+
+    Attributes:
+        command: an `fl_command *`, a command of the runtime, or None for a place in the order.
+        before: the rows that it comes after, by number.
+        block: what it was captured in, None if it is a command of the runtime.
+        parameters: the dynamic parameters that its arguments are, by index.
+    """
+
+    command: Any
+    before: Sequence[int]
+    block: CapturedBlock | None = None
+    parameters: Mapping[int, DynamicParameter] = {}
+
+
+@dataclass
+class GraphRows:
+    """The commands of a graph, and where they run.
+
+    Attributes:
+        context, device: of PyOpenCL.
+        rows: each after what it depends on, sub-graphs inlined.
+        runtime_context: the runtime's, None if no command is the runtime's.
+        blocks: what commands were captured in, once each.
+        snapshot: what the rows were made of, None for a graph as it was captured.
+    """
+
+    context: Any
+    device: Any
+    rows: list[FileRow]
+    runtime_context: Context | None = None
+    blocks: Sequence[CapturedBlock] = ()
+    snapshot: Snapshot | None = None
+
+    def runtime_commands(self) -> Iterator[Any]:
+        """The commands that are the runtime's."""
+        for row in self.rows:
+            if row.block is None and row.command is not None:
+                yield row.command
+
+    def held(self) -> Iterator[Any]:
+        """The objects that commands keep, which may own memory with an address."""
+        for block in self.blocks:
+            for thing in block.held:  # an object, or that and a view of it
+                yield thing[0] if isinstance(thing, tuple) else thing
+        for command in self.runtime_commands():
+            if isinstance(command, KernelLaunch):
+                yield from (argument.keep for argument in command.arguments)
+            else:
+                yield from command.keep if isinstance(command.keep, tuple) else (command.keep,)
+
+    def host_places(self) -> Iterator[tuple[int, int]]:
+        """The addresses and sizes of host memory that captured transfers use."""
+        for row in self.rows:
+            if row.block is not None and row.command.host:
+                yield address(row.command.host), row.command.host_size
+
+    def finish(self) -> None:
+        """Wait until the contents of its memory are there, and nothing uses it."""
+        for block in self.blocks:
+            for queue in block.queues:
+                queue.finish()
+        if self.runtime_context is not None and self.snapshot is not None:
+            make_ready(self.runtime_context, required(self.snapshot))
+            self.runtime_context.finish()
+
+
+def rows_of(graph: Savable) -> GraphRows:
+    """The commands of a graph.
+
+    Raises:
+        GraphFileError: files have no such command, or the graph is not for OpenCL.
+    """
+    if isinstance(graph, CapturedGraph):
+        if graph.state != "captured":
+            raise cannot_save("the capture block has not ended", "save after the block")
+        queue = graph.block.queues[0]
+        made = GraphRows(queue.context, queue.device, [])
+        if graph.is_as_recorded:
+            block = graph.block
+            made.blocks = (block,)
+            made.rows = [
+                FileRow(block.command(number), list(dict.fromkeys(before)), block)
+                for number, before in enumerate(block.order.dependencies)
+            ]
+            return made
+    else:
+        backend = graph.context.platform.backend
+        if backend != "opencl":
+            raise cannot_save(
+                f"the graph is for the backend {backend}, and files hold OpenCL's commands",
+                "make the graph for an OpenCL device: `fairlead adapter` lists them",
+            )
+        made = GraphRows(to_pyopencl(graph.context), to_pyopencl(graph.devices[0]), [])
+    if isinstance(graph, ExecutableGraph):
+        made.snapshot, parameters = graph.snapshot, {}
+    else:
+        made.snapshot = Snapshot(graph.all_nodes())
+        parameters = _parameters(graph, made.snapshot)
+    made.rows = list(_rows(made.snapshot, parameters))
+    blocks = [graph.block] if isinstance(graph, CapturedGraph) else []
+    blocks += [row.block for row in made.rows if row.block is not None]
+    made.blocks = tuple({id(block): block for block in blocks}.values())
+    if any(True for _ in made.runtime_commands()):
+        made.runtime_context = graph.context
+    return made
+
+
+def _parameters(
+    graph: CapturedGraph | CommandGraph, snapshot: Snapshot
+) -> dict[int, dict[int, DynamicParameter]]:
+    """The dynamic parameters of a graph's own launches: by the command's number, and the index of
+    the argument."""
+    numbers: dict[int, list[int]] = {}
+    for node in graph.all_nodes():
+        if node.id in snapshot.index:
+            numbers.setdefault(id(node.command), []).append(snapshot.index[node.id])
+    found: dict[int, dict[int, DynamicParameter]] = {}
+    for parameter in graph.dynamic_parameters:
+        for command, index in parameter.uses():
+            for number in numbers.get(id(command), ()):
+                found.setdefault(number, {})[index] = parameter
+    return found
+
+
+def _rows(
+    snapshot: Snapshot, parameters: Mapping[int, Mapping[int, DynamicParameter]]
+) -> Iterator[FileRow]:
     order = _forward(snapshot)
     place = {node: number for number, node in enumerate(order)}
     for node in order:
         command = snapshot.commands[node]
         before = sorted(place[one] for one in snapshot.predecessors[node])
         if isinstance(command, Captured):
-            yield command, command.block, before
+            yield FileRow(command.native, before, command.block)
         elif isinstance(command, ORDER_ONLY):
-            yield None, block, before
+            yield FileRow(None, before)
+        elif isinstance(command, (KernelLaunch, Transfer)):
+            yield FileRow(command, before, None, parameters.get(node, {}))
         else:
             what = ", ".join(command.describe()) or command.title
-            is_host = isinstance(command, HostTask)
             raise cannot_save(
                 f"node {node} is a {command.title} ({what}), and files hold OpenCL's commands only",
-                "remove the host task, or save the graph without it"
-                if is_host
-                else "capture the command from a pyopencl queue",
+                next(remedy for kind, remedy in _REMEDIES if isinstance(command, kind)),
             )
 
 
@@ -59,11 +189,3 @@ def _forward(snapshot: Snapshot) -> list[int]:
             if not left[after]:
                 ready.append(after)
     return ready
-
-
-def host_places(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
-    """The addresses and sizes of host memory that transfers use."""
-    for command, _, _ in rows:
-        native = command.native if isinstance(command, Captured) else command
-        if native is not None and native.host:
-            yield address(native.host), native.host_size

@@ -6,7 +6,7 @@ stub returns CL_INVALID_OPERATION as its function returns errors
 (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The other C files are
 hand-written.
 
-`generated_cuda_header` makes cuda_abi.h from loader/cuda/cuda.abi in the same way.
+`generated_table_header` makes cuda_abi.h from loader/cuda/cuda.abi in the same way.
 
 `generated_refusals` makes refusals.h: the recording table's functions for commands that record.c
 and record_images.c do not record. loader/base/native/build.py makes the layers of OpenCL.
@@ -86,9 +86,13 @@ def generated_header() -> str:
     return "\n".join(lines)
 
 
-def generated_cuda_header() -> str:
-    """The text of cuda_abi.h: types, codes, constants, a typedef and a slot for each function."""
-    api = building.api("cuda")
+def generated_table_header(name: str) -> str:
+    """The text of NAME_abi.h: types, codes, constants, a typedef and a slot for each function.
+
+    Args:
+        name: an API without tables of its own, a key of building.APIS.
+    """
+    api = building.api(name)
     lines = [building.generated_by("icd/native/build.py", api), "#pragma once"]
     lines += ["#include <stddef.h>", "#include <stdint.h>", *building.declarations(api)]
     definitions = (struct.c_definition for struct in api.structs.values())
@@ -138,7 +142,7 @@ def write_headers(directory: Path) -> list[Path]:
     """Write the generated C into `directory`, and return what is to be linked."""
     building.write_if_new(directory / "opencl_abi.h", generated_header())
     building.write_if_new(directory / "refusals.h", generated_refusals())
-    building.write_if_new(directory / "cuda_abi.h", generated_cuda_header())
+    building.write_if_new(directory / "cuda_abi.h", generated_table_header("cuda"))
     return loader.write_thunks(directory, "cl", "CL_INVALID_OPERATION", "CL_INVALID_OPERATION")
 
 

@@ -26,7 +26,7 @@ class NeverCopied:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise CopyError(
-            f"a {type(self).__name__} cannot be copied or pickled",
+            f"{type(self).__name__} objects cannot be copied or pickled",
             routine="copy",
             remedy=self.remedy_for_copies,
         )

@@ -6,6 +6,7 @@ from Python and from C can be traced.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
@@ -14,6 +15,15 @@ from ..base.abi import Api
 from ..base.errors import CodeError
 
 CUDA: Final = Api(Path(__file__).with_name("cuda.abi"))
+
+
+def neutral(name: str) -> str:
+    """Return the neutral name of a function of CUDA's: MemAlloc of cuMemAlloc_v2."""
+    return re.sub(r"^cu|_v\d+$", "", name)
+
+
+#: The names that CUDA exports, by neutral names: MemAlloc is cuMemAlloc_v2.
+NAMES: Final = {neutral(name): name for name in CUDA.functions}
 
 
 class CudaError(CodeError):

@@ -13,7 +13,6 @@ hipGetDevicePropertiesR0600, and of generation 5 otherwise (driver.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
@@ -21,6 +20,7 @@ from typing import ClassVar, Final
 from ..base.abi import Api
 from ..base.errors import CodeError
 from ..cuda.abi import CUDA
+from ..cuda.abi import NAMES as CUDA_NAMES
 
 HIP: Final = Api(Path(__file__).with_name("hip.abi"))
 _DEVICES: Final = (
@@ -48,11 +48,6 @@ def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
     """Raise HipError unless `code` is hipSuccess."""
     if code:
         raise HipError.of(code, routine, detail, remedy)
-
-
-def neutral(name: str) -> str:
-    """Return the neutral name of a function of CUDA's: MemAlloc of cuMemAlloc_v2."""
-    return re.sub(r"^cu|_v\d+$", "", name)
 
 
 #: Neutral names of functions that HIP lacks, or has for other objects only.
@@ -95,9 +90,7 @@ _OTHER_NAMES: Final = {
 }
 #: The names that HIP exports, by neutral names: MemAlloc is hipMalloc.
 NAMES: Final = {
-    name: _OTHER_NAMES.get(name, f"hip{name}")
-    for name in map(neutral, CUDA.functions)
-    if name not in MISSING
+    name: _OTHER_NAMES.get(name, f"hip{name}") for name in CUDA_NAMES if name not in MISSING
 }
 
 #: What begins the names of constants, in CUDA's header and in HIP's. The rest is the same.

@@ -23,6 +23,10 @@ API_VERSION: Final = 1 << 16 | 17
 
 ZE_RESULT_SUCCESS: Final = 0
 
+#: The name of an extension begins so and ends with that of the OpenCL platform. Each handle of
+#: fairlead's own driver has one.
+PLATFORM_EXTENSION: Final = "ZE_fairlead_on_"
+
 #: Table name to the names of its functions in order: all of the newest version.
 TABLES: Final[dict[str, tuple[str, ...]]] = {
     table: tuple(name for name in names if name) for table, names in ZE.layouts[VERSION].items()

@@ -91,8 +91,8 @@ def _findings(
     named = environ.get(ALT_DRIVERS)
     if named is not None:
         yield from _named_drivers(named)
-        for place in map(str, (*_folders(environ, prefix), *((own,) if own else ()))):
-            yield Place(place, ALT_DRIVERS, f"not searched: {ALT_DRIVERS} is set and replaces it")
+        state = f"not searched: {ALT_DRIVERS} is set and replaces them"
+        yield Place("all other places", ALT_DRIVERS, state)
         return
     found: set[str] = set()
     for folder, via in _folders(environ, prefix).items():

@@ -12,6 +12,7 @@ A driver stays open until the process ends: Level Zero has no function that ends
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +24,7 @@ from ..base.library import Library, open_library, open_with_siblings
 from ..base.query import text
 from ..base.search import Candidate, python_libraries
 from ..base.table import DispatchTable
-from .abi import ZE, LevelZeroError, check
+from .abi import PLATFORM_EXTENSION, ZE, LevelZeroError, check
 from .binding import DriverBinding, bind_driver, text_of_version
 from .validation import ParameterValidation, is_wanted
 
@@ -98,11 +99,30 @@ class ZEDriver:
         Raises:
             LevelZeroError: the driver does not list them.
         """
+        return self._extensions_of(self.handles[0])
+
+    def name_of(self, handle: int) -> str:
+        """What one of its handles stands for.
+
+        Level Zero has no names of drivers. fairlead's own driver has a handle for each OpenCL
+        platform, whose name is in the name of an extension.
+
+        Returns:
+            The name of the OpenCL platform, else that of the library's file.
+
+        Raises:
+            LevelZeroError: the driver does not list its extensions.
+        """
+        beginning = PLATFORM_EXTENSION
+        names = (one for one in self._extensions_of(handle) if one.startswith(beginning))
+        return next(names, "").removeprefix(beginning) or os.path.basename(self.path)
+
+    def _extensions_of(self, handle: int) -> dict[str, str]:
         found = _listed(
             self.table.zeDriverGetExtensionProperties,
             "zeDriverGetExtensionProperties",
             ZE.struct("ze_driver_extension_properties_t"),
-            self.handles[0],
+            handle,
         )
         return {text(each.name): text_of_version(each.version) for each in found}
 

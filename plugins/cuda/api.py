@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from ...loader.cuda.abi import CUDA, CudaError, check
+from ...loader.cuda.abi import CUDA, NAMES, CudaError, check
 from ...loader.cuda.driver import CudaDriver, cuda
-from ..sdk.gpu.api import CopyPlace, GpuApi, GpuDevice, GpuSet
+from ..sdk.gpu.api import ApiDevice, CopyPlace, GpuApi, GpuSet
 from ..sdk.rectangles import Rect
 
 _Copy: Any = CUDA.struct("CUDA_MEMCPY3D")
@@ -27,10 +26,7 @@ class CudaApi(GpuApi):
     """The CUDA driver API."""
 
     name, vendor, backend = "CUDA", "NVIDIA Corporation", "UR_BACKEND_CUDA"
-    abi, error = CUDA, CudaError
-    names: ClassVar[Mapping[str, str]] = {
-        re.sub(r"^cu|_v\d+$", "", name): name for name in CUDA.functions
-    }
+    abi, error, names = CUDA, CudaError, NAMES
     targets = "nvptx64", "native_code_nvptx64"
     extra: ClassVar[Mapping[str, Any]] = {
         "VERSION": lambda device: "{}.{}".format(*device.found.capability),
@@ -47,7 +43,7 @@ class CudaApi(GpuApi):
         return CUDA[name]
 
     @contextmanager
-    def current(self, device: GpuDevice) -> Iterator[None]:
+    def current(self, device: ApiDevice) -> Iterator[None]:
         table = device.table
         check(table.cuCtxPushCurrent_v2(device.context), "cuCtxPushCurrent")
         try:
@@ -55,10 +51,13 @@ class CudaApi(GpuApi):
         finally:
             table.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
 
-    def peer(self, device: GpuDevice) -> int:
+    def call_host(self, device: ApiDevice, stream: int, function: int, data: int) -> int:
+        return device.table.cuLaunchHostFunc(stream, function, data)
+
+    def peer(self, device: ApiDevice) -> int:
         return device.context
 
-    def is_stream_of(self, stream: int, device: GpuDevice) -> bool:
+    def is_stream_of(self, stream: int, device: ApiDevice) -> bool:
         found = ctypes.c_void_p()
         with self.current(device):
             check(device.table.cuStreamGetCtx(stream, ctypes.byref(found)), "cuStreamGetCtx")
@@ -85,7 +84,7 @@ class CudaApi(GpuApi):
     def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
         return _Launch(function, *grid, *block, shared, pointers)
 
-    def node_context(self, device: GpuDevice) -> tuple[int, ...]:
+    def node_context(self, device: ApiDevice) -> tuple[int, ...]:
         return (device.context,)
 
     def place(self, number: int | None) -> tuple[Any, ...]:
@@ -95,10 +94,10 @@ class CudaApi(GpuApi):
     def prefetch_place(self, number: int | None) -> tuple[Any, ...]:
         return *self.place(number), 0
 
-    def is_host_memory(self, device: GpuDevice, kind: int) -> bool:
+    def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
         return kind == _HOST
 
-    def physical(self, device: GpuDevice) -> Any:
+    def physical(self, device: ApiDevice) -> Any:
         made = _Properties()
         made.type, (made.location,) = (
             CUDA["CU_MEM_ALLOCATION_TYPE_PINNED"],
@@ -106,7 +105,7 @@ class CudaApi(GpuApi):
         )
         return made
 
-    def access(self, device: GpuDevice, flags: int) -> Any:
+    def access(self, device: ApiDevice, flags: int) -> Any:
         return _Access(*self.place(device.native), flags)
 
 

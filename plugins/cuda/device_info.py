@@ -212,8 +212,7 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
         _shared(device) * bool(device.attribute("PAGEABLE_MEMORY_ACCESS"))
     ),
     "KERNEL_LAUNCH_CAPABILITIES": lambda device: (
-        UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"]
-        * bool(device.attribute("COOPERATIVE_LAUNCH"))
+        UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] * device.is_cooperative
     ),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _updates,
     "VIRTUAL_MEMORY_SUPPORT": lambda device: bool(

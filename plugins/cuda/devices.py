@@ -109,6 +109,15 @@ class CuDevice(Object):
         self.call(name, ctypes.byref(made), *arguments)
         return made.value
 
+    def has(self, name: str) -> bool:
+        """Return whether the driver has a function, by its neutral name."""
+        return bool(self.platform.driver.library.symbol(routine_of(name)))
+
+    @cached_property
+    def is_cooperative(self) -> bool:
+        """Return whether it can launch kernels whose work-groups run at the same time."""
+        return bool(self.attribute("COOPERATIVE_LAUNCH")) and self.has("LaunchCooperativeKernel")
+
     def attribute(self, name: str) -> int:
         """Return an attribute (CU_DEVICE_ATTRIBUTE_…), 0 if the driver does not know it."""
         if name not in self._attributes:

@@ -104,7 +104,7 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
         SourceError: NVIDIA's OpenCL compiler does.
         URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
     """
-    if not is_opencl_c(data):
+    if data.startswith(MAGIC) or not is_opencl_c(data):
         return CudaImage(device, data)
     if b"__global__" in data:
         compiler = _open_nvrtc(NVRTC)

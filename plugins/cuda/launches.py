@@ -80,7 +80,7 @@ def plan_launch(
             kernel.shapes.clear()
         shape = kernel.shapes[key] = _find_shape(kernel, device, offset, size, local)
     function, grid, block = shape
-    packed = kernel.pack(arguments, kernel.program.built[device], offset)
+    packed = kernel.pack(arguments, kernel.program.image(device), offset)
     if packed.shared:
         _allow_shared(kernel, device, function, packed.shared)
     return CuLaunch(function, grid, block, packed)
@@ -158,8 +158,7 @@ def _launch(
         count: how many arguments are given.
         rows: the arguments, ur_exp_kernel_arg_properties_t.
     """
-    can = bool(queue.device.attribute("COOPERATIVE_LAUNCH"))
-    together = properties is not None and is_cooperative(properties, can)
+    together = properties is not None and is_cooperative(properties, queue.device.is_cooperative)
     queue.context.check_same("the kernel", kernel)
     if not 1 <= dimensions <= 3:
         raise failure("INVALID_WORK_DIMENSION")

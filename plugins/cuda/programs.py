@@ -168,6 +168,11 @@ class CuProgram(Object):
             raise failure("INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device")
         return found
 
+    def image(self, device: CuDevice) -> DeviceImage:
+        """Return what it is built to on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
+        self.module(device)
+        return self.built[device]
+
     def module_for(self, device: CuDevice, dimensions: int, offset: Sizes) -> CuModule:
         """Return its module for a launch.
 
@@ -180,7 +185,7 @@ class CuProgram(Object):
             URError: INVALID_PROGRAM_EXECUTABLE, UNSUPPORTED_FEATURE.
             DriverError: what the driver answers.
         """
-        first, image = self.module(device), self.built[device]
+        first, image = self.module(device), self.image(device)
         variant = image.variant(dimensions, offset)
         if variant == image.variant(1, (0, 0, 0)):
             return first

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from .clocks import base_of, new_event
-from .core import adapter
+from .core import API, adapter, check, routine_of
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent, wait_on
 from .queues import CuQueue
@@ -77,7 +77,12 @@ def urEnqueueTimestampRecordingExp(
 @enqueues("HOST_TASK_EXP")
 def urEnqueueHostTaskExp(enqueue: CuEnqueue, pfnHostTask: int, data: int) -> CuEvent | None:
     """Run a host function in the queue's order. It must not call the driver."""
-    return enqueue.run(lambda stream: enqueue.call("LaunchHostFunc", stream, pfnHostTask, data))
+    device = enqueue.queue.device
+
+    def work(stream: int) -> None:
+        check(API.call_host(device, stream, pfnHostTask, data), routine_of("LaunchHostFunc"))
+
+    return enqueue.run(work)
 
 
 @enqueues("ENQUEUE_NATIVE_EXP")

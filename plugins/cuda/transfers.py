@@ -45,6 +45,7 @@ def fill_bytes(
         return enqueue.run(lambda stream: [set_bytes(enqueue, one, stream) for one in sets], keep)
     block = ctypes.create_string_buffer((pattern * (size // len(pattern) + 1))[:size], size)
     source = ctypes.addressof(block)
+    enqueue.blocking = True  # nothing but this call keeps the block
     return copy_bytes(enqueue, address, source, size, (keep, block))
 
 

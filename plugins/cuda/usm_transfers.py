@@ -115,6 +115,7 @@ def urEnqueueUSMFill2D(
     data = (pattern * (width * height // patternSize))[: width * height]
     block = ctypes.create_string_buffer(data, len(data))
     source = CopyPlace(ctypes.addressof(block), False, (0, 0, 0), width)
+    enqueue.blocking = True  # nothing but this call keeps the block
     return copy_rows(enqueue, API.copy_of(place, source, (width, height, 1)), block)
 
 

@@ -22,8 +22,9 @@ from .messagepack import read_messagepack
 
 Sizes = tuple[int, int, int]
 
-_ELF: Final = b"\x7fELF"
 _BUNDLE: Final = b"__CLANG_OFFLOAD_BUNDLE__"
+#: How a code object and a bundle of some begin.
+MAGIC: Final = b"\x7fELF", _BUNDLE
 _NOTE: Final = 32  # NT_AMDGPU_METADATA
 _AMD_GPU: Final = 224  # EM_AMDGPU
 
@@ -89,11 +90,6 @@ class CodeObject(NamedTuple):
 
 class CodeObjectError(Exception):
     """Data is no code object that can be read."""
-
-
-def is_code_object(data: bytes) -> bool:
-    """Return whether data begins as a code object, or as a bundle of some."""
-    return data.startswith((_ELF, _BUNDLE))
 
 
 def processor_of(target: str) -> str:

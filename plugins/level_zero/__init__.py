@@ -6,7 +6,21 @@ entry points answer UNSUPPORTED_FEATURE. docs/level_zero_driver.md lists them.
 
 from __future__ import annotations
 
-from . import appends, contexts, devices, events, host_steps, kernels, lists, modules, mutable
+from . import (
+    appends,
+    contexts,
+    devices,
+    events,
+    graphs,
+    host_steps,
+    image_copies,
+    images,
+    kernels,
+    lists,
+    modules,
+    mutable,
+    samplers,
+)
 from .core import driver
 
 __all__ = [
@@ -15,9 +29,13 @@ __all__ = [
     "devices",
     "driver",
     "events",
+    "graphs",
     "host_steps",
+    "image_copies",
+    "images",
     "kernels",
     "lists",
     "modules",
     "mutable",
+    "samplers",
 ]

@@ -74,6 +74,7 @@ def zeContextCreateEx(
 
 @driver.entry
 def zeDriverGetDefaultContext(hDriver: ZePlatform) -> ZeContext:
+    """Return the context that a driver makes itself. The first call makes it."""
     if hDriver.default_context is None:
         hDriver.default_context = ZeContext(hDriver, hDriver.devices)
         driver.objects.retain(hDriver.default_context)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.base.search import secure_environ
+from ...loader.ze.abi import PLATFORM_EXTENSION
 from ..opencl.devices import URDevice, takes_spirv
 from ..opencl.platforms import URPlatform, platforms
 from ..opencl.usm.strategies import STRATEGIES
@@ -23,7 +24,8 @@ from ..sdk.objects import Object
 from .core import ZE, chain, driver, ze_failure
 
 _INTEL: Final = 0x8086
-_LARGEST: Final = 0xFFFFFFFF
+#: The largest number of 32 bits.
+LARGEST: Final = 0xFFFFFFFF
 _API_VERSION: Final = ZE["ZE_API_VERSION_1_13"]
 #: Bits of CL_DEVICE_…_FP_CONFIG that have another place in ze_device_fp_flags_t: OpenCL's, its own.
 _MOVED: Final = (
@@ -42,7 +44,12 @@ EXTENSIONS: Final = {
     "ZE_GLOBAL_OFFSET_EXP_NAME": "ZE_GLOBAL_OFFSET_EXP_VERSION_1_0",
     "ZE_MODULE_PROGRAM_EXP_NAME": "ZE_MODULE_PROGRAM_EXP_VERSION_1_0",
     "ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME": "ZE_EVENT_POOL_COUNTER_BASED_EXP_VERSION_1_0",
+    "ZE_IMAGE_COPY_EXT_NAME": "ZE_IMAGE_COPY_EXT_VERSION_1_0",
+    "ZE_IMAGE_FORMAT_SUPPORT_EXT_NAME": "ZE_IMAGE_FORMAT_SUPPORT_EXT_VERSION_1_0",
+    "ZE_IMAGE_MEMORY_PROPERTIES_EXP_NAME": "ZE_IMAGE_MEMORY_PROPERTIES_EXP_VERSION_1_0",
+    "ZE_IMAGE_QUERY_ALLOC_PROPERTIES_EXT_NAME": ("ZE_IMAGE_QUERY_ALLOC_PROPERTIES_EXT_VERSION_1_0"),
     "ZE_MEMORY_FREE_POLICIES_EXT_NAME": "ZE_MEMORY_FREE_POLICIES_EXT_VERSION_1_0",
+    "ZE_RECORD_REPLAY_GRAPH_EXT_NAME": "ZE_RECORD_REPLAY_GRAPH_EXT_VERSION_1_0",
 }
 #: The extension of fairlead that says that OpenCL C text is a native format of modules.
 OPENCL_C_MODULES: Final = "ZE_fairlead_opencl_c_modules"
@@ -191,23 +198,22 @@ def list_structs(pCount: Any, rows: Any, fills: Sequence[Callable[[Any], None]])
             fill(rows[index])
 
 
-def _fill_own_extension(row: Any) -> None:
-    row.name, row.version = OPENCL_C_MODULES.encode(), 1 << 16
-
-
 @driver.entry
 def zeDriverGetExtensionProperties(
     hDriver: ZePlatform, pCount: Any, pExtensionProperties: Any
 ) -> None:
-    def filling(name: str, version: str) -> Callable[[Any], None]:
+    def filling(name: str, version: int) -> Callable[[Any], None]:
         def fill(row: Any) -> None:
-            row.name, row.version = ZE.strings[name].encode(), ZE[version]
+            row.name = name.encode()[: ZE["ZE_MAX_EXTENSION_NAME"] - 1]
+            row.version = version
 
         return fill
 
-    fills = [filling(*pair) for pair in EXTENSIONS.items()]
-    fills.append(_fill_own_extension)
-    list_structs(pCount, pExtensionProperties, fills)
+    found = {ZE.strings[name]: ZE[version] for name, version in EXTENSIONS.items()}
+    own = dict.fromkeys((OPENCL_C_MODULES, PLATFORM_EXTENSION + hDriver.ur.icd.name), 1 << 16)
+    list_structs(
+        pCount, pExtensionProperties, [filling(*pair) for pair in {**found, **own}.items()]
+    )
 
 
 @driver.entry
@@ -248,6 +254,11 @@ def _fill_mutable(address: int) -> None:
     row.mutableCommandListFlags, row.mutableCommandFlags = 0, MUTABLE
 
 
+def _fill_graphs(address: int) -> None:
+    row = ffi.cast("ze_record_replay_graph_ext_properties_t *", address)
+    row.graphFlags = ZE["ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH"]
+
+
 def _fill_event_properties(address: int) -> None:
     ffi.cast("ze_device_event_properties_t *", address).flags = 0
 
@@ -255,6 +266,7 @@ def _fill_event_properties(address: int) -> None:
 #: What fills a struct that a caller chains to the properties of a device.
 _CHAINED: Final[dict[int, Callable[[int], None]]] = {
     ZE["ZE_STRUCTURE_TYPE_MUTABLE_COMMAND_LIST_EXP_PROPERTIES"]: _fill_mutable,
+    ZE["ZE_STRUCTURE_TYPE_RECORD_REPLAY_GRAPH_EXT_PROPERTIES"]: _fill_graphs,
 }
 
 
@@ -270,7 +282,7 @@ def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
     row.flags = ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"]
     row.coreClockRate = hDevice.number("CL_DEVICE_MAX_CLOCK_FREQUENCY")
     row.maxMemAllocSize = hDevice.number("CL_DEVICE_MAX_MEM_ALLOC_SIZE")
-    row.maxHardwareContexts, row.maxCommandQueuePriority = _LARGEST, 0
+    row.maxHardwareContexts, row.maxCommandQueuePriority = LARGEST, 0
     row.numThreadsPerEU = row.numEUsPerSubslice = row.numSubslicesPerSlice = 1
     row.numSlices = units
     row.physicalEUSimdWidth = max(hDevice.number("CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT", 1), 1)
@@ -292,8 +304,8 @@ def zeDeviceGetComputeProperties(hDevice: ZeDevice, pComputeProperties: Any) -> 
     row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ = (
         min(limit, row.maxTotalGroupSize) for limit in limits
     )
-    row.maxGroupCountX = row.maxGroupCountY = row.maxGroupCountZ = _LARGEST
-    row.maxSharedLocalMemory = min(hDevice.number("CL_DEVICE_LOCAL_MEM_SIZE"), _LARGEST)
+    row.maxGroupCountX = row.maxGroupCountY = row.maxGroupCountZ = LARGEST
+    row.maxSharedLocalMemory = min(hDevice.number("CL_DEVICE_LOCAL_MEM_SIZE"), LARGEST)
     sizes = hDevice.sub_group_sizes
     row.numSubGroupSizes = len(sizes)
     for index, size in enumerate(sizes):
@@ -321,8 +333,8 @@ def zeDeviceGetModuleProperties(hDevice: ZeDevice, pModuleProperties: Any) -> No
             else 0
         )
     )
-    row.maxArgumentsSize = min(hDevice.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), _LARGEST)
-    row.printfBufferSize = min(hDevice.number("CL_DEVICE_PRINTF_BUFFER_SIZE"), _LARGEST)
+    row.maxArgumentsSize = min(hDevice.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), LARGEST)
+    row.printfBufferSize = min(hDevice.number("CL_DEVICE_PRINTF_BUFFER_SIZE"), LARGEST)
     row.nativeKernelSupported.id = bytes(16)  # there are no kernels of the host
 
 
@@ -368,14 +380,6 @@ def zeDeviceGetCacheProperties(hDevice: ZeDevice, pCount: Any, pCacheProperties:
         row.flags, row.cacheSize = 0, hDevice.number("CL_DEVICE_GLOBAL_MEM_CACHE_SIZE")
 
     list_structs(pCount, pCacheProperties, [fill])
-
-
-@driver.entry
-def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None:
-    """Answer zeros: this driver has no images."""
-    row = pImageProperties
-    row.maxImageDims1D = row.maxImageDims2D = row.maxImageDims3D = row.maxImageArraySlices = 0
-    row.maxImageBufferSize = row.maxSamplers = row.maxReadImageArgs = row.maxWriteImageArgs = 0
 
 
 @driver.entry

@@ -49,9 +49,13 @@ class ZeEvent(Signal):
         pool: its pool.
         signal: its ze_event_scope_flags_t when it is signaled.
         wait: the same when it is waited for.
+
+    Attributes:
+        capture: the capture that lasts and has a command that signals it (graphs.py), or None.
     """
 
     type = "ze_event_handle_t"
+    capture: Any = None
 
     def __init__(self, pool: ZeEventPool, signal: int, wait: int) -> None:
         super().__init__()
@@ -67,6 +71,11 @@ class ZeEvent(Signal):
     def is_counter_based(self) -> bool:
         """Return whether every new signal replaces the one before, so that nobody resets it."""
         return bool(self.pool.counter_based)
+
+    def check_outside(self) -> None:
+        """Raise LevelZeroError (GRAPH_INTERNAL_EVENT) if a capture is to signal it."""
+        if self.capture is not None:
+            raise ze_failure("GRAPH_INTERNAL_EVENT", "a capture that lasts signals the event")
 
     def alike(self, other: ZeEvent) -> bool:
         """Return whether another event can take its place in a mutable command."""
@@ -147,6 +156,7 @@ def zeEventGetWaitScope(hEvent: ZeEvent) -> int:
 def zeEventHostSignal(hEvent: ZeEvent) -> None:
     if hEvent.is_counter_based:
         raise ze_failure("INVALID_ARGUMENT", "the host does not signal a counter-based event")
+    hEvent.check_outside()
     hEvent.signal_by_host()
 
 
@@ -154,16 +164,19 @@ def zeEventHostSignal(hEvent: ZeEvent) -> None:
 def zeEventHostReset(hEvent: ZeEvent) -> None:
     if hEvent.is_counter_based:
         raise ze_failure("INVALID_ARGUMENT", "nobody resets a counter-based event")
+    hEvent.check_outside()
     hEvent.reset_by_host()
 
 
 @driver.entry
 def zeEventQueryStatus(hEvent: ZeEvent) -> int:
+    hEvent.check_outside()
     return hEvent.query()
 
 
 @driver.entry
 def zeEventHostSynchronize(hEvent: ZeEvent, timeout: int) -> int:
+    hEvent.check_outside()
     return hEvent.wait(timeout)
 
 

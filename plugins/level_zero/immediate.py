@@ -1,7 +1,8 @@
 """Appends to immediate lists that are enqueued at once, by one call of the OpenCL driver.
 
 Where a command has to wait for an event that nobody has signaled yet, or earlier commands do,
-nothing is done here: the append makes a recording, which keeps its arguments (recording.py)."""
+nothing is done here: the append makes a recording, which keeps its arguments (recording.py). So it
+does while the list is captured."""
 
 from __future__ import annotations
 
@@ -45,6 +46,8 @@ def _run(
     """Enqueue a command at once. Returns whether that is possible."""
     stream = made.stream
     assert stream is not None
+    if made.capture is not None:
+        return False
     timed = [event for event, signaled in effects if signaled and event.has_times]
 
     def note_times(end: Completion) -> None:

@@ -25,6 +25,8 @@ UNKNOWN: Final[int] = lib.FL_ZE_UNKNOWN
 VALUE: Final[int] = lib.FL_ZE_VALUE
 LOCAL: Final[int] = lib.FL_ZE_LOCAL
 POINTER: Final[int] = lib.FL_ZE_POINTER
+IMAGE: Final[int] = lib.FL_ZE_IMAGE
+SAMPLER: Final[int] = lib.FL_ZE_SAMPLER
 
 _BITS: Final = 64
 _ALL: Final = (1 << _BITS) - 1
@@ -53,7 +55,7 @@ class KernelInC:
     Args:
         kernel: the kernel of the reference adapter.
         device: its device, of the reference adapter.
-        kinds: what each argument is: UNKNOWN, VALUE, LOCAL or POINTER.
+        kinds: what each argument is: UNKNOWN, VALUE, LOCAL, POINTER, IMAGE or SAMPLER.
         limits: the largest group in each dimension.
         required: the size of groups that it is compiled for, None for any.
     """

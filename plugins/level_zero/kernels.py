@@ -1,51 +1,37 @@
-"""Kernels, what is set on them, and what a launch takes of them.
-
-An argument of Level Zero is a size and an address. What it is, the kernel says: OpenCL tells where
-an argument points to (clGetKernelArgInfo). Programs of SPIR-V and binaries may not tell. Then eight
-bytes that are an address in memory of the context are a pointer."""
+"""Kernels, what is set on them (arguments.py), and what a launch takes of them."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from ...icd._native import ffi as icd_ffi
-from ...icd._native import lib as icd_lib
-from ...icd.abi import OPENCL
 from ...icd.command_buffer import edits
-from ...icd.errors import OpenCLError, check
+from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
+from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
+from ..opencl.kernel_arguments import set_arguments
 from ..opencl.kernel_info import suggest_local_size, urKernelSetExecInfo
 from ..opencl.kernels import URKernel, set_on
-from ..opencl.usm.addresses import pointer_argument
-from ..opencl.usm.registry import find
 from ..sdk._native_ze import ffi
 from ..sdk.conversions import keep_text
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
+from ..sdk.kernel_arguments import URKernelArgument
 from ..sdk.objects import Object
+from .arguments import kind_of, read_argument
 from .core import ZE, chain, driver, ze_failure
-from .in_c import LOCAL, POINTER, UNKNOWN, VALUE, KernelInC, number_of
+from .devices import LARGEST
+from .in_c import POINTER, UNKNOWN, VALUE, KernelInC, number_of
 from .modules import ZeModule, give_bytes
 
-_LARGEST: Final = 0xFFFFFFFF
-_LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many
-_QUALIFIER: Final = OPENCL["CL_KERNEL_ARG_ADDRESS_QUALIFIER"]
-_GLOBAL, _LOCAL, _CONSTANT, _PRIVATE = (
-    OPENCL[f"CL_KERNEL_ARG_ADDRESS_{name}"] for name in ("GLOBAL", "LOCAL", "CONSTANT", "PRIVATE")
-)
-#: What C calls them.
-_IN_C: Final[dict[int | None, int]] = {
-    _GLOBAL: POINTER,
-    _CONSTANT: POINTER,
-    _LOCAL: LOCAL,
-    _PRIVATE: VALUE,
-}
+#: The codes of OpenCL for what is not the argument that the kernel has.
+_REFUSALS: Final = "CL_INVALID_ARG_SIZE", "CL_INVALID_ARG_VALUE", "CL_INVALID_SAMPLER"
+_UNCHECKED: Final = URKernelArgument.POINTER, URKernelArgument.LOCAL
 _INDIRECT: Final = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
 
 
@@ -90,6 +76,8 @@ class ZeKernel(Object):
         ur: the kernel of the reference adapter, which has the arguments.
         in_c: what C knows of it.
         indirect: ze_kernel_indirect_access_flags_t.
+        not_local: the arguments that are known to be no local memory, though the driver does not
+            tell what they are. NULL stands for zeros there.
     """
 
     type = "ze_kernel_handle_t"
@@ -104,13 +92,14 @@ class ZeKernel(Object):
         self.in_c = KernelInC(
             self.ur,
             self.device.ur,
-            [_IN_C.get(where, UNKNOWN) for where in self.qualifiers],
+            list(self.kinds),
             self.device.group_limits,
             self.required,
         )
         self.sizes = self.required or (1, 1, 1)
         self.indirect = 0
         self.value_sizes: dict[int, int] = {}
+        self.not_local: set[int] = set()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""
@@ -142,22 +131,14 @@ class ZeKernel(Object):
         return self.ur.required_size(self.device.ur)
 
     @cached_property
-    def qualifiers(self) -> tuple[int | None, ...]:
-        """Return where each argument points to, None where the driver does not tell."""
-        return tuple(map(self._qualifier, range(self.ur.argument_count)))
+    def kinds(self) -> tuple[int, ...]:
+        """Return what each argument is (arguments.py)."""
+        return tuple(kind_of(self.ur, index) for index in range(self.ur.argument_count))
 
     @property
     def pointer_indices(self) -> list[int]:
         """Return the arguments that are pointers, as far as the driver tells."""
-        found = enumerate(self.qualifiers)
-        return [index for index, where in found if where in (_GLOBAL, _CONSTANT)]
-
-    def _qualifier(self, index: int) -> int | None:
-        value = ctypes.c_uint32()
-        code = self.ur.table.clGetKernelArgInfo(
-            self.ur.cl, index, _QUALIFIER, 4, ctypes.byref(value), None
-        )
-        return value.value if code == 0 else None
+        return [index for index, kind in enumerate(self.kinds) if kind == POINTER]
 
     def check_group(self, sizes: Sequence[int]) -> None:
         """Check that it can be launched with a size of work-groups.
@@ -185,129 +166,69 @@ class ZeKernel(Object):
         Args:
             index: which argument.
             size: its bytes.
-            address: where it is, 0 for local memory or for a null pointer.
+            address: where it is, 0 for local memory, a null pointer, or a value of zeros.
 
         Raises:
             LevelZeroError: INVALID_KERNEL_ARGUMENT_INDEX, INVALID_KERNEL_ARGUMENT_SIZE,
                 INVALID_ARGUMENT.
         """
-        if index >= len(self.qualifiers):
+        if index >= len(self.kinds):
             raise ze_failure(
                 "INVALID_KERNEL_ARGUMENT_INDEX",
-                f"{self.name} has {len(self.qualifiers)} arguments, none is {index}",
+                f"{self.name} has {len(self.kinds)} arguments, none is {index}",
             )
-        if size > _LARGEST_VALUE and address:
-            raise ze_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
-        where = self.qualifiers[index]
-        data = ctypes.string_at(address, size) if address else b""
-        if where is None:
-            where = self._guess(data, size)
-        if where == _LOCAL:
-            if address:
-                raise ze_failure("INVALID_ARGUMENT", f"argument {index} is local memory")
-            return URKernelArgument(URKernelArgument.LOCAL, size, None)
-        if where in (_GLOBAL, _CONSTANT):
-            if size != HANDLE_SIZE:
-                raise ze_failure(
-                    "INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} is a pointer of 8 bytes"
-                )
-            return URKernelArgument(URKernelArgument.POINTER, 0, int.from_bytes(data, "little"))
-        if not address:
-            raise ze_failure("INVALID_ARGUMENT", f"argument {index} is a value and not NULL")
-        return URKernelArgument(URKernelArgument.VALUE, size, data)
-
-    def _guess(self, data: bytes, size: int) -> int:
-        """Say what an argument is of which the driver tells nothing."""
-        if not data:
-            return _LOCAL
-        is_address = size == HANDLE_SIZE and find(self.context.ur, int.from_bytes(data, "little"))
-        return _GLOBAL if is_address else _PRIVATE
+        kind = self.kinds[index]
+        if kind == UNKNOWN and not address and index in self.not_local:
+            kind = VALUE
+        return read_argument(self.context, index, kind, size, address)
 
     def argument_in(self, command: Any, index: int) -> URKernelArgument:
         """Return an argument that C has given to a launch (`fl_command`) of this kernel."""
         data = edits.bytes_of(command, index)
-        if self.qualifiers[index] in (_GLOBAL, _CONSTANT):
+        if self.kinds[index] == POINTER:
             return URKernelArgument(URKernelArgument.POINTER, 0, int.from_bytes(data, "little"))
         return URKernelArgument(URKernelArgument.VALUE, len(data), data)
 
-    def check_value(self, index: int, argument: URKernelArgument) -> None:
-        """Check the size of a value, which only the driver knows.
+    def check_argument(self, index: int, argument: URKernelArgument) -> None:
+        """Check what only the driver knows: the size of a value, and the type of an image.
 
         Raises:
-            LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE if it has another size.
+            LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE, INVALID_ARGUMENT.
             OpenCLError: what else the driver answers.
         """
-        if argument.kind != URKernelArgument.VALUE or self.value_sizes.get(index) == argument.size:
+        is_known = self.value_sizes.get(index) == argument.size
+        if argument.kind in _UNCHECKED or (argument.kind == URKernelArgument.VALUE and is_known):
             return
         copy = self.ur.create_copy()  # what is set on the kernel itself stays
         try:
-            code = self.ur.table.clSetKernelArg(copy, index, argument.size, argument.value)
+            with self._refusals(index, argument):
+                set_arguments(copy, self.ur.context, [(index, argument)])
         finally:
             self.ur.table.clReleaseKernel(copy)
-        if OPENCL.errors.get(code, ("",))[0] in ("CL_INVALID_ARG_SIZE", "CL_INVALID_ARG_VALUE"):
-            raise ze_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} of {self.name}")
-        check(code, "clSetKernelArg")
-        self.value_sizes[index] = argument.size
+
+    @contextmanager
+    def _refusals(self, index: int, argument: URKernelArgument) -> Iterator[None]:
+        """Give the driver's refusal of an argument its code, and note a size that it takes."""
+        is_object = argument.kind in (URKernelArgument.MEM, URKernelArgument.SAMPLER)
+        try:
+            yield
+        except OpenCLError as error:
+            if error.code not in _REFUSALS:
+                raise
+            code = "INVALID_ARGUMENT" if is_object else "INVALID_KERNEL_ARGUMENT_SIZE"
+            raise ze_failure(code, f"argument {index} of {self.name}: {error}") from error
+        if argument.kind == URKernelArgument.VALUE:
+            self.value_sizes[index] = argument.size
 
     def set_argument(self, index: int, argument: URKernelArgument) -> None:
         """Set an argument on the OpenCL kernel.
 
         Raises:
-            LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE.
+            LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE, INVALID_ARGUMENT.
             OpenCLError: what else the driver answers.
         """
-        with self.ur.lock:
-            try:
-                set_on(self.ur, [(index, argument)])
-            except OpenCLError as error:
-                if error.code not in ("CL_INVALID_ARG_SIZE", "CL_INVALID_ARG_VALUE"):
-                    raise
-                raise ze_failure(
-                    "INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} of {self.name}: {error}"
-                ) from error
-        if argument.kind == URKernelArgument.VALUE:
-            self.value_sizes[index] = argument.size
-
-
-def make_arguments(
-    kernel: ZeKernel, arguments: Mapping[int, URKernelArgument]
-) -> tuple[Any, list[Any]]:
-    """Return the arguments of a launch as commands have them, which the caller releases.
-
-    Args:
-        kernel: the kernel.
-        arguments: what is set, by index.
-
-    Returns:
-        An `fl_arguments *`, and what has to live as long.
-
-    Raises:
-        MemoryError: there is no memory.
-        URError: an address that the context cannot use.
-    """
-    changes = icd_ffi.new("fl_change[]", len(arguments))
-    kept: list[Any] = []
-    for row, (index, (kind, size, value)) in zip(changes, arguments.items(), strict=True):
-        row.index = index
-        if kind == URKernelArgument.LOCAL:
-            row.kind, row.size = edits.VALUE, size
-        elif kind == URKernelArgument.POINTER:
-            setter, number = pointer_argument(kernel.context.ur, value)
-            if setter in ("svm", "usm"):
-                row.kind, row.value = edits.POINTER, icd_ffi.cast("void *", number)
-            else:
-                kept.append(icd_ffi.new("uintptr_t *", number))
-                row.kind, row.size = edits.MEMORY if number else edits.VALUE, HANDLE_SIZE
-                row.value = icd_ffi.cast("void *", kept[-1])
-        else:
-            kept.append(icd_ffi.from_buffer(value))
-            row.kind, row.size = edits.VALUE, size
-            row.value = icd_ffi.cast("void *", kept[-1])
-    count = kernel.ur.argument_count
-    made = icd_lib.fl_change_arguments(icd_ffi.NULL, count, changes, len(changes))
-    if not made and count:
-        raise MemoryError("no memory for a launch's arguments")
-    return made, kept
+        with self.ur.lock, self._refusals(index, argument):
+            set_on(self.ur, [(index, argument)])
 
 
 @driver.entry
@@ -350,7 +271,17 @@ def zeKernelSuggestMaxCooperativeGroupCount(hKernel: ZeKernel) -> int:
 def zeKernelSetArgumentValue(
     hKernel: ZeKernel, argIndex: int, argSize: int, pArgValue: int
 ) -> None:
-    hKernel.set_argument(argIndex, hKernel.read_argument(argIndex, argSize, pArgValue))
+    argument = hKernel.read_argument(argIndex, argSize, pArgValue)
+    try:
+        hKernel.set_argument(argIndex, argument)
+    except LevelZeroError:
+        if argument.kind != URKernelArgument.LOCAL or hKernel.kinds[argIndex] != UNKNOWN:
+            raise
+        hKernel.not_local.add(argIndex)  # NULL stands for zeros
+        hKernel.set_argument(argIndex, hKernel.read_argument(argIndex, argSize, pArgValue))
+    else:
+        if pArgValue:
+            hKernel.not_local.add(argIndex)
 
 
 @driver.entry
@@ -395,7 +326,7 @@ def _group_number(kernel: ZeKernel, name: str) -> int:
         data = kernel.ur.group_info(kernel.device.ur, name)
     except OpenCLError:
         return 0
-    return min(int.from_bytes(data, "little"), _LARGEST)
+    return min(int.from_bytes(data, "little"), LARGEST)
 
 
 def _fill_preferred(kernel: ZeKernel, address: int) -> None:

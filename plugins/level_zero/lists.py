@@ -7,7 +7,7 @@ an append makes a recording of one command and runs it, unless nothing hinders i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..opencl.usm.allocations import release_memory
@@ -139,6 +139,7 @@ class ZeCommandList(Object):
         in_c: what C knows of it, with its state.
         touched: the commands that Python has changed since the last close.
         incomplete: the name of a kernel that lacks an argument, "" if all have theirs.
+        capture: what an immediate list is captured into (graphs.py), or None.
     """
 
     type = "ze_command_list_handle_t"
@@ -160,6 +161,7 @@ class ZeCommandList(Object):
         self.priority = queue.priority if queue is not None else 0
         self.mutable: dict[int, Any] | None = {} if mutable else None
         self.in_c = ListInC(context.ur.cl, device.ur.cl)
+        self.capture: Any = None
         self.next_id = None
         self.ids = 0
         self.touched: list[Any] = []
@@ -221,12 +223,18 @@ class ZeCommandList(Object):
         """Return what the next command is recorded in.
 
         Raises:
-            LevelZeroError: INVALID_ARGUMENT if the list is closed, INVALID_SYNCHRONIZATION_OBJECT.
+            LevelZeroError: INVALID_ARGUMENT if the list is closed, INVALID_SYNCHRONIZATION_OBJECT;
+                GRAPH_… for what cannot be captured.
         """
         self.check_events((signal, *waits))
         if self.stream is None:
             self.check_open()
+            for event in waits:
+                event.check_outside()
             return self.recording
+        captures = [event.capture for event in waits if event.capture is not None]
+        if self.capture is not None or captures:
+            return (self.capture or captures[0]).begin(self, waits)
         return ListRecording(self.context, self.device, True)
 
     def end_append(self, recording: ListRecording, *commands: ListCommand) -> None:
@@ -235,6 +243,9 @@ class ZeCommandList(Object):
             if self.next_id is not None and commands:
                 made, self.next_id = self.next_id, None
                 made.begin(commands[-1])
+            return
+        if self.capture is not None:
+            self.capture.end(self, commands)
             return
         self.stream.submit(recording.steps())
         recording.let_go()
@@ -317,9 +328,10 @@ def zeCommandListReset(hCommandList: ZeCommandList) -> None:
 
 @driver.entry
 def zeCommandListHostSynchronize(hCommandList: ZeCommandList, timeout: int) -> int:
-    if hCommandList.stream is None:
-        raise ze_failure("INVALID_COMMAND_LIST_TYPE", "the list is not immediate")
-    return hCommandList.stream.wait(timeout)
+    stream = stream_of(hCommandList)
+    if hCommandList.capture is not None:
+        raise hCommandList.capture.refuse("nobody waits for a list")
+    return stream.wait(timeout)
 
 
 @driver.entry
@@ -339,7 +351,7 @@ def zeCommandListGetOrdinal(hCommandList: ZeCommandList) -> int:
 
 @driver.entry
 def zeCommandListImmediateGetIndex(hCommandListImmediate: ZeCommandList) -> int:
-    _check_immediate(hCommandListImmediate)
+    stream_of(hCommandListImmediate)
     return 0
 
 
@@ -356,23 +368,28 @@ def zeCommandListGetFlags(hCommandList: ZeCommandList) -> int:
 
 @driver.entry
 def zeCommandListImmediateGetFlags(hCommandList: ZeCommandList) -> int:
-    _check_immediate(hCommandList)
+    stream_of(hCommandList)
     return hCommandList.flags
 
 
 @driver.entry
 def zeCommandListImmediateGetMode(hCommandList: ZeCommandList) -> int:
-    _check_immediate(hCommandList)
+    stream_of(hCommandList)
     return hCommandList.mode
 
 
 @driver.entry
 def zeCommandListImmediateGetPriority(hCommandList: ZeCommandList) -> int:
-    _check_immediate(hCommandList)
+    stream_of(hCommandList)
     return hCommandList.priority
 
 
-def _check_immediate(made: ZeCommandList) -> Stream:
+def stream_of(made: ZeCommandList) -> Stream:
+    """Return the stream of an immediate list.
+
+    Raises:
+        LevelZeroError: INVALID_COMMAND_LIST_TYPE if the list is not immediate.
+    """
     if made.stream is None:
         raise ze_failure("INVALID_COMMAND_LIST_TYPE", "the list is not immediate")
     return made.stream
@@ -415,6 +432,37 @@ def zeCommandQueueExecuteCommandLists(
         hCommandQueue.stream.wait(FOREVER)
 
 
+def append_steps(
+    made: ZeCommandList,
+    make: Callable[[], list[StreamStep]],
+    signal: ZeEvent | None,
+    waits: list[ZeEvent],
+) -> None:
+    """Run what was recorded elsewhere on an immediate list.
+
+    Args:
+        made: the list.
+        make: returns what is run.
+        signal: the event that it signals, or None.
+        waits: the events that it waits for.
+
+    Raises:
+        LevelZeroError: INVALID_COMMAND_LIST_TYPE, INVALID_SYNCHRONIZATION_OBJECT,
+            GRAPH_CAPTURE_UNSUPPORTED, GRAPH_INTERNAL_EVENT; what `make` raises.
+    """
+    stream = stream_of(made)
+    made.check_events((signal, *waits))
+    if made.capture is not None:
+        raise made.capture.refuse("a list runs no other lists or graphs")
+    for event in waits:
+        event.check_outside()
+    steps = [StreamStep(waits), *make()] if waits else make()
+    if signal is not None:
+        steps.append(StreamStep(effects=[(signal, True)]))
+    stream.submit(steps)
+    made.finish_append()
+
+
 @driver.entry
 def zeCommandListImmediateAppendCommandListsExp(
     hCommandListImmediate: ZeCommandList,
@@ -423,16 +471,16 @@ def zeCommandListImmediateAppendCommandListsExp(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    stream = _check_immediate(hCommandListImmediate)
+    context, device = hCommandListImmediate.context, hCommandListImmediate.device
+    stream_of(hCommandListImmediate)
     if not numCommandLists:
         raise ze_failure("INVALID_SIZE", "there is nothing to execute")
-    hCommandListImmediate.check_events((hSignalEvent, *phWaitEvents))
-    made = _steps(phCommandLists, hCommandListImmediate.context, hCommandListImmediate.device)
-    steps = [StreamStep(phWaitEvents), *made] if phWaitEvents else made
-    if hSignalEvent is not None:
-        steps.append(StreamStep(effects=[(hSignalEvent, True)]))
-    stream.submit(steps)
-    hCommandListImmediate.finish_append()
+    append_steps(
+        hCommandListImmediate,
+        lambda: _steps(phCommandLists, context, device),
+        hSignalEvent,
+        phWaitEvents,
+    )
 
 
 @driver.entry

@@ -14,18 +14,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
 from ...icd.calls import address
-from ...icd.command_buffer import edits
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.usm.addresses import pointer_argument
 from ..sdk._native_ze import ffi
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
+from ..sdk.kernel_arguments import URKernelArgument
+from .arguments import make_arguments, set_in_command
 from .core import ZE, chain, driver, ze_failure
 from .devices import MUTABLE
 from .events import ZeEvent
-from .kernels import LaunchShape, ZeKernel, make_arguments
+from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
 from .recording import ListCommand, ListLaunch
 
@@ -306,7 +305,7 @@ def _put_argument(draft: LaunchDraft, row: Any) -> LaunchDraft:
             if known.size != argument.size:
                 raise ze_failure("INVALID_ARGUMENT", f"argument {index} has {known.size} bytes")
         else:
-            kernel.check_value(index, argument)
+            kernel.check_argument(index, argument)
         if argument.kind == URKernelArgument.POINTER:
             pointer_argument(kernel.context.ur, argument.value)
     except LevelZeroError as error:
@@ -512,25 +511,12 @@ def _rewrite(made: ZeCommandList, command: MutableCommand, new: ListLaunch) -> b
     if new.kernel is old.kernel and old.is_complete:
         for index, argument in new.arguments.items():
             if argument != old.arguments.get(index):
-                _set(present, new.kernel, index, argument)
+                set_in_command(present, made.context, index, argument)
         return False
-    arguments, _ = make_arguments(new.kernel, new.arguments)
+    count = new.kernel.ur.argument_count
+    arguments = make_arguments(made.context, count, new.arguments)
     before, present.arguments = present.arguments, arguments
     icd_lib.fl_release_arguments(before)
     present.kernel = recording.copies.of(new.kernel, new.arguments)
     recording.kept.append(new.kernel)
     return True
-
-
-def _set(present: Any, kernel: ZeKernel, index: int, argument: URKernelArgument) -> None:
-    """Set an argument of a launch in the array."""
-    kind, size, value = argument
-    if kind == URKernelArgument.LOCAL:
-        edits.set_argument(present, index, edits.VALUE, size, 0)
-    elif kind == URKernelArgument.POINTER:
-        setter, number = pointer_argument(kernel.context.ur, value)
-        which = edits.POINTER if setter in ("svm", "usm") else edits.MEMORY
-        edits.set_argument(present, index, which, HANDLE_SIZE, number)
-    else:
-        memory = icd_ffi.from_buffer(value)
-        edits.set_argument(present, index, edits.VALUE, size, address(memory))

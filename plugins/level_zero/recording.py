@@ -6,7 +6,8 @@ engines run it. What is signaled and reset in a part is so at its end: between t
 can tell the difference.
 
 In an in-order list each command comes after the one before it. In other lists a command comes after
-the barriers before it, and after the commands of the list whose events it waits for.
+the barriers before it, and after the commands of the list whose events it waits for. A capture of
+several lists (graphs.py) has a lane for each, which is an in-order list.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from ..opencl.command_buffer.launches import copy_of
 from ..opencl.usm.addresses import memory_functions
 from ..opencl.usm.strategy import Operation
 from ..sdk.kernel_arguments import URKernelArgument
+from .arguments import make_arguments
 from .contexts import ZeContext
 from .core import driver
 from .devices import ZeDevice
 from .events import ZeEvent
 from .in_c import ListInC, address_bits
-from .kernels import LaunchShape, ZeKernel, make_arguments
+from .kernels import LaunchShape, ZeKernel
 from .streams import Completion, Signal, Stream, StreamStep
 
 #: What dropped recordings hold while an enqueue of them runs.
@@ -80,6 +82,7 @@ class ListCommand:
         signal: the event that it signals, or None.
         launch: what it launches, or None.
         run: what enqueues it, if the host runs it.
+        lane: the list that it was given, of those of a capture.
     """
 
     index: int
@@ -88,6 +91,7 @@ class ListCommand:
     signal: ZeEvent | None
     launch: ListLaunch | None = None
     run: Callable[[Stream, Sequence[int]], int] | None = None
+    lane: int = 0
 
 
 @dataclass
@@ -185,7 +189,8 @@ class ListRecording:
     ) -> ListCommand:
         """Append a launch."""
         self.take()
-        arguments, _ = make_arguments(launch.kernel, launch.arguments)
+        count = launch.kernel.ur.argument_count
+        arguments = make_arguments(self.context, count, launch.arguments)
         copy = self.copies.of(launch.kernel, launch.arguments)
         index = self.array.add("kernel", (), kernel=copy, arguments=arguments)
         if self._in_c is not None:
@@ -234,6 +239,7 @@ class ListRecording:
         signaled: dict[ZeEvent, Sequence[int]] = {}  # by this list: after which commands
         after: tuple[int, ...] = ()  # what everything that follows comes after
         since: list[int] = []  # the commands since the last barrier
+        last: dict[int, int] = {}  # the last command of each lane
         for command in self.commands:
             index, part = command.index, parts[-1]
             outside = [event for event in command.waits if event not in signaled]
@@ -245,7 +251,9 @@ class ListRecording:
             part.end, part.run = index + 1, command.run
             needed = {number for event in command.waits for number in signaled.get(event, ())}
             if self.in_order:
-                before = (index - 1,) if index else ()
+                own, last[command.lane] = last.get(command.lane), index
+                others = {number for number in needed if self.commands[number].lane != command.lane}
+                before = tuple(sorted({*others} | ({own} if own is not None else set())))
             elif command.role in ("barrier", "signal"):
                 before = tuple(sorted({*since, *after, *needed}))
             else:

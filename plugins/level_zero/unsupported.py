@@ -18,16 +18,13 @@ from . import driver
 REASONS: Final[Mapping[str, str]] = {
     "OpenCL has no ray tracing.": r"ze\w*RTAS\w+",
     "OpenCL has no fabric of devices.": r"zeFabric\w+|zeDeviceGetFabricVertexExp",
-    "Images and samplers are not there yet.": (
-        r"zeImage\w+|zeSampler\w+|zeContext\w+Image\w*|zeCommandListAppendImage\w+"
-        r"|zeMemGetPitchFor2dImage"
+    "OpenCL makes no image of memory by its address, and no view of an image.": (
+        r"zeImageView\w+|zeImageGetDeviceOffsetExp|zeMemGetPitchFor2dImage"
     ),
     "OpenCL exports no memory and no events.": r"ze\w+Ipc\w+",
     "OpenCL cannot reserve addresses without memory, nor map memory to addresses afterwards.": (
         r"zeVirtualMem\w+|zePhysicalMem\w+"
     ),
-    "The capture of graphs (1.17) is not there yet.": r"zeGraph\w+|zeExecutableGraph\w+"
-    r"|zeCommandList\w*(Graph)\w*",
     "OpenCL has semaphores only as an extension that few drivers have.": r"ze\w+Semaphores?\w*",
     "OpenCL takes the sizes of a launch from the host and not from memory.": r"ze\w+Indirect",
     "A list cannot be copied.": r"zeCommandListCreateCloneExp",

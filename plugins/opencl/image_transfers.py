@@ -1,8 +1,4 @@
-"""Transfers of images: read, write, copy. Origins and regions are in pixels, pitches in bytes.
-
-OpenCL leaves some refusals to drivers. They are made here, with the codes that the specification
-lists: INVALID_SIZE for everything that does not fit.
-"""
+"""Transfers of images: read, write, copy. Origins and regions are in pixels, pitches in bytes."""
 
 from __future__ import annotations
 
@@ -10,43 +6,17 @@ from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
+from ..sdk.images import check_region, overlap, transfer_pitches
 from ..sdk.rectangles import offset_of, region_of
 from .core import failure
 from .enqueue import Enqueue, declare_enqueue, enqueues
 from .events import UREvent
-from .images import Extent, URImage, checked_images, has_images
+from .images import checked_images, has_images
 from .memory import URMemory
 from .queues import URQueue, create_queue
 from .transfers import sizes_of
 
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
-
-
-def _check_region(image: URImage, origin: Extent, region: Extent) -> None:
-    """Raise URError (INVALID_SIZE) if a region ends outside an image."""
-    ends = [start + size for start, size in zip(origin, region, strict=True)]
-    if any(end > size for end, size in zip(ends, image.extent, strict=True)):
-        raise failure("INVALID_SIZE", f"pixels up to {ends} of an image of {image.extent}")
-
-
-def _pitches(image: URImage, region: Extent, row: int, slice_: int) -> tuple[int, int]:
-    """Return row and slice pitch as drivers take them.
-
-    The slice pitch, or else the row pitch, says how far apart the lines of an array of 1D images
-    are. Raises URError (INVALID_SIZE).
-    """
-    least = region[0] * image.element_size
-    lines = image.kind.is_lines
-    if lines:
-        row = slice_ = slice_ or row
-    if row and row < least:
-        raise failure("INVALID_SIZE", f"a row of {least} bytes with a pitch of {row}")
-    if not image.kind.has_slices:
-        return row, 0  # there is only one slice
-    height = 1 if lines else region[1]
-    if slice_ and slice_ < (row or least) * height:
-        raise failure("INVALID_SIZE", f"a slice of {height} rows with a pitch of {slice_}")
-    return row, slice_
 
 
 def _check_queue(queue: URQueue) -> None:
@@ -68,8 +38,8 @@ def _transfer_host(
     _check_queue(enqueue.queue)
     (image,) = checked_images(enqueue.queue.context, memory)
     origin, region = offset_of(image_origin), region_of(image_region)
-    _check_region(image, origin, region)
-    row, slice_ = _pitches(image, region, *pitches)
+    check_region(image.extent, origin, region)
+    row, slice_ = transfer_pitches(image.kind, image.element_size, region, *pitches)
     places = sizes_of(origin), sizes_of(region), row, slice_
     if _needs_whole_device(enqueue.queue):
         return _call_on_whole_device(enqueue, routine, image.cl, False, *places, host)
@@ -98,9 +68,9 @@ def urEnqueueMemImageCopy(
     if source.format != target.format:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
     start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
-    _check_region(source, start, size)
-    _check_region(target, to, size)
-    if source.cl == target.cl and _overlap(start, to, size):
+    check_region(source.extent, start, size)
+    check_region(target.extent, to, size)
+    if source.cl == target.cl and overlap(start, to, size):
         raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
     given = source.cl, target.cl, sizes_of(start), sizes_of(to), sizes_of(size)
     if _needs_whole_device(enqueue.queue):
@@ -130,7 +100,3 @@ def _call_on_whole_device(enqueue: Enqueue, routine: str, *arguments: Any) -> UR
     event.queue = queue
     queue.mark([event])  # what comes after it in the queue waits for it
     return enqueue.complete(event)
-
-
-def _overlap(start: Extent, to: Extent, size: Extent) -> bool:
-    return all(abs(a - b) < length for a, b, length in zip(start, to, size, strict=True))

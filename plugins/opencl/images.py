@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
+from ..sdk.images import (
+    IMAGE_KINDS,
+    ImageKind,
+    check_description,
+    check_host_pitches,
+    element_size,
+    extent,
+)
+from ..sdk.rectangles import Rect
 from ..sdk.rules import USE, check_memory_flags
 from .contexts import URContext
 from .core import adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
 from .memory import URMemory, opencl_flags, query_memory, query_native_type
 
-Extent = tuple[int, int, int]
 _ORDERS: Final = ("A", "R", "RG", "RA", "RGB", "RGBA", "BGRA", "ARGB", "ABGR", "INTENSITY")
 _TYPES: Final = (
     *("SNORM_INT8", "SNORM_INT16", "UNORM_INT8", "UNORM_INT16"),
@@ -46,47 +54,19 @@ _UR_ORDERS: Final = {opencl: number for number, opencl in _CL_ORDERS.items()}
 _UR_TYPES: Final = {opencl: number for number, opencl in _CL_TYPES.items()}
 
 
-class _Kind(NamedTuple):
-    """A type of images.
-
-    Attributes:
-        cl: OpenCL's number.
-        sizes: the fields of ur_image_desc_t that are its sizes along x, y and z.
-        limits: the properties of devices that limit these sizes.
-    """
-
-    cl: int
-    sizes: tuple[str, ...]
-    limits: tuple[str, ...]
-
-    @property
-    def is_lines(self) -> bool:
-        """Return whether it is an array of 1D images, whose distance is the slice pitch."""
-        return self.sizes == ("width", "arraySize")
-
-    @property
-    def has_slices(self) -> bool:
-        """Return whether a slice pitch matters."""
-        return self.is_lines or len(self.sizes) == 3
-
-
-def _kind(name: str, sizes: str, limits: str) -> _Kind:
-    names = tuple(f"CL_DEVICE_{limit}" for limit in limits.split())
-    return _Kind(OPENCL[f"CL_MEM_OBJECT_{name}"], tuple(sizes.split()), names)
-
-
-_FLAT: Final = "IMAGE2D_MAX_WIDTH IMAGE2D_MAX_HEIGHT"
-_KINDS: Final = {
-    UR[f"UR_MEM_TYPE_{name}"]: _kind(name, *row)
-    for name, row in {
-        "IMAGE1D": ("width", "IMAGE2D_MAX_WIDTH"),
-        "IMAGE1D_ARRAY": ("width arraySize", "IMAGE2D_MAX_WIDTH IMAGE_MAX_ARRAY_SIZE"),
-        "IMAGE2D": ("width height", _FLAT),
-        "IMAGE2D_ARRAY": ("width height arraySize", f"{_FLAT} IMAGE_MAX_ARRAY_SIZE"),
-        "IMAGE3D": ("width height depth", "IMAGE3D_MAX_WIDTH IMAGE3D_MAX_HEIGHT IMAGE3D_MAX_DEPTH"),
-    }.items()
+_FLAT: Final = "IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT"
+#: The properties of devices that limit the sizes of a type of images, after CL_DEVICE_.
+_LIMITS: Final = {
+    "IMAGE1D": _FLAT[:1],
+    "IMAGE1D_ARRAY": (_FLAT[0], "IMAGE_MAX_ARRAY_SIZE"),
+    "IMAGE2D": _FLAT,
+    "IMAGE2D_ARRAY": (*_FLAT, "IMAGE_MAX_ARRAY_SIZE"),
+    "IMAGE3D": ("IMAGE3D_MAX_WIDTH", "IMAGE3D_MAX_HEIGHT", "IMAGE3D_MAX_DEPTH"),
 }
-_OF_CL: Final = {kind.cl: number for number, kind in _KINDS.items()} | {
+_CL_KINDS: Final = {
+    number: OPENCL[f"CL_MEM_OBJECT_{kind.name}"] for number, kind in IMAGE_KINDS.items()
+}
+_OF_CL: Final = {cl: number for number, cl in _CL_KINDS.items()} | {
     OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"]: UR["UR_MEM_TYPE_IMAGE1D"]
 }
 _CL_FIELDS: Final = {
@@ -112,18 +92,14 @@ class URImage(URMemory):
         self, cl: int, context: URContext, kind: int, format: tuple[int, int], *, host: int = 0
     ) -> None:
         super().__init__(cl, context, query_memory(cl, context, "CL_MEM_SIZE"), host=host)
-        self.kind, self.format = _KINDS[kind], format
+        self.kind, self.format = IMAGE_KINDS[kind], format
         self.element_size = self.query_image("ELEMENT_SIZE")
         sizes = (self.query_image(_CL_FIELDS[name][6:].upper()) for name in self.kind.sizes)
-        self.extent = _extent(*sizes)
+        self.extent = extent(*sizes)
 
     def query_image(self, name: str) -> int:
         """Return the answer of clGetImageInfo to a property without CL_IMAGE_ in its name."""
         return query_memory(self.cl, self.context, f"CL_IMAGE_{name}", "clGetImageInfo")
-
-
-def _extent(width: int, height: int = 1, depth: int = 1) -> Extent:
-    return width, height, depth
 
 
 def has_images(device: URDevice) -> bool:
@@ -137,24 +113,31 @@ def check_images(context: URContext) -> None:
         raise failure("UNSUPPORTED_FEATURE", "no device of the context has images")
 
 
-def _check_description(desc: Any, host: int) -> None:
-    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) if it does not describe an image."""
-    for wrong, why in (
-        (desc.stype != UR["UR_STRUCTURE_TYPE_IMAGE_DESC"], "pImageDesc->stype"),
-        (desc.type not in _KINDS, "pImageDesc->type is not a type of images"),
-        (desc.numMipLevel or desc.numSamples, "an image has no mipmaps and no samples"),
-        (not host and (desc.rowPitch or desc.slicePitch), "pitches need host memory"),
-    ):
-        if wrong:
-            raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", why)
+def opencl_format(order: int, channel: int) -> Any:
+    """Return the cl_image_format for the order and the type of a ur_image_format_t.
 
-
-def _format(format: Any) -> Any:
-    """Return the cl_image_format for a ur_image_format_t. Raises URError."""
-    order, kind = format.channelOrder, format.channelType
-    if order not in _CL_ORDERS or kind not in _CL_TYPES:
+    Raises:
+        URError: INVALID_IMAGE_FORMAT_DESCRIPTOR if OpenCL has neither.
+    """
+    if order not in _CL_ORDERS or channel not in _CL_TYPES:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "there is no such order or type")
-    return OPENCL.struct("cl_image_format")(_CL_ORDERS[order], _CL_TYPES[kind])
+    return OPENCL.struct("cl_image_format")(_CL_ORDERS[order], _CL_TYPES[channel])
+
+
+def has_format(context: URContext, access: int, kind: int, format: Any) -> bool:
+    """Return whether a context has images of a format.
+
+    Args:
+        context: the context.
+        access: cl_mem_flags that say what kernels do with the image, 0 for anything.
+        kind: a cl_mem_object_type.
+        format: a cl_image_format.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
+    wanted = format.image_channel_order, format.image_channel_data_type
+    return wanted in _supported(context, access or OPENCL["CL_MEM_READ_WRITE"], kind)
 
 
 def _supported(context: URContext, flags: int, kind: int) -> Iterator[tuple[int, int]]:
@@ -170,13 +153,14 @@ def _supported(context: URContext, flags: int, kind: int) -> Iterator[tuple[int,
         yield each.image_channel_order, each.image_channel_data_type
 
 
-def _check_size(context: URContext, kind: _Kind, sizes: Extent) -> None:
+def _check_size(context: URContext, kind: ImageKind, sizes: Rect) -> None:
     """Raise URError (INVALID_IMAGE_SIZE) if an image is empty, or too large for every device."""
 
     def fits(device: URDevice) -> bool:
         info = device.icd.info
         return has_images(device) and all(
-            size <= info(limit) for size, limit in zip(sizes, kind.limits, strict=False)
+            size <= info(f"CL_DEVICE_{limit}")
+            for size, limit in zip(sizes, _LIMITS[kind.name], strict=False)
         )
 
     if 0 in sizes or not any(map(fits, context.devices)):
@@ -184,9 +168,9 @@ def _check_size(context: URContext, kind: _Kind, sizes: Extent) -> None:
         raise failure("INVALID_IMAGE_SIZE", f"no device has images of {shown} pixels")
 
 
-def _describe(desc: Any, kind: _Kind, host: int) -> Any:
+def _describe(desc: Any, kind: ImageKind, host: int) -> Any:
     """Return a cl_image_desc with the fields that the type of images has."""
-    made = OPENCL.struct("cl_image_desc")(image_type=kind.cl)
+    made = OPENCL.struct("cl_image_desc")(image_type=_CL_KINDS[desc.type])
     for name in kind.sizes:
         setattr(made, _CL_FIELDS[name], getattr(desc, name))
     if host:
@@ -195,66 +179,26 @@ def _describe(desc: Any, kind: _Kind, host: int) -> Any:
     return made
 
 
-def _check_pitches(desc: Any, kind: _Kind, sizes: Extent, element_size: int) -> None:
-    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for pitches that cannot be host memory's."""
-    row = desc.rowPitch or sizes[0] * element_size
-    if row < sizes[0] * element_size or row % element_size:
-        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a row pitch of {row} bytes")
-    least, given = row if kind.is_lines else row * sizes[1], desc.slicePitch
-    if kind.has_slices and given and (given < least or given % row):
-        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a slice pitch of {given} bytes")
-
-
-#: Channels by order. Bytes of a channel by type, for a packed type those of a pixel.
-_CHANNELS: Final = {
-    UR[f"UR_IMAGE_CHANNEL_ORDER_{name}"]: count
-    for count, names in {
-        1: ("A", "R", "INTENSITY", "LUMINANCE"),
-        2: ("RG", "RA", "RX"),
-        3: ("RGB", "RGX"),
-        4: ("RGBA", "BGRA", "ARGB", "ABGR", "RGBX", "SRGBA"),
-    }.items()
-    for name in names
-}
-_PACKED: Final = {
-    UR["UR_IMAGE_CHANNEL_TYPE_UNORM_SHORT_565"]: 2,
-    UR["UR_IMAGE_CHANNEL_TYPE_UNORM_SHORT_555"]: 2,
-    UR["UR_IMAGE_CHANNEL_TYPE_INT_101010"]: 4,
-}
-_BYTES: Final = {
-    UR[f"UR_IMAGE_CHANNEL_TYPE_{name}"]: 1 if "8" in name else 4 if "32" in name else 2
-    for name in _TYPES
-} | {UR["UR_IMAGE_CHANNEL_TYPE_FLOAT"]: 4}
-
-
-def _element_size(format: Any) -> int:
-    """Return the bytes of a pixel."""
-    packed = _PACKED.get(format.channelType)
-    return packed or _CHANNELS[format.channelOrder] * _BYTES[format.channelType]
-
-
 @adapter.entry
 def urMemImageCreate(
     hContext: URContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
 ) -> URImage:
     check_memory_flags(flags, pHost)
-    _check_description(pImageDesc, pHost)
-    format, kind = _format(pImageFormat), _KINDS[pImageDesc.type]
+    kind = check_description(pImageDesc, pHost)
+    numbers = pImageFormat.channelOrder, pImageFormat.channelType
+    format = opencl_format(*numbers)
     check_images(hContext)
-    sizes = _extent(*(getattr(pImageDesc, name) for name in kind.sizes))
-    _check_size(hContext, kind, sizes)
-    _check_pitches(pImageDesc, kind, sizes, _element_size(pImageFormat))
+    _check_size(hContext, kind, kind.extent_of(pImageDesc))
+    check_host_pitches(pImageDesc, kind, element_size(*numbers))
     bits = opencl_flags(flags)
     access = bits & ~(OPENCL["CL_MEM_USE_HOST_PTR"] | OPENCL["CL_MEM_COPY_HOST_PTR"])
-    wanted = format.image_channel_order, format.image_channel_data_type
-    if wanted not in _supported(hContext, access or OPENCL["CL_MEM_READ_WRITE"], kind.cl):
+    if not has_format(hContext, access, _CL_KINDS[pImageDesc.type], format):
         raise failure(
             "UNSUPPORTED_IMAGE_FORMAT", "no device of the context has images of this format"
         )
     desc = _describe(pImageDesc, kind, pHost)
     given = bits, ctypes.byref(format), ctypes.byref(desc), pHost or None
     cl = create(hContext.table, "clCreateImage", hContext.cl, *given)
-    numbers = pImageFormat.channelOrder, pImageFormat.channelType
     return URImage(cl, hContext, pImageDesc.type, numbers, host=pHost if flags & USE else 0)
 
 

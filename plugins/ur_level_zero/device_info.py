@@ -201,6 +201,22 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "GPU_SUBSLICES_PER_SLICE": lambda device: device.properties.numSubslicesPerSlice,
     "GPU_HW_THREADS_PER_EU": lambda device: device.properties.numThreadsPerEU,
     "MAX_COMPUTE_QUEUE_INDICES": lambda device: device.compute_group.queues,
+    "IMAGE_SUPPORT": lambda device: device.has_images,
+    **{
+        name: lambda device, field=field: getattr(device.images, field)
+        for name, field in {
+            "MAX_READ_IMAGE_ARGS": "maxReadImageArgs",
+            "MAX_WRITE_IMAGE_ARGS": "maxWriteImageArgs",
+            "IMAGE2D_MAX_WIDTH": "maxImageDims2D",
+            "IMAGE2D_MAX_HEIGHT": "maxImageDims2D",
+            "IMAGE3D_MAX_WIDTH": "maxImageDims3D",
+            "IMAGE3D_MAX_HEIGHT": "maxImageDims3D",
+            "IMAGE3D_MAX_DEPTH": "maxImageDims3D",
+            "IMAGE_MAX_BUFFER_SIZE": "maxImageBufferSize",
+            "IMAGE_MAX_ARRAY_SIZE": "maxImageArraySlices",
+            "MAX_SAMPLERS": "maxSamplers",
+        }.items()
+    },
     "ATOMIC_64": lambda device: bool(
         device.module.flags & ZE["ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS"]
     ),
@@ -228,7 +244,7 @@ _FIXED: Final[dict[str, Any]] = {
     "QUEUE_ON_HOST_PROPERTIES": _QUEUES,
     "QUEUE_ON_DEVICE_PROPERTIES": 0,
     "ADDRESS_BITS": 64,
-    "IMAGE_SUPPORT": False,
+    "MAX_READ_WRITE_IMAGE_ARGS": 0,
     "MEM_BASE_ADDR_ALIGN": 8 * BUFFER_ALIGNMENT,
     "GLOBAL_MEM_CACHE_TYPE": UR["UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE"],
     "GLOBAL_MEM_CACHELINE_SIZE": BUFFER_ALIGNMENT,
@@ -275,14 +291,6 @@ _FIXED: Final[dict[str, Any]] = {
         for kind in ("PREFERRED", "NATIVE")
         for name, width in {**_WIDTHS, "DOUBLE": 1, "HALF": 8}.items()
     },
-    **dict.fromkeys(
-        (
-            *("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "MAX_READ_WRITE_IMAGE_ARGS"),
-            *("IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT", "IMAGE3D_MAX_WIDTH", "IMAGE3D_MAX_HEIGHT"),
-            *("IMAGE3D_MAX_DEPTH", "IMAGE_MAX_BUFFER_SIZE", "IMAGE_MAX_ARRAY_SIZE", "MAX_SAMPLERS"),
-        ),
-        0,
-    ),
 }
 
 adapter.info(

@@ -297,17 +297,15 @@ def argument_bytes(
         argument: what it is set to.
 
     Raises:
-        URError: INVALID_CONTEXT, UNSUPPORTED_FEATURE.
+        URError: INVALID_CONTEXT.
     """
     kind, size, value = argument
-    if kind == URKernelArgument.SAMPLER:
-        raise failure("UNSUPPORTED_FEATURE", "there are no samplers")
-    if kind == URKernelArgument.MEM:
+    if kind in (URKernelArgument.MEM, URKernelArgument.SAMPLER):
         if value is not None and value.context.ze != context.ze:
             raise failure(
                 "INVALID_CONTEXT", f"the object of argument {index} is of another context"
             )
-        return HANDLE_SIZE, (value.address if value is not None else 0).to_bytes(8, "little")
+        return HANDLE_SIZE, (value.ze if value is not None else 0).to_bytes(8, "little")
     if kind == URKernelArgument.POINTER:
         return HANDLE_SIZE, value.to_bytes(8, "little")
     return size, value
@@ -363,6 +361,11 @@ def urKernelSetArgPointer(hKernel: LZKernel, argIndex: int, pArgValue: int) -> N
 @adapter.entry
 def urKernelSetArgMemObj(hKernel: LZKernel, argIndex: int, hArgValue: Any) -> None:
     _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, hArgValue))
+
+
+@adapter.entry
+def urKernelSetArgSampler(hKernel: LZKernel, argIndex: int, hArgValue: Any) -> None:
+    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.SAMPLER, HANDLE_SIZE, hArgValue))
 
 
 @adapter.entry

@@ -36,7 +36,24 @@ def allocate_plain(context: LZContext, size: int, device: LZDevice | None) -> in
 
 
 @adapter.kind
-class LZBuffer(LZObject):
+class LZMemory(LZObject):
+    """A memory object: a buffer, or an image (images.py).
+
+    Args:
+        ze: the address of a buffer's memory, or the handle of an image.
+        context: its context.
+        size: bytes.
+        owned: whether it is destroyed at the end.
+    """
+
+    type = "ur_mem_handle_t"
+
+    def __init__(self, ze: int, context: LZContext, size: int, *, owned: bool = True) -> None:
+        super().__init__(ze, context.table, owned)
+        self.context, self.size = context, size
+
+
+class LZBuffer(LZMemory):
     """A buffer.
 
     Args:
@@ -52,7 +69,6 @@ class LZBuffer(LZObject):
             copied back, and the memory of the copy.
     """
 
-    type = "ur_mem_handle_t"
     destroy = "zeMemFree"
 
     def __init__(
@@ -65,8 +81,8 @@ class LZBuffer(LZObject):
         host: int = 0,
         owned: bool = True,
     ) -> None:
-        super().__init__(address, context.table, owned)
-        self.context, self.size, self.parent, self.host = context, size, parent, host
+        super().__init__(address, context, size, owned=owned)
+        self.parent, self.host = parent, host
         self.mapped: dict[int, tuple[int, int, bool, Any]] = {}
 
     @property
@@ -79,8 +95,14 @@ class LZBuffer(LZObject):
             call(self.table, "zeMemFree", self.context.ze, self.ze)
 
 
-def check_buffers(context: LZContext, *buffers: LZBuffer) -> None:
-    """Raise URError (INVALID_CONTEXT) for buffers of another context."""
+def check_buffers(context: LZContext, *buffers: LZMemory) -> None:
+    """Check that memory objects are buffers of a context.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT for an image, INVALID_CONTEXT.
+    """
+    if not all(isinstance(buffer, LZBuffer) for buffer in buffers):
+        raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
     context.check_same("a buffer", *buffers)
 
 
@@ -105,6 +127,7 @@ def urMemBufferCreate(hContext: LZContext, flags: int, size: int, pProperties: A
 
 @adapter.entry
 def urMemBufferPartition(hBuffer: LZBuffer, flags: int, pRegion: Any) -> LZBuffer:
+    check_buffers(hBuffer.context, hBuffer)
     check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
     if pRegion.origin % BUFFER_ALIGNMENT:
         raise failure(
@@ -125,10 +148,10 @@ adapter.info("urMemGetInfo", MEMORY_INFO)
 
 
 @adapter.entry
-def urMemGetNativeHandle(hMem: LZBuffer, hDevice: LZDevice | None) -> int:
+def urMemGetNativeHandle(hMem: LZMemory, hDevice: LZDevice | None) -> int:
     if hDevice is not None:
         hMem.context.check_device(hDevice)
-    return hMem.address
+    return hMem.ze
 
 
 @adapter.entry
@@ -168,7 +191,7 @@ def urEnqueueMemBufferMap(
 
 @enqueues("MEM_UNMAP")
 def urEnqueueMemUnmap(enqueue: LZEnqueue, hMem: LZBuffer, pMappedPtr: int) -> LZEvent | None:
-    enqueue.check_context("the memory", hMem)
+    check_buffers(enqueue.queue.context, hMem)
     if pMappedPtr not in hMem.mapped:
         raise failure("INVALID_VALUE", "the buffer is not mapped there")
     offset, size, writes, memory = hMem.mapped.pop(pMappedPtr)

@@ -129,6 +129,20 @@ class LZDevice(Object):
         )
 
     @cached_property
+    def images(self) -> Any:
+        """Return its ze_device_image_properties_t. All is 0 if the driver has no images."""
+        with contextlib.suppress(LevelZeroError):
+            if self.platform.has("zeImageCreate"):
+                routine, name = "zeDeviceGetImageProperties", "device_image_properties"
+                return ask(self.table, routine, self.ze, name)
+        return struct("device_image_properties")
+
+    @property
+    def has_images(self) -> bool:
+        """Return whether it has images."""
+        return bool(self.images.maxImageDims2D)
+
+    @cached_property
     def memories(self) -> list[Any]:
         """Return its ze_device_memory_properties_t."""
         return ask_list(

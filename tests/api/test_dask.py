@@ -21,7 +21,10 @@ from helpers.support import RunPython
 import fairlead
 import fairlead.dask
 from fairlead.dask import BatchError
+from fairlead.graph import CommandGraph, DynamicParameter
 from fairlead.icd.drivers import platforms
+from fairlead.runtime import Program, Queue, malloc_device
+from fairlead.runtime.interop import device_of
 
 pytestmark = pytest.mark.slow
 
@@ -82,6 +85,19 @@ def test_each_batch_gives_its_outputs_in_order(
         graph.finalize(), batches(1), client=client, device=part_of(device), times=2
     )
     assert np.array_equal(twice[0].result()["x"], expected(0) * 2)
+
+
+def test_a_command_graph_and_its_executable_travel(client: Any, device: cl.Device) -> None:
+    queue = Queue(device_of(device))
+    source = "kernel void shift(global float *x, float s) { x[get_global_id(0)] += s; }"
+    program, x = Program(queue, source), malloc_device(COUNT, np.float32, queue)
+    graph = CommandGraph(queue)
+    s = DynamicParameter(graph, np.float32(1))
+    stored = graph.add(lambda h: h.fill(x, np.float32(2)))
+    graph.add(lambda h: h.parallel_for(COUNT, program.shift, x, s), depends_on=stored)
+    for one, given in ((graph, {"s": 5}), (graph.finalize(), {})):
+        (future,) = fairlead.dask.map(one, [given], client=client, device=part_of(device))
+        assert set(future.result()["x"]) == {given.get("s", 1) + 2}
 
 
 def test_a_batch_does_not_see_another(

@@ -42,6 +42,7 @@ SOUND: dict[str, Any] = {
             "dtype": "<f4",
             "shape": [16],
             "contents": "contents/0.npy",
+            "result": "result/0.npy",
         },
         {"kind": "sub_buffer", "size": 32, "flags": [], "of": 0, "offset": 32},
         {"kind": "host", "size": 64},
@@ -131,6 +132,7 @@ def members(value: Any = SOUND) -> dict[str, bytes]:
         "graph.json": text,
         "programs/0.cl": b"kernel void f(global float *x) {}",
         "contents/0.npy": npy(np.zeros(16, np.float32)),
+        "result/0.npy": npy(np.ones(16, np.float32)),
     }
 
 
@@ -149,6 +151,7 @@ def read(path: Path) -> None:
                 archive.program(name)
         for one in archive.document.memory:
             archive.contents(one)
+        archive.results()
 
 
 def refusal(path: Path) -> GraphFileError:
@@ -196,6 +199,9 @@ CHANGES: list[tuple[str, Any, str]] = [
     ("memory/0/shape", [1 << 62, 1 << 62], "larger than its size"),
     ("memory/0/kind", "usm", "one of buffer"),
     ("memory/0/kind", [], "one of buffer"),
+    ("memory/0/result", "../result.npy", "no member"),
+    ("memory/0/result", "result/7.npy", "has no result/7.npy"),
+    ("memory/0/result", ["result/0.npy"], "no member"),
     ("memory/1/of", 1, "there are 1"),
     ("memory/1/of", 4, "there are 1"),
     ("memory/1/offset", 64, "does not lie within"),
@@ -223,6 +229,7 @@ CHANGES: list[tuple[str, Any, str]] = [
     ("commands/0/args/0", {"memory": 0, "start": 4}, "has no address"),
     ("commands/0/args/1", {"value": "0"}, "no value"),
     ("commands/0/args/1", {"value": "00", "local": 1}, "no argument"),
+    ("commands/0/args/1", {"null": True}, "no argument"),
     ("commands/0/args/5/start", 64, "no memory that a kernel can use"),
     ("commands/2/size", 33, "leads out"),
     ("commands/2/offset", 1, "leads out"),
@@ -309,6 +316,10 @@ ARCHIVES: dict[str, tuple[Callable[[Path], object], str]] = {
     "large contents": (
         lambda path: written(path, {**members(), "contents/0.npy": bytes(1 << 20)}),
         "are the most",
+    ),
+    "short result": (
+        lambda path: written(path, {**members(), "result/0.npy": npy(np.zeros(15, "<f4"))}),
+        "has not the 64 bytes",
     ),
     "no npy": (lambda path: written(path, {**members(), "contents/0.npy": b"x"}), "no .npy file"),
 }

@@ -110,10 +110,11 @@ def test_nothing_of_a_graph_can_be_copied(
     dropped: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", dropped.append)
     loop = graph.finalize(updatable=True)
-    parts = graph[0], graph.command_graph, loop.executable_graph, graph.device
-    whole = (graph, loop) if make_copy is copy.deepcopy else ()
+    parts = graph[0], graph.device
+    graphs = graph, loop, graph.command_graph, loop.executable_graph
+    whole = graphs if make_copy is copy.deepcopy else ()
     for one in (*parts, *whole):
-        with pytest.raises(CopyError, match=f"copy: a {type(one).__name__} cannot be copied"):
+        with pytest.raises(CopyError, match=f"copy: {type(one).__name__} objects cannot be"):
             make_copy(one)
     with pytest.raises(CopyError):
         copy.copy(graph[0])

@@ -108,7 +108,9 @@ def test_the_reference_adapters_path() -> None:
     assert Path(plugins.reference_adapter()).name == "libur_adapter_fairlead.so.0"
     assert run("adapter", "--cuda").stdout == f"{plugins.cuda_adapter()}\n"
     assert Path(plugins.cuda_adapter()).name == "libur_adapter_fairlead_cuda.so.0"
-    refused = run("adapter", "--cuda", "--pi")
+    assert run("adapter", "--hip").stdout == f"{plugins.hip_adapter()}\n"
+    assert Path(plugins.hip_adapter()).name == "libur_adapter_fairlead_hip.so.0"
+    refused = run("adapter", "--cuda", "--hip")
     assert refused.exit_code == 2 and "give one of the options" in refused.stderr
 
 

@@ -343,6 +343,13 @@ def test_every_help_text_is_whole_sentences() -> None:
                 assert text[:1].isupper() and text.endswith("."), (name, option.name)
 
 
+def test_the_list_of_commands_has_whole_sentences(run_python: RunPython) -> None:
+    listed = " ".join(run_python(COMMAND, "--help").out.partition("Commands:")[2].split())
+    for name, command in main.commands.items():
+        first = " ".join((command.help or "").split("\n\n")[0].split())
+        assert f"{name} {first.partition('. ')[0].rstrip('.')}." in listed
+
+
 def test_shells_complete_the_command(run_python: RunPython) -> None:
     script = {"_FAIRLEAD_COMPLETE": "bash_source"}
     assert "complete -o nosort -F" in run_python(COMMAND, env=script).out

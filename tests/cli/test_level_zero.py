@@ -11,8 +11,10 @@ from pathlib import Path
 from helpers.doctor import COMMAND, Machine
 from helpers.support import FakePlugin, RunPython
 
+from fairlead.loader.base.search import Candidate
 from fairlead.loader.ze.abi import ZE as API
 from fairlead.loader.ze.discovery import NAMES
+from fairlead.plugins import level_zero_driver
 
 CODES = API.codes
 ZE = ("--interface", "ze")
@@ -29,6 +31,18 @@ def test_devices_are_listed(run_python: RunPython, fake_ze: FakePlugin) -> None:
     rows = json.loads(run_python(COMMAND, "devices", "--json", *ZE, env=env).out)
     assert rows[0]["library"] == str(fake_ze(devices=2))
     assert (rows[0]["interface"], rows[0]["interface_version"]) == ("ZE", "1.17")
+
+
+def test_devices_of_our_own_driver_name_their_platform(
+    run_python: RunPython, pocl_wheel: Candidate, fake_ze: FakePlugin
+) -> None:
+    env = {
+        "OCL_ICD_VENDORS": pocl_wheel.library,
+        "ZE_ENABLE_ALT_DRIVERS": f"{level_zero_driver()},{fake_ze()}",
+    }
+    rows = json.loads(run_python(COMMAND, "devices", "--json", *ZE, env=env).out)
+    names = [row["platform_name"] for row in rows]
+    assert names == ["Portable Computing Language", fake_ze().name], "Level Zero has no names"
 
 
 def test_no_device_is_an_error_with_the_reasons(run_python: RunPython, fake_ze: FakePlugin) -> None:

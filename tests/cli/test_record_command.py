@@ -6,8 +6,10 @@ sum, on every driver, holds what the program did.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -193,6 +195,33 @@ def test_contents(record: Record) -> None:
     _, file = record("plain", "--contents", "all", "--from", 1)
     kept = [one for one in document(file).memory if one["kind"] == "buffer"]
     assert len(kept) == 2 and all("contents" in one for one in kept)
+
+
+@pytest.mark.parametrize("what", ["plain", "image", "map", "unordered"])
+def test_what_the_program_has_read_is_the_reference(record: Record, what: str) -> None:
+    output, file = record(what, "--contents", "all")
+    with GraphArchive(file) as archive:
+        (*_, last) = archive.results().values()
+        rows = archive.document.memory
+    assert sum_of(last) == int(output.out)
+    assert [one["kind"] for one in rows if "result" in one] == ["host"] * (1 + (what == "map"))
+
+
+def test_a_recorded_file_is_compared_with_what_the_program_has_read(record: Record) -> None:
+    _, file = record("plain", "--contents", "all")
+    done = ran(*COMMAND, "compare", "--json", file)
+    runs = json.loads(done.out)["runs"]
+    assert done.code == 0 and {one["state"] for one in runs} <= {"same", "not possible"}
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    (name,) = (name for name in parts if name.startswith("result/"))
+    parts[name] = parts[name][:-1] + b"\xff"
+    with zipfile.ZipFile(file, "w") as archive:
+        for title, data in parts.items():
+            archive.writestr(title, data)
+    done = ran(*COMMAND, "compare", "--json", file)
+    states = {one["state"] for one in json.loads(done.out)["runs"]}
+    assert done.code == 1 and "different" in states and "same" not in states
 
 
 @pytest.mark.parametrize(

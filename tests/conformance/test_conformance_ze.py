@@ -16,6 +16,7 @@ from fairlead.plugins import build_level_zero_driver, level_zero_driver
 
 pytestmark = pytest.mark.slow
 
+_KINDS = ("1D", "1DARRAY", "2D", "2DARRAY", "3D")
 _HEAD = """
 from fairlead.plugins.level_zero import driver
 from fairlead.plugins.level_zero.lists import ZeCommandList
@@ -40,6 +41,15 @@ BROKEN = {
         "ZeCommandList.check_executable = lambda self: None",
         {"lists::not_closed"},
     ),
+    "a capture runs its commands": (
+        "graphs",
+        "@driver.entry\ndef zeCommandListBeginGraphCaptureExt(hCommandList): pass",
+        {
+            *("graphs::replay", "graphs::moment", "graphs::enabled", "graphs::empty"),
+            *("graphs::events", "graphs::fork", "graphs::unjoined", "graphs::source"),
+            *("graphs::regular", "graphs::twice", "graphs::dump"),
+        },
+    ),
     "a changed list is executed": (
         "mutable-errors",
         "ZeCommandList.check_executable = lambda self: None",
@@ -50,6 +60,13 @@ BROKEN = {
         "modules",
         "@driver.entry\ndef zeKernelSetGroupSize(hKernel): pass",
         {"modules::group_of_nothing"},
+    ),
+    "regions begin at 0": (
+        "images",
+        "from fairlead.plugins.level_zero import image_copies\n"
+        "right = image_copies._region\n"
+        "image_copies._region = lambda *given: ((0, 0, 0), right(*given)[1])",
+        {*(f"images::contents[{kind}]" for kind in _KINDS), "images::region"},
     ),
     "updates are forgotten": (
         "mutable",

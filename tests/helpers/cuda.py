@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import runpy
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,9 @@ import pytest
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi
 from fairlead.icd.command_buffer import cuda_functions
-from fairlead.loader.cuda.driver import CudaDriver, open_driver
+from fairlead.loader.base.abi import Api
+from fairlead.loader.cuda.abi import CUDA
+from fairlead.loader.cuda.driver import CudaDriver
 from helpers.support import ROOT
 
 #: What NVIDIA's compiler makes of the kernels of `SOURCE`: as much of it as is looked at.
@@ -63,16 +64,16 @@ kernel void prints(global int *y) { y[get_global_id(0)] = 1; }
 """
 
 
-@dataclass(frozen=True)
-class FakeCuda:
-    """The fake driver: its library, opened by fairlead and for its knobs."""
+class FakeGpu:
+    """The file of a fake driver of a GPU, and its knobs."""
 
-    path: Path
-    driver: CudaDriver
-    library: ctypes.CDLL
+    def __init__(self, path: Path) -> None:
+        self.path, self.library = path, ctypes.CDLL(str(path))
+        self.library.fake_cuda_fail.argtypes = [ctypes.c_char_p, ctypes.c_int]
+        self.library.fake_cuda_calls.argtypes = [ctypes.c_char_p]
 
     def fail(self, function: str, code: int) -> None:
-        """Let a function of CUDA's return a code from now on; 0: it works again."""
+        """Let a function of the driver return a code from now on; 0: it works again."""
         self.library.fake_cuda_fail(function.encode(), code)
 
     def calls(self, function: str) -> int:
@@ -80,18 +81,53 @@ class FakeCuda:
         return self.library.fake_cuda_calls(function.encode())
 
 
-def build_fake_cuda(folder: Path) -> Path:
-    """Compile the fake driver as libcuda.so.1 in a folder."""
+class FakeCuda(FakeGpu):
+    """The fake CUDA driver: its library, opened by fairlead and for its knobs."""
+
+    def __init__(self, path: Path, driver: CudaDriver) -> None:
+        super().__init__(path)
+        self.driver = driver
+
+
+def compile_fake_gpu(
+    path: Path, texts: Mapping[str, str], more: Iterable[Path] = (), *options: str
+) -> Path:
+    """Compile the C files of tests/fake/cuda.
+
+    Args:
+        path: the library. Generated files are written into its folder.
+        texts: names and texts of generated files.
+        more: C files that are compiled, too.
+        options: of the compiler.
+    """
     build = runpy.run_path(str(ROOT / "icd/native/build.py"))
-    (folder / "cuda_abi.h").write_text(build["generated_cuda_header"](), encoding="utf-8")
-    (folder / "opencl_abi.h").write_text(build["generated_header"](), encoding="utf-8")
-    path = folder / "libcuda.so.1"
+    folder = path.parent
+    made = {
+        "cuda_abi.h": build["generated_table_header"]("cuda"),
+        "cuda_functions.h": prototypes(CUDA),
+        "opencl_abi.h": build["generated_header"](),
+        **texts,
+    }
+    for name, text in made.items():
+        (folder / name).write_text(text, encoding="utf-8")
     command = ["cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    sources = map(str, sorted((ROOT / "tests/fake/cuda").glob("*.c")))
+    sources = map(str, [*sorted((ROOT / "tests/fake/cuda").glob("*.c")), *more])
+    libraries = ["-ldl", "-lpthread"]
     subprocess.run(
-        [*command, f"-I{folder}", *sources, "-o", str(path), "-ldl", "-lpthread"], check=True
+        [*command, f"-I{folder}", *options, *sources, "-o", str(path), *libraries], check=True
     )
     return path
+
+
+def prototypes(api: Api) -> str:
+    """Return C: a prototype for each function of an API."""
+    lines = (f"fn_{function.name} {function.name};" for function in api.slots)
+    return "\n".join(["#pragma once", *lines, ""])
+
+
+def build_fake_cuda(folder: Path) -> Path:
+    """Compile the fake driver as libcuda.so.1 in a folder."""
+    return compile_fake_gpu(folder / "libcuda.so.1", {})
 
 
 @pytest.fixture(scope="session")
@@ -103,16 +139,13 @@ def fake_cuda_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def fake_cuda_driver(fake_cuda_path: Path) -> CudaDriver:
     """The fake driver, opened once: a process can trace 16 tables."""
-    return open_driver(str(fake_cuda_path))
+    return CudaDriver.open(str(fake_cuda_path))
 
 
 @pytest.fixture
 def fake_cuda(fake_cuda_path: Path, fake_cuda_driver: CudaDriver) -> Iterator[FakeCuda]:
     """The fake driver, open in this process."""
-    library = ctypes.CDLL(str(fake_cuda_path))
-    library.fake_cuda_fail.argtypes = [ctypes.c_char_p, ctypes.c_int]
-    library.fake_cuda_calls.argtypes = [ctypes.c_char_p]
-    found = FakeCuda(fake_cuda_path, fake_cuda_driver, library)
+    found = FakeCuda(fake_cuda_path, fake_cuda_driver)
     yield found
     for function in found.driver.table.api.functions:
         found.fail(function, 0)

@@ -30,6 +30,7 @@ KEYS = [
     "caches",
     "plugins",
     "level_zero",
+    "gpus",
     "clients",
     "misread",
     "problems",

@@ -74,11 +74,11 @@ class ZeBench:
             self._modules[source] = module.value or 0
         return self._modules[source]
 
-    def kernel(self, name: str, *arguments: Any, size: int = 1) -> int:
+    def kernel(self, name: str, *arguments: Any, size: int = 1, module: int = 0) -> int:
         """Return a new kernel with arguments: a ctypes value, or the bytes of local memory."""
         text = ctypes.create_string_buffer(name.encode())
         desc = new("ze_kernel_desc_t", pKernelName=text)
-        kernel = self.ze.made("zeKernelCreate", self.module(), byref(desc))
+        kernel = self.ze.made("zeKernelCreate", module or self.module(), byref(desc))
         self.ze.ok("zeKernelSetGroupSize", kernel, size, 1, 1)
         for index, argument in enumerate(arguments):
             self.set(kernel, index, argument)
@@ -135,6 +135,13 @@ class ZeBench:
         count = new("ze_group_count_t", groupCountX=groups, groupCountY=1, groupCountZ=1)
         waiting = len(waits), array(*waits) if waits else None
         self.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, byref(count), signal, *waiting)
+
+    def finish(self, made: int) -> None:
+        """Run a new list of any kind, wait for its end, and destroy it."""
+        if self.ze.code("zeCommandListHostSynchronize", made, FOREVER) != "SUCCESS":
+            self.ze.ok("zeCommandListClose", made)
+            self.run(made)
+        self.ze.ok("zeCommandListDestroy", made)
 
     def run(self, *lists: int, queue: int = 0, wait: bool = True) -> None:
         """Execute lists, and wait for their end."""

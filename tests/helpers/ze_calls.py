@@ -27,6 +27,11 @@ class ZeCalls:
                 if address:
                     self._functions[name] = ZE.functions[name].prototype(address)
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the functions that the driver's tables have."""
+        return list(self._functions)
+
     def code(self, name: str, *arguments: Any) -> str:
         """Call a function, and return the name of its code without ZE_RESULT_ and ERROR_."""
         value = self._functions[name](*arguments) & 0xFFFFFFFF

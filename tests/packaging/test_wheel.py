@@ -44,6 +44,7 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
         ),
         "libfairlead_command_buffer.so",
         "libur_adapter_fairlead_cuda.so.0",
+        "libur_adapter_fairlead_hip.so.0",
     ):
         assert f"fairlead/plugins/{library}" in names
     # The suites' cases are a part of the product, and called test_….py.

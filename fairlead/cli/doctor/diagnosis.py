@@ -1,10 +1,10 @@
-"""`fairlead doctor`: gathers the facts about OpenCL, Unified Runtime, PI and Level Zero here.
+"""`fairlead doctor`: gathers the facts about drivers, adapters and plugins here.
 
 `examine` searches, probes every candidate in child processes, and examines the surroundings of
 drivers. The result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it,
 report.py makes text. No driver is loaded into this process. plugins.py examines adapters and
-plugins, level_zero.py the drivers of Level Zero. verdict.py says what is a problem, and which
-problems make the exit code 1.
+plugins; level_zero.py and gpus.py examine the drivers of Level Zero, CUDA and HIP. verdict.py says
+what is a problem, and which problems make the exit code 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
 from ...loader.base.search import Candidate, Place, Refusal, secure_environ
-from . import clients, level_zero, loaders
+from . import clients, gpus, level_zero, loaders
 from . import machine as nodes
 from . import plugins as plugin_doctor
 from .plugins import PluginSurvey
@@ -127,6 +127,7 @@ class Diagnosis:
     caches: tuple[nodes.CacheDirectory, ...]
     plugins: PluginSurvey = field(default_factory=PluginSurvey)
     level_zero: level_zero.ZESurvey = field(default_factory=level_zero.ZESurvey)
+    gpus: tuple[gpus.GpuDriverState, ...] = ()
     clients: tuple[clients.Client, ...] = ()
     misread: tuple[clients.MisreadManifest, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -168,6 +169,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
             *_own_variables(drivers),
             *(VariableReport(*used) for used in plugin_doctor.variables()),
             *(VariableReport(*used) for used in level_zero.variables()),
+            *(VariableReport(*used) for used in gpus.variables()),
         ),
         places=search.places,
         drivers=drivers,
@@ -182,6 +184,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
             [driver.real_path for driver in drivers if driver.state == "usable"], timeout
         ),
         level_zero=level_zero.survey(timeout),
+        gpus=gpus.survey(timeout),
         clients=clients.survey(pyopencl, default_loader, drivers, timeout),
         misread=tuple(clients.misread(drivers)),
     )
@@ -203,6 +206,7 @@ _EFFECTS: Final = {
     "FAIRLEAD_TRACE_DEVICE": "a trace in a file also says what devices did",
     "FAIRLEAD_COMMAND_BUFFER": "the engines that may run graphs and command-buffers",
     "FAIRLEAD_CUDA": "1 shares buffers on NVIDIA's platform with CUDA",
+    "ROCM_PATH": "the folder in which the adapter for HIP looks for OpenCL's declarations first",
     "FAIRLEAD_LAYER_LOG": "1 prints what the command-buffer layer refuses",
     "FAIRLEAD_CALLS": "c or python: where frequent calls begin in the reference adapter",
     "FAIRLEAD_ZE_COMMAND_BUFFER": "how the adapter on Level Zero runs command-buffers",

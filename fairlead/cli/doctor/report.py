@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ...loader.base.search import Refusal
-from . import level_zero
+from . import gpus, level_zero
 from .clients import PROGRAMS
 from .diagnosis import Diagnosis, DriverReport
 from .plugins import PluginState, PluginSurvey
@@ -64,6 +64,10 @@ _Section = tuple[str, Iterable[str]]
 
 def _facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section, ...]:
     """The sections behind the verdict: title and content."""
+
+    def painted(state: str) -> str:
+        return paint(state, _COLOURS.get(state, ""))
+
     return (
         ("Environment variables", _variables(facts)),
         (
@@ -78,8 +82,9 @@ def _facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section
         ("Adapters and plugins", _plugins(facts.plugins, paint)),
         (
             "Level Zero",
-            level_zero.lines(facts.level_zero, lambda state: paint(state, _COLOURS.get(state, ""))),
+            level_zero.lines(facts.level_zero, painted),
         ),
+        ("CUDA and HIP", gpus.lines(facts.gpus, painted)),
         (
             "Repairs and habits of drivers (docs/driver_profiles.md)",
             (

@@ -31,8 +31,9 @@ These are warnings, and `ok` stays True:
   cannot be written.
 
 These are no problems: a machine without adapters and plugins, a second path to a file, what
-FAIRLEAD_EXCLUDE excludes, fairlead's own manifests for drivers that are not installed, and an
-adapter for GPUs that misses its vendor's library (libze_loader.so.1) on a machine without a GPU.
+FAIRLEAD_EXCLUDE excludes, and fairlead's own manifests for drivers that are not installed. On a
+machine without a GPU these are none, either: an adapter that misses its vendor's library
+(libze_loader.so.1), and a driver of Level Zero, CUDA or HIP that has no device.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
         *_driver_problems(facts),
         *_client_problems(facts),
         *_plugin_problems(facts),
-        *_level_zero_problems(facts),
+        *_gpu_problems(facts),
         *_search_problems(facts),
         *_variable_problems(facts),
         *_machine_problems(facts),
@@ -92,9 +93,7 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
 def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
     closed = [node for node in facts.nodes if not node.accessible]
     for driver in facts.drivers:
-        if driver.state == "absent":
-            yield Problem("warning", driver.library, driver.reason, driver.remedy)
-        elif driver.state == "refused":
+        if driver.state == "refused":
             yield Problem("error", driver.library, driver.reason, _remedy(driver))
         elif driver.state == "idle" and closed:
             yield Problem(
@@ -165,9 +164,12 @@ def _exclusion(driver: DriverReport | PluginState) -> str:
     return f"export FAIRLEAD_EXCLUDE={names}"
 
 
-def _level_zero_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Unusable drivers of Level Zero. On a machine without a GPU, one without devices is none."""
-    for driver in facts.level_zero.drivers:
+def _gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """Unusable drivers of Level Zero, CUDA and HIP, and their searches' refusals.
+
+    On a machine without a GPU, a driver without devices is no problem.
+    """
+    for driver in (*facts.level_zero.drivers, *facts.gpus):
         leave_out = f"FAIRLEAD_EXCLUDE='*{os.path.basename(driver.library)}'"
         remedy = f"{driver.remedy or 'update it'}; or leave it out: {leave_out}"
         if driver.state == "unprobed":

@@ -136,7 +136,7 @@ def _dispatch(function: Any) -> Iterator[str]:
             yield "    fl_keep_tables();"
         yield f"    void *const *table = {handle}->dispatch;"
         if form == "dispatch":
-            yield "    if (FL_UNLIKELY(table[0] == FL_TAG))"
+            yield "    if (FL_UNLIKELY(fl_is_tagged(table)))"
             icd2 = f"((void *const *){handle}->dispatch_data)[{slot}]"
             yield f"        {{ {_call(function, icd2)}{stop} }}"
         yield f"    if (FL_UNLIKELY(!table[{slot}]))"

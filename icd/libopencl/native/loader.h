@@ -5,7 +5,9 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "opencl_abi.h"
 
@@ -22,9 +24,20 @@ extern void *fl_bottom[FL_SLOTS];          /* call the driver */
 extern void *fl_current[FL_SLOTS];         /* what the exported functions jump to: the outermost layer, else fl_bottom */
 void *fl_own_extension(const char *name);  /* our function for an extension that has slots, NULL for any other name */
 
+/* Whether a driver's table has the tag of ICD 2. Its upper half, an instruction less, is no part of any function's address on these machines. */
+static inline bool fl_is_tagged(void *const *table) {
+#if defined __x86_64__ || defined __aarch64__ && defined __AARCH64EL__
+    uint32_t upper;
+    memcpy(&upper, (const char *)table + sizeof upper, sizeof upper);
+    return upper == (uint32_t)((uintptr_t)FL_TAG >> 32);
+#else
+    return table[0] == FL_TAG;
+#endif
+}
+
 /* The table that serves an object. An ICD 1 object may be one word long, so its second is not touched. */
 static inline void *const *fl_table(const fl_object *object) {
-    return FL_UNLIKELY(object->dispatch[0] == FL_TAG) ? object->dispatch_data : object->dispatch;
+    return FL_UNLIKELY(fl_is_tagged(object->dispatch)) ? object->dispatch_data : object->dispatch;
 }
 
 /* --- start.c --- */

@@ -39,7 +39,7 @@ static const char *const forms[FL_SLOTS] = {
 /* Words of a COMMAND record behind its head: number, slot, queue, state, event or mapped pointer,
  * arguments, then those. Its pieces are the arguments' by position; those of kernels begin at 256,
  * and say of what kind they are in bits 16 and up. */
-enum { STATE = 4, EVENT = 5, ENQUEUED = 1, FAILED = 2, KERNEL_ARGUMENT = 256 };
+enum { NUMBER = 1, STATE = 4, EVENT = 5, ENQUEUED = 1, FAILED = 2, KERNEL_ARGUMENT = 256 };
 enum { OF_VALUE, OF_LOCAL, OF_MEMORY, OF_SAMPLER, OF_NO_MEMORY };
 enum { MOST_USED = 1024, COMMAND_USER = 0x1204 };
 
@@ -392,6 +392,31 @@ void fl_add_sync(uint64_t queue, const void *events, uint64_t count) {
     fl_write_record(&record, FL_R_SYNC);
 }
 
+/* Log what a read gave the program, without gaps. Its queue is waited for, as a blocking read does.
+ * The lock is given back while the driver works: its callbacks may call OpenCL. */
+static void add_result(const fl_call *call, uint64_t own) {
+    const uint64_t *a = call->arguments;
+    const fl_seen *memory = fl_find(HANDLE(void *, a[1]), FL_K_MEMORY);
+    const void *from = HANDLE(void *, a[5]);
+    size_t bytes = a[4];
+    if (call->function == SLOT_clEnqueueMapBuffer && a[3] & CL_MAP_READ)
+        from = HANDLE(void *, call->result), bytes = a[5];
+    else if (call->function == SLOT_clEnqueueReadImage && memory && !a[5] && !a[6])
+        from = HANDLE(void *, a[7]), bytes = fl_host_bytes(call, memory);
+    else if (call->function != SLOT_clEnqueueReadBuffer)
+        return;
+    if (fl_recorder.unset > 0) /* it could wait for the program */
+        return;
+    pthread_mutex_unlock(&fl_recorder.lock);
+    cl_int code = NEXT(call->layer->next, clFinish)(HANDLE(cl_command_queue, a[0]));
+    pthread_mutex_lock(&fl_recorder.lock);
+    if (code)
+        return;
+    fl_add_word(&record, own);
+    fl_add_word(&record, fl_copy_data(from, bytes));
+    fl_write_record(&record, FL_R_RESULT);
+}
+
 /* The command was enqueued, or not. */
 void fl_end_command(const fl_call *call) {
     int place = call->layer->thunks->event_at[call->function];
@@ -408,6 +433,8 @@ void fl_end_command(const fl_call *call) {
         return;
     running[EVENT] = event && !failed ? WORD(*event) : 0;
     __atomic_store_n(&running[STATE], failed ? FAILED : ENQUEUED, __ATOMIC_RELEASE);
+    if (!failed && fl_recorder.wants_results)
+        add_result(call, running[NUMBER]);
 }
 
 bool fl_is_command(const fl_call *call) {

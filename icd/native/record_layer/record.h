@@ -32,7 +32,8 @@ enum fl_record_kind {
     FL_R_CONTENTS,
     FL_R_SYNC,
     FL_R_GAP,
-    FL_R_END
+    FL_R_END,
+    FL_R_RESULT
 };
 
 /* Why a recording ends. */
@@ -141,7 +142,7 @@ cl_int fl_read_contents(fl_table next, cl_command_queue queue, const fl_seen *me
  * the lock. */
 typedef struct fl_recorder_state {
     pthread_mutex_t lock;
-    bool is_on, wants_contents;
+    bool is_on, wants_contents, wants_results;
     uint64_t first, last; /* the numbers of commands */
     const char *only;     /* the kernel whose launches count; NULL: all commands do */
     int64_t unset;        /* user events that the program has not set */

@@ -193,6 +193,7 @@ bool fl_layer_is_wanted(void) {
     fl_recorder.first = number_in("FAIRLEAD_RECORD_FROM", 0);
     fl_recorder.last = number_in("FAIRLEAD_RECORD_TO", UINT64_MAX);
     fl_recorder.wants_contents = number_in("FAIRLEAD_RECORD_CONTENTS", 1) != 0;
+    fl_recorder.wants_results = number_in("FAIRLEAD_RECORD_CONTENTS", 1) > 1;
     fl_recorder.only = kernel && *kernel ? strdup(kernel) : NULL;
     pthread_atfork(NULL, NULL, begin_again);
     return fl_recorder.is_on = true;

@@ -44,7 +44,7 @@ def _append(
     append.check_kernels(kernel, others)
     state = CuLaunchState(buffer.device, kernel, dim, offset, size, local, arguments, others)
     if 0 in size:
-        kernel.pack(arguments, kernel.program.built[buffer.device])
+        kernel.pack(arguments, kernel.program.image(buffer.device))
         return append.empty("KERNEL_LAUNCH")
     launch = state.plan()
 

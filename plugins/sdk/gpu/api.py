@@ -12,6 +12,7 @@ Functions have neutral names, those of CUDA without "cu" and "_v2". Constants ha
 | rows set at once | of 1, 2 or 4 bytes each | of single bytes |
 | nodes that copy or set | the context as a parameter | no context |
 | places, for prefetches and advice | a struct | a number, -1 for the host |
+| a host task | a function of the host | before HIP 5.3 one with other parameters |
 | local memory of more than 48 KiB | asked for | needs no request |
 | parameters of a kernel | the driver tells them | the code object tells them |
 | structs | CUDA's | HIP's, in two generations |
@@ -36,11 +37,13 @@ class GpuDriver(Protocol):
     """An open driver, as a loader gives it.
 
     Attributes:
+        library: its library.
         table: its functions, under the names that it exports.
         version: of its API, major and minor.
         devices: its devices.
     """
 
+    library: Any
     table: Any
     version: tuple[int, int]
 
@@ -48,13 +51,17 @@ class GpuDriver(Protocol):
     def devices(self) -> tuple[Any, ...]: ...
 
 
-class GpuDevice(Protocol):
+class ApiDevice(Protocol):
     """A device of the adapter. `native` is its number, `table` the driver's functions."""
 
     native: int
     table: Any
     platform: Any
     context: cached_property[int]  # the handle of its primary context
+
+    def has(self, name: str) -> bool:
+        """Return whether the driver has a function, by its neutral name."""
+        ...
 
 
 class GpuSet(NamedTuple):
@@ -144,15 +151,26 @@ class GpuApi(ABC):
     # contexts
 
     @abstractmethod
-    def current(self, device: GpuDevice) -> AbstractContextManager[None]:
+    def current(self, device: ApiDevice) -> AbstractContextManager[None]:
         """Make a device's context that of this thread, in a block."""
 
     @abstractmethod
-    def peer(self, device: GpuDevice) -> int:
+    def call_host(self, device: ApiDevice, stream: int, function: int, data: int) -> int:
+        """Let a stream call a function of the host, and return the driver's code.
+
+        Args:
+            device: the device.
+            stream: the stream.
+            function: a function's address. It takes one address.
+            data: what it is called with.
+        """
+
+    @abstractmethod
+    def peer(self, device: ApiDevice) -> int:
         """Return what functions for peer access take of the other device."""
 
     @abstractmethod
-    def is_stream_of(self, stream: int, device: GpuDevice) -> bool:
+    def is_stream_of(self, stream: int, device: ApiDevice) -> bool:
         """Return whether a stream belongs to a device. Raises `error` for an invalid stream."""
 
     # parameters
@@ -188,7 +206,7 @@ class GpuApi(ABC):
         """
 
     @abstractmethod
-    def node_context(self, device: GpuDevice) -> tuple[int, ...]:
+    def node_context(self, device: ApiDevice) -> tuple[int, ...]:
         """Return what nodes that copy or set take behind their parameters."""
 
     @abstractmethod
@@ -202,13 +220,13 @@ class GpuApi(ABC):
     # memory
 
     @abstractmethod
-    def is_host_memory(self, device: GpuDevice, kind: int) -> bool:
+    def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
         """Return whether the answer to POINTER_ATTRIBUTE_MEMORY_TYPE means host memory."""
 
     @abstractmethod
-    def physical(self, device: GpuDevice) -> Any:
+    def physical(self, device: ApiDevice) -> Any:
         """Return the properties of physical memory of a device."""
 
     @abstractmethod
-    def access(self, device: GpuDevice, flags: int) -> Any:
+    def access(self, device: ApiDevice, flags: int) -> Any:
         """Return the access of a device to mapped memory. `flags`: CU_MEM_ACCESS_FLAGS_PROT_…"""

@@ -3,8 +3,9 @@
 
 enum { FL_ZE_DRIVERS = 0x8000 };   /* numbers of drivers follow those of adapters */
 
-/* What an argument is. FL_ZE_UNKNOWN: Python has to look at what it is set to. */
-enum { FL_ZE_UNKNOWN, FL_ZE_VALUE, FL_ZE_LOCAL, FL_ZE_POINTER };
+/* What an argument is. FL_ZE_UNKNOWN: Python has to look at what it is set to. C leaves images and
+ * samplers to Python. */
+enum { FL_ZE_UNKNOWN, FL_ZE_VALUE, FL_ZE_LOCAL, FL_ZE_POINTER, FL_ZE_IMAGE, FL_ZE_SAMPLER };
 
 typedef struct fl_ze_kernel {
     struct fl_kernel *kernel; /* has the arguments; NULL: Python sets them */

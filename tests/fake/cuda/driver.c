@@ -8,7 +8,7 @@
  * FAKE_CUDA_DEVICES is the number of devices, 1 if it is not set. FAKE_CUDA_FAIL is a list such as "cuMemAlloc_v2=2,cuEventCreate=1". */
 #include "fake.h"
 
-enum { MOST = 128 };
+enum { MOST = 256 };
 
 static struct {
     char name[64];
@@ -85,21 +85,21 @@ CUresult cuDriverGetVersion(int *version) {
     return CUDA_SUCCESS;
 }
 
-static int device_count(void) {
+int fake_device_count(void) {
     const char *given = getenv("FAKE_CUDA_DEVICES");
     return given ? atoi(given) : 1;
 }
 
 CUresult cuDeviceGetCount(int *count) {
     BEGIN;
-    *count = device_count();
+    *count = fake_device_count();
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     BEGIN;
     *device = ordinal;
-    return ordinal >= 0 && ordinal < device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return ordinal >= 0 && ordinal < fake_device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
@@ -147,7 +147,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].attribute == attribute)
             *value = known[i].value;
-    return device >= 0 && device < device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return device >= 0 && device < fake_device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
@@ -192,6 +192,11 @@ static __thread CUcontext stack[MOST];
 static __thread int depth;
 
 bool fake_has_context(void) { return depth > 0; }
+
+void fake_set_context(CUcontext context) {
+    depth = depth ? depth : 1;
+    stack[depth - 1] = context;
+}
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
     BEGIN;

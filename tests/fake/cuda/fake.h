@@ -2,6 +2,7 @@
 #pragma once
 #define _GNU_SOURCE
 #include "cuda_abi.h"
+#include "cuda_functions.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -13,14 +14,6 @@
 #include <unistd.h>
 
 enum { DIMENSIONS = 3, MOST_THREADS = 1024, MOST_SHARED = 49152, MEMORY = 1 << 30 };
-
-/* Functions of CUDA's that other files of the driver call. */
-fn_cuCtxGetCurrent cuCtxGetCurrent;
-fn_cuModuleGetFunction cuModuleGetFunction;
-fn_cuModuleUnload cuModuleUnload;
-fn_cuLaunchKernel cuLaunchKernel;
-fn_cuEventCreate cuEventCreate;
-fn_cuEventDestroy_v2 cuEventDestroy_v2;
 
 /* Counts a call of a function. Returns the code that a test has set for it, or 0. */
 int fake_called(const char *name);
@@ -35,8 +28,12 @@ int fake_called(const char *name);
 /* Calls a host function of the program, in which every function of CUDA's fails. */
 void fake_call_host(void (*function)(void *), void *data);
 
+/* How many devices there are. */
+int fake_device_count(void);
 /* Whether a context is current in this thread. */
 bool fake_has_context(void);
+/* Makes a context current in this thread, in place of the one that is. */
+void fake_set_context(CUcontext context);
 #define NEED_CONTEXT              \
     if (!fake_has_context())      \
     return CUDA_ERROR_INVALID_CONTEXT
@@ -47,6 +44,8 @@ bool fake_has_context(void);
 CUresult fake_push(CUstream stream, CUresult (*run)(void *data), const void *data, size_t size);
 /* Waits until nothing is left to do in any stream. */
 void fake_drain(void);
+/* Whether nothing is left to do in any stream. */
+bool fake_all_idle(void);
 
 /* What a record of an event is: pending until its place in the stream is reached. */
 typedef struct record record;
@@ -65,9 +64,17 @@ bool fake_is_whole(uint64_t address, size_t size);
 typedef struct launch {
     CUfunction function;
     uint32_t grid[DIMENSIONS], block[DIMENSIONS], shared;
+    size_t offset[DIMENSIONS];
     unsigned char *bytes;   /* the values one after the other */
 } launch;
 CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *given);
 launch fake_copy_launch(const launch *one);
 CUresult fake_run_launch(const launch *one);
 void fake_drop_launch(launch *one);
+
+/* --- graphs.c: what CUDA does in other functions than HIP --- */
+CUgraph fake_copy_graph(const CUgraph graph);
+/* Gives an executable the nodes of another graph. Returns false if kinds or edges differ. */
+bool fake_replace_graph(CUgraphExec executable, CUgraph graph);
+/* Lets a launch, a copy or a fill be run or not. Returns false if the node is another one. */
+bool fake_enable(CUgraphExec executable, CUgraphNode node, bool enabled);

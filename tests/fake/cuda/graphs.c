@@ -10,6 +10,7 @@ struct fl_CUgraphNode {
     CUevent event;
     record *record;   /* of a launch */
     CUgraph child, graph;
+    bool off;
     size_t index, count, *before;
 };
 
@@ -23,7 +24,7 @@ struct fl_CUgraphExec {
     CUevent last;   /* of the last launch: a launch comes after the one before it */
 };
 
-static CUgraph copy_graph(const CUgraph graph) {
+CUgraph fake_copy_graph(const CUgraph graph) {
     CUgraph made = calloc(1, sizeof *made);
     made->count = graph->count;
     made->nodes = calloc(graph->count + 1, sizeof *made->nodes);
@@ -34,7 +35,7 @@ static CUgraph copy_graph(const CUgraph graph) {
         if (one->kind == LAUNCH)
             one->launch = fake_copy_launch(&one->launch);
         if (one->kind == CHILD)
-            one->child = copy_graph(one->child);
+            one->child = fake_copy_graph(one->child);
     }
     return made;
 }
@@ -131,14 +132,14 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraph
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUgraph child) {
     BEGIN;
-    return child && child != graph ? ADD(.kind = CHILD, .child = copy_graph(child)) : CUDA_ERROR_INVALID_VALUE;
+    return child && child != graph ? ADD(.kind = CHILD, .child = fake_copy_graph(child)) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uint64_t flags) {
     (void)flags;
     BEGIN;
     *executable = calloc(1, sizeof **executable);
-    (*executable)->graph = copy_graph(graph);
+    (*executable)->graph = fake_copy_graph(graph);
     return cuEventCreate(&(*executable)->last, CU_EVENT_DISABLE_TIMING);
 }
 
@@ -180,9 +181,10 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node
     (void)context;
     BEGIN;
     CUgraphNode found = own(executable, node, COPY);
-    if (found)
+    bool fits = found && found->copy.reserved0 == copy->reserved0;
+    if (fits)
         found->copy = *copy;
-    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context) {
@@ -210,6 +212,28 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec executable, CUgraphNode no
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+bool fake_replace_graph(CUgraphExec executable, CUgraph graph) {
+    CUgraph old = executable->graph;
+    bool same = old->count == graph->count;
+    for (size_t i = 0; same && i < old->count; i++) {
+        CUgraphNode a = old->nodes[i], b = graph->nodes[i];
+        same = a->kind == b->kind && a->count == b->count && !memcmp(a->before, b->before, sizeof *a->before * a->count);
+    }
+    if (same) {
+        executable->graph = fake_copy_graph(graph);
+        drop_graph(old);
+    }
+    return same;
+}
+
+bool fake_enable(CUgraphExec executable, CUgraphNode node, bool enabled) {
+    CUgraphNode found = node->index < executable->graph->count ? executable->graph->nodes[node->index] : NULL;
+    bool can = found && (found->kind == LAUNCH || found->kind == COPY || found->kind == FILL);
+    if (can)
+        found->off = !enabled;
+    return can;
+}
+
 /* --- launches --- */
 
 static CUresult run_node(CUgraphNode one);
@@ -234,6 +258,8 @@ static CUresult run_graph(CUgraph graph) {
 }
 
 static CUresult run_node(CUgraphNode one) {
+    if (one->off)
+        return CUDA_SUCCESS;
     switch (one->kind) {
     case EMPTY: break;
     case LAUNCH: return fake_run_launch(&one->launch);
@@ -277,7 +303,7 @@ static CUresult run(void *data) {
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     BEGIN;
     NEED_CONTEXT;
-    CUgraph graph = copy_graph(executable->graph);
+    CUgraph graph = fake_copy_graph(executable->graph);
     take_events(graph);
     pending one = {graph, fake_record_of(executable->last), fake_new_record(executable->last)};
     return fake_push(stream, run, &one, sizeof one);

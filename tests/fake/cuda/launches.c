@@ -7,7 +7,7 @@ static size_t size_of_values(CUfunction f) { return f->count ? f->offsets[f->cou
 
 CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *g) {
     static const uint32_t most[DIMENSIONS] = {2147483647, 65535, 65535};
-    launch one = {g->func, {g->gridDimX, g->gridDimY, g->gridDimZ}, {g->blockDimX, g->blockDimY, g->blockDimZ}, g->sharedMemBytes, NULL};
+    launch one = {g->func, {g->gridDimX, g->gridDimY, g->gridDimZ}, {g->blockDimX, g->blockDimY, g->blockDimZ}, g->sharedMemBytes, {0}, NULL};
     if (!g->func || (g->kernelParams && g->extra) || g->sharedMemBytes > MOST_SHARED || (g->func->count && !g->kernelParams))
         return CUDA_ERROR_INVALID_VALUE;
     for (int d = 0; d < DIMENSIONS; d++)
@@ -18,6 +18,8 @@ CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *g) {
     one.bytes = calloc(1, size_of_values(g->func) + 1);
     for (uint32_t i = 0; i < g->func->count; i++)
         memcpy(one.bytes + g->func->offsets[i], g->kernelParams[i], g->func->sizes[i]);
+    for (int d = 0; g->func->module->takes_offsets && d < DIMENSIONS; d++)
+        memcpy(&one.offset[d], g->kernelParams[g->func->count + (uint32_t)d], sizeof one.offset[d]);
     *made = one;
     return CUDA_SUCCESS;
 }
@@ -34,13 +36,13 @@ void fake_drop_launch(launch *one) { free(one->bytes); }
 
 /* The bytes of a local argument: from its offset to the next one, or to the end. */
 static size_t local_size(const launch *one, uint32_t index) {
-    uint64_t begin, end = one->shared;
-    memcpy(&begin, one->bytes + one->function->offsets[index], 8);
+    uint64_t begin = 0, end = one->shared;
+    memcpy(&begin, one->bytes + one->function->offsets[index], SIZE_OF_LOCAL);
     for (uint32_t i = 0; i < one->function->count; i++) {
-        uint64_t other;
+        uint64_t other = 0;
         if (one->function->kinds[i] != LOCAL)
             continue;
-        memcpy(&other, one->bytes + one->function->offsets[i], 8);
+        memcpy(&other, one->bytes + one->function->offsets[i], SIZE_OF_LOCAL);
         if (other > begin && other < end)
             end = other;
     }
@@ -48,7 +50,9 @@ static size_t local_size(const launch *one, uint32_t index) {
 }
 
 /* CUDA does not know how many dimensions a launch of OpenCL has. These are the ones that can be seen; of a single work-item all. */
-static cl_uint dimensions_of(const size_t *size) { return size[2] > 1 ? 3 : size[1] > 1 ? 2 : size[0] > 1 ? 1 : 3; }
+static cl_uint dimensions_of(const size_t *size, const size_t *offset) {
+    return size[2] > 1 || offset[2] ? 3 : size[1] > 1 || offset[1] ? 2 : size[0] > 1 ? 1 : 3;
+}
 
 static CUresult run_opencl(const launch *one) {
     CUfunction f = one->function;
@@ -73,7 +77,7 @@ static CUresult run_opencl(const launch *one) {
     if (!queue)
         queue = CL(fake_context, clCreateCommandQueue)(fake_context, fake_device, 0, NULL);
     if (!code)
-        code = CL(queue, clEnqueueNDRangeKernel)(queue, kernel, dimensions_of(global), NULL, global, local, 0, NULL, NULL);
+        code = CL(queue, clEnqueueNDRangeKernel)(queue, kernel, dimensions_of(global, one->offset), one->offset, global, local, 0, NULL, NULL);
     if (!code)
         code = CL(queue, clFinish)(queue);
     CL(kernel, clReleaseKernel)(kernel);

@@ -93,7 +93,7 @@ static CUresult describe(CUfunction f, cl_kernel kernel) {
         CL(kernel, clGetKernelArgInfo)(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, NULL);
         CL(kernel, clGetKernelArgInfo)(kernel, i, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL);
         f->kinds[i] = space == CL_KERNEL_ARG_ADDRESS_LOCAL ? LOCAL : space == CL_KERNEL_ARG_ADDRESS_PRIVATE ? VALUE : ADDRESS;
-        f->sizes[i] = f->kinds[i] == VALUE ? size_of_type(type) : 8;
+        f->sizes[i] = f->kinds[i] == VALUE ? size_of_type(type) : f->kinds[i] == LOCAL ? SIZE_OF_LOCAL : 8;
         if (!f->sizes[i])
             return CUDA_ERROR_NOT_SUPPORTED;
         size_t align = f->sizes[i] < 16 ? f->sizes[i] : 16;

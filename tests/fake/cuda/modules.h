@@ -4,6 +4,11 @@
 #include "opencl_abi.h"
 
 enum { MOST_PARAMETERS = 64 };
+#ifdef FAKE_HIP
+enum { SIZE_OF_LOCAL = 4 };   /* AMD's GPUs have addresses of 32 bits in local memory */
+#else
+enum { SIZE_OF_LOCAL = 8 };
+#endif
 
 struct fl_CUfunction {
     CUfunction next;
@@ -27,6 +32,7 @@ struct fl_CUmodule {
     cl_program program;   /* NULL: PTX */
     CUfunction functions;
     variable *variables;
+    bool takes_offsets;   /* whether the global offset follows the arguments of its kernels: HIP */
 };
 
 /* The device and the context in which modules of OpenCL C run. */

@@ -1,7 +1,8 @@
-"""The adapter for CUDA, in this process: on a GPU if there is one, else on the driver of the tests.
+"""The adapters for CUDA and HIP, in this process: on the drivers of the tests, CUDA also on a GPU.
 
-Kernels are OpenCL C. On a GPU NVIDIA's OpenCL driver compiles them. The driver of the tests lets
-PoCL compile and run them.
+Every test that takes one of these fixtures runs on CUDA and on both profiles of HIP. Kernels are
+OpenCL C. On a GPU NVIDIA's OpenCL driver compiles them. The drivers of the tests let PoCL compile
+and run them.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from typing import Any, Final
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import pytest
-from helpers.cuda import FakeCuda
+from helpers.cuda import FakeGpu, build_fake_cuda
+from helpers.hip import PROFILES, build_fake_hip
 from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
 from fairlead.api import nested_environment
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
-from fairlead.loader.cuda import driver as cuda_driver
+from fairlead.loader.cuda.driver import SEARCH as cuda_search
 from fairlead.loader.cuda.driver import CudaDriver
+from fairlead.loader.hip.driver import SEARCH as hip_search
+from fairlead.loader.hip.driver import HipDriver
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
@@ -52,46 +58,152 @@ SIZE: Final = 4 * COUNT
 @pytest.fixture(scope="session")
 def real_driver() -> CudaDriver | None:
     """The driver of a GPU, None without one."""
-    return cuda_driver.find()[0]
+    return cuda_search.find()[0]
 
 
-@pytest.fixture(scope="session")
-def cuda_plugin(real_driver: CudaDriver | None, request: pytest.FixtureRequest) -> Plugin:
-    """The adapter. It stays open until the process ends, as in every program that uses one.
+class Adapted(NamedTuple):
+    """An adapter, and the driver of the tests below it.
 
-    A machine with a GPU needs neither a compiler nor PoCL.
+    Attributes:
+        plugin: the adapter.
+        package: the package of its modules.
+        driver: the driver.
     """
+
+    plugin: Plugin
+    package: str
+    driver: Any
+
+    def module(self, name: str) -> Any:
+        """Return one of its modules."""
+        return import_module(f"{self.package}.{name}")
+
+
+#: The file of an adapter whose package has the modules of fairlead.plugins.hip once more, because a
+#: process opens one driver for each package.
+_PACKAGE: Final = """
+import sys, types
+from importlib import import_module
+from fairlead.plugins import hip
+from fairlead.plugins.sdk.gpu.parts import load_parts
+package = types.ModuleType({name!r})
+package.__path__ = hip.__path__
+sys.modules[{name!r}] = package
+load_parts({name!r})
+adapter = import_module("{name}.core").adapter
+"""
+
+
+def _load(search: Any, driver: Any, library: str, backend: str) -> Plugin:
+    """Load an adapter, which opens its driver now. It stays open until the process ends."""
+    before, search.found = search.found, driver
+    try:
+        candidate = PluginCandidate(library, "test", backend=backend)
+        loaded = load(candidate, environment=nested_environment())
+        assert loaded.devices
+        return loaded
+    finally:
+        search.found = before
+
+
+#: Marks tests that are about CUDA alone.
+only_cuda: Final = pytest.mark.parametrize("adapted", ["cuda"], indirect=True)
+#: Marks tests that are about HIP alone.
+only_hip: Final = pytest.mark.parametrize("adapted", ["hip-5.2", "hip-6.4"], indirect=True)
+
+
+@pytest.fixture(scope="session", params=["cuda", *(f"hip-{profile}" for profile in PROFILES)])
+def adapted(
+    real_driver: CudaDriver | None,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Adapted:
+    """The adapter for CUDA, and that for HIP in both profiles of its driver.
+
+    A machine with a GPU of NVIDIA needs neither a compiler nor PoCL.
+    """
+    api, _, profile = request.param.partition("-")
     driver = real_driver
+    if driver is not None and api == "hip":
+        pytest.skip("there is a GPU of NVIDIA: only CUDA is tested")
     if driver is None:
         pocl: Candidate = request.getfixturevalue("pocl_wheel")
         os.environ["FAKE_CUDA_OPENCL"] = locate(pocl)[0]
-        driver = request.getfixturevalue("fake_cuda_driver")
-    before, cuda_driver._driver = cuda_driver._driver, driver
-    try:
-        candidate = PluginCandidate(plugins.cuda_adapter(), "test", backend="cuda")
-        return load(candidate, environment=nested_environment())
-    finally:
-        cuda_driver._driver = before
+    if api == "cuda":
+        driver = driver or request.getfixturevalue("fake_cuda_driver")
+        plugin = _load(cuda_search, driver, plugins.cuda_adapter(), "cuda")
+        return Adapted(plugin, "fairlead.plugins.cuda", driver)
+    folder = tmp_path_factory.mktemp("hip")
+    hip_driver = HipDriver.open(str(build_fake_hip(folder, profile)))
+    name = f"fairlead.plugins.hip_{profile[0]}"
+    file = folder / f"hip_{profile[0]}_adapter.py"
+    file.write_text(_PACKAGE.format(name=name))
+    plugin = _load(hip_search, hip_driver, str(plugins.build_adapter(file, folder)), "hip")
+    made = Adapted(plugin, name, hip_driver)
+    comgr = made.module("comgr").Comgr(str(folder / "libamd_comgr.so.2"))
+    made.module("images").open_comgr = lambda: comgr
+    return made
+
+
+class Knobs:
+    """The knobs of the driver of the tests.
+
+    Args:
+        adapted: the adapter.
+
+    Attributes:
+        library: the driver, with its further functions.
+    """
+
+    def __init__(self, adapted: Adapted) -> None:
+        self._names = adapted.module("core").NAMES
+        self._driver = FakeGpu(Path(adapted.driver.path))
+        self.library = self._driver.library
+
+    def fail(self, name: str, code: int) -> None:
+        """Let a function, by its neutral name, return a code from now on; 0: it works again."""
+        self._driver.fail(self._names[name], code)
+
+    def fail_exported(self, name: str, code: int) -> None:
+        """Let a function, by its exported name, return a code from now on; 0: it works again."""
+        self._driver.fail(name, code)
+
+    def calls(self, name: str) -> int:
+        """Return how often a function, by its neutral name, was called."""
+        return self._driver.calls(self._names[name])
+
+    def heal(self) -> None:
+        """Let all functions work again."""
+        for name in self._names:
+            self.fail(name, 0)
 
 
 @pytest.fixture
-def fake(real_driver: CudaDriver | None, request: pytest.FixtureRequest) -> FakeCuda:
+def fake(real_driver: CudaDriver | None, adapted: Adapted) -> Iterator[Knobs]:
     """The knobs of the driver of the tests. A test that needs them is skipped on a GPU."""
     if real_driver is not None:
         pytest.skip("needs the driver of the tests, but there is a GPU")
-    return request.getfixturevalue("fake_cuda")
+    knobs = Knobs(adapted)
+    yield knobs
+    knobs.heal()
 
 
 @pytest.fixture(scope="session")
-def ur(cuda_plugin: Plugin) -> Calls:
+def gpu_plugin(adapted: Adapted) -> Plugin:
+    """The adapter."""
+    return adapted.plugin
+
+
+@pytest.fixture(scope="session")
+def ur(gpu_plugin: Plugin) -> Calls:
     """Its functions."""
-    return Calls(cuda_plugin.table)
+    return Calls(gpu_plugin.table)
 
 
 @pytest.fixture(scope="session")
-def device(cuda_plugin: Plugin) -> PluginDevice:
+def device(gpu_plugin: Plugin) -> PluginDevice:
     """Its first device."""
-    return cuda_plugin.devices[0]
+    return gpu_plugin.devices[0]
 
 
 @pytest.fixture
@@ -191,3 +303,34 @@ class LocalBytes:
 def work(ur: Calls, device: PluginDevice, context: int) -> Work:
     """An in-order queue and kernels."""
     return Work(ur, device.handle, context)
+
+
+class Installed(NamedTuple):
+    """An adapter for programs in processes of their own.
+
+    Attributes:
+        environment: the variables with which it finds the driver of the tests.
+        library: the adapter's path.
+        backend: what ONEAPI_DEVICE_SELECTOR calls it.
+    """
+
+    environment: dict[str, str]
+    library: str
+    backend: str
+
+
+@pytest.fixture(scope="session", params=["cuda", *(f"hip-{profile}" for profile in PROFILES)])
+def installed(
+    request: pytest.FixtureRequest,
+    pocl_wheel: Candidate,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Installed:
+    """The adapter for CUDA, and that for HIP in both profiles of its driver."""
+    api, _, profile = request.param.partition("-")
+    folder = tmp_path_factory.mktemp("installed")
+    path = build_fake_hip(folder, profile) if profile else build_fake_cuda(folder)
+    return Installed(
+        {"LD_LIBRARY_PATH": str(path.parent), "FAKE_CUDA_OPENCL": locate(pocl_wheel)[0]},
+        plugins.hip_adapter() if profile else plugins.cuda_adapter(),
+        api,
+    )

@@ -1,4 +1,4 @@
-"""The adapter for CUDA: queues, memory, programs and launches, with results that were computed."""
+"""The adapters for CUDA and HIP: queues, memory, programs and launches, with results that were computed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import struct
 import threading
 
 import pytest
-from helpers.cuda import FakeCuda
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
-from fairlead.plugins.cuda.commands import fills_of
 from fairlead.plugins.cuda.devices import MOST_STREAMS
 
-from .conftest import COUNT, SIZE, LocalBytes, Work
+from .conftest import COUNT, SIZE, Adapted, Knobs, LocalBytes, Work, only_cuda, only_hip
 
 HostTask = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -56,16 +54,40 @@ def test_a_fill_repeats_a_pattern_of_any_length(work: Work, length: int) -> None
     assert work.get(memory, size + 16) == bytes(8) + pattern * 6 + bytes(8)
 
 
-def test_a_fill_is_as_few_sets_as_can_be() -> None:
-    def shape(address: int, pattern: bytes, size: int) -> list[tuple[int, int, int]]:
-        return [(s.elementSize, s.width, s.height) for s in fills_of(address, pattern, size) or ()]
+@pytest.mark.parametrize(("length", "waits"), [(4, 0), (256, 1)])
+def test_the_host_waits_while_a_pattern_of_its_own_is_copied(
+    work: Work, fake: Knobs, length: int, waits: int
+) -> None:
+    memory, before = work.memory(), fake.calls("StreamSynchronize")
+    given = work.queue, memory, length, bytes(range(length)), SIZE, 0, None, None
+    work.ur.ok("urEnqueueUSMFill", *given)
+    assert fake.calls("StreamSynchronize") - before == waits
+    assert work.get(memory) == bytes(range(length)) * (SIZE // length)
 
-    assert shape(0, b"\1", 100) == [(1, 100, 1)]
-    assert shape(0, b"\1" * 16, 160) == [(1, 160, 1)]  # the same bytes
-    assert shape(0, bytes(range(4)), 100) == [(4, 25, 1)]
-    assert shape(2, bytes(range(4)), 100) == [(2, 1, 25), (2, 1, 25)]
-    assert shape(0, bytes(range(16)), 160) == [(4, 1, 10)] * 4
-    assert fills_of(0, bytes(range(129)), 129 * 2) is None
+
+def _sets(adapted: Adapted, address: int, pattern: bytes, size: int) -> list[tuple[int, int, int]]:
+    """The sets of a fill: bytes of an element, elements of a row, rows."""
+    found = adapted.module("commands").fills_of(address, pattern, size)
+    return [(one.elementSize, one.width, one.height) for one in found]
+
+
+def test_a_fill_is_as_few_sets_as_can_be(adapted: Adapted) -> None:
+    assert _sets(adapted, 0, b"\1", 100) == [(1, 100, 1)]
+    assert _sets(adapted, 0, b"\1" * 16, 160) == [(1, 160, 1)]  # the same bytes
+    assert _sets(adapted, 0, bytes(range(4)), 100) == [(4, 25, 1)]
+
+
+@only_cuda
+def test_cuda_sets_columns_of_four_bytes(adapted: Adapted) -> None:
+    assert _sets(adapted, 2, bytes(range(4)), 100) == [(2, 1, 25), (2, 1, 25)]
+    assert _sets(adapted, 0, bytes(range(16)), 160) == [(4, 1, 10)] * 4
+    assert adapted.module("commands").fills_of(0, bytes(range(129)), 129 * 2) is None
+
+
+@only_hip
+def test_hip_sets_columns_of_single_bytes(adapted: Adapted) -> None:
+    assert _sets(adapted, 0, bytes(range(16)), 160) == [(1, 1, 10)] * 16
+    assert adapted.module("commands").fills_of(0, bytes(range(33)), 66) is None
 
 
 def test_rows_are_copied_and_filled(work: Work) -> None:
@@ -103,7 +125,7 @@ def test_a_mapped_buffer_of_the_program_is_written_back(work: Work) -> None:
 
 
 def test_commands_of_an_out_of_order_queue_wait_for_events(
-    ur: Calls, device: PluginDevice, context: int, fake: FakeCuda
+    ur: Calls, device: PluginDevice, context: int, fake: Knobs
 ) -> None:
     """A GPU's driver may call all host functions in one thread, so that none may wait there."""
     work = Work(ur, device.handle, context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
@@ -133,13 +155,13 @@ def test_a_barrier_orders_an_out_of_order_queue(
     assert work.numbers(out) == [7] * COUNT
 
 
-def test_a_context_never_has_more_streams_than_are_good(work: Work, fake: FakeCuda) -> None:
-    before = fake.calls("cuStreamCreateWithPriority")
+def test_a_context_never_has_more_streams_than_are_good(work: Work, fake: Knobs) -> None:
+    before = fake.calls("StreamCreateWithPriority")
     queues = [work.new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE") for _ in range(20)]
     for queue in queues:
         work.ur.ok("urEnqueueEventsWait", queue, 0, None, None)
         work.ur.ok("urQueueRelease", queue)
-    assert fake.calls("cuStreamCreateWithPriority") - before <= MOST_STREAMS
+    assert fake.calls("StreamCreateWithPriority") - before <= MOST_STREAMS
 
 
 def test_times_are_those_of_the_host_and_in_order(
@@ -187,14 +209,14 @@ def test_a_broken_program_has_a_log(work: Work) -> None:
 @pytest.mark.parametrize(
     ("function", "code", "expected"),
     [
-        ("cuMemAlloc_v2", 2, "OUT_OF_DEVICE_MEMORY"),
-        ("cuMemAlloc_v2", 719, "DEVICE_LOST"),
-        ("cuMemAlloc_v2", 801, "UNSUPPORTED_FEATURE"),
-        ("cuCtxPushCurrent_v2", 201, "INVALID_CONTEXT"),
+        ("MemAlloc", 2, "OUT_OF_DEVICE_MEMORY"),
+        ("MemAlloc", 719, "DEVICE_LOST"),
+        ("MemAlloc", 801, "UNSUPPORTED_FEATURE"),
+        ("MemAlloc", 201, "INVALID_CONTEXT"),
     ],
 )
 def test_the_drivers_codes_become_those_of_unified_runtime(
-    work: Work, fake: FakeCuda, function: str, code: int, expected: str
+    work: Work, fake: Knobs, function: str, code: int, expected: str
 ) -> None:
     made = ctypes.c_void_p()
     given = work.context, work.device, None, None, SIZE, ctypes.byref(made)
@@ -206,18 +228,26 @@ def test_the_drivers_codes_become_those_of_unified_runtime(
     work.ur.ok("urUSMFree", work.context, made)
 
 
-def test_a_launch_that_the_driver_refuses_leaves_the_queue_usable(
-    work: Work, fake: FakeCuda
-) -> None:
+@only_cuda
+def test_a_context_that_cannot_become_current_is_an_error(work: Work, fake: Knobs) -> None:
+    made = ctypes.c_void_p()
+    given = work.context, work.device, None, None, SIZE, ctypes.byref(made)
+    fake.fail("CtxPushCurrent", 201)
+    failed = work.ur("urUSMDeviceAlloc", *given)
+    fake.fail("CtxPushCurrent", 0)
+    assert failed == "INVALID_CONTEXT"
+
+
+def test_a_launch_that_the_driver_refuses_leaves_the_queue_usable(work: Work, fake: Knobs) -> None:
     kernel, out = work.kernel("store"), work.memory()
     work.launch(kernel, out, ctypes.c_int32(1))
-    fake.fail("cuLaunchKernel", 701)
+    fake.fail("LaunchKernel", 701)
     size = (ctypes.c_size_t * 1)(COUNT)
     given = work.queue, kernel, 1, (ctypes.c_size_t * 1)(0), size, None
     rows = work.arguments(out, ctypes.c_int32(2))
     rest = None, 0, None, None
     code = work.ur("urEnqueueKernelLaunchWithArgsExp", *given, *rows, *rest)
-    fake.fail("cuLaunchKernel", 0)
+    fake.fail("LaunchKernel", 0)
     assert code == "OUT_OF_RESOURCES"
     assert work.numbers(out) == [1] * COUNT
 
@@ -249,6 +279,7 @@ PTX = b""".version 8.0
 """
 
 
+@only_cuda
 def test_a_program_of_ptx_with_a_device_global(work: Work) -> None:
     ur, data = work.ur, ctypes.create_string_buffer(PTX)
     lengths, places = (
@@ -273,13 +304,13 @@ def test_a_program_of_ptx_with_a_device_global(work: Work) -> None:
     assert ur("urEnqueueDeviceGlobalVariableRead", *far, seen, 0, None, None) == "INVALID_VALUE"
 
 
-def test_devices_reach_each_others_memory(cuda_plugin: Plugin, ur: Calls, fake: FakeCuda) -> None:
-    device = cuda_plugin.devices[0].handle
+def test_devices_reach_each_others_memory(gpu_plugin: Plugin, ur: Calls, fake: Knobs) -> None:
+    device = gpu_plugin.devices[0].handle
     given = device, device, UR["UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT"], 4
     value = ctypes.c_int(7)
     ur.ok("urUsmP2PPeerAccessGetInfoExp", *given, ctypes.byref(value), None)
     assert value.value == 0  # not its own
-    fake.fail("cuCtxEnablePeerAccess", 217)
+    fake.fail("CtxEnablePeerAccess", 217)
     assert ur("urUsmP2PEnablePeerAccessExp", device, device) == "UNSUPPORTED_FEATURE"
 
 

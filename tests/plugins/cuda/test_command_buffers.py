@@ -1,4 +1,4 @@
-"""Command-buffers as CUDA Graphs. The driver of the tests runs what it may run last first.
+"""Command-buffers as graphs of CUDA and HIP. The driver of the tests runs what it may run last first.
 
 So a result is right only if every edge is there.
 """
@@ -9,12 +9,11 @@ import ctypes
 from typing import Any
 
 import pytest
-from helpers.cuda import FakeCuda
 from helpers.ur_calls import array
 
 from fairlead.loader.ur.abi import UR
 
-from .conftest import COUNT, SIZE, Work
+from .conftest import COUNT, SIZE, Knobs, Work
 
 _NO_EVENTS = 0, None
 
@@ -79,7 +78,14 @@ class Updatable(Recorded):
     def __init__(self, work: Work, **flags: bool) -> None:
         super().__init__(work, isUpdatable=True, **flags)
 
-    def update(self, command: int, *values: tuple[int, Any], kernel: int = 0, size: int = 0) -> str:
+    def update(
+        self,
+        command: int,
+        *values: tuple[int, Any],
+        kernel: int = 0,
+        size: int = 0,
+        offset: int | None = None,
+    ) -> str:
         """Give a launch new arguments, each an index with an address or a value."""
         numbers = [(index, value) for index, value in values if not isinstance(value, int)]
         pointers = [(index, value) for index, value in values if isinstance(value, int)]
@@ -103,6 +109,9 @@ class Updatable(Recorded):
         whole = (ctypes.c_size_t * 1)(size)
         if size:
             how.pNewGlobalWorkSize = ctypes.addressof(whole)
+        start = (ctypes.c_size_t * 1)(offset or 0)
+        if offset is not None:
+            how.pNewGlobalWorkOffset = ctypes.addressof(start)
         return self.ur("urCommandBufferUpdateKernelLaunchExp", self.handle, 1, ctypes.byref(how))
 
 
@@ -133,16 +142,16 @@ def test_an_in_order_command_buffer_needs_no_sync_points(work: Work) -> None:
     assert work.numbers(out) == [7] * COUNT
 
 
-def test_one_executable_is_launched_again(work: Work, fake: FakeCuda) -> None:
+def test_one_executable_is_launched_again(work: Work, fake: Knobs) -> None:
     out, buffer = work.memory(), Recorded(work)
     buffer.launch(work.kernel("add_one"), out)
-    before = fake.calls("cuGraphInstantiateWithFlags"), fake.calls("cuGraphLaunch")
+    before = fake.calls("GraphInstantiateWithFlags"), fake.calls("GraphLaunch")
     buffer.finalize()
     work.put(out, bytes(SIZE))
     for _ in range(5):
         buffer.run()
     assert work.numbers(out) == [5] * COUNT
-    after = fake.calls("cuGraphInstantiateWithFlags"), fake.calls("cuGraphLaunch")
+    after = fake.calls("GraphInstantiateWithFlags"), fake.calls("GraphLaunch")
     assert (after[0] - before[0], after[1] - before[1]) == (1, 5)
 
 
@@ -184,7 +193,7 @@ def test_updates_change_arguments_kernels_and_sizes(work: Work) -> None:
     assert work.numbers(other) == [7] * COUNT
 
 
-def test_what_is_enqueued_runs_as_it_was(work: Work, fake: FakeCuda) -> None:
+def test_what_is_enqueued_runs_as_it_was(work: Work, fake: Knobs) -> None:
     out, buffer = work.memory(), Updatable(work)
     command = buffer.launch(work.kernel("store"), out, ctypes.c_int32(1))[2]
     buffer.finalize()
@@ -197,13 +206,13 @@ def test_what_is_enqueued_runs_as_it_was(work: Work, fake: FakeCuda) -> None:
     assert work.numbers(out) == [2] * COUNT
 
 
-def test_an_update_that_the_driver_refuses_changes_nothing(work: Work, fake: FakeCuda) -> None:
+def test_an_update_that_the_driver_refuses_changes_nothing(work: Work, fake: Knobs) -> None:
     out, buffer = work.memory(), Updatable(work)
     command = buffer.launch(work.kernel("store"), out, ctypes.c_int32(1))[2]
     buffer.finalize()
-    fake.fail("cuGraphExecKernelNodeSetParams_v2", 1)
+    fake.fail("GraphExecKernelNodeSetParams", 1)
     assert buffer.update(command, (1, ctypes.c_int32(2))) == "INVALID_VALUE"
-    fake.fail("cuGraphExecKernelNodeSetParams_v2", 0)
+    fake.fail("GraphExecKernelNodeSetParams", 0)
     buffer.run()
     assert work.numbers(out) == [1] * COUNT
     assert buffer.update(command, size=8) == "SUCCESS"  # the refused value is not remembered
@@ -212,12 +221,12 @@ def test_an_update_that_the_driver_refuses_changes_nothing(work: Work, fake: Fak
     assert work.numbers(out) == [1] * 8 + [0] * (COUNT - 8)
 
 
-def test_a_graph_that_cannot_be_made_executable_stays_open(work: Work, fake: FakeCuda) -> None:
+def test_a_graph_that_cannot_be_made_executable_stays_open(work: Work, fake: Knobs) -> None:
     out, buffer = work.memory(), Recorded(work)
     buffer.launch(work.kernel("store"), out, ctypes.c_int32(4))
-    fake.fail("cuGraphInstantiateWithFlags", 2)
+    fake.fail("GraphInstantiateWithFlags", 2)
     assert work.ur("urCommandBufferFinalizeExp", buffer.handle) == "OUT_OF_DEVICE_MEMORY"
-    fake.fail("cuGraphInstantiateWithFlags", 0)
+    fake.fail("GraphInstantiateWithFlags", 0)
     buffer.finalize()
     buffer.run()
     assert work.numbers(out) == [4] * COUNT
@@ -253,7 +262,7 @@ def test_the_event_of_an_enqueue_has_times_if_the_queue_profiles(
     assert work.ur("urEventGetProfilingInfo", *given) == expected
 
 
-def test_a_released_command_buffer_runs_to_its_end(work: Work, fake: FakeCuda) -> None:
+def test_a_released_command_buffer_runs_to_its_end(work: Work, fake: Knobs) -> None:
     out, buffer = work.memory(), Recorded(work)
     buffer.launch(work.kernel("store"), out, ctypes.c_int32(9))
     buffer.finalize()

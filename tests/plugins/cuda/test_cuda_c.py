@@ -16,7 +16,9 @@ from fairlead.loader.ur.abi import UR
 from fairlead.plugins.cuda import images
 from fairlead.plugins.sdk.gpu.runtime_compilers import NVRTC, RuntimeCompiler
 
-from .conftest import COUNT, Work
+from .conftest import COUNT, Work, only_cuda
+
+pytestmark = only_cuda
 
 SOURCE = b"""
 extern "C" __global__ void scale(int *y, int factor, int summand) {

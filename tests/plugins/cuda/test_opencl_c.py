@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.cuda import PTX, FakeCuda
+from helpers.cuda import PTX
 
 from fairlead.icd.drivers import platforms
-from fairlead.plugins.cuda import opencl_c
+from fairlead.plugins.cuda import images, opencl_c
 from fairlead.plugins.cuda.opencl_c import SourceError, is_opencl_c
 
-from .conftest import COUNT, Work
+from .conftest import COUNT, Knobs, Work, only_cuda
 
 
 @pytest.fixture
@@ -33,24 +33,27 @@ def _launch(work: Work, kernel: int, offset: int, *values: Any) -> str:
     return work.ur("urEnqueueKernelLaunchWithArgsExp", *given)
 
 
-def test_each_offset_has_a_module(work: Work, fake: FakeCuda, compiler: None) -> None:
-    before = fake.calls("cuModuleLoadDataEx")
+@only_cuda
+def test_each_offset_has_a_module(work: Work, fake: Knobs, compiler: None) -> None:
+    before = fake.calls("ModuleLoadDataEx")
     scale, out = work.kernel("scale", b"kernel void scale() {}"), work.memory()
     work.put(out, struct.pack(f"{COUNT}i", *[1] * COUNT))
     values = out, ctypes.c_int32(2), ctypes.c_int32(1)
     for offset in (0, 8, 0, 8, 16):
         assert _launch(work, scale, offset, *values) == "SUCCESS"
-    assert fake.calls("cuModuleLoadDataEx") - before == 3
+    assert fake.calls("ModuleLoadDataEx") - before == 3
     assert work.numbers(out) == [63] * COUNT  # five times y * 2 + 1
 
 
-def test_without_the_compiler_there_are_no_offsets(work: Work, fake: FakeCuda) -> None:
+@only_cuda
+def test_without_the_compiler_there_are_no_offsets(work: Work, fake: Knobs) -> None:
     values = work.memory(), ctypes.c_int32(1)
     assert _launch(work, work.kernel("store"), 8, *values) == "UNSUPPORTED_FEATURE"
 
 
+@only_cuda
 def test_a_text_that_cannot_be_translated_is_a_build_failure(
-    work: Work, fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
+    work: Work, fake: Knobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: b"no PTX")
@@ -64,6 +67,16 @@ def test_a_compiler_of_opencl_is_called(pocl_wheel: Any) -> None:
     assert opencl_c._compile(device, b"kernel void f(global int *a) { *a = N; }", "-DN=3")
     with pytest.raises(SourceError, match="undeclared"):
         opencl_c._compile(device, b"kernel void f(global int *a) { *a = undeclared; }", "")
+
+
+@pytest.mark.parametrize("begin", images.MAGIC)
+def test_binaries_are_not_compiled(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_ptx(*given: object) -> None:
+        raise AssertionError("a binary was given to the compiler")
+
+    monkeypatch.setattr(images, "compile_ptx", compile_ptx)
+    device: Any = None
+    assert images.build_image(device, begin + b" kernel", "").data == begin + b" kernel"
 
 
 def test_ptx_and_opencl_c_are_told_apart() -> None:

@@ -1,14 +1,11 @@
-"""`fairlead.runtime` and `fairlead.graph` on the adapter for CUDA, in a process of its own."""
+"""`fairlead.runtime` and `fairlead.graph` on the adapters for CUDA and HIP, in a process of its own."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import pytest
+from helpers.support import ROOT, RunPython
 
-from helpers.support import RunPython
-
-from fairlead import plugins
-from fairlead.icd.driver_profiles import locate
-from fairlead.loader.base.search import Candidate
+from .conftest import Installed
 
 PROGRAM = """
 import numpy as np
@@ -49,18 +46,41 @@ print(seen, x.array[0], queue.device.platform.backend)
 """
 
 
-def test_the_runtime_computes_on_it(
-    run_python: RunPython, fake_cuda_path: Path, pocl_wheel: Candidate
-) -> None:
-    environment = {
-        "LD_LIBRARY_PATH": str(fake_cuda_path.parent),
-        "FAKE_CUDA_OPENCL": locate(pocl_wheel)[0],
-        "UR_ADAPTERS_FORCE_LOAD": plugins.cuda_adapter(),
-        "ONEAPI_DEVICE_SELECTOR": "cuda:*",
+@pytest.fixture
+def selected(installed: Installed) -> dict[str, str]:
+    """The variables with which a program uses the adapter."""
+    return {
+        **installed.environment,
+        "UR_ADAPTERS_FORCE_LOAD": installed.library,
+        "ONEAPI_DEVICE_SELECTOR": f"{installed.backend}:*",
     }
-    done = run_python(PROGRAM, env=environment)
+
+
+#: Runs the script that the first argument names as Python does, with the other arguments.
+RUN = """
+import os, runpy, sys
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["conjugate_gradient --size 12", "wave_3d --size 8 --steps 21"])
+def test_examples_of_graphs_are_right_on_it(
+    run_python: RunPython, selected: dict[str, str], example: str
+) -> None:
+    name, *given = example.split()
+    done = run_python(RUN, str(ROOT / f"examples/{name}.py"), *given, env=selected)
+    assert "called and replayed results agree: bit for bit" in done.out
+
+
+def test_the_runtime_computes_on_it(
+    run_python: RunPython, selected: dict[str, str], installed: Installed
+) -> None:
+    done = run_python(PROGRAM, env=selected)
     assert done.out.splitlines() == [
         "[14.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]",
         "[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]",
-        "[14.0, 1.0, 4.0] 40.0 cuda",
+        f"[14.0, 1.0, 4.0] 40.0 {installed.backend}",
     ]

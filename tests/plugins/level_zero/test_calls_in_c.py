@@ -12,7 +12,8 @@ from helpers.ze_bench import ZeBench, argument, group_count
 from helpers.ze_calls import array, new
 from helpers.ze_entries import asked_of_python, begin_in_c, calls_in
 
-from fairlead.plugins.level_zero.kernels import ZeKernel
+from fairlead.plugins.level_zero import kernels
+from fairlead.plugins.level_zero.in_c import UNKNOWN
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_arguments_that_the_driver_does_not_describe(
     bench: ZeBench, language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So it may be for SPIR-V: eight bytes that are an address in memory are a pointer."""
-    monkeypatch.setattr(ZeKernel, "_qualifier", lambda kernel, index: None)
+    monkeypatch.setattr(kernels, "kind_of", lambda kernel, index: UNKNOWN)
     out, other = bench.ints(count=4), bench.ints(count=4)
     made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
     assert bench.update(made, argument(number, 1, c_int(6))) == "SUCCESS"

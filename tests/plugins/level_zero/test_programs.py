@@ -7,11 +7,14 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT, RunPython
+from helpers.support import CHILD_TIMEOUT, Output, RunPython
 from helpers.ze_bench import ZeBench
 from helpers.ze_calls import ZeCalls
 
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.ze import libze_loader
 from fairlead.loader.ze.abi import ZE
 from fairlead.plugins import level_zero_driver
 from fairlead.plugins.level_zero.core import driver
@@ -19,18 +22,61 @@ from fairlead.plugins.level_zero.core import driver
 HERE = Path(__file__).parent
 
 
-def test_a_program_in_c_runs_a_mutable_list(tmp_path: Path, each_driver: Driver) -> None:
-    program = tmp_path / "hello"
-    flags = ["-Wall", "-Wextra", "-Werror", "-o", str(program), "-ldl"]
-    subprocess.run([os.environ.get("CC", "cc"), str(HERE / "hello.c"), *flags], check=True)
+def _run(name: str, library: str, folder: Path, env: dict[str, str]) -> Output:
+    """Compile a program of this folder, and run it with a library."""
+    program = folder / name
+    flags = ["-Wall", "-Wextra", "-Werror", "-o", str(program), "-ldl", "-pthread"]
+    subprocess.run([os.environ.get("CC", "cc"), str(HERE / f"{name}.c"), *flags], check=True)
     done = subprocess.run(
-        [program, level_zero_driver()],
-        env={**os.environ, "OCL_ICD_FILENAMES": each_driver.library, "FAIRLEAD_EXCLUDE": ""},
+        [program, library],
+        env={**os.environ, **env},
         capture_output=True,
         text=True,
         timeout=CHILD_TIMEOUT,
     )
-    assert (done.returncode, done.stdout) == (0, "42 42\n"), done.stderr
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_program_in_c_runs_a_mutable_list(tmp_path: Path, each_driver: Driver) -> None:
+    env = {"OCL_ICD_FILENAMES": each_driver.library, "FAIRLEAD_EXCLUDE": ""}
+    done = _run("hello", level_zero_driver(), tmp_path, env)
+    assert (done.code, done.out) == (0, "42 42\n"), done.err
+
+
+@pytest.mark.parametrize("by_loader", [False, True], ids=["driver", "loader"])
+def test_threads_make_the_first_call_together_and_a_child_is_forked(
+    by_loader: bool, tmp_path: Path, pocl_wheel: Candidate
+) -> None:
+    """Python begins once, all threads see the same driver, and the child sees it, too."""
+    library = str(libze_loader.path()) if by_loader else level_zero_driver()
+    env = {"OCL_ICD_VENDORS": pocl_wheel.library, "ZE_ENABLE_ALT_DRIVERS": level_zero_driver()}
+    done = _run("first", library, tmp_path, env)
+    assert (done.code, done.out) == (0, "1 driver, child 0\n"), done.err
+
+
+FIRST = """
+import ctypes, sys, threading
+kinds = [ctypes.CDLL(sys.argv[1]), ctypes.PyDLL(sys.argv[1])]
+codes, together = [], threading.Barrier(4)
+def begin(number):
+    together.wait()
+    codes.append(kinds[number % 2].zeInit(0))
+threads = [threading.Thread(target=begin, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(codes)
+"""
+
+
+def test_threads_that_keep_the_gil_make_the_first_call_too(
+    run_python: RunPython, pocl_wheel: Candidate
+) -> None:
+    """The driver needs the GIL to start, so nobody waits in the loader with it."""
+    env = {"OCL_ICD_VENDORS": pocl_wheel.library, "ZE_ENABLE_ALT_DRIVERS": level_zero_driver()}
+    done = run_python(FIRST, str(libze_loader.path()), env=env, fresh=True)
+    assert done.out == "[0, 0, 0, 0]\n"
 
 
 def test_zeros_for_all_arguments_are_refused(ze: ZeCalls) -> None:

@@ -1,4 +1,5 @@
-"""Threads that record, change and execute lists, on queues that they share."""
+"""Threads that record, change and execute lists, on queues that they share; build modules; and signal
+events to each other."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import threading
 from ctypes import c_int
 
 import pytest
-from helpers.ze_bench import ZeBench, argument
+from helpers.ze_bench import FOREVER, ZeBench, argument
 
 THREADS = 8
 
@@ -38,12 +39,32 @@ def work(bench: ZeBench, queue: int, number: int, turns: int, wrong: list[str]) 
             return
 
 
-def together(bench: ZeBench, turns: int) -> None:
+def build_and_signal(bench: ZeBench, number: int, turns: int, wrong: list[str]) -> None:
+    """Build a module of its own, and launch its kernel between two events of the host."""
+    out, immediate = bench.ints(count=4), bench.immediate()
+    begun, done = bench.events(2)
+    for turn in range(turns):
+        text = f"kernel void set(global int *out) {{ out[get_global_id(0)] = {turn + number}; }}"
+        module = bench.module(text.encode())
+        kernel = bench.kernel("set", out.pointer, module=module)
+        bench.launch(immediate, kernel, 4, done, begun)
+        bench.ze.ok("zeEventHostSignal", begun)
+        bench.ze.ok("zeEventHostSynchronize", done, FOREVER)
+        if out.all != [turn + number] * 4:
+            wrong.append(f"thread {number}, turn {turn}: {out.all}")
+        for event in (begun, done):
+            bench.ze.ok("zeEventHostReset", event)
+        bench.ze.ok("zeKernelDestroy", kernel)
+    bench.ze.ok("zeCommandListDestroy", immediate)
+
+
+def together(bench: ZeBench, turns: int, builds: int) -> None:
     """Let threads work. Two of them share a queue."""
     queues, wrong = [bench.new_queue() for _ in range(THREADS // 2)], list[str]()
 
     def begin(number: int) -> None:
         try:
+            build_and_signal(bench, number, builds, wrong)
             work(bench, queues[number // 2], number, turns, wrong)
         except BaseException as error:
             wrong.append(f"thread {number}: {error!r}")
@@ -59,10 +80,10 @@ def together(bench: ZeBench, turns: int) -> None:
 
 
 def test_threads(bench: ZeBench) -> None:
-    together(bench, 20)
+    together(bench, 20, 3)
 
 
 @pytest.mark.thorough
 def test_threads_for_a_minute(bench: ZeBench) -> None:
     """As many turns as take about a minute on two cores."""
-    together(bench, 4000)
+    together(bench, 4000, 40)

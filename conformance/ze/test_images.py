@@ -1,0 +1,161 @@
+"""Images and samplers: contents of every type, copies, kernels, what is refused."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref
+from typing import Any, Final
+
+import pytest
+
+from fairlead.conformance.checks import each, equal, rule, unsupported
+from fairlead.conformance.ze.calls import FOREVER, Calls, new
+from fairlead.conformance.ze.objects import Objects
+from fairlead.loader.ze.abi import ZE
+
+#: Pixels along x, y and z of the images of each type.
+KINDS: Final = {
+    "1D": (6, 1, 1),
+    "1DARRAY": (6, 4, 1),
+    "2D": (6, 4, 1),
+    "2DARRAY": (6, 4, 3),
+    "3D": (6, 4, 3),
+}
+TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
+END: Final = (None, 0, None)
+Triple = tuple[int, int, int]
+
+
+@pytest.fixture(autouse=True)
+def limits(ze: Calls, device: int) -> Any:
+    """What the device says of its images. It has some, or the case is unsupported."""
+    row = new("ze_device_image_properties_t")
+    ze.ok("zeDeviceGetImageProperties", device, byref(row))
+    return row if row.maxImageDims2D else unsupported("the device has no images (maxImageDims2D)")
+
+
+@pytest.fixture
+def append(ze: Calls, make: Objects) -> Any:
+    """Appends a command to a synchronous immediate list."""
+    mode = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
+    made = make.immediate(mode=mode)
+    return lambda routine, *given: ze.ok(routine, made, *given, *END)
+
+
+def described(kind: str = "2D", layout: str = "8_8_8_8") -> Any:
+    """Return a ze_image_desc_t of whole numbers."""
+    x, y, z = KINDS[kind]
+    count = {"1DARRAY": y, "2DARRAY": z}.get(kind, 1)
+    sizes = {"width": x, "height": y, "depth": z, "arraylevels": count}
+    number = ZE[f"ZE_IMAGE_TYPE_{kind}"]
+    desc = new("ze_image_desc_t", type=number, flags=ZE["ZE_IMAGE_FLAG_KERNEL_WRITE"], **sizes)
+    swizzle = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in "RGBA")
+    kind_of_numbers = ZE["ZE_IMAGE_FORMAT_TYPE_UINT"]
+    layout_number = ZE[f"ZE_IMAGE_FORMAT_LAYOUT_{layout}"]
+    desc.format = ZE.struct("ze_image_format_t")(layout_number, kind_of_numbers, *swizzle)
+    return desc
+
+
+def pixels(kind: str = "2D") -> Any:
+    x, y, z = KINDS[kind]
+    count = 4 * x * y * z
+    return ctypes.create_string_buffer(bytes(7 * i % 251 for i in range(count)), count)
+
+
+def region(origin: Triple, size: Triple) -> Any:
+    return byref(ZE.struct("ze_image_region_t")(*origin, *size))
+
+
+def part(kind: str, origin: Triple, size: Triple) -> list[int]:
+    """Return a region of `pixels`."""
+    (x, y, _), data = KINDS[kind], pixels(kind).raw
+    starts = [
+        4 * (origin[0] + x * (j + y * k))
+        for k in range(origin[2], origin[2] + size[2])
+        for j in range(origin[1], origin[1] + size[1])
+    ]
+    return [byte for at in starts for byte in data[at : at + 4 * size[0]]]
+
+
+@pytest.mark.parametrize("kind", each(KINDS, FROM, "{}: a region is read as it was written"))
+def test_contents(kind: str, make: Objects, append: Any) -> None:
+    image, data, (x, y, z) = make.image(described(kind)), pixels(kind), KINDS[kind]
+    append(FROM, image, data, None)
+    origin, size = (1, min(1, y - 1), min(1, z - 1)), (x - 2, max(1, y - 2), max(1, z - 1))
+    out = ctypes.create_string_buffer(4 * size[0] * size[1] * size[2])
+    append(TO, out, image, region(origin, size))
+    equal(list(out.raw), part(kind, origin, size), "the bytes of the pixels")
+
+
+@rule("zeCommandListAppendImageCopyRegion", "a slice of a 3D image to a 2D image")
+def test_region(make: Objects, append: Any) -> None:
+    volume, flat = make.image(described("3D")), make.image(described())
+    append(FROM, volume, pixels("3D"), None)
+    slices = region((0, 0, 0), (6, 4, 1)), region((0, 0, 2), (6, 4, 1))
+    append("zeCommandListAppendImageCopyRegion", flat, volume, *slices)
+    out = ctypes.create_string_buffer(96)
+    append(TO, out, flat, None)
+    equal(list(out.raw), part("3D", (0, 0, 2), (6, 4, 1)), "the bytes of the pixels")
+
+
+@rule("zeCommandListAppendImageCopy", "a whole image in a regular list, as often as it runs")
+def test_whole(ze: Calls, make: Objects, queue: int, append: Any) -> None:
+    images = [make.image(described()) for _ in range(2)]
+    made, out = make.list(), ctypes.create_string_buffer(96)
+    ze.ok("zeCommandListAppendImageCopy", made, images[1], images[0], *END)
+    make.barrier(made)
+    ze.ok(TO, made, out, images[1], None, *END)
+    make.close_list(made)
+    for first in (0, 4):
+        data = ctypes.create_string_buffer(pixels().raw[first:] + bytes(first), 96)
+        append(FROM, images[0], data, None)
+        make.run(queue, made)
+        equal(list(out.raw), list(data.raw), "the bytes of the pixels")
+
+
+@rule("zeKernelSetArgumentValue", "a kernel samples an image, and writes another")
+def test_kernel(ze: Calls, make: Objects, queue: int, append: Any) -> None:
+    images = [make.image(described()) for _ in range(2)]
+    append(FROM, images[0], pixels(), None)
+    given = (ctypes.c_void_p(one) for one in (*images, make.sampler()))
+    made = make.list()
+    make.launch(made, make.kernel("flip", *given), 6)
+    make.close_list(made)
+    make.run(queue, made)
+    out = ctypes.create_string_buffer(24)
+    append(TO, out, images[1], region((0, 0, 0), (6, 1, 1)))
+    found, data = out.raw, pixels().raw
+    backwards = [byte for x in reversed(range(6)) for byte in data[4 * x : 4 * x + 4]]
+    equal(list(found), backwards, "the first line")
+
+
+@rule("zeImageGetProperties", "what can be created can be sampled")
+def test_properties(ze: Calls, device: int) -> None:
+    row = new("ze_image_properties_t")
+    ze.ok("zeImageGetProperties", device, byref(described()), byref(row))
+    point = ZE["ZE_IMAGE_SAMPLER_FILTER_FLAG_POINT"]
+    equal(row.samplerFilterFlags & point, point, "whether the nearest pixel can be taken")
+
+
+@rule("zeImageCreate", "refuses NULL, and types that do not exist")
+def test_refused(ze: Calls, make: Objects) -> None:
+    ask, out = ("zeImageCreate", make.context, make.device), byref(ctypes.c_void_p())
+    ze.refuses("INVALID_NULL_POINTER", *ask, None, out)
+    wrong = described()
+    wrong.type = 99
+    ze.refuses("INVALID_ENUMERATION", *ask, byref(wrong), out)
+    ze.refuses("INVALID_NULL_HANDLE", "zeImageDestroy", None)
+
+
+@rule("zeCommandListAppendImageCopyToMemory", "waits for its events, and signals one")
+def test_events(ze: Calls, make: Objects, append: Any) -> None:
+    image, out, data = make.image(described()), ctypes.create_string_buffer(96), pixels()
+    append(FROM, image, data, None)
+    first, last = make.events(2)
+    made = make.immediate()
+    ze.ok(TO, made, out, image, None, last, 1, (ctypes.c_void_p * 1)(first))
+    ze.answers("NOT_READY", "zeEventQueryStatus", last)
+    ze.ok("zeEventHostSignal", first)
+    ze.ok("zeEventHostSynchronize", last, FOREVER)
+    equal(list(out.raw), list(data.raw), "the bytes of the pixels")
+    ze.ok("zeCommandListHostSynchronize", made, FOREVER)

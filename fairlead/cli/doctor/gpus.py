@@ -1,0 +1,128 @@
+"""Drivers of CUDA and HIP in `fairlead doctor`.
+
+`survey` looks in the places of both searches, and probes what is there in child processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ...loader.base.linker import find_library
+from ...loader.base.search import Candidate
+from ...loader.gpu.probe import GpuReport, probe_all
+from ..gpus import SEARCHES
+
+#: Variables of the drivers that hide devices.
+_HIDING: Final = (
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+)
+
+
+@dataclass(frozen=True)
+class GpuDriverState:
+    """A driver that was found, and its state.
+
+    `state` is "usable", "idle" (it loads, and has no device), "refused", "unprobed" (its child
+    process did not start) or "excluded" by FAIRLEAD_EXCLUDE.
+
+    Attributes:
+        interface: "CUDA" or "HIP".
+        library: what was found via `found_via`.
+        real_path: the file.
+        reason: why it is not usable; `remedy` says what to do.
+        version: the version of its API.
+        devices: the names of its devices.
+        warnings: what is odd about it.
+    """
+
+    interface: str
+    library: str
+    found_via: str
+    state: str
+    real_path: str = ""
+    reason: str = ""
+    remedy: str = ""
+    seconds: float = 0.0
+    version: str = ""
+    devices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def survey(timeout: float | None = None) -> tuple[GpuDriverState, ...]:
+    """Search and probe.
+
+    Args:
+        timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
+    """
+    return tuple(state for interface in SEARCHES for state in _states(interface, timeout))
+
+
+def _states(interface: str, timeout: float | None) -> Iterator[GpuDriverState]:
+    search = SEARCHES[interface]
+    files: dict[str, Candidate] = {}
+    for candidate in search.steps:
+        name = candidate.library
+        path = name if "/" in name else find_library(name)
+        if path and os.path.exists(path):
+            files.setdefault(os.path.realpath(path), candidate)
+    refused = {path: search.refused(candidate) for path, candidate in files.items()}
+    wanted = [candidate for path, candidate in files.items() if not refused[path]]
+    reports = iter(probe_all(search.name, wanted, timeout))
+    for path, candidate in files.items():
+        found = (interface, candidate.library, candidate.found_via)
+        why = refused[path]
+        if why:
+            yield GpuDriverState(*found, "excluded", path, why.reason)
+        else:
+            yield _state(found, path, next(reports))
+
+
+def _state(found: tuple[str, str, str], path: str, report: GpuReport) -> GpuDriverState:
+    states = {"unprobed": not report.probed, "usable": report.ok, "idle": report.idle}
+    state = next((name for name, applies in states.items() if applies), "refused")
+    return GpuDriverState(
+        *found,
+        state,
+        path,
+        "; ".join(report.notes) if state == "unprobed" else report.reason,
+        report.remedy,
+        round(report.seconds, 3),
+        report.version,
+        report.devices,
+        report.notes if state != "unprobed" else (),
+    )
+
+
+def variables() -> Iterator[tuple[str, str, str]]:
+    """Name, value and effect of each variable that is set and hides devices from a driver."""
+    for name in _HIDING:
+        if name in os.environ:
+            yield name, os.environ[name], "its driver hides the devices that it does not name"
+
+
+def lines(states: tuple[GpuDriverState, ...], painted: Callable[[str], str]) -> Iterator[str]:
+    """The lines of a report.
+
+    Args:
+        states: the facts.
+        painted: returns a state in its colour.
+    """
+    for one in states:
+        version = f", {one.version}" if one.version else ""
+        yield f"{painted(one.state)}: {one.interface} {one.real_path}{version}"
+        yield f"  found via: {one.found_via}"
+        for name, text in (("why", one.reason), ("next", one.remedy)):
+            if text:
+                yield f"  {name}: {text}"
+        yield from (f"  GPU: {device}" for device in one.devices)
+        yield from (f"  note: {warning}" for warning in one.warnings)
+    for interface, search in SEARCHES.items():
+        if not any(one.interface == interface for one in states):
+            names = ", ".join(candidate.library for candidate in search.steps)
+            yield f"no {interface} driver here: looked for {names}"

@@ -1,0 +1,188 @@
+"""What the commands of a graph name becomes rows of a document, once: programs, kernels, memory and
+samplers.
+
+OpenCL's objects are named by their handles. The driver says what each one is (queries.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..icd.errors import OpenCLError
+from .addresses import AddressBook
+from .contents import read_memory, typed
+from .document import Document
+from .errors import cannot_save
+from .naming import buffers_of, description
+from .operations import HOST, SVM
+from .queries import (
+    identity_of,
+    kernel_record,
+    memory_record,
+    program_of,
+    program_record,
+    sampler_record,
+    text_in,
+)
+
+
+class SavedObjects:
+    """Makes the rows of a document.
+
+    Args:
+        device: the pyopencl.Device that the graph is for.
+        names: objects of the program by name.
+        held: objects that may own memory with an address.
+        used: addresses and sizes of host memory that transfers use.
+        binaries: whether the programs' binaries for the device are wanted.
+
+    Attributes:
+        document, members: what the file is to have.
+        buffer_names: the name and the object of memory, by its handle.
+        own: the numbers of memory that only the file has.
+    """
+
+    def __init__(
+        self,
+        device: Any,
+        names: Mapping[str, Any],
+        held: Iterable[Any],
+        used: Iterable[tuple[int, int]],
+        *,
+        binaries: bool = False,
+    ) -> None:
+        self._device, self._binaries = device, binaries
+        self.document = Document(device=identity_of(device.int_ptr))
+        self.document.device |= {
+            "platform": device.platform.name,
+            "opencl": text_in(device.int_ptr, "clGetDeviceInfo", "CL_DEVICE_VERSION"),
+        }
+        self.members: dict[str, Any] = {}
+        self.buffer_names: dict[int, tuple[str, Any]] = buffers_of(names)
+        self.own: set[int] = set()
+        self._programs: dict[int, int] = {}
+        self._kernels: dict[tuple[int, str, int], int] = {}
+        self._known_kernels: dict[int, int] = {}
+        self._memory: dict[Any, int] = {}
+        self._samplers: dict[int, int] = {}
+        #: How the contents of each memory are read: a handle, or an allocation.
+        self._sources: dict[int, Any] = {}
+        self._book = AddressBook(names, held, used)
+        self._addresses: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def kernel(self, handle: int, count: int) -> int:
+        """The number of a kernel with so many arguments."""
+        known = self._known_kernels.get(handle)
+        if known is not None:
+            return known
+        program = program_of(handle)
+        name = text_in(handle, "clGetKernelInfo", "CL_KERNEL_FUNCTION_NAME")
+        key = program, name, count
+        if key not in self._kernels:
+            if program not in self._programs:
+                number = self._programs[program] = len(self._programs)
+                record, members = program_record(
+                    program, self._device.int_ptr, number, self._binaries
+                )
+                self.document.programs.append(record)
+                self.members |= members
+            self._kernels[key] = len(self._kernels)
+            self.document.kernels.append(kernel_record(handle, self._programs[program], count))
+        self._known_kernels[handle] = self._kernels[key]
+        return self._kernels[key]
+
+    def memory(self, handle: int) -> int:
+        """The number of a memory object."""
+        if handle not in self._memory:
+            record, whole = memory_record(handle)
+            if whole:
+                record["of"] = self.memory(whole)
+            self._new_memory(handle, record, handle)
+            if handle in self.buffer_names:
+                record |= description(*self.buffer_names[handle], record["size"])
+        return self._memory[handle]
+
+    def _new_memory(self, key: Any, record: dict[str, Any], source: Any) -> None:
+        number = self._memory[key] = len(self.document.memory)
+        self.document.memory.append(record)
+        if "of" not in record:
+            self._sources[number] = source
+
+    def address(self, pointer: int, size: int, what: str) -> tuple[int, int]:
+        """The memory that an address belongs to, and where in it."""
+        known = self._addresses.get((pointer, size))
+        if known is None:
+            found = self._book.find(pointer, size)
+            if found is None:
+                raise cannot_save(
+                    f"{what} is memory whose owner is not known",
+                    "name the object that has it: graph.save(path, names={'m': memory})",
+                )
+            key = found.kind, found.address
+            if key not in self._memory:
+                record: dict[str, Any] = {"kind": found.kind, "size": found.size}
+                if found.kind == SVM:
+                    record["flags"] = ["read_write"]
+                if found.owner is not None:
+                    record |= description(found.name, found.owner, found.size)
+                self._new_memory(key, record, found)
+            known = self._addresses[pointer, size] = self._memory[key], pointer - found.address
+        return known
+
+    def sampler(self, handle: int) -> int:
+        """The number of a sampler."""
+        if handle not in self._samplers:
+            self._samplers[handle] = len(self._samplers)
+            self.document.samplers.append(sampler_record(handle))
+        return self._samplers[handle]
+
+    def new_host(self, size: int, data: bytes | None = None) -> int:
+        """The number of new memory of the host's, with contents if there are any."""
+        number = len(self.document.memory)
+        self.own.add(number)
+        self._new_memory(("new", number), {"kind": HOST, "size": size}, None)
+        if data is not None:
+            self._give(number, np.frombuffer(data, np.uint8))
+        return number
+
+    def _give(self, number: int, data: np.ndarray) -> None:
+        name = self.document.memory[number]["contents"] = f"contents/{number}.npy"
+        self.members[name] = typed(self.document.memory[number], data)
+
+    def add_contents(self, context: Any, numbers: set[int] | None) -> None:
+        """Add the contents of memory, when nothing uses it.
+
+        Args:
+            context: the pyopencl.Context of the graph.
+            numbers: of which memory, None for all of it.
+
+        Raises:
+            GraphFileError: a driver refuses.
+        """
+        import pyopencl as cl
+
+        queue = cl.CommandQueue(context, self._device)
+        for number, source in self._sources.items():
+            if source is None or (numbers is not None and number not in numbers):
+                continue
+            record = self.document.memory[number]
+            try:
+                data = read_memory(queue, record, _readable(source, record))
+            except (OpenCLError, cl.Error) as refused:
+                raise cannot_save(
+                    f"the contents of memory {number} cannot be read: {refused}",
+                    'save with contents="none"',
+                ) from None
+            self._give(number, data)
+
+
+def _readable(source: Any, record: Mapping[str, Any]) -> Any:
+    """A memory as `read_memory` takes it: a handle becomes an object of PyOpenCL's."""
+    import pyopencl as cl
+
+    if not isinstance(source, int):
+        return source.data() if source.kind == HOST else source.address
+    return (cl.Image if record["kind"] == "image" else cl.Buffer).from_int_ptr(source)

@@ -1,0 +1,119 @@
+"""Finds the driver of a GPU's API, once for the process.
+
+`GpuSearch` looks in its steps, one place after the other. A library is tried in a child process
+first (probe.py). Every place that does not lead to a device has a reason, and NotFoundError lists
+them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from ..base.errors import FairleadError, NotFoundError, reason_of
+from ..base.forks import in_child, new_lock
+from ..base.search import Candidate, Refusal, excluding_pattern
+from ..base.verdicts import judge
+from .driver import DeviceDriver
+from .probe import GpuReport, probe_all
+
+DriverT = TypeVar("DriverT", bound=DeviceDriver[Any])
+
+
+class GpuSearch(Generic[DriverT]):
+    """The search for the driver of one API.
+
+    Args:
+        name: of the API and of its folder, such as "cuda".
+        driver: the class of the driver.
+        steps: where the driver may be, and what each place is.
+        remedy: what to do if there is none.
+
+    Attributes:
+        found: the driver, None until `get` has opened it.
+    """
+
+    def __init__(
+        self, name: str, driver: type[DriverT], steps: Sequence[Candidate], remedy: str
+    ) -> None:
+        self.name, self.driver, self.steps, self.remedy = name, driver, tuple(steps), remedy
+        self.found: DriverT | None = None
+        self._lock, self._forked = new_lock(), False
+        in_child(self._forget)
+
+    def _forget(self) -> None:
+        """Forget the driver: it does not survive a fork."""
+        self._forked = self._forked or self.found is not None
+        self.found = None
+
+    def find(self, steps: Sequence[Candidate] = ()) -> tuple[DriverT | None, tuple[Refusal, ...]]:
+        """Return the first driver that has a device, and why the places before it were not used.
+
+        Args:
+            steps: where to look; none means in the places of this search.
+        """
+        refusals: list[Refusal] = []
+        for candidate in steps or self.steps:
+            failed = self.refused(candidate)
+            failed = failed or judge((candidate,), self.probe, self.name).get(candidate)
+            if failed is None:
+                try:
+                    return self.driver.open(candidate.library, candidate.found_via), (*refusals,)
+                except FairleadError as error:
+                    reason = reason_of(error, with_code=True)
+                    failed = _refusal(candidate, reason, error.remedy)
+            refusals.append(failed)
+        return None, tuple(refusals)
+
+    @property
+    def probe(self) -> Callable[[Sequence[Candidate]], list[GpuReport]]:
+        """What tries candidates in child processes."""
+        return partial(probe_all, self.name)
+
+    @staticmethod
+    def refused(candidate: Candidate) -> Refusal | None:
+        """Return why a candidate is not even tried, None if it is worth it."""
+        if pattern := excluding_pattern(candidate.library):
+            return _refusal(candidate, f"FAIRLEAD_EXCLUDE has {pattern}")
+        if "/" in candidate.library and not os.path.exists(candidate.library):
+            return _refusal(candidate, "there is no such file")
+        return None
+
+    def get(self) -> DriverT:
+        """Return the driver, opened once for the process.
+
+        Raises:
+            NotFoundError: no place has a driver with a device. Its `reasons` name every place.
+            CodeError: the process was forked after the driver was opened.
+        """
+        with self._lock:
+            driver = self.driver
+            if self._forked:
+                raise driver.error.of(
+                    driver.api.codes[driver.not_initialized],
+                    driver.names["Init"],
+                    f"This process was forked from one that uses {driver.error.api_name}.",
+                    "start it with the method spawn",
+                )
+            if self.found is None:
+                self.found, refusals = self.find()
+                if self.found is None:
+                    raise NotFoundError(
+                        f"no {driver.error.api_name} driver with a device was found",
+                        [_line(refusal) for refusal in refusals],
+                        routine=f"fairlead.{self.name}",
+                        code=driver.no_device[0],
+                        remedy=self.remedy,
+                    )
+            return self.found
+
+
+def _refusal(candidate: Candidate, reason: str, remedy: str = "") -> Refusal:
+    return Refusal(candidate.library, reason, remedy, candidate.found_via)
+
+
+def _line(refusal: Refusal) -> str:
+    text = f"{refusal.what} ({refusal.found_via}): {refusal.reason}"
+    return f"{text} ({refusal.remedy})" if refusal.remedy else text

@@ -1,0 +1,122 @@
+"""Finds HIP, AMD's driver library, binds its functions, and lists its devices.
+
+    >>> from fairlead.loader.hip.driver import hip
+    >>> [(device.name, device.architecture) for device in hip().devices]
+
+The functions are the library's symbols. gpu/search.py says how the library is found. It works on
+machines without a GPU up to a code, 100 or 101, which says that there is no device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..base.search import Candidate
+from ..gpu.driver import DeviceDriver, DriverDevice
+from ..gpu.search import GpuSearch
+from .abi import CONSTANTS, HIP, NAMES, HipError, named
+
+#: Where the library may be, and what the place is.
+STEPS: Final[tuple[Candidate, ...]] = (
+    *(
+        Candidate(f"libamdhip64.so.{version}", "the dynamic linker's search")
+        for version in (7, 6, 5)
+    ),
+    Candidate("/opt/rocm/lib/libamdhip64.so", "the folder of AMD's packages"),
+)
+
+#: The file of the kernel's driver. Without it HIP has no device.
+KFD = "/dev/kfd"
+
+
+@dataclass(frozen=True)
+class HipDevice(DriverDevice):
+    """A device of HIP.
+
+    Attributes:
+        architecture: what programs are compiled for, such as "gfx90a:sramecc+:xnack-".
+    """
+
+    architecture: str
+
+    @property
+    def description(self) -> str:
+        return f"{self.name} ({self.architecture})"
+
+
+class HipDriver(DeviceDriver[HipDevice]):
+    """The open library of HIP.
+
+    Attributes:
+        generation: 6 if layouts and numbers are those of HIP 6.0 and later ones, otherwise 5.
+    """
+
+    api, error, names = HIP, HipError, NAMES
+    no_device = "hipErrorNoDevice", "hipErrorInvalidDevice"
+    not_initialized = "hipErrorInitializationError"
+
+    @property
+    def generation(self) -> int:
+        return 6 if self.library.symbol("hipGetDevicePropertiesR0600") else 5
+
+    def constant(self, name: str) -> int:
+        """Return a constant of hip.abi, as the library's generation has it."""
+        return HIP[named(name, self.generation)]
+
+    def struct(self, name: str) -> Any:
+        """Return the ctypes class of a struct of hip.abi, as the library's generation has it."""
+        return HIP.struct(named(name, self.generation))
+
+    @staticmethod
+    def version_of(number: int) -> tuple[int, int]:
+        return number // 10_000_000, number % 10_000_000 // 100_000
+
+    def attribute_number(self, name: str) -> int:
+        return HIP[CONSTANTS[f"CU_DEVICE_ATTRIBUTE_{name}"]]
+
+    def device(self, found: DriverDevice) -> HipDevice:
+        properties = self.struct("hipDeviceProp_t")()
+        name = "hipGetDeviceProperties" + ("R0600" if self.generation == 6 else "")
+        code = getattr(self.table, name)(ctypes.byref(properties), found.handle)
+        if code:
+            raise HipError.of(code, name)
+        architecture = properties.gcnArchName.decode(errors="replace")
+        return HipDevice(**vars(found), architecture=architecture)
+
+    def explain(self, code: int) -> tuple[str, str]:
+        if HipError.describe(code)[0] not in self.no_device:
+            return "", ""
+        if not os.path.exists(KFD):
+            return (
+                f"There is no {KFD}, so no AMD GPU is in use here.",
+                f"load the kernel's driver, amdgpu; a container needs --device={KFD} "
+                "--device=/dev/dri",
+            )
+        if not os.access(KFD, os.R_OK | os.W_OK):
+            return (
+                f"This user may not open {KFD}.",
+                "add the user to the groups render and video, and log in again",
+            )
+        return "", ""
+
+
+#: The search for the library.
+SEARCH: Final = GpuSearch(
+    "hip",
+    HipDriver,
+    STEPS,
+    "install AMD's ROCm, or libamdhip64 of Debian or Ubuntu; `fairlead doctor` says what is here",
+)
+
+
+def hip() -> HipDriver:
+    """Return HIP's driver, opened once for the process.
+
+    Raises:
+        NotFoundError: no place has a driver with a device. Its `reasons` name every place.
+        HipError: the process was forked after the driver was opened.
+    """
+    return SEARCH.get()

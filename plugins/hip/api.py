@@ -1,0 +1,146 @@
+"""HIP as an API of the adapter (sdk/gpu/api.py). cuda/api.py is the other one.
+
+HIP 6.0 changed layouts and numbers. The driver knows its generation, so what depends on it is asked
+of the driver of the device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+
+from ...loader.hip.abi import CONSTANTS, HIP, NAMES, HipError, check
+from ...loader.hip.driver import HipDriver, hip
+from ..sdk.gpu.api import ApiDevice, CopyPlace, GpuApi, GpuSet
+from ..sdk.rectangles import Rect
+
+_Copy: Any = HIP.struct("hipMemcpy3DParms")
+_Pitched: Any = HIP.struct("hipPitchedPtr")
+_Extent: Any = HIP.struct("hipExtent")
+_Set: Any = HIP.struct("hipMemsetParams")
+_Launch: Any = HIP.struct("hipKernelNodeParams")
+_Sizes: Any = HIP.struct("dim3")
+_Location: Any = HIP.struct("hipMemLocation")
+_Access: Any = HIP.struct("hipMemAccessDesc")
+_ANY_KIND: Final = HIP["hipMemcpyDefault"]
+
+
+_Task: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+#: The host tasks that streams have not called yet, by numbers: function and data.
+_tasks: Final[dict[int, tuple[int, int]]] = {}
+_tokens: Final = itertools.count(1)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+def _serve(stream: int | None, code: int, token: int) -> None:
+    """Call a host task for hipStreamAddCallback."""
+    function, data = _tasks.pop(token)
+    _Task(function)(data)
+
+
+class HipApi(GpuApi):
+    """HIP, AMD's driver API."""
+
+    name, vendor, backend = "HIP", "Advanced Micro Devices, Inc.", "UR_BACKEND_HIP"
+    abi, error, names = HIP, HipError, NAMES
+    targets = ("amdgcn",)
+    extra: ClassVar[Mapping[str, Any]] = {
+        "VERSION": lambda device: device.found.architecture,
+        "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.platform.driver.version),
+        "VENDOR_ID": 0x1002,
+    }
+    widest_element, widest_pattern = 1, 32
+    logs, asks_for_local = False, 0
+
+    def open(self) -> HipDriver:
+        return hip()
+
+    def constant(self, name: str) -> int:
+        return HIP[CONSTANTS[name]]
+
+    @contextmanager
+    def current(self, device: ApiDevice) -> Iterator[None]:
+        """Make a device that of this thread, in a block. HIP's contexts are devices."""
+        table, before = device.table, ctypes.c_int()
+        check(table.hipGetDevice(ctypes.byref(before)), "hipGetDevice")
+        if before.value == device.native:
+            yield
+            return
+        check(table.hipSetDevice(device.native), "hipSetDevice")
+        try:
+            yield
+        finally:
+            table.hipSetDevice(before.value)
+
+    def call_host(self, device: ApiDevice, stream: int, function: int, data: int) -> int:
+        """See GpuApi. Before HIP 5.3 streams call a function with other parameters."""
+        if device.has("LaunchHostFunc"):
+            return device.table.hipLaunchHostFunc(stream, function, data)
+        token = next(_tokens)
+        _tasks[token] = function, data
+        code = device.table.hipStreamAddCallback(stream, _serve, token, 0)
+        if code:
+            del _tasks[token]
+        return code
+
+    def peer(self, device: ApiDevice) -> int:
+        return device.native
+
+    def is_stream_of(self, stream: int, device: ApiDevice) -> bool:
+        """Return whether a stream belongs to a device. HIP 5 does not tell: it is believed."""
+        found, driver = ctypes.c_int(), device.platform.driver
+        if driver.generation < 6:
+            with self.current(device):
+                code = device.table.hipStreamQuery(stream)
+            check(0 if code == HIP.codes["hipErrorNotReady"] else code, "hipStreamQuery")
+            return True
+        code = device.table.hipStreamGetDevice(stream, ctypes.byref(found))
+        check(code, "hipStreamGetDevice")
+        return found.value == device.native
+
+    def memory_copy(self, target: int, source: int, size: int) -> tuple[int, ...]:
+        return target, source, size, _ANY_KIND
+
+    def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
+        made = _Copy()
+        for prefix, place in (("src", source), ("dst", target)):
+            start, row, slice_ = place.start(region)
+            setattr(made, f"{prefix}Ptr", _Pitched(start, row, row, slice_ // row))
+        made.extent, made.kind = _Extent(*region), _ANY_KIND
+        return made
+
+    def set_of(self, one: GpuSet) -> Any:
+        return _Set(one.dst, one.elementSize, one.height, one.pitch, one.value, one.width)
+
+    def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
+        return _Launch(_Sizes(*block), None, function, _Sizes(*grid), pointers, shared)
+
+    def node_context(self, device: ApiDevice) -> tuple[int, ...]:
+        return ()
+
+    def place(self, number: int | None) -> tuple[Any, ...]:
+        return (HIP["hipCpuDeviceId"] if number is None else number,)
+
+    def prefetch_place(self, number: int | None) -> tuple[Any, ...]:
+        return self.place(number)
+
+    def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
+        return kind == device.platform.driver.constant("hipMemoryTypeHost")
+
+    def physical(self, device: ApiDevice) -> Any:
+        made = device.platform.driver.struct("hipMemAllocationProp")()
+        made.type = HIP["hipMemAllocationTypePinned"]
+        made.location = self._location(device)
+        return made
+
+    def access(self, device: ApiDevice, flags: int) -> Any:
+        return _Access(self._location(device), flags)
+
+    def _location(self, device: ApiDevice) -> Any:
+        return _Location(HIP["hipMemLocationTypeDevice"], device.native)
+
+
+API: Final = HipApi()

@@ -1,0 +1,126 @@
+"""Programs for AMD's GPUs, apart from HIP's modules.
+
+| made of | by |
+|---|---|
+| a code object, a bundle of some | HIP |
+| OpenCL C | AMD's compiler library (comgr.py) |
+| HIP C++ | hipRTC |
+
+HIP tells nothing of a kernel's parameters, so they are read from the code object. A module that the
+program brings has none to read: its kernels cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from ..sdk.conversions import failure
+from ..sdk.gpu.images import DeviceImage, ImageError, Sizes
+from ..sdk.gpu.runtime_compilers import HIPRTC, RuntimeCompilerError, open_compiler
+from .code_objects import MAGIC, CodeObject, CodeObjectError, CodeObjectKernel, prepare
+from .comgr import ComgrError, open_comgr
+
+if TYPE_CHECKING:
+    from ..cuda.devices import CuDevice
+
+#: What the body asks for: a compiler's error with a code of its own. There is none.
+SourceError: Final = ImageError
+
+_open_hiprtc = cache(open_compiler)
+
+
+class HipImage(DeviceImage):
+    """A program on a device.
+
+    Args:
+        found: its code object.
+    """
+
+    def __init__(self, found: CodeObject) -> None:
+        super().__init__(found.image)
+        self._kernels = found.kernels
+
+    def _kernel(self, name: str) -> CodeObjectKernel:
+        found = self._kernels.get(name)
+        if found is None:
+            raise failure("INVALID_KERNEL_NAME", f"the code object does not describe {name}")
+        return found
+
+    def kernel_names(self, module: int) -> list[str]:
+        return list(self._kernels)
+
+    def parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
+        return tuple(one.size for one in self._kernel(name).given)
+
+    def required_size(self, name: str) -> Sizes | None:
+        return self._kernel(name).required
+
+    def first_local(self, name: str) -> int:
+        return self._kernel(name).local_bytes
+
+    def offsets_of(self, name: str, offset: Sequence[int]) -> list[bytes]:
+        start = (*offset, 0, 0, 0)
+        axes = (one for one in self._kernel(name).parameters if one.axis >= 0)
+        return [start[one.axis].to_bytes(one.size, "little") for one in axes]
+
+
+class ForeignHipImage(DeviceImage):
+    """A module that the program brings. Nothing is known of its kernels."""
+
+    def kernel_names(self, module: int) -> list[str]:
+        raise failure("UNSUPPORTED_FEATURE", "HIP does not tell the kernels of a module")
+
+    def parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
+        raise failure("UNSUPPORTED_FEATURE", "HIP does not tell the parameters of a kernel")
+
+
+def _compile(device: CuDevice, data: bytes, options: str) -> bytes:
+    """Return the code object of a text.
+
+    Raises:
+        ImageError: the compiler refuses it.
+        URError: COMPILER_NOT_AVAILABLE.
+    """
+    architecture = device.found.architecture
+    try:
+        if b"__global__" in data:
+            compiler = _open_hiprtc(HIPRTC)
+            if compiler is None:
+                raise failure("COMPILER_NOT_AVAILABLE", "HIP C++ needs hipRTC")
+            return compiler.compile(data, f"--offload-arch={architecture} {options}")
+        comgr = open_comgr()
+        if comgr is None:
+            raise failure("COMPILER_NOT_AVAILABLE", "OpenCL C needs libamd_comgr")
+        return comgr.compile_opencl(data, f"amdgcn-amd-amdhsa--{architecture}", options)
+    except (RuntimeCompilerError, ComgrError) as error:
+        raise ImageError(str(error)) from error
+
+
+def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
+    """Return a program on a device.
+
+    Args:
+        device: the device.
+        data: a code object, a bundle, OpenCL C or HIP C++.
+        options: the compiler's.
+
+    Raises:
+        ImageError: the compiler refuses the program, or the code object cannot be read.
+        URError: COMPILER_NOT_AVAILABLE.
+    """
+    if not data.startswith(MAGIC):
+        data = _compile(device, data, options)
+    try:
+        return HipImage(prepare(data, device.found.architecture.split(":")[0]))
+    except CodeObjectError as error:
+        raise ImageError(str(error)) from error
+
+
+def foreign_image(device: CuDevice, module: int) -> DeviceImage:
+    """Return what is known of a module of the program's: nothing."""
+    return ForeignHipImage(b"")
+
+
+__all__ = ["MAGIC", "SourceError", "build_image", "foreign_image"]

@@ -1,0 +1,194 @@
+"""Arguments of kernels: what they are, read from the caller, and as commands have them.
+
+An argument of Level Zero is a size and an address. What it is, the kernel says: OpenCL tells it
+(clGetKernelArgInfo). Programs of SPIR-V and binaries may not tell. Then eight bytes are what they
+are the handle or the address of: an image, a sampler, or memory of the context.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ...icd._native import ffi as icd_ffi
+from ...icd._native import lib as icd_lib
+from ...icd.abi import OPENCL
+from ...icd.calls import address
+from ...icd.command_buffer import edits
+from ..opencl.kernels import URKernel
+from ..opencl.usm.addresses import pointer_argument
+from ..opencl.usm.registry import find
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
+from .contexts import ZeContext
+from .core import driver, ze_failure
+from .in_c import IMAGE, LOCAL, POINTER, SAMPLER, UNKNOWN, VALUE
+
+_LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many
+_NAME_SIZE: Final = 64
+_KINDS: Final = {
+    OPENCL[f"CL_KERNEL_ARG_ADDRESS_{name}"]: kind
+    for name, kind in (
+        ("GLOBAL", POINTER),
+        ("CONSTANT", POINTER),
+        ("LOCAL", LOCAL),
+        ("PRIVATE", VALUE),
+    )
+}
+#: What an argument is that has one of these types, whatever address space it has.
+_TYPES: Final = {b"image": IMAGE, b"sampler_t": SAMPLER}
+
+#: Types of handles that arguments may be, and what the reference adapter calls such arguments.
+_HANDLES: Final = {
+    IMAGE: ("ze_image_handle_t", URKernelArgument.MEM, "an image"),
+    SAMPLER: ("ze_sampler_handle_t", URKernelArgument.SAMPLER, "a sampler"),
+}
+
+
+def kind_of(kernel: URKernel, index: int) -> int:
+    """Return what an argument is: IMAGE and its like, UNKNOWN where the driver does not tell."""
+    ask, name = kernel.table.clGetKernelArgInfo, ctypes.create_string_buffer(_NAME_SIZE)
+    place = ctypes.c_uint32()
+
+    def tells(what: str, size: int, into: Any) -> bool:
+        return ask(kernel.cl, index, OPENCL[f"CL_KERNEL_ARG_{what}"], size, into, None) == 0
+
+    if tells("TYPE_NAME", _NAME_SIZE, name):
+        for start, kind in _TYPES.items():
+            if name.value.startswith(start):
+                return kind
+    if tells("ADDRESS_QUALIFIER", ctypes.sizeof(place), ctypes.byref(place)):
+        return _KINDS.get(place.value, UNKNOWN)
+    return UNKNOWN
+
+
+def read_argument(
+    context: ZeContext, index: int, kind: int, size: int, where: int
+) -> URKernelArgument:
+    """Read an argument from the caller's memory.
+
+    Args:
+        context: the context of the kernel.
+        index: which argument.
+        kind: what it is.
+        size: its bytes.
+        where: the address of its bytes, 0 for local memory, a null pointer, or a value of zeros.
+
+    Raises:
+        LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE, INVALID_ARGUMENT.
+    """
+    if size > _LARGEST_VALUE and (where or kind == VALUE):
+        raise ze_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
+    data = ctypes.string_at(where, size) if where else b""
+    number = int.from_bytes(data, "little")
+    if kind == UNKNOWN:
+        kind = _guess(context, number, size, bool(where))
+    if kind == LOCAL:
+        if where:
+            raise ze_failure("INVALID_ARGUMENT", f"argument {index} is local memory")
+        return URKernelArgument(URKernelArgument.LOCAL, size, None)
+    if kind == VALUE:
+        return URKernelArgument(URKernelArgument.VALUE, size, data or bytes(size))
+    if size != HANDLE_SIZE:
+        raise ze_failure(
+            "INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {HANDLE_SIZE} bytes"
+        )
+    if kind == POINTER:
+        return URKernelArgument(URKernelArgument.POINTER, 0, number)
+    handle, ur_kind, name = _HANDLES[kind]
+    found = driver.objects.of(handle).get(number)
+    if found is None or found.context is not context:
+        raise ze_failure("INVALID_ARGUMENT", f"argument {index} is {name} of the context")
+    return URKernelArgument(ur_kind, HANDLE_SIZE, found.ur)
+
+
+def _guess(context: ZeContext, number: int, size: int, is_given: bool) -> int:
+    """Say what an argument is of which the driver tells nothing."""
+    if not is_given:
+        return LOCAL
+    if size != HANDLE_SIZE:
+        return VALUE
+    for kind, (handle, _, _) in _HANDLES.items():
+        if number in driver.objects.of(handle):
+            return kind
+    return POINTER if find(context.ur, number) else VALUE
+
+
+# arguments of commands
+
+
+def _local(argument: URKernelArgument, _: ZeContext) -> tuple[int, int, int, Any]:
+    return edits.VALUE, argument.size, 0, None
+
+
+def _value(argument: URKernelArgument, _: ZeContext) -> tuple[int, int, int, Any]:
+    memory = icd_ffi.from_buffer(argument.value)
+    return edits.VALUE, argument.size, address(memory), memory
+
+
+def _pointer(argument: URKernelArgument, context: ZeContext) -> tuple[int, int, int, Any]:
+    setter, number = pointer_argument(context.ur, argument.value)
+    kind = edits.POINTER if setter in ("svm", "usm") else edits.MEMORY
+    return kind, HANDLE_SIZE, number, None
+
+
+def _object(kind: int) -> Callable[[URKernelArgument, ZeContext], tuple[int, int, int, Any]]:
+    return lambda argument, _: (kind, HANDLE_SIZE, argument.value.cl, argument.value)
+
+
+#: What `edits.set_argument` takes for an argument, and what has to live as long.
+_WORDS: Final = {
+    URKernelArgument.LOCAL: _local,
+    URKernelArgument.VALUE: _value,
+    URKernelArgument.POINTER: _pointer,
+    URKernelArgument.MEM: _object(edits.MEMORY),
+    URKernelArgument.SAMPLER: _object(edits.SAMPLER),
+}
+
+
+def set_in_command(
+    command: Any, context: ZeContext, index: int, argument: URKernelArgument
+) -> None:
+    """Set an argument of a launch in an array, an `fl_command *`.
+
+    Raises:
+        OpenCLError: there is no memory.
+        URError: an address that the context cannot use.
+    """
+    kind, size, word, kept = _WORDS[argument.kind](argument, context)
+    edits.set_argument(command, index, kind, size, word)
+    del kept
+
+
+def make_arguments(
+    context: ZeContext, count: int, arguments: Mapping[int, URKernelArgument]
+) -> Any:
+    """Return the arguments of a launch as commands have them, which the caller releases.
+
+    Args:
+        context: the context of the kernel.
+        count: how many arguments the kernel has.
+        arguments: what is set, by index.
+
+    Returns:
+        An `fl_arguments *`.
+
+    Raises:
+        MemoryError: there is no memory.
+        URError: an address that the context cannot use.
+    """
+    changes, kept = icd_ffi.new("fl_change[]", len(arguments)), list[Any]()
+    for row, (index, argument) in zip(changes, arguments.items(), strict=True):
+        kind, size, word, keep = _WORDS[argument.kind](argument, context)
+        row.index, row.kind, row.size = index, kind, size
+        if kind in (edits.MEMORY, edits.SAMPLER):
+            row.kind = kind if word else edits.VALUE  # NULL is a value like any other
+            cell = icd_ffi.new("uintptr_t *", word)
+            kept.append(cell)
+            word = address(cell)
+        row.value = icd_ffi.cast("void *", word)
+        kept.append(keep)
+    made = icd_lib.fl_change_arguments(icd_ffi.NULL, count, changes, len(changes))
+    if not made and count:
+        raise MemoryError("no memory for a launch's arguments")
+    return made

@@ -1,0 +1,168 @@
+"""Copies of images: between images, to memory, and from memory.
+
+Origins and sizes are in pixels, pitches in bytes. What an image lacks of x, y and z is ignored,
+as in OpenCL: a region of a 2D image has one slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from ..opencl.images import URImage
+from ..opencl.usm.addresses import locate
+from ..opencl.usm.strategy import Operation
+from ..sdk.images import check_region, overlap, transfer_pitches
+from ..sdk.rectangles import Rect
+from ..sdk.wrap import with_parameters
+from .appends import append_operations
+from .core import driver, ze_failure
+from .events import ZeEvent
+from .images import ZeImage, check_image
+from .lists import ZeCommandList
+
+_NOWHERE: Final = (0, 0, 0)
+
+
+def _three(given: tuple[int, ...], rest: int) -> Rect:
+    """Return three numbers: those that are given, then `rest`."""
+    x, y, z = (*given, rest, rest)[:3]
+    return x, y, z
+
+
+def _region(image: URImage, given: Any) -> tuple[Rect, Rect]:
+    """Return origin and size of a ze_image_region_t, or of the whole image.
+
+    Raises:
+        LevelZeroError, URError: INVALID_SIZE for an empty region, or one that ends outside.
+    """
+    if given is None:
+        return _NOWHERE, image.extent
+    used = len(image.kind.sizes)
+    origin = (given.originX, given.originY, given.originZ)[:used]
+    size = (given.width, given.height, given.depth)[:used]
+    if not all(size):
+        raise ze_failure("INVALID_SIZE", "the region is empty")
+    start, pixels = _three(origin, 0), _three(size, 1)
+    check_region(image.extent, start, pixels)
+    return start, pixels
+
+
+def _append_copy(
+    made: ZeCommandList,
+    target: ZeImage,
+    source: ZeImage,
+    target_region: Any,
+    source_region: Any,
+    signal: ZeEvent | None,
+    waits: list[ZeEvent],
+) -> None:
+    for image in (target, source):
+        check_image(made.context, image)
+    if target.ur.format != source.ur.format:
+        raise ze_failure("INVALID_ARGUMENT", "the images differ in their formats")
+    to, size = _region(target.ur, target_region)
+    start, source_size = _region(source.ur, source_region)
+    if size != source_size:
+        raise ze_failure("INVALID_SIZE", f"the regions differ in size: {source_size} to {size}")
+    if source is target and overlap(start, to, size):
+        raise ze_failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
+    fields = {"source": source.ur.cl, "target": target.ur.cl}
+    operation = Operation("copy_image", (*start, *to, *size), fields, (source.ur, target.ur))
+    append_operations(made, [operation], signal, waits)
+
+
+@driver.entry
+def zeCommandListAppendImageCopy(
+    hCommandList: ZeCommandList,
+    hDstImage: ZeImage,
+    hSrcImage: ZeImage,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    given = hCommandList, hDstImage, hSrcImage, None, None
+    _append_copy(*given, hSignalEvent, phWaitEvents)
+
+
+@driver.entry
+def zeCommandListAppendImageCopyRegion(
+    hCommandList: ZeCommandList,
+    hDstImage: ZeImage,
+    hSrcImage: ZeImage,
+    pDstRegion: Any,
+    pSrcRegion: Any,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    given = hCommandList, hDstImage, hSrcImage, pDstRegion, pSrcRegion
+    _append_copy(*given, hSignalEvent, phWaitEvents)
+
+
+# memory
+
+
+def _parts(size: Rect, pixel: int, row: int, slice_: int) -> Iterator[tuple[Rect, Rect, int]]:
+    """Yield the parts of a region that lie in memory without gaps: place, size, offset in bytes."""
+    row = row or size[0] * pixel
+    slice_ = slice_ or row * size[1]
+    if row == size[0] * pixel and slice_ == row * size[1]:
+        yield _NOWHERE, size, 0
+        return
+    for z in range(size[2]):
+        for y in range(size[1]):
+            yield (0, y, z), (size[0], 1, 1), y * row + z * slice_
+
+
+def _transfer(
+    reads: bool,
+    made: ZeCommandList,
+    image: ZeImage,
+    address: int,
+    region: Any,
+    signal: ZeEvent | None,
+    waits: list[ZeEvent],
+    row: int = 0,
+    slice_: int = 0,
+) -> None:
+    """Append a copy of a region to memory (`reads`), or from memory."""
+    check_image(made.context, image)
+    ur, (start, size) = image.ur, _region(image.ur, region)
+    pixel, kind = ur.element_size, ur.kind
+    row, slice_ = transfer_pitches(kind, pixel, size, row, slice_)
+    if kind.is_lines:  # each line is a slice
+        row_bytes, slice_bytes = slice_, 0
+    else:
+        row_bytes, slice_bytes = row, slice_
+    parts = list(_parts(size, pixel, row_bytes, slice_bytes))
+    _, last, offset = parts[-1]
+    place = locate(made.context.ur, address, offset + pixel * last[0] * last[1] * last[2])
+    memory = place.allocation.memory if place.allocation is not None else None
+    if memory is None:
+        fields = {"source" if reads else "target": ur.cl, "host": address}
+        numbers = (*start, *_NOWHERE, *size, row, slice_)
+        operation = Operation("read_image" if reads else "write_image", numbers, fields, (ur,))
+        append_operations(made, [operation], signal, waits)
+        return
+    operations = []
+    for at, part, offset in parts:
+        pixels = tuple(a + b for a, b in zip(start, at, strict=True))
+        there = place.offset + offset, 0, 0
+        if reads:
+            name, fields = "copy_image_to_buffer", {"source": ur.cl, "target": memory.cl}
+            numbers = (*pixels, *there, *part)
+        else:
+            name, fields = "copy_buffer_to_image", {"source": memory.cl, "target": ur.cl}
+            numbers = (*there, *pixels, *part)
+        operations.append(Operation(name, numbers, fields, (ur, memory)))
+    append_operations(made, operations, signal, waits)
+
+
+for _name, _reads, _parameters, _pitches in (
+    ("ToMemory", True, ("hSrcImage", "dstptr", "pSrcRegion"), ("destRowPitch", "destSlicePitch")),
+    ("FromMemory", False, ("hDstImage", "srcptr", "pDstRegion"), ("srcRowPitch", "srcSlicePitch")),
+):
+    _given = "hCommandList", *_parameters, "hSignalEvent", "phWaitEvents"
+    for _end, _names in (("", _given), ("Ext", (*_given, *_pitches))):
+        _function = with_parameters(partial(_transfer, _reads), *_names)
+        driver.declare(**{f"zeCommandListAppendImageCopy{_name}{_end}": _function})

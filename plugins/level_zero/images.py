@@ -1,0 +1,183 @@
+"""Images: made, described, destroyed. image_copies.py moves their contents.
+
+An image is one of the reference adapter. OpenCL has those formats of Level Zero that
+plugins/sdk/ze/image_formats.py lists, as far as the OpenCL driver has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...loader.ur.abi import UR
+from ...loader.ze.abi import LevelZeroError
+from ..opencl.contexts import URContext
+from ..opencl.images import URImage, has_format, has_images, opencl_format, urMemImageCreate
+from ..sdk._native import ffi as ur_ffi
+from ..sdk.objects import Object
+from ..sdk.ze.image_formats import ur_format_of
+from .contexts import ZeContext, zeDriverGetDefaultContext
+from .core import ZE, driver, find_struct, ze_failure
+from .devices import LARGEST, ZeDevice
+
+#: Unified Runtime's and OpenCL's numbers for types of images. An image of a buffer is none of them:
+#: Unified Runtime lacks it, and PoCL crashes when a kernel of a list reads one.
+_TYPES: Final = {
+    ZE[f"ZE_IMAGE_TYPE_{name}"]: (UR[f"UR_MEM_TYPE_{other}"], OPENCL[f"CL_MEM_OBJECT_{other}"])
+    for name, other in (
+        ("1D", "IMAGE1D"),
+        ("1DARRAY", "IMAGE1D_ARRAY"),
+        ("2D", "IMAGE2D"),
+        ("2DARRAY", "IMAGE2D_ARRAY"),
+        ("3D", "IMAGE3D"),
+    )
+}
+_WRITTEN: Final = ZE["ZE_IMAGE_FLAG_KERNEL_WRITE"]
+_WHOLE_NUMBERS: Final = ZE["ZE_IMAGE_FORMAT_TYPE_UINT"], ZE["ZE_IMAGE_FORMAT_TYPE_SINT"]
+_POINT, _LINEAR = (ZE[f"ZE_IMAGE_SAMPLER_FILTER_FLAG_{name}"] for name in ("POINT", "LINEAR"))
+
+
+@driver.kind
+class ZeImage(Object):
+    """An image.
+
+    Args:
+        context: its context.
+        ur: the image of the reference adapter.
+    """
+
+    type = "ze_image_handle_t"
+
+    def __init__(self, context: ZeContext, ur: URImage) -> None:
+        self.context, self.ur = context, ur
+
+
+def _access(desc: Any) -> str:
+    """Return what kernels do with an image, as names of flags end."""
+    return "READ_WRITE" if desc.flags & _WRITTEN else "READ_ONLY"
+
+
+def _format_of(context: URContext, desc: Any) -> tuple[int, int]:
+    """Return the order and the type of channels that a ze_image_desc_t asks for.
+
+    Raises:
+        LevelZeroError: UNSUPPORTED_IMAGE_FORMAT if the OpenCL driver has no such images,
+            UNSUPPORTED_FEATURE for an image of a buffer.
+        OpenCLError: what the driver answers.
+    """
+    if desc.type not in _TYPES:
+        raise ze_failure("UNSUPPORTED_FEATURE", "there are no images of buffers")
+    found = ur_format_of(desc.format)
+    if found is None:
+        raise ze_failure("UNSUPPORTED_IMAGE_FORMAT", "OpenCL has no such format")
+    bits, kind = OPENCL[f"CL_MEM_{_access(desc)}"], _TYPES[desc.type][1]
+    if not has_format(context, bits, kind, opencl_format(*found)):
+        raise ze_failure("UNSUPPORTED_IMAGE_FORMAT", "the OpenCL driver has no such images")
+    return found
+
+
+def _check_device(device: ZeDevice) -> None:
+    if not has_images(device.ur):
+        raise ze_failure("UNSUPPORTED_FEATURE", "the device has no images")
+
+
+def _create(context: URContext, desc: Any, format: tuple[int, int]) -> URImage:
+    made = ur_ffi.new("ur_image_desc_t *")
+    made.stype, made.type = UR["UR_STRUCTURE_TYPE_IMAGE_DESC"], _TYPES[desc.type][0]
+    made.width, made.height, made.depth = desc.width, desc.height, desc.depth
+    made.arraySize = desc.arraylevels
+    pixel = ur_ffi.new("ur_image_format_t *", format)
+    return urMemImageCreate(context, UR[f"UR_MEM_FLAG_{_access(desc)}"], pixel, made, 0)
+
+
+@driver.entry
+def zeImageCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeImage:
+    hContext.check(hDevice)
+    _check_device(hDevice)
+    if desc.pNext:
+        raise ze_failure("UNSUPPORTED_FEATURE", "no extension of images is known")
+    if desc.miplevels:
+        raise ze_failure("INVALID_ARGUMENT", "an image of Level Zero has no mipmaps")
+    format = _format_of(hContext.ur, desc)
+    return ZeImage(hContext, _create(hContext.ur, desc, format))
+
+
+# queries
+
+
+@driver.entry
+def zeImageGetProperties(hDevice: ZeDevice, desc: Any, pImageProperties: Any) -> None:
+    """Say how images of a format are sampled. A chained struct asks whether there are any."""
+    row = find_struct(
+        pImageProperties.pNext,
+        "ZE_STRUCTURE_TYPE_IMAGE_FORMAT_SUPPORT_EXT_PROPERTIES",
+        "ze_image_format_support_ext_properties_t",
+    )
+    pImageProperties.samplerFilterFlags = 0
+    try:
+        _check_device(hDevice)
+        _format_of(zeDriverGetDefaultContext(hDevice.platform).ur, desc)
+    except LevelZeroError:
+        if row is None:
+            raise
+        row.supported = False
+        return
+    if row is not None:
+        row.supported = True
+    has_linear = desc.format.type not in _WHOLE_NUMBERS
+    pImageProperties.samplerFilterFlags = _POINT | (_LINEAR if has_linear else 0)
+
+
+@driver.entry
+def zeImageGetAllocPropertiesExt(
+    hContext: ZeContext, hImage: ZeImage, pImageAllocProperties: Any
+) -> None:
+    check_image(hContext, hImage)
+    pImageAllocProperties.id = hImage.ur.cl
+
+
+@driver.entry
+def zeImageGetMemoryPropertiesExp(hImage: ZeImage, pMemoryProperties: Any) -> None:
+    row, image = pMemoryProperties, hImage.ur
+    row.size = image.size
+    row.rowPitch, row.slicePitch = image.query_image("ROW_PITCH"), image.query_image("SLICE_PITCH")
+
+
+def check_image(context: ZeContext, image: ZeImage) -> None:
+    """Raise LevelZeroError (INVALID_ARGUMENT) for an image of another context."""
+    if image.context is not context:
+        raise ze_failure("INVALID_ARGUMENT", "the image is of another context")
+
+
+@driver.entry
+def zeContextMakeImageResident(hContext: ZeContext, hDevice: ZeDevice, hImage: ZeImage) -> None:
+    """Do nothing: an OpenCL driver keeps all memory where its device reaches it."""
+    hContext.check(hDevice)
+    check_image(hContext, hImage)
+
+
+@driver.entry
+def zeContextEvictImage(hContext: ZeContext, hDevice: ZeDevice, hImage: ZeImage) -> None:
+    hContext.check(hDevice)
+    check_image(hContext, hImage)
+
+
+_LIMITS: Final = {
+    "maxImageDims1D": ("IMAGE2D_MAX_WIDTH",),
+    "maxImageDims2D": ("IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT"),
+    "maxImageDims3D": ("IMAGE3D_MAX_WIDTH", "IMAGE3D_MAX_HEIGHT", "IMAGE3D_MAX_DEPTH"),
+    "maxImageArraySlices": ("IMAGE_MAX_ARRAY_SIZE",),
+    "maxSamplers": ("MAX_SAMPLERS",),
+    "maxReadImageArgs": ("MAX_READ_IMAGE_ARGS",),
+    "maxWriteImageArgs": ("MAX_WRITE_IMAGE_ARGS",),
+}
+
+
+@driver.entry
+def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None:
+    """Say how large images may be: zeros for a device without images."""
+    there = has_images(hDevice.ur)
+    pImageProperties.maxImageBufferSize = 0  # there are no images of buffers
+    for field, names in _LIMITS.items():
+        sizes = (min(hDevice.number(f"CL_DEVICE_{name}"), LARGEST) for name in names)
+        setattr(pImageProperties, field, min(sizes) if there else 0)

@@ -1,0 +1,42 @@
+"""Samplers. They are those of the reference adapter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...loader.ur.abi import UR
+from ..opencl.images import has_images
+from ..opencl.samplers import URSampler, urSamplerCreate
+from ..sdk._native import ffi as ur_ffi
+from ..sdk.objects import Object
+from ..sdk.ze.samplers import ADDRESSING, FILTERS
+from .contexts import ZeContext
+from .core import driver, ze_failure
+from .devices import ZeDevice
+
+
+@driver.kind
+class ZeSampler(Object):
+    """A sampler.
+
+    Args:
+        context: its context.
+        ur: the sampler of the reference adapter.
+    """
+
+    type = "ze_sampler_handle_t"
+
+    def __init__(self, context: ZeContext, ur: URSampler) -> None:
+        self.context, self.ur = context, ur
+
+
+@driver.entry
+def zeSamplerCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeSampler:
+    hContext.check(hDevice)
+    if not has_images(hDevice.ur):
+        raise ze_failure("UNSUPPORTED_FEATURE", "the device has no images")
+    made = ur_ffi.new("ur_sampler_desc_t *")
+    made.stype = UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"]
+    made.normalizedCoords = bool(desc.isNormalized)
+    made.addressingMode, made.filterMode = ADDRESSING[desc.addressMode], FILTERS[desc.filterMode]
+    return ZeSampler(hContext, urSamplerCreate(hContext.ur, made))

@@ -1,0 +1,270 @@
+"""Images: made, described, and moved to and from host memory.
+
+An image of Level Zero belongs to a device: the first one of its context.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
+from ..sdk.conversions import failure
+from ..sdk.images import (
+    IMAGE_KINDS,
+    check_description,
+    check_host_pitches,
+    check_region,
+    element_size,
+    overlap,
+    transfer_pitches,
+)
+from ..sdk.rectangles import Rect, offset_of, region_of
+from ..sdk.rules import COPY, USE, check_memory_flags
+from ..sdk.ze.image_formats import ze_format_of
+from .contexts import LZContext
+from .core import ZE, adapter, create, is_owned, struct
+from .enqueue import Call, LZEnqueue, enqueues
+from .events import LZEvent
+from .memory import LZMemory
+from .platforms import LZDevice
+from .queues import create_queue
+
+_COPY: Final = "zeCommandListAppendImageCopy"
+_Format: Final = ZE.struct("ze_image_format_t")
+_Region: Final = ZE.struct("ze_image_region_t")
+_READ_ONLY: Final = UR["UR_MEM_FLAG_READ_ONLY"]
+_WRITTEN: Final = ZE["ZE_IMAGE_FLAG_KERNEL_WRITE"]
+#: Level Zero's types, and the fields of ze_device_image_properties_t that limit their sizes.
+_TYPES: Final = {
+    UR[f"UR_MEM_TYPE_{name}"]: (ZE[f"ZE_IMAGE_TYPE_{ze}"], limits.split())
+    for name, ze, limits in (
+        ("IMAGE1D", "1D", "maxImageDims1D"),
+        ("IMAGE1D_ARRAY", "1DARRAY", "maxImageDims1D maxImageArraySlices"),
+        ("IMAGE2D", "2D", "maxImageDims2D maxImageDims2D"),
+        ("IMAGE2D_ARRAY", "2DARRAY", "maxImageDims2D maxImageDims2D maxImageArraySlices"),
+        ("IMAGE3D", "3D", "maxImageDims3D maxImageDims3D maxImageDims3D"),
+    )
+}
+
+
+class LZImage(LZMemory):
+    """An image.
+
+    Args:
+        ze: its handle.
+        context: its context.
+        desc: the ur_image_desc_t that it was made with.
+        format: its channel order and channel type, as Unified Runtime's numbers.
+        owned: whether it is destroyed at the end.
+
+    Attributes:
+        kind: its type.
+        extent: its pixels along x, y and z.
+        pixel: the bytes of a pixel.
+    """
+
+    destroy = "zeImageDestroy"
+
+    def __init__(
+        self, ze: int, context: LZContext, desc: Any, format: tuple[int, int], owned: bool = True
+    ) -> None:
+        self.kind, self.format = IMAGE_KINDS[desc.type], format
+        self.extent, self.pixel = self.kind.extent_of(desc), element_size(*format)
+        x, y, z = self.extent
+        super().__init__(ze, context, self.pixel * x * y * z, owned=owned)
+
+    def size_of(self, field: str) -> int:
+        """Return a field of its ur_image_desc_t, 0 if its type has none."""
+        sizes = dict(zip(self.kind.sizes, self.extent, strict=False))
+        return sizes.get(field, 0)
+
+
+def check_images(device: LZDevice) -> None:
+    """Raise URError (UNSUPPORTED_FEATURE) if a device has no images."""
+    if not device.has_images:
+        raise failure("UNSUPPORTED_FEATURE", "the device has no images")
+
+
+def checked_image(memory: LZMemory) -> LZImage:
+    """Return memory that has to be an image. Raises URError (INVALID_MEM_OBJECT)."""
+    if not isinstance(memory, LZImage):
+        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
+    return memory
+
+
+def _check_size(device: LZDevice, desc: Any) -> None:
+    """Raise URError (INVALID_IMAGE_SIZE) if an image is empty or too large."""
+    sizes, limits = IMAGE_KINDS[desc.type].extent_of(desc), _TYPES[desc.type][1]
+    pairs = zip(sizes, limits, strict=False)
+    if not all(0 < size <= getattr(device.images, limit) for size, limit in pairs):
+        raise failure("INVALID_IMAGE_SIZE", f"the device has no images of {sizes} pixels")
+
+
+@adapter.entry
+def urMemImageCreate(
+    hContext: LZContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
+) -> LZImage:
+    check_memory_flags(flags, pHost)
+    kind, device = check_description(pImageDesc, pHost), hContext.devices[0]
+    format = pImageFormat.channelOrder, pImageFormat.channelType
+    pixel = element_size(*format)
+    check_images(device)
+    _check_size(device, pImageDesc)
+    check_host_pitches(pImageDesc, kind, pixel)
+    fields = ze_format_of(*format)
+    if fields is None:
+        raise failure("UNSUPPORTED_IMAGE_FORMAT", "Level Zero has no such format")
+    desc = struct(
+        "image_desc",
+        flags=0 if flags & _READ_ONLY else _WRITTEN,
+        type=_TYPES[pImageDesc.type][0],
+        width=pImageDesc.width,
+        height=pImageDesc.height,
+        depth=pImageDesc.depth,
+        arraylevels=pImageDesc.arraySize if "arraySize" in kind.sizes else 0,
+    )
+    desc.format = _Format(**fields)
+    ze = create(hContext.table, "zeImageCreate", hContext.ze, device.ze, ctypes.byref(desc))
+    made = LZImage(ze, hContext, pImageDesc, format)
+    if pHost and flags & (USE | COPY):
+        queue = create_queue(hContext, device, 0)
+        pitches = pImageDesc.rowPitch, pImageDesc.slicePitch
+        for routine, arguments in _transfers(made, (0, 0, 0), made.extent, pHost, False, *pitches):
+            queue.append(routine, *arguments)
+        queue.drain()
+    return made
+
+
+@adapter.entry
+def urMemImageCreateWithNativeHandle(
+    hNativeMem: int, hContext: LZContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
+) -> LZImage:
+    """Make an image of a native handle. The program has to give its format and type correctly."""
+    if not hNativeMem:
+        raise failure("INVALID_NULL_HANDLE")
+    check_description(pImageDesc, 0)
+    format = pImageFormat.channelOrder, pImageFormat.channelType
+    return LZImage(hNativeMem, hContext, pImageDesc, format, is_owned(pProperties))
+
+
+adapter.info(
+    "urMemImageGetInfo",
+    {
+        f"UR_IMAGE_INFO_{name}": lambda image, field=field: checked_image(image).size_of(field)
+        for name, field in (
+            *(("WIDTH", "width"), ("HEIGHT", "height"), ("DEPTH", "depth")),
+            ("ARRAY_SIZE", "arraySize"),
+        )
+    }
+    | {
+        "UR_IMAGE_INFO_FORMAT": lambda image: bytes(
+            ffi.buffer(ffi.new("ur_image_format_t *", checked_image(image).format))
+        ),
+        "UR_IMAGE_INFO_ELEMENT_SIZE": lambda image: checked_image(image).pixel,
+        "UR_IMAGE_INFO_ROW_PITCH": lambda image: checked_image(image).pixel * image.extent[0],
+        "UR_IMAGE_INFO_SLICE_PITCH": lambda image: (
+            checked_image(image).size // image.extent[1 if image.kind.is_lines else 2]
+            if image.kind.has_slices
+            else 0
+        ),
+        "UR_IMAGE_INFO_NUM_MIP_LEVELS": lambda image: checked_image(image) and 0,
+        "UR_IMAGE_INFO_NUM_SAMPLES": lambda image: checked_image(image) and 0,
+    },
+)
+
+
+# transfers
+
+
+def _region(origin: Rect, size: Rect) -> Any:
+    return ctypes.byref(_Region(*origin, *size))
+
+
+def _transfers(
+    image: LZImage, origin: Rect, size: Rect, host: int, reads: bool, row: int, slice_: int
+) -> Iterator[Call]:
+    """Yield the commands that move a region to host memory (`reads`), or from it.
+
+    Memory with gaps is one command where the driver has the extension, else one for each row.
+
+    Raises:
+        URError: INVALID_SIZE.
+    """
+    check_region(image.extent, origin, size)
+    row, slice_ = transfer_pitches(image.kind, image.pixel, size, row, slice_)
+    lines = image.kind.is_lines
+    width = image.pixel * size[0]
+    row_bytes = slice_ if lines else row
+    row_bytes = row_bytes or width
+    slice_bytes = row_bytes * size[1] if lines else slice_ or row_bytes * size[1]
+    name = f"{_COPY}{'To' if reads else 'From'}Memory"
+
+    def call(name: str, at: Rect, part: Rect, place: int, *pitches: int) -> Call:
+        ends = (place, image.ze) if reads else (image.ze, place)
+        return name, (*ends, _region(at, part), *pitches)
+
+    rows_touch = row_bytes == width or size[1] == 1
+    if rows_touch and (slice_bytes == width * size[1] or size[2] == 1):
+        yield call(name, origin, size, host)
+        return
+    if not lines and image.context.platform.has(f"{name}Ext"):
+        distance = slice_bytes if image.kind.has_slices else 0  # 0, says the extension
+        yield call(f"{name}Ext", origin, size, host, row_bytes, distance)
+        return
+    x, y, z = origin
+    for k in range(size[2]):
+        for j in range(size[1]):
+            place = host + j * row_bytes + k * slice_bytes
+            yield call(name, (x, y + j, z + k), (size[0], 1, 1), place)
+
+
+def _transfer(
+    reads: bool,
+    enqueue: LZEnqueue,
+    memory: LZMemory,
+    host: int,
+    image_origin: Any,
+    image_region: Any,
+    *pitches: int,
+) -> LZEvent | None:
+    """Read or write a region of an image. `pitches` are two for host memory."""
+    check_images(enqueue.queue.device)
+    image = checked_image(memory)
+    enqueue.check_context("the image", image)
+    places = offset_of(image_origin), region_of(image_region)
+    return enqueue.call_each(list(_transfers(image, *places, host, reads, *pitches)), image)
+
+
+for _name, _command, _reads, _host in (
+    ("urEnqueueMemImageRead", "MEM_IMAGE_READ", True, "pDst"),
+    ("urEnqueueMemImageWrite", "MEM_IMAGE_WRITE", False, "pSrc"),
+):
+    _parameters = "hImage", _host, "origin", "region", "rowPitch", "slicePitch"
+    enqueues.declare(_name, _command, partial(_transfer, _reads), *_parameters)
+
+
+@enqueues("MEM_IMAGE_COPY")
+def urEnqueueMemImageCopy(
+    enqueue: LZEnqueue,
+    hImageSrc: LZMemory,
+    hImageDst: LZMemory,
+    srcOrigin: Any,
+    dstOrigin: Any,
+    region: Any,
+) -> LZEvent | None:
+    check_images(enqueue.queue.device)
+    source, target = checked_image(hImageSrc), checked_image(hImageDst)
+    enqueue.check_context("an image", source, target)
+    if source.format != target.format:
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
+    start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    check_region(source.extent, start, size)
+    check_region(target.extent, to, size)
+    if source.ze == target.ze and overlap(start, to, size):
+        raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
+    given = target.ze, source.ze, _region(to, size), _region(start, size)
+    return enqueue.call(f"{_COPY}Region", *given, keep=(source, target))

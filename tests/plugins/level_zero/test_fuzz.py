@@ -1,0 +1,51 @@
+"""Random legal and illegal calls of the driver's C ABI, in child processes (helpers/ze_fuzz.py).
+
+`make test` makes the same calls each time. FAIRLEAD_FUZZ=SECONDS makes others for so long.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers.drivers import Driver
+from helpers.support import CHILD_TIMEOUT, ROOT
+
+from fairlead.icd.drivers import platforms
+from fairlead.plugins import level_zero_driver
+
+CALLS = 3000
+SECONDS = float(os.environ.get("FAIRLEAD_FUZZ") or 0)
+
+
+def _run(place: int, trail: Path, seed: int) -> None:
+    command = [sys.executable, "-m", "helpers.ze_fuzz", level_zero_driver()]
+    done = subprocess.run(
+        [*command, str(place), str(trail), str(seed), str(CALLS)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        timeout=5 * CHILD_TIMEOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    last = trail.read_text(encoding="utf-8").splitlines()[-1:] if trail.exists() else []
+    assert done.returncode == 0, f"seed {seed}\n{done.stdout}\n{done.stderr}\nlast call: {last}"
+    assert " entry points succeeded" in done.stdout
+    assert " failed\n" not in done.stderr, "an entry point has raised what it should not"
+
+
+@pytest.mark.timeout(SECONDS + 600)
+@pytest.mark.fuzz
+def test_no_call_does_what_it_should_not(each_driver: Driver, tmp_path: Path) -> None:
+    found = [platform for platform in platforms() if platform.devices]
+    place = next(number for number, one in enumerate(found) if each_driver.has(one))
+    begun = time.monotonic()
+    for seed in itertools.count(int(begun) if SECONDS else 0):
+        _run(place, tmp_path / "trail", seed)
+        if time.monotonic() - begun >= SECONDS:
+            break

@@ -1,0 +1,268 @@
+"""Graphs: what immediate lists are given is captured, and replayed."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from ctypes import c_int
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.ze_bench import FOREVER, Ints, ZeBench
+from helpers.ze_calls import array, new
+
+from fairlead.loader.ze.abi import ZE
+
+BEGIN, END = "zeCommandListBeginGraphCaptureExt", "zeCommandListEndGraphCaptureExt"
+APPEND, SYNCHRONIZE = "zeCommandListAppendGraphExt", "zeCommandListHostSynchronize"
+
+
+class Graphs:
+    """Captures and replays on a bench."""
+
+    def __init__(self, bench: ZeBench) -> None:
+        self.bench, self.ze = bench, bench.ze
+        self.list = bench.immediate()
+
+    def begin(self) -> None:
+        self.ze.ok(BEGIN, self.list, None)
+
+    def end(self) -> int:
+        return self.ze.made(END, self.list, None)
+
+    def instantiate(self, graph: int) -> int:
+        return self.ze.made("zeGraphInstantiateExt", graph, None)
+
+    def append(self, executable: int, signal: int = 0, *waits: int) -> None:
+        listed = array(*waits) if waits else None
+        self.ze.ok(APPEND, self.list, executable, None, signal, len(waits), listed)
+
+    def replay(self, executable: int) -> None:
+        self.append(executable)
+        self.ze.ok(SYNCHRONIZE, self.list, FOREVER)
+
+    def launch(self, name: str, out: Ints, value: int, *events: int, made: int = 0) -> None:
+        kernel = self.bench.kernel(name, out.pointer, c_int(value))
+        self.bench.launch(made or self.list, kernel, 4, *events)
+
+
+@pytest.fixture
+def graphs(bench: ZeBench) -> Graphs:
+    return Graphs(bench)
+
+
+def test_a_capture_runs_nothing_and_its_graph_runs_it_again_and_again(graphs: Graphs) -> None:
+    ze, out = graphs.ze, graphs.bench.ints(count=4)
+    four = c_int(4)
+    assert ze.code("zeCommandListIsGraphCaptureEnabledExt", graphs.list) == "QUERY_FALSE"
+    graphs.begin()
+    assert ze.code("zeCommandListIsGraphCaptureEnabledExt", graphs.list) == "QUERY_TRUE"
+    graph = ze.made("zeCommandListGetGraphExt", graphs.list)
+    assert ze.code("zeGraphIsEmptyExt", graph) == "QUERY_TRUE"
+    graphs.launch("add", out, 1)
+    graphs.launch("mul", out, 3)
+    routine = "zeCommandListAppendMemoryFill"
+    ze.ok(routine, graphs.list, out.address, ctypes.byref(four), 4, 4, None, 0, None)
+    ze.ok("zeCommandListAppendBarrier", graphs.list, None, 0, None)
+    assert ze.code("zeGraphIsEmptyExt", graph) == "QUERY_FALSE"
+    assert graphs.end() == graph
+    assert ze.made("zeGraphGetPrimaryCommandListExt", graph) == graphs.list
+    assert out.all == [0] * 4, "nothing has run"
+    executable = graphs.instantiate(graph)
+    for expected in (3, 12, 39):
+        graphs.replay(executable)
+        assert out.all == [4, *[expected] * 3]
+    assert ze.made("zeExecutableGraphGetSourceGraphExt", executable) == graph
+    ze.ok("zeGraphDestroyExt", graph)
+    assert ze.code("zeExecutableGraphGetSourceGraphExt", executable, array(0)) == "INVALID_GRAPH"
+    graphs.replay(executable)
+    assert out.all == [4, *[120] * 3], "it has what it needs of the graph"
+    ze.ok("zeExecutableGraphDestroyExt", executable)
+    assert ze.code(APPEND, graphs.list, executable, None, None, 0, None) == "INVALID_GRAPH"
+    graphs.launch("add", out, 1)  # the list runs commands again
+    ze.ok(SYNCHRONIZE, graphs.list, FOREVER)
+    assert out[1] == 121
+
+
+def test_lists_join_by_events_and_are_joined_again(graphs: Graphs) -> None:
+    """The other list runs between two commands of the first one, each time."""
+    out, other = graphs.bench.ints(count=4), graphs.bench.immediate()
+    fork, join = graphs.bench.events(2)
+    graphs.begin()
+    graphs.launch("add", out, 1, fork)
+    graphs.launch("mul", out, 10, join, fork, made=other)
+    assert graphs.ze.code("zeCommandListIsGraphCaptureEnabledExt", other) == "QUERY_TRUE"
+    graphs.launch("add", out, 5, 0, join)
+    executable = graphs.instantiate(graphs.end())
+    assert graphs.ze.code("zeCommandListIsGraphCaptureEnabledExt", other) == "QUERY_FALSE"
+    for expected in (15, 165, 1665):
+        graphs.replay(executable)
+        assert out.all == [expected] * 4
+
+
+def test_a_list_that_is_not_joined_again_loses_the_capture(graphs: Graphs) -> None:
+    out, other = graphs.bench.ints(count=4), graphs.bench.immediate()
+    (fork,) = graphs.bench.events(1)
+    graphs.begin()
+    graphs.launch("add", out, 1, fork)
+    graphs.launch("mul", out, 10, 0, fork, made=other)
+    made = ctypes.c_void_p()
+    code = graphs.ze.code(END, graphs.list, None, ctypes.byref(made))
+    assert (code, made.value) == ("GRAPH_UNJOINED_FORKS", None)
+    graphs.launch("add", out, 1, made=other)
+    graphs.ze.ok(SYNCHRONIZE, other, FOREVER)
+    assert out.all == [1] * 4, "both lists run commands again"
+
+
+def test_captures_do_not_become_one(graphs: Graphs) -> None:
+    out, second = graphs.bench.ints(count=4), Graphs(graphs.bench)
+    (event,) = graphs.bench.events(1)
+    graphs.begin()
+    second.begin()
+    graphs.launch("add", out, 1, event)
+    kernel = graphs.bench.kernel("add", out.pointer, c_int(2))
+    count = new("ze_group_count_t", groupCountX=1, groupCountY=1, groupCountZ=1)
+    given = second.list, kernel, ctypes.byref(count), None, 1, array(event)
+    code = graphs.ze.code("zeCommandListAppendLaunchKernel", *given)
+    assert code == "GRAPH_CAPTURE_MERGE_ATTEMPT"
+    assert graphs.ze.code("zeGraphIsEmptyExt", second.end()) == "QUERY_TRUE"
+    graphs.instantiate(graphs.end())
+
+
+def test_an_event_of_a_capture_is_not_used_outside(graphs: Graphs) -> None:
+    ze, out = graphs.ze, graphs.bench.ints(count=4)
+    (event,) = graphs.bench.events(1)
+    graphs.begin()
+    graphs.launch("add", out, 1, event)
+    calls: list[tuple[Any, ...]] = [
+        ("zeEventQueryStatus", event),
+        ("zeEventHostSynchronize", event, FOREVER),
+        ("zeEventHostSignal", event),
+        ("zeEventHostReset", event),
+        ("zeCommandListAppendWaitOnEvents", graphs.bench.list(), 1, array(event)),
+    ]
+    for call in calls:
+        assert ze.code(*call) == "GRAPH_INTERNAL_EVENT", call
+    executable = graphs.instantiate(graphs.end())
+    assert ze.code("zeEventQueryStatus", event) == "NOT_READY"
+    graphs.replay(executable)
+    ze.ok("zeEventQueryStatus", event)
+
+
+def test_events_of_elsewhere_are_waited_for_at_each_replay(graphs: Graphs) -> None:
+    ze, out = graphs.ze, graphs.bench.ints(count=4)
+    gate, before, after = graphs.bench.events(3)
+    graphs.begin()
+    graphs.launch("add", out, 2, 0, gate)
+    executable = graphs.instantiate(graphs.end())
+    for expected in (2, 4):
+        graphs.append(executable, after, before)
+        ze.ok("zeEventHostSignal", before)
+        assert ze.code("zeEventHostSynchronize", after, 1000) == "NOT_READY"
+        ze.ok("zeEventHostSignal", gate)
+        ze.ok("zeEventHostSynchronize", after, FOREVER)
+        assert out.all == [expected] * 4
+        for event in (gate, before, after):
+            ze.ok("zeEventHostReset", event)
+
+
+def test_what_cannot_be_captured_loses_the_capture(graphs: Graphs) -> None:
+    ze, closed = graphs.ze, graphs.bench.list()
+    ze.ok("zeCommandListClose", closed)
+    graphs.begin()
+    executable = graphs.instantiate(graphs.end())
+    append = "zeCommandListImmediateAppendCommandListsExp"
+    calls: list[tuple[Any, ...]] = [
+        (SYNCHRONIZE, graphs.list, FOREVER),
+        (append, graphs.list, 1, array(closed), None, 0, None),
+        (APPEND, graphs.list, executable, None, None, 0, None),
+    ]
+    for call in calls:
+        graph = ze.made("zeGraphCreateExt", graphs.bench.context, None)
+        ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph, None)
+        assert ze.code(*call) == "GRAPH_CAPTURE_UNSUPPORTED", call
+        assert ze.code("zeGraphDestroyExt", graph) == "HANDLE_OBJECT_IN_USE"
+        assert ze.code(END, graphs.list, None, array(0)) == "GRAPH_CAPTURE_INVALIDATED"
+        assert ze.code("zeGraphInstantiateExt", graph, None, array(0)) == "INVALID_GRAPH"
+        ze.ok("zeGraphDestroyExt", graph)
+
+
+def test_wrong_captures_are_refused(graphs: Graphs) -> None:
+    ze, bench = graphs.ze, graphs.bench
+    synchronous = bench.immediate(mode=ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"])
+    other = ze.made("zeContextCreate", bench.driver, ctypes.byref(new("ze_context_desc_t")))
+    graph, foreign = (ze.made("zeGraphCreateExt", one, None) for one in (bench.context, other))
+    into = "zeCommandListBeginCaptureIntoGraphExt"
+    regular = bench.list()
+    assert ze.code(BEGIN, regular, None) == "INVALID_COMMAND_LIST_TYPE"
+    assert ze.code(BEGIN, synchronous, None) == "INVALID_ARGUMENT"
+    assert ze.code(into, graphs.list, foreign, None) == "INVALID_ARGUMENT"
+    assert ze.code(into, graphs.list, None, None) == "INVALID_NULL_HANDLE"
+    assert ze.code(END, graphs.list, None, array(0)) == "INVALID_ARGUMENT"
+    assert ze.code("zeCommandListGetGraphExt", graphs.list, array(0)) == "INVALID_ARGUMENT"
+    assert ze.code("zeGraphGetPrimaryCommandListExt", graph, array(0)) == "INVALID_GRAPH"
+    assert ze.code("zeGraphInstantiateExt", graph, None, array(0)) == "INVALID_GRAPH"
+    ze.ok(into, graphs.list, graph, None)
+    assert ze.code(BEGIN, graphs.list, None) == "INVALID_ARGUMENT"
+    assert graphs.end() == graph
+    assert ze.code(into, graphs.list, graph, None) == "INVALID_GRAPH", "it has a capture"
+    executable = graphs.instantiate(graph)
+    given = executable, None, None, 0, None
+    assert ze.code(APPEND, regular, *given) == "INVALID_COMMAND_LIST_TYPE"
+    ze.ok("zeExecutableGraphDestroyExt", executable)
+    for one in (graph, foreign):
+        ze.ok("zeGraphDestroyExt", one)
+    ze.ok("zeContextDestroy", other)
+
+
+def test_the_program_is_called_when_nobody_needs_the_graph(graphs: Graphs) -> None:
+    ze, out, calls = graphs.ze, graphs.bench.ints(count=4), list[int]()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(calls.append)
+    graphs.begin()
+    graphs.launch("add", out, 1)
+    graph = graphs.end()
+    ze.ok("zeGraphSetDestructionCallbackExt", graph, function, 7, None)
+    executable = graphs.instantiate(graph)
+    ze.ok("zeGraphDestroyExt", graph)
+    graphs.replay(executable)
+    assert not calls
+    ze.ok("zeExecutableGraphDestroyExt", executable)
+    gc.collect()
+    assert calls == [7]
+    empty = ze.made("zeGraphCreateExt", graphs.bench.context, None)
+    ze.ok("zeGraphSetDestructionCallbackExt", empty, function, 8, None)
+    ze.ok("zeGraphDestroyExt", empty)
+    gc.collect()
+    assert calls == [7, 8]
+
+
+def test_a_graph_is_drawn(graphs: Graphs, tmp_path: Path) -> None:
+    ze, out, file = graphs.ze, graphs.bench.ints(count=4), tmp_path / "graph.dot"
+    graphs.begin()
+    graphs.launch("add", out, 1)
+    graphs.launch("mul", out, 3)
+    graph = graphs.end()
+    path = str(file).encode()
+    ze.ok("zeGraphDumpContentsExt", graph, path, None)
+    assert "local_size" in file.read_text(encoding="utf-8")
+    simple: Any = new("ze_record_replay_graph_ext_dump_desc_t", mode=1)
+    ze.ok("zeGraphDumpContentsExt", graph, path, ctypes.byref(simple))
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines == [
+        "digraph captured {",
+        '  n0 [label="add(4)"];',
+        '  n1 [label="mul(4)"];',
+        "  n0 -> n1;",
+        "}",
+    ]
+    missing = str(tmp_path / "none" / "x").encode()
+    assert ze.code("zeGraphDumpContentsExt", graph, missing, None) == "INVALID_ARGUMENT"
+
+
+def test_the_device_tells_of_graphs(bench: ZeBench) -> None:
+    row: Any = new("ze_record_replay_graph_ext_properties_t")
+    bench.ze.properties(
+        "zeDeviceGetProperties", "ze_device_properties_t", bench.device, chained=row
+    )
+    assert row.graphFlags == ZE["ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH"]
