@@ -161,6 +161,11 @@ class CommandList:
         """What a command is, one of OPERATIONS."""
         return OPERATIONS[self.array[number].op]
 
+    def is_empty_launch(self, number: int) -> bool:
+        """Whether a kernel launch has no work-item. It only has its place in the order."""
+        command = self.array[number]
+        return 0 in command.n[3 : 3 + command.work_dim]
+
     @property
     def count(self) -> int:
         """The number of commands that do something.

@@ -149,6 +149,8 @@ def why_not(support: Support | None, commands: CommandList, in_order: bool) -> s
         operation = commands.operation(number)
         if operation in ORDER_ONLY:
             continue
+        if operation == "kernel" and commands.is_empty_launch(number):
+            return f"command {number} launches no work-item, and drivers divide by its sizes"
         too_new = operation.startswith("svm") and support.version < _SVM
         if operation not in _FUNCTIONS or too_new or not support.function(_FUNCTIONS[operation]):
             version = ".".join(map(str, support.version))

@@ -150,11 +150,17 @@ static functions functions_of(const fl_program *p, const void *object) {
     };
 }
 
+static bool is_empty(const fl_launch *l) {
+    return !l->global[0] || (l->work_dim > 1 && !l->global[1]) || (l->work_dim > 2 && !l->global[2]);
+}
+
 static cl_int launch(const fl_program *p, const fl_launch *l, const fl_command *c, const functions *f, void **t, cl_command_queue q, cl_uint waits,
                      const cl_event *list, cl_event *event) {
     cl_int code = set(f, l->kernel, p->prepared->sets + l->first_set, l->set_count);
     if (code != CL_SUCCESS)
         return code;
+    if (is_empty(l))   /* it only has its place in the order: drivers divide by its sizes */
+        return waits || event ? issue(&marker, f, t, q, waits, list, event) : CL_SUCCESS;
     return CALL(t, clEnqueueNDRangeKernel)(q, l->kernel, l->work_dim, l->has_offset ? c->n : NULL, l->global, l->has_local ? l->local : NULL, waits,
                                            list, event);
 }

@@ -484,3 +484,14 @@ def test_transfers_of_nothing_have_their_place_in_the_order(bench: Bench) -> Non
     bench.finalize(buffer)
     assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 2)
     ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_a_launch_of_nothing_has_its_place_in_the_order(bench: Bench) -> None:
+    """As on queues. Drivers may divide by the sizes of what they get."""
+    ur, buffer = bench.ur, bench.buffer()
+    bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    bench.launch(buffer, "bump", pointer(bench.address), value(5), size=sizes(0))
+    bench.launch(buffer, "bump", pointer(bench.address), value(2))
+    bench.finalize(buffer)
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 2)
+    ur.ok("urCommandBufferReleaseExp", buffer)

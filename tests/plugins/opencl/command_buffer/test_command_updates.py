@@ -42,6 +42,18 @@ def test_arguments_and_sizes_are_updated(bench: Bench, mode: str) -> None:
     ur.ok("urUSMFree", bench.context, other)
 
 
+def test_a_launch_can_become_one_of_nothing_and_back(bench: Bench) -> None:
+    ur, buffer = bench.ur, bench.buffer(updatable=True)
+    _, command = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
+    bench.finalize(buffer)
+    start = list(range(COUNT))
+    for size, expected in ((0, start), (COUNT, bumped(start, 1)), (0, start)):
+        assert bench.update(buffer, update(command, pNewGlobalWorkSize=sizes(size))) == "SUCCESS"
+        bench.reset()
+        assert bench.run(buffer) == expected
+    ur.ok("urCommandBufferReleaseExp", buffer)
+
+
 def test_local_memory_and_local_size_are_updated(bench: Bench, mode: str) -> None:
     buffer = bench.buffer(updatable=True)
     _, command = bench.launch(
