@@ -191,7 +191,8 @@ class _AtEnd:
         self._call, self._data = _Callback(function), data
 
     def __del__(self) -> None:
-        self._call(self._data)
+        if "_data" in self.__dict__:  # it was made to its end
+            self._call(self._data)
 
 
 @driver.entry

@@ -81,7 +81,7 @@ def test_tables_of_tools_are_offered_and_left_empty(prefix: str) -> None:
 
 
 def test_what_is_not_implemented_says_so(ze: ZeCalls) -> None:
-    assert ze.code("zeImageDestroy", 1) == "UNSUPPORTED_FEATURE"
+    assert ze.code("zeEventPoolCloseIpcHandle", 1) == "UNSUPPORTED_FEATURE"
     assert ze.code("zeFabricEdgeGetExp", 0, 0, None, None) == "UNSUPPORTED_FEATURE"
 
 
