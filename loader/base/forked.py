@@ -11,9 +11,11 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, NoReturn
 
 _THREADS: Final = "/proc/self/task"
+_DESCRIPTORS: Final = "/proc/self/fd"
 _allowed = False
 
 
@@ -65,8 +67,10 @@ def _be_child(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.closerange(3, kept)
-        os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+        for number in map(int, os.listdir(_DESCRIPTORS)):
+            if number > 2 and number != kept:
+                with suppress(OSError):  # that of the listing itself is closed
+                    os.close(number)
         os.environ.clear()
         os.environ.update(environ)
         work()
