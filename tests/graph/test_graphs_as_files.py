@@ -187,6 +187,8 @@ def test_a_launch_of_no_work_items_is_a_place_in_the_order(
     made = loaded(queue, file)
     assert made.document.commands[0]["op"] == "marker" and len(made) == 2
     assert (made.finalize()()["memory"] == 2).all()
+    queue.graph(graph.finalize()).wait()
+    assert (memory.array == 2).all()
 
 
 @pytest.mark.parametrize("pattern", [bytes([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]), b"ab"])
