@@ -7,13 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "extension_names.h"
 #include "python.h"
+#include "../processes.h"
 
-#define CHECK(condition) ((condition) ? (void)0 : (fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition), exit(1)))
 enum { THREADS = 4, TURNS = 500 };
 
 cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch, cl_uint *num_entries_ret, void *const **layer_dispatch_ret);
@@ -213,34 +212,9 @@ static void thread_events(void) {
 /* --- */
 
 #define S(name) {#name, name},
-static const struct {
-    const char *name;
-    void (*run)(void);
-} scenarios[] = {S(arguments) S(copies_and_new_kernels) S(handles) S(events) S(loaders) S(thread_arguments) S(thread_handles) S(thread_events)};
+static const scenario scenarios[] = {
+    S(arguments) S(copies_and_new_kernels) S(handles) S(events) S(loaders) S(thread_arguments) S(thread_handles) S(thread_events)};
 
-static bool is_wanted(const char *name, int count, char **wanted) {
-    for (int i = 1; i < count; i++)
-        if (strncmp(name, wanted[i], strlen(wanted[i])) == 0)
-            return true;
-    return count == 1;
-}
-
-int main(int count, char **wanted) {
-    int failed = 0;
-    for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        if (!is_wanted(scenarios[i].name, count, wanted))
-            continue;
-        fflush(NULL);
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (!child) {
-            scenarios[i].run();
-            exit(0);
-        }
-        int status = 0;
-        CHECK(waitpid(child, &status, 0) == child);
-        printf("%s: %s\n", scenarios[i].name, status ? "FAILED" : "ok");
-        failed |= status != 0;
-    }
-    return failed;
+int main(int count, char **words) {
+    return RUN(scenarios, count, words);
 }

@@ -7,9 +7,7 @@
 #include "counts.c"
 #include "interrupts.c"
 
-#include <sys/wait.h>
-
-#define CHECK(condition) ((condition) ? (void)0 : (fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition), exit(1)))
+#include "../processes.h"
 
 /* --- what a Python has that a shell uses --- */
 
@@ -456,10 +454,7 @@ static void thread_counts(void) {
     CHECK(!*fl_gone() && !in_python && fake.pending == 1);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} scenarios[] = {
+static const scenario scenarios[] = {
 #define S(name) {#name, name},
     S(nothing_is_there) S(python_is_there) S(python_is_begun) S(entries_and_bodies) S(the_start_fails) S(the_start_asks_for_itself) S(the_end)
     S(wrong_calls) S(settings_are_read) S(programs_are_found) S(thread_many_first)
@@ -473,29 +468,6 @@ static const struct {
 #endif
 };
 
-static bool is_wanted(const char *name, int count, char **wanted) {
-    for (int i = 1; i < count; i++)
-        if (strncmp(name, wanted[i], strlen(wanted[i])) == 0)
-            return true;
-    return count == 1;
-}
-
-int main(int count, char **arguments) {
-    int failed = 0;
-    for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        if (!is_wanted(scenarios[i].name, count, arguments))
-            continue;
-        fflush(NULL);
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (!child) {
-            scenarios[i].run();
-            exit(0);
-        }
-        int status = 0;
-        CHECK(waitpid(child, &status, 0) == child);
-        printf("%s: %s\n", scenarios[i].name, status ? "FAILED" : "ok");
-        failed |= status != 0;
-    }
-    return failed;
+int main(int count, char **words) {
+    return RUN(scenarios, count, words);
 }

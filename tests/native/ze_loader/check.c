@@ -12,12 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "no_memory.h"
+#include "../processes.h"
 
-#define CHECK(condition) ((condition) ? (void)0 : (fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition), exit(1)))
 #define OK(call) CHECK((call) == ZE_RESULT_SUCCESS)
 enum { MOST = 8, THREADS = 8, ROUNDS = 300, ALL = 3 };
 
@@ -409,37 +408,12 @@ static void thread_tracers(void) {
 /* --- */
 
 #define S(name) {#name, name},
-static const struct {
-    const char *name;
-    void (*run)(void);
-} scenarios[] = {S(before_the_start) S(no_driver) S(one_driver) S(several_drivers) S(many_handles) S(checked_arguments) S(tables) S(the_end)
-                 S(no_memory) S(tracing) S(thread_first) S(thread_handles) S(thread_tracers)};
+static const scenario scenarios[] = {
+    S(before_the_start) S(no_driver) S(one_driver) S(several_drivers) S(many_handles) S(checked_arguments) S(tables) S(the_end)
+    S(no_memory) S(tracing) S(thread_first) S(thread_handles) S(thread_tracers)};
 
-static bool is_wanted(const char *name, int count, char **wanted) {
-    for (int i = 1; i < count; i++)
-        if (strncmp(name, wanted[i], strlen(wanted[i])) == 0)
-            return true;
-    return count == 1;
-}
-
-int main(int count, char **wanted) {
-    int failed = 0;
-    CHECK(realpath(wanted[0], folder) && strrchr(folder, '/'));
+int main(int count, char **words) {
+    CHECK(realpath(words[0], folder) && strrchr(folder, '/'));
     *strrchr(folder, '/') = '\0';
-    for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        if (!is_wanted(scenarios[i].name, count, wanted))
-            continue;
-        fflush(NULL);
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (!child) {
-            scenarios[i].run();
-            exit(0);
-        }
-        int status = 0;
-        CHECK(waitpid(child, &status, 0) == child);
-        printf("%s: %s\n", scenarios[i].name, status ? "FAILED" : "ok");
-        failed |= status != 0;
-    }
-    return failed;
+    return RUN(scenarios, count, words);
 }
