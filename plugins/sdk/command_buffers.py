@@ -259,7 +259,9 @@ class AppendCall:
         Raises:
             URError: INVALID_CONTEXT, or INVALID_VALUE for a kernel that is its own alternative.
         """
-        self.buffer.context.check_same("a kernel", kernel, *others)
+        context = self.buffer.context
+        if others or kernel.context is not context:  # most launches have one kernel
+            context.check_same("a kernel", kernel, *others)
         if kernel in others:
             raise failure(
                 "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
