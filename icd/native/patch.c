@@ -99,7 +99,7 @@ void fl_set_length(void **table, uint32_t slots) {
 }
 
 void *fl_slot(void *const *table, int slot) {
-    void *function = (uint32_t)slot < length_of(table) ? table[slot] : NULL;
+    void *function = (uint32_t)slot < length_of(table) ? __atomic_load_n(&table[slot], __ATOMIC_ACQUIRE) : NULL;
     return function && function != FL_ICD2_TAG ? function : fl_stubs[slot];
 }
 
