@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ....loader.base.forks import new_lock
-from ....loader.ze.abi import ZE
+from ....loader.ze.abi import ZE, LevelZeroError
 from ...sdk.command_buffers import CommandBufferObject, declare_command_buffers
 from ...sdk.conversions import failure
 from ..contexts import EventCell, LZContext
@@ -237,7 +237,10 @@ class LZCommandBuffer(CommandBufferObject):
         if registry is not None:
             for command in self.commands:
                 registry.forget(command)
-        self.settle()
+        try:
+            self.settle()
+        except LevelZeroError as error:  # nobody could handle it
+            adapter.log("warning", f"a command-buffer was released whose run had failed: {error}")
 
 
 def launch_state(record: CommandRecord) -> LaunchState:
