@@ -67,14 +67,14 @@ _SUPPRESSIONS: Final = """{
    fun:is_readable
 }
 {
-   what threads need that live as long as the process
+   what the C library keeps of threads, also of those that have ended
    Memcheck:Leak
    match-leak-kinds: possible
    fun:calloc
    ...
+   fun:_dl_allocate_tls
+   ...
    fun:pthread_create*
-   fun:start
-   fun:fl_take_crew
 }
 """
 
