@@ -1,4 +1,5 @@
 /* A tool that is compiled with the vendor's headers: it prints the calls that another part of the program makes. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
