@@ -13,6 +13,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
+from ..sdk.queries import SAMPLER_INFO
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, check, create, failure, query_number, retain_unless_owned
 from .images import check_images
@@ -85,16 +86,7 @@ def _create(context: URContext, described: tuple[int, ...]) -> int:
     return create(context.table, "clCreateSamplerWithProperties", context.cl, properties)
 
 
-adapter.info(
-    "urSamplerGetInfo",
-    {
-        "UR_SAMPLER_INFO_REFERENCE_COUNT": lambda sampler: sampler.references,
-        "UR_SAMPLER_INFO_CONTEXT": lambda sampler: sampler.context,
-        "UR_SAMPLER_INFO_NORMALIZED_COORDS": lambda sampler: sampler.normalized,
-        "UR_SAMPLER_INFO_ADDRESSING_MODE": lambda sampler: sampler.addressing,
-        "UR_SAMPLER_INFO_FILTER_MODE": lambda sampler: sampler.filtering,
-    },
-)
+adapter.info("urSamplerGetInfo", SAMPLER_INFO)
 
 
 @adapter.entry

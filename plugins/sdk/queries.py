@@ -34,6 +34,14 @@ MEMORY_INFO: Final[Answers] = {
     "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
 }
 
+SAMPLER_INFO: Final[Answers] = {
+    "UR_SAMPLER_INFO_REFERENCE_COUNT": lambda sampler: sampler.references,
+    "UR_SAMPLER_INFO_CONTEXT": lambda sampler: sampler.context,
+    "UR_SAMPLER_INFO_NORMALIZED_COORDS": lambda sampler: sampler.normalized,
+    "UR_SAMPLER_INFO_ADDRESSING_MODE": lambda sampler: sampler.addressing,
+    "UR_SAMPLER_INFO_FILTER_MODE": lambda sampler: sampler.filtering,
+}
+
 
 def program_info(
     il: Callable[[Any], bytes],

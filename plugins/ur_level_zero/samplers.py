@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, Final
 
 from ..sdk.conversions import failure
+from ..sdk.queries import SAMPLER_INFO
 from ..sdk.ze.samplers import ADDRESSING, FILTERS
 from .contexts import LZContext
 from .core import LZObject, adapter, create, struct
@@ -56,16 +57,7 @@ def urSamplerCreate(hContext: LZContext, pDesc: Any) -> LZSampler:
     return LZSampler(ze, hContext, normalized, addressing, filtering)
 
 
-adapter.info(
-    "urSamplerGetInfo",
-    {
-        "UR_SAMPLER_INFO_REFERENCE_COUNT": lambda sampler: sampler.references,
-        "UR_SAMPLER_INFO_CONTEXT": lambda sampler: sampler.context,
-        "UR_SAMPLER_INFO_NORMALIZED_COORDS": lambda sampler: sampler.normalized,
-        "UR_SAMPLER_INFO_ADDRESSING_MODE": lambda sampler: sampler.addressing,
-        "UR_SAMPLER_INFO_FILTER_MODE": lambda sampler: sampler.filtering,
-    },
-)
+adapter.info("urSamplerGetInfo", SAMPLER_INFO)
 
 
 @adapter.entry
