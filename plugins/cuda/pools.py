@@ -6,7 +6,6 @@ from ..sdk.pools import PoolEntryPoints, USMPool
 from .allocations import CuAllocation, CuRequest, add, free, remove
 from .contexts import CuContext
 from .core import adapter, failure
-from .devices import CuDevice
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
 from .usm import allocate_usm, release_memory
@@ -14,19 +13,9 @@ from .usm import allocate_usm, release_memory
 
 @adapter.kind
 class CuPool(USMPool):
-    """A pool of a context, or of one device of it. That of a device does not keep the context.
+    """A pool of a context, or of one device of it."""
 
-    Args:
-        context: its context.
-        device: its device, None for all.
-        flags: ur_usm_pool_flags_t.
-        is_default: whether it is a device's default pool.
-    """
-
-    def __init__(
-        self, context: CuContext, device: CuDevice | None, flags: int, *, is_default: bool = False
-    ) -> None:
-        super().__init__(context, device, flags, holds_context=device is None and not is_default)
+    keeps_context = False
 
     def zero(self, allocation: CuAllocation, request: CuRequest) -> None:
         owner = allocation.owner

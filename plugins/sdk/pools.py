@@ -18,7 +18,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
@@ -44,9 +44,10 @@ class USMPool(Object):
         context: its context.
         device: its device, None for all.
         flags: ur_usm_pool_flags_t.
-        holds_context: whether it keeps its context alive.
+        is_default: whether it is a device's default pool, which does not keep its context alive.
 
     Attributes:
+        keeps_context: whether the pools of a device that the program makes keep their context.
         largest: bytes of the largest allocation that it keeps.
         threshold: bytes that it may hold and still keep what is freed.
         maximum: bytes that it may ever hold, 0 for any number.
@@ -55,10 +56,12 @@ class USMPool(Object):
     """
 
     type = "ur_usm_pool_handle_t"
+    keeps_context: ClassVar[bool] = True
 
-    def __init__(self, context: Any, device: Any, flags: int, *, holds_context: bool) -> None:
+    def __init__(self, context: Any, device: Any, flags: int, *, is_default: bool = False) -> None:
         self._context = weakref.ref(context)
-        self._held = context if holds_context else None
+        keeps = not is_default and (device is None or self.keeps_context)
+        self._held = context if keeps else None
         self.device, self.flags = device, flags
         self.largest, self.threshold, self.maximum = _LARGEST, 0, 0
         self.used = self.used_high = self.reserved = self.reserved_high = 0

@@ -9,7 +9,6 @@ from .core import adapter, failure
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .operations import fill
-from .platforms import LZDevice
 from .queues import create_queue
 from .transfers import enqueue_operation
 from .usm import allocate_usm
@@ -17,19 +16,7 @@ from .usm import allocate_usm
 
 @adapter.kind
 class LZPool(USMPool):
-    """A pool of a context, or of one device of it.
-
-    Args:
-        context: its context.
-        device: its device, None for all.
-        flags: ur_usm_pool_flags_t.
-        is_default: whether it is a device's default pool, which does not keep its context alive.
-    """
-
-    def __init__(
-        self, context: LZContext, device: LZDevice | None, flags: int, *, is_default: bool = False
-    ) -> None:
-        super().__init__(context, device, flags, holds_context=not is_default)
+    """A pool of a context, or of one device of it."""
 
     def is_of(self, context: LZContext) -> bool:
         return context.ze == self.context.ze

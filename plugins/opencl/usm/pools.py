@@ -10,7 +10,6 @@ from __future__ import annotations
 from ...sdk.pools import PoolEntryPoints, USMPool
 from ..contexts import URContext
 from ..core import adapter, failure
-from ..devices import URDevice
 from ..enqueue import Enqueue, declare_enqueue, enqueues
 from ..events import UREvent, call_on_status
 from ..queues import create_queue
@@ -22,19 +21,7 @@ from .transfers import fill
 
 @adapter.kind
 class URPool(USMPool):
-    """A pool of a context, or of one device of it.
-
-    Args:
-        context: its context.
-        device: its device, None for all.
-        flags: ur_usm_pool_flags_t.
-        is_default: whether it is a device's default pool, which does not keep its context alive.
-    """
-
-    def __init__(
-        self, context: URContext, device: URDevice | None, flags: int, *, is_default: bool = False
-    ) -> None:
-        super().__init__(context, device, flags, holds_context=not is_default)
+    """A pool of a context, or of one device of it."""
 
     def is_of(self, context: URContext) -> bool:
         return context.cl == self.context.cl
