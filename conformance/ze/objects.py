@@ -13,6 +13,14 @@ from fairlead.loader.ze.abi import ZE
 
 #: Nanoseconds that the end of a case waits for each queue, which may wait for what never comes.
 _LONG: Final = 10**10
+#: Pixels along x, y and z of the images of each type.
+IMAGE_SIZES: Final = {
+    "1D": (6, 1, 1),
+    "1DARRAY": (6, 4, 1),
+    "2D": (6, 4, 1),
+    "2DARRAY": (6, 4, 3),
+    "3D": (6, 4, 3),
+}
 
 
 class Ints:

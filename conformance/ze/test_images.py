@@ -10,17 +10,9 @@ import pytest
 
 from fairlead.conformance.checks import each, equal, rule, unsupported
 from fairlead.conformance.ze.calls import FOREVER, Calls, new
-from fairlead.conformance.ze.objects import Objects
+from fairlead.conformance.ze.objects import IMAGE_SIZES, Objects
 from fairlead.loader.ze.abi import ZE
 
-#: Pixels along x, y and z of the images of each type.
-KINDS: Final = {
-    "1D": (6, 1, 1),
-    "1DARRAY": (6, 4, 1),
-    "2D": (6, 4, 1),
-    "2DARRAY": (6, 4, 3),
-    "3D": (6, 4, 3),
-}
 TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
 END: Final = (None, 0, None)
 Triple = tuple[int, int, int]
@@ -44,7 +36,7 @@ def append(ze: Calls, make: Objects) -> Any:
 
 def described(kind: str = "2D", layout: str = "8_8_8_8") -> Any:
     """Return a ze_image_desc_t of whole numbers."""
-    x, y, z = KINDS[kind]
+    x, y, z = IMAGE_SIZES[kind]
     count = {"1DARRAY": y, "2DARRAY": z}.get(kind, 1)
     sizes = {"width": x, "height": y, "depth": z, "arraylevels": count}
     number = ZE[f"ZE_IMAGE_TYPE_{kind}"]
@@ -57,7 +49,7 @@ def described(kind: str = "2D", layout: str = "8_8_8_8") -> Any:
 
 
 def pixels(kind: str = "2D") -> Any:
-    x, y, z = KINDS[kind]
+    x, y, z = IMAGE_SIZES[kind]
     count = 4 * x * y * z
     return ctypes.create_string_buffer(bytes(7 * i % 251 for i in range(count)), count)
 
@@ -68,7 +60,7 @@ def region(origin: Triple, size: Triple) -> Any:
 
 def part(kind: str, origin: Triple, size: Triple) -> list[int]:
     """Return a region of `pixels`."""
-    (x, y, _), data = KINDS[kind], pixels(kind).raw
+    (x, y, _), data = IMAGE_SIZES[kind], pixels(kind).raw
     starts = [
         4 * (origin[0] + x * (j + y * k))
         for k in range(origin[2], origin[2] + size[2])
@@ -77,9 +69,9 @@ def part(kind: str, origin: Triple, size: Triple) -> list[int]:
     return [byte for at in starts for byte in data[at : at + 4 * size[0]]]
 
 
-@pytest.mark.parametrize("kind", each(KINDS, FROM, "{}: a region is read as it was written"))
+@pytest.mark.parametrize("kind", each(IMAGE_SIZES, FROM, "{}: a region is read as it was written"))
 def test_contents(kind: str, make: Objects, append: Any) -> None:
-    image, data, (x, y, z) = make.image(described(kind)), pixels(kind), KINDS[kind]
+    image, data, (x, y, z) = make.image(described(kind)), pixels(kind), IMAGE_SIZES[kind]
     append(FROM, image, data, None)
     origin, size = (1, min(1, y - 1), min(1, z - 1)), (x - 2, max(1, y - 2), max(1, z - 1))
     out = ctypes.create_string_buffer(4 * size[0] * size[1] * size[2])

@@ -11,17 +11,10 @@ from helpers.usm_ways import forget_answers
 from helpers.ze_bench import ZeBench
 from helpers.ze_calls import new
 
+from fairlead.conformance.ze.objects import IMAGE_SIZES
 from fairlead.loader.ze.abi import ZE
 from fairlead.plugins.level_zero import images
 
-#: Pixels along x, y and z of the images of each type.
-KINDS: Final = {
-    "1D": (6, 1, 1),
-    "1DARRAY": (6, 4, 1),
-    "2D": (6, 4, 1),
-    "2DARRAY": (6, 4, 3),
-    "3D": (6, 4, 3),
-}
 TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
 END: Final = (None, 0, None)
 Triple = tuple[int, int, int]
@@ -37,7 +30,7 @@ def made(request: pytest.FixtureRequest, bench: ZeBench) -> int:
 
 def described(kind: str = "2D", size: Triple | None = None, **fields: Any) -> Any:
     """Return a ze_image_desc_t of bytes in RGBA."""
-    x, y, z = size or KINDS[kind]
+    x, y, z = size or IMAGE_SIZES[kind]
     count = {"1DARRAY": y, "2DARRAY": z}.get(kind, 1)
     given = {"width": x, "height": y, "depth": z, "arraylevels": count, "flags": 1} | fields
     desc = new("ze_image_desc_t", type=ZE[f"ZE_IMAGE_TYPE_{kind}"], **given)
@@ -81,25 +74,25 @@ def part(data: bytes, whole: Triple, origin: Triple, size: Triple) -> bytes:
 
 def inner(kind: str) -> tuple[Triple, Triple]:
     """Return a region inside an image of a type."""
-    x, y, z = KINDS[kind]
+    x, y, z = IMAGE_SIZES[kind]
     return (1, min(1, y - 1), min(1, z - 1)), (x - 2, max(1, y - 2), max(1, z - 1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", IMAGE_SIZES)
 def test_a_region_is_read_as_it_was_written(bench: ZeBench, made: int, kind: str) -> None:
-    one, data, (origin, size) = image(bench, kind), pixels(KINDS[kind]), inner(kind)
+    one, data, (origin, size) = image(bench, kind), pixels(IMAGE_SIZES[kind]), inner(kind)
     out = ctypes.create_string_buffer(4 * size[0] * size[1] * size[2])
     bench.ze.ok(FROM, made, one, data, None, *END)
     bench.ze.ok("zeCommandListAppendBarrier", made, *END)
     bench.ze.ok(TO, made, out, one, byref(region(origin, size)), *END)
     bench.finish(made)
-    assert out.raw == part(data.raw, KINDS[kind], origin, size)
+    assert out.raw == part(data.raw, IMAGE_SIZES[kind], origin, size)
     bench.ze.ok("zeImageDestroy", one)
 
 
 def test_a_region_is_written(bench: ZeBench, made: int) -> None:
     """What an image does not have of a region is ignored."""
-    one, before, data = image(bench), pixels(KINDS["2D"]), pixels((2, 3, 1), 100)
+    one, before, data = image(bench), pixels(IMAGE_SIZES["2D"]), pixels((2, 3, 1), 100)
     out = ctypes.create_string_buffer(len(before))
     bench.ze.ok(FROM, made, one, before, None, *END)
     bench.ze.ok("zeCommandListAppendBarrier", made, *END)
@@ -107,9 +100,9 @@ def test_a_region_is_written(bench: ZeBench, made: int) -> None:
     bench.ze.ok("zeCommandListAppendBarrier", made, *END)
     bench.ze.ok(TO, made, out, one, None, *END)
     bench.finish(made)
-    assert part(out.raw, KINDS["2D"], (3, 1, 0), (2, 3, 1)) == data.raw
-    assert part(out.raw, KINDS["2D"], (0, 0, 0), (3, 4, 1)) == part(
-        before.raw, KINDS["2D"], (0, 0, 0), (3, 4, 1)
+    assert part(out.raw, IMAGE_SIZES["2D"], (3, 1, 0), (2, 3, 1)) == data.raw
+    assert part(out.raw, IMAGE_SIZES["2D"], (0, 0, 0), (3, 4, 1)) == part(
+        before.raw, IMAGE_SIZES["2D"], (0, 0, 0), (3, 4, 1)
     )
 
 
@@ -123,7 +116,7 @@ def test_memory_has_pitches(
     forget_answers()
     own = ZeBench(bench.ze, bench.driver)
     made = own.list(in_order=True)
-    one, data, (_, size) = image(own, kind), pixels(KINDS[kind]), inner(kind)
+    one, data, (_, size) = image(own, kind), pixels(IMAGE_SIZES[kind]), inner(kind)
     lines = kind == "1DARRAY"
     row, slice_ = (24, 24) if lines else (20, 60)
     room = slice_ * (size[1] if lines else size[2])
@@ -142,7 +135,7 @@ def test_memory_has_pitches(
     back = ctypes.create_string_buffer(len(data))
     own.ze.ok(TO, made, back, one, None, *END)
     own.finish(made)
-    found = part(data.raw, KINDS[kind], inner(kind)[0], size)
+    found = part(data.raw, IMAGE_SIZES[kind], inner(kind)[0], size)
     rows = [found[at : at + 4 * size[0]] for at in range(0, len(found), 4 * size[0])]
     starts = [
         y * (slice_ if lines else row) + z * slice_ for z in range(size[2]) for y in range(size[1])
@@ -151,7 +144,7 @@ def test_memory_has_pitches(
     for at, one_row in zip(starts, rows, strict=True):
         expected[at : at + len(one_row)] = one_row
     assert out.raw == bytes(expected)
-    assert part(back.raw, KINDS[kind], (0, 0, 0), size) == found
+    assert part(back.raw, IMAGE_SIZES[kind], (0, 0, 0), size) == found
     own.ze.ok("zeMemFree", own.context, memory)
     own.close()
     forget_answers()
@@ -160,7 +153,7 @@ def test_memory_has_pitches(
 def test_images_are_copied(bench: ZeBench, made: int) -> None:
     """A whole image, and a slice of a 3D image to a 2D image."""
     volume, flat, other = image(bench, "3D"), image(bench), image(bench)
-    data, outs = pixels(KINDS["3D"]), [ctypes.create_string_buffer(96) for _ in range(2)]
+    data, outs = pixels(IMAGE_SIZES["3D"]), [ctypes.create_string_buffer(96) for _ in range(2)]
     bench.ze.ok(FROM, made, volume, data, None, *END)
     bench.ze.ok("zeCommandListAppendBarrier", made, *END)
     regions = byref(region((0, 0, 0), (6, 4, 1))), byref(region((0, 0, 2), (6, 4, 1)))
@@ -171,13 +164,13 @@ def test_images_are_copied(bench: ZeBench, made: int) -> None:
     for one, out in zip((flat, other), outs, strict=True):
         bench.ze.ok(TO, made, out, one, None, *END)
     bench.finish(made)
-    expected = part(data.raw, KINDS["3D"], (0, 0, 2), (6, 4, 1))
+    expected = part(data.raw, IMAGE_SIZES["3D"], (0, 0, 2), (6, 4, 1))
     assert [out.raw for out in outs] == [expected] * 2
 
 
 def test_copies_signal_and_wait(bench: ZeBench) -> None:
     (event, host), one = bench.events(2), image(bench)
-    made, data = bench.immediate(), pixels(KINDS["2D"])
+    made, data = bench.immediate(), pixels(IMAGE_SIZES["2D"])
     out = ctypes.create_string_buffer(len(data))
     waits = (ctypes.c_void_p * 1)(host)
     bench.ze.ok(FROM, made, one, data, None, event, 1, waits)
@@ -189,7 +182,7 @@ def test_copies_signal_and_wait(bench: ZeBench) -> None:
 
 
 def test_an_image_may_be_destroyed_while_a_list_runs(bench: ZeBench) -> None:
-    made, one, data = bench.list(in_order=True), image(bench), pixels(KINDS["2D"])
+    made, one, data = bench.list(in_order=True), image(bench), pixels(IMAGE_SIZES["2D"])
     out = ctypes.create_string_buffer(len(data))
     bench.ze.ok(FROM, made, one, data, None, *END)
     bench.ze.ok(TO, made, out, one, None, *END)
