@@ -28,8 +28,9 @@ CUDA_NOW := 13.5.37
 # NVIDIA's compiler of CUDA C. It makes PTX without a GPU.
 NVRTC   := $(CACHE)/nvrtc-1
 # AMD's compilers and HIP of Debian 12, where there is apt-get. They make code objects without a GPU.
-AMD     := $(CACHE)/amd-1
-AMD_PACKAGES := libamd-comgr2 libamdhip64-5 libhiprtc-builtins5 libhsa-runtime64-1 libhsakmt1 libnuma1 libdrm-amdgpu1 libdrm2 libelf1 libllvm15 libclang-common-15-dev
+AMD     := $(CACHE)/amd-2
+AMD_PACKAGES := libamd-comgr2 libamdhip64-5 libhiprtc-builtins5 libhsa-runtime64-1 libhsakmt1 libnuma1 libdrm-amdgpu1 libdrm2 libelf1 libllvm15 libclang-common-15-dev \
+    libedit2 libz3-4 libxml2 libicu72 libbsd0 libmd0
 # Debian's headers of HIP, where there is apt-get. HIP_MORE: a :-list of folders with those of other versions.
 HIP     := $(CACHE)/hip-1
 HIP_MORE ?=
