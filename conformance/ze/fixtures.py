@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -97,37 +97,44 @@ def context(target: Target, ze: Calls, chosen: ZEDevice) -> int:
     return made
 
 
+def _build(ze: Calls, context: int, device: int, kind: int, data: bytes) -> int:
+    given, made = ctypes.create_string_buffer(data, len(data)), ctypes.c_void_p()
+    desc = new("ze_module_desc_t", format=kind, inputSize=len(data), pInputModule=given)
+    code = ze.number("zeModuleCreate", context, device, byref(desc), byref(made), None)
+    return 0 if code else made.value or 0
+
+
 @pytest.fixture(scope="session")
 def build(ze: Calls, context: int, device: int) -> Callable[[int, bytes], int]:
     """Builds a module of a ze_module_format_t. It returns 0 if the driver refuses."""
-
-    def module(kind: int, data: bytes) -> int:
-        given, made = ctypes.create_string_buffer(data, len(data)), ctypes.c_void_p()
-        desc = new("ze_module_desc_t", format=kind, inputSize=len(data), pInputModule=given)
-        code = ze.number("zeModuleCreate", context, device, byref(desc), byref(made), None)
-        return 0 if code else made.value or 0
-
-    return module
+    return partial(_build, ze, context, device)
 
 
 @pytest.fixture(scope="session")
-def module(build: Callable[[int, bytes], int]) -> Callable[[str], int]:
-    """Returns the module that has a kernel."""
+def module_of(ze: Calls) -> Callable[[int, int, str], int]:
+    """Returns the module of a context and a device that has a kernel."""
 
     @cache
-    def all_kernels(source: bytes) -> int:
-        return build(ZE["ZE_MODULE_FORMAT_NATIVE"], source)
-
-    @cache
-    def one_kernel() -> int:
-        return build(ZE["ZE_MODULE_FORMAT_IL_SPIRV"], store())
-
-    def find(name: str) -> int:
+    def find(context: int, device: int, name: str) -> int:
         source = IMAGE_SOURCE if f"void {name}(".encode() in IMAGE_SOURCE else SOURCE
-        found = all_kernels(source) or (one_kernel() if name == "store" else 0)
+        found = all_kernels(context, device, source)
+        if not found and name == "store":
+            found = _build(ze, context, device, ZE["ZE_MODULE_FORMAT_IL_SPIRV"], store())
         return found or unsupported(f"the driver takes no module that has the kernel {name}")
 
+    @cache
+    def all_kernels(context: int, device: int, source: bytes) -> int:
+        return _build(ze, context, device, ZE["ZE_MODULE_FORMAT_NATIVE"], source)
+
     return find
+
+
+@pytest.fixture(scope="session")
+def module(
+    context: int, device: int, module_of: Callable[[int, int, str], int]
+) -> Callable[[str], int]:
+    """Returns the module that has a kernel."""
+    return partial(module_of, context, device)
 
 
 @pytest.fixture

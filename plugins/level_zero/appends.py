@@ -48,7 +48,7 @@ def append_launch(
     Raises:
         LevelZeroError: INVALID_ARGUMENT, INVALID_KERNEL_HANDLE, INVALID_SYNCHRONIZATION_OBJECT.
     """
-    if kernel.context is not made.context or kernel.device is not made.device:
+    if not kernel.runs_on(made.context, made.device):
         raise ze_failure("INVALID_ARGUMENT", "the kernel is of another context or device")
     recording, next_id = made.begin_append(signal, waits), made.next_id
     if next_id is not None:

@@ -30,14 +30,17 @@ class ZeContext(Object):
 
     Args:
         platform: the driver.
-        devices: the devices.
+        devices: the devices. Their sub-devices belong to it, too.
     """
 
     type = "ze_context_handle_t"
 
     def __init__(self, platform: ZePlatform, devices: Sequence[ZeDevice]) -> None:
-        self.platform, self.devices = platform, tuple(devices)
-        found = [device.ur for device in devices]
+        self.platform = platform
+        parts = (one for device in devices for one in (device, *device.parts))
+        self.devices = tuple(dict.fromkeys(parts))
+        # Intel's driver refuses queues of a sub-device in a context that lacks it or its device.
+        found = list(dict.fromkeys(one for device in devices for one in device.family))
         properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.ur.cl, 0)
         arguments = properties, len(found), handles_of(found), None, None
         self.ur = URContext(create(platform.ur.table, "clCreateContext", *arguments), found)
@@ -60,23 +63,23 @@ class ZeContext(Object):
 
 @driver.entry
 def zeContextCreate(hDriver: ZePlatform, desc: Any) -> ZeContext:
-    return ZeContext(hDriver, hDriver.devices)
+    return ZeContext(hDriver, hDriver.all_devices)
 
 
 @driver.entry
 def zeContextCreateEx(
     hDriver: ZePlatform, desc: Any, numDevices: int, phDevices: list[ZeDevice]
 ) -> ZeContext:
-    if any(device not in hDriver.devices for device in phDevices):
+    if any(device.platform is not hDriver for device in phDevices):
         raise ze_failure("INVALID_ARGUMENT", "a device is of another driver")
-    return ZeContext(hDriver, phDevices or hDriver.devices)
+    return ZeContext(hDriver, phDevices or hDriver.all_devices)
 
 
 @driver.entry
 def zeDriverGetDefaultContext(hDriver: ZePlatform) -> ZeContext:
     """Return the context that a driver makes itself. The first call makes it."""
     if hDriver.default_context is None:
-        hDriver.default_context = ZeContext(hDriver, hDriver.devices)
+        hDriver.default_context = ZeContext(hDriver, hDriver.all_devices)
         driver.objects.retain(hDriver.default_context)
     return hDriver.default_context
 

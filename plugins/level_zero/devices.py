@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,11 +17,13 @@ from ...loader.base.forks import new_lock
 from ...loader.base.search import secure_environ
 from ...loader.ze.abi import PLATFORM_EXTENSION
 from ..opencl.devices import URDevice, takes_spirv
+from ..opencl.images import has_images
 from ..opencl.platforms import URPlatform, platforms
 from ..opencl.usm.strategies import STRATEGIES
 from ..sdk._native_ze import ffi
 from ..sdk.objects import Object
 from .core import ZE, chain, driver, ze_failure
+from .hierarchy import COMBINED, affinity_mask, hierarchy, sub_devices, visible
 
 _INTEL: Final = 0x8086
 #: The largest number of 32 bits.
@@ -71,23 +73,69 @@ class ZePlatform(Object):
 
     def __init__(self, platform: URPlatform) -> None:
         self.ur = platform
-        self.devices = tuple(ZeDevice(device, self) for device in platform.devices)
+        self.devices = tuple(self._visible_devices())
         self.default_context: Any = None
+
+    def _visible_devices(self) -> Iterator[ZeDevice]:
+        """Yield the devices that zeDeviceGet lists (hierarchy.py)."""
+        divided, order = [(one, sub_devices(one)) for one in self.ur.devices], hierarchy()
+        counts = [len(parts) for _, parts in divided]
+        for number, shown, by_parts in visible(counts, order, affinity_mask()):
+            device, parts = divided[number]
+            whole = ZeDevice(device, self, (number,), parts)
+            root = None if by_parts and order != COMBINED else whole
+            whole.parts = tuple(
+                ZeDevice(parts[part], self, (number, part), parts, root) for part in shown
+            )
+            yield from whole.parts if by_parts else (whole,)
+
+    @property
+    def all_devices(self) -> tuple[ZeDevice, ...]:
+        """Return the devices, their sub-devices, and the devices that they are parts of."""
+        parts = (part for device in self.devices for part in device.parts)
+        roots = (device.root for device in self.devices if device.root is not None)
+        return tuple(dict.fromkeys((*self.devices, *parts, *roots)))
 
 
 @driver.kind
 class ZeDevice(Object):
-    """A device. It lives as long as its driver.
+    """A device or a sub-device. It lives as long as its driver.
 
     Args:
         device: the device of the reference adapter.
         platform: its driver.
+        place: its number in the driver. A sub-device also has its number in the device.
+        siblings: all that the device, or the device that it is a part of, is divided into.
+        root: the device that it is a part of, if programs may know that.
+
+    Attributes:
+        parts: its sub-devices that programs see.
     """
 
     type, counted = "ze_device_handle_t", False
 
-    def __init__(self, device: URDevice, platform: ZePlatform) -> None:
-        self.ur, self.platform = device, platform
+    def __init__(
+        self,
+        device: URDevice,
+        platform: ZePlatform,
+        place: tuple[int, ...],
+        siblings: tuple[URDevice, ...] = (),
+        root: ZeDevice | None = None,
+    ) -> None:
+        self.ur, self.platform, self.place, self.root = device, platform, place, root
+        self.family = (device.root, *siblings)
+        self.parts: tuple[ZeDevice, ...] = ()
+
+    def is_part_of(self, other: ZeDevice) -> bool:
+        """Return whether it is another device or a part of that."""
+        return self.ur.is_part_of(other.ur)
+
+    @cached_property
+    def has_images(self) -> bool:
+        """Return whether it has images, and its queues can move them."""
+        profile = self.platform.ur.profile
+        crashes = profile.transfers_images_on_whole_devices and self.ur.parent is not None
+        return has_images(self.ur) and not crashes
 
     def number(self, name: str, otherwise: int = 0) -> int:
         """Return the answer to a query of OpenCL, `otherwise` if the driver has none."""
@@ -122,7 +170,7 @@ class ZeDevice(Object):
     def uuid(self) -> bytes:
         """Return 16 bytes that are the same in every process, and differ between devices."""
         icd = self.ur.icd
-        place = self.platform.devices.index(self)
+        place = ".".join(map(str, self.place))
         text = f"{icd.platform.name}\n{icd.platform.version}\n{icd.name}\n{place}"
         return hashlib.sha256(text.encode()).digest()[:16]
 
@@ -135,7 +183,8 @@ def ze_platforms() -> Sequence[ZePlatform]:
     """Return all drivers. The first call opens the OpenCL drivers."""
     with _lock:
         if not _found:
-            _found.extend(ZePlatform(one) for one in platforms() if one.devices)
+            found = [ZePlatform(one) for one in platforms() if one.devices]
+            _found.extend(one for one in found if one.devices)
             driver.at_exit()
         return tuple(_found)
 
@@ -144,7 +193,9 @@ def ze_platforms() -> Sequence[ZePlatform]:
 def zeInit(flags: int) -> None:
     if not ze_platforms():
         raise ze_failure(
-            "UNINITIALIZED", "no OpenCL driver can be used; `fairlead doctor` says why"
+            "UNINITIALIZED",
+            "no OpenCL driver can be used, or ZE_AFFINITY_MASK hides all devices; "
+            "`fairlead doctor` says why",
         )
 
 
@@ -241,12 +292,13 @@ def zeDeviceGet(hDriver: ZePlatform) -> Sequence[ZeDevice]:
 
 @driver.entry
 def zeDeviceGetSubDevices(hDevice: ZeDevice) -> Sequence[ZeDevice]:
-    return ()
+    return hDevice.parts
 
 
 @driver.entry
 def zeDeviceGetRootDevice(hDevice: ZeDevice, phRootDevice: Any) -> None:
-    phRootDevice[0] = 0  # the device is a root device itself
+    root = hDevice.root
+    phRootDevice[0] = driver.objects.show(root) if root is not None else 0
 
 
 def _fill_mutable(address: int) -> None:
@@ -278,8 +330,10 @@ def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
     kind = "GPU" if pretends() else kinds.get(str(icd.type), "CPU")
     row.type = ZE[f"ZE_DEVICE_TYPE_{kind}"]
     row.vendorId = _INTEL if pretends() else hDevice.number("CL_DEVICE_VENDOR_ID")
-    row.deviceId = row.subdeviceId = 0
-    row.flags = ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"]
+    row.deviceId, row.subdeviceId = 0, hDevice.place[-1] if hDevice.root is not None else 0
+    row.flags = ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"] | (
+        ZE["ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE"] if hDevice.root is not None else 0
+    )
     row.coreClockRate = hDevice.number("CL_DEVICE_MAX_CLOCK_FREQUENCY")
     row.maxMemAllocSize = hDevice.number("CL_DEVICE_MAX_MEM_ALLOC_SIZE")
     row.maxHardwareContexts, row.maxCommandQueuePriority = LARGEST, 0
@@ -396,7 +450,7 @@ def zeDeviceGetP2PProperties(hDevice: ZeDevice, hPeerDevice: ZeDevice, pP2PPrope
 
 @driver.entry
 def zeDeviceCanAccessPeer(hDevice: ZeDevice, hPeerDevice: ZeDevice) -> int:
-    return hDevice is hPeerDevice
+    return hDevice.ur.root is hPeerDevice.ur.root
 
 
 @driver.entry

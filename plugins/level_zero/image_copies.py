@@ -19,7 +19,7 @@ from ..sdk.wrap import with_parameters
 from .appends import append_operations
 from .core import driver, ze_failure
 from .events import ZeEvent
-from .images import ZeImage, check_image
+from .images import ZeImage, check_device, check_image
 from .lists import ZeCommandList
 
 _NOWHERE: Final = (0, 0, 0)
@@ -58,6 +58,7 @@ def _append_copy(
     signal: ZeEvent | None,
     waits: list[ZeEvent],
 ) -> None:
+    check_device(made.device)
     for image in (target, source):
         check_image(made.context, image)
     if target.ur.format != source.ur.format:
@@ -126,6 +127,7 @@ def _transfer(
     slice_: int = 0,
 ) -> None:
     """Append a copy of a region to memory (`reads`), or from memory."""
+    check_device(made.device)
     check_image(made.context, image)
     ur, (start, size) = image.ur, _region(image.ur, region)
     pixel, kind = ur.element_size, ur.kind

@@ -12,7 +12,7 @@ from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.contexts import URContext
-from ..opencl.images import URImage, has_format, has_images, opencl_format, urMemImageCreate
+from ..opencl.images import URImage, has_format, opencl_format, urMemImageCreate
 from ..sdk._native import ffi as ur_ffi
 from ..sdk.objects import Object
 from ..sdk.ze.image_formats import ur_format_of
@@ -76,8 +76,9 @@ def _format_of(context: URContext, desc: Any) -> tuple[int, int]:
     return found
 
 
-def _check_device(device: ZeDevice) -> None:
-    if not has_images(device.ur):
+def check_device(device: ZeDevice) -> None:
+    """Raise LevelZeroError (UNSUPPORTED_FEATURE) if a device has no images that it can move."""
+    if not device.has_images:
         raise ze_failure("UNSUPPORTED_FEATURE", "the device has no images")
 
 
@@ -93,7 +94,7 @@ def _create(context: URContext, desc: Any, format: tuple[int, int]) -> URImage:
 @driver.entry
 def zeImageCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeImage:
     hContext.check(hDevice)
-    _check_device(hDevice)
+    check_device(hDevice)
     if desc.pNext:
         raise ze_failure("UNSUPPORTED_FEATURE", "no extension of images is known")
     if desc.miplevels:
@@ -115,7 +116,7 @@ def zeImageGetProperties(hDevice: ZeDevice, desc: Any, pImageProperties: Any) ->
     )
     pImageProperties.samplerFilterFlags = 0
     try:
-        _check_device(hDevice)
+        check_device(hDevice)
         _format_of(zeDriverGetDefaultContext(hDevice.platform).ur, desc)
     except LevelZeroError:
         if row is None:
@@ -176,7 +177,7 @@ _LIMITS: Final = {
 @driver.entry
 def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None:
     """Say how large images may be: zeros for a device without images."""
-    there = has_images(hDevice.ur)
+    there = hDevice.has_images
     pImageProperties.maxImageBufferSize = 0  # there are no images of buffers
     for field, names in _LIMITS.items():
         sizes = (min(hDevice.number(f"CL_DEVICE_{name}"), LARGEST) for name in names)

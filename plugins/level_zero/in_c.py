@@ -74,7 +74,7 @@ class KernelInC:
             "device": device.cl,
             "kinds": self._kinds,
             "count": len(kinds),
-            "most": kernel.group_size(device),
+            "most": kernel.group_size(device.root),
             "limits": limits,
             "required": required or (0, 0, 0),
         }

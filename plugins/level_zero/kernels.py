@@ -24,8 +24,9 @@ from ..sdk.conversions import keep_text
 from ..sdk.kernel_arguments import URKernelArgument
 from ..sdk.objects import Object
 from .arguments import kind_of, read_argument
+from .contexts import ZeContext
 from .core import ZE, chain, driver, ze_failure
-from .devices import LARGEST
+from .devices import LARGEST, ZeDevice
 from .in_c import POINTER, UNKNOWN, VALUE, KernelInC, number_of
 from .modules import ZeModule, give_bytes
 
@@ -74,6 +75,7 @@ class ZeKernel(Object):
 
     Attributes:
         ur: the kernel of the reference adapter, which has the arguments.
+        whole: the device that it is compiled for.
         in_c: what C knows of it.
         indirect: ze_kernel_indirect_access_flags_t.
         not_local: the arguments that are known to be no local memory, though the driver does not
@@ -88,7 +90,7 @@ class ZeKernel(Object):
         self.ur = URKernel(
             create(program.table, "clCreateKernel", program.cl, name.encode()), program
         )
-        self.device = module.device
+        self.device, self.whole = module.device, module.whole
         self.in_c = KernelInC(
             self.ur,
             self.device.ur,
@@ -128,7 +130,7 @@ class ZeKernel(Object):
     @cached_property
     def required(self) -> tuple[int, int, int] | None:
         """Return the size of work-groups that it is compiled for, None for any."""
-        return self.ur.required_size(self.device.ur)
+        return self.ur.required_size(self.whole)
 
     @cached_property
     def kinds(self) -> tuple[int, ...]:
@@ -140,6 +142,10 @@ class ZeKernel(Object):
         """Return the arguments that are pointers, as far as the driver tells."""
         return [index for index, kind in enumerate(self.kinds) if kind == POINTER]
 
+    def runs_on(self, context: ZeContext, device: ZeDevice) -> bool:
+        """Return whether lists of a context and a device can launch it."""
+        return self.context is context and device.is_part_of(self.device)
+
     def check_group(self, sizes: Sequence[int]) -> None:
         """Check that it can be launched with a size of work-groups.
 
@@ -147,7 +153,7 @@ class ZeKernel(Object):
             LevelZeroError: INVALID_GROUP_SIZE_DIMENSION if it cannot.
         """
         limits = self.device.group_limits
-        most = self.ur.group_size(self.device.ur)
+        most = self.ur.group_size(self.whole)
         fits = all(1 <= size <= limit for size, limit in zip(sizes, limits, strict=True))
         if not fits or math.prod(sizes) > most:
             raise ze_failure(
@@ -259,7 +265,7 @@ def zeKernelSuggestGroupSize(
     sizes = globalSizeX, globalSizeY, globalSizeZ
     if not all(sizes):
         raise ze_failure("INVALID_GLOBAL_WIDTH_DIMENSION", "there is nothing to divide")
-    return suggest_local_size(hKernel.ur, hKernel.device.ur, sizes)
+    return suggest_local_size(hKernel.ur, hKernel.whole, sizes)
 
 
 @driver.entry
@@ -323,7 +329,7 @@ def zeKernelGetName(hKernel: ZeKernel, pSize: Any, pName: Any) -> None:
 
 def _group_number(kernel: ZeKernel, name: str) -> int:
     try:
-        data = kernel.ur.group_info(kernel.device.ur, name)
+        data = kernel.ur.group_info(kernel.whole, name)
     except OpenCLError:
         return 0
     return min(int.from_bytes(data, "little"), LARGEST)
@@ -338,7 +344,7 @@ def _fill_preferred(kernel: ZeKernel, address: int) -> None:
 
 def _fill_largest(kernel: ZeKernel, address: int) -> None:
     row = ffi.cast("ze_kernel_max_group_size_properties_ext_t *", address)
-    row.maxGroupSize = kernel.ur.group_size(kernel.device.ur)
+    row.maxGroupSize = kernel.ur.group_size(kernel.whole)
 
 
 #: What fills a struct that a caller chains to the properties of a kernel.
@@ -355,7 +361,7 @@ def zeKernelGetProperties(hKernel: ZeKernel, pKernelProperties: Any) -> None:
     row.requiredGroupSizeX, row.requiredGroupSizeY, row.requiredGroupSizeZ = sizes
     row.requiredNumSubGroups = row.requiredSubgroupSize = row.spillMemSize = 0
     row.maxSubgroupSize = max(hKernel.device.sub_group_sizes)
-    most = hKernel.ur.group_size(hKernel.device.ur)
+    most = hKernel.ur.group_size(hKernel.whole)
     row.maxNumSubgroups = max(1, most // row.maxSubgroupSize)
     row.localMemSize = _group_number(hKernel, "CL_KERNEL_LOCAL_MEM_SIZE")
     row.privateMemSize = _group_number(hKernel, "CL_KERNEL_PRIVATE_MEM_SIZE")

@@ -497,11 +497,12 @@ def zeCommandListImmediateAppendCommandListsWithParameters(
 
 
 def _streams(context: ZeContext | None = None, device: ZeDevice | None = None) -> Iterator[Stream]:
-    """Yield the streams of a context, of a device, or all."""
+    """Yield the streams of a context, of a device and its sub-devices, or all."""
     is_any = context is None and device is None
     for kind in (ZeQueue, ZeCommandList):
         for owner in list(driver.objects.of(kind.type).values()):
-            is_own = is_any or owner.context is context or owner.device is device
+            is_own = is_any or owner.context is context
+            is_own |= device is not None and owner.device.is_part_of(device)
             if is_own and owner.stream is not None:
                 yield owner.stream
 

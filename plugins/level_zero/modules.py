@@ -53,12 +53,16 @@ class ZeModule(Object):
         context: its context.
         device: its device.
         program: the program.
+
+    Attributes:
+        whole: the device that it is built for, of which `device` may be a part.
     """
 
     type = "ze_module_handle_t"
 
     def __init__(self, context: ZeContext, device: ZeDevice, program: URProgram) -> None:
         self.context, self.device, self.program = context, device, program
+        self.whole = device.ur.root
 
     @property
     def kernel_names(self) -> list[str]:
@@ -107,7 +111,7 @@ def _program_of(context: ZeContext, device: ZeDevice, desc: Any) -> tuple[URProg
         if is_spirv or desc.format != ZE["ZE_MODULE_FORMAT_NATIVE"]:
             raise
         listed = ur_ffi.new("uintptr_t[]", [address])
-        program = urProgramCreateWithBinary(context.ur, 1, [device.ur], [size], listed, None)
+        program = urProgramCreateWithBinary(context.ur, 1, [device.ur.root], [size], listed, None)
         names_arguments = False
     options = _options(text)
     return program, f"{options} -cl-kernel-arg-info".strip() if names_arguments else options
@@ -118,7 +122,7 @@ def zeModuleCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any, phBuildLog
     hContext.check(hDevice)
     try:
         program, options = _program_of(hContext, hDevice, desc)
-        urProgramBuildExp(program, [hDevice.ur], 0, options or None)
+        urProgramBuildExp(program, [hDevice.ur.root], 0, options or None)
     except (OpenCLError, URError) as error:
         if phBuildLog:
             phBuildLog[0] = driver.objects.give(ZeBuildLog(str(error)))
@@ -159,7 +163,7 @@ def zeModuleBuildLogGetString(hModuleBuildLog: ZeBuildLog, pSize: Any, pBuildLog
 @driver.entry
 def zeModuleGetNativeBinary(hModule: ZeModule, pSize: Any, pModuleNativeBinary: Any) -> None:
     program = hModule.program
-    place = program.devices.index(hModule.device.ur)
+    place = program.devices.index(hModule.whole)
     give_bytes(program.binaries[place], pSize, pModuleNativeBinary)
 
 
@@ -181,7 +185,7 @@ def zeModuleGetProperties(hModule: ZeModule, pModuleProperties: Any) -> None:
 @driver.entry
 def zeModuleGetGlobalPointer(hModule: ZeModule, pGlobalName: str, pSize: Any, pptr: Any) -> None:
     try:
-        found = urProgramGetGlobalVariablePointer(hModule.device.ur, hModule.program, pGlobalName)
+        found = urProgramGetGlobalVariablePointer(hModule.whole, hModule.program, pGlobalName)
     except URError as error:
         if code_of_adapter(error) == "UNSUPPORTED_FEATURE":
             raise
@@ -195,7 +199,7 @@ def zeModuleGetGlobalPointer(hModule: ZeModule, pGlobalName: str, pSize: Any, pp
 @driver.entry
 def zeModuleGetFunctionPointer(hModule: ZeModule, pFunctionName: str) -> int:
     try:
-        return urProgramGetFunctionPointer(hModule.device.ur, hModule.program, pFunctionName)
+        return urProgramGetFunctionPointer(hModule.whole, hModule.program, pFunctionName)
     except URError as error:
         if code_of_adapter(error) == "UNSUPPORTED_FEATURE":
             raise

@@ -237,7 +237,7 @@ def _next(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]) -> int:
     if flags & _FLAGS["KERNEL_INSTRUCTION"] and not kernels:
         raise ze_failure("INVALID_ARGUMENT", "the kernels that the command may launch are missing")
     for kernel in kernels:
-        if kernel.context is not made.context or kernel.device is not made.device:
+        if not kernel.runs_on(made.context, made.device):
             raise ze_failure("INVALID_KERNEL_HANDLE", "a kernel is of another context or device")
     made.ids += 1
     made.next_id = MutableCommand(made, made.ids, flags or _BY_DEFAULT, kernels)

@@ -223,18 +223,35 @@ _divided: Final[weakref.WeakValueDictionary[tuple[int, tuple[int, ...], int], UR
 @adapter.entry
 def urDevicePartition(hDevice: URDevice, pProperties: Any, NumDevices: int) -> Sequence[Any]:
     wanted = _partition(pProperties)
-    properties = (ctypes.c_ssize_t * len(wanted))(*wanted)
-    count = ctypes.c_uint32()
-    divide = hDevice.table.clCreateSubDevices
-    check(divide(hDevice.cl, properties, 0, None, ctypes.byref(count)), "clCreateSubDevices")
-    if not NumDevices:
-        return range(count.value)  # the caller asks only for their number
-    keys = [(hDevice.cl, wanted, index) for index in range(count.value)]
-    parts = [_divided.get(key) for key in keys]
-    if any(part is None or part.is_closed for part in parts):
-        made = (ctypes.c_void_p * count.value)()
-        check(divide(hDevice.cl, properties, count.value, made, None), "clCreateSubDevices")
-        parts = [URDevice(cl or 0, hDevice.platform, hDevice) for cl in made]
+    # The caller may ask only for their number.
+    return divide(hDevice, wanted) if NumDevices else range(_count_parts(hDevice, wanted))
+
+
+def _count_parts(device: URDevice, wanted: tuple[int, ...]) -> int:
+    count, properties = ctypes.c_uint32(), (ctypes.c_ssize_t * len(wanted))(*wanted)
+    code = device.table.clCreateSubDevices(device.cl, properties, 0, None, ctypes.byref(count))
+    check(code, "clCreateSubDevices")
+    return count.value
+
+
+def divide(device: URDevice, wanted: tuple[int, ...]) -> list[URDevice]:
+    """Divide a device. While its sub-devices live, the same request has the same answer.
+
+    Args:
+        device: the device.
+        wanted: the properties of clCreateSubDevices, with the 0 at their end.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
+    keys = [(device.cl, wanted, index) for index in range(_count_parts(device, wanted))]
+    parts = [part for part in map(_divided.get, keys) if part is not None and not part.is_closed]
+    if len(parts) < len(keys):
+        properties = (ctypes.c_ssize_t * len(wanted))(*wanted)
+        made = (ctypes.c_void_p * len(keys))()
+        code = device.table.clCreateSubDevices(device.cl, properties, len(keys), made, None)
+        check(code, "clCreateSubDevices")
+        parts = [URDevice(cl or 0, device.platform, device) for cl in made]
         _divided.update(zip(keys, parts, strict=True))
     return parts
 

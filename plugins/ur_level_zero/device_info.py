@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from .core import ZE, adapter
-from .platforms import LZDevice, type_of
+from .platforms import DOMAINS, LZDevice, type_of
 
 #: Bytes to which sub-buffers are aligned: what any driver aligns memory to.
 BUFFER_ALIGNMENT: Final = 64
@@ -130,6 +131,13 @@ def _has(function: str) -> Callable[[LZDevice], bool]:
     return lambda device: device.platform.has(function)
 
 
+#: What a sub-device was made by: one ur_device_partition_property_t, two 32-bit numbers.
+_PARTITION: Final = struct.pack(
+    "@II",
+    UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"],
+    DOMAINS[-1],
+)
+
 _ORDERS: Final = sum(
     UR[f"UR_MEMORY_ORDER_CAPABILITY_FLAG_{name}"]
     for name in ("RELAXED", "ACQUIRE", "RELEASE", "ACQ_REL", "SEQ_CST")
@@ -181,9 +189,8 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "SUPPORTED_PARTITIONS": lambda device: (
         [UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]] if device.parts else []
     ),
-    "PARTITION_AFFINITY_DOMAIN": lambda device: (
-        UR["UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA"] if device.parts else 0
-    ),
+    "PARTITION_AFFINITY_DOMAIN": lambda device: sum(DOMAINS) if device.parts else 0,
+    "PARTITION_TYPE": lambda device: _PARTITION if device.parent is not None else b"",
     "MAX_NUM_SUB_GROUPS": lambda device: max(
         1, device.compute.maxTotalGroupSize // min(_sub_groups(device))
     ),
@@ -259,7 +266,6 @@ _FIXED: Final[dict[str, Any]] = {
     "PROFILE": "FULL_PROFILE",
     "BUILT_IN_KERNELS": "",
     "PREFERRED_INTEROP_USER_SYNC": True,
-    "PARTITION_TYPE": b"",
     "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS": False,
     "BUILD_ON_SUBDEVICE": True,
     "ATOMIC_MEMORY_ORDER_CAPABILITIES": _ORDERS,

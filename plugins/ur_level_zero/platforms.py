@@ -323,6 +323,10 @@ def urPlatformGetBackendOption(hPlatform: LZPlatform, pFrontendOption: str) -> s
 
 # devices
 
+#: The affinity domains by which programs ask for what Level Zero has divided a device into.
+DOMAINS: Final = tuple(
+    UR[f"UR_DEVICE_AFFINITY_DOMAIN_FLAG_{name}"] for name in ("NUMA", "NEXT_PARTITIONABLE")
+)
 #: The numbers of types that programs ask for, and Level Zero's types.
 _TYPES: Final = {
     UR["UR_DEVICE_TYPE_GPU"]: ZE["ZE_DEVICE_TYPE_GPU"],
@@ -380,9 +384,11 @@ def urDevicePartition(
     if not pProperties.pProperties:
         raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
     check_count(pProperties.PropCount, "INVALID_VALUE", "properties")
-    kinds = {pProperties.pProperties[index].type for index in range(pProperties.PropCount)}
-    if kinds != {UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]}:
+    asked = [pProperties.pProperties[index] for index in range(pProperties.PropCount)]
+    if {one.type for one in asked} != {UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]}:
         raise failure("INVALID_VALUE", "Level Zero does not divide devices by this type")
+    if any(one.value.affinity_domain not in DOMAINS for one in asked):
+        raise failure("INVALID_VALUE", "Level Zero does not divide devices by this domain")
     if not hDevice.parts:
         raise failure("DEVICE_PARTITION_FAILED", "the device has no sub-devices")
     return hDevice.parts if NumDevices else range(len(hDevice.parts))

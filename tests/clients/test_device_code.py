@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.parametrize("driver", on("intel_cpu"
 
 #: What Intel's adapter has not: updates of graphs on this driver.
 _NO_UPDATE: Final = "Device does not support Command Graph update"
+#: The layers do not follow the handles that urDevicePartition returns.
+_UNWATCHED: Final = ("sub_devices",)
 
 
 @pytest.mark.parametrize("adapter", [pytest.param("intel", marks=pytest.mark.thorough), "fairlead"])
@@ -37,14 +39,15 @@ def test_it_prints_what_it_says(
     compile_client: Compiler,
     drivers: dict[str, str],
 ) -> None:
+    watched = {} if program in _UNWATCHED else WATCHED
     output = run(
-        compile_client.device(program), now, drivers[driver], adapter_path(adapter), **WATCHED
+        compile_client.device(program), now, drivers[driver], adapter_path(adapter), **watched
     )
     if (adapter, program) == ("intel", "graph_update"):
         assert (error_of(output), output.code) == (_NO_UPDATE, 1)
         return
     assert (output.out, output.code) == (printed(HERE / f"device/{program}.cpp"), 0)
-    assert adapter == "intel" or complaints(output) == []
+    assert adapter == "intel" or not watched or complaints(output) == []
 
 
 @pytest.mark.parametrize("way", ["native", "replay"])

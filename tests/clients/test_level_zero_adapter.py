@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from helpers.clients import DEVICE_PROGRAMS, HERE, Compiler, on, printed, run
+from helpers.clients import DEVICE_PROGRAMS, HERE, ZE_VARIABLES, Compiler, on, printed, run
 
 from fairlead import plugins
 
@@ -25,7 +25,13 @@ OTHERS: Final = sorted({*DEVICE_PROGRAMS} - {*GRAPHS, "fill_2d"})
 def test_it_prints_what_it_says(
     program: str, driver: str, now: Path, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
-    output = run(compile_client.device(program), now, drivers[driver], plugins.level_zero_adapter())
+    output = run(
+        compile_client.device(program),
+        now,
+        drivers[driver],
+        plugins.level_zero_adapter(),
+        **ZE_VARIABLES.get(program, {}),
+    )
     source = HERE / f"device/{program}.cpp"
     assert (output.out, output.err, output.code) == (printed(source), "", 0)
 

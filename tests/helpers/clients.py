@@ -33,6 +33,8 @@ PROGRAMS: Final = tuple(
 DEVICE_PROGRAMS: Final = tuple(sorted(path.stem for path in (HERE / "device").glob("*.cpp")))
 #: Where libOpenCL.so.1 and what the Intel drivers need lie.
 PREFIX_LIB: Final = Path(sys.prefix, "lib")
+#: What a program needs to know of Level Zero's devices.
+ZE_VARIABLES: Final[dict[str, dict[str, str]]] = {"sub_devices": {"FAIRLEAD_ZE_SUB_DEVICES": "2"}}
 #: The drivers whose results the tests know: the names are those of helpers/drivers.py.
 DRIVERS: Final = ("intel_cpu", "pocl_wheel", "pocl-3.1")
 #: Intel's own adapter and ours; for PI the same names mean the plugins.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import byref
 from typing import Any, Final
 
@@ -38,17 +39,22 @@ kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out
 
 
 class ZeBench:
-    """A context of a driver with its first device, a queue, and kernels.
+    """A context of a driver with a device, a queue, and kernels.
 
     Args:
         ze: the driver's functions.
         driver: the handle of the driver.
+        device: the device, by default the first one.
+        devices: the devices of the context, by default all.
     """
 
-    def __init__(self, ze: ZeCalls, driver: int) -> None:
+    def __init__(
+        self, ze: ZeCalls, driver: int, device: int = 0, devices: Sequence[int] = ()
+    ) -> None:
         self.ze, self.driver = ze, driver
-        self.device = ze.listed("zeDeviceGet", driver)[0]
-        self.context = ze.made("zeContextCreate", driver, byref(new("ze_context_desc_t")))
+        self.device = device or ze.listed("zeDeviceGet", driver)[0]
+        given = byref(new("ze_context_desc_t")), len(devices), array(*devices) if devices else None
+        self.context = ze.made("zeContextCreateEx", driver, *given)
         self.queue = self.new_queue()
         self._modules: dict[bytes, int] = {}
 
