@@ -81,7 +81,7 @@ class LZCommandBuffer(CommandBufferObject):
         self.signals: dict[int, LZCommandEvent]
         self.lock = new_lock()
         self._finalized = False
-        kind, self._why = choose_path(device.platform)
+        kind, self._why = choose_path(device.platform, plain=in_order and not profiling)
         self.path = kind(context, device)
         how = {"in_order": in_order, "mutable": updatable}
         self.main = LZCommandList(context, device, device.compute_group, **how)

@@ -10,7 +10,8 @@ the commands are ready for the next execution.
   next enqueue waits on the host until this one has ended.
 - *immediate-append*: zeCommandListImmediateAppendCommandListsExp has a wait list and an event. The
   list that resets events is appended behind. Nobody waits on the host, because AllReset divides one
-  execution from the next.
+  execution from the next. An in-order list without times has no events to reset: it is appended
+  alone.
 
 FAIRLEAD_ZE_COMMAND_BUFFER chooses one. By default it is what the driver has.
 
@@ -19,7 +20,8 @@ FAIRLEAD_ZE_COMMAND_BUFFER chooses one. By default it is what the driver has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from ....loader.base.search import secure_environ
@@ -224,13 +226,57 @@ class ImmediateAppendPath(_Path):
         return Submission(end)
 
 
-def choose_path(platform: LZPlatform) -> tuple[type[WaitEventPath | ImmediateAppendPath], str]:
+class OneAppendPath:
+    """The way by zeCommandListImmediateAppendCommandListsExp where no event has to be reset.
+
+    That is so if the list is in-order and nobody asks for the times of its commands.
+    """
+
+    name = ImmediateAppendPath.name
+
+    def __init__(self, context: LZContext, device: LZDevice) -> None:
+        self.main: LZCommandList | None = None
+        self._before: EventCell | None = None
+        self._around: Callable[[], LZQueue | None] = lambda: None
+
+    def begin(self, made: LZCommandList) -> None:
+        """Append nothing."""
+
+    def finish(
+        self, main: LZCommandList, copies: LZCommandList | None, cells: Sequence[EventCell]
+    ) -> None:
+        """Close the list."""
+        assert copies is None and not cells
+        self.main = main
+        main.close()
+
+    def enqueue(
+        self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any, keep: Any
+    ) -> Submission:
+        """Append the list to the queue, behind the execution before."""
+        assert self.main is not None
+        around = queue.helper
+        if self._before is not None and self._around() is not around:
+            waits = [*waits, self._before]
+        around.append(_APPEND, 1, words([self.main.ze]), waits=waits, cell=end, keep=keep)
+        self._before, self._around = end, weakref.ref(around)
+        return Submission(end)
+
+
+def choose_path(
+    platform: LZPlatform, *, plain: bool = False
+) -> tuple[type[WaitEventPath | ImmediateAppendPath | OneAppendPath], str]:
     """Return how command-buffers run on a platform, and why.
+
+    Args:
+        platform: the platform.
+        plain: whether no events of commands have to be reset.
 
     Raises:
         URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for a way
             that the driver does not have.
     """
+    append = OneAppendPath if plain else ImmediateAppendPath
     wanted = secure_environ().get(VARIABLE, "").strip().lower()
     can = ZE.strings["ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME"] in platform.extensions
     if wanted == WaitEventPath.name:
@@ -238,11 +284,11 @@ def choose_path(platform: LZPlatform) -> tuple[type[WaitEventPath | ImmediateApp
     if wanted == ImmediateAppendPath.name:
         if not can:
             raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_APPEND}")
-        return ImmediateAppendPath, f"{VARIABLE} says so"
+        return append, f"{VARIABLE} says so"
     if wanted not in ("", "auto"):
         raise failure(
             "INVALID_VALUE", f"{VARIABLE}={wanted}: it may be auto, wait-event, immediate-append"
         )
     if can:
-        return ImmediateAppendPath, f"the driver has {_APPEND}"
+        return append, f"the driver has {_APPEND}"
     return WaitEventPath, f"the driver has no {_APPEND}"

@@ -160,6 +160,24 @@ def test_calls_of_the_immediate_append_path(
         assert watch() == [append, "AppendBarrier", append]
 
 
+def test_an_in_order_command_buffer_is_one_append(
+    monkeypatch: pytest.MonkeyPatch,
+    watch: Callable[[], list[str]],
+    make: Objects,
+    context: int,
+    program: int,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "immediate-append")
+    queue = make.queue(context)
+    watch()
+    recording = Recording(make, context, isInOrder=True)
+    recording.launch(make.kernel(program, "nothing"))
+    recording.finalize()
+    assert watch() == ["AppendLaunchKernel", "Close"]
+    recording.enqueue(queue)
+    assert watch() == ["ImmediateAppendCommandListsExp"]
+
+
 def test_copies_have_a_list_of_their_own(
     path: str,
     monkeypatch: pytest.MonkeyPatch,
