@@ -50,6 +50,11 @@ BROKEN = {
             *("graphs::regular", "graphs::twice", "graphs::dump"),
         },
     ),
+    "a sub-device has no root": (
+        "devices",
+        "@driver.entry\ndef zeDeviceGetRootDevice(hDevice, phRootDevice): phRootDevice[0] = 0",
+        {"devices::properties"},
+    ),
     "a changed list is executed": (
         "mutable-errors",
         "ZeCommandList.check_executable = lambda self: None",
@@ -91,7 +96,7 @@ def failures(report: Report) -> set[str]:
 
 def test_our_driver_passes(each_driver: Driver, tmp_path: Path) -> None:
     (tmp_path / "only.icd").write_text(f"{each_driver.library}\n", encoding="utf-8")
-    only = {"OCL_ICD_VENDORS": str(tmp_path)}
+    only = {"OCL_ICD_VENDORS": str(tmp_path), "FAIRLEAD_ZE_SUB_DEVICES": "2"}
     report = harness.run(level_zero_driver(), environment=only, timeout=120.0)
     assert not failures(report)
     assert sum(case.outcome == "passed" for case in report.cases) > 80
@@ -103,7 +108,8 @@ def test_a_broken_driver_fails(fault: str, tmp_path: Path, wheel_drivers: dict[s
     module = tmp_path / "broken_driver.py"
     module.write_text(_HEAD + text, encoding="utf-8")
     library = build_level_zero_driver(module, tmp_path)
-    report = harness.run(str(library), area=area, environment=wheel_drivers, timeout=120.0)
+    variables = {**wheel_drivers, "FAIRLEAD_ZE_SUB_DEVICES": "2"}
+    report = harness.run(str(library), area=area, environment=variables, timeout=120.0)
     assert failures(report) == expected
 
 
