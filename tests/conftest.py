@@ -40,6 +40,12 @@ _OURS: Final = (
 _OTHERS: Final = ("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_", "ZE_", "ZEL_")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks of the conformance suite, parts of which tests of all folders import."""
+    for mark in ("rule", "beyond_specification", "forked"):
+        config.addinivalue_line("markers", f"{mark}: of a case of the conformance suite")
+
+
 def _prepare(folder: Path) -> None:
     """Set the environment of this process, which the workers of pytest-xdist inherit."""
     further = os.environ.get("OCL_ICD_FILENAMES", "")

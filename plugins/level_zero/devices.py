@@ -130,7 +130,7 @@ class ZeDevice(Object):
         """Return whether it is another device or a part of that."""
         return self.ur.is_part_of(other.ur)
 
-    @cached_property
+    @property
     def has_images(self) -> bool:
         """Return whether it has images, and its queues can move them."""
         profile = self.platform.ur.profile

@@ -1,7 +1,7 @@
 """The adapter on Level Zero under the real libsycl: device code of SYCL, on fairlead's own Level Zero driver.
 
 libsycl → the adapter → fairlead's driver → an OpenCL driver that takes SPIR-V. It gives what the reference adapter
-gives. libsycl fills USM by a kernel of DPC++ on this backend, so these programs fill nothing.
+gives. libsycl fills USM by a kernel of DPC++ on this backend. So no program calls `queue.fill`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from fairlead import plugins
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("driver", on("intel_cpu"))]
 
-#: Programs with graphs, and the others. Fills of rows run a kernel of DPC++.
+#: Programs with graphs, and the others.
 GRAPHS: Final = ("graph", "graph_update")
-OTHERS: Final = sorted({*DEVICE_PROGRAMS} - {*GRAPHS, "fill_2d"})
+OTHERS: Final = sorted({*DEVICE_PROGRAMS} - {*GRAPHS})
 
 
 @pytest.mark.parametrize("program", OTHERS)

@@ -13,7 +13,7 @@ from helpers.ze_calls import new
 
 from fairlead.conformance.ze.objects import IMAGE_SIZES
 from fairlead.loader.ze.abi import ZE
-from fairlead.plugins.level_zero import images
+from fairlead.plugins.level_zero import devices
 
 TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
 END: Final = (None, 0, None)
@@ -339,7 +339,7 @@ def test_copies_that_cannot_be(bench: ZeBench) -> None:
 
 
 def test_a_device_without_images(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "has_images", lambda device: False)
+    monkeypatch.setattr(devices, "has_images", lambda device: False)
     row = bench.ze.properties(
         "zeDeviceGetImageProperties", "ze_device_image_properties_t", bench.device
     )
