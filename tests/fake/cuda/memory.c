@@ -158,17 +158,25 @@ bool fake_is_whole(uint64_t address, size_t size) {
 
 /* --- copies and fills --- */
 
-static char *place(CUmemorytype type, const void *host, CUdeviceptr device) {
-    return (char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)host : device);
+/* Memory as rows and slices. */
+typedef struct rows {
+    char *bytes;
+    size_t pitch, rows;
+} rows;
+
+static rows place(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array, size_t pitch, size_t height) {
+    if (type == CU_MEMORYTYPE_ARRAY)
+        return (rows){array->bytes, array->pitch, array->rows};
+    return (rows){(char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)host : device), pitch, height};
 }
 
 void fake_copy(const CUDA_MEMCPY3D *c) {
-    const char *from = place(c->srcMemoryType, c->srcHost, c->srcDevice);
-    char *to = place(c->dstMemoryType, c->dstHost, c->dstDevice);
+    rows from = place(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcPitch, c->srcHeight);
+    rows to = place(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstPitch, c->dstHeight);
     for (size_t z = 0; z < c->Depth; z++)
         for (size_t y = 0; y < c->Height; y++)
-            memmove(to + c->dstXInBytes + ((c->dstZ + z) * c->dstHeight + c->dstY + y) * c->dstPitch,
-                    from + c->srcXInBytes + ((c->srcZ + z) * c->srcHeight + c->srcY + y) * c->srcPitch, c->WidthInBytes);
+            memmove(to.bytes + c->dstXInBytes + ((c->dstZ + z) * to.rows + c->dstY + y) * to.pitch,
+                    from.bytes + c->srcXInBytes + ((c->srcZ + z) * from.rows + c->srcY + y) * from.pitch, c->WidthInBytes);
 }
 
 void fake_fill(const CUDA_MEMSET_NODE_PARAMS *f) {
