@@ -9,8 +9,10 @@ from ...loader.base.forks import new_lock
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR, URError
 from ..sdk.answers import encoders_of
+from ..sdk.gpu.api import CopyPlace
 from ..sdk.images import IMAGE_KINDS
-from ..sdk.rectangles import offset_of, region_of
+from ..sdk.rectangles import Rect, offset_of, region_of
+from .allocations import find
 from .arrays import CuArray, copies_of
 from .contexts import CuContext
 from .core import adapter, failure
@@ -18,6 +20,7 @@ from .devices import CuDevice
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 from .memory_images import copy_pixels, image_answers, shape_of
+from .usm_transfers import is_on_device
 
 _Texture: Any = CUDA.struct("CUDA_TEXTURE_DESC")
 _INTEGERS, _NORMALIZED = CUDA["CU_TRSF_READ_AS_INTEGER"], CUDA["CU_TRSF_NORMALIZED_COORDINATES"]
@@ -155,20 +158,23 @@ def urBindlessImagesImageCopyExp(
         other = _array(pDst)
         ends = other.place(to, size), one.place(start, size)
     elif kind == _IMAGE_TO_MEM:
-        ends = _memory(one, pDst, to, size, pDstImageDesc), one.place(start, size)
+        ends = _memory(enqueue, one, pDst, to, size, pDstImageDesc), one.place(start, size)
     else:
-        ends = one.place(to, size), _memory(one, pSrc, start, size, pSrcImageDesc)
+        ends = one.place(to, size), _memory(enqueue, one, pSrc, start, size, pSrcImageDesc)
     return copy_pixels(enqueue, copies_of(*ends, shape.in_bytes(size)))
 
 
-def _memory(array: CuArray, address: int, origin: Any, region: Any, desc: Any) -> Any:
+def _memory(
+    enqueue: CuEnqueue, array: CuArray, address: int, origin: Rect, region: Rect, desc: Any
+) -> CopyPlace:
     """Return the end of a copy that is memory, with the pitches of its description."""
-    shape = array.shape
+    shape, found = array.shape, find(enqueue.queue.context, address)
     row = desc.rowPitch or desc.width * shape.pixel
     rows = 1 if shape.kind.is_lines else max(desc.height, 1)
     slice_ = (desc.slicePitch or row * rows) if shape.kind.has_slices else 0
     x, y, z = shape.in_bytes(origin)
-    return shape.host(address + x + y * row + z * slice_, region, row, slice_)
+    made = shape.host(address + x + y * row + z * slice_, region, row, slice_)
+    return made._replace(on_device=is_on_device(found))
 
 
 @adapter.entry

@@ -204,6 +204,15 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s
     return fake_push(stream, run_transfer, &one, sizeof one);
 }
 
+/* Whether memory of a device is called the host's. */
+static bool is_device(CUmemorytype type, const void *host) {
+    pthread_mutex_lock(&lock);
+    allocation *found = type == CU_MEMORYTYPE_HOST ? find((uint64_t)(uintptr_t)host) : NULL;
+    bool is = found && found->kind == DEVICE;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
 static CUresult run_rows(void *data) {
     fake_copy(data);
     return CUDA_SUCCESS;
@@ -212,6 +221,8 @@ static CUresult run_rows(void *data) {
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream) {
     BEGIN;
     if ((copy->srcPitch && copy->srcPitch < copy->WidthInBytes) || (copy->dstPitch && copy->dstPitch < copy->WidthInBytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (is_device(copy->srcMemoryType, copy->srcHost) || is_device(copy->dstMemoryType, copy->dstHost))
         return CUDA_ERROR_INVALID_VALUE;
     return fake_push(stream, run_rows, copy, sizeof *copy);
 }

@@ -187,6 +187,18 @@ def test_a_region_is_copied_between_images_and_memory(images: Images) -> None:
     assert out.raw == expected
 
 
+@pytest.mark.parametrize("kind", ("Device", "Host", "Shared"))
+def test_usm_is_copied_to_an_image_and_back(work: Work, images: Images, kind: str) -> None:
+    memory, image = work.memory(kind, len(DATA)), images.allocate()
+    work.put(memory, DATA)
+    work.ur.ok("urQueueFinish", work.queue)
+    assert images.copy("MEM_TO_IMAGE", memory, image) == "SUCCESS"
+    work.put(memory, bytes(len(DATA)))
+    assert images.copy("IMAGE_TO_MEM", image, memory) == "SUCCESS"
+    assert work.get(memory, len(DATA)) == DATA
+    images.free(image)
+
+
 def test_what_there_is_not_is_refused(work: Work, images: Images) -> None:
     memory, ur = images.allocate(), work.ur
     assert images.copy("IMAGE_TO_MEM", memory, DATA, (9, 1, 1)) == "INVALID_SIZE"
