@@ -18,7 +18,9 @@ enum { UPDATE_WAITS = 20 };   /* milliseconds for launches that are not made yet
 typedef struct job {
     struct job *next;
     cl_event before, end;     /* references; `end` is a user event */
-    uint32_t times;
+    uint32_t times, held_count;
+    cl_mem *held;             /* references: what the words have the addresses of */
+    uint64_t words[];         /* of the cells */
 } job;
 
 struct fl_cuda {
@@ -27,10 +29,17 @@ struct fl_cuda {
     const fl_cuda_function *functions;
     uint32_t function_count, count;
     const fl_command *commands;
-    fl_cuda_node *nodes;
+    struct made {
+        enum fl_cuda_kind kind;
+        CUgraphNode node;
+        bool is_fixed;
+    } *nodes;
+    fl_cuda_cells cells;
+    uint64_t *words;          /* what the cells are for the next launch that is enqueued */
     CUgraph graph;
     CUgraphExec executable;
     pthread_mutex_t running;  /* of launches, which last as long as the GPU, and of their times; nobody with it takes `lock` */
+    uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
     uint64_t taken[MEASURED]; /* by the first replays, in ns */
     uint32_t timed;
     pthread_mutex_t lock;     /* of what follows */
@@ -54,14 +63,26 @@ void fl_cuda_leave(const fl_cuda_device *device) {
 
 /* --- what is built --- */
 
-static CUresult add_node(fl_cuda *g, fl_cuda_node *n, const CUgraphNode *before, size_t count) {
-    const fl_cuda_device *d = g->device;
+static CUresult add_node(const fl_cuda_device *d, CUgraph graph, const fl_cuda_node *n, const CUgraphNode *before, size_t count,
+                         CUgraphNode *made) {
     switch (n->kind) {
-    case FL_NODE_LAUNCH: return CU(d, cuGraphAddKernelNode_v2)(&n->node, g->graph, before, count, &n->launch);
-    case FL_NODE_COPY: return CU(d, cuGraphAddMemcpyNode)(&n->node, g->graph, before, count, &n->copy, d->context);
-    case FL_NODE_FILL: return CU(d, cuGraphAddMemsetNode)(&n->node, g->graph, before, count, &n->fill, d->context);
+    case FL_NODE_LAUNCH: return CU(d, cuGraphAddKernelNode_v2)(made, graph, before, count, &n->launch);
+    case FL_NODE_COPY: return CU(d, cuGraphAddMemcpyNode)(made, graph, before, count, &n->copy, d->context);
+    case FL_NODE_FILL: return CU(d, cuGraphAddMemsetNode)(made, graph, before, count, &n->fill, d->context);
     default: return CUDA_SUCCESS;
     }
+}
+
+static CUresult add_command(fl_cuda *g, uint32_t number, const CUgraphNode *before, size_t count) {
+    fl_cuda_node n;
+    struct made *made = &g->nodes[number];
+    CUresult code = CUDA_ERROR_INVALID_VALUE;
+    if (fl_describe_node(g->functions, g->function_count, &g->cells, &g->commands[number], &n) == FL_CUDA_FINE)
+        code = add_node(g->device, g->graph, &n, before, count, &made->node);
+    made->kind = n.kind;
+    made->is_fixed = n.is_fixed;
+    free(n.values);
+    return code;
 }
 
 static CUresult build(fl_cuda *g, const uint32_t *first_before, const uint32_t *before) {
@@ -72,10 +93,7 @@ static CUresult build(fl_cuda *g, const uint32_t *first_before, const uint32_t *
         size_t count = 0;
         for (uint32_t k = first_before[i]; k < first_before[i + 1]; k++)
             list[count++] = g->nodes[before[k]].node;
-        if (fl_describe_node(g->functions, g->function_count, &g->commands[i], &g->nodes[i]) != FL_CUDA_FINE)
-            code = CUDA_ERROR_INVALID_VALUE;
-        if (code == CUDA_SUCCESS)
-            code = add_node(g, &g->nodes[i], list, count);
+        code = add_command(g, i, list, count);
     }
     free(list);
     if (code == CUDA_SUCCESS)
@@ -83,6 +101,21 @@ static CUresult build(fl_cuda *g, const uint32_t *first_before, const uint32_t *
     if (code == CUDA_SUCCESS)
         code = CU(d, cuGraphUpload)(g->executable, d->stream);
     return code;
+}
+
+/* The words of the cells, in the device's memory and here. */
+static CUresult make_words(fl_cuda *g) {
+    if (!fl_list_cuda_cells(&g->cells, g->functions, g->function_count, g->commands, g->count))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!g->cells.count)
+        return CUDA_SUCCESS;
+    g->words = calloc(g->cells.count, sizeof *g->words);
+    if (!g->words)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < g->cells.count; i++)
+        if (fl_word_of_cell(g->cells.list[i], &g->words[i]) != FL_CUDA_FINE)
+            return CUDA_ERROR_INVALID_VALUE;
+    return CU(g->device, cuMemAlloc_v2)(&g->cells.words, g->cells.count * sizeof *g->words);
 }
 
 static fl_cuda **place_in_unfinished(const fl_cuda *g) {
@@ -106,6 +139,8 @@ static void destroy(fl_cuda *g) {
             CU(d, cuGraphExecDestroy)(g->executable);
         if (g->graph)
             CU(d, cuGraphDestroy)(g->graph);
+        if (g->cells.words)
+            CU(d, cuMemFree_v2)(g->cells.words);
         fl_cuda_leave(d);
     }
     pthread_mutex_lock(&unfinished.lock);
@@ -113,8 +148,9 @@ static void destroy(fl_cuda *g) {
     if (*at)
         *at = g->next_unfinished;
     pthread_mutex_unlock(&unfinished.lock);
-    for (uint32_t i = 0; i < g->count; i++)
-        free(g->nodes[i].values);
+    fl_forget_cuda_cells(&g->cells);
+    free(g->words);
+    free(g->sent);
     pthread_mutex_destroy(&g->running);
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
@@ -125,7 +161,7 @@ static void destroy(fl_cuda *g) {
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
                      const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int *code) {
     fl_cuda *g = calloc(1, sizeof *g);
-    fl_cuda_node *nodes = calloc(count ? count : 1, sizeof *nodes);
+    struct made *nodes = calloc(count ? count : 1, sizeof *nodes);
     *code = g && nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (*code != CUDA_SUCCESS) {
         free(g);
@@ -140,7 +176,9 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
     pthread_cond_init(&g->changed, NULL);
     *code = fl_cuda_enter(device);
     if (*code == CUDA_SUCCESS) {
-        *code = build(g, first_before, before);
+        *code = make_words(g);
+        if (*code == CUDA_SUCCESS)
+            *code = build(g, first_before, before);
         fl_cuda_leave(device);
     }
     if (*code == CUDA_SUCCESS)
@@ -160,8 +198,25 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
+/* The next launches load these words. No launch runs. */
+static CUresult send(fl_cuda *g, const uint64_t *words) {
+    const fl_cuda_device *d = g->device;
+    size_t size = g->cells.count * sizeof *words;
+    if (!size || (g->sent && !memcmp(g->sent, words, size)))
+        return CUDA_SUCCESS;
+    if (!g->sent && !(g->sent = malloc(size)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(g->sent, words, size);
+    CUresult code = CU(d, cuMemcpyAsync)(g->cells.words, (CUdeviceptr)(uintptr_t)g->sent, size, d->stream);
+    if (code != CUDA_SUCCESS) {
+        free(g->sent);
+        g->sent = NULL;
+    }
+    return code;
+}
+
 /* Launch and wait. The caller has `running`, so that nobody updates or launches it meanwhile. */
-static CUresult launch_here(fl_cuda *g, uint32_t times) {
+static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
     fl_cuda_device *d = g->device;
     if (d->lost)
         return d->lost;
@@ -169,6 +224,7 @@ static CUresult launch_here(fl_cuda *g, uint32_t times) {
     if (code != CUDA_SUCCESS)
         return code;
     uint64_t begin = now();
+    code = send(g, words);
     for (uint32_t i = 0; i < times && code == CUDA_SUCCESS; i++)
         code = CU(d, cuGraphLaunch)(g->executable, d->stream);
     CUresult end = CU(d, cuStreamSynchronize)(d->stream);
@@ -181,20 +237,50 @@ static CUresult launch_here(fl_cuda *g, uint32_t times) {
     return code;
 }
 
-static cl_int launch(fl_cuda *g, uint32_t times) {
+static cl_int launch(fl_cuda *g, uint32_t times, const uint64_t *words) {
     pthread_mutex_lock(&g->running);
-    CUresult code = launch_here(g, times);
+    CUresult code = launch_here(g, times, words);
     pthread_mutex_unlock(&g->running);
     return code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
 }
 
-int fl_run_cuda(void *cuda, uint32_t times) { return launch(cuda, times); }
+int fl_run_cuda(void *cuda, uint32_t times) {
+    fl_cuda *g = cuda;
+    return launch(g, times, g->words);
+}
+
+/* A launch of what the cells are now. */
+static job *new_job(const fl_cuda *g, uint32_t times) {
+    uint32_t count = g->cells.count;
+    job *j = calloc(1, sizeof *j + count * (sizeof *j->words + sizeof *j->held));
+    if (!j)
+        return NULL;
+    j->times = times;
+    j->held = (cl_mem *)(j->words + count);
+    for (uint32_t i = 0; i < count; i++) {
+        const fl_cell *cell = g->cells.list[i];
+        j->words[i] = g->words[i];
+        if (cell->conversion == FL_AS_MEMORY) {   /* the program may set the Parameter to another one and release it */
+            cl_mem object = j->held[j->held_count++] = fl_object_of(cell);
+            CALL(fl_table_of(object), clRetainMemObject)(object);
+        }
+    }
+    return j;
+}
+
+static void drop(job *j) {
+    for (uint32_t i = 0; i < j->held_count; i++)
+        CALL(fl_table_of(j->held[i]), clReleaseMemObject)(j->held[i]);
+    if (j->end)
+        CALL(fl_table_of(j->end), clReleaseEvent)(j->end);
+    if (j->before)
+        CALL(fl_table_of(j->before), clReleaseEvent)(j->before);
+    free(j);
+}
 
 static void complete(job *j, cl_int status) {
     CALL(fl_table_of(j->end), clSetUserEventStatus)(j->end, status);
-    CALL(fl_table_of(j->end), clReleaseEvent)(j->end);
-    CALL(fl_table_of(j->before), clReleaseEvent)(j->before);
-    free(j);
+    drop(j);
 }
 
 /* The graph's thread. It ends when the graph is released and nothing is left to do. */
@@ -210,7 +296,7 @@ static void *work(void *cuda) {
         pthread_mutex_unlock(&g->lock);
         cl_int code = CALL(fl_table_of(j->before), clWaitForEvents)(1, &j->before);
         if (code == CL_SUCCESS)
-            code = launch(g, j->times);
+            code = launch(g, j->times, j->words);
         pthread_mutex_lock(&g->lock);
         g->first = j->next;
         if (!g->first)
@@ -257,17 +343,14 @@ int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_
     *failed = UINT32_MAX;
     if (g->device->lost)
         return FL_BUILD_ANEW;
-    job *j = calloc(1, sizeof *j);
+    job *j = new_job(g, times);
     if (!j)
         return code;
-    j->times = times;
     j->end = CALL(table, clCreateUserEvent)(g->context, &code);
     if (j->end)
         code = CALL(table, clEnqueueBarrierWithWaitList)(queue, wait_count, (const cl_event *)wait_list, &j->before);
     if (!j->before) {
-        if (j->end)
-            CALL(table, clReleaseEvent)(j->end);
-        free(j);
+        drop(j);
         return code;
     }
     code = CALL(table, clEnqueueBarrierWithWaitList)(queue, 1, &j->end, event ? &end : NULL);
@@ -315,9 +398,11 @@ static CUresult set_node(fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
 
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched) {
     fl_cuda *g = cuda;
-    fl_cuda_node *old = &g->nodes[command], made;
+    struct made *old = &g->nodes[command];
+    fl_cuda_node made;
     (void)relaunched;
-    if (fl_describe_node(g->functions, g->function_count, &g->commands[command], &made) != FL_CUDA_FINE || made.kind != old->kind) {
+    if (fl_describe_node(g->functions, g->function_count, &g->cells, &g->commands[command], &made) != FL_CUDA_FINE ||
+        made.kind != old->kind) {
         free(made.values);
         return FL_BUILD_ANEW;
     }
@@ -330,8 +415,28 @@ int fl_update_cuda(void *cuda, uint32_t command, int relaunched) {
         fl_cuda_leave(g->device);
     }
     pthread_mutex_unlock(&g->lock);
+    old->is_fixed = made.is_fixed;
     free(made.values);
     return code == CUDA_SUCCESS ? CL_SUCCESS : FL_BUILD_ANEW;
+}
+
+static bool has_cell(const fl_arguments *list, const fl_cell *cell) {
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->list[i].cell == cell)
+            return true;
+    return false;
+}
+
+int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell) {
+    fl_cuda *g = cuda;
+    int code = CL_SUCCESS;
+    for (uint32_t i = 0; i < g->cells.count; i++)
+        if (g->cells.list[i] == cell && fl_word_of_cell(cell, &g->words[i]) != FL_CUDA_FINE)
+            return FL_BUILD_ANEW;
+    for (uint32_t i = 0; i < g->count && code == CL_SUCCESS; i++)
+        if (g->nodes[i].is_fixed && has_cell(g->commands[i].arguments, cell))
+            code = fl_update_cuda(g, i, 0);
+    return code;
 }
 
 static int in_order(const void *a, const void *b) {

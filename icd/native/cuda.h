@@ -17,7 +17,6 @@ enum fl_cuda_kind { FL_NODE_NOTHING, FL_NODE_LAUNCH, FL_NODE_COPY, FL_NODE_FILL 
 /* A command as a node's parameters. Those of a launch lead to `bytes`. */
 typedef struct fl_cuda_node {
     enum fl_cuda_kind kind;
-    CUgraphNode node;
     union {
         CUDA_KERNEL_NODE_PARAMS launch;
         CUDA_MEMCPY3D copy;
@@ -25,11 +24,26 @@ typedef struct fl_cuda_node {
     };
     void **values;          /* of the launch, one for each parameter; in one piece with `bytes` */
     unsigned char *bytes;
+    bool is_fixed;          /* an argument is a Parameter's, and its value lies in the node itself */
 } fl_cuda_node;
 
-/* What a command becomes: enum fl_cuda_reason, FL_CUDA_FINE if it can be one. The caller frees `values`. */
-enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_command *command,
-                                     fl_cuda_node *node);
+/* Parameters that launches load from the device's memory: a word each, one after the other. */
+typedef struct fl_cuda_cells {
+    fl_cell **list;         /* references */
+    uint32_t count;
+    CUdeviceptr words;
+} fl_cuda_cells;
+/* Those of commands; `words` is 0. False: there is no memory. */
+bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands,
+                        uint32_t count);
+void fl_forget_cuda_cells(fl_cuda_cells *cells);
+/* What a launch loads for a cell: its bytes, or the address of its memory object. */
+enum fl_cuda_reason fl_word_of_cell(const fl_cell *cell, uint64_t *word);
+
+/* What a command becomes: enum fl_cuda_reason, FL_CUDA_FINE if it can be one. The caller frees `values`. `cells` is NULL if it is only asked
+ * whether it can. */
+enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_cuda_cells *cells,
+                                     const fl_command *command, fl_cuda_node *node);
 
 /* Make the context of a device current in this thread, and put back what was. A CUresult. */
 CUresult fl_cuda_enter(const fl_cuda_device *device);

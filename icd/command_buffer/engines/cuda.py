@@ -148,6 +148,7 @@ class BuiltCuda(Built):
             {
                 "enqueue": ffi.addressof(lib, "fl_enqueue_cuda"),
                 "update": ffi.addressof(lib, "fl_update_cuda"),
+                "set_cell": ffi.addressof(lib, "fl_set_cell_of_cuda"),
                 "run": ffi.addressof(lib, "fl_run_cuda"),
                 "self": self._graph,
                 "count": len(commands),

@@ -91,7 +91,7 @@ CUresult fake_run_launch(const launch *one) {
     if (!f->run)
         return run_opencl(one);
     for (uint32_t i = 0; i < f->count; i++)
-        values[i] = one->bytes + f->offsets[i];
+        values[i] = f->loads >> i & 1 ? *(void **)(one->bytes + f->offsets[i]) : one->bytes + f->offsets[i];
     f->run(values, items);
     return CUDA_SUCCESS;
 }

@@ -192,15 +192,19 @@ CUresult cuModuleUnload(CUmodule module) {
     return CUDA_SUCCESS;
 }
 
+/* A kernel of this file, also as K_fl_BITS, which is given addresses of those parameters. */
 static CUresult find_ptx(CUfunction f) {
-    char wanted[128];
+    char wanted[128], base[128];
+    const char *bits = strstr(f->name, "_fl_");
     snprintf(wanted, sizeof wanted, ".entry %s(", f->name);
+    snprintf(base, sizeof base, "%.*s", bits ? (int)(bits - f->name) : 100, f->name);
+    f->loads = bits ? strtoull(bits + strlen("_fl_"), NULL, 16) : 0;
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (!strcmp(kernels[i].name, f->name) && strstr(f->module->text, wanted)) {
+        if (!strcmp(kernels[i].name, base) && strstr(f->module->text, wanted)) {
             f->run = kernels[i].run;
             f->count = kernels[i].count;
             for (uint32_t p = 0; p < f->count; p++) {
-                f->sizes[p] = kernels[i].sizes[p];
+                f->sizes[p] = f->loads >> p & 1 ? sizeof(void *) : kernels[i].sizes[p];
                 f->offsets[p] = p ? f->offsets[p - 1] + f->sizes[p - 1] : 0;
             }
             return CUDA_SUCCESS;
