@@ -42,6 +42,10 @@ _VARIABLE: Final = re.compile(
     r"^(?:\.visible\s+)?\.global\s+(?:\.align\s+\d+\s+)?\.\w+\s+([\w$]+)", re.MULTILINE
 )
 _IMAGE_TYPES: Final = frozenset({"texref", "samplerref", "surfref"})
+#: What a kernel begins with that may start early, and lets the next one start early.
+_WAIT: Final = "\n\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;"
+#: The first PTX and the first GPU that have that.
+_WAIT_SINCE: Final = (7, 8), 90
 #: How the names of variables begin that nobody writes: string literals, and tables of functions
 #: such as sin.
 _CONSTANT: Final = ("_$_str", "__cudart_")
@@ -101,11 +105,14 @@ class Variant:
         offset: the global offset in each dimension; 32 bits, as OpenCL's driver has it.
         loads: kernels (by their names) of which the text has another one beside it, and bits of
             the parameters that this one loads from memory. See `loading_name`.
+        waits: whether kernels may start before the kernel that they come after has ended, and wait
+            for it themselves. See `PtxProgram.can_wait`.
     """
 
     work_dim: int
     offset: tuple[int, int, int]
     loads: tuple[tuple[str, int], ...] = ()
+    waits: bool = False
 
 
 def loading_name(kernel: str, loads: int) -> str:
@@ -181,6 +188,16 @@ class PtxProgram:
                 return f"CUDA would have its own copy of the program's variable {match[1]}"
         return None
 
+    @cached_property
+    def can_wait(self) -> bool:
+        """Whether its version and its GPU have the instructions of `Variant.waits`."""
+        version = re.search(r"^\.version\s+(\d+)\.(\d+)", self.text, re.MULTILINE)
+        target = re.search(r"^\.target\s+sm_(\d+)", self.text, re.MULTILINE)
+        if version is None or target is None:
+            return False
+        since, gpu = _WAIT_SINCE
+        return (int(version[1]), int(version[2])) >= since and int(target[1]) >= gpu
+
     @property
     def asks(self) -> Variant:
         """Which of its launches' properties a translated text depends on: 1 where it does."""
@@ -207,7 +224,8 @@ class PtxProgram:
             parts.append(self.text[place : match.start()])
             kernel = self.kernels[match[1]]
             if all(parameter.kind not in ("image", "other") for parameter in kernel.parameters):
-                own = _with_local_memory(self.text[match.start() : end], kernel)
+                begin, code = self.text[match.start() : match.end()], self.text[match.end() : end]
+                own = _with_local_memory(f"{begin}{_WAIT if variant.waits else ''}{code}", kernel)
                 loads = [bits for name, bits in variant.loads if name == kernel.name]
                 parts += [own, *(_with_loads(own, kernel, bits) for bits in loads)]
             place = end

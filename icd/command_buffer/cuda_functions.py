@@ -129,11 +129,12 @@ class _Program:
 
     def module(self, variant: Variant) -> CudaModule:
         """Return the module of a variant. Raises FairleadError if there is none."""
-        variant = replace(variant, loads=tuple(sorted(self.loads)))
+        assert self.ptx is not None
+        waits = self._device.early_threads > 0 and self.ptx.can_wait
+        variant = replace(variant, loads=tuple(sorted(self.loads)), waits=waits)
         if variant not in self._modules:
             if len(self._modules) == _MOST_VARIANTS:
                 raise FairleadError("its launches have too many different offsets")
-            assert self.ptx is not None
             key = id(self._device), self.ptx.text, variant, self.options
             with _lock:
                 made = _modules.get(key)
@@ -204,6 +205,7 @@ class CudaFunctions:
             "offset": variant.offset,
             "loadable": loadable,
             "loads": loads,
+            "waits": self._device.early_threads > 0 and program.ptx.can_wait,
             "required": found.required or (0, 0, 0),
             "most_threads": most,
             **_parameters(found),

@@ -32,12 +32,14 @@ struct fl_cuda {
     struct made {
         enum fl_cuda_kind kind;
         CUgraphNode node;
-        bool is_fixed;
+        uint32_t followers;
+        bool is_fixed, is_small;   /* `is_small`: the next launch may start early */
     } *nodes;
     fl_cuda_cells cells;
     uint64_t *words;          /* what the cells are for the next launch that is enqueued */
     CUgraph graph;
     CUgraphExec executable;
+    uint32_t early_threads, early;   /* up to how many threads the launch has after which one may start early, and how many do */
     pthread_mutex_t running;  /* of launches, which last as long as the GPU, and of their times; nobody with it takes `lock` */
     uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
     uint64_t taken[MEASURED]; /* by the first replays, in ns */
@@ -73,14 +75,33 @@ static CUresult add_node(const fl_cuda_device *d, CUgraph graph, const fl_cuda_n
     }
 }
 
-static CUresult add_command(fl_cuda *g, uint32_t number, const CUgraphNode *before, size_t count) {
+/* A launch after the only node that it comes after, which nothing else comes after: when all groups of that one have begun it is on the
+ * device already. It waits there for the other's end. One edge at a time, since drivers take the kind of the first for all. */
+static CUresult add_early(const fl_cuda_device *d, CUgraph graph, const fl_cuda_node *n, CUgraphNode before, CUgraphNode *made) {
+    static const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    CUresult code = add_node(d, graph, n, NULL, 0, made);
+    return code == CUDA_SUCCESS ? CU(d, cuGraphAddDependencies_v2)(graph, &before, made, &edge, 1) : code;
+}
+
+static uint64_t threads_of(const CUDA_KERNEL_NODE_PARAMS *l) {
+    return (uint64_t)l->gridDimX * l->gridDimY * l->gridDimZ * l->blockDimX * l->blockDimY * l->blockDimZ;
+}
+
+/* Add a command after the nodes `list`, the only one of which is `only`. */
+static CUresult add_command(fl_cuda *g, uint32_t number, const CUgraphNode *list, size_t count, const struct made *only) {
     fl_cuda_node n;
     struct made *made = &g->nodes[number];
     CUresult code = CUDA_ERROR_INVALID_VALUE;
-    if (fl_describe_node(g->functions, g->function_count, &g->cells, &g->commands[number], &n) == FL_CUDA_FINE)
-        code = add_node(g->device, g->graph, &n, before, count, &made->node);
+    bool fine = fl_describe_node(g->functions, g->function_count, &g->cells, &g->commands[number], &n) == FL_CUDA_FINE;
+    bool early = only && only->is_small && only->followers == 1 && n.kind == FL_NODE_LAUNCH && n.waits;
+    if (fine && early)
+        code = add_early(g->device, g->graph, &n, *list, &made->node);
+    else if (fine)
+        code = add_node(g->device, g->graph, &n, list, count, &made->node);
     made->kind = n.kind;
     made->is_fixed = n.is_fixed;
+    made->is_small = n.kind == FL_NODE_LAUNCH && n.waits && threads_of(&n.launch) <= g->early_threads;
+    g->early += early;
     free(n.values);
     return code;
 }
@@ -93,7 +114,7 @@ static CUresult build(fl_cuda *g, const uint32_t *first_before, const uint32_t *
         size_t count = 0;
         for (uint32_t k = first_before[i]; k < first_before[i + 1]; k++)
             list[count++] = g->nodes[before[k]].node;
-        code = add_command(g, i, list, count);
+        code = add_command(g, i, list, count, count == 1 ? &g->nodes[before[first_before[i]]] : NULL);
     }
     free(list);
     if (code == CUDA_SUCCESS)
@@ -101,6 +122,28 @@ static CUresult build(fl_cuda *g, const uint32_t *first_before, const uint32_t *
     if (code == CUDA_SUCCESS)
         code = CU(d, cuGraphUpload)(g->executable, d->stream);
     return code;
+}
+
+static void drop_graph(fl_cuda *g) {
+    const fl_cuda_device *d = g->device;
+    if (g->executable)
+        CU(d, cuGraphExecDestroy)(g->executable);
+    if (g->graph)
+        CU(d, cuGraphDestroy)(g->graph);
+    g->executable = NULL;
+    g->graph = NULL;
+}
+
+/* Where the driver refuses early launches there are none. */
+static CUresult build_either(fl_cuda *g, const uint32_t *first_before, const uint32_t *before) {
+    for (uint32_t k = 0; k < first_before[g->count]; k++)
+        g->nodes[before[k]].followers++;
+    CUresult code = build(g, first_before, before);
+    if (code == CUDA_SUCCESS || !g->early)
+        return code;
+    drop_graph(g);
+    g->early_threads = g->early = 0;
+    return build(g, first_before, before);
 }
 
 /* The words of the cells, in the device's memory and here. */
@@ -135,10 +178,7 @@ int fl_cuda_has_ended(const fl_cuda *g) {
 static void destroy(fl_cuda *g) {
     const fl_cuda_device *d = g->device;
     if (!d->lost && fl_cuda_enter(d) == CUDA_SUCCESS) {
-        if (g->executable)
-            CU(d, cuGraphExecDestroy)(g->executable);
-        if (g->graph)
-            CU(d, cuGraphDestroy)(g->graph);
+        drop_graph(g);
         if (g->cells.words)
             CU(d, cuMemFree_v2)(g->cells.words);
         fl_cuda_leave(d);
@@ -159,7 +199,8 @@ static void destroy(fl_cuda *g) {
 }
 
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
-                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int *code) {
+                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, uint32_t early_threads,
+                     int *code) {
     fl_cuda *g = calloc(1, sizeof *g);
     struct made *nodes = calloc(count ? count : 1, sizeof *nodes);
     *code = g && nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -169,7 +210,7 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
         return NULL;
     }
     *g = (fl_cuda){.device = device, .context = context, .functions = functions, .function_count = function_count, .count = count,
-                   .commands = commands, .nodes = nodes};
+                   .commands = commands, .nodes = nodes, .early_threads = early_threads};
     g->last = &g->first;
     pthread_mutex_init(&g->running, NULL);
     pthread_mutex_init(&g->lock, NULL);
@@ -178,7 +219,7 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
     if (*code == CUDA_SUCCESS) {
         *code = make_words(g);
         if (*code == CUDA_SUCCESS)
-            *code = build(g, first_before, before);
+            *code = build_either(g, first_before, before);
         fl_cuda_leave(device);
     }
     if (*code == CUDA_SUCCESS)
@@ -186,6 +227,8 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
     destroy(g);
     return NULL;
 }
+
+uint32_t fl_cuda_early(const fl_cuda *g) { return g->early; }
 
 /* --- launches --- */
 

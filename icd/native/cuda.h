@@ -24,6 +24,7 @@ typedef struct fl_cuda_node {
     };
     void **values;          /* of the launch, one for each parameter; in one piece with `bytes` */
     unsigned char *bytes;
+    bool waits;             /* the launch, if it is started early */
     bool is_fixed;          /* an argument is a Parameter's, and its value lies in the node itself */
 } fl_cuda_node;
 

@@ -183,6 +183,7 @@ static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_c
         place += (f->sizes[i] + 15) / 16 * 16;
     }
     node->kind = FL_NODE_LAUNCH;
+    node->waits = f->waits;
     node->launch = (CUDA_KERNEL_NODE_PARAMS){.func = f->function, .sharedMemBytes = local_memory, .kernelParams = node->values};
     return set_sizes(f, c, &node->launch);
 }

@@ -421,12 +421,13 @@ fl_cuda_counts fl_count_shared(void);
 enum fl_cuda_parameter { FL_CUDA_VALUE, FL_CUDA_MEMORY, FL_CUDA_LOCAL };
 /* A kernel for launches of `work_dim` dimensions with this offset: what `asks` has no bit for is any (bits 0 to 2 the offset's, bit 3 work_dim).
  * `sizes` and `alignments` are in bytes. `required` is reqd_work_group_size, or zeros. The function has the addresses of parameters that `loads`
- * has a bit for: it is for launches of which just these are Parameters', of those that `loadable` has a bit for. */
+ * has a bit for: it is for launches of which just these are Parameters', of those that `loadable` has a bit for. It `waits` for what comes before
+ * it, if it is started early. */
 typedef struct fl_cuda_function {
     void *kernel, *function;
     const uint8_t *kinds;
     const uint32_t *sizes, *alignments;
-    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads;
+    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads, waits;
     uint64_t loadable, loads;
 } fl_cuda_function;
 enum { FL_CUDA_MOST_LOADS = 64 };
@@ -439,10 +440,14 @@ enum fl_cuda_reason {
 uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands, uint32_t count,
                        uint32_t *reason);
 typedef struct fl_cuda fl_cuda;
-/* A graph of commands that all can be nodes. A node comes after those in `before`, from first_before[its number] up to the next one's. What it is
- * given outlives it. NULL: *code is CUDA's. */
+/* A graph of commands that all can be nodes. A node comes after those in `before`, from first_before[its number] up to the next one's. A launch of
+ * up to `early_threads` threads lets the next one of its chain start early. What it is given outlives it, but for the numbers. NULL: *code is
+ * CUDA's. */
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
-                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int *code);
+                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, uint32_t early_threads,
+                     int *code);
+/* How many nodes start early. */
+uint32_t fl_cuda_early(const fl_cuda *cuda);
 /* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay. */
 int fl_release_cuda(fl_cuda *cuda);
 /* Whether one that was released so has ended. It may be gone: it is not looked into. */

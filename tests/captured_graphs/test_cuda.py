@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -379,6 +380,104 @@ def test_buffers_that_alternate(program: Program) -> None:
     assert (program.values(a), program.values(b)) == ([5], [2])
     loop.replay(program.queue, wait=True)
     assert (program.values(a), program.values(b)) == ([5], [11])
+
+
+# --- kernels that start early ---
+
+
+@pytest.fixture
+def early(cuda_on_pocl: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """A program on a GPU where kernels of up to 128 threads let the next one start early."""
+    program = Program(cuda_on_pocl)
+    device = cuda_sharing.shared_device(program.context.devices[0].int_ptr)
+    assert device is not None and device.why_not_early
+    monkeypatch.setattr(device, "early_threads", 2 * _SIZE)
+    monkeypatch.setattr(device, "why_not_early", "")
+    return program
+
+
+def _early(program: Program, loop: Any, queue: Any = None) -> int:
+    """How many nodes of a graph start early."""
+    text = loop.explain(queue or program.queue)
+    found = re.search(r"a CUDA Graph of \d+ nodes in [^,;]*(?:, (\d+) of which start early)?", text)
+    assert found
+    return int(found[1] or 0)
+
+
+def test_kernels_of_a_chain_start_early(early: Program) -> None:
+    y, x = early.buffer(1), early.buffer(10)
+    with capture(early.queue) as graph:
+        early.scale(y, 2, 3)
+        early.scale(y, 2, 1)
+        early.total(y, x)
+        cl.enqueue_copy(early.queue, x, y, byte_count=y.size)  # no kernel
+        early.total(y, x)
+        early.scale(y, 2, 0)
+    loop = graph.finalize()
+    assert _early(early, loop) == 3
+    loop.replay(early.queue, wait=True)
+    assert early.values(y) == [2 * 4 * ((1 * 2 + 3) * 2 + 1) * 3 + 2 * 4 * 10]
+
+
+def test_after_a_large_kernel_none_starts_early(early: Program) -> None:
+    y = early.buffer(1)
+    kernel = cl.Kernel(early.program, "scale")
+    large = cl.Buffer(early.context, _READ_WRITE, 16 * _SIZE)
+    with capture(early.queue) as graph:
+        early.scale(y, 2, 3)
+        kernel(early.queue, (4 * _SIZE,), None, large, np.int32(1), np.int32(1))
+        early.scale(y, 2, 3)
+    loop = graph.finalize()
+    assert _early(early, loop) == 1
+
+
+def test_at_forks_and_joins_none_starts_early(early: Program) -> None:
+    queue = cl.CommandQueue(
+        early.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    )
+    a, b = early.buffer(1), early.buffer(2)
+    with capture(queue) as graph:
+        root = early.scale(a, 2, 1, queue=queue)
+        left = early.scale(a, 3, 1, queue=queue, wait_for=[root])
+        right = early.scale(b, 3, 1, queue=queue, wait_for=[root])
+        join = early.total(a, b, queue=queue, wait_for=[left, right])
+        early.scale(a, 2, 1, queue=queue, wait_for=[join])
+    loop = graph.finalize()
+    assert _early(early, loop, queue) == 1  # the last one
+    loop.replay(queue).wait()
+    assert early.values(a) == [2 * (10 * 3 + 7) + 1]
+
+
+def test_in_many_chains_none_starts_early(early: Program) -> None:
+    queue = cl.CommandQueue(
+        early.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    )
+    buffers = [early.buffer(number) for number in range(5)]
+    with capture(queue) as graph:
+        for one in buffers:
+            first = early.scale(one, 2, 1, queue=queue)
+            early.scale(one, 2, 1, queue=queue, wait_for=[first])
+    assert _early(early, graph.finalize(), queue) == 0
+
+
+def test_where_the_driver_refuses_it_no_kernel_starts_early(early: Program) -> None:
+    y = early.buffer(1)
+    early.fake.fail("cuGraphAddDependencies_v2", 801)
+    with capture(early.queue) as graph:
+        early.scale(y, 2, 3)
+        early.scale(y, 2, 1)
+    loop = graph.finalize()
+    assert _early(early, loop) == 0
+    assert _ran(early, lambda: loop.replay(early.queue, wait=True)) == 1
+    assert early.values(y) == [11]
+
+
+def test_explain_says_why_no_kernel_starts_early(program: Program) -> None:
+    y = program.buffer(1)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 3)
+    why = "none of which starts early: the driver's profile does not allow it"
+    assert why in graph.finalize().explain(program.queue)
 
 
 # --- what it leaves to others ---

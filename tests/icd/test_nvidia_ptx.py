@@ -151,6 +151,16 @@ def test_parameters_that_are_only_loaded_may_lie_in_memory() -> None:
     assert ".param .u64 rev_param_0," in other and other.count("ld.global.nc.u64") == 1
 
 
+def test_kernels_that_may_start_early_wait_first() -> None:
+    text = _program("functions").translate(replace(_NONE, waits=True))
+    begin = r"griddepcontrol\.launch_dependents;\s+griddepcontrol\.wait;\s+\.reg"
+    assert len(re.findall(rf"\.entry f\([^)]*\)\s*{{\s*{begin}", text)) == 1
+    assert text.count("griddepcontrol") == 2  # and not in functions
+    plain = (_TEXTS / "functions.ptx").read_text(encoding="utf-8")
+    for newer, older in ((".version 9.0", ".version 7.7"), ("sm_90", "sm_89")):
+        assert not PtxProgram(plain.replace(newer, older)).can_wait
+
+
 @pytest.mark.parametrize(
     ("code", "loadable"),
     [
@@ -172,14 +182,18 @@ def test_a_parameter_that_is_used_in_another_way_stays_in_the_launch(
 
 
 @pytest.mark.parametrize("name", _NAMES)
-def test_nvidias_assembler_takes_the_translated_text(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", [True, False])
+def test_nvidias_assembler_takes_the_translated_text(
+    name: str, waits: bool, tmp_path: Path
+) -> None:
     ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
     if not ptxas:
         pytest.skip("needs ptxas: pip install nvidia-cuda-nvcc, or PTXAS=PATH")
     program = _program(name)
     source = tmp_path / "program.ptx"
     loads = tuple((one.name, _loadable(one)) for one in program.kernels.values() if _loadable(one))
-    variant = replace(program.variant(2, (5, 6, 7)), loads=loads)
+    assert program.can_wait
+    variant = replace(program.variant(2, (5, 6, 7)), loads=loads, waits=waits)
     source.write_text(program.translate(variant), encoding="utf-8")
     command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "program.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

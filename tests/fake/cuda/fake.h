@@ -71,6 +71,7 @@ CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *given);
 launch fake_copy_launch(const launch *one);
 CUresult fake_run_launch(const launch *one);
 void fake_drop_launch(launch *one);
+bool fake_mentions(const launch *one, const char *what);   /* in the text of its module */
 
 /* --- graphs.c: what CUDA does in other functions than HIP --- */
 CUgraph fake_copy_graph(const CUgraph graph);

@@ -93,6 +93,22 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode
     return ADD(.kind = EMPTY);
 }
 
+static bool waits(CUgraphNode one) { return one->kind == LAUNCH && fake_mentions(&one->launch, "griddepcontrol.wait;"); }
+
+/* As drivers do: the data of the first edge is that of all. */
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t count) {
+    BEGIN;
+    for (size_t i = 0; i < count; i++) {
+        CUgraphNode node = to[i];
+        bool early = data && data->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+        if (node->graph != graph || from[i]->graph != graph || (early && (data->from_port != 1 || !waits(from[i]) || !waits(node))))
+            return CUDA_ERROR_INVALID_VALUE;
+        node->before = realloc(node->before, sizeof *node->before * (node->count + 2));
+        node->before[node->count++] = from[i]->index;
+    }
+    return CUDA_SUCCESS;
+}
+
 /* A node has its own copy of the parameters. */
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS *given) {
     BEGIN;

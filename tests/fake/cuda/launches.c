@@ -34,6 +34,8 @@ launch fake_copy_launch(const launch *one) {
 
 void fake_drop_launch(launch *one) { free(one->bytes); }
 
+bool fake_mentions(const launch *one, const char *what) { return strstr(one->function->module->text, what); }
+
 /* The bytes of a local argument: from its offset to the next one, or to the end. */
 static size_t local_size(const launch *one, uint32_t index) {
     uint64_t begin = 0, end = one->shared;
