@@ -16,7 +16,7 @@ from ...loader.base.forks import new_lock
 from ..sdk.gpu.images import DeviceImage, Sizes
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from .contexts import CuContext
-from .core import API, NOT_FOUND, DriverError, Object, adapter, constant, failure
+from .core import API, INVALID_VALUE, NOT_FOUND, DriverError, Object, adapter, constant, failure
 from .devices import CuDevice
 from .programs import CuModule, CuProgram, program_of
 
@@ -68,7 +68,7 @@ class CuKernel(Object):
         try:
             function = self._function_in(module)
         except DriverError as error:
-            if error.value != NOT_FOUND:
+            if error.value not in (NOT_FOUND, INVALID_VALUE):  # the second one: an empty name
                 raise
             raise failure("INVALID_KERNEL_NAME", f"the program has no {self.name}") from error
         return self.program.built[module.device].parameter_sizes(self.name, function)

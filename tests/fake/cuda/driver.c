@@ -55,10 +55,14 @@ void fake_call_host(void (*function)(void *), void *data) {
     in_host_function = false;
 }
 
+static pid_t initialized;   /* the process that has called cuInit first; the driver refuses in its forks */
+
 int fake_called(const char *name) {
     int *code;
     if (in_host_function)
         return CUDA_ERROR_NOT_PERMITTED;
+    if (initialized && initialized != getpid())
+        return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&counting);
     ++*entry(name, &code);
     int found = *code;
@@ -76,6 +80,7 @@ int fake_cuda_calls(const char *name) {
 
 CUresult cuInit(uint32_t flags) {
     BEGIN;
+    initialized = getpid();
     return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

@@ -222,6 +222,8 @@ static CUresult find_opencl(CUfunction f) {
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
     BEGIN;
+    if (!*name)
+        return CUDA_ERROR_INVALID_VALUE;
     for (CUfunction f = module->functions; f; f = f->next)
         if (!strcmp(f->name, name)) {
             *function = f;
