@@ -29,11 +29,12 @@ struct fl_cuda {
     const fl_cuda_function *functions;
     uint32_t function_count, count;
     const fl_command *commands;
+    uint32_t *first_before, *before;
     struct made {
         enum fl_cuda_kind kind;
         CUgraphNode node;
         uint32_t followers;
-        bool is_fixed, is_small;   /* `is_small`: the next launch may start early */
+        bool is_fixed, is_early, is_small;   /* `is_small`: the next launch may start early */
     } *nodes;
     fl_cuda_cells cells;
     uint64_t *words;          /* what the cells are for the next launch that is enqueued */
@@ -41,6 +42,8 @@ struct fl_cuda {
     CUgraphExec executable;
     uint32_t early_threads, early;   /* up to how many threads the launch has after which one may start early, and how many do */
     pthread_mutex_t running;  /* of launches, which last as long as the GPU, and of their times; nobody with it takes `lock` */
+    fl_cuda_loop loop;
+    bool has_no_loop;         /* the driver refuses it */
     uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
     uint64_t taken[MEASURED]; /* by the first replays, in ns */
     uint32_t timed;
@@ -88,35 +91,47 @@ static uint64_t threads_of(const CUDA_KERNEL_NODE_PARAMS *l) {
 }
 
 /* Add a command after the nodes `list`, the only one of which is `only`. */
-static CUresult add_command(fl_cuda *g, uint32_t number, const CUgraphNode *list, size_t count, const struct made *only) {
+static CUresult add_command(fl_cuda *g, CUgraph graph, uint32_t number, const CUgraphNode *list, size_t count, const struct made *only,
+                            struct made *made) {
     fl_cuda_node n;
-    struct made *made = &g->nodes[number];
     CUresult code = CUDA_ERROR_INVALID_VALUE;
     bool fine = fl_describe_node(g->functions, g->function_count, &g->cells, &g->commands[number], &n) == FL_CUDA_FINE;
     bool early = only && only->is_small && only->followers == 1 && n.kind == FL_NODE_LAUNCH && n.waits;
     if (fine && early)
-        code = add_early(g->device, g->graph, &n, *list, &made->node);
+        code = add_early(g->device, graph, &n, *list, &made->node);
     else if (fine)
-        code = add_node(g->device, g->graph, &n, list, count, &made->node);
+        code = add_node(g->device, graph, &n, list, count, &made->node);
     made->kind = n.kind;
     made->is_fixed = n.is_fixed;
     made->is_small = n.kind == FL_NODE_LAUNCH && n.waits && threads_of(&n.launch) <= g->early_threads;
-    g->early += early;
+    made->is_early = early;
     free(n.values);
     return code;
 }
 
-static CUresult build(fl_cuda *g, const uint32_t *first_before, const uint32_t *before) {
-    const fl_cuda_device *d = g->device;
-    CUgraphNode *list = malloc((first_before[g->count] + 1) * sizeof *list);
-    CUresult code = list ? CU(d, cuGraphCreate)(&g->graph, 0) : CUDA_ERROR_OUT_OF_MEMORY;
+/* Add all commands to a graph. They become `nodes`, of which the followers are known if launches may start early. */
+static CUresult add_all(fl_cuda *g, CUgraph graph, struct made *nodes) {
+    CUgraphNode *list = malloc((g->first_before[g->count] + 1) * sizeof *list);
+    CUresult code = list ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < g->count && code == CUDA_SUCCESS; i++) {
-        size_t count = 0;
-        for (uint32_t k = first_before[i]; k < first_before[i + 1]; k++)
-            list[count++] = g->nodes[before[k]].node;
-        code = add_command(g, i, list, count, count == 1 ? &g->nodes[before[first_before[i]]] : NULL);
+        const uint32_t *before = &g->before[g->first_before[i]];
+        size_t count = g->first_before[i + 1] - g->first_before[i];
+        for (size_t k = 0; k < count; k++)
+            list[k] = nodes[before[k]].node;
+        code = add_command(g, graph, i, list, count, count == 1 ? &nodes[*before] : NULL, &nodes[i]);
     }
     free(list);
+    return code;
+}
+
+static CUresult build(fl_cuda *g) {
+    const fl_cuda_device *d = g->device;
+    CUresult code = CU(d, cuGraphCreate)(&g->graph, 0);
+    if (code == CUDA_SUCCESS)
+        code = add_all(g, g->graph, g->nodes);
+    g->early = 0;
+    for (uint32_t i = 0; i < g->count; i++)
+        g->early += g->nodes[i].is_early;
     if (code == CUDA_SUCCESS)
         code = CU(d, cuGraphInstantiateWithFlags)(&g->executable, g->graph, 0);
     if (code == CUDA_SUCCESS)
@@ -135,15 +150,36 @@ static void drop_graph(fl_cuda *g) {
 }
 
 /* Where the driver refuses early launches there are none. */
-static CUresult build_either(fl_cuda *g, const uint32_t *first_before, const uint32_t *before) {
-    for (uint32_t k = 0; k < first_before[g->count]; k++)
-        g->nodes[before[k]].followers++;
-    CUresult code = build(g, first_before, before);
+static CUresult build_either(fl_cuda *g) {
+    for (uint32_t k = 0; k < g->first_before[g->count]; k++)
+        g->nodes[g->before[k]].followers++;
+    CUresult code = build(g);
     if (code == CUDA_SUCCESS || !g->early)
         return code;
     drop_graph(g);
-    g->early_threads = g->early = 0;
-    return build(g, first_before, before);
+    g->early_threads = 0;
+    return build(g);
+}
+
+/* The same commands as a loop. None starts early in it, and each was a node already. */
+static CUresult build_loop(fl_cuda *g, CUdeviceptr word) {
+    struct made *nodes = calloc(g->count + 1, sizeof *nodes);
+    CUgraphNode *last = malloc((g->count + 1) * sizeof *last);
+    CUgraph body;
+    size_t count = 0;
+    CUresult code = nodes && last ? fl_begin_loop(g->device, &g->loop, word, &body) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (code == CUDA_SUCCESS)
+        code = add_all(g, body, nodes);
+    for (uint32_t i = 0; i < g->count && code == CUDA_SUCCESS; i++)
+        if (nodes[i].node && !g->nodes[i].followers)
+            last[count++] = nodes[i].node;
+    if (code == CUDA_SUCCESS)
+        code = fl_end_loop(g->device, &g->loop, body, last, count);
+    free(nodes);
+    free(last);
+    if (code != CUDA_SUCCESS)
+        fl_drop_loop(g->device, &g->loop);
+    return code;
 }
 
 /* The words of the cells, in the device's memory and here. */
@@ -179,6 +215,7 @@ static void destroy(fl_cuda *g) {
     const fl_cuda_device *d = g->device;
     if (!d->lost && fl_cuda_enter(d) == CUDA_SUCCESS) {
         drop_graph(g);
+        fl_drop_loop(d, &g->loop);
         if (g->cells.words)
             CU(d, cuMemFree_v2)(g->cells.words);
         fl_cuda_leave(d);
@@ -194,32 +231,39 @@ static void destroy(fl_cuda *g) {
     pthread_mutex_destroy(&g->running);
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
+    free(g->first_before);
+    free(g->before);
     free(g->nodes);
     free(g);
+}
+
+static uint32_t *copied(const uint32_t *numbers, uint32_t count) {
+    uint32_t *made = malloc((count + 1) * sizeof *made);
+    return made ? memcpy(made, numbers, count * sizeof *made) : NULL;
 }
 
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
                      const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, uint32_t early_threads,
                      int *code) {
     fl_cuda *g = calloc(1, sizeof *g);
-    struct made *nodes = calloc(count ? count : 1, sizeof *nodes);
-    *code = g && nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    if (*code != CUDA_SUCCESS) {
-        free(g);
-        free(nodes);
+    *code = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!g)
         return NULL;
-    }
     *g = (fl_cuda){.device = device, .context = context, .functions = functions, .function_count = function_count, .count = count,
-                   .commands = commands, .nodes = nodes, .early_threads = early_threads};
+                   .commands = commands, .early_threads = early_threads};
+    g->nodes = calloc(count ? count : 1, sizeof *g->nodes);
+    g->first_before = copied(first_before, count + 1);
+    g->before = copied(before, first_before[count]);
     g->last = &g->first;
     pthread_mutex_init(&g->running, NULL);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
-    *code = fl_cuda_enter(device);
+    if (g->nodes && g->first_before && g->before)
+        *code = fl_cuda_enter(device);
     if (*code == CUDA_SUCCESS) {
         *code = make_words(g);
         if (*code == CUDA_SUCCESS)
-            *code = build_either(g, first_before, before);
+            *code = build_either(g);
         fl_cuda_leave(device);
     }
     if (*code == CUDA_SUCCESS)
@@ -290,6 +334,55 @@ static cl_int launch(fl_cuda *g, uint32_t times, const uint64_t *words) {
 int fl_run_cuda(void *cuda, uint32_t times) {
     fl_cuda *g = cuda;
     return launch(g, times, g->words);
+}
+
+/* Run it so often without a look, and look at the word. The context is current. */
+static CUresult run_and_look(fl_cuda *g, uint32_t times, CUdeviceptr word, bool wanted, uint32_t *ran, uint32_t *stopped) {
+    const fl_cuda_device *d = g->device;
+    uint32_t value = 0;
+    CUresult code = times ? CU(d, cuGraphLaunch)(g->executable, d->stream) : CUDA_SUCCESS;
+    if (code == CUDA_SUCCESS)
+        code = CU(d, cuMemcpyAsync)((CUdeviceptr)(uintptr_t)&value, word, sizeof value, d->stream);
+    CUresult end = CU(d, cuStreamSynchronize)(d->stream);
+    *ran = times;
+    *stopped = (value != 0) == wanted;
+    return code == CUDA_SUCCESS ? end : code;
+}
+
+static bool has_loop(fl_cuda *g, CUdeviceptr word) {
+    if (g->loop.executable && g->loop.word == word)
+        return true;
+    fl_drop_loop(g->device, &g->loop);
+    g->has_no_loop |= build_loop(g, word) != CUDA_SUCCESS;
+    return !g->has_no_loop;
+}
+
+int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped) {
+    fl_cuda *g = cuda;
+    fl_cuda_device *d = g->device;
+    CUdeviceptr word = fl_cuda_address(flag);
+    *ran = *stopped = 0;
+    if (!word || (word += offset) % sizeof(uint32_t) || d->lost || g->has_no_loop || fl_cuda_enter(d) != CUDA_SUCCESS)
+        return FL_BUILD_ANEW;
+    pthread_mutex_lock(&g->running);
+    bool can = times < 2 || has_loop(g, word);
+    CUresult code = can ? send(g, g->words) : CUDA_SUCCESS;
+    if (can && code == CUDA_SUCCESS)
+        code = times < 2 ? run_and_look(g, times, word, wanted, ran, stopped) : fl_run_loop(d, &g->loop, times, wanted, ran, stopped);
+    pthread_mutex_unlock(&g->running);
+    fl_cuda_leave(d);
+    if (is_deadly(code))
+        d->lost = code;
+    return !can ? FL_BUILD_ANEW : code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+}
+
+/* Values that differ from turn to turn come one by one. */
+int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint32_t times) {
+    (void)cuda, (void)times;
+    for (const fl_value *v = values; v < values + count; v++)
+        if (v->series)
+            return CL_INVALID_OPERATION;
+    return CL_SUCCESS;
 }
 
 /* A launch of what the cells are now. */
@@ -454,6 +547,7 @@ int fl_update_cuda(void *cuda, uint32_t command, int relaunched) {
     if (code == CUDA_SUCCESS) {
         pthread_mutex_lock(&g->running);
         code = set_node(g, old->node, &made);
+        fl_drop_loop(g->device, &g->loop);   /* it is built of the commands again */
         pthread_mutex_unlock(&g->running);
         fl_cuda_leave(g->device);
     }

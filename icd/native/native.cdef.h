@@ -402,6 +402,7 @@ typedef struct fl_cuda_device {
     void *const *table;
     void *context, *stream;
     int32_t number, lost;
+    void *turn;   /* of cuda_loops.c */
 } fl_cuda_device;
 enum { FL_CUDA_MOST_DEVICES = 64 };
 /* How OpenCL imports memory of CUDA's: its address there, and a file descriptor that belongs to OpenCL after a success. NULL, and the code. */
@@ -457,6 +458,9 @@ int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched);
 int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell);
 int fl_run_cuda(void *cuda, uint32_t times);
+int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
+int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint32_t times);
+const char *fl_turn_text(void);   /* cuda_loops.c: PTX */
 /* What a replay took, in ns: the median of the first ones; 0 until there are enough. */
 uint64_t fl_cuda_taken(fl_cuda *cuda);
 

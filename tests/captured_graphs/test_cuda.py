@@ -9,7 +9,10 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from helpers.cuda import PTX, SOURCE, FakeCuda
 
 import fairlead
 from fairlead.captured_graphs.context import capture
+from fairlead.graph import CommandGraph
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
@@ -27,6 +31,8 @@ from fairlead.icd.command_buffer.cuda_order import chained
 from fairlead.icd.command_buffer.engines.cuda import _unfinished
 from fairlead.icd.command_buffer.order import Order
 from fairlead.icd.drivers import platforms
+from fairlead.runtime import Queue
+from fairlead.runtime.interop import context_of
 
 _SIZE = 64
 _READ_WRITE = cl.mem_flags.READ_WRITE
@@ -380,6 +386,78 @@ def test_buffers_that_alternate(program: Program) -> None:
     assert (program.values(a), program.values(b)) == ([5], [2])
     loop.replay(program.queue, wait=True)
     assert (program.values(a), program.values(b)) == ([5], [11])
+
+
+# --- loops ---
+
+
+def _countdown(program: Program) -> tuple[Any, cl.Buffer]:
+    """A graph that adds a Parameter, -1, to the numbers of a buffer, which are 6."""
+    y, by = program.buffer(7), fairlead.Parameter(np.int32(-1), name="by")
+    with capture(program.queue) as graph:
+        program.scale(y, 1, by)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    return loop, y
+
+
+def test_a_loop_until_a_flag_ends_at_the_turn_that_sets_it(program: Program) -> None:
+    y, a, b, c, flag = (program.buffer(value) for value in (0, 1, 0, 0, 0))
+    with capture(program.queue) as graph:
+        program.scale(y, 1, 1)
+        for source, to in ((c, flag), (b, c), (a, b)):  # the flag is set in the third turn
+            cl.enqueue_copy(program.queue, to, source, byte_count=to.size)
+    loop = graph.finalize()
+    before = program.fake.calls("cuGraphConditionalHandleCreate")
+    end = loop.replay(program.queue, times=100, until=flag)
+    assert (end.replays, end.has_stopped, program.values(y)) == (3, True, [3])
+    assert program.fake.calls("cuGraphConditionalHandleCreate") - before == 1
+    assert "a CUDA Graph of 4 nodes" in loop.explain(program.queue)
+
+
+def test_a_while_loop_and_a_choice_run_in_cuda(program: Program) -> None:
+    loop, y = _countdown(program)
+    assert program.values(y) == [6]
+    context = context_of(program.context)
+    graph = CommandGraph(context, context.devices[0])
+    repeated = graph.while_loop(loop, y)
+    chosen = graph.if_else(y, None, loop, depends_on=repeated)
+    graph.if_else(y, loop, None, depends_on=chosen)
+    before = program.fake.calls("cuGraphConditionalHandleCreate")
+    Queue(context, context.devices[0]).graph(graph.finalize()).wait()
+    assert program.values(y) == [-2]  # 0 after the loop, then one turn of each choice
+    assert program.fake.calls("cuGraphConditionalHandleCreate") - before == 1
+
+
+def test_a_loop_takes_new_values_and_updates(program: Program) -> None:
+    loop, y = _countdown(program)  # 6
+    flag = program.buffer(0)
+    for by, turns in ((-1, 3), (2, 4)):
+        end = loop.replay(program.queue, times=turns, until=flag, by=by)
+        assert (end.replays, end.has_stopped) == (turns, False)
+    assert program.values(y) == [6 - 3 + 8]
+
+
+@pytest.mark.parametrize(
+    "function", ["cuGraphConditionalHandleCreate", "cuGraphAddNode_v2", "cuModuleLoadDataEx"]
+)
+def test_without_loops_of_the_driver_the_host_looks(program: Program, function: str) -> None:
+    loop, y = _countdown(program)
+    flag = program.buffer(0)
+    program.fake.fail(function, 801)
+    end = loop.replay(program.queue, times=5, until=flag, every=2)
+    assert (end.replays, end.has_stopped, program.values(y)) == (5, False, [6 - 5])
+
+
+def test_the_turn_of_a_loop_is_valid_ptx(tmp_path: Path) -> None:
+    ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
+    if not ptxas:
+        pytest.skip("needs ptxas: pip install nvidia-cuda-nvcc, or PTXAS=PATH")
+    source = tmp_path / "turn.ptx"
+    source.write_bytes(ffi.string(lib.fl_turn_text()))
+    command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "turn.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # --- kernels that start early ---

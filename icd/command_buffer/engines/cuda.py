@@ -154,6 +154,8 @@ class BuiltCuda(Built):
                 "update": ffi.addressof(lib, "fl_update_cuda"),
                 "set_cell": ffi.addressof(lib, "fl_set_cell_of_cuda"),
                 "run": ffi.addressof(lib, "fl_run_cuda"),
+                "run_until": ffi.addressof(lib, "fl_run_cuda_until"),
+                "take_series": ffi.addressof(lib, "fl_take_series_cuda"),
                 "self": self._graph,
                 "count": len(commands),
             },
