@@ -8,6 +8,7 @@ a row compares with `torch.cuda.graph`.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
@@ -208,7 +209,7 @@ def beside_torch(queue: Any) -> dict[str, float]:
     loop.replay(queue, wait=True)
     found["fairlead: launch and wait"] = best(lambda: loop.replay(queue, wait=True))
     try:
-        import torch
+        torch: Any = importlib.import_module("torch")
     except ImportError:
         return found
     y = torch.zeros(1000, device="cuda")

@@ -119,7 +119,7 @@ bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions,
     uint64_t address;
     for (uint32_t i = 0; i < count; i++) {
         const fl_cuda_function *f = commands[i].op == FL_KERNEL ? function_of(functions, function_count, &commands[i]) : NULL;
-        for (uint32_t k = 0; f && f->loads >> k && k < commands[i].arguments->count; k++) {
+        for (uint32_t k = 0; f && k < FL_CUDA_MOST_LOADS && k < fl_argument_count(commands[i].arguments); k++) {
             fl_cell *cell = commands[i].arguments->list[k].cell;
             if (!(f->loads >> k & 1) || has_cell(cells, cell, &address))
                 continue;

@@ -281,8 +281,9 @@ def test_a_loop_until_a_flag_ends_at_the_turn_that_sets_it(gpu: cl.CommandQueue)
     kernel = cl.Program(gpu.context, source).build().count
     n, flag = (cl_array.zeros(gpu, 1, np.int32) for _ in range(2))
     most = fairlead.Parameter(np.int32(50), name="most")
+    arguments: tuple[Any, ...] = n.data, flag.data, most
     with capture(gpu) as graph:
-        kernel(gpu, (1,), None, n.data, flag.data, most)
+        kernel(gpu, (1,), None, *arguments)
     loop = graph.finalize()
     end = loop.replay(gpu, times=10_000, until=flag)
     assert (end.replays, end.has_stopped, int(n.get()[0])) == (50, True, 50)
