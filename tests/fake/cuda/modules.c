@@ -25,12 +25,21 @@ static void run_turn(void **p, uint32_t items) {   /* the condition, global uint
     fake_set_condition(*(uint64_t *)p[0], !state[3] && state[2] < state[0]);
 }
 
+static void run_invert(void **p, uint32_t items) {   /* texture object from, surface object to: bytes */
+    CUarray from = *(CUarray *)p[0], to = *(CUarray *)p[1];
+    for (uint32_t i = 0; i < items * from->about.NumChannels; i++)
+        to->bytes[i] = (char)(255 - (unsigned char)from->bytes[i]);
+}
+
 static const struct {
     const char *name;
     void (*run)(void **, uint32_t);
     uint32_t count;
     size_t sizes[3];
-} kernels[] = {{"scale", run_scale, 3, {8, 4, 4}}, {"total", run_total, 2, {8, 8}}, {"fl_turn", run_turn, 3, {8, 8, 8}}};
+} kernels[] = {{"scale", run_scale, 3, {8, 4, 4}},
+               {"total", run_total, 2, {8, 8}},
+               {"invert", run_invert, 2, {8, 8}},
+               {"fl_turn", run_turn, 3, {8, 8, 8}}};
 
 /* --- OpenCL --- */
 
