@@ -69,6 +69,9 @@ class CudaApi(GpuApi):
         "VERSION": lambda device: "{}.{}".format(*device.found.capability),
         "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.found.capability),
         "VENDOR_ID": 0x10DE,
+        "MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP": lambda device: bool(
+            device.attribute("HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
+        ),
         **_IMAGES,
     }
     widest_element, widest_pattern = 4, 128
