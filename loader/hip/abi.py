@@ -53,6 +53,9 @@ def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
 #: Neutral names of functions that HIP lacks, or has for other objects only.
 MISSING: Final = frozenset(
     (
+        "Array3DCreate",  # HIP has arrays and their objects, but this adapter does not use them yet
+        "Array3DGetDescriptor",
+        "ArrayDestroy",
         "FuncGetModule",
         "FuncGetName",
         "FuncGetParamInfo",
@@ -61,6 +64,10 @@ MISSING: Final = frozenset(
         "MemsetD2D32Async",
         "ModuleEnumerateFunctions",
         "ModuleGetFunctionCount",
+        "SurfObjectCreate",
+        "SurfObjectDestroy",
+        "TexObjectCreate",
+        "TexObjectDestroy",
     )
 )
 #: Neutral name to HIP's name, where HIP's is not "hip" and the neutral name.

@@ -93,6 +93,7 @@ class CopyPlace(NamedTuple):
         origin: the first byte in a row, the first row, and the first slice.
         row: bytes from a row to the next, 0 for the copy's width.
         slice: bytes from a slice to the next, 0 for the copy's rows.
+        array: the CUarray that it is instead of memory, or 0.
     """
 
     address: int
@@ -100,6 +101,7 @@ class CopyPlace(NamedTuple):
     origin: Rect = (0, 0, 0)
     row: int = 0
     slice: int = 0
+    array: int = 0
 
     def start(self, region: Rect) -> tuple[int, int, int]:
         """Return the first byte of a region, its row's and its slice's bytes."""

@@ -54,6 +54,13 @@ record *fake_record_of(CUevent event);     /* with a reference; NULL: it was nev
 void fake_complete(record *done);          /* gives the reference back */
 void fake_wait_for(record *done);          /* gives the reference back */
 
+/* --- arrays.c --- */
+struct fl_CUarray {
+    CUDA_ARRAY3D_DESCRIPTOR about;
+    size_t pitch, rows;   /* bytes of a row, rows of a slice */
+    char *bytes;
+};
+
 /* --- memory.c --- */
 void fake_copy(const CUDA_MEMCPY3D *copy);
 void fake_fill(const CUDA_MEMSET_NODE_PARAMS *fill);

@@ -17,12 +17,18 @@ static void run_total(void **p, uint32_t items) {   /* global int *to, global co
         to[i] = (int)((uint32_t)to[i] * 3u + (uint32_t)from[i]);
 }
 
+static void run_invert(void **p, uint32_t items) {   /* texture object from, surface object to: bytes */
+    CUarray from = *(CUarray *)p[0], to = *(CUarray *)p[1];
+    for (uint32_t i = 0; i < items * from->about.NumChannels; i++)
+        to->bytes[i] = (char)(255 - (unsigned char)from->bytes[i]);
+}
+
 static const struct {
     const char *name;
     void (*run)(void **, uint32_t);
     uint32_t count;
     size_t sizes[3];
-} kernels[] = {{"scale", run_scale, 3, {8, 4, 4}}, {"total", run_total, 2, {8, 8}}};
+} kernels[] = {{"scale", run_scale, 3, {8, 4, 4}}, {"total", run_total, 2, {8, 8}}, {"invert", run_invert, 2, {8, 8}}};
 
 /* --- OpenCL --- */
 

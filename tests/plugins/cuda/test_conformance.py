@@ -13,8 +13,10 @@ from .conftest import Installed
 AREAS = (
     *("command-buffer-commands", "command-buffer-enqueue", "command-buffer-events"),
     *("update", "update-events", "update-rules", "enqueue", "native-handles", "pools"),
-    *("arguments", "kernel", "program"),
+    *("arguments", "images", "kernel", "memory", "program", "sampler"),
 )
+#: The areas of which the adapter for HIP passes no case: it has no images.
+IMAGES = ("images", "sampler")
 #: The adapters let what is of no size succeed, as libsycl expects.
 ON_PURPOSE = {
     f"arguments::listed_error[{call}]"
@@ -35,4 +37,5 @@ def test_no_case_fails(area: str, run_python: RunPython, installed: Installed) -
     report = json.loads(done.out)
     failed = [case for case in report["cases"] if case["outcome"] == "failed"]
     assert [case for case in failed if case["name"] not in ON_PURPOSE] == []
-    assert report["areas"][area]["passed"] > 2
+    has_images = "cuda" in installed.library
+    assert report["areas"][area]["passed"] > (2 if has_images or area not in IMAGES else -1)
