@@ -15,7 +15,7 @@ Functions have neutral names, those of CUDA without "cu" and "_v2". Constants ha
 | a host task | a function of the host | before HIP 5.3 one with other parameters |
 | local memory of more than 48 KiB | asked for | needs no request |
 | parameters of a kernel | the driver tells them | the code object tells them |
-| structs | CUDA's | HIP's, in two generations |
+| structs | CUDA's | HIP's, of several versions |
 
 `GpuApi` has a method or an attribute for each. cuda/api.py and hip/api.py implement it.
 """
