@@ -60,6 +60,9 @@ MISSING: Final = frozenset(
         "FuncGetName",
         "FuncGetParamInfo",
         "FuncSetAttribute",  # hipFuncSetAttribute takes functions of the host
+        "GraphAddDependencies",  # with kinds of edges; the engine cuda uses these three
+        "GraphAddNode",
+        "GraphConditionalHandleCreate",
         "MemsetD2D16Async",
         "MemsetD2D32Async",
         "ModuleEnumerateFunctions",

@@ -78,8 +78,10 @@ CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *given);
 launch fake_copy_launch(const launch *one);
 CUresult fake_run_launch(const launch *one);
 void fake_drop_launch(launch *one);
+bool fake_mentions(const launch *one, const char *what);   /* in the text of its module */
 
 /* --- graphs.c: what CUDA does in other functions than HIP --- */
+void fake_set_condition(uint64_t handle, uint32_t value);   /* what cudaGraphSetConditional does in kernels */
 CUgraph fake_copy_graph(const CUgraph graph);
 /* Gives an executable the nodes of another graph. Returns false if kinds or edges differ. */
 bool fake_replace_graph(CUgraphExec executable, CUgraph graph);
