@@ -322,8 +322,10 @@ class URKernel(CLObject):
 
     def tell_group(self, device: URDevice, local: Sequence[int]) -> None:
         """Tell C of a local size that a device takes."""
-        self.struct.group[0 : len(local)] = local
-        self.struct.group_dimensions, self.struct.group_device = len(local), device.cl
+        struct = self.struct
+        struct.group_device = 0  # C may read it in another thread
+        struct.group[0 : len(local)], struct.group_dimensions = local, len(local)
+        struct.group_device = device.cl
 
     def tell_required_size(self, device: URDevice) -> None:
         """Tell C the size of work-groups on a device. The lock is held."""
