@@ -482,12 +482,13 @@ def test_what_a_driver_prints_is_no_output_of_ours(
 
 @pytest.mark.slow
 def test_what_a_driver_under_test_prints_is_no_output_of_ours(
-    run_python: RunPython, fake_driver: FakeDriver
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
-    """Neither what it prints nor the control characters in what it is called."""
+    """Neither what it prints, in this process too, nor control characters in what it is called."""
     noise = dict.fromkeys(("at_load", "at_list", "at_query", "at_exit"), NOISE)
     noisy = fake_driver(**noise, version='"OpenCL 3.0 \\033[31mred\\a"')
-    done = run_python(COMMAND, "conformance", "--json", str(noisy), check=False)
+    command, env = ("conformance", "--json", str(noisy)), vendors(tmp_path, noisy)
+    done = run_python(COMMAND, *command, env=env, check=False)
     assert "noise" not in done.out
     assert not any(ord(letter) < 32 and letter != "\n" for letter in done.out)
     assert "red" in json.loads(done.out)["facts"]["platform"]
