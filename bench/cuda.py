@@ -2,17 +2,21 @@
 
 Each figure is the best of several runs, after a warm-up. A replay is waited for unless the line
 says otherwise. The C loop is the engine `replay`, which calls the driver's own enqueue functions.
+Rows are printed as they come. All of it takes a minute and a half at most. Where torch is installed
+a row compares with `torch.cuda.graph`.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +53,26 @@ def replays(queue: Any, body: Callable[[], object], times: int = 20) -> dict[str
             found["cuda, not waited for"] = best(
                 lambda loop=loop: (loop.replay(queue), queue.finish()), times
             )
+    with none_early(queue):
+        os.environ["FAIRLEAD_COMMAND_BUFFER"] = "cuda"
+        loop = graph.finalize()
+        loop.replay(queue, wait=True)
+        found["cuda, none starts early"] = best(lambda: loop.replay(queue, wait=True), times)
+    found["auto ÷ the better engine"] = found["auto"] / min(found["replay"], found["cuda"])
     return found
+
+
+@contextmanager
+def none_early(queue: Any) -> Iterator[None]:
+    """Let no kernel of graphs that are built in a block start before the one before it ends."""
+    from fairlead.icd.cuda_sharing import shared_device
+
+    device = shared_device(queue.device.int_ptr)
+    if device is None:
+        sys.exit("the memory is not shared")
+    before, device.early_threads = device.early_threads, 0
+    yield
+    device.early_threads = before
 
 
 def chain(queue: Any, count: int) -> Callable[[], None]:
@@ -135,7 +158,82 @@ def parameter(queue: Any) -> dict[str, float]:
         loop.set(by=float(next(values)))
         loop.replay(queue, wait=True)
 
-    return {"unchanged": plain, "changed": best(changed)}
+    found = {"unchanged": plain, "changed": best(changed)}
+    return {**found, "changed ÷ unchanged": found["changed"] / plain}
+
+
+def until(queue: Any) -> dict[str, float]:
+    """Return what a turn of a loop takes that looks at a flag after each turn, in µs."""
+    import pyopencl as cl
+
+    import fairlead
+
+    source = "kernel void count(global int *n, global int *flag) { n[0]++; flag[0] = 0; }"
+    kernel = cl.Program(queue.context, source).build().count
+    n, flag = (cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4) for _ in range(2))
+    with fairlead.capture(queue) as graph:
+        kernel(queue, (1,), None, n, flag)
+    found: dict[str, float] = {}
+    for engine in ("replay", "cuda"):
+        os.environ["FAIRLEAD_COMMAND_BUFFER"] = engine
+        loop = graph.finalize()
+        loop.replay(queue, wait=True)
+
+        def turns(loop: Any = loop) -> None:
+            loop.replay(queue, times=_COUNT, until=flag)
+
+        turns()
+        found[engine] = best(turns, 5) / _COUNT
+    return found
+
+
+def beside_torch(queue: Any) -> dict[str, float]:
+    """Return what 1,000 kernels of 1,000 numbers take here and by torch.cuda.graph, in µs.
+
+    Without torch there are no rows of it.
+    """
+    import fairlead
+
+    body, found = chain(queue, _COUNT), dict[str, float]()
+    os.environ["FAIRLEAD_COMMAND_BUFFER"] = "cuda"
+
+    def captured() -> Any:
+        with fairlead.capture(queue) as graph:
+            body()
+        return graph
+
+    graph = captured()
+    found["fairlead: capture"] = best(captured, 5)
+    found["fairlead: instantiate"] = best(lambda: graph.finalize().explain(queue), 5)
+    loop = graph.finalize()
+    loop.replay(queue, wait=True)
+    found["fairlead: launch and wait"] = best(lambda: loop.replay(queue, wait=True))
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError:
+        return found
+    y = torch.zeros(1000, device="cuda")
+
+    def made() -> Any:
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with torch.cuda.graph(graph):
+            for number in range(_COUNT):
+                y.add_(number % 7)
+        return graph
+
+    torch.add(y, 1)
+    theirs = made()
+    found["torch: capture"] = best(made, 5)
+    found["torch: instantiate"] = best(theirs.instantiate, 5)
+
+    def launch() -> None:
+        theirs.replay()
+        torch.cuda.synchronize()
+
+    launch()
+    found["torch: launch and wait"] = best(launch)
+    ratio = found["torch: launch and wait"] / found["fairlead: launch and wait"]
+    return {**found, "torch ÷ fairlead, launch and wait": ratio}
 
 
 def interleaved(queue: Any) -> dict[str, float]:
@@ -217,9 +315,14 @@ def main() -> None:
         print(json.dumps(opencl(_queue())))
         return
     rows: dict[str, dict[str, float]] = {}
+
+    def add(name: str, row: dict[str, float]) -> None:
+        rows[name] = row
+        print(name, {what: round(value, 2) for what, value in row.items()}, flush=True)
+
     for turn in ("", ", again"):
-        rows[f"OpenCL, not shared{turn}"] = in_process("0")
-        rows[f"OpenCL, shared{turn}"] = in_process("1")
+        add(f"OpenCL, not shared{turn}", in_process("0"))
+        add(f"OpenCL, shared{turn}", in_process("1"))
     import fairlead
     import fairlead.cuda_sharing
 
@@ -228,15 +331,17 @@ def main() -> None:
     for name, count in (("chain of 1,000 calls", _COUNT), ("chain of 10 calls", 10)):
         body = chain(queue, count)
         calls = best(lambda body=body: (body(), queue.finish()), 10)
-        rows[name] = {"PyOpenCL": calls, **replays(queue, body)}
+        add(name, {"PyOpenCL": calls, **replays(queue, body)})
     body = expressions(queue)
     calls = best(lambda: (body(), queue.finish()), 10)
-    rows["1,000 array expressions"] = {"PyOpenCL": calls, **replays(queue, body)}
+    add("1,000 array expressions", {"PyOpenCL": calls, **replays(queue, body)})
     free = _queue(out_of_order=True)
-    for width in (1, 8, 32):
-        rows[f"1,000 launches in {width} chains"] = replays(free, chains(free, width))
-    rows["a Parameter of 1,000 launches"] = parameter(queue)
-    rows["a launch of OpenCL's between replays of 10"] = interleaved(queue)
+    for width in (1, 4, 8, 32):
+        add(f"1,000 launches in {width} chains", replays(free, chains(free, width)))
+    add("a Parameter of 1,000 launches", parameter(queue))
+    add("a turn of a loop until a flag is set", until(queue))
+    add("a launch of OpenCL's between replays of 10", interleaved(queue))
+    add("beside torch.cuda.graph", beside_torch(queue))
     found = {
         "device": device.name,
         "driver": device.driver_version,
@@ -244,8 +349,6 @@ def main() -> None:
         "python": platform.python_version(),
         "µs": rows,
     }
-    for name, row in rows.items():
-        print(name, {what: round(value, 2) for what, value in row.items()})
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(
             json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"

@@ -19,6 +19,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -28,7 +29,7 @@ from fairlead.loader.base.errors import CodeError, FairleadError
 
 from .checks import NOT_IMPLEMENTED, Mismatch, Unsupported
 from .device import UsageError
-from .forks import in_fork
+from .forks import in_fork, works_in_fork
 from .report import Case
 
 _MARKS: Final = (
@@ -72,7 +73,7 @@ class Target:
     timeout: float
     tell: Callable[..., None]
     opened: Any = None
-    answers: Callable[[], bool] = lambda: True  # a harmless question to the library: see forks.py
+    answer: Callable[[], object] = lambda: None  # asks the library a question: see forks.py
     endings: list[Callable[[], object]] = dataclasses.field(default_factory=list)
 
     def at_end(self, callback: Callable[[], object]) -> None:
@@ -133,10 +134,13 @@ class Reporter:
         ]
         for item in items:
             if isinstance(item, pytest.Function) and item.get_closest_marker("forked"):
-                item.obj = in_fork(
-                    item.obj, self.request.timeout / 2, lambda: self.target_.answers()
-                )
+                item.obj = in_fork(item.obj, self.request.timeout / 2, lambda: self._works_in_forks)
         self.tell(collected=len(items), beyond=sum(case.beyond for _, case in cases))
+
+    @cached_property
+    def _works_in_forks(self) -> bool:
+        """Whether the library works in a forked copy of this process, once a case needs it."""
+        return works_in_fork(self.target_.answer, self.request.timeout / 2)
 
     def _give_up(self, trouble: str) -> NoReturn:
         self.tell(trouble=trouble)

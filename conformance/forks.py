@@ -1,7 +1,8 @@
 """Runs a case in a forked process, so that a crash ends only the fork.
 
-Not every library works in a fork: NVIDIA's driver answers INVALID_DEVICE there, or crashes. If a
-case fails and the library does not answer a harmless question either, the case is unsupported.
+Not every library works in a fork: CUDA answers NOT_INITIALIZED there to everything. `works_in_fork`
+asks the library a question here and in a fork. If the answers differ, cases run in the child
+itself. A crash then costs a new child, but the verdict is about the library.
 """
 
 from __future__ import annotations
@@ -16,39 +17,44 @@ from typing import Any, Final, NoReturn
 
 from fairlead.loader.base.children import ending
 
-from .checks import Mismatch, Unsupported
+from .checks import Mismatch, Unsupported, equal
 
 #: Seconds until a forked case counts as hung. Such a case asks for an answer that comes at once.
 _LONGEST: Final = 5.0
 
 
+def works_in_fork(answer: Callable[[], object], timeout: float) -> bool:
+    """Return whether the library answers a question in a fork as it does here.
+
+    Args:
+        answer: asks the library something that it has to ask its device.
+        timeout: seconds that the fork may take.
+    """
+    here = answer()
+    try:
+        _fork(lambda: equal(answer(), here), {}, timeout)
+    except Mismatch:
+        return False
+    return True
+
+
 def in_fork(
-    function: Callable[..., object], timeout: float, answers: Callable[[], bool]
+    function: Callable[..., object], timeout: float, works: Callable[[], bool]
 ) -> Callable[..., None]:
     """Return the same case, run in a fork. The caller gets what the case raised.
 
     Args:
         function: the case.
         timeout: seconds that the fork may take.
-        answers: asks the library a harmless question.
+        works: says whether the library works in forks. Else the case runs in this process.
     """
-
-    def ask() -> None:
-        if not answers():
-            raise Mismatch("an answer", "none")
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
-        try:
+        if works():
             _fork(function, arguments, timeout)
-        except Mismatch:
-            try:
-                _fork(ask, {}, timeout)
-            except Mismatch:
-                raise Unsupported(
-                    "the library does not work in a forked copy of a process, which the case needs"
-                ) from None
-            raise
+        else:
+            function(**arguments)
 
     return run
 

@@ -111,11 +111,19 @@ _MODULES = {
 }
 
 
+def _version() -> str:
+    """Return the version of the installed package, "unknown" for sources that are not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("fairlead")
+    except PackageNotFoundError:
+        return "unknown"
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
-
-        value: Any = version("fairlead")
+        value: Any = _version()
     elif name in _MODULES:
         value = getattr(import_module(_MODULES[name], __name__), name)
     else:

@@ -129,7 +129,8 @@ def choice_of(
     decision = decision_of(context, device, flag)
 
     def run() -> None:
-        chosen = graphs[decision.is_set()]
+        turns, is_clear = (0, False) if graphs[1] is None else decision.run_here(graphs[1], 1)
+        chosen = None if turns else graphs[not is_clear and decision.is_set()]
         if chosen is not None:
             decision.run(chosen)
 

@@ -27,6 +27,8 @@ from .calls import address, call, profile_of_device
 from .drivers import drivers
 from .errors import check as check_opencl
 
+#: The first GPU on which kernels can start early.
+_EARLY_SINCE: Final = 9, 0
 _UUID: Final = OPENCL["CL_DEVICE_UUID_KHR"]
 
 
@@ -42,6 +44,9 @@ class SharedDevice:
 
     Attributes:
         native: what C knows of it, an `fl_cuda_device *`.
+        early_threads: a kernel of so many threads lets the next one of its chain start before it
+            has ended (programmatic dependent launch). Larger kernels would become slower.
+        why_not_early: why `early_threads` is 0, "" if it is not.
     """
 
     def __init__(self, opencl: int, device: CudaDevice, driver: CudaDriver) -> None:
@@ -58,7 +63,24 @@ class SharedDevice:
             code = self.table.cuStreamCreate(ctypes.byref(stream), CUDA["CU_STREAM_NON_BLOCKING"])
         check(code, "cuStreamCreate")
         self.native.stream = ffi.cast("void *", stream.value or 0)
+        self.why_not_early = self._why_not_early()
+        self.early_threads = 0 if self.why_not_early else self._resident_threads() // 2
         _immortal.append(self)  # buffers and graphs in C have it for as long as they live
+
+    def _why_not_early(self) -> str:
+        if not profile_of_device(self.opencl).starts_kernels_early:
+            return "the driver's profile does not allow it"
+        if self.device.capability < _EARLY_SINCE:
+            return "the GPU is older than sm_90"
+        if not self.driver.address_of(CUDA.functions["cuGraphAddDependencies_v2"]):
+            return "the driver is older than CUDA 12.3"
+        return ""
+
+    def _resident_threads(self) -> int:
+        """How many threads are on the device at the same time."""
+        names = "MULTIPROCESSOR_COUNT", "MAX_THREADS_PER_MULTIPROCESSOR"
+        count, most = (self.driver.attribute(self.device.handle, name) for name in names)
+        return count * most
 
     def __enter__(self) -> None:
         """Make the context current in this thread."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -42,6 +42,10 @@ _VARIABLE: Final = re.compile(
     r"^(?:\.visible\s+)?\.global\s+(?:\.align\s+\d+\s+)?\.\w+\s+([\w$]+)", re.MULTILINE
 )
 _IMAGE_TYPES: Final = frozenset({"texref", "samplerref", "surfref"})
+#: What a kernel begins with that may start early, and lets the next one start early.
+_WAIT: Final = "\n\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;"
+#: The first PTX and the first GPU that have that.
+_WAIT_SINCE: Final = (7, 8), 90
 #: How the names of variables begin that nobody writes: string literals, and tables of functions
 #: such as sin.
 _CONSTANT: Final = ("_$_str", "__cudart_")
@@ -64,12 +68,15 @@ class PtxParameter:
             "other" (nothing that is known).
         size: in bytes; of an address 8.
         align: in bytes: of the value, or of what the pointer leads to.
+        loadable: whether it is a number or an address that the kernel only loads as a whole. Then
+            it may lie in memory (`Variant.loads`).
     """
 
     name: str
     kind: str
     size: int
     align: int
+    loadable: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,10 +103,28 @@ class Variant:
     Attributes:
         work_dim: the number of dimensions.
         offset: the global offset in each dimension; 32 bits, as OpenCL's driver has it.
+        loads: kernels (by their names) of which the text has another one beside it, and bits of
+            the parameters that this one loads from memory. See `loading_name`.
+        waits: whether kernels may start before the kernel that they come after has ended, and wait
+            for it themselves. See `PtxProgram.can_wait`.
     """
 
     work_dim: int
     offset: tuple[int, int, int]
+    loads: tuple[tuple[str, int], ...] = ()
+    waits: bool = False
+
+
+def loading_name(kernel: str, loads: int) -> str:
+    """Return the name of a kernel that loads some parameters from memory.
+
+    It has the address of the value in place of each.
+
+    Args:
+        kernel: the name of the kernel that it is made of.
+        loads: a bit for each of these parameters. Without any it is the kernel itself.
+    """
+    return f"{kernel}_fl_{loads:x}" if loads else kernel
 
 
 class PtxProgram:
@@ -140,11 +165,15 @@ class PtxProgram:
         return {match[1]: self._kernel(match, end) for match, end in self._entries}
 
     def _kernel(self, match: re.Match[str], end: int) -> PtxKernel:
-        parameters = tuple(_parameters(match[2]))
+        own = self.text[match.end() : end]
+        parameters = tuple(
+            replace(one, loadable=one.loadable and _is_only_loaded(own, one.name))
+            for one in _parameters(match[2])
+        )
         sizes = _REQUIRED.search(match[3])
         required = (int(sizes[1]), int(sizes[2] or 1), int(sizes[3] or 1)) if sizes else None
-        code = self.text[match.end() : end] + self._functions
-        return PtxKernel(match[1], parameters, required, self._why_not(parameters, code))
+        why_not = self._why_not(parameters, own + self._functions)
+        return PtxKernel(match[1], parameters, required, why_not)
 
     def _why_not(self, parameters: tuple[PtxParameter, ...], code: str) -> str | None:
         kinds = {parameter.kind for parameter in parameters}
@@ -158,6 +187,16 @@ class PtxProgram:
             if not match[1].startswith(_CONSTANT) and _mentions(code, match[1]):
                 return f"CUDA would have its own copy of the program's variable {match[1]}"
         return None
+
+    @cached_property
+    def can_wait(self) -> bool:
+        """Whether its version and its GPU have the instructions of `Variant.waits`."""
+        version = re.search(r"^\.version\s+(\d+)\.(\d+)", self.text, re.MULTILINE)
+        target = re.search(r"^\.target\s+sm_(\d+)", self.text, re.MULTILINE)
+        if version is None or target is None:
+            return False
+        since, gpu = _WAIT_SINCE
+        return (int(version[1]), int(version[2])) >= since and int(target[1]) >= gpu
 
     @property
     def asks(self) -> Variant:
@@ -185,7 +224,10 @@ class PtxProgram:
             parts.append(self.text[place : match.start()])
             kernel = self.kernels[match[1]]
             if all(parameter.kind not in ("image", "other") for parameter in kernel.parameters):
-                parts.append(_with_local_memory(self.text[match.start() : end], kernel))
+                begin, code = self.text[match.start() : match.end()], self.text[match.end() : end]
+                own = _with_local_memory(f"{begin}{_WAIT if variant.waits else ''}{code}", kernel)
+                loads = [bits for name, bits in variant.loads if name == kernel.name]
+                parts += [own, *(_with_loads(own, kernel, bits) for bits in loads)]
             place = end
         text = "".join([*parts, self.text[place:]])
         if ".ptr .const" in text:
@@ -219,12 +261,29 @@ def _parameters(text: str) -> Iterator[PtxParameter]:
             kind = "image"
         elif not size:
             kind = "other"
+        is_array, name = bool(match["length"] or match["align"]), match["name"]
         size *= int(match["length"] or 1)
-        yield PtxParameter(match["name"], kind, size, int(match["of"] or match["align"] or size))
+        align = int(match["of"] or match["align"] or size)
+        yield PtxParameter(name, kind, size, align, kind in ("value", "memory") and not is_array)
+
+
+def _mention(name: str) -> str:
+    """A pattern for a name."""
+    return rf"(?<![\w$]){re.escape(name)}(?![\w$])"
 
 
 def _mentions(code: str, name: str) -> bool:
-    return re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", code) is not None
+    return re.search(_mention(name), code) is not None
+
+
+def _load(name: str) -> re.Pattern[str]:
+    """A pattern for an instruction that loads a parameter from its beginning."""
+    at = rf"\[{re.escape(name)}(?:\+0)?\]"
+    return re.compile(rf"^([ \t]*)ld\.param(\.[bsuf]\d+\s+%\w+,\s*){at};", re.MULTILINE)
+
+
+def _is_only_loaded(code: str, name: str) -> bool:
+    return len(re.findall(_mention(name), code)) == len(_load(name).findall(code))
 
 
 # The rules
@@ -255,6 +314,28 @@ def _with_local_memory(text: str, kernel: PtxKernel) -> str:
                 text,
             )
     return text
+
+
+def _with_loads(text: str, kernel: PtxKernel, loads: int) -> str:
+    """A kernel that is given the addresses of some parameters. Nothing writes them while it runs,
+    so each load may be moved."""
+    made = re.sub(
+        rf"(\.entry\s+){_mention(kernel.name)}",
+        rf"\1{loading_name(kernel.name, loads)}",
+        text,
+        count=1,
+    )
+    for number, parameter in enumerate(kernel.parameters):
+        if loads >> number & 1:
+            name = parameter.name
+            declared = re.compile(rf"\.param\s[^,()]*{_mention(name)}")
+            made = declared.sub(f".param .u64 {name}", made, count=1)
+            made = _load(name).sub(
+                rf"\1{{\n\1.reg .b64 %fl_at;\n\1ld.param.u64 %fl_at, [{name}];"
+                r"\n\1ld.global.nc\2[%fl_at];\n\1}",
+                made,
+            )
+    return f"\n{made}"
 
 
 def _with_global_constants(text: str) -> str:

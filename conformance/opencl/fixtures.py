@@ -95,8 +95,8 @@ def chosen(target: Target, driver: Driver) -> CLDevice:
     """The device under test."""
     device = choose_of(driver, target.device)
     ask, platform = device.table.clGetPlatformInfo, device.platform.handle
-    target.answers = lambda: (
-        ask(platform, OPENCL["CL_PLATFORM_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    target.answer = lambda: ask(
+        platform, OPENCL["CL_PLATFORM_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())
     )
     target.about(platform=device.platform.version, device=device.name)
     return device

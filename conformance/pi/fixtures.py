@@ -59,8 +59,8 @@ def chosen(target: Target, plugin: Plugin) -> PluginDevice:
         raise FairleadError(plugin.idle, remedy=plugin.remedy)
     device = choose(plugin.devices, target.device)
     ask, platform = plugin.table.piPlatformGetInfo, device.platform.handle
-    target.answers = lambda: (
-        ask(platform, PI["PI_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    target.answer = lambda: ask(
+        platform, PI["PI_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())
     )
     target.about(device=device.name, platform=device.platform.name, version=plugin.version)
     return device

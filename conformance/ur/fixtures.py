@@ -12,14 +12,13 @@ from fairlead.conformance.child import Target
 from fairlead.conformance.device import choose
 from fairlead.icd.drivers import drivers
 from fairlead.loader.base.errors import FairleadError
-from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.ur.plugin import Plugin
 
 from .calls import Calls
-from .objects import Objects
+from .objects import SIZE, Objects
 from .world import World
 
 
@@ -30,6 +29,13 @@ class Opened:
         self.plugin, self.device = plugin, device
         self.ur = Calls(plugin, device.handle)
         self.world = World(self.ur, plugin.handles[0], device.platform.handle, device.handle)
+
+    def answer(self) -> tuple[int, ...]:
+        """Ask for device memory and give it back. Returns the codes."""
+        table, context, made = self.plugin.table, self.world.the_context, ctypes.c_void_p()
+        given = context, self.device.handle, None, None, SIZE, ctypes.byref(made)
+        code = table.urUSMDeviceAlloc(*given)
+        return code, 0 if code else table.urUSMFree(context, made)
 
     def close(self) -> None:
         """Release everything, then the adapter."""
@@ -52,10 +58,7 @@ def open_library(target: Target) -> Opened:
         raise
     target.at_end(opened.close)
     device = opened.device
-    ask, platform = plugin.table.urPlatformGetInfo, device.platform.handle
-    target.answers = lambda: (
-        ask(platform, UR["UR_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
-    )
+    target.answer = opened.answer
     target.about(
         device=device.name,
         platform=f"{device.platform.name}, {device.platform.version}",

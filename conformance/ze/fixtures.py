@@ -79,7 +79,7 @@ def ze(chosen: ZEDevice, target: Target) -> Calls:
     """The driver's functions."""
     calls, version = Calls(chosen.driver.table), ctypes.c_uint32()
     ask = "zeDriverGetApiVersion", chosen.driver_handle, byref(version)
-    target.answers = lambda: calls.number(*ask) == 0
+    target.answer = lambda: calls.number(*ask)
     return calls
 
 

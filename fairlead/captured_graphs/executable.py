@@ -291,7 +291,7 @@ class Executable(Drawable, Pickles):
         `direct` runs the graph in the caller's thread, which is fastest on PoCL.
 
         With `until` the loop stops when the first word (32 bits) of that memory is not 0. Where the
-        engine `direct` has the graph, the word is read after each replay. Elsewhere it is read
+        engine `direct` or `cuda` has it, the word is read after each replay. Elsewhere it is read
         after `every` replays, while the next ones already run. So up to twice `every` replays can
         follow the one that has set it. To continue, set it to 0 again. The loop has ended when this
         returns. The event's `replays` says how many there were, `has_stopped` whether the word was

@@ -1,8 +1,9 @@
 """Kernels of NVIDIA's OpenCL as functions of CUDA: translated, compiled, and kept while used.
 
 The text of a program (icd/nvidia_ptx.py) depends on the launch: on the global offset, and in some
-programs on the number of dimensions. So a kernel has a row for each of these that its launches
-have. A module is compiled once and shared by all graphs that use it.
+programs on the number of dimensions. Arguments that are Parameters are loaded from memory, so that
+a change is one small copy for all launches. So a kernel has a row for each of these that its
+launches have. A module is compiled once and shared by all graphs that use it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary, finalize
 
 from ...loader.base.errors import FairleadError, reason_of
@@ -21,7 +24,7 @@ from ..abi import OPENCL
 from ..calls import address, call, kernel_name
 from ..cuda_sharing import SharedDevice
 from ..errors import check as check_opencl
-from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant
+from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant, loading_name
 from .commands import OPERATIONS, CommandList
 from .group_functions import binary_of
 
@@ -87,11 +90,28 @@ _modules: Final[WeakValueDictionary[tuple[Any, ...], CudaModule]] = WeakValueDic
 _lock: Final = new_lock()
 
 
+class _Launch(NamedTuple):
+    """What the row of a launch depends on. `cells` has a bit for each argument that is a
+    Parameter's."""
+
+    kernel: int
+    work_dim: int
+    offset: tuple[int, int, int]
+    cells: int
+
+
 class _Program:
-    """A program of OpenCL's, and its translations. `why_not` says why it has none."""
+    """A program of OpenCL's, and its translations.
+
+    Attributes:
+        why_not: why it has none.
+        loads: what its translations have beside its kernels (`Variant.loads`). No more comes to it
+            after the first translation.
+    """
 
     def __init__(self, handle: int, device: SharedDevice) -> None:
         self._device, self.why_not = device, ""
+        self.loads: set[tuple[str, int]] = set()
         self._modules: dict[Variant, CudaModule] = {}
         self.options = _options_of(handle, device.opencl)
         try:
@@ -99,12 +119,22 @@ class _Program:
         except (PtxError, FairleadError) as error:
             self.ptx, self.why_not = None, str(error)
 
+    def kernel(self, name: str) -> PtxKernel:
+        """Return one of its kernels. Raises FairleadError if CUDA cannot run it."""
+        found = self.ptx.kernels.get(name) if self.ptx else None
+        if found is None or found.why_not:
+            why_not = self.why_not or (found and found.why_not)
+            raise FairleadError(why_not or "its program's binary lacks it")
+        return found
+
     def module(self, variant: Variant) -> CudaModule:
         """Return the module of a variant. Raises FairleadError if there is none."""
+        assert self.ptx is not None
+        waits = self._device.early_threads > 0 and self.ptx.can_wait
+        variant = replace(variant, loads=tuple(sorted(self.loads)), waits=waits)
         if variant not in self._modules:
             if len(self._modules) == _MOST_VARIANTS:
                 raise FairleadError("its launches have too many different offsets")
-            assert self.ptx is not None
             key = id(self._device), self.ptx.text, variant, self.options
             with _lock:
                 made = _modules.get(key)
@@ -133,29 +163,38 @@ class CudaFunctions:
         self.kept: list[Any] = []
         self._programs: dict[int, _Program] = {}
         self._device = device
-        rows = [
-            self._row(kernel, work_dim, offset) for kernel, work_dim, offset in _launches(commands)
-        ]
+        launches = list(_launches(commands))
+        for launch in launches:
+            self._note_loads(launch)
+        rows = [self._row(launch) for launch in launches]
         self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
 
-    def _row(self, kernel: int, work_dim: int, offset: tuple[int, int, int]) -> dict[str, Any]:
-        row: dict[str, Any] = {"kernel": ffi.cast("void *", kernel)}
+    def _note_loads(self, launch: _Launch) -> None:
+        """A program's translation has what all launches need of it."""
+        if not launch.cells:
+            return
+        program, name = self._program_of(launch.kernel), kernel_name(launch.kernel)
+        with suppress(FairleadError):  # _row says so
+            loads = launch.cells & _loadable(program.kernel(name))
+            program.loads |= {(name, loads)} if loads else set()
+
+    def _row(self, launch: _Launch) -> dict[str, Any]:
+        row: dict[str, Any] = {"kernel": ffi.cast("void *", launch.kernel)}
         try:
-            row |= self._found(kernel, work_dim, offset)
+            row |= self._found(launch)
         except FairleadError as error:
-            self.why_not[kernel] = f"the kernel {kernel_name(kernel)}: {reason_of(error)}"
+            name = kernel_name(launch.kernel)
+            self.why_not[launch.kernel] = f"the kernel {name}: {reason_of(error)}"
         return row
 
-    def _found(self, kernel: int, work_dim: int, offset: tuple[int, int, int]) -> Mapping[str, Any]:
-        program = self._program_of(kernel)
-        found = program.ptx.kernels.get(kernel_name(kernel)) if program.ptx else None
-        if program.ptx is None or found is None or found.why_not:
-            raise FairleadError(
-                program.why_not or (found and found.why_not) or "its program's binary lacks it"
-            )
-        variant = program.ptx.variant(work_dim, offset)
-        module = program.module(variant)
-        function, most = module.function(found.name)
+    def _found(self, launch: _Launch) -> Mapping[str, Any]:
+        program = self._program_of(launch.kernel)
+        found = program.kernel(kernel_name(launch.kernel))
+        assert program.ptx is not None
+        variant = program.ptx.variant(launch.work_dim, launch.offset)
+        module, loadable = program.module(variant), _loadable(found)
+        loads = launch.cells & loadable
+        function, most = module.function(loading_name(found.name, loads))
         asked = program.ptx.asks
         row = {
             "function": ffi.cast("void *", function),
@@ -164,6 +203,9 @@ class CudaFunctions:
             + _WORK_DIM_BIT * bool(asked.work_dim),
             "work_dim": variant.work_dim,
             "offset": variant.offset,
+            "loadable": loadable,
+            "loads": loads,
+            "waits": self._device.early_threads > 0 and program.ptx.can_wait,
             "required": found.required or (0, 0, 0),
             "most_threads": most,
             **_parameters(found),
@@ -207,19 +249,27 @@ def _parameters(kernel: PtxKernel) -> dict[str, Any]:
     }
 
 
-def _launches(commands: CommandList) -> Iterable[tuple[int, int, tuple[int, int, int]]]:
-    """The kernels, with the dimensions and offsets of their launches.
+def _loadable(kernel: PtxKernel) -> int:
+    """A bit for each of the first parameters that may lie in memory."""
+    parameters = kernel.parameters[: lib.FL_CUDA_MOST_LOADS]
+    return sum(1 << place for place, one in enumerate(parameters) if one.loadable)
 
-    A kernel that a launch may come to have is taken with those of all launches.
+
+def _launches(commands: CommandList) -> Iterable[_Launch]:
+    """The different launches of commands.
+
+    A kernel that a launch may come to have is taken with the shapes of all launches.
     """
-    found: dict[tuple[int, int, tuple[int, int, int]], None] = {}
+    found: dict[_Launch, None] = {}
     for number in range(len(commands)):
         row = commands.array[number]
         if row.op == _KERNEL:
             has = row.has_offset
             offset = tuple(row.n[i] if has and i < row.work_dim else 0 for i in range(3))
-            found[address(row.kernel), row.work_dim, (offset[0], offset[1], offset[2])] = None
-    shapes = {(work_dim, offset) for _, work_dim, offset in found}
+            cells = lib.fl_cell_bits(row.arguments) if commands.updatable else 0
+            place = offset[0], offset[1], offset[2]
+            found[_Launch(address(row.kernel), row.work_dim, place, cells)] = None
+    shapes = sorted({one[1:] for one in found})
     for kernel in commands.alternatives:
-        found.update(dict.fromkeys((kernel, *shape) for shape in sorted(shapes)))
+        found.update(dict.fromkeys(_Launch(kernel, *shape) for shape in shapes))
     return found

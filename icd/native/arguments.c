@@ -518,6 +518,13 @@ uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index) {
     return list && index < list->count && list->list[index].cell ? list->list[index].cell->id : 0;
 }
 
+uint64_t fl_cell_bits(const fl_arguments *list) {
+    uint64_t bits = 0;
+    for (uint32_t i = 0; list && i < list->count && i < 64; i++)
+        bits |= (uint64_t)(list->list[i].cell != NULL) << i;
+    return bits;
+}
+
 uint32_t fl_argument_count(const fl_arguments *list) { return list ? list->count : 0; }
 
 void *fl_clone_kernel(void *kernel) {

@@ -1,5 +1,5 @@
-/* What the parts of the engine `cuda` share: cuda_memory.c makes buffers of memory that CUDA has too, cuda_nodes.c makes nodes of commands, and
- * cuda.c builds, launches and updates graphs. CUDA's types and functions are generated from loader/cuda/cuda.abi. */
+/* What the parts of the engine `cuda` share: cuda_memory.c makes buffers of memory that CUDA has too, cuda_nodes.c makes nodes of commands,
+ * cuda_loops.c repeats them, and cuda.c builds, launches and updates graphs. CUDA's types and functions are generated from loader/cuda/cuda.abi. */
 #ifndef FL_CUDA_H
 #define FL_CUDA_H
 
@@ -17,7 +17,6 @@ enum fl_cuda_kind { FL_NODE_NOTHING, FL_NODE_LAUNCH, FL_NODE_COPY, FL_NODE_FILL 
 /* A command as a node's parameters. Those of a launch lead to `bytes`. */
 typedef struct fl_cuda_node {
     enum fl_cuda_kind kind;
-    CUgraphNode node;
     union {
         CUDA_KERNEL_NODE_PARAMS launch;
         CUDA_MEMCPY3D copy;
@@ -25,11 +24,42 @@ typedef struct fl_cuda_node {
     };
     void **values;          /* of the launch, one for each parameter; in one piece with `bytes` */
     unsigned char *bytes;
+    bool waits;             /* the launch, if it is started early */
+    bool is_fixed;          /* an argument is a Parameter's, and its value lies in the node itself */
 } fl_cuda_node;
 
-/* What a command becomes: enum fl_cuda_reason, FL_CUDA_FINE if it can be one. The caller frees `values`. */
-enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_command *command,
-                                     fl_cuda_node *node);
+/* Parameters that launches load from the device's memory: a word each, one after the other. */
+typedef struct fl_cuda_cells {
+    fl_cell **list;         /* references */
+    uint32_t count;
+    CUdeviceptr words;
+} fl_cuda_cells;
+/* Those of commands; `words` is 0. False: there is no memory. */
+bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands,
+                        uint32_t count);
+void fl_forget_cuda_cells(fl_cuda_cells *cells);
+/* What a launch loads for a cell: its bytes, or the address of its memory object. */
+enum fl_cuda_reason fl_word_of_cell(const fl_cell *cell, uint64_t *word);
+
+/* What a command becomes: enum fl_cuda_reason, FL_CUDA_FINE if it can be one. The caller frees `values`. `cells` is NULL if it is only asked
+ * whether it can. */
+enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_cuda_cells *cells,
+                                     const fl_command *command, fl_cuda_node *node);
+
+/* cuda_loops.c: a graph that repeats commands until a word of the device's memory is as wanted. The context of the device is current. */
+typedef struct fl_cuda_loop {
+    CUgraph graph;
+    CUgraphExec executable;
+    CUgraphConditionalHandle condition;
+    CUdeviceptr state, word;
+} fl_cuda_loop;
+/* An empty one: commands have to be added to *body. */
+CUresult fl_begin_loop(fl_cuda_device *device, fl_cuda_loop *loop, CUdeviceptr word, CUgraph *body);
+/* The nodes `last` are those after which none comes. */
+CUresult fl_end_loop(const fl_cuda_device *device, fl_cuda_loop *loop, CUgraph body, const CUgraphNode *last, size_t count);
+/* Repeat at least once and at most `times` times, and wait. */
+CUresult fl_run_loop(const fl_cuda_device *device, const fl_cuda_loop *loop, uint32_t times, bool wanted, uint32_t *ran, uint32_t *stopped);
+void fl_drop_loop(const fl_cuda_device *device, fl_cuda_loop *loop);
 
 /* Make the context of a device current in this thread, and put back what was. A CUresult. */
 CUresult fl_cuda_enter(const fl_cuda_device *device);

@@ -10,6 +10,8 @@ static uint32_t wanted(const fl_cuda_function *f, const fl_command *c) {
     for (uint32_t i = 0; i < 3; i++)
         if (f->asks >> i & 1 && f->offset[i] != (c->has_offset && i < c->work_dim ? (uint32_t)c->n[i] : 0))
             return 0;
+    if ((fl_cell_bits(c->arguments) & f->loadable) != f->loads)
+        return 0;
     return !(f->asks >> 3 & 1) || f->work_dim == c->work_dim;
 }
 
@@ -101,7 +103,60 @@ static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t ind
     }
 }
 
-static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_command *c, fl_cuda_node *node) {
+/* --- Parameters in memory --- */
+
+static bool has_cell(const fl_cuda_cells *cells, const fl_cell *cell, uint64_t *address) {
+    for (uint32_t i = 0; i < cells->count; i++)
+        if (cells->list[i] == cell) {
+            *address = cells->words + i * sizeof *address;
+            return true;
+        }
+    return false;
+}
+
+bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands,
+                        uint32_t count) {
+    uint64_t address;
+    for (uint32_t i = 0; i < count; i++) {
+        const fl_cuda_function *f = commands[i].op == FL_KERNEL ? function_of(functions, function_count, &commands[i]) : NULL;
+        for (uint32_t k = 0; f && k < FL_CUDA_MOST_LOADS && k < fl_argument_count(commands[i].arguments); k++) {
+            fl_cell *cell = commands[i].arguments->list[k].cell;
+            if (!(f->loads >> k & 1) || has_cell(cells, cell, &address))
+                continue;
+            fl_cell **list = realloc(cells->list, (cells->count + 1) * sizeof *list);
+            if (!list)
+                return false;
+            cells->list = list;
+            list[cells->count++] = fl_retain_cell(cell);
+        }
+    }
+    return true;
+}
+
+void fl_forget_cuda_cells(fl_cuda_cells *cells) {
+    for (uint32_t i = 0; i < cells->count; i++)
+        fl_release_cell(cells->list[i]);
+    free(cells->list);
+}
+
+enum fl_cuda_reason fl_word_of_cell(const fl_cell *cell, uint64_t *word) {
+    *word = 0;
+    if (cell->conversion == FL_AS_MEMORY)
+        return address_of(fl_object_of(cell), word);
+    memcpy(word, cell->bytes, cell->size);
+    return FL_CUDA_FINE;
+}
+
+/* The value of a Parameter becomes the address of its word. */
+static enum fl_cuda_reason move_to_memory(const fl_cuda_cells *cells, const fl_cell *cell, unsigned char *value) {
+    uint64_t address = 0;
+    if (cells && !has_cell(cells, cell, &address))
+        return FL_CUDA_ARGUMENT;
+    memcpy(value, &address, sizeof address);
+    return FL_CUDA_FINE;
+}
+
+static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_cuda_cells *cells, const fl_command *c, fl_cuda_node *node) {
     uint32_t count = f ? f->parameter_count : 0, local_memory = 0;
     size_t place = 0, size = 1;
     if (!f)
@@ -119,12 +174,16 @@ static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_c
         if (fl_get_argument(c->arguments, i, &argument) != CL_SUCCESS)
             return FL_CUDA_UNSEEN;
         enum fl_cuda_reason reason = set_parameter(f, i, &argument, node->bytes + place, &local_memory);
+        if (reason == FL_CUDA_FINE && i < FL_CUDA_MOST_LOADS && f->loads >> i & 1)
+            reason = move_to_memory(cells, c->arguments->list[i].cell, node->bytes + place);
         if (reason != FL_CUDA_FINE)
             return reason;
+        node->is_fixed |= c->arguments->list[i].cell && !(i < FL_CUDA_MOST_LOADS && f->loads >> i & 1);
         node->values[i] = node->bytes + place;
         place += (f->sizes[i] + 15) / 16 * 16;
     }
     node->kind = FL_NODE_LAUNCH;
+    node->waits = f->waits;
     node->launch = (CUDA_KERNEL_NODE_PARAMS){.func = f->function, .sharedMemBytes = local_memory, .kernelParams = node->values};
     return set_sizes(f, c, &node->launch);
 }
@@ -198,11 +257,11 @@ static enum fl_cuda_reason describe_fill(const fl_command *c, fl_cuda_node *node
     return FL_CUDA_FINE;
 }
 
-enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_command *command,
-                                     fl_cuda_node *node) {
+enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_cuda_cells *cells,
+                                     const fl_command *command, fl_cuda_node *node) {
     memset(node, 0, sizeof *node);
     switch (command->op) {
-    case FL_KERNEL: return describe_launch(function_of(functions, function_count, command), command, node);
+    case FL_KERNEL: return describe_launch(function_of(functions, function_count, command), cells, command, node);
     case FL_COPY: return describe_copy(command, node);
     case FL_COPY_RECT: return describe_rect(command, node);
     case FL_FILL: return describe_fill(command, node);
@@ -217,7 +276,7 @@ uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_coun
                        uint32_t *reason) {
     for (uint32_t i = 0; i < count; i++) {
         fl_cuda_node node;
-        *reason = fl_describe_node(functions, function_count, &commands[i], &node);
+        *reason = fl_describe_node(functions, function_count, NULL, &commands[i], &node);
         free(node.values);
         if (*reason != FL_CUDA_FINE)
             return i;

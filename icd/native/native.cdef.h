@@ -114,6 +114,8 @@ uint32_t fl_argument_count(const fl_arguments *list);
 int fl_kind_of_argument(void *kernel, uint32_t index, void *object);
 /* The number of the Parameter that an argument is, 0 if it is none. */
 uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index);
+/* A bit for each of the first 64 arguments that is a Parameter's. */
+uint64_t fl_cell_bits(const fl_arguments *list);
 /* A kernel of the same function that nobody else has, with its arguments where the driver has clCloneKernel; NULL if there is none. */
 void *fl_clone_kernel(void *kernel);
 
@@ -405,6 +407,7 @@ typedef struct fl_cuda_device {
     void *const *table;
     void *context, *stream;
     int32_t number, lost;
+    void *turn;   /* of cuda_loops.c */
 } fl_cuda_device;
 enum { FL_CUDA_MOST_DEVICES = 64 };
 /* How OpenCL imports memory of CUDA's: its address there, and a file descriptor that belongs to OpenCL after a success. NULL, and the code. */
@@ -423,13 +426,17 @@ fl_cuda_counts fl_count_shared(void);
 /* What a parameter of a translated kernel is. */
 enum fl_cuda_parameter { FL_CUDA_VALUE, FL_CUDA_MEMORY, FL_CUDA_LOCAL };
 /* A kernel for launches of `work_dim` dimensions with this offset: what `asks` has no bit for is any (bits 0 to 2 the offset's, bit 3 work_dim).
- * `sizes` and `alignments` are in bytes. `required` is reqd_work_group_size, or zeros. */
+ * `sizes` and `alignments` are in bytes. `required` is reqd_work_group_size, or zeros. The function has the addresses of parameters that `loads`
+ * has a bit for: it is for launches of which just these are Parameters', of those that `loadable` has a bit for. It `waits` for what comes before
+ * it, if it is started early. */
 typedef struct fl_cuda_function {
     void *kernel, *function;
     const uint8_t *kinds;
     const uint32_t *sizes, *alignments;
-    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads;
+    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads, waits;
+    uint64_t loadable, loads;
 } fl_cuda_function;
+enum { FL_CUDA_MOST_LOADS = 64 };
 /* Why a command cannot be a node. */
 enum fl_cuda_reason {
     FL_CUDA_FINE, FL_CUDA_KERNEL, FL_CUDA_ARGUMENT, FL_CUDA_UNSEEN, FL_CUDA_NOT_SHARED, FL_CUDA_SVM, FL_CUDA_RANGE, FL_CUDA_LOCAL_SIZE,
@@ -439,10 +446,14 @@ enum fl_cuda_reason {
 uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands, uint32_t count,
                        uint32_t *reason);
 typedef struct fl_cuda fl_cuda;
-/* A graph of commands that all can be nodes. A node comes after those in `before`, from first_before[its number] up to the next one's. What it is
- * given outlives it. NULL: *code is CUDA's. */
+/* A graph of commands that all can be nodes. A node comes after those in `before`, from first_before[its number] up to the next one's. A launch of
+ * up to `early_threads` threads lets the next one of its chain start early. What it is given outlives it, but for the numbers. NULL: *code is
+ * CUDA's. */
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
-                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int *code);
+                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, uint32_t early_threads,
+                     int *code);
+/* How many nodes start early. */
+uint32_t fl_cuda_early(const fl_cuda *cuda);
 /* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay. */
 int fl_release_cuda(fl_cuda *cuda);
 /* Whether one that was released so has ended. It may be gone: it is not looked into. */
@@ -450,7 +461,11 @@ int fl_cuda_has_ended(const fl_cuda *cuda);
 int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
                     void **event, uint32_t *failed);
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched);
+int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell);
 int fl_run_cuda(void *cuda, uint32_t times);
+int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
+int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint32_t times);
+const char *fl_turn_text(void);   /* cuda_loops.c: PTX */
 /* What a replay took, in ns: the median of the first ones; 0 until there are enough. */
 uint64_t fl_cuda_taken(fl_cuda *cuda);
 

@@ -4,6 +4,8 @@
     >>> [device.name for device in cuda().devices]
 
 The functions come from cuGetProcAddress where the driver has it, else from the library's symbols.
+Those whose names have a version, such as `_v2`, come from the symbols first: cuGetProcAddress takes
+names without a version, and may give an older function.
 gpu/search.py says how the driver is found.
 """
 
@@ -54,12 +56,15 @@ class CudaDriver(DeviceDriver[CudaDevice]):
     no_device, not_initialized = ("CUDA_ERROR_NO_DEVICE",), "CUDA_ERROR_NOT_INITIALIZED"
 
     def address_of(self, function: Function) -> int | None:
+        plain = f"cu{neutral(function.name)}"
+        exact = super().address_of(function) if plain != function.name else None
+        if exact:
+            return exact
         entry = self.library.symbol("cuGetProcAddress_v2")
         if entry:
             found = ctypes.c_void_p()
             version = function.since[0] * 1000 + function.since[1] * 10
-            plain = f"cu{neutral(function.name)}".encode()
-            code = _GetProcAddress(entry)(plain, ctypes.byref(found), version, 0, None)
+            code = _GetProcAddress(entry)(plain.encode(), ctypes.byref(found), version, 0, None)
             if code == 0 and found.value:
                 return found.value
         return super().address_of(function)

@@ -5,10 +5,10 @@ another table of names: `NAMES` for functions, `CONSTANTS` for constants. HIP's 
 CUDA's numbers, where CUDA has the error. What differs in more than the name is in other places:
 
 - parameters: `hip.abi` has HIP's own;
-- layouts: `hip.abi` has HIP's own structs, and `named` chooses between two generations of them.
+- layouts: `hip.abi` has HIP's own structs, and `named` chooses among those of several versions.
 
-HIP 6.0 changed some layouts and numbers. A driver is of generation 6 if it has the symbol
-hipGetDevicePropertiesR0600, and of generation 5 otherwise (driver.py).
+HIP 6.0 changed some layouts and numbers, and so did a version after 5.2. `OLDER` has the endings of
+the older ones' names.
 """
 
 from __future__ import annotations
@@ -53,14 +53,24 @@ def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
 #: Neutral names of functions that HIP lacks, or has for other objects only.
 MISSING: Final = frozenset(
     (
+        "Array3DCreate",  # HIP has arrays and their objects, but this adapter does not use them yet
+        "Array3DGetDescriptor",
+        "ArrayDestroy",
         "FuncGetModule",
         "FuncGetName",
         "FuncGetParamInfo",
         "FuncSetAttribute",  # hipFuncSetAttribute takes functions of the host
+        "GraphAddDependencies",  # with kinds of edges; the engine cuda uses these three
+        "GraphAddNode",
+        "GraphConditionalHandleCreate",
         "MemsetD2D16Async",
         "MemsetD2D32Async",
         "ModuleEnumerateFunctions",
         "ModuleGetFunctionCount",
+        "SurfObjectCreate",
+        "SurfObjectDestroy",
+        "TexObjectCreate",
+        "TexObjectDestroy",
     )
 )
 #: Neutral name to HIP's name, where HIP's is not "hip" and the neutral name.
@@ -144,12 +154,17 @@ CONSTANTS: Final = {
 }
 
 
-def named(name: str, generation: int) -> str:
-    """Return the name in hip.abi of a struct or constant, as a generation of HIP has it.
+#: What ends the name of an older layout or number, and the first version that has the newer one.
+#: The header of 5.5 is the first after that of 5.2 that was looked at.
+OLDER: Final = {"_52": (5, 3), "_5": (6, 0)}
+
+
+def named(name: str, version: tuple[int, int]) -> str:
+    """Return the name in hip.abi of a struct or constant, as a version of HIP has it.
 
     Args:
         name: such as "hipMemoryTypeHost" or "HIP_MEMCPY3D".
-        generation: 5, or 6 from HIP 6.0 on.
+        version: HIP's version, major and minor.
     """
-    older = f"{name}_5"
-    return older if generation < 6 and (older in HIP.structs or older in HIP.constants) else name
+    older = (name + ending for ending, newer in OLDER.items() if version < newer)
+    return next((one for one in older if one in HIP.structs or one in HIP.constants), name)

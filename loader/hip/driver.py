@@ -51,7 +51,7 @@ class HipDriver(DeviceDriver[HipDevice]):
     """The open library of HIP.
 
     Attributes:
-        generation: 6 if layouts and numbers are those of HIP 6.0 and later ones, otherwise 5.
+        generation: 6 if it has the functions of HIP 6.0, otherwise 5.
     """
 
     api, error, names = HIP, HipError, NAMES
@@ -63,12 +63,12 @@ class HipDriver(DeviceDriver[HipDevice]):
         return 6 if self.library.symbol("hipGetDevicePropertiesR0600") else 5
 
     def constant(self, name: str) -> int:
-        """Return a constant of hip.abi, as the library's generation has it."""
-        return HIP[named(name, self.generation)]
+        """Return a constant of hip.abi, as the library's version has it."""
+        return HIP[named(name, self.version)]
 
     def struct(self, name: str) -> Any:
-        """Return the ctypes class of a struct of hip.abi, as the library's generation has it."""
-        return HIP.struct(named(name, self.generation))
+        """Return the ctypes class of a struct of hip.abi, as the library's version has it."""
+        return HIP.struct(named(name, self.version))
 
     @staticmethod
     def version_of(number: int) -> tuple[int, int]:

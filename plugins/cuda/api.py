@@ -20,6 +20,43 @@ _Properties: Any = CUDA.struct("CUmemAllocationProp")
 _Access: Any = CUDA.struct("CUmemAccessDesc")
 _HOST: Final = CUDA["CU_MEMORYTYPE_HOST"]
 _DEVICE: Final = CUDA["CU_MEMORYTYPE_DEVICE"]
+_ARRAY: Final = CUDA["CU_MEMORYTYPE_ARRAY"]
+
+
+def _limit(name: str) -> Any:
+    """Return the answer that is a limit of surfaces, which textures have at least."""
+    return lambda device: device.attribute(f"MAXIMUM_SURFACE{name}")
+
+
+#: Answers about images (memory_images.py, bindless.py). No kernel takes a sampler.
+_IMAGES: Final[Mapping[str, Any]] = {
+    "IMAGE_SUPPORT": True,
+    **dict.fromkeys(
+        ("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "MAX_READ_WRITE_IMAGE_ARGS"), 128
+    ),
+    "IMAGE2D_MAX_WIDTH": _limit("2D_WIDTH"),
+    "IMAGE2D_MAX_HEIGHT": _limit("2D_HEIGHT"),
+    "IMAGE3D_MAX_WIDTH": _limit("3D_WIDTH"),
+    "IMAGE3D_MAX_HEIGHT": _limit("3D_HEIGHT"),
+    "IMAGE3D_MAX_DEPTH": _limit("3D_DEPTH"),
+    "IMAGE_MAX_ARRAY_SIZE": _limit("2D_LAYERED_LAYERS"),
+    "BINDLESS_IMAGES_SUPPORT_EXP": True,
+    "IMAGE_ARRAY_SUPPORT_EXP": True,
+    **{f"BINDLESS_SAMPLED_IMAGE_FETCH_{dimensions}D_SUPPORT_EXP": True for dimensions in (1, 2, 3)},
+    **dict.fromkeys(
+        (
+            *("BINDLESS_IMAGES_SHARED_USM_SUPPORT_EXP", "BINDLESS_IMAGES_1D_USM_SUPPORT_EXP"),
+            *("BINDLESS_IMAGES_2D_USM_SUPPORT_EXP", "BINDLESS_SAMPLE_1D_USM_SUPPORT_EXP"),
+            *("BINDLESS_SAMPLE_2D_USM_SUPPORT_EXP", "BINDLESS_IMAGES_GATHER_SUPPORT_EXP"),
+            *("MIPMAP_SUPPORT_EXP", "MIPMAP_ANISOTROPY_SUPPORT_EXP", "CUBEMAP_SUPPORT_EXP"),
+            *("MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP", "CUBEMAP_SEAMLESS_FILTERING_SUPPORT_EXP"),
+            "BINDLESS_SAMPLED_IMAGE_FETCH_1D_USM_SUPPORT_EXP",
+            "BINDLESS_SAMPLED_IMAGE_FETCH_2D_USM_SUPPORT_EXP",
+            "BINDLESS_UNIQUE_ADDRESSING_PER_DIM_SUPPORT_EXP",
+        ),
+        False,
+    ),
+}
 
 
 class CudaApi(GpuApi):
@@ -32,6 +69,10 @@ class CudaApi(GpuApi):
         "VERSION": lambda device: "{}.{}".format(*device.found.capability),
         "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.found.capability),
         "VENDOR_ID": 0x10DE,
+        "MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP": lambda device: bool(
+            device.attribute("HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
+        ),
+        **_IMAGES,
     }
     widest_element, widest_pattern = 4, 128
     logs, asks_for_local = True, 48 << 10
@@ -69,6 +110,12 @@ class CudaApi(GpuApi):
     def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
         made = _Copy()
         for prefix, place in (("src", source), ("dst", target)):
+            if place.array:
+                setattr(made, f"{prefix}MemoryType", _ARRAY)
+                setattr(made, f"{prefix}Array", place.array)
+                for name, start in zip(("XInBytes", "Y", "Z"), place.origin, strict=True):
+                    setattr(made, f"{prefix}{name}", start)
+                continue
             start, row, slice_ = place.start(region)
             setattr(made, f"{prefix}MemoryType", _DEVICE if place.on_device else _HOST)
             setattr(made, f"{prefix}{'Device' if place.on_device else 'Host'}", start)

@@ -77,6 +77,11 @@ class CuBuffer(Object):
         if self.memory is not None and not self.memory.imported:
             free(self.memory)
 
+    @property
+    def native(self) -> int:
+        """Return its native handle."""
+        return self.address
+
     def map(self, offset: int, size: int, writes: bool) -> MappedPart:
         """Return a place on the host for a part of it. Raises DriverError."""
         if self.is_host:
@@ -100,7 +105,9 @@ class CuBuffer(Object):
 
 
 def check_buffers(context: CuContext, *buffers: CuBuffer) -> None:
-    """Raise URError (INVALID_CONTEXT) unless buffers belong to a context."""
+    """Raise URError unless memory objects are buffers (INVALID_MEM_OBJECT) of a context."""
+    if not all(isinstance(one, CuBuffer) for one in buffers):
+        raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
     context.check_same("a buffer", *buffers)
 
 
@@ -124,6 +131,7 @@ def urMemBufferCreate(hContext: CuContext, flags: int, size: int, pProperties: A
 
 @adapter.entry
 def urMemBufferPartition(hBuffer: CuBuffer, flags: int, pRegion: Any) -> CuBuffer:
+    check_buffers(hBuffer.context, hBuffer)
     check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
     if pRegion.origin % BASE_ALIGNMENT:
         raise failure(
@@ -140,10 +148,10 @@ adapter.info("urMemGetInfo", MEMORY_INFO)
 
 @adapter.entry
 def urMemGetNativeHandle(hMem: CuBuffer, hDevice: CuDevice | None) -> int:
-    """Return its CUdeviceptr."""
+    """Return its CUdeviceptr, or the CUarray of an image."""
     if hDevice is not None:
         hMem.context.check_device(hDevice)
-    return hMem.address
+    return hMem.native
 
 
 @adapter.entry

@@ -80,6 +80,10 @@ class TranslatedImage(CudaImage):
         super().__init__(device, ptx.translate(ptx.variant(1, _NO_OFFSET)).encode())
         self._ptx = ptx
 
+    def refusal(self, name: str) -> str:
+        found = self._ptx.kernels.get(name)
+        return (found.why_not or "") if found is not None else ""
+
     def required_size(self, name: str) -> Sizes | None:
         found = self._ptx.kernels.get(name)
         return found.required if found is not None else None

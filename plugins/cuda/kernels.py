@@ -16,7 +16,7 @@ from ...loader.base.forks import new_lock
 from ..sdk.gpu.images import DeviceImage, Sizes
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from .contexts import CuContext
-from .core import API, NOT_FOUND, DriverError, Object, adapter, constant, failure
+from .core import API, INVALID_VALUE, NOT_FOUND, DriverError, Object, adapter, constant, failure
 from .devices import CuDevice
 from .programs import CuModule, CuProgram, program_of
 
@@ -63,15 +63,24 @@ class CuKernel(Object):
         self.parameter_sizes: tuple[int, ...] = self._read_parameters()
 
     def _read_parameters(self) -> tuple[int, ...]:
-        """Return the bytes of its parameters. Raises URError (INVALID_KERNEL_NAME), DriverError."""
+        """Return the bytes of its parameters.
+
+        Raises:
+            URError: INVALID_KERNEL_NAME; UNSUPPORTED_FEATURE for OpenCL C with images.
+            DriverError: what else the driver answers.
+        """
         module = self.program.any_module
+        image = self.program.built[module.device]
         try:
             function = self._function_in(module)
         except DriverError as error:
-            if error.value != NOT_FOUND:
+            if error.value not in (NOT_FOUND, INVALID_VALUE):  # the second one: an empty name
                 raise
+            reason = image.refusal(self.name)
+            if reason:
+                raise failure("UNSUPPORTED_FEATURE", f"{self.name}: {reason}") from error
             raise failure("INVALID_KERNEL_NAME", f"the program has no {self.name}") from error
-        return self.program.built[module.device].parameter_sizes(self.name, function)
+        return image.parameter_sizes(self.name, function)
 
     def _function_in(self, module: CuModule) -> int:
         if module not in self._functions:

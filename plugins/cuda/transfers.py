@@ -224,7 +224,7 @@ def urEnqueueMemBufferMap(
 
 @enqueues("MEM_UNMAP")
 def urEnqueueMemUnmap(enqueue: CuEnqueue, hMem: CuBuffer, pMappedPtr: int) -> CuEvent | None:
-    enqueue.check_context("the memory", hMem)
+    check_buffers(enqueue.queue.context, hMem)
     mapped = hMem.unmap(pMappedPtr)
     if hMem.is_host or not mapped.writes:
         return enqueue.run(keep=mapped)

@@ -24,7 +24,7 @@ _ACCESS: Final = {
 }
 
 
-def _step(device: CuDevice, name: str) -> int:
+def step_of(device: CuDevice, name: str) -> int:
     """Return the granularity of a device's memory: "MINIMUM" or "RECOMMENDED"."""
     size, option = ctypes.c_size_t(), constant(f"CU_MEM_ALLOC_GRANULARITY_{name}")
     given = ctypes.byref(size), ctypes.byref(API.physical(device)), option
@@ -61,7 +61,7 @@ def urVirtualMemGranularityGetInfo(
     if hDevice is not None:
         hContext.check_device(hDevice)
     name = UR.groups["ur_virtual_mem_granularity_info_t"][propName].rsplit("_", 1)[1]
-    return _step(hDevice or hContext.device, name)
+    return step_of(hDevice or hContext.device, name)
 
 
 @adapter.entry
@@ -71,7 +71,7 @@ def urPhysicalMemCreate(
     hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
     check_flags(flags, "ur_physical_mem_flags_t")
-    if not size or size % _step(hDevice, "MINIMUM"):
+    if not size or size % step_of(hDevice, "MINIMUM"):
         raise failure("INVALID_SIZE", f"{size} bytes are no multiple of the granularity")
     if flags:
         raise failure("UNSUPPORTED_FEATURE", "physical memory is not given to other processes")
@@ -97,7 +97,7 @@ adapter.info(
 
 @adapter.entry
 def urVirtualMemReserve(hContext: CuContext, pStart: int, size: int) -> int:
-    if not size or size % _step(hContext.device, "MINIMUM"):
+    if not size or size % step_of(hContext.device, "MINIMUM"):
         raise failure("INVALID_SIZE", f"{size} bytes are no multiple of the granularity")
     return hContext.device.make("MemAddressReserve", size, 0, pStart, 0)
 
@@ -115,7 +115,8 @@ def _mapped(context: CuContext, start: int) -> CuAllocation:
     return found
 
 
-def _set_access(device: CuDevice, start: int, size: int, flags: int) -> None:
+def set_access(device: CuDevice, start: int, size: int, flags: int) -> None:
+    """Set a device's access, ur_virtual_mem_access_flags_t. Raises DriverError."""
     access = ctypes.byref(API.access(device, _ACCESS[flags]))
     device.call("MemSetAccess", start, size, access, 1)
 
@@ -138,7 +139,7 @@ def urVirtualMemMap(
     device = hPhysicalMem.device
     device.call("MemMap", pStart, size, offset, hPhysicalMem.native, 0)
     try:
-        _set_access(device, pStart, size, flags)
+        set_access(device, pStart, size, flags)
     except BaseException:
         device.ask("MemUnmap", pStart, size)
         raise
@@ -162,7 +163,7 @@ def urVirtualMemSetAccess(hContext: CuContext, pStart: int, size: int, flags: in
     found = _mapped(hContext, pStart)
     if flags not in _ACCESS:
         raise failure("INVALID_VALUE", "memory has one kind of access")
-    _set_access(found.owner, pStart, size, flags)
+    set_access(found.owner, pStart, size, flags)
     found.access = flags
 
 

@@ -1,6 +1,6 @@
 """HIP as an API of the adapter (sdk/gpu/api.py). cuda/api.py is the other one.
 
-HIP 6.0 changed layouts and numbers. The driver knows its generation, so what depends on it is asked
+HIP 6.0 changed layouts and numbers. The driver knows its version, so what depends on it is asked
 of the driver of the device.
 """
 

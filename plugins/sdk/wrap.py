@@ -70,6 +70,10 @@ _OWN_RULES: Final = {
     "urPlatformGet": ("not phPlatforms and not pNumPlatforms", "INVALID_VALUE"),
     "urDeviceGet": ("NumEntries and not phDevices", "INVALID_NULL_POINTER"),
     "urEventGetProfilingInfo": ("pPropValue and not propSize", "INVALID_VALUE"),
+    "urBindlessImagesImageGetInfoExp": (
+        "not pPropValue and not pPropSizeRet",
+        "INVALID_NULL_POINTER",
+    ),
 }
 #: Queries without the rules of other queries: without room they ask whether there is an answer.
 _MAY_ASK_FOR_NOTHING: Final = frozenset({"urEventGetProfilingInfo"})

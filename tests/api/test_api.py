@@ -62,6 +62,20 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert fairlead.__version__ == version("fairlead")
 
 
+def test_sources_that_are_not_installed_have_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    import fairlead
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.delitem(vars(fairlead), "__version__", raising=False)
+    assert fairlead.__version__ == "unknown"
+    monkeypatch.delitem(vars(fairlead), "__version__")
+
+
 def test_the_import_loads_neither_the_native_module_nor_pyopencl(run_python: RunPython) -> None:
     code = """
 import sys

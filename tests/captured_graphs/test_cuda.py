@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.cuda import SOURCE, FakeCuda
+from helpers.cuda import PTX, SOURCE, FakeCuda
 
 import fairlead
 from fairlead.captured_graphs.context import capture
+from fairlead.graph import CommandGraph
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
+from fairlead.icd.command_buffer import cuda_functions
 from fairlead.icd.command_buffer.cuda_order import chained
 from fairlead.icd.command_buffer.engines.cuda import _unfinished
 from fairlead.icd.command_buffer.order import Order
 from fairlead.icd.drivers import platforms
+from fairlead.runtime import Queue
+from fairlead.runtime.interop import context_of
 
 _SIZE = 64
 _READ_WRITE = cl.mem_flags.READ_WRITE
@@ -289,6 +297,52 @@ def test_updates_and_parameters_reach_the_graph(program: Program) -> None:
     assert program.fake.calls("cuGraphInstantiateWithFlags") - built == 1
 
 
+def test_a_changed_parameter_is_one_copy_for_all_launches(program: Program) -> None:
+    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
+    with capture(program.queue) as graph:
+        for _ in range(4):
+            program.scale(y, 1, by)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    names = "cuGraphExecKernelNodeSetParams_v2", "cuMemcpyAsync"
+    before = [program.fake.calls(name) for name in names]
+    for value in (3, 5, 5):
+        loop.set(by=value)
+        loop.replay(program.queue, wait=True)
+    assert program.values(y) == [1 + 4 * (3 + 3 + 5 + 5)]
+    assert [program.fake.calls(name) for name in names] == [before[0], before[1] + 1]
+
+
+def test_a_parameter_that_cannot_lie_in_memory_is_updated_in_each_launch(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PTX.replace("%envreg3;", "%envreg3;\n\tmov.b64 %rd1, scale_param_2;")
+    monkeypatch.setattr(cuda_functions, "ptx_of", lambda program: text)
+    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
+    with capture(program.queue) as graph:
+        for _ in range(4):
+            program.scale(y, by, by)
+    loop = graph.finalize()
+    before = program.fake.calls("cuGraphExecKernelNodeSetParams_v2")
+    for value in (1, 2):
+        loop.replay(program.queue, by=value, wait=True)
+    assert program.values(y) == [((((5 * 2 + 2) * 2) + 2) * 2 + 2) * 2 + 2]
+    assert program.fake.calls("cuGraphExecKernelNodeSetParams_v2") - before == 4
+
+
+def test_launches_differ_in_which_arguments_are_parameters(program: Program) -> None:
+    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 1)
+        program.scale(y, by, 1)
+        program.scale(y, 1, by)
+        program.scale(y, by, by)
+    loop = graph.finalize()
+    assert "a CUDA Graph of 4 nodes" in loop.explain(program.queue)
+    loop.replay(program.queue, by=10, wait=True)
+    assert program.values(y) == [(((1 * 2 + 1) * 10 + 1) + 10) * 10 + 10]
+
+
 def test_an_update_does_not_reach_what_is_enqueued(program: Program) -> None:
     y, by, gate = (
         program.buffer(0),
@@ -299,10 +353,28 @@ def test_an_update_does_not_reach_what_is_enqueued(program: Program) -> None:
         program.scale(y, 10, by)
     loop = graph.finalize()
     loop.replay(program.queue, wait_for=[gate])
+    built = program.fake.calls("cuGraphInstantiateWithFlags")
     loop.set(by=2)
     loop.replay(program.queue)
     gate.set_status(cl.command_execution_status.COMPLETE)
     assert program.values(y) == [12]
+    assert program.fake.calls("cuGraphInstantiateWithFlags") == built
+
+
+def test_buffers_of_a_replay_that_waits_are_kept(program: Program) -> None:
+    a, b, gate = program.buffer(1), program.buffer(2), cl.UserEvent(program.context)
+    with capture(program.queue, swap=[(a, b)]) as graph:
+        program.total(a, b)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    before = a.reference_count, b.reference_count
+    end = loop.replay(program.queue, wait_for=[gate])
+    assert (a.reference_count, b.reference_count) == (before[0] + 1, before[1] + 1)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    end.wait()
+    while (a.reference_count, b.reference_count) != before:
+        os.sched_yield()
+    assert (program.values(a), program.values(b)) == ([5], [11])
 
 
 def test_buffers_that_alternate(program: Program) -> None:
@@ -314,6 +386,176 @@ def test_buffers_that_alternate(program: Program) -> None:
     assert (program.values(a), program.values(b)) == ([5], [2])
     loop.replay(program.queue, wait=True)
     assert (program.values(a), program.values(b)) == ([5], [11])
+
+
+# --- loops ---
+
+
+def _countdown(program: Program) -> tuple[Any, cl.Buffer]:
+    """A graph that adds a Parameter, -1, to the numbers of a buffer, which are 6."""
+    y, by = program.buffer(7), fairlead.Parameter(np.int32(-1), name="by")
+    with capture(program.queue) as graph:
+        program.scale(y, 1, by)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    return loop, y
+
+
+def test_a_loop_until_a_flag_ends_at_the_turn_that_sets_it(program: Program) -> None:
+    y, a, b, c, flag = (program.buffer(value) for value in (0, 1, 0, 0, 0))
+    with capture(program.queue) as graph:
+        program.scale(y, 1, 1)
+        for source, to in ((c, flag), (b, c), (a, b)):  # the flag is set in the third turn
+            cl.enqueue_copy(program.queue, to, source, byte_count=to.size)
+    loop = graph.finalize()
+    before = program.fake.calls("cuGraphConditionalHandleCreate")
+    end = loop.replay(program.queue, times=100, until=flag)
+    assert (end.replays, end.has_stopped, program.values(y)) == (3, True, [3])
+    assert program.fake.calls("cuGraphConditionalHandleCreate") - before == 1
+    assert "a CUDA Graph of 4 nodes" in loop.explain(program.queue)
+
+
+def test_a_while_loop_and_a_choice_run_in_cuda(program: Program) -> None:
+    loop, y = _countdown(program)
+    assert program.values(y) == [6]
+    context = context_of(program.context)
+    graph = CommandGraph(context, context.devices[0])
+    repeated = graph.while_loop(loop, y)
+    chosen = graph.if_else(y, None, loop, depends_on=repeated)
+    graph.if_else(y, loop, None, depends_on=chosen)
+    before = program.fake.calls("cuGraphConditionalHandleCreate")
+    Queue(context, context.devices[0]).graph(graph.finalize()).wait()
+    assert program.values(y) == [-2]  # 0 after the loop, then one turn of each choice
+    assert program.fake.calls("cuGraphConditionalHandleCreate") - before == 1
+
+
+def test_a_loop_takes_new_values_and_updates(program: Program) -> None:
+    loop, y = _countdown(program)  # 6
+    flag = program.buffer(0)
+    for by, turns in ((-1, 3), (2, 4)):
+        end = loop.replay(program.queue, times=turns, until=flag, by=by)
+        assert (end.replays, end.has_stopped) == (turns, False)
+    assert program.values(y) == [6 - 3 + 8]
+
+
+@pytest.mark.parametrize(
+    "function", ["cuGraphConditionalHandleCreate", "cuGraphAddNode_v2", "cuModuleLoadDataEx"]
+)
+def test_without_loops_of_the_driver_the_host_looks(program: Program, function: str) -> None:
+    loop, y = _countdown(program)
+    flag = program.buffer(0)
+    program.fake.fail(function, 801)
+    end = loop.replay(program.queue, times=5, until=flag, every=2)
+    assert (end.replays, end.has_stopped, program.values(y)) == (5, False, [6 - 5])
+
+
+def test_the_turn_of_a_loop_is_valid_ptx(tmp_path: Path) -> None:
+    ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
+    if not ptxas:
+        pytest.skip("needs ptxas: pip install nvidia-cuda-nvcc, or PTXAS=PATH")
+    source = tmp_path / "turn.ptx"
+    source.write_bytes(ffi.string(lib.fl_turn_text()))
+    command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "turn.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# --- kernels that start early ---
+
+
+@pytest.fixture
+def early(cuda_on_pocl: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """A program on a GPU where kernels of up to 128 threads let the next one start early."""
+    program = Program(cuda_on_pocl)
+    device = cuda_sharing.shared_device(program.context.devices[0].int_ptr)
+    assert device is not None and device.why_not_early
+    monkeypatch.setattr(device, "early_threads", 2 * _SIZE)
+    monkeypatch.setattr(device, "why_not_early", "")
+    return program
+
+
+def _early(program: Program, loop: Any, queue: Any = None) -> int:
+    """How many nodes of a graph start early."""
+    text = loop.explain(queue or program.queue)
+    found = re.search(r"a CUDA Graph of \d+ nodes in [^,;]*(?:, (\d+) of which start early)?", text)
+    assert found
+    return int(found[1] or 0)
+
+
+def test_kernels_of_a_chain_start_early(early: Program) -> None:
+    y, x = early.buffer(1), early.buffer(10)
+    with capture(early.queue) as graph:
+        early.scale(y, 2, 3)
+        early.scale(y, 2, 1)
+        early.total(y, x)
+        cl.enqueue_copy(early.queue, x, y, byte_count=y.size)  # no kernel
+        early.total(y, x)
+        early.scale(y, 2, 0)
+    loop = graph.finalize()
+    assert _early(early, loop) == 3
+    loop.replay(early.queue, wait=True)
+    assert early.values(y) == [2 * 4 * ((1 * 2 + 3) * 2 + 1) * 3 + 2 * 4 * 10]
+
+
+def test_after_a_large_kernel_none_starts_early(early: Program) -> None:
+    y = early.buffer(1)
+    kernel = cl.Kernel(early.program, "scale")
+    large = cl.Buffer(early.context, _READ_WRITE, 16 * _SIZE)
+    with capture(early.queue) as graph:
+        early.scale(y, 2, 3)
+        kernel(early.queue, (4 * _SIZE,), None, large, np.int32(1), np.int32(1))
+        early.scale(y, 2, 3)
+    loop = graph.finalize()
+    assert _early(early, loop) == 1
+
+
+def test_at_forks_and_joins_none_starts_early(early: Program) -> None:
+    queue = cl.CommandQueue(
+        early.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    )
+    a, b = early.buffer(1), early.buffer(2)
+    with capture(queue) as graph:
+        root = early.scale(a, 2, 1, queue=queue)
+        left = early.scale(a, 3, 1, queue=queue, wait_for=[root])
+        right = early.scale(b, 3, 1, queue=queue, wait_for=[root])
+        join = early.total(a, b, queue=queue, wait_for=[left, right])
+        early.scale(a, 2, 1, queue=queue, wait_for=[join])
+    loop = graph.finalize()
+    assert _early(early, loop, queue) == 1  # the last one
+    loop.replay(queue).wait()
+    assert early.values(a) == [2 * (10 * 3 + 7) + 1]
+
+
+def test_in_many_chains_none_starts_early(early: Program) -> None:
+    queue = cl.CommandQueue(
+        early.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    )
+    buffers = [early.buffer(number) for number in range(5)]
+    with capture(queue) as graph:
+        for one in buffers:
+            first = early.scale(one, 2, 1, queue=queue)
+            early.scale(one, 2, 1, queue=queue, wait_for=[first])
+    assert _early(early, graph.finalize(), queue) == 0
+
+
+def test_where_the_driver_refuses_it_no_kernel_starts_early(early: Program) -> None:
+    y = early.buffer(1)
+    early.fake.fail("cuGraphAddDependencies_v2", 801)
+    with capture(early.queue) as graph:
+        early.scale(y, 2, 3)
+        early.scale(y, 2, 1)
+    loop = graph.finalize()
+    assert _early(early, loop) == 0
+    assert _ran(early, lambda: loop.replay(early.queue, wait=True)) == 1
+    assert early.values(y) == [11]
+
+
+def test_explain_says_why_no_kernel_starts_early(program: Program) -> None:
+    y = program.buffer(1)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 3)
+    why = "none of which starts early: the driver's profile does not allow it"
+    assert why in graph.finalize().explain(program.queue)
 
 
 # --- what it leaves to others ---

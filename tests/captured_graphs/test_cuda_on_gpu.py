@@ -215,3 +215,80 @@ def test_a_parameter_of_many_launches(gpu: cl.CommandQueue) -> None:
         loop.replay(gpu)
         expected += 100 * value
     assert (y.get() == expected).all() and "CUDA Graph" in _engine(loop, gpu)
+
+
+def test_parameters_of_each_size_and_a_buffer(gpu: cl.CommandQueue) -> None:
+    source = """kernel void mix(global double *to, char a, ushort b, int c, long d, float e, double f) {
+        to[get_global_id(0)] += a + b + c + d + e * f;
+    }"""
+    kernel = cl.Program(gpu.context, source).build().mix
+    first, second = (cl_array.zeros(gpu, 64, np.float64) for _ in range(2))
+    numbers = {
+        "a": np.int8(-3),
+        "b": np.uint16(9),
+        "c": np.int32(-70000),
+        "d": np.int64(1 << 40),
+        "e": np.float32(0.5),
+        "f": np.float64(3),
+    }
+    given = [fairlead.Parameter(value, name=name) for name, value in numbers.items()]
+    to = fairlead.Parameter(first, name="to")
+    with capture(gpu) as graph:
+        kernel(gpu, (64,), None, to.data, *given)
+    loop = graph.finalize()
+    loop.replay(gpu, wait=True)
+    expected = -3 + 9 - 70000 + (1 << 40) + 1.5
+    assert (first.get() == expected).all()
+    loop.replay(gpu, to=second, a=5, f=7.0)
+    assert (second.get() == expected + 8 + 2).all() and (first.get() == expected).all()
+    assert "CUDA Graph" in _engine(loop, gpu)
+
+
+def test_kernels_of_chains_start_early_and_see_what_the_last_one_wrote(
+    gpu: cl.CommandQueue,
+) -> None:
+    source = """kernel void mix(global uint *to, global const uint *from, uint n) {
+        uint i = get_global_id(0), sum = 0;
+        for (uint k = 0; k < 8; k++) sum = sum * 31 + from[(i * 7 + k * 977) % n];
+        to[i] = sum + i;
+    }"""
+    kernel = cl.Program(gpu.context, source).build().mix
+    for count in (64, 4096, 100_000, 1 << 20):
+        start = np.arange(count, dtype=np.uint32)
+        a, b = cl_array.to_device(gpu, start), cl_array.zeros(gpu, count, np.uint32)
+
+        def body(a: Any = a, b: Any = b, count: int = count) -> None:
+            for _ in range(50):
+                kernel(gpu, (count,), None, b.data, a.data, np.uint32(count))
+                kernel(gpu, (count,), None, a.data, b.data, np.uint32(count))
+
+        body()
+        expected = a.get()
+        a.set(start)
+        with capture(gpu) as graph:
+            body()
+        loop = graph.finalize()
+        loop.replay(gpu, wait=True)
+        assert np.array_equal(a.get(), expected)
+        early = "start early" in _engine(loop, gpu)
+        assert early == (count <= 100_000) or "starts early: " in _engine(loop, gpu)
+
+
+def test_a_loop_until_a_flag_ends_at_the_turn_that_sets_it(gpu: cl.CommandQueue) -> None:
+    source = """kernel void count(global int *n, global int *flag, int most) {
+        n[0] += 1; if (n[0] >= most) flag[0] = 1;
+    }"""
+    kernel = cl.Program(gpu.context, source).build().count
+    n, flag = (cl_array.zeros(gpu, 1, np.int32) for _ in range(2))
+    most = fairlead.Parameter(np.int32(50), name="most")
+    arguments: tuple[Any, ...] = n.data, flag.data, most
+    with capture(gpu) as graph:
+        kernel(gpu, (1,), None, *arguments)
+    loop = graph.finalize()
+    end = loop.replay(gpu, times=10_000, until=flag)
+    assert (end.replays, end.has_stopped, int(n.get()[0])) == (50, True, 50)
+    flag.fill(0)
+    end = loop.replay(gpu, times=20, until=flag, most=1000)
+    assert (end.replays, end.has_stopped, int(n.get()[0])) == (20, False, 70)
+    end = loop.replay(gpu, times=10_000, until=flag, most=90)
+    assert (end.replays, end.has_stopped, int(n.get()[0])) == (20, True, 90)

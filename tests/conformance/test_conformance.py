@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from helpers.support import FakePlugin, RunPython, once
 
-from fairlead.conformance.checks import Mismatch, Unsupported, equal
-from fairlead.conformance.forks import in_fork
+from fairlead.conformance.checks import Mismatch, equal
+from fairlead.conformance.forks import in_fork, works_in_fork
 from fairlead.conformance.report import Case, Report, render
 from fairlead.conformance.ur.listed import LISTED
 from fairlead.loader.ur.abi import UR
@@ -401,13 +401,18 @@ def test_the_listed_errors_are_those_of_the_header(header: dict[str, str]) -> No
             assert argument.replace("->", ".") in nulls, (name, argument)
 
 
-@pytest.mark.parametrize("in_copies", [True, False])
-def test_a_case_is_unsupported_where_the_library_does_not_work_in_a_copy(in_copies: bool) -> None:
+@pytest.mark.parametrize("works", [True, False])
+def test_a_case_runs_in_a_copy_of_the_process_where_the_library_works_there(works: bool) -> None:
     process = os.getpid()
-    run = in_fork(
-        lambda: equal(os.getpid(), process, "the process"),
-        5,
-        lambda: in_copies or os.getpid() == process,
-    )
-    with pytest.raises(Mismatch if in_copies else Unsupported):
-        run()
+
+    def answer() -> bool:
+        return works or os.getpid() == process
+
+    assert works_in_fork(answer, 5) is works
+    run = in_fork(lambda: equal(os.getpid() != process, works, "in a copy"), 5, lambda: works)
+    run()
+
+
+def test_a_case_of_a_copy_fails_with_what_it_has_found() -> None:
+    with pytest.raises(Mismatch, match="expected 1, got 2"):
+        in_fork(lambda: equal(2, 1), 5, lambda: True)()

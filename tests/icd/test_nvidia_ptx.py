@@ -9,15 +9,20 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fairlead.icd.nvidia_ptx import PtxError, PtxProgram, Variant
+from fairlead.icd.nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant
 
 _TEXTS = Path(__file__).parent / "ptx"
 _NONE = Variant(0, (0, 0, 0))
 _NAMES = sorted(path.stem for path in _TEXTS.glob("*.ptx"))
+
+
+def _loadable(kernel: PtxKernel) -> int:
+    return sum(1 << place for place, one in enumerate(kernel.parameters) if one.loadable)
 
 
 def _program(name: str) -> PtxProgram:
@@ -130,14 +135,66 @@ def test_an_unknown_parameter_and_an_open_block_are_refused() -> None:
         PtxProgram(head + "{ret;\n}\n").kernels  # noqa: B018
 
 
+def test_parameters_that_are_only_loaded_may_lie_in_memory() -> None:
+    program = _program("local_argument")
+    kernel = program.kernels["rev"]
+    assert [one.loadable for one in kernel.parameters] == [True, False, False]
+    assert [one.loadable for one in _program("structs").kernels["st"].parameters] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    text = program.translate(replace(_NONE, loads=(("rev", 1),)))
+    plain, other = text.split(".entry rev_fl_1(")
+    assert ".entry rev(" in plain and "ld.global.nc" not in plain
+    assert ".param .u64 rev_param_0," in other and other.count("ld.global.nc.u64") == 1
+
+
+def test_kernels_that_may_start_early_wait_first() -> None:
+    text = _program("functions").translate(replace(_NONE, waits=True))
+    begin = r"griddepcontrol\.launch_dependents;\s+griddepcontrol\.wait;\s+\.reg"
+    assert len(re.findall(rf"\.entry f\([^)]*\)\s*{{\s*{begin}", text)) == 1
+    assert text.count("griddepcontrol") == 2  # and not in functions
+    plain = (_TEXTS / "functions.ptx").read_text(encoding="utf-8")
+    for newer, older in ((".version 9.0", ".version 7.7"), ("sm_90", "sm_89")):
+        assert not PtxProgram(plain.replace(newer, older)).can_wait
+
+
+@pytest.mark.parametrize(
+    ("code", "loadable"),
+    [
+        ("\tld.param.u32 %r1, [k_0];", True),
+        ("\tld.param.f32 %f1, [k_0+0];\n\tld.param.u8 \t%rs1, [k_0];", True),
+        ("", True),
+        ("\tmov.b64 %rd1, k_0;", False),
+        ("\tld.param.u16 %rs1, [k_0+2];", False),
+        ("\tld.param.v2.u16 {%rs1, %rs2}, [k_0];", False),
+        ("\t@%p1 ld.param.u32 %r1, [k_0];", False),
+    ],
+)
+def test_a_parameter_that_is_used_in_another_way_stays_in_the_launch(
+    code: str, loadable: bool
+) -> None:
+    head = ".version 9.0\n.target sm_90\n.address_size 64\n"
+    program = PtxProgram(f"{head}.entry k(\n\t.param .u32 k_0\n)\n{{\n{code}\n\tret;\n}}\n")
+    assert program.kernels["k"].parameters[0].loadable == loadable
+
+
 @pytest.mark.parametrize("name", _NAMES)
-def test_nvidias_assembler_takes_the_translated_text(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", [True, False])
+def test_nvidias_assembler_takes_the_translated_text(
+    name: str, waits: bool, tmp_path: Path
+) -> None:
     ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
     if not ptxas:
         pytest.skip("needs ptxas: pip install nvidia-cuda-nvcc, or PTXAS=PATH")
     program = _program(name)
     source = tmp_path / "program.ptx"
-    source.write_text(program.translate(program.variant(2, (5, 6, 7))), encoding="utf-8")
+    loads = tuple((one.name, _loadable(one)) for one in program.kernels.values() if _loadable(one))
+    assert program.can_wait
+    variant = replace(program.variant(2, (5, 6, 7)), loads=loads, waits=waits)
+    source.write_text(program.translate(variant), encoding="utf-8")
     command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "program.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,9 +14,9 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from typing import Any, Final
 
+from ... import __version__
 from ...icd import discovery
 from ...icd.command_buffer.direct_trust import try_library
 from ...icd.driver_profiles import ROWS, ProfileRow, profile_for, switched_off
@@ -158,7 +158,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
     pyopencl, default_loader = loaders.pyopencl(), loaders.default_copy()
     facts = Diagnosis(
         versions={
-            "fairlead": metadata.version("fairlead"),
+            "fairlead": __version__,
             "python": platform.python_version(),
             "executable": sys.executable,
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",

@@ -44,6 +44,9 @@ _REASONS: Final[dict[int, str]] = {
     lib.FL_CUDA_NO_ROOM: "there is no memory",
 }
 
+#: Kernels start early in graphs of so few chains. More of them are as fast without it.
+_MOST_EARLY_CHAINS: Final = 4
+
 #: Measured on an H200 with the driver 580.159, where OpenCL runs nothing between two replays.
 _COST: Final = Cost(20e-6, 0.95e-6, "measured on an H200")
 
@@ -136,6 +139,7 @@ class BuiltCuda(Built):
             len(commands),
             ffi.new("uint32_t[]", self._edges.first),
             ffi.new("uint32_t[]", [*self._edges.flat, 0]),
+            found.device.early_threads if self._edges.chains <= _MOST_EARLY_CHAINS else 0,
             code,
         )
         if not self._graph:
@@ -148,7 +152,10 @@ class BuiltCuda(Built):
             {
                 "enqueue": ffi.addressof(lib, "fl_enqueue_cuda"),
                 "update": ffi.addressof(lib, "fl_update_cuda"),
+                "set_cell": ffi.addressof(lib, "fl_set_cell_of_cuda"),
                 "run": ffi.addressof(lib, "fl_run_cuda"),
+                "run_until": ffi.addressof(lib, "fl_run_cuda_until"),
+                "take_series": ffi.addressof(lib, "fl_take_series_cuda"),
                 "self": self._graph,
                 "count": len(commands),
             },
@@ -181,6 +188,11 @@ class BuiltCuda(Built):
     def explain(self) -> str:
         chains = self._edges.chains
         shape = "a chain" if chains == 1 else f"{chains} chains"
+        early, why_not = lib.fl_cuda_early(self._graph), self._found.device.why_not_early
+        if early:
+            shape += f", {early} of which start early (programmatic dependent launch)"
+        elif why_not and 0 < chains <= _MOST_EARLY_CHAINS:
+            shape += f", none of which starts early: {why_not}"
         return f"a CUDA Graph of {self._count} nodes in {shape}"
 
     def close(self) -> None:

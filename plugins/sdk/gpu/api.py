@@ -15,7 +15,7 @@ Functions have neutral names, those of CUDA without "cu" and "_v2". Constants ha
 | a host task | a function of the host | before HIP 5.3 one with other parameters |
 | local memory of more than 48 KiB | asked for | needs no request |
 | parameters of a kernel | the driver tells them | the code object tells them |
-| structs | CUDA's | HIP's, in two generations |
+| structs | CUDA's | HIP's, of several versions |
 
 `GpuApi` has a method or an attribute for each. cuda/api.py and hip/api.py implement it.
 """
@@ -93,6 +93,7 @@ class CopyPlace(NamedTuple):
         origin: the first byte in a row, the first row, and the first slice.
         row: bytes from a row to the next, 0 for the copy's width.
         slice: bytes from a slice to the next, 0 for the copy's rows.
+        array: the CUarray that it is instead of memory, or 0.
     """
 
     address: int
@@ -100,6 +101,7 @@ class CopyPlace(NamedTuple):
     origin: Rect = (0, 0, 0)
     row: int = 0
     slice: int = 0
+    array: int = 0
 
     def start(self, region: Rect) -> tuple[int, int, int]:
         """Return the first byte of a region, its row's and its slice's bytes."""

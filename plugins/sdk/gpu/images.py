@@ -41,6 +41,10 @@ class DeviceImage(ABC):
             function: the driver's function.
         """
 
+    def refusal(self, name: str) -> str:
+        """Return why the driver has no kernel that the program has, "" if there is no reason."""
+        return ""
+
     def required_size(self, name: str) -> Sizes | None:
         """Return the size of work-groups that a kernel is compiled for, None for any size."""
         return None

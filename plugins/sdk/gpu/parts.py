@@ -14,12 +14,13 @@ PARTS: Final = (
 )
 
 
-def load_parts(package: str) -> None:
+def load_parts(package: str, *more: str) -> None:
     """Import the modules of an adapter, which declare its entry points.
 
     Args:
         package: the name of the adapter's package. It has the modules, or finds them in another
             folder by its `__path__`.
+        more: modules that not every adapter has.
     """
-    for name in PARTS:
+    for name in (*PARTS, *more):
         import_module(f"{package}.{name}")

@@ -55,10 +55,14 @@ void fake_call_host(void (*function)(void *), void *data) {
     in_host_function = false;
 }
 
+static pid_t initialized;   /* the process that has called cuInit first; the driver refuses in its forks */
+
 int fake_called(const char *name) {
     int *code;
     if (in_host_function)
         return CUDA_ERROR_NOT_PERMITTED;
+    if (initialized && initialized != getpid())
+        return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&counting);
     ++*entry(name, &code);
     int found = *code;
@@ -76,6 +80,7 @@ int fake_cuda_calls(const char *name) {
 
 CUresult cuInit(uint32_t flags) {
     BEGIN;
+    initialized = getpid();
     return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -138,6 +143,17 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
         {CU_DEVICE_ATTRIBUTE_INTEGRATED, 0},
         {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},
         {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH, 32768},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH, 131072},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT, 65536},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH, 16384},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT, 16384},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH, 16384},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH, 32768},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS, 2048},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH, 32768},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT, 32768},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS, 2048},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
         {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0},

@@ -54,6 +54,13 @@ record *fake_record_of(CUevent event);     /* with a reference; NULL: it was nev
 void fake_complete(record *done);          /* gives the reference back */
 void fake_wait_for(record *done);          /* gives the reference back */
 
+/* --- arrays.c --- */
+struct fl_CUarray {
+    CUDA_ARRAY3D_DESCRIPTOR about;
+    size_t pitch, rows;   /* bytes of a row, rows of a slice */
+    char *bytes;
+};
+
 /* --- memory.c --- */
 void fake_copy(const CUDA_MEMCPY3D *copy);
 void fake_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
@@ -71,8 +78,10 @@ CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *given);
 launch fake_copy_launch(const launch *one);
 CUresult fake_run_launch(const launch *one);
 void fake_drop_launch(launch *one);
+bool fake_mentions(const launch *one, const char *what);   /* in the text of its module */
 
 /* --- graphs.c: what CUDA does in other functions than HIP --- */
+void fake_set_condition(uint64_t handle, uint32_t value);   /* what cudaGraphSetConditional does in kernels */
 CUgraph fake_copy_graph(const CUgraph graph);
 /* Gives an executable the nodes of another graph. Returns false if kinds or edges differ. */
 bool fake_replace_graph(CUgraphExec executable, CUgraph graph);

@@ -2,16 +2,22 @@
 #include "fake.h"
 
 struct fl_CUgraphNode {
-    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD } kind;
+    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD, WHILE } kind;
     launch launch;
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
     CUDA_HOST_NODE_PARAMS host;
     CUevent event;
     record *record;   /* of a launch */
-    CUgraph child, graph;
+    CUgraph child, graph;   /* `child` is the body of a loop, too */
+    struct condition *condition;
     bool off;
     size_t index, count, *before;
+};
+
+/* A handle of CUDA's is the address of one. It lives as long as the process. */
+struct condition {
+    uint32_t first, value;
 };
 
 struct fl_CUgraph {
@@ -34,7 +40,7 @@ CUgraph fake_copy_graph(const CUgraph graph) {
         one->before = memcpy(malloc(sizeof *one->before * (one->count + 1)), one->before, sizeof *one->before * one->count);
         if (one->kind == LAUNCH)
             one->launch = fake_copy_launch(&one->launch);
-        if (one->kind == CHILD)
+        if (one->child)
             one->child = fake_copy_graph(one->child);
     }
     return made;
@@ -45,7 +51,7 @@ static void drop_graph(CUgraph graph) {
         CUgraphNode one = graph->nodes[i];
         if (one->kind == LAUNCH)
             fake_drop_launch(&one->launch);
-        if (one->kind == CHILD)
+        if (one->child)
             drop_graph(one->child);
         free(one->before);
         free(one);
@@ -93,6 +99,22 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode
     return ADD(.kind = EMPTY);
 }
 
+static bool waits(CUgraphNode one) { return one->kind == LAUNCH && fake_mentions(&one->launch, "griddepcontrol.wait;"); }
+
+/* As drivers do: the data of the first edge is that of all. */
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t count) {
+    BEGIN;
+    for (size_t i = 0; i < count; i++) {
+        CUgraphNode node = to[i];
+        bool early = data && data->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+        if (node->graph != graph || from[i]->graph != graph || (early && (data->from_port != 1 || !waits(from[i]) || !waits(node))))
+            return CUDA_ERROR_INVALID_VALUE;
+        node->before = realloc(node->before, sizeof *node->before * (node->count + 2));
+        node->before[node->count++] = from[i]->index;
+    }
+    return CUDA_SUCCESS;
+}
+
 /* A node has its own copy of the parameters. */
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS *given) {
     BEGIN;
@@ -133,6 +155,27 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraph
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUgraph child) {
     BEGIN;
     return child && child != graph ? ADD(.kind = CHILD, .child = fake_copy_graph(child)) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, uint32_t value, uint32_t flags) {
+    BEGIN;
+    struct condition *made = calloc(1, sizeof *made);
+    made->first = value;
+    *handle = (uintptr_t)made;
+    return graph && context && flags == CU_GRAPH_COND_ASSIGN_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void fake_set_condition(uint64_t handle, uint32_t value) { ((struct condition *)(uintptr_t)handle)->value = value; }
+
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, const CUgraphEdgeData *data, size_t count,
+                           CUgraphNodeParams *params) {
+    BEGIN;
+    CUDA_CONDITIONAL_NODE_PARAMS *given = (void *)params->reserved1;
+    if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || given->type != CU_GRAPH_COND_TYPE_WHILE || given->size != 1 || data)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult code = ADD(.kind = WHILE, .child = calloc(1, sizeof *graph), .condition = (void *)(uintptr_t)given->handle);
+    given->phGraph_out = &(*node)->child;
+    return code;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uint64_t flags) {
@@ -257,6 +300,13 @@ static CUresult run_graph(CUgraph graph) {
     return code;
 }
 
+static CUresult run_loop(CUgraphNode one) {
+    CUresult code = CUDA_SUCCESS;
+    for (one->condition->value = one->condition->first; one->condition->value && !code;)
+        code = run_graph(one->child);
+    return code;
+}
+
 static CUresult run_node(CUgraphNode one) {
     if (one->off)
         return CUDA_SUCCESS;
@@ -269,6 +319,7 @@ static CUresult run_node(CUgraphNode one) {
     case RECORD: fake_complete(one->record); break;
     case WAIT: fake_wait_for(one->record); break;
     case CHILD: return run_graph(one->child);
+    case WHILE: return run_loop(one);
     }
     return CUDA_SUCCESS;
 }
@@ -281,7 +332,7 @@ static void take_events(CUgraph graph) {
     for (size_t i = 0; i < graph->count; i++) {
         if (graph->nodes[i]->kind == RECORD)
             graph->nodes[i]->record = fake_new_record(graph->nodes[i]->event);
-        if (graph->nodes[i]->kind == CHILD)
+        if (graph->nodes[i]->child)
             take_events(graph->nodes[i]->child);
     }
 }

@@ -34,6 +34,8 @@ launch fake_copy_launch(const launch *one) {
 
 void fake_drop_launch(launch *one) { free(one->bytes); }
 
+bool fake_mentions(const launch *one, const char *what) { return strstr(one->function->module->text, what); }
+
 /* The bytes of a local argument: from its offset to the next one, or to the end. */
 static size_t local_size(const launch *one, uint32_t index) {
     uint64_t begin = 0, end = one->shared;
@@ -91,7 +93,7 @@ CUresult fake_run_launch(const launch *one) {
     if (!f->run)
         return run_opencl(one);
     for (uint32_t i = 0; i < f->count; i++)
-        values[i] = one->bytes + f->offsets[i];
+        values[i] = f->loads >> i & 1 ? *(void **)(one->bytes + f->offsets[i]) : one->bytes + f->offsets[i];
     f->run(values, items);
     return CUDA_SUCCESS;
 }

@@ -158,17 +158,25 @@ bool fake_is_whole(uint64_t address, size_t size) {
 
 /* --- copies and fills --- */
 
-static char *place(CUmemorytype type, const void *host, CUdeviceptr device) {
-    return (char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)host : device);
+/* Memory as rows and slices. */
+typedef struct rows {
+    char *bytes;
+    size_t pitch, rows;
+} rows;
+
+static rows place(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array, size_t pitch, size_t height) {
+    if (type == CU_MEMORYTYPE_ARRAY)
+        return (rows){array->bytes, array->pitch, array->rows};
+    return (rows){(char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)host : device), pitch, height};
 }
 
 void fake_copy(const CUDA_MEMCPY3D *c) {
-    const char *from = place(c->srcMemoryType, c->srcHost, c->srcDevice);
-    char *to = place(c->dstMemoryType, c->dstHost, c->dstDevice);
+    rows from = place(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcPitch, c->srcHeight);
+    rows to = place(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstPitch, c->dstHeight);
     for (size_t z = 0; z < c->Depth; z++)
         for (size_t y = 0; y < c->Height; y++)
-            memmove(to + c->dstXInBytes + ((c->dstZ + z) * c->dstHeight + c->dstY + y) * c->dstPitch,
-                    from + c->srcXInBytes + ((c->srcZ + z) * c->srcHeight + c->srcY + y) * c->srcPitch, c->WidthInBytes);
+            memmove(to.bytes + c->dstXInBytes + ((c->dstZ + z) * to.rows + c->dstY + y) * to.pitch,
+                    from.bytes + c->srcXInBytes + ((c->srcZ + z) * from.rows + c->srcY + y) * from.pitch, c->WidthInBytes);
 }
 
 void fake_fill(const CUDA_MEMSET_NODE_PARAMS *f) {
@@ -196,6 +204,15 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s
     return fake_push(stream, run_transfer, &one, sizeof one);
 }
 
+/* Whether memory of a device is called the host's. */
+static bool is_device(CUmemorytype type, const void *host) {
+    pthread_mutex_lock(&lock);
+    allocation *found = type == CU_MEMORYTYPE_HOST ? find((uint64_t)(uintptr_t)host) : NULL;
+    bool is = found && found->kind == DEVICE;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
 static CUresult run_rows(void *data) {
     fake_copy(data);
     return CUDA_SUCCESS;
@@ -204,6 +221,8 @@ static CUresult run_rows(void *data) {
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream) {
     BEGIN;
     if ((copy->srcPitch && copy->srcPitch < copy->WidthInBytes) || (copy->dstPitch && copy->dstPitch < copy->WidthInBytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (is_device(copy->srcMemoryType, copy->srcHost) || is_device(copy->dstMemoryType, copy->dstHost))
         return CUDA_ERROR_INVALID_VALUE;
     return fake_push(stream, run_rows, copy, sizeof *copy);
 }

@@ -17,12 +17,29 @@ static void run_total(void **p, uint32_t items) {   /* global int *to, global co
         to[i] = (int)((uint32_t)to[i] * 3u + (uint32_t)from[i]);
 }
 
+static void run_turn(void **p, uint32_t items) {   /* the condition, global uint4 *state, global uint *word: icd/native/cuda_loops.c */
+    uint32_t *state = *(uint32_t **)p[1], set = **(uint32_t **)p[2] != 0;
+    (void)items;
+    state[2]++;
+    state[3] = set == state[1];
+    fake_set_condition(*(uint64_t *)p[0], !state[3] && state[2] < state[0]);
+}
+
+static void run_invert(void **p, uint32_t items) {   /* texture object from, surface object to: bytes */
+    CUarray from = *(CUarray *)p[0], to = *(CUarray *)p[1];
+    for (uint32_t i = 0; i < items * from->about.NumChannels; i++)
+        to->bytes[i] = (char)(255 - (unsigned char)from->bytes[i]);
+}
+
 static const struct {
     const char *name;
     void (*run)(void **, uint32_t);
     uint32_t count;
     size_t sizes[3];
-} kernels[] = {{"scale", run_scale, 3, {8, 4, 4}}, {"total", run_total, 2, {8, 8}}};
+} kernels[] = {{"scale", run_scale, 3, {8, 4, 4}},
+               {"total", run_total, 2, {8, 8}},
+               {"invert", run_invert, 2, {8, 8}},
+               {"fl_turn", run_turn, 3, {8, 8, 8}}};
 
 /* --- OpenCL --- */
 
@@ -192,15 +209,19 @@ CUresult cuModuleUnload(CUmodule module) {
     return CUDA_SUCCESS;
 }
 
+/* A kernel of this file, also as K_fl_BITS, which is given addresses of those parameters. */
 static CUresult find_ptx(CUfunction f) {
-    char wanted[128];
+    char wanted[128], base[128];
+    const char *bits = strstr(f->name, "_fl_");
     snprintf(wanted, sizeof wanted, ".entry %s(", f->name);
+    snprintf(base, sizeof base, "%.*s", bits ? (int)(bits - f->name) : 100, f->name);
+    f->loads = bits ? strtoull(bits + strlen("_fl_"), NULL, 16) : 0;
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (!strcmp(kernels[i].name, f->name) && strstr(f->module->text, wanted)) {
+        if (!strcmp(kernels[i].name, base) && strstr(f->module->text, wanted)) {
             f->run = kernels[i].run;
             f->count = kernels[i].count;
             for (uint32_t p = 0; p < f->count; p++) {
-                f->sizes[p] = kernels[i].sizes[p];
+                f->sizes[p] = f->loads >> p & 1 ? sizeof(void *) : kernels[i].sizes[p];
                 f->offsets[p] = p ? f->offsets[p - 1] + f->sizes[p - 1] : 0;
             }
             return CUDA_SUCCESS;
@@ -218,6 +239,8 @@ static CUresult find_opencl(CUfunction f) {
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
     BEGIN;
+    if (!*name)
+        return CUDA_ERROR_INVALID_VALUE;
     for (CUfunction f = module->functions; f; f = f->next)
         if (!strcmp(f->name, name)) {
             *function = f;

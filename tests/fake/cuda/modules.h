@@ -15,6 +15,7 @@ struct fl_CUfunction {
     CUmodule module;
     char *name;
     void (*run)(void **parameters, uint32_t items);   /* NULL: the kernel of the program with this name */
+    uint64_t loads;   /* a bit for each parameter that is the address of its value */
     uint32_t count;
     enum { VALUE, ADDRESS, LOCAL } kinds[MOST_PARAMETERS];
     size_t sizes[MOST_PARAMETERS], offsets[MOST_PARAMETERS];

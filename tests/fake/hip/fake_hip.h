@@ -7,7 +7,7 @@
 /* The layouts and numbers of the profile. */
 #if FAKE_HIP < 600
 typedef HIP_MEMCPY3D_5 rows;
-typedef hipMemAllocationProp_5 allocation_kind;
+typedef hipMemAllocationProp_52 allocation_kind;
 typedef hipPointerAttribute_t_5 pointer_attributes;
 enum { NO_DEVICE = hipErrorInvalidDevice, HOST_MEMORY = hipMemoryTypeHost_5, DEVICE_MEMORY = hipMemoryTypeDevice_5, MANAGED_MEMORY = hipMemoryTypeDevice_5 };
 #else

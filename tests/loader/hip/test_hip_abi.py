@@ -14,7 +14,7 @@ from helpers.abi_header import compile_lines, function_lines, struct_lines, type
 
 from fairlead.loader.cuda.abi import CUDA
 from fairlead.loader.cuda.abi import NAMES as CUDA_NAMES
-from fairlead.loader.hip.abi import CONSTANTS, HIP, MISSING, NAMES, HipError, check, named
+from fairlead.loader.hip.abi import CONSTANTS, HIP, MISSING, NAMES, OLDER, HipError, check, named
 
 _TYPES = {"hip_flags64": "unsigned long long", "hipDeviceProp_t_5": "hipDeviceProp_t"}
 _FOLDERS = [path for path in os.environ.get("HIP_HEADERS", "").split(":") if path]
@@ -29,7 +29,7 @@ _NEW = {
 
 
 class Header:
-    """A header: its folder, its words, its version, and the generation of its layouts."""
+    """A header: its folder, its words, and its version."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +41,6 @@ class Header:
             for part in ("MAJOR", "MINOR")
         )
         self.version = major, minor
-        self.generation = min(major, 6)
 
     def compile(self, lines: list[str], tmp_path: Path) -> None:
         """Compile assertions after it."""
@@ -61,8 +60,8 @@ class Header:
 
     def own(self, names: list[str]) -> dict[str, str]:
         """Its names of structs or constants, to their names in hip.abi."""
-        plain = [name for name in names if not name.endswith("_5")]
-        return {name: named(name, self.generation) for name in plain if self.has(name)}
+        plain = [name for name in names if not name.endswith(tuple(OLDER))]
+        return {name: named(name, self.version) for name in plain if self.has(name)}
 
 
 @pytest.fixture(params=_FOLDERS or [""], ids=range(len(_FOLDERS) or 1))
@@ -96,12 +95,14 @@ def test_every_struct_type_and_constant_is_that_of_the_header(
     header.compile(lines, tmp_path)
 
 
-def test_layouts_of_both_generations() -> None:
-    assert HIP[named("hipMemoryTypeDevice", 6)] == 2 and HIP[named("hipMemoryTypeDevice", 5)] == 1
-    assert (
-        named("HIP_MEMCPY3D", 5) == "HIP_MEMCPY3D_5" and named("HIP_MEMCPY3D", 7) == "HIP_MEMCPY3D"
-    )
-    assert named("hipMemsetParams", 5) == "hipMemsetParams"
+def test_layouts_of_versions() -> None:
+    assert HIP[named("hipMemoryTypeDevice", (6, 0))] == 2
+    assert HIP[named("hipMemoryTypeDevice", (5, 7))] == 1
+    assert named("HIP_MEMCPY3D", (5, 7)) == "HIP_MEMCPY3D_5"
+    assert named("HIP_MEMCPY3D", (7, 0)) == "HIP_MEMCPY3D"
+    assert named("hipMemAllocationProp", (5, 2)) == "hipMemAllocationProp_52"
+    assert named("hipMemAllocationProp", (5, 5)) == "hipMemAllocationProp"
+    assert named("hipMemsetParams", (5, 2)) == "hipMemsetParams"
 
 
 def test_slots_are_in_order_and_codes_have_sentences() -> None:
@@ -119,7 +120,9 @@ def test_every_function_of_cuda_has_a_name_or_is_missing() -> None:
 
 def test_constants_of_cuda_have_names() -> None:
     lacking = {name for name in CUDA.constants if name not in CONSTANTS}
-    assert {name for name in lacking if not name.startswith("CU_JIT_")} == {
+    engine = "CU_GRAPH_", "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR"
+    images = "CU_AD_", "CU_TR", "CU_RESOURCE_", "CUDA_ARRAY3D_", "CU_DEVICE_ATTRIBUTE_MAXIMUM_"
+    assert {name for name in lacking if not name.startswith(("CU_JIT_", *engine, *images))} == {
         "CU_MEM_LOCATION_TYPE_HOST",
         "CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED",
     }

@@ -277,6 +277,9 @@ class Work:
             row.stype, row.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index
             if isinstance(value, int):
                 row.type, row.value.pointer = UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"], value
+            elif isinstance(value, Memory):
+                row.type = UR["UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ"]
+                row.value.memObjTuple.hMem = value.handle
             elif isinstance(value, LocalBytes):
                 row.type, row.size = UR["UR_EXP_KERNEL_ARG_TYPE_LOCAL"], value.size
             else:
@@ -290,6 +293,12 @@ class Work:
         shape = 1, (ctypes.c_size_t * 1)(0), whole, part if local else None
         given = self.queue, kernel, *shape, *self.arguments(*values), None, 0, None, None
         self.ur.ok("urEnqueueKernelLaunchWithArgsExp", *given)
+
+
+class Memory(NamedTuple):
+    """A memory object as an argument. `handle` is a ur_mem_handle_t."""
+
+    handle: int
 
 
 class LocalBytes:

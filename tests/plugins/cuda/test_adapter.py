@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 import threading
 
@@ -336,3 +337,32 @@ def test_physical_memory_is_mapped_and_used(work: Work) -> None:
     ur.ok("urVirtualMemUnmap", *given)
     ur.ok("urVirtualMemFree", *given)
     ur.ok("urPhysicalMemRelease", physical)
+
+
+@only_cuda
+def test_device_memory_is_exported_as_a_descriptor(work: Work) -> None:
+    ur, place = work.ur, (work.context, work.device)
+    kind = UR["UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD"]
+    memory = ur.made("urMemoryExportAllocExportableMemoryExp", *place, 0, SIZE, kind).value or 0
+    work.put(memory, bytes(range(256))[:SIZE])
+    assert work.get(memory) == bytes(range(256))[:SIZE]
+    descriptor, export = ctypes.c_int(-1), "urMemoryExportExportMemoryHandleExp"
+    ur.ok(export, *place, kind, memory, ctypes.byref(descriptor))
+    os.close(descriptor.value)
+    given = *place, kind, memory + 4, ctypes.byref(descriptor)
+    assert ur(export, *given) == "INVALID_VALUE"
+    assert ur("urUSMFree", work.context, memory) == "INVALID_MEM_OBJECT"
+    ur.ok("urMemoryExportFreeExportableMemoryExp", *place, memory)
+    assert ur(export, *place, kind, memory, ctypes.byref(descriptor)) == "INVALID_VALUE"
+
+
+@only_cuda
+def test_memory_that_cannot_be_mapped_for_export_leaves_nothing(work: Work, fake: Knobs) -> None:
+    ur, kind = work.ur, UR["UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD"]
+    given = work.context, work.device, 0, SIZE, kind, ctypes.byref(ctypes.c_void_p())
+    for name in ("MemAddressReserve", "MemMap", "MemSetAccess"):
+        before = fake.calls("MemRelease")
+        fake.fail(name, 2)
+        code = ur("urMemoryExportAllocExportableMemoryExp", *given)
+        fake.fail(name, 0)
+        assert (code, fake.calls("MemRelease") - before) == ("OUT_OF_DEVICE_MEMORY", 1)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from helpers.cuda import PTX
+from helpers.support import ROOT
 
 from fairlead.icd.drivers import platforms
 from fairlead.plugins.cuda import images, opencl_c
@@ -83,3 +84,19 @@ def test_ptx_and_opencl_c_are_told_apart() -> None:
     assert is_opencl_c(b"kernel void f() {}")
     assert not is_opencl_c(PTX.encode())
     assert not is_opencl_c(b"\x7fELF")
+
+
+@only_cuda
+def test_a_kernel_with_images_is_unsupported(
+    work: Work, fake: Knobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ptx = (ROOT / "tests/icd/ptx/images.ptx").read_bytes()
+    monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
+    monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: ptx)
+    source = b"kernel void im() {}"
+    program = work.ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    work.ur.ok("urProgramBuild", work.context, program, None)
+    made = ctypes.byref(ctypes.c_void_p())
+    assert work.ur("urKernelCreate", program, b"im", made) == "UNSUPPORTED_FEATURE"
+    assert work.ur("urKernelCreate", program, b"none", made) == "INVALID_KERNEL_NAME"
+    assert work.ur("urKernelCreate", program, b"", made) == "INVALID_KERNEL_NAME"

@@ -103,7 +103,7 @@ def test_what_is_optional_may_be_left_out(name: str) -> None:
             arguments[p.name] = 0 if kind_of(p) in ("handle", "address") else ffi.NULL
             if p.length.startswith(("num", "Num", "prop")):
                 arguments[p.length] = 0
-    if is_query(FUNCTIONS[name]):
+    if is_query(FUNCTIONS[name]) or name == "urBindlessImagesImageGetInfoExp":
         arguments["pPropSizeRet"] = ffi.new("size_t *")
     if name == "urPlatformGet":
         arguments["pNumPlatforms"] = ffi.new("uint32_t *")

@@ -1,0 +1,215 @@
+"""Bindless images: arrays, and the texture and surface objects that kernels take as numbers."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from ...loader.base.forks import new_lock
+from ...loader.cuda.abi import CUDA
+from ...loader.ur.abi import UR, URError
+from ..sdk.answers import encoders_of
+from ..sdk.gpu.api import CopyPlace
+from ..sdk.images import IMAGE_KINDS
+from ..sdk.rectangles import Rect, offset_of, region_of
+from .allocations import find
+from .arrays import CuArray, copies_of
+from .contexts import CuContext
+from .core import adapter, failure
+from .devices import CuDevice
+from .enqueue import CuEnqueue, enqueues
+from .events import CuEvent
+from .memory_images import copy_pixels, image_answers, shape_of
+from .usm_transfers import is_on_device
+
+_Texture: Any = CUDA.struct("CUDA_TEXTURE_DESC")
+_INTEGERS, _NORMALIZED = CUDA["CU_TRSF_READ_AS_INTEGER"], CUDA["CU_TRSF_NORMALIZED_COORDINATES"]
+_ADDRESSING: Final = {
+    UR[f"UR_SAMPLER_ADDRESSING_MODE_{name}"]: CUDA[f"CU_TR_ADDRESS_MODE_{other}"]
+    for name, other in {
+        "NONE": "CLAMP",
+        "CLAMP_TO_EDGE": "CLAMP",
+        "CLAMP": "BORDER",
+        "REPEAT": "WRAP",
+        "MIRRORED_REPEAT": "MIRROR",
+    }.items()
+}
+_FILTERS: Final = {
+    UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: CUDA[f"CU_TR_FILTER_MODE_{other}"]
+    for name, other in {"NEAREST": "POINT", "LINEAR": "LINEAR"}.items()
+}
+_MEM_TO_IMAGE, _IMAGE_TO_MEM, _IMAGE_TO_IMAGE = (
+    UR[f"UR_EXP_IMAGE_COPY_INPUT_TYPES_{name}"]
+    for name in ("MEM_TO_IMAGE", "IMAGE_TO_MEM", "IMAGE_TO_IMAGE")
+)
+
+_ENCODERS: Final = encoders_of("ur_image_info_t")
+
+_lock: Final = new_lock()
+#: The arrays that programs have allocated, by their handles.
+_arrays: Final[dict[int, CuArray]] = {}
+
+
+def _array(handle: int) -> CuArray:
+    """Return an array by its handle. Raises URError (INVALID_VALUE) if there is none."""
+    with _lock:
+        found = _arrays.get(handle)
+    if found is None:
+        raise failure("INVALID_VALUE", "no image memory has this handle")
+    return found
+
+
+@adapter.entry
+def urBindlessImagesImageAllocateExp(
+    hContext: CuContext, hDevice: CuDevice, pImageFormat: Any, pImageDesc: Any
+) -> int:
+    hContext.check_device(hDevice)
+    made = CuArray.create(hDevice, shape_of(pImageFormat, pImageDesc))
+    with _lock:
+        _arrays[made.handle] = made
+    return made.handle
+
+
+@adapter.entry
+def urBindlessImagesImageFreeExp(hContext: CuContext, hDevice: CuDevice, hImageMem: int) -> None:
+    found = _array(hImageMem)
+    found.destroy()
+    with _lock:
+        del _arrays[hImageMem]
+
+
+def _described(handle: int, pImageFormat: Any, pImageDesc: Any) -> CuArray:
+    """Return an array. Raises URError if it is described wrongly."""
+    shape, found = shape_of(pImageFormat, pImageDesc), _array(handle)
+    if shape != found.shape:
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the image memory has another shape")
+    return found
+
+
+@adapter.entry
+def urBindlessImagesUnsampledImageCreateExp(
+    hContext: CuContext, hDevice: CuDevice, hImageMem: int, pImageFormat: Any, pImageDesc: Any
+) -> int:
+    """Make a surface object."""
+    hContext.check_device(hDevice)
+    return _described(hImageMem, pImageFormat, pImageDesc).surface()
+
+
+@adapter.entry
+def urBindlessImagesSampledImageCreateExp(
+    hContext: CuContext,
+    hDevice: CuDevice,
+    hImageMem: int,
+    pImageFormat: Any,
+    pImageDesc: Any,
+    pSamplerDesc: Any,
+) -> int:
+    """Make a texture object."""
+    hContext.check_device(hDevice)
+    how = pSamplerDesc
+    if how.addressingMode not in _ADDRESSING or how.filterMode not in _FILTERS:
+        raise failure("INVALID_ENUMERATION")
+    array = _described(hImageMem, pImageFormat, pImageDesc)
+    texture = _Texture(filterMode=_FILTERS[how.filterMode])
+    texture.addressMode[:] = [_ADDRESSING[how.addressingMode]] * 3
+    flags = _NORMALIZED * bool(how.normalizedCoords) | _INTEGERS * array.shape.is_integer
+    texture.flags = flags
+    given = ctypes.byref(array.resource()), ctypes.byref(texture), None
+    return hDevice.make("TexObjectCreate", *given)
+
+
+@adapter.entry
+def urBindlessImagesUnsampledImageHandleDestroyExp(
+    hContext: CuContext, hDevice: CuDevice, hImage: int
+) -> None:
+    hDevice.call("SurfObjectDestroy", hImage)
+
+
+@adapter.entry
+def urBindlessImagesSampledImageHandleDestroyExp(
+    hContext: CuContext, hDevice: CuDevice, hImage: int
+) -> None:
+    hDevice.call("TexObjectDestroy", hImage)
+
+
+@enqueues("MEM_IMAGE_COPY")
+def urBindlessImagesImageCopyExp(
+    enqueue: CuEnqueue,
+    pSrc: int,
+    pDst: int,
+    pSrcImageDesc: Any,
+    pDstImageDesc: Any,
+    pSrcImageFormat: Any,
+    pDstImageFormat: Any,
+    pCopyRegion: Any,
+    imageCopyFlags: int,
+    imageCopyInputTypes: int,
+) -> CuEvent | None:
+    """Copy between memory, of the host or a device, and image memory. Regions are in pixels."""
+    if pSrcImageDesc.type not in IMAGE_KINDS or pDstImageDesc.type not in IMAGE_KINDS:
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "there is no such type of images")
+    kind, size = imageCopyInputTypes, region_of(pCopyRegion.copyExtent)
+    start, to = offset_of(pCopyRegion.srcOffset), offset_of(pCopyRegion.dstOffset)
+    if kind not in (_MEM_TO_IMAGE, _IMAGE_TO_MEM, _IMAGE_TO_IMAGE):
+        raise failure("UNSUPPORTED_FEATURE", "copies from memory to memory are those of USM")
+    one = _array(pSrc if kind != _MEM_TO_IMAGE else pDst)
+    shape = one.shape
+    if kind == _IMAGE_TO_IMAGE:
+        other = _array(pDst)
+        ends = other.place(to, size), one.place(start, size)
+    elif kind == _IMAGE_TO_MEM:
+        ends = _memory(enqueue, one, pDst, to, size, pDstImageDesc), one.place(start, size)
+    else:
+        ends = one.place(to, size), _memory(enqueue, one, pSrc, start, size, pSrcImageDesc)
+    return copy_pixels(enqueue, copies_of(*ends, shape.in_bytes(size)))
+
+
+def _memory(
+    enqueue: CuEnqueue, array: CuArray, address: int, origin: Rect, region: Rect, desc: Any
+) -> CopyPlace:
+    """Return the end of a copy that is memory, with the pitches of its description."""
+    shape, found = array.shape, find(enqueue.queue.context, address)
+    row = desc.rowPitch or desc.width * shape.pixel
+    rows = 1 if shape.kind.is_lines else max(desc.height, 1)
+    slice_ = (desc.slicePitch or row * rows) if shape.kind.has_slices else 0
+    x, y, z = shape.in_bytes(origin)
+    made = shape.host(address + x + y * row + z * slice_, region, row, slice_)
+    return made._replace(on_device=is_on_device(found))
+
+
+@adapter.entry
+def urBindlessImagesImageGetInfoExp(
+    hContext: CuContext, hImageMem: int, propName: int, pPropValue: int
+) -> int:
+    """Write an answer, for which the program has room, and return its bytes."""
+    name = UR.groups["ur_image_info_t"][propName].removeprefix("UR_IMAGE_INFO_")
+    data = _ENCODERS[propName](image_answers(_array(hImageMem).shape)[name], id)
+    if pPropValue:
+        ctypes.memmove(pPropValue, data, len(data))
+    return len(data)
+
+
+_OPAQUE: Final = UR["UR_EXP_IMAGE_MEM_TYPE_OPAQUE_HANDLE"]
+
+
+def _supports(
+    hContext: CuContext,
+    hDevice: CuDevice,
+    pImageDesc: Any,
+    pImageFormat: Any,
+    imageMemHandleType: int,
+) -> bool:
+    """Return whether a device has such images. USM is not one."""
+    hContext.check_device(hDevice)
+    try:
+        shape_of(pImageFormat, pImageDesc).check(hDevice)
+    except URError:
+        return False
+    return imageMemHandleType == _OPAQUE
+
+
+adapter.declare(
+    urBindlessImagesGetImageMemoryHandleTypeSupportExp=_supports,
+    urBindlessImagesGetImageUnsampledHandleSupportExp=_supports,
+    urBindlessImagesGetImageSampledHandleSupportExp=_supports,
+)

@@ -1,0 +1,113 @@
+"""Device memory that other APIs and processes can import, by a file descriptor.
+
+It is physical memory that is mapped to addresses of its own, and registered like USM.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ...loader.ur.abi import UR
+from .allocations import CuAllocation, CuRequest, add, find, remove
+from .contexts import CuContext
+from .core import API, adapter, constant, failure
+from .devices import CuDevice
+from .virtual_memory import set_access, step_of
+
+_OPAQUE_FD = UR["UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD"]
+_READ_WRITE = UR["UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE"]
+_HANDLE_TYPE = constant("CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR")
+
+
+class CuExportable(CuAllocation):
+    """Memory that can be exported.
+
+    Args:
+        base: its first byte.
+        request: what was asked for.
+        native: the driver's handle of the physical memory.
+        room: bytes of it.
+    """
+
+    def __init__(self, base: int, request: CuRequest, native: int, room: int) -> None:
+        super().__init__(base, request, imported=True)
+        self.native, self.room, self.access = native, room, _READ_WRITE
+
+
+def _check_type(device: CuDevice, kind: int) -> None:
+    """Raise URError (UNSUPPORTED_FEATURE) unless memory is exported as a type of handles."""
+    has = device.attribute("HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
+    if kind != _OPAQUE_FD or not has:
+        raise failure("UNSUPPORTED_FEATURE", "memory is exported as a file descriptor, or not")
+
+
+def _map(device: CuDevice, native: int, room: int, align: int) -> int:
+    """Return addresses at which physical memory is mapped. Raises DriverError."""
+    base = device.make("MemAddressReserve", room, align, 0, 0)
+    try:
+        device.call("MemMap", base, room, 0, native, 0)
+        try:
+            set_access(device, base, room, _READ_WRITE)
+        except BaseException:
+            device.ask("MemUnmap", base, room)
+            raise
+    except BaseException:
+        device.ask("MemAddressFree", base, room)
+        raise
+    return base
+
+
+@adapter.entry
+def urMemoryExportAllocExportableMemoryExp(
+    hContext: CuContext, hDevice: CuDevice, alignment: int, size: int, handleTypeToExport: int
+) -> int:
+    hContext.check_device(hDevice)
+    if not size:
+        raise failure("INVALID_USM_SIZE", "0 bytes")
+    if alignment & (alignment - 1):
+        raise failure("UNSUPPORTED_ALIGNMENT", f"{alignment} is no power of two")
+    if size > hDevice.found.memory:
+        raise failure("UNSUPPORTED_SIZE", f"{size} bytes are more than the device has")
+    _check_type(hDevice, handleTypeToExport)
+    step = step_of(hDevice, "MINIMUM")
+    room = (size + step - 1) // step * step
+    properties = API.physical(hDevice)
+    properties.requestedHandleTypes = _HANDLE_TYPE
+    native = hDevice.make("MemCreate", room, ctypes.byref(properties), 0)
+    try:
+        base = _map(hDevice, native, room, alignment if alignment > step else 0)
+    except BaseException:
+        hDevice.ask("MemRelease", native)
+        raise
+    return add(CuExportable(base, CuRequest(hContext, "device", hDevice, size), native, room)).base
+
+
+def _exportable(context: CuContext, address: int) -> CuExportable:
+    """Return memory by its address. Raises URError (INVALID_VALUE) for other memory."""
+    found = find(context, address)
+    if not isinstance(found, CuExportable) or found.base != address:
+        raise failure("INVALID_VALUE", "no exportable memory begins there")
+    return found
+
+
+@adapter.entry
+def urMemoryExportFreeExportableMemoryExp(
+    hContext: CuContext, hDevice: CuDevice, pMem: int
+) -> None:
+    found = _exportable(hContext, pMem)
+    hContext.drain()
+    remove(hContext, pMem)
+    device = found.owner
+    device.call("MemUnmap", found.base, found.room)
+    device.call("MemAddressFree", found.base, found.room)
+    device.call("MemRelease", found.native)
+
+
+@adapter.entry
+def urMemoryExportExportMemoryHandleExp(
+    hContext: CuContext, hDevice: CuDevice, handleTypeToExport: int, pMem: int, pMemHandleRet: int
+) -> None:
+    """Write a file descriptor, an int. It belongs to the program."""
+    _check_type(hDevice, handleTypeToExport)
+    native = _exportable(hContext, pMem).native
+    hDevice.call("MemExportToShareableHandle", pMemHandleRet, native, _HANDLE_TYPE, 0)

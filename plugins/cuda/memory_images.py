@@ -1,0 +1,231 @@
+"""Images as memory objects: creation, queries, transfers. Each is an array of CUDA's.
+
+A kernel takes one as a surface object, a parameter of 8 bytes. Images are on the context's only
+device: a context of several has none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import partial
+from typing import Any, Final
+
+from ...loader.cuda.abi import CUDA
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
+from ..sdk.images import IMAGE_KINDS, check_description, check_host_pitches, element_size, overlap
+from ..sdk.rectangles import offset_of, region_of
+from ..sdk.rules import COPY, USE, check_memory_flags
+from .arrays import CuArray, ImageShape, copies_of
+from .buffers import CuBuffer
+from .contexts import CuContext
+from .core import Object, adapter, failure
+from .devices import CuDevice
+from .enqueue import CuEnqueue, declare_enqueue, enqueues
+from .events import CuEvent
+
+_Array: Any = CUDA.struct("CUDA_ARRAY3D_DESCRIPTOR")
+_SURFACE: Final = CUDA["CUDA_ARRAY3D_SURFACE_LDST"]
+
+
+class CuImage(Object):
+    """An image.
+
+    Args:
+        context: its context.
+        array: its array.
+        owned: whether the array is ours.
+    """
+
+    type = "ur_mem_handle_t"
+
+    def __init__(self, context: CuContext, array: CuArray, *, owned: bool = True) -> None:
+        self.context, self.array, self.shape, self.size = (
+            context,
+            array,
+            array.shape,
+            array.shape.size,
+        )
+        self._owned, self._surface = owned, 0
+
+    def close(self) -> None:
+        if self._surface:
+            self.array.device.ask("SurfObjectDestroy", self._surface)
+        if self._owned:
+            self.array.destroy()
+
+    @property
+    def address(self) -> int:
+        """Return what a kernel takes: its surface object, made at first use. Raises DriverError."""
+        self._surface = self._surface or self.array.surface()
+        return self._surface
+
+    @property
+    def native(self) -> int:
+        """Return its native handle, the CUarray."""
+        return self.array.handle
+
+
+def shape_of(pImageFormat: Any, pImageDesc: Any, host: int = 0) -> ImageShape:
+    """Return the shape that a format and a description ask for.
+
+    Raises:
+        URError: INVALID_IMAGE_FORMAT_DESCRIPTOR.
+    """
+    kind = check_description(pImageDesc, host)
+    numbers = pImageFormat.channelOrder, pImageFormat.channelType
+    check_host_pitches(pImageDesc, kind, element_size(*numbers))
+    return ImageShape(kind, numbers, kind.extent_of(pImageDesc))
+
+
+def _only_device(context: CuContext) -> CuDevice:
+    if len(context.devices) > 1:
+        raise failure("UNSUPPORTED_FEATURE", "a context of several devices has no images")
+    return context.device
+
+
+@adapter.entry
+def urMemImageCreate(
+    hContext: CuContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
+) -> CuImage:
+    check_memory_flags(flags, pHost)
+    shape = shape_of(pImageFormat, pImageDesc, pHost)
+    device = _only_device(hContext)
+    array = CuArray.create(device, shape)
+    if flags & (USE | COPY):
+        whole, stream = shape.extent, device.clock_stream.handle
+        host = shape.host(pHost, whole, pImageDesc.rowPitch, pImageDesc.slicePitch)
+        for copy in copies_of(array.place((0, 0, 0), whole), host, shape.in_bytes(whole)):
+            device.call("Memcpy3DAsync", ctypes.byref(copy), stream)
+        device.call("StreamSynchronize", stream)
+    return CuImage(hContext, array)
+
+
+@adapter.entry
+def urMemImageCreateWithNativeHandle(
+    hNativeMem: int, hContext: CuContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
+) -> CuImage:
+    """Make an image of a CUarray. The program has to give its format and sizes correctly."""
+    if not hNativeMem:
+        raise failure("INVALID_NULL_HANDLE")
+    shape, found = shape_of(pImageFormat, pImageDesc), _Array()
+    device = _only_device(hContext)
+    shape.check(device)
+    device.call("Array3DGetDescriptor", ctypes.byref(found), hNativeMem)
+    found.Flags |= _SURFACE
+    if bytes(found) != bytes(shape.describe()):
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the array has another format or size")
+    owned = bool(pProperties and pProperties.isNativeHandleOwned)
+    return CuImage(hContext, CuArray(device, hNativeMem, shape), owned=owned)
+
+
+# queries
+
+
+def _image(memory: CuBuffer | CuImage) -> CuImage:
+    if not isinstance(memory, CuImage):
+        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
+    return memory
+
+
+def image_answers(shape: ImageShape) -> dict[str, Any]:
+    """Return what is said of an image, by the names of queries after UR_IMAGE_INFO_."""
+    row = shape.pixel * shape.extent[0]
+    rows = 1 if shape.kind.is_lines else shape.extent[1]
+    return {
+        "FORMAT": bytes(ffi.buffer(ffi.new("ur_image_format_t *", shape.format))),
+        "ELEMENT_SIZE": shape.pixel,
+        "ROW_PITCH": row,
+        "SLICE_PITCH": row * rows if shape.kind.has_slices else 0,
+        "WIDTH": shape.field("width"),
+        "HEIGHT": shape.field("height"),
+        "DEPTH": shape.field("depth"),
+        "ARRAY_SIZE": shape.field("arraySize"),
+        "NUM_MIP_LEVELS": 0,
+        "NUM_SAMPLES": 0,
+    }
+
+
+_NAMES: Final = tuple(
+    image_answers(
+        ImageShape(
+            next(iter(IMAGE_KINDS.values())),
+            (UR["UR_IMAGE_CHANNEL_ORDER_R"], UR["UR_IMAGE_CHANNEL_TYPE_FLOAT"]),
+            (1, 1, 1),
+        )
+    )
+)
+adapter.info(
+    "urMemImageGetInfo",
+    {
+        f"UR_IMAGE_INFO_{name}": lambda image, name=name: image_answers(_image(image).shape)[name]
+        for name in _NAMES
+    },
+)
+
+
+# transfers
+
+
+def _checked(context: CuContext, *memory: CuBuffer) -> list[CuImage]:
+    images = [_image(one) for one in memory]
+    context.check_same("an image", *images)
+    return images
+
+
+def copy_pixels(enqueue: CuEnqueue, copies: Any, keep: Any = None) -> CuEvent | None:
+    """Enqueue copies (`copies_of`) as one command."""
+    return enqueue.run(
+        lambda stream: [
+            enqueue.call("Memcpy3DAsync", ctypes.byref(copy), stream) for copy in copies
+        ],
+        keep,
+    )
+
+
+def _transfer(
+    reads: bool,
+    enqueue: CuEnqueue,
+    memory: CuBuffer,
+    host: int,
+    origin: Any,
+    region: Any,
+    *pitches: int,
+) -> CuEvent | None:
+    """Read or write a region. `pitches` are two for host memory."""
+    (image,) = _checked(enqueue.queue.context, memory)
+    size = region_of(region)
+    here = image.array.place(offset_of(origin), size)
+    there = image.shape.host(host, size, *pitches)
+    ends = (there, here) if reads else (here, there)
+    return copy_pixels(enqueue, copies_of(*ends, image.shape.in_bytes(size)), image)
+
+
+for _name, _command, _reads, _host in (
+    ("urEnqueueMemImageRead", "MEM_IMAGE_READ", True, "pDst"),
+    ("urEnqueueMemImageWrite", "MEM_IMAGE_WRITE", False, "pSrc"),
+):
+    _parameters = "hImage", _host, "origin", "region", "rowPitch", "slicePitch"
+    declare_enqueue(_name, _command, partial(_transfer, _reads), *_parameters)
+
+
+@enqueues("MEM_IMAGE_COPY")
+def urEnqueueMemImageCopy(
+    enqueue: CuEnqueue,
+    hImageSrc: CuBuffer,
+    hImageDst: CuBuffer,
+    srcOrigin: Any,
+    dstOrigin: Any,
+    region: Any,
+) -> CuEvent | None:
+    source, target = _checked(enqueue.queue.context, hImageSrc, hImageDst)
+    if source.shape.format != target.shape.format:
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
+    start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    ends = target.array.place(to, size), source.array.place(start, size)
+    if source is target and overlap(start, to, size):
+        raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
+    if source.shape.kind.is_lines != target.shape.kind.is_lines and size[1:] != (1, 1):
+        raise failure("INVALID_SIZE", "from lines to rows, or back, one line is copied at once")
+    copies = copies_of(*ends, source.shape.in_bytes(size))
+    return copy_pixels(enqueue, copies, (source, target))

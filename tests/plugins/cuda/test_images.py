@@ -1,0 +1,288 @@
+"""Images on CUDA: memory objects and bindless images, in kernels of PTX. Only CUDA has them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.loader.ur.abi import UR
+
+from .conftest import Memory, Work, array, only_cuda
+
+pytestmark = only_cuda
+
+#: Each work-item reads a pixel of an 8 x 8 texture of RGBA bytes, and writes 255 minus its bytes.
+PTX = b""".version 8.0
+.target sm_50
+.address_size 64
+.visible .entry invert(
+    .param .u64 invert_param_0, .param .u64 invert_param_1
+)
+{
+    .reg .b32 %r<8>;
+    .reg .b16 %h<5>;
+    .reg .b64 %d<3>;
+    ld.param.u64 %d1, [invert_param_0];
+    ld.param.u64 %d2, [invert_param_1];
+    mov.u32 %r1, %ntid.x;
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r1, %r1, %r2, %r3;
+    and.b32 %r2, %r1, 7;
+    shr.u32 %r3, %r1, 3;
+    tex.2d.v4.u32.s32 {%r4, %r5, %r6, %r7}, [%d1, {%r2, %r3}];
+    xor.b32 %r4, %r4, 255;
+    xor.b32 %r5, %r5, 255;
+    xor.b32 %r6, %r6, 255;
+    xor.b32 %r7, %r7, 255;
+    cvt.u16.u32 %h1, %r4;
+    cvt.u16.u32 %h2, %r5;
+    cvt.u16.u32 %h3, %r6;
+    cvt.u16.u32 %h4, %r7;
+    shl.b32 %r2, %r2, 2;
+    sust.b.2d.v4.b8.trap [%d2, {%r2, %r3}], {%h1, %h2, %h3, %h4};
+    ret;
+}
+"""
+WIDTH, HEIGHT = 8, 8
+DATA = bytes(range(256))
+INVERTED = bytes(255 - byte for byte in DATA)
+WHOLE = WIDTH, HEIGHT, 1
+
+
+def _struct(name: str, **fields: Any) -> Any:
+    kind = f"UR_STRUCTURE_TYPE_{name.upper().removeprefix('UR_').removesuffix('_T')}"
+    made = UR.struct(name)(**fields)
+    if kind in UR.constants:
+        made.stype = UR[kind]
+    return made
+
+
+def _shape(width: int = WIDTH, height: int = HEIGHT, channel: str = "UNSIGNED_INT8") -> Any:
+    """Return format and description of an image of RGBA."""
+    order, kind = UR["UR_IMAGE_CHANNEL_ORDER_RGBA"], UR[f"UR_IMAGE_CHANNEL_TYPE_{channel}"]
+    form = UR.struct("ur_image_format_t")(order, kind)
+    sizes = {"width": width, "height": height, "depth": 1, "arraySize": 1}
+    return form, _struct("ur_image_desc_t", type=UR["UR_MEM_TYPE_IMAGE2D"], **sizes)
+
+
+def _refs(*structs: Any) -> tuple[Any, ...]:
+    return tuple(ctypes.byref(one) for one in structs)
+
+
+class Images:
+    """Bindless images of a context.
+
+    Args:
+        work: what they are used with.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.ur = work, work.ur
+        self.place = work.context, work.device
+
+    def allocate(self) -> int:
+        given = *self.place, *_refs(*_shape())
+        return self.ur.made("urBindlessImagesImageAllocateExp", *given).value or 0
+
+    def sampled(self, memory: int) -> int:
+        how = _struct(
+            "ur_sampler_desc_t",
+            addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"],
+            filterMode=UR["UR_SAMPLER_FILTER_MODE_NEAREST"],
+        )
+        given = *self.place, memory, *_refs(*_shape(), how)
+        return self.ur.made("urBindlessImagesSampledImageCreateExp", *given).value or 0
+
+    def unsampled(self, memory: int) -> int:
+        given = *self.place, memory, *_refs(*_shape())
+        return self.ur.made("urBindlessImagesUnsampledImageCreateExp", *given).value or 0
+
+    def copy(self, kind: str, source: Any, target: Any, size: Any = WHOLE, **at: Any) -> str:
+        form, desc = _shape()
+        offset = UR.struct("ur_rect_offset_t")
+        region = _struct(
+            "ur_exp_image_copy_region_t",
+            srcOffset=offset(*at.get("start", (0, 0, 0))),
+            dstOffset=offset(*at.get("to", (0, 0, 0))),
+            copyExtent=UR.struct("ur_rect_region_t")(*size),
+        )
+        given = source, target, *_refs(desc, desc, form, form, region)
+        kinds = 0, UR[f"UR_EXP_IMAGE_COPY_INPUT_TYPES_{kind}"]
+        queue = self.work.queue
+        code = self.ur("urBindlessImagesImageCopyExp", queue, *given, *kinds, 0, None, None)
+        self.ur.ok("urQueueFinish", queue)
+        return code
+
+    def pixels(self, memory: int) -> bytes:
+        out = ctypes.create_string_buffer(len(DATA))
+        assert self.copy("IMAGE_TO_MEM", memory, out) == "SUCCESS"
+        return out.raw
+
+    def free(self, memory: int) -> None:
+        self.ur.ok("urBindlessImagesImageFreeExp", *self.place, memory)
+
+
+@pytest.fixture
+def images(work: Work) -> Images:
+    return Images(work)
+
+
+def _invert(work: Work) -> int:
+    """Return the kernel."""
+    ur, data = work.ur, ctypes.create_string_buffer(PTX)
+    lengths = (ctypes.c_size_t * 1)(len(PTX))
+    places = (ctypes.c_void_p * 1)(ctypes.addressof(data))
+    given = work.context, 1, array(work.device), lengths, places, None
+    program = ur.made("urProgramCreateWithBinary", *given)
+    ur.ok("urProgramBuild", work.context, program, None)
+    return ur.made("urKernelCreate", program, b"invert").value or 0
+
+
+def test_a_kernel_reads_a_texture_and_writes_a_surface(work: Work, images: Images) -> None:
+    source, target = images.allocate(), images.allocate()
+    assert images.copy("MEM_TO_IMAGE", DATA, source) == "SUCCESS"
+    texture, surface = images.sampled(source), images.unsampled(target)
+    work.launch(_invert(work), ctypes.c_uint64(texture), ctypes.c_uint64(surface))
+    assert images.pixels(target) == INVERTED
+    destroy = "urBindlessImages{}ImageHandleDestroyExp"
+    work.ur.ok(destroy.format("Sampled"), *images.place, texture)
+    work.ur.ok(destroy.format("Unsampled"), *images.place, surface)
+    images.free(source)
+    images.free(target)
+
+
+def test_a_kernel_takes_an_image_as_a_surface(work: Work, images: Images) -> None:
+    ur, source = work.ur, images.allocate()
+    assert images.copy("MEM_TO_IMAGE", DATA, source) == "SUCCESS"
+    flags = UR["UR_MEM_FLAG_READ_WRITE"]
+    given = work.context, flags, *_refs(*_shape()), None
+    image = ur.made("urMemImageCreate", *given)
+    work.launch(_invert(work), ctypes.c_uint64(images.sampled(source)), Memory(image.value or 0))
+    out = ctypes.create_string_buffer(len(DATA))
+    where = UR.struct("ur_rect_offset_t")(0, 0, 0), UR.struct("ur_rect_region_t")(*WHOLE)
+    ur.ok("urEnqueueMemImageRead", work.queue, image, True, *where, 0, 0, out, 0, None, None)
+    assert out.raw == INVERTED
+    ur.ok("urMemRelease", image)
+
+
+def test_a_region_is_copied_between_images_and_memory(images: Images) -> None:
+    one, other = images.allocate(), images.allocate()
+    assert images.copy("MEM_TO_IMAGE", DATA, one) == "SUCCESS"
+    assert images.copy("MEM_TO_IMAGE", bytes(256), other) == "SUCCESS"
+    places = {"start": (2, 3, 0), "to": (0, 1, 0)}
+    assert images.copy("IMAGE_TO_IMAGE", one, other, (2, 1, 1), **places) == "SUCCESS"
+    start = 4 * (3 * WIDTH + 2)
+    expected = bytearray(256)
+    expected[32:40] = DATA[start : start + 8]
+    assert images.pixels(other) == expected
+    out = ctypes.create_string_buffer(256)
+    assert images.copy("IMAGE_TO_MEM", one, out, (2, 1, 1), **places) == "SUCCESS"
+    assert out.raw == expected
+
+
+@pytest.mark.parametrize("kind", ("Device", "Host", "Shared"))
+def test_usm_is_copied_to_an_image_and_back(work: Work, images: Images, kind: str) -> None:
+    memory, image = work.memory(kind, len(DATA)), images.allocate()
+    work.put(memory, DATA)
+    work.ur.ok("urQueueFinish", work.queue)
+    assert images.copy("MEM_TO_IMAGE", memory, image) == "SUCCESS"
+    work.put(memory, bytes(len(DATA)))
+    assert images.copy("IMAGE_TO_MEM", image, memory) == "SUCCESS"
+    assert work.get(memory, len(DATA)) == DATA
+    images.free(image)
+
+
+def test_what_there_is_not_is_refused(work: Work, images: Images) -> None:
+    memory, ur = images.allocate(), work.ur
+    assert images.copy("IMAGE_TO_MEM", memory, DATA, (9, 1, 1)) == "INVALID_SIZE"
+    assert images.copy("IMAGE_TO_MEM", memory + 1, DATA) == "INVALID_VALUE"
+    given = *images.place, memory, *_refs(*_shape(7))
+    made = ctypes.byref(ctypes.c_uint64())
+    create = "urBindlessImagesUnsampledImageCreateExp"
+    assert ur(create, *given, made) == "INVALID_IMAGE_FORMAT_DESCRIPTOR"
+    images.free(memory)
+    assert ur("urBindlessImagesImageFreeExp", *images.place, memory) == "INVALID_VALUE"
+    far = *images.place, *_refs(*_shape(1 << 20)), made
+    assert ur("urBindlessImagesImageAllocateExp", *far) == "INVALID_IMAGE_SIZE"
+
+
+def test_image_memory_tells_its_sizes(work: Work, images: Images) -> None:
+    memory = images.allocate()
+    for name, expected in (("WIDTH", WIDTH), ("ELEMENT_SIZE", 4), ("ROW_PITCH", 32)):
+        value, size = ctypes.c_size_t(), ctypes.c_size_t()
+        given = memory, UR[f"UR_IMAGE_INFO_{name}"], ctypes.byref(value), ctypes.byref(size)
+        work.ur.ok("urBindlessImagesImageGetInfoExp", work.context, *given)
+        assert (value.value, size.value) == (expected, 8)
+    for channel, expected in (("FLOAT", 1), ("UNORM_SHORT_565", 0)):
+        form, desc = _shape(channel=channel)
+        given = *_refs(desc, form), UR["UR_EXP_IMAGE_MEM_TYPE_OPAQUE_HANDLE"]
+        seen = ctypes.c_bool()
+        ask = "urBindlessImagesGetImageSampledHandleSupportExp"
+        work.ur.ok(ask, *images.place, *given, ctypes.byref(seen))
+        assert seen.value == expected
+
+
+def _create(work: Work, desc: Any, host: Any = None) -> ctypes.c_void_p:
+    flags = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"] if host else 0
+    given = work.context, flags | UR["UR_MEM_FLAG_READ_WRITE"], *_refs(_shape()[0], desc), host
+    return work.ur.made("urMemImageCreate", *given)
+
+
+def test_slices_of_memory_may_end_within_a_row(work: Work) -> None:
+    desc = _shape(2, 2)[1]
+    desc.type, desc.depth = UR["UR_MEM_TYPE_IMAGE3D"], 2
+    image = _create(work, desc, bytes(range(32)))
+    out, where = ctypes.create_string_buffer(64), UR.struct("ur_rect_offset_t")(0, 0, 0)
+    given = where, UR.struct("ur_rect_region_t")(2, 2, 2), 12, 30, out, 0, None, None
+    work.ur.ok("urEnqueueMemImageRead", work.queue, image, True, *given)
+    rows = [out.raw[at : at + 8] for at in (0, 12, 30, 42)]
+    assert b"".join(rows) == bytes(range(32))
+    work.ur.ok("urMemRelease", image)
+
+
+def test_an_image_is_not_a_buffer(work: Work) -> None:
+    ur, image = work.ur, _create(work, _shape()[1])
+    out = ctypes.create_string_buffer(4)
+    given = work.queue, image, True, 0, 4, out, 0, None, None
+    assert ur("urEnqueueMemBufferRead", *given) == "INVALID_MEM_OBJECT"
+    region = ctypes.byref(_struct("ur_buffer_region_t", origin=0, size=4))
+    made = ctypes.byref(ctypes.c_void_p())
+    part = image, UR["UR_MEM_FLAG_READ_WRITE"], UR["UR_BUFFER_CREATE_TYPE_REGION"], region, made
+    assert ur("urMemBufferPartition", *part) == "INVALID_MEM_OBJECT"
+    assert ur("urEnqueueMemUnmap", work.queue, image, out, 0, None, None) == "INVALID_MEM_OBJECT"
+    ur.ok("urMemRelease", image)
+
+
+def test_a_native_array_is_an_image(work: Work) -> None:
+    ur, image = work.ur, _create(work, _shape()[1], DATA)
+    native = ur.made("urMemGetNativeHandle", image, work.device).value
+    how = ctypes.byref(_struct("ur_mem_native_properties_t", isNativeHandleOwned=False))
+    create = "urMemImageCreateWithNativeHandle"
+    other = ur.made(create, native, work.context, *_refs(*_shape()), how)
+    out, where = ctypes.create_string_buffer(256), UR.struct("ur_rect_offset_t")(0, 0, 0)
+    given = where, UR.struct("ur_rect_region_t")(*WHOLE), 0, 0, out, 0, None, None
+    ur.ok("urEnqueueMemImageRead", work.queue, other, True, *given)
+    assert out.raw == DATA
+    made = ctypes.byref(ctypes.c_void_p())
+    wrong = native, work.context, *_refs(*_shape(7)), how, made
+    assert ur(create, *wrong) == "INVALID_IMAGE_FORMAT_DESCRIPTOR"
+    ur.ok("urMemRelease", other)
+    ur.ok("urMemRelease", image)
+
+
+def test_nvidias_assembler_takes_the_kernel(tmp_path: Path, adapted: object) -> None:
+    ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
+    if not ptxas:
+        pytest.skip("needs ptxas: pip install nvidia-cuda-nvcc, or PTXAS=PATH")
+    source = tmp_path / "invert.ptx"
+    source.write_bytes(PTX)
+    command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "invert.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
