@@ -37,6 +37,14 @@ _MARKS: Final = (
     "beyond_specification: counted apart",
     "forked: run in a fork",
 )
+#: Plugins of pytest that do nothing for the cases. Some of them take time in each.
+_PLUGINS_LEFT_OUT: Final = (
+    "terminal",
+    "cacheprovider",
+    "faulthandler",
+    "logging",
+    "skipping",
+)
 #: Opening and closing the library are cases, too: the first and the last one.
 OPENING: Final = Case("library::opening", "library", "the library", "can be opened and bound")
 ENDING: Final = Case(
@@ -107,7 +115,6 @@ class Reporter:
     def pytest_configure(self, config: pytest.Config) -> None:
         for mark in _MARKS:
             config.addinivalue_line("markers", mark)
-        config.option.tbstyle = "line"  # nobody reads pytest's tracebacks
 
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
@@ -178,13 +185,16 @@ class Reporter:
         )
         return result
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Iterator[None]:
-        if call.excinfo and (self.failure is None or isinstance(self.failure, Unsupported)):
+    ) -> pytest.TestReport | None:
+        """Keep what a case raised. Nobody reads pytest's traceback, which takes long to write."""
+        if not call.excinfo or call.when == "collect":
+            return None
+        if self.failure is None or isinstance(self.failure, Unsupported):
             self.failure = call.excinfo.value
-        return (yield)
+        return pytest.TestReport(item.nodeid, item.location, {}, "failed", None, call.when)
 
 
 def case_of(item: pytest.Item) -> Case:
@@ -288,11 +298,7 @@ def _pytest(request: Request, reporter: Reporter) -> int:
         f"--confcutdir={folder}",
         "--import-mode=importlib",
     )
-    without = [
-        part
-        for name in ("terminal", "cacheprovider", "faulthandler")
-        for part in ("-p", f"no:{name}")
-    ]
+    without = [part for name in _PLUGINS_LEFT_OUT for part in ("-p", f"no:{name}")]
     fixtures: Sequence[str] = ("-p", f"fairlead.conformance.{request.interface}.fixtures")
     return pytest.main(
         [*settings, *without, *fixtures, "--capture=no", str(cases_of(folder, request.area))],

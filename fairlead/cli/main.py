@@ -404,6 +404,7 @@ def conformance(
     """
     from .conformance import run
 
+    keep_stdout_to_ourselves()
     ctx.exit(run(library, area=area, device=device, as_json=as_json, timeout=timeout))
 
 

@@ -140,7 +140,11 @@ def urKernelGetSubGroupInfo(hKernel: LZKernel, hDevice: LZDevice, propName: int)
 
 @adapter.entry
 def urKernelSuggestMaxCooperativeGroupCount(
-    hKernel: LZKernel, hDevice: LZDevice, workDim: int, pLocalWorkSize: list[int]
+    hKernel: LZKernel,
+    hDevice: LZDevice,
+    workDim: int,
+    pLocalWorkSize: list[int],
+    dynamicSharedMemorySize: int,
 ) -> int:
     if 0 in pLocalWorkSize:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
@@ -150,7 +154,24 @@ def urKernelSuggestMaxCooperativeGroupCount(
         handle = hKernel.apply(hDevice, hKernel.shape(hDevice, sizes))
         routine = "zeKernelSuggestMaxCooperativeGroupCount"
         call(hKernel.table, routine, handle, ctypes.byref(count))
-    return count.value
+    return min(count.value, _groups_by_local_memory(hKernel, hDevice, dynamicSharedMemorySize))
+
+
+def _groups_by_local_memory(kernel: LZKernel, device: LZDevice, dynamic: int) -> int:
+    """Return how many work-groups fit into the local memory of all sub-slices.
+
+    Level Zero's query does not have the bytes that a launch adds.
+
+    Args:
+        kernel: the kernel.
+        device: the device.
+        dynamic: bytes that each work-group has besides its own.
+    """
+    if not dynamic:
+        return 0xFFFFFFFF
+    row, own = device.properties, kernel.properties_on(device).localMemSize
+    fitting = device.compute.maxSharedLocalMemory // (own + dynamic)
+    return max(1, row.numSlices * row.numSubslicesPerSlice) * fitting
 
 
 def _suggest(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ...loader.base.interrupts import run_aside
 from ..sdk.objects import Object
 from ..sdk.queries import program_info
 from ..sdk.rules import check_metadata, read_binaries, source_of
@@ -144,13 +145,13 @@ class LZProgram(Object):
             made.kind = kind
 
     def make(self, device: LZDevice, options: str) -> tuple[int, LZModule | None, str]:
-        """Make a module.
+        """Make a module. Ctrl-C ends the wait for the compiler.
 
         Returns:
             A ze_result_t, the module, and the compiler's log.
         """
         form, parts = self.sources[device]
-        table, context = device.table, self.context.ze
+        table = device.table
         constants = self._constants()
         text = options.encode()
         if len(parts) == 1:
@@ -175,9 +176,13 @@ class LZProgram(Object):
             desc = struct("module_desc", format=form, pNext=together)
         module, log = ctypes.c_void_p(), ctypes.c_void_p()
         given = device.ze, ctypes.byref(desc), ctypes.byref(module), ctypes.byref(log)
-        code = table.zeModuleCreate(context, *given)
-        said = _read_log(table, log.value) if log.value else ""
-        return code, None if code else LZModule(module.value or 0, device), said
+
+        def compile_it() -> tuple[int, LZModule | None, str]:
+            code = table.zeModuleCreate(self.context.ze, *given)
+            said = _read_log(table, log.value) if log.value else ""
+            return code, None if code else LZModule(module.value or 0, device), said
+
+        return run_aside(compile_it)
 
     def _constants(self) -> Any:
         if not self.constants:

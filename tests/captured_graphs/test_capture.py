@@ -471,6 +471,7 @@ def test_pooled_buffers_that_another_function_sets(
 
 
 @pytest.mark.slow
+@pytest.mark.one_driver
 def test_reductions_and_scans_of_pyopencl(queue: cl.CommandQueue) -> None:
     x = pyopencl.array.to_device(queue, np.arange(1000, dtype=np.float32) % 7)
     total, running = pyopencl.array.sum(x), pyopencl.array.cumsum(x)

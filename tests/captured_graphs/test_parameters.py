@@ -268,6 +268,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("kind", [np.float32, np.int32], ids=["float32", "int32"])
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_expressions_compute_what_they_do_with_a_number(

@@ -5,9 +5,10 @@ so a driver that is installed or removed meanwhile changes nothing. The tests ha
 drivers: "pocl_wheel" and "intel_cpu" are the two that `make` installs. Others have descriptive
 names, "pocl-5.0" or "nvidia". OCL_ICD_FILENAMES may name further drivers.
 
-A test that asks for `each_driver` runs once on each driver. A test that needs certain drivers names
-them, by the fixtures `pocl_wheel` and `intel_cpu` or by `@pytest.mark.driver("intel_cpu")`. It is
-skipped where one is missing. `--drivers pocl_wheel` excludes every test on another driver.
+A test that asks for `each_driver` runs once on each driver. If it is marked `one_driver`,
+`make test` runs it on the first one only. A test that needs certain drivers names them, by the
+fixtures `pocl_wheel` and `intel_cpu` or by `@pytest.mark.driver("intel_cpu")`. It is skipped where
+one is missing. `--drivers pocl_wheel` excludes every test on another driver.
 """
 
 from __future__ import annotations
@@ -110,10 +111,17 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "each_driver" in metafunc.fixturenames:
-        drivers = chosen_drivers(metafunc.config)
+        is_repeated = metafunc.definition.get_closest_marker("one_driver") is None
         parameters = [
-            pytest.param(driver, id=driver.name, marks=pytest.mark.driver(driver.name))
-            for driver in drivers
+            pytest.param(
+                driver,
+                id=driver.name,
+                marks=(
+                    pytest.mark.driver(driver.name),
+                    *(() if is_repeated or number == 0 else (pytest.mark.thorough,)),
+                ),
+            )
+            for number, driver in enumerate(chosen_drivers(metafunc.config))
         ]
         metafunc.parametrize("each_driver", parameters, indirect=True, scope="session")
 

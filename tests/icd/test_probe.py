@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.support import FakeDriver, RunPython
+from helpers.support import FakeDriver, RunPython, with_short_limit
 
 from fairlead.icd.probe import DeviceReport, ProbeReport, probe, probe_all
 from fairlead.loader.base.search import Candidate
@@ -184,12 +184,16 @@ def test_a_driver_that_ends_the_process(
 
 def test_drivers_that_hang(fake_driver: FakeDriver) -> None:
     hanging = ({"at_load": "hang()"}, {"at_list": "hang()"}, {"at_exit": "hang()"})
-    reports = probe_all([candidate(fake_driver(**knobs)) for knobs in hanging], SHORT)
-    assert [report.reason for report in reports] == [
-        f"it did not answer within {SHORT:g} s while opening the library",
-        f"it did not answer within {SHORT:g} s while listing its platforms",
-        f"it answers, but does not let the process end within {SHORT:g} s",
-    ]
+    candidates = [candidate(fake_driver(**knobs)) for knobs in hanging]
+
+    def check(limit: int) -> None:
+        assert [report.reason for report in probe_all(candidates, limit)] == [
+            f"it did not answer within {limit} s while opening the library",
+            f"it did not answer within {limit} s while listing its platforms",
+            f"it answers, but does not let the process end within {limit} s",
+        ]
+
+    with_short_limit(check)
 
 
 def test_a_driver_that_crashes_when_the_process_ends_is_usable_with_a_note(

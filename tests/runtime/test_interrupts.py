@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from helpers.support import CHILD_TIMEOUT
 
+from fairlead import plugins
+
 pytestmark = pytest.mark.slow
 
 #: Says "ready" for each device as soon as the main thread is in the function that the argument
@@ -117,6 +119,68 @@ def test_an_interrupt_ends_a_wait_in_an_adapter_of_others(
     (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
     chosen = "[one for one in devices(fairlead.adapters()) if 'Intel' in one.platform.name]"
     assert interrupted("run_aside", action, chosen, UR_ADAPTERS_FORCE_LOAD=str(adapter)) == 1
+
+
+LEVEL_ZERO = """
+import ctypes, os, signal, sys, threading
+from fairlead.loader.base import interrupts
+from fairlead.plugins.ur_level_zero import core, programs
+from fairlead.runtime import Event, Program, Queue, devices, malloc_host
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def tell(frame, event, argument):
+    if event == "call" and frame.f_code.co_name in ("synchronize", "_wait"):
+        sys.setprofile(None)
+        print("ready", flush=True)
+
+def builds():
+    stop = threading.Event()
+    programs.run_aside = lambda work: interrupts.run_aside(lambda: (work(), stop.wait()))
+    Program(queue, "kernel void nothing() {}")
+
+never = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: threading.Event().wait())
+queue, made = Queue(devices()[0]), ctypes.c_void_p()
+enqueue = queue.adapter.ur.urEnqueueHostTaskExp
+assert enqueue(queue.handle, never, None, None, 0, None, ctypes.byref(made)) == 0
+event, memory = Event(queue.context, made.value), malloc_host(1, "int32", queue)
+
+# A driver in C that waits to the end does not come back to Python before.
+libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+libc.pthread_mutex_lock(mutex)
+
+def synchronize(event, timeout):
+    return libc.pthread_mutex_lock(mutex) if timeout == core.FOREVER else core.NOT_READY
+
+table = core.adapter.registry.of("ur_queue_handle_t")[queue.handle].table
+table.zeEventHostSynchronize = synchronize
+sys.setprofile(tell)
+try:
+    WAIT
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "wait", ["event.wait()", "queue.memset(memory, 0), queue.wait()", "builds()"]
+)
+def test_an_interrupt_ends_a_wait_in_the_adapter_on_level_zero(wait: str) -> None:
+    """The adapter itself looks for Ctrl-C."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", LEVEL_ZERO.replace("WAIT", wait)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "UR_ADAPTERS_FORCE_LOAD": str(plugins.level_zero_adapter())},
+    )
+    watchdog = threading.Timer(CHILD_TIMEOUT, child.kill)
+    watchdog.start()
+    assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGINT)
+    out = child.communicate()[0]
+    watchdog.cancel()
+    assert (out, child.returncode) == ("interrupted\n", 0)
 
 
 def interrupted(function: str, action: str, chosen: str = "devices()", **variables: str) -> int:

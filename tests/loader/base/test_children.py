@@ -15,14 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from helpers.support import ROOT, FakeDriver, RunPython
+from helpers.support import ROOT, FakeDriver, RunPython, with_short_limit
 
 from fairlead.loader.base.children import Outcome, Request, candidate_from, run_all
 from fairlead.loader.base.search import Candidate
-
-#: A timeout for children that never answer: long enough for Python to start, short enough to wait
-#: for.
-SHORT = 6.0
 
 MODULE = '''
 import atexit, ctypes, os, signal, sys, threading
@@ -227,11 +223,15 @@ def test_a_child_that_ends_without_a_report(code: str, reason: str) -> None:
 @each_way_too
 def test_children_that_hang() -> None:
     hang = "threading.Event().wait()"
-    outcomes = run_all([request(hang), request("atexit.register(threading.Event().wait)")], SHORT)
-    assert [outcome.reason for outcome in outcomes] == [
-        f"it did not answer within {SHORT:g} s while taking the first step",
-        f"it answers, but does not let the process end within {SHORT:g} s",
-    ]
+    requests = [request(hang), request("atexit.register(threading.Event().wait)")]
+
+    def check(limit: int) -> None:
+        assert [outcome.reason for outcome in run_all(requests, limit)] == [
+            f"it did not answer within {limit} s while taking the first step",
+            f"it answers, but does not let the process end within {limit} s",
+        ]
+
+    with_short_limit(check)
 
 
 @each_way_too

@@ -46,14 +46,17 @@ class Held:
         device: int,
         monkeypatch: pytest.MonkeyPatch,
         *flags: str,
+        has_event: bool = True,
     ) -> None:
         self.ur = ur
         self.gate, self._open = held_back(ur, context)
         self.memory = ur.made("urUSMDeviceAlloc", context, device, None, None, SIZE).value or 0
-        self.host = ctypes.create_string_buffer(SIZE)
+        self.host = ctypes.create_string_buffer(b"x" * SIZE, SIZE)
         queue = new_queue(ur, context, device, *flags)
         arguments = (queue, False, self.memory, self.host, SIZE, 1, array(self.gate))
-        self.copied = ur.made("urEnqueueUSMMemcpy", *arguments)
+        self.copied = ctypes.c_void_p()
+        event = ctypes.byref(self.copied) if has_event else None
+        ur.ok("urEnqueueUSMMemcpy", *arguments, event)
         ur.ok("urQueueRelease", queue)
         for module, name in ((queues, "finish"), (unfinished, "wait_for_event")):
             monkeypatch.setattr(module, name, self.opening(getattr(module, name)))
@@ -70,8 +73,9 @@ class Held:
         return self.ur.number("urEventGetInfo", self.copied, name) == 0
 
     def end(self) -> None:
-        self.ur.ok("urEventWait", 1, array(self.copied))
-        self.ur.ok("urEventRelease", self.copied)
+        if self.copied:
+            self.ur.ok("urEventWait", 1, array(self.copied))
+            self.ur.ok("urEventRelease", self.copied)
         self.ur.ok("urEventRelease", self.gate)
 
 
@@ -94,6 +98,29 @@ def test_memory_is_freed_after_the_commands_of_a_released_queue(
     monkeypatch.setattr(table, "clSVMFree", free)
     ur.ok("urUSMFree", context, held.memory)
     assert complete == [True]
+    held.end()
+
+
+@pytest.mark.parametrize("flags", [(), ("OUT_OF_ORDER_EXEC_MODE_ENABLE",)])
+def test_memory_is_freed_after_commands_of_a_queue_that_nothing_holds(
+    ur: Calls,
+    context: int,
+    device: PluginDevice,
+    table: DispatchTable,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+) -> None:
+    """No event of it is left, so its object is gone."""
+    held = Held(ur, context, device.handle, monkeypatch, *flags, has_event=False)
+    real, contents = table.clSVMFree, list[bytes]()
+
+    def free(cl: int, memory: int) -> None:
+        contents.append(ctypes.string_at(memory, SIZE))
+        real(cl, memory) if contents == [held.host.raw] else None
+
+    monkeypatch.setattr(table, "clSVMFree", free)
+    ur.ok("urUSMFree", context, held.memory)
+    assert contents == [held.host.raw]
     held.end()
 
 

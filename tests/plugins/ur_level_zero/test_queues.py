@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from fairlead.conformance.arrays import ints
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.values import Buffer
+from fairlead.plugins.ur_level_zero.contexts import EventCell
 from fairlead.plugins.ur_level_zero.core import adapter
 from fairlead.plugins.ur_level_zero.platforms import LZDevice
 from fairlead.plugins.ur_level_zero.queues import forget_ended
@@ -83,3 +85,38 @@ def test_a_queue_of_a_native_list_runs_commands(
     buffer = make.buffer(context)
     make.write(again, buffer, range(COUNT))
     assert make.read(queue, buffer) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+def test_memory_is_freed_after_the_commands_of_a_released_queue(
+    flags: str,
+    behind: LZDevice,
+    make: Objects,
+    context: int,
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A queue's commands go on after its release."""
+    gate, ran, ran_at_the_free = threading.Event(), list[int](), list[bool]()
+    task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: gate.wait() and ran.append(1))
+    wait, free = EventCell.wait, behind.table.zeMemFree
+
+    def wait_and_open(cell: EventCell) -> None:
+        gate.set()
+        wait(cell)
+
+    def note_and_free(*arguments: Any) -> int:
+        ran_at_the_free.append(bool(ran))
+        return free(*arguments)
+
+    monkeypatch.setattr(EventCell, "wait", wait_and_open)
+    monkeypatch.setattr(behind.table, "zeMemFree", note_and_free)
+    queue = make.queue(context, flags)
+    memory = calls.new("urUSMHostAlloc", context, None, None, SIZE)
+    try:
+        calls.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
+        make.release(queue)
+        calls.ok("urUSMFree", context, memory)
+        assert ran_at_the_free == [True]
+    finally:
+        gate.set()

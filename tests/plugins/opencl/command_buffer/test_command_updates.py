@@ -124,6 +124,31 @@ def test_the_kernel_is_updated_to_an_alternative_and_back(bench: Bench) -> None:
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 
+def test_a_kernel_is_restored_without_its_arguments(bench: Bench) -> None:
+    """It has those that it was launched with last."""
+    buffer, kernels = bench.buffer(updatable=True), bench.kernels
+    _, command = bench.launch(
+        buffer, "bump", pointer(bench.address), value(3), others=("scale",), handle=True
+    )
+    bench.finalize(buffer)
+    start, everything = (
+        list(range(COUNT)),
+        {"pointers": {0: bench.address}, "values": {1: ctypes.c_int(5)}},
+    )
+    scaled = [5 * cell for cell in start]
+    for name, given, expected in (
+        ("scale", everything, scaled),
+        ("bump", {}, bumped(start, 3)),
+        ("scale", {}, scaled),
+        ("bump", {"values": {1: ctypes.c_int(4)}}, bumped(start, 4)),
+    ):
+        change = update(command, hNewKernel=kernels[name], **given)
+        assert bench.update(buffer, change) == "SUCCESS"
+        bench.reset()
+        assert bench.run(buffer) == expected
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
 def test_other_kernels_come_before_other_arguments(
     bench: Bench, free_queue: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,5 +363,14 @@ def test_a_command_is_updated_twice_at_once(bench: Bench) -> None:
         update(command, values={1: ctypes.c_int(7)}),
     )
     assert bench.update(buffer, *changes) == "SUCCESS"
-    assert bench.run(buffer) == [7 * cell for cell in range(COUNT)]
+    scaled = [7 * cell for cell in range(COUNT)]
+    assert bench.run(buffer) == scaled
+    assert bench.update(buffer, update(command, hNewKernel=kernels["bump"])) == "SUCCESS"
+    changes = (  # the number is for the kernel that the command has at that time
+        update(command, values={1: ctypes.c_int(8)}),
+        update(command, hNewKernel=kernels["scale"]),
+    )
+    assert bench.update(buffer, *changes) == "SUCCESS"
+    bench.reset()
+    assert bench.run(buffer) == scaled
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
