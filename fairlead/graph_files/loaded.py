@@ -59,7 +59,7 @@ class LoadedExecutable(Executable):
             for name, data in given.items():
                 ctypes.memmove(lying[name], data.ctypes.data, data.nbytes)
             self.replay(self._own, times, wait=True, **settings)
-            found = {name: graph.empty(name) for name in graph.outputs}
+            found = {name: graph.array_for(name) for name in graph.outputs}
             for name, made in found.items():
                 ctypes.memmove(made.ctypes.data, lying[name], made.nbytes)
             return found
@@ -189,7 +189,7 @@ class LoadedGraph(CapturedGraph):
         record = self.document.memory[number]
         return data, start_write(queue, record, self._places[number], data)
 
-    def empty(self, name: str) -> np.ndarray:
+    def array_for(self, name: str) -> np.ndarray:
         """An array for what a memory of the graph holds."""
         dtype, shape = self._forms[self._numbers[name]]
         return np.empty(shape, dtype)
@@ -200,7 +200,7 @@ class LoadedGraph(CapturedGraph):
         events: list[Any] = []
         for name in names:
             number = self._numbers[name]
-            made = found[name] = self.empty(name)
+            made = found[name] = self.array_for(name)
             data = made.reshape(-1).view(np.uint8)
             record = self.document.memory[number]
             events.append(start_read(queue, record, self._places[number], data))
