@@ -47,11 +47,13 @@ static int32_t check_code(int32_t code, int line) {
 #define UR(name) ({ static fn_##name *known; known ? known : (known = (fn_##name *)function(#name)); })
 #define OK(name, ...) check_code(UR(name)(__VA_ARGS__), __LINE__)
 
-static double now(void) {
+static double read_clock(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
+
+static double now(void) { return read_clock(CLOCK_MONOTONIC); }
 
 /* --- what is called --- */
 
@@ -265,12 +267,15 @@ static void measure_threads(unsigned threads, unsigned each) {
     struct worker workers[THREADS];
     for (unsigned i = 0; i < threads; i++)
         begin_worker(&workers[i], each);
-    double start = now();
+    double start = now(), used = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     for (unsigned i = 0; i < threads; i++)
         check_code(pthread_create(&workers[i].thread, NULL, work, &workers[i]), __LINE__);
     for (unsigned i = 0; i < threads; i++)
         pthread_join(workers[i].thread, NULL);
-    printf("argument and launch, %u threads\t%.1f\n", threads, (now() - start) / (threads * each));
+    double took = now() - start, calls = threads * each;
+    used = read_clock(CLOCK_PROCESS_CPUTIME_ID) - used;
+    printf("argument and launch, %u threads\t%.1f\n", threads, took / calls);
+    printf("… in CPU time, %u threads\t%.1f\n", threads, used / calls);
     for (unsigned i = 0; i < threads; i++)
         end_worker(&workers[i]);
 }

@@ -114,6 +114,7 @@ def map(
     client.register_plugin(_OneDevice(), name=RESOURCE)
     name = f"fairlead-{saved.key[:16]}"
     (there,) = client.map(_itself, [saved], key=[name], pure=False)
+    _spread(there, client, options.get("workers"))
     again = f"{name}-{uuid4().hex[:8]}"
     options = {"pure": False, "resources": {RESOURCE: 1}} | options
     return [
@@ -122,6 +123,18 @@ def map(
         )
         for number, one in enumerate(batches)
     ]
+
+
+def _spread(there: Any, client: Client, workers: Any) -> None:
+    """Copy the file to all workers that are there.
+
+    Dask gives tasks to workers that have what they need. If one worker alone had the file, it would
+    be given all batches, and the others would have to steal them.
+    """
+    if client.nthreads():
+        wanted = [workers] if isinstance(workers, str) else workers
+        with suppress(ValueError):  # none is running any more: the file goes where a batch goes
+            client.replicate([there], workers=wanted)
 
 
 def _checked(graph: Any, batches: Any, times: Any) -> list[Mapping[str, Any]]:

@@ -279,7 +279,8 @@ ROWS: Final = (
     ProfileRow(
         id="waits-one-at-a-time",
         applies=_INTEL,
-        does="lets one thread at a time into the driver's wait; the others wait for a callback",
+        does="lets one thread at a time into the driver's wait; the others try for 30 µs, and then"
+        " wait for a callback",
         evidence="2026.22.10: eight threads of a C program, with an out-of-order queue each, stood "
         "still after 5,000 rounds of three launches and a blocking read. A waiting thread runs "
         "commands, and two such threads can wait for each other",

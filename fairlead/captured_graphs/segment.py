@@ -257,6 +257,11 @@ class CapturedSegment:
                 times -= count
             return times
 
+    def addresses(self, queue: int, memory: Sequence[int]) -> list[int] | None:
+        """Where buffers lie in the host's memory: `CommandBuffer.addresses`."""
+        with self._lock:
+            return self._buffer.addresses(queue, memory)
+
     def run_until_here(
         self, queue: int, times: int, flag: tuple[int, int], *, is_set: bool = True
     ) -> tuple[int, bool]:

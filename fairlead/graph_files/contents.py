@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ..icd.calls import call
 from ..icd.errors import check
+
+#: Flags of memory that the host may not read; a copy of it can be read.
+_UNREADABLE: Final = {"host_write_only", "host_no_access"}
 
 
 def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarray:
@@ -19,7 +22,13 @@ def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarra
         record: the memory as a document has it.
         memory: a pyopencl.Buffer, an Image, the address of SVM, or bytes of the host.
     """
+    import pyopencl as cl
+
     made = np.empty(record["size"], np.uint8)
+    if _UNREADABLE.intersection(record.get("flags", ())) and record["kind"] != "image":
+        copied = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, record["size"])
+        cl.enqueue_copy(queue, copied, memory, byte_count=record["size"])
+        memory = copied
     event = start_read(queue, record, memory, made)
     queue.finish()
     del event

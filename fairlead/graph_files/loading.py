@@ -146,6 +146,7 @@ class _Loader:
         return cl.Kernel(programs[record["program"]], record["name"])
 
     def _flags(self, record: Mapping[str, Any]) -> Any:
+        """The flags of a memory. What its program's host could not do, whoever loads it can."""
         import pyopencl as cl
 
         flags = 0
@@ -153,7 +154,7 @@ class _Loader:
             flag = getattr(cl.mem_flags, name.upper(), None)
             if not isinstance(flag, int) or name.upper() in ("USE_HOST_PTR", "COPY_HOST_PTR"):
                 raise invalid(f"memory has the unknown flag {name}")
-            flags |= flag
+            flags |= 0 if name.upper().startswith("HOST_") else flag
         return flags
 
     def _new_memory(self, record: Mapping[str, Any]) -> Any:

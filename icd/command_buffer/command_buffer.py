@@ -258,6 +258,26 @@ class CommandBuffer:
             check(0 if code == lib.FL_BUILD_ANEW else code, "replay")
             return counts[0], bool(counts[1])
 
+    def addresses(self, queue: int, memory: Sequence[int]) -> list[int] | None:
+        """Return where buffers lie in the host's memory. Only this queue may still run any of it.
+
+        Args:
+            queue: a handle, of the commands' context.
+            memory: handles of memory objects.
+
+        Returns:
+            An address for each, None if an engine does not run everything in the host's memory.
+        """
+        with self.lock:
+            route = self._route_here(queue)
+            if route is None:
+                return None
+            found = [
+                address(lib.fl_find_address(route.native, ffi.cast("void *", one)))
+                for one in memory
+            ]
+        return found if all(found) else None
+
     def _route_here(self, queue: int) -> Route | None:
         """Return the route to a queue if this thread can run it, with nothing of it in another
         queue."""

@@ -7,8 +7,8 @@ then asks the driver for a callback.
 
 The habit `waits-one-at-a-time` (icd/driver_profiles.py) says which drivers must not have two
 threads in their own wait. There a thread that waits also runs commands, and two such threads can
-wait for each other for ever. So one thread at a time is in the driver's wait, and the others wait
-for a callback.
+wait for each other for ever. So one thread at a time is in the driver's wait. The others try to get
+there for some microseconds, and then wait for a callback.
 
 Which wait is faster depends on the queue. For an in-order queue it is the driver's. For an
 out-of-order queue that takes 100 µs more than a callback, so a thread enters the driver's wait only

@@ -209,6 +209,14 @@ int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, i
     return failure_of(d->image);
 }
 
+void *fl_find_address_direct(void *self, void *memory) {
+    const uint64_t refused = CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS;
+    fl_direct *d = self;
+    int reason;
+    const struct fl_place *place = fl_find_memory(d->device, &d->image->memory, NULL, memory, &reason);
+    return place && !(place->flags & refused) ? place->address : NULL;
+}
+
 /* A copy of the image to change, if a queue has it. */
 static bool own(fl_direct *d) {
     if (!in_flight(d->image))

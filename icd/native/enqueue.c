@@ -178,6 +178,17 @@ int fl_run(const fl_route *route, uint32_t times) {
     return code;
 }
 
+void *fl_find_address(const fl_route *route, void *memory) {
+    void *found = NULL;
+    fl_enter(route->buffer);
+    for (uint32_t k = 0; k < route->part_count && !found; k++) {
+        const fl_built *built = route->parts[k].built;
+        found = built->find_address ? built->find_address(built->self, memory) : NULL;
+    }
+    fl_leave(route->buffer);
+    return found;
+}
+
 int fl_run_again(fl_route *route) {
     fl_buffer *b = route->buffer;
     if (route->forks != forks || fl_stack_left() < FL_STACK_NEEDED)

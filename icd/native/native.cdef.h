@@ -222,6 +222,8 @@ typedef struct fl_built {
      * `times` times, looking after each; 0 times: it is only looked. It takes the values of take_series. FL_BUILD_ANEW: nobody can look there;
      * NULL: only queues run it. */
     int (*run_until)(void *self, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
+    /* Where a buffer lies in the host's memory, if the host may read and write it; NULL: only the driver can tell. */
+    void *(*find_address)(void *self, void *memory);
 } fl_built;
 /* A program of replay.c as an engine's functions take it. */
 int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
@@ -316,6 +318,8 @@ intptr_t fl_enqueue_present(fl_buffer *buffer, void *queue);
 void fl_begin_child(void);   /* in a forked child, where no route is allowed that was before */
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
+/* fl_built.find_address of a command-buffer that no queue has. */
+void *fl_find_address(const fl_route *route, void *memory);
 /* Run it once more: 1, OpenCL's code (negative), or 0: nothing happened, as with fl_enqueue_again, or the thread has too little stack. */
 int fl_run_again(fl_route *route);
 /* A command has changed: everything that was built of it is told. */
@@ -386,6 +390,7 @@ int fl_update_direct(void *direct, uint32_t command, int relaunched);
 int fl_run_direct(void *direct, uint32_t times);
 int fl_set_cell_of_direct(void *direct, const fl_cell *cell);
 int fl_run_direct_until(void *direct, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
+void *fl_find_address_direct(void *direct, void *memory);
 int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, uint32_t times);
 /* How long each command took at best, in ns, in one thread and in the way that it runs from now on: 1 if that is known, 0 if it was not run
  * often enough or still runs. */

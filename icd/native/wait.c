@@ -98,9 +98,23 @@ static cl_int called_back(void **table, cl_event event) {
     return code == CL_SUCCESS && status < 0 ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : code;
 }
 
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+/* The wait of another thread is mostly short, and a callback costs more than to try again. */
+static int take_wait_soon(void) {
+    for (int64_t end = now() + POLLED; !fl_take_wait(); sched_yield())
+        if (now() > end)
+            return 0;
+    return 1;
+}
+
 int32_t fl_wait(void *event, int at_once) {
     void **table = fl_table_of(event);
-    if (!at_once || !fl_take_wait())
+    if (!at_once || !take_wait_soon())
         return called_back(table, event);
     cl_int code = CALL(table, clWaitForEvents)(1, (const cl_event *)&event);
     fl_give_wait_back();
@@ -111,7 +125,7 @@ int32_t fl_finish(void *queue, int at_once) {
     void **table = fl_table_of(queue);
     cl_event marker;
     cl_int code;
-    if (at_once && fl_take_wait()) {
+    if (at_once && take_wait_soon()) {
         code = CALL(table, clFinish)(queue);
         fl_give_wait_back();
         return code;
@@ -131,12 +145,6 @@ struct fl_waiting {
     void *event;
     int in_turns, helped, is_marker;
 };
-
-static int64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
 
 static int is_over(void **table, cl_event event, cl_int *code) {
     cl_int status = CL_COMPLETE;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..sdk.pools import PoolEntryPoints, USMPool
 from .allocations import CuAllocation, CuRequest, add, free, remove
-from .contexts import CuContext
 from .core import adapter, failure
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
@@ -27,12 +26,8 @@ class CuPool(USMPool):
         free(allocation)
 
 
-def _undo(context: CuContext, address: int) -> None:
-    release_memory(remove(context, address))
-
-
 pools = PoolEntryPoints(adapter, CuPool)
-pools.declare_allocations(declare_enqueue, allocate_usm, CuEnqueue.run, _undo)
+pools.declare_allocations(declare_enqueue, allocate_usm, CuEnqueue.run, remove, release_memory)
 
 
 @enqueues("ENQUEUE_USM_FREE_EXP")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ..sdk._native import ffi, lib
+from ..sdk.answers import new_answers
 from ..sdk.queries import CONTEXT_INFO
 from .core import (
     CLObject,
@@ -17,7 +18,6 @@ from .core import (
     create,
     failure,
     handles_of,
-    new_answers,
     query,
     query_number,
     retain_unless_owned,

@@ -17,7 +17,7 @@ from ...icd.errors import OpenCLError, check
 from ...icd.tables import query
 from ...loader.base.table import DispatchTable
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi, lib
+from ..sdk._native import ffi
 from ..sdk.adapter import Adapter
 from ..sdk.conversions import failure
 from ..sdk.objects import Object
@@ -180,11 +180,6 @@ def address_of(struct: Any) -> int:
     return int(ffi.cast("uintptr_t", struct))
 
 
-def new_answers() -> Any:
-    """Return room for answers that C keeps with an object."""
-    return ffi.gc(lib.fl_new_answers(), lib.fl_free_answers)
-
-
 def convert_flags(value: int, table: dict[str, str], what: str = "") -> int:
     """Return OpenCL's flags for Unified Runtime's.
 
@@ -216,7 +211,6 @@ __all__ = [
     "failure",
     "handles_of",
     "icd",
-    "new_answers",
     "query",
     "query_number",
     "retain_unless_owned",

@@ -13,6 +13,7 @@ from ...loader.base.forks import new_lock
 from ...loader.base.query import handles as ask_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
+from ..sdk.answers import new_answers
 from ..sdk.rules import check_count
 from .core import (
     CLObject,
@@ -21,7 +22,6 @@ from .core import (
     check,
     failure,
     icd,
-    new_answers,
     query_number,
     retain_unless_owned,
 )

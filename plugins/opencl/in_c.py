@@ -17,14 +17,14 @@ adapter.in_c |= {name[2:] for name in dir(lib) if name.startswith("c_ur")}
 # References are counted in C for every adapter.
 adapter.in_c -= {name for name in adapter.in_c if re.search("(Retain|Release)(Exp)?$", name)}
 
-#: The queries whose answers C keeps: C's number of each, and the type of its properties.
+#: Queries whose answers C keeps: C's number of each, and the type of its properties.
 _QUERIES: Final = {
-    "urPlatformGetInfo": (0, "ur_platform_info_t"),
-    "urDeviceGetInfo": (1, "ur_device_info_t"),
-    "urContextGetInfo": (2, "ur_context_info_t"),
-    "urKernelGetInfo": (3, "ur_kernel_info_t"),
-    "urKernelGetGroupInfo": (4, "ur_kernel_group_info_t"),
-    "urKernelGetSubGroupInfo": (5, "ur_kernel_sub_group_info_t"),
+    "urPlatformGetInfo": (lib.FL_OF_PLATFORM, "ur_platform_info_t"),
+    "urDeviceGetInfo": (lib.FL_OF_DEVICE, "ur_device_info_t"),
+    "urContextGetInfo": (lib.FL_OF_CONTEXT, "ur_context_info_t"),
+    "urKernelGetInfo": (lib.FL_OF_KERNEL, "ur_kernel_info_t"),
+    "urKernelGetGroupInfo": (lib.FL_OF_GROUP, "ur_kernel_group_info_t"),
+    "urKernelGetSubGroupInfo": (lib.FL_OF_SUB_GROUP, "ur_kernel_sub_group_info_t"),
 }
 
 #: Words in the names of properties that may change while their object lives. Arguments of kernels

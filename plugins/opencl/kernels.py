@@ -20,6 +20,7 @@ from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import URError
 from ..sdk._native import ffi, lib
+from ..sdk.answers import new_answers
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from .contexts import URContext, check_native
 from .core import (
@@ -28,7 +29,6 @@ from .core import (
     address_of,
     create,
     failure,
-    new_answers,
     query,
     query_number,
     retain_unless_owned,
@@ -187,6 +187,7 @@ class URKernel(CLObject):
     def note_setting(self) -> None:
         """Note that something was set that is not an argument, so `identity` changes."""
         self._settings += 1
+        self.struct.settings = self._settings
 
     # arguments
 
@@ -318,6 +319,13 @@ class URKernel(CLObject):
         data = self.constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE")
         sizes = struct.unpack("@3N", data)
         return sizes if any(sizes) else None
+
+    def tell_group(self, device: URDevice, local: Sequence[int]) -> None:
+        """Tell C of a local size that a device takes."""
+        struct = self.struct
+        struct.group_device = 0  # C may read it in another thread
+        struct.group[0 : len(local)], struct.group_dimensions = local, len(local)
+        struct.group_device = device.cl
 
     def tell_required_size(self, device: URDevice) -> None:
         """Tell C the size of work-groups on a device. The lock is held."""

@@ -18,8 +18,9 @@ from ...loader.base.query import text
 from ...loader.base.search import python_libraries
 from ...loader.ur.abi import API_VERSION, UR
 from ..sdk._native import ffi
+from ..sdk.answers import new_answers
 from ..sdk.objects import Object
-from .core import adapter, address_of, failure, icd, new_answers
+from .core import adapter, address_of, failure, icd
 
 if TYPE_CHECKING:
     from .devices import URDevice

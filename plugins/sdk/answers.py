@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ...loader.base.abi import Parameter
 from ...loader.ur.abi import UR
+from ._native import ffi, lib
 from .objects import Object
 
 #: The format of a number in the module `struct`, by its type in C.
@@ -39,6 +40,11 @@ _FORMATS: Final = {
 }
 
 Encode = Callable[[Any, Callable[[Object], int]], bytes]
+
+
+def new_answers() -> Any:
+    """Return room for answers that C keeps with an object."""
+    return ffi.gc(lib.fl_new_answers(), lib.fl_free_answers)
 
 
 def is_handle(answer: str) -> bool:

@@ -19,9 +19,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
-from ._native import ffi
+from ._native import ffi, lib
 from .adapter import Adapter, live_object
+from .answers import new_answers
 from .conversions import failure
 from .kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from .objects import Object
@@ -31,6 +33,8 @@ _BAD_COMMAND: Final = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
 _BAD_ARGUMENT: Final = "INVALID_KERNEL_ARGUMENT_INDEX"
 _DESCRIPTOR: Final = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
 _Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
+_LASTING: Final = ffi.new("int64_t[]", [UR["UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"]])
+lib.fl_keep_answers(lib.FL_OF_COMMAND_BUFFER, _LASTING, len(_LASTING))
 
 
 class CommandBufferObject(Object):
@@ -44,6 +48,8 @@ class CommandBufferObject(Object):
         profiling: whether its commands have times.
 
     Attributes:
+        is_explained: whether the log has how it runs.
+        recording: the lock that a thread has while it appends or finalizes.
         signals: the events of commands, by the number of the command.
     """
 
@@ -55,7 +61,13 @@ class CommandBufferObject(Object):
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.signals: dict[int, Any] = {}
-        self._explained = False
+        self.recording: Any = new_lock()
+        self._answers = new_answers()
+        self.is_explained = False
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return 0, 0, 0, int(ffi.cast("uintptr_t", self._answers))
 
     # what an adapter knows
 
@@ -89,6 +101,10 @@ class CommandBufferObject(Object):
                 waited for.
             FairleadError: what the driver answers.
         """
+        raise NotImplementedError
+
+    def explain(self, queue: Any) -> str:
+        """Return how an enqueue on a queue runs, and why."""
         raise NotImplementedError
 
     # checks
@@ -396,12 +412,21 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
         flags = bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
         return kind(hContext, hDevice, *flags)
 
+    def finalize(hCommandBuffer: CommandBufferObject) -> None:
+        with hCommandBuffer.recording:
+            hCommandBuffer.finalize()
+
+    def enqueue(hQueue: Any, hCommandBuffer: Any, phEventWaitList: Any, phEvent: bool) -> Any:
+        event = hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
+        if not hCommandBuffer.is_explained:
+            hCommandBuffer.is_explained = True
+            adapter.log("info", f"a command-buffer of {hCommandBuffer.explain(hQueue)}")
+        return event
+
     adapter.declare(
         urCommandBufferCreateExp=create,
-        urCommandBufferFinalizeExp=lambda hCommandBuffer: hCommandBuffer.finalize(),
-        urEnqueueCommandBufferExp=lambda hQueue, hCommandBuffer, phEventWaitList, phEvent: (
-            hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
-        ),
+        urCommandBufferFinalizeExp=finalize,
+        urEnqueueCommandBufferExp=enqueue,
     )
     adapter.info(
         "urCommandBufferGetInfoExp",
@@ -410,6 +435,7 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
             "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _describe,
         },
     )
+    adapter.in_c.add("urCommandBufferGetInfoExp")  # runtimes ask before every append
 
 
 def _describe(buffer: CommandBufferObject) -> bytes:

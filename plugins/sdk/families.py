@@ -138,7 +138,8 @@ class AppendFamily:
             command: bool,
             *others: Any,
         ) -> Any:
-            return function(make(buffer, sync_points, events, event, command), *others)
+            with buffer.recording:
+                return function(make(buffer, sync_points, events, event, command), *others)
 
         self.adapter.declare(**{name: with_parameters(entry, *_APPEND, *parameters)})
 

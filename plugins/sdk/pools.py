@@ -246,7 +246,8 @@ class PoolEntryPoints:
         declare: Callable[..., None],
         allocate: Callable[..., int],
         mark: Callable[[Any], Any],
-        undo: Callable[[Any, int], None],
+        remove: Callable[[Any, int], Any],
+        release: Callable[[Any], None],
     ) -> None:
         """Declare the allocations in a queue's order. They are made at once.
 
@@ -255,7 +256,8 @@ class PoolEntryPoints:
             allocate: gets a context, "host", "device" or "shared", a device or None, a descriptor,
                 a pool or None, and bytes. It returns an address.
             mark: gets the call, and enqueues its place in the order.
-            undo: gets a context and an address that nobody gets to know.
+            remove: gets a context and an address, and returns the allocation.
+            release: releases an allocation that nobody gets to know.
         """
 
         def run(
@@ -271,7 +273,7 @@ class PoolEntryPoints:
             try:
                 return address, mark(enqueue)
             except BaseException:
-                undo(queue.context, address)
+                release(remove(queue.context, address))
                 raise
 
         for kind in ("Device", "Shared", "Host"):

@@ -30,12 +30,8 @@ class LZPool(USMPool):
         free(allocation)
 
 
-def _undo(context: LZContext, address: int) -> None:
-    release_memory(remove(context, address))
-
-
 pools = PoolEntryPoints(adapter, LZPool)
-pools.declare_allocations(enqueues.declare, allocate_usm, LZEnqueue.mark, _undo)
+pools.declare_allocations(enqueues.declare, allocate_usm, LZEnqueue.mark, remove, release_memory)
 
 
 @enqueues("ENQUEUE_USM_FREE_EXP")

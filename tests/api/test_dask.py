@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
@@ -161,6 +162,37 @@ def test_a_device_runs_one_batch_at_a_time(
     wait(futures)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     assert [one["resources"] for one in workers] == [{"fairlead": 1}] * 2
+
+
+def test_all_workers_are_given_batches(graph: fairlead.CapturedGraph, device: cl.Device) -> None:
+    """Not only those that have the file, from which the others would have to steal batches."""
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=""
+        ) as cluster,
+        Client(cluster) as made,
+    ):
+        client: Any = made
+        client.wait_for_workers(2)
+        futures = fairlead.dask.map(graph, batches(12), client=client, device=part_of(device))
+        client.gather(futures)
+        places = {place for (place,) in client.who_has(futures).values()}
+        assert len(places) == 2
+        first = min(places)
+        (alone,) = fairlead.dask.map(
+            graph, batches(1), client=client, device=part_of(device), workers=first
+        )
+        client.gather(alone)
+        assert [tuple(where) for where in client.who_has([alone]).values()] == [(first,)]
+
+
+def test_a_map_without_workers_returns(graph: fairlead.CapturedGraph) -> None:
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address="") as cluster,
+        Client(cluster) as made,
+    ):
+        assert len(fairlead.dask.map(graph, batches(2), client=made)) == 2
 
 
 def test_workers_take_different_devices(client: Any) -> None:

@@ -15,6 +15,7 @@ from helpers.captures import Numbers
 import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.graph_files.archive import GraphArchive
+from fairlead.icd.command_buffer.direct_trust import trust_of
 
 #: PyOpenCL's types do not know all of its own arguments.
 copy: Any = cl.enqueue_copy
@@ -46,7 +47,7 @@ def test_what_is_loaded_computes_what_was_saved(
         copy(numbers.queue, host, a, is_blocking=False)
     graph.save(file, names={"a": a, "host": host})
     loaded = fairlead.load(file, device)
-    assert list(loaded.edges) == list(graph.edges)
+    assert list(loaded.edges) == list(graph.edges) and not loaded.empty()
     assert [node.label for node in loaded] == [node.label for node in graph]
     assert loaded.inputs == ("a",) and loaded.outputs == ("a", "host")
     loop = loaded.finalize()
@@ -56,6 +57,53 @@ def test_what_is_loaded_computes_what_was_saved(
     assert (out["a"].view(np.int32) == 34).all() and (out["host"] == 34).all()
     assert (loop(by=1)["host"] == 3 * 35 - 1).all()
     assert host[0] == 0, "the program's own memory is not touched"
+
+
+def test_a_call_where_the_host_runs_the_graph_transfers_nothing(
+    numbers: Numbers, file: Path, device: cl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if trust_of(device.int_ptr).why_not is not None:
+        pytest.skip("the engine direct does not run on this driver")
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
+    a, by = numbers.buffer, fairlead.Parameter(np.int32(2))
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(by)
+    graph.save(file, names={"a": a})
+    loaded = fairlead.load(file, device)
+    loop, start = loaded.finalize(), np.full(64, 10, np.int32).view(np.uint8)
+    with monkeypatch.context() as patch:
+        for name in ("start_put", "get_all"):
+            patch.delattr(fairlead.LoadedGraph, name)
+        for turn in range(5):
+            assert (loop(a=start, by=turn)["a"].view(np.int32) == 10 + turn).all()
+        assert (loop(times=3)["a"].view(np.int32) == 14 + 3 * 4).all()
+    queue = loaded.new_queue()
+    loop.replay(queue, times=100, by=1)
+    assert (loop(a=start)["a"].view(np.int32) == 11).all(), "the replays have ended before"
+    found = loaded.get_all(queue, ["a"])["a"]
+    assert (found.view(np.int32) == 11).all(), "the driver sees what the host wrote"
+
+
+@pytest.mark.parametrize("access", ["HOST_NO_ACCESS", "HOST_READ_ONLY", "HOST_WRITE_ONLY"])
+def test_memory_that_the_host_may_not_touch(
+    numbers: Numbers, file: Path, device: cl.Device, access: str
+) -> None:
+    """It is saved with its contents. Who loads it gives it arrays, and gets them."""
+    flags, queue = cl.mem_flags, numbers.queue
+    first = np.full(64, 5, np.int32)
+    there = cl.Buffer(
+        queue.context,
+        getattr(flags, access) | flags.COPY_HOST_PTR | flags.READ_WRITE,
+        hostbuf=first,
+    )
+    with fairlead.capture(queue) as graph:
+        copy(queue, numbers.buffer, there, byte_count=256)
+        numbers.add(1)
+        copy(queue, there, numbers.buffer, byte_count=256)
+    graph.save(file, contents="inputs", names={"there": there, "a": numbers.buffer})
+    loop = fairlead.load(file, device).finalize()
+    assert (loop()["there"].view(np.int32) == 6).all()
+    assert (loop(there=first.view(np.uint8))["there"].view(np.int32) == 6).all()
 
 
 def test_the_variables_of_the_caller_name_the_memory(
@@ -330,7 +378,7 @@ def test_transfers_do_not_wait_before_the_queue_is_finished(
     loaded = fairlead.load(file, device, context=context)
     queue = Gated(context)
     cl.enqueue_barrier(queue, wait_for=[gate])
-    given = loaded.put(queue, "a", np.full(256, 3, np.uint8))
+    given = loaded.start_put(queue, "a", loaded.bytes_of("a", np.full(256, 3, np.uint8)))
     found = loaded.get_all(queue, ["a"])
     assert (found["a"] == 3).all() and given is not None
 

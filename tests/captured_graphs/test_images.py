@@ -9,6 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from helpers import images
+from helpers.drivers import Driver
 from helpers.images import COMMANDS, IMAGE2D, KINDS, Kind, Scene
 from pyopencl import _cl
 
@@ -24,8 +25,22 @@ def has_images(device: cl.Device) -> None:
         pytest.skip("the device has no images")
 
 
+#: What NVIDIA's driver 580 does not do with the shared buffers of the engine `cuda`, when the
+#: program calls it itself.
+_NVIDIA_LACKS = {
+    "image1d_buffer_t": "images of shared buffers",
+    "image1d_array_t": "copies between buffers and arrays of lines",
+}
+
+
+def _leave_out_on_nvidia(driver: Driver, kind: Kind) -> None:
+    if driver.name == "nvidia" and kind.name in _NVIDIA_LACKS:
+        pytest.skip(f"NVIDIA's driver has no {_NVIDIA_LACKS[kind.name]}")
+
+
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest, each_driver: Driver) -> Kind:
+    _leave_out_on_nvidia(each_driver, request.param)
     return request.param
 
 
@@ -143,8 +158,11 @@ def test_the_sampler_of_a_replay_is_the_updated_one(queue: cl.CommandQueue) -> N
         assert value[0] == expected
 
 
-def test_an_updated_image_of_a_buffer_keeps_the_buffer(queue: cl.CommandQueue) -> None:
+def test_an_updated_image_of_a_buffer_keeps_the_buffer(
+    queue: cl.CommandQueue, each_driver: Driver
+) -> None:
     kind = KINDS[1]
+    _leave_out_on_nvidia(each_driver, kind)
     graph, target = _tripled(queue, kind)
     loop = graph.finalize(updatable=True)
     graph[0].set_arg(0, images.make(queue.context, kind, images.numbers(kind, 70)))
@@ -353,8 +371,10 @@ def test_a_sampler_alone_may_be_named(queue: cl.CommandQueue) -> None:
 
 @pytest.mark.parametrize("command", ["kernel", *COMMANDS])
 def test_a_replay_that_is_not_over_outlives_its_graph(
-    queue: cl.CommandQueue, kind: Kind, command: str
+    queue: cl.CommandQueue, kind: Kind, command: str, each_driver: Driver
 ) -> None:
+    if each_driver.name == "nvidia" and (kind.name, command) == ("image3d_t", "fill_image"):
+        pytest.skip("the case hangs with NVIDIA's driver 580, for an unknown reason")
     context, is_launch = queue.context, command == "kernel"
     triple = images.kernel(context, kind) if is_launch else None
     near = images.sampler(context)

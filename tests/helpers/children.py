@@ -33,7 +33,8 @@ _IMPORTED: Final = (
     "fairlead.cli.doctor.report",
     "fairlead.cli.main",
 )
-#: Variables that are read when a process starts, or when one of these modules is imported.
+#: Variables that are read when a process starts, or when one of these modules is imported. The
+#: first one opens CUDA then, which does not work in a fork.
 _READ_EARLY: Final = ("FAIRLEAD_CUDA", "LANG", "LC_", "LD_", "GLIBC_", "MALLOC_", "NPY_", "PYTHON")
 
 
@@ -42,7 +43,9 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._environ = dict(os.environ)
+        self._environ = {
+            name: value for name, value in os.environ.items() if name != _READ_EARLY[0]
+        }
         self._socket, theirs = socket.socketpair()
         program = Path(__file__).with_name("fork_server.py").read_text(encoding="utf-8")
         with theirs:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
-from fairlead.plugins.opencl.core import new_answers
 from fairlead.plugins.sdk._native import lib
+from fairlead.plugins.sdk.answers import new_answers
 from helpers.launching import has_usm_extension
 from helpers.memory_calls import new_queue, struct
 from helpers.ur_calls import Calls

@@ -151,6 +151,7 @@ class BuiltDirect(Built):
                 "run": ffi.addressof(lib, "fl_run_direct"),
                 "take_series": ffi.addressof(lib, "fl_take_series_direct"),
                 "run_until": ffi.addressof(lib, "fl_run_direct_until"),
+                "find_address": ffi.addressof(lib, "fl_find_address_direct"),
                 "self": self._direct,
                 "count": len(commands),
             },

@@ -146,13 +146,9 @@ class CuCommandBuffer(CommandBufferObject):
             )
             for signal in self.signals.values():
                 signal.queue, signal.base = queue, base
-        if not self._explained:
-            self._explained = True
-            adapter.log("info", f"a command-buffer of {self.explain()}")
         return event
 
-    def explain(self) -> str:
-        """Return how an enqueue runs."""
+    def explain(self, queue: Any = None) -> str:
         words = f"{len(self.commands)} commands: a {API.name} Graph of {self.count} nodes"
         events = sum(map(len, self.waits.values())) + len(self.signals)
         return f"{words}, {events} of them for events" if events else words

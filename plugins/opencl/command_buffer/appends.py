@@ -115,9 +115,10 @@ def urCommandBufferAppendNativeCommandExp(
             "OpenCL's command-buffers have no children"
             " (UR_DEVICE_INFO_COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP)",
         )
-    append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
-    native = hCommandBuffer.open_native()
-    native.barrier()
-    _NativeCommand(pfnNativeCommand)(pData)
-    native.barrier()
-    return append.add("barrier", "ENQUEUE_NATIVE_EXP")[0]
+    with hCommandBuffer.recording:
+        append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
+        native = hCommandBuffer.open_native()
+        native.barrier()
+        _NativeCommand(pfnNativeCommand)(pData)
+        native.barrier()
+        return append.add("barrier", "ENQUEUE_NATIVE_EXP")[0]

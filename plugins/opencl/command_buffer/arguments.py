@@ -15,6 +15,7 @@ from ....loader.ur.abi import UR, URError
 from ...sdk._native import ffi, lib
 from ..contexts import URContext
 from ..core import adapter, failure
+from ..devices import URDevice
 from ..kernels import URKernel
 from ..usm.addresses import pointer_argument
 from ..usm.strategies import Buffers, Intel, strategy_of
@@ -37,8 +38,10 @@ _WHY: Final = {
 }
 
 
-def launches_of(context: URContext, commands: CommandArray) -> Any:
-    """Return what C has to know to read the launches of a command-buffer: an `fl_launches *`."""
+def launches_of(
+    context: URContext, device: URDevice, commands: CommandArray, updatable: bool, in_order: bool
+) -> Any:
+    """Return what C has to know of a command-buffer with launches: an `fl_launches *`."""
     strategy, registry = strategy_of(context), adapter.registry
     assert registry is not None
     made = ffi.new(
@@ -49,11 +52,15 @@ def launches_of(context: URContext, commands: CommandArray) -> Any:
             "null_is_pointer": strategy is Intel,  # NVIDIA's driver refuses NULL for SVM
             "cl_context": context.cl,
             "commands": ffi.cast("void *", address(commands.native)),
+            "updatable": updatable,
+            "in_order": in_order,
+            "sticks": context.platform.profile.svm_arguments_stick,
+            "device": device.cl,
         },
     )
     if strategy is Buffers:
         made.part, made.context = lib.py_part, context.cookie
-    return made
+    return ffi.gc(made, lib.fl_free_launches)
 
 
 @ffi.def_extern(onerror=lambda *_: None)

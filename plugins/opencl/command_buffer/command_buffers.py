@@ -14,6 +14,7 @@ like a sync-point.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -31,8 +32,9 @@ from ....icd.command_buffer.engines import Choice, UnknownEngineError, choose
 from ....icd.command_buffer.engines.native import Native, RecordedByProgram
 from ....icd.command_buffer.lifetimes import Lifetimes
 from ....icd.errors import error as opencl_error
+from ....loader.base.forks import new_lock
 from ....loader.ur.abi import UR
-from ...sdk._native import ffi
+from ...sdk._native import ffi, lib
 from ...sdk.command_buffers import CommandBufferObject, CommandObject, declare_command_buffers
 from ..contexts import URContext
 from ..core import CLObject, adapter, failure
@@ -83,6 +85,35 @@ class URCommand(CommandObject):
         return self.kernel is not None
 
 
+class _Recording:
+    """The lock of a command-buffer: that of Python's threads, and what keeps C away.
+
+    Args:
+        buffer: the command-buffer.
+    """
+
+    __slots__ = ("_buffer", "_depth", "_threads")
+
+    def __init__(self, buffer: URCommandBuffer) -> None:
+        self._buffer, self._threads, self._depth = buffer, new_lock(), 0
+
+    def __enter__(self) -> None:
+        """Wait for the command-buffer, and learn what C has appended."""
+        self._threads.acquire()
+        self._depth += 1
+        launches = self._buffer.launches
+        if self._depth == 1:
+            lib.fl_enter_launches(launches)
+        if launches.appended:
+            self._buffer.learn()
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            lib.fl_leave_launches(self._buffer.launches)
+        self._threads.release()
+
+
 @adapter.kind
 class URCommandBuffer(CommandBufferObject):
     """A command-buffer for one device of a context.
@@ -106,17 +137,28 @@ class URCommandBuffer(CommandBufferObject):
         self.inner_waits: dict[int, list[int]] = {}
         self.signals: dict[int, URCommandEvent]
         self.updates: dict[int, URCommand] = {}
-        self.launches = launches_of(context, self.commands)
+        self.launches = launches_of(context, device, self.commands, updatable, in_order)
+        self.recording = _Recording(weakref.proxy(self))
         self.copies: dict[Any, Any] = {}
         self.native: DriverCommandBuffer | None = None
         self.runner: CommandBuffer | None = None
         _unfinished.release_finished()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what C knows of it for updates (plugins/sdk/native/launches.c)."""
-        return address(self.launches) if self.updatable else 0, 0, 0, 0
+        """Return what native/calls.h says."""
+        return (address(self.launches), *super().describe_to_c()[1:])
 
     # recording
+
+    def learn(self) -> None:
+        """Learn which commands C has appended. The lock is held."""
+        launches, at = self.launches, 0
+        numbers = ffi.unpack(launches.after, launches.after_count)
+        while at < len(numbers):
+            end = at + 1 + numbers[at]
+            self.commands.added(tuple(numbers[at + 1 : end]))
+            at = end
+        launches.appended = launches.after_count = 0
 
     @property
     def length(self) -> int:
@@ -135,6 +177,10 @@ class URCommandBuffer(CommandBufferObject):
             URError: UNSUPPORTED_FEATURE if the driver cannot run what is recorded,
                 INVALID_OPERATION if it is finalized without the driver's command-buffer.
         """
+        with self.recording:
+            return self._open_native()
+
+    def _open_native(self) -> DriverCommandBuffer:
         if self.native is None and self.runner is not None:
             raise failure(
                 "INVALID_OPERATION", "a native command-buffer is asked for before it is finalized"
@@ -231,11 +277,7 @@ class URCommandBuffer(CommandBufferObject):
                 first = (
                     UREvent(events[-1], self.context) if len(events) > len(self.signals) else None
                 )
-            made = UREvent(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
-        if not self._explained:
-            self._explained = True
-            adapter.log("info", f"a command-buffer of {self.explain(queue)}")
-        return made
+            return UREvent(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
 
     def explain(self, queue: URQueue) -> str:
         """Return how an enqueue on this queue runs, and why."""

@@ -53,6 +53,15 @@ def copy_of(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> Any:
     return copy
 
 
+def _tell_copy(buffer: URCommandBuffer, kernel: URKernel, copy: Any, addresses: int) -> None:
+    """Tell C of our copy of a kernel (plugins/sdk/native/appends.c)."""
+    if kernel.handle:
+        number = ffi.cast("fl_handle *", kernel.handle).number
+        known = buffer.launches.copies[number % lib.FL_COPIES]
+        known.number, known.settings, known.addresses = number, kernel.struct.settings, addresses
+        known.cl = ffi.cast("void *", address(copy))
+
+
 def _check_values(kernel: URKernel, copy: int, rows: Any, count: int) -> None:
     """Raise OpenCLError for an argument by value whose size the driver refuses.
 
@@ -64,6 +73,8 @@ def _check_values(kernel: URKernel, copy: int, rows: Any, count: int) -> None:
             code = kernel.table.clSetKernelArg(copy, index, size, value)
             check(code, "clSetKernelArg", f"It is argument {index}.")
             known[index] = size
+            if value and index < lib.FL_ARGUMENTS:
+                kernel.struct.sizes[index] = size
 
 
 def _append_launch(
@@ -100,6 +111,7 @@ def _append_launch(
     append.check_kernels(kernel, others)
     if local is not None:
         kernel.check_group(buffer.device, local)
+        kernel.tell_group(buffer.device, local)
     done = lib.fl_append_launch(
         buffer.launches,
         dim,
@@ -110,12 +122,14 @@ def _append_launch(
         count,
         kernel.argument_count,
         native,
+        null,
     )
     if done.code:
         raise argument_error(done.code, done.index, kernel)
     commands = buffer.commands
     try:
         copy = copy_of(buffer, kernel, done.addresses)
+        _tell_copy(buffer, kernel, copy, done.addresses)
         if not native:
             _check_values(kernel, address(copy), rows, count)
         copies = (

@@ -37,12 +37,8 @@ class URPool(USMPool):
         free(allocation)
 
 
-def _undo(context: URContext, address: int) -> None:
-    release_memory(remove(context, address))
-
-
 pools = PoolEntryPoints(adapter, URPool)
-pools.declare_allocations(declare_enqueue, allocate, Enqueue.mark, _undo)
+pools.declare_allocations(declare_enqueue, allocate, Enqueue.mark, remove, release_memory)
 
 
 @enqueues("ENQUEUE_USM_FREE_EXP")

@@ -66,6 +66,7 @@ _CALLS = {
         "urUSMGetMemAllocInfo",
     ),
     "contexts.c": ("urContextCreate",),
+    "appends.c": ("urCommandBufferAppendKernelLaunchWithArgsExp",),
     "transfers.c": (
         *("urEnqueueUSMMemcpy", "urEnqueueUSMFill", "urEnqueueMemBufferRead"),
         *("urEnqueueMemBufferWrite", "urEnqueueMemBufferCopy", "urEnqueueMemBufferFill"),
@@ -73,12 +74,13 @@ _CALLS = {
 }
 #: Queries whose answers C keeps (answers.c), with its number for them.
 _KEPT = {
-    "urPlatformGetInfo": "FL_PLATFORM",
-    "urDeviceGetInfo": "FL_DEVICE",
-    "urContextGetInfo": "FL_CONTEXT",
-    "urKernelGetInfo": "FL_KERNEL",
-    "urKernelGetGroupInfo": "FL_GROUP",
-    "urKernelGetSubGroupInfo": "FL_SUB_GROUP",
+    "urPlatformGetInfo": "FL_OF_PLATFORM",
+    "urDeviceGetInfo": "FL_OF_DEVICE",
+    "urContextGetInfo": "FL_OF_CONTEXT",
+    "urKernelGetInfo": "FL_OF_KERNEL",
+    "urKernelGetGroupInfo": "FL_OF_GROUP",
+    "urKernelGetSubGroupInfo": "FL_OF_SUB_GROUP",
+    "urCommandBufferGetInfoExp": "FL_OF_COMMAND_BUFFER",
 }
 
 #: The C type of handles, callbacks and raw memory. Python sees a number.

@@ -91,6 +91,12 @@ typedef struct fl_kernel {
     uint64_t device;          /* of `required`, or 0 */
     size_t required[3];       /* the work-group that it is compiled for, 0: any */
     fl_kept_argument *arguments;
+    /* What Python knows of launches in command-buffers: how often anything but an argument was set,
+     * a work-group that a device takes, and the sizes of values that the driver takes, or 0. */
+    uint64_t settings, group_device;
+    uint32_t group_dimensions;
+    size_t group[3];
+    uint32_t sizes[FL_ARGUMENTS];
 } fl_kernel;
 
 /* What the C of Level Zero drivers calls of this library. `type` is a ur_exp_kernel_arg_type_t, not of
@@ -105,6 +111,17 @@ typedef struct fl_sdk_functions {
 } fl_sdk_functions;
 const fl_sdk_functions *fl_exported_by_sdk(void);
 
+/* The queries whose answers C keeps. */
+enum fl_query {
+    FL_OF_PLATFORM,
+    FL_OF_DEVICE,
+    FL_OF_CONTEXT,
+    FL_OF_KERNEL,
+    FL_OF_GROUP,
+    FL_OF_SUB_GROUP,
+    FL_OF_COMMAND_BUFFER,
+    FL_QUERIES
+};
 typedef struct fl_answers fl_answers;
 fl_answers *fl_new_answers(void);
 void fl_free_answers(fl_answers *answers);

@@ -11,6 +11,7 @@
  * | memory object | the cl_mem | the cl_context | whether it is a buffer | its size |
  * | event | the cl_event | fl_driver | fl_queue | see FL_COMMAND |
  * | context | the cl_context | fl_context | | fl_answers |
+ * | command-buffer | fl_launches of the reference adapter | | | fl_answers |
  * | device, platform | OpenCL's handle | fl_driver of a device | fl_device_memory of a root device | fl_answers |
  *
  * 0 instead of an address means that only Python knows the object. */
@@ -135,7 +136,6 @@ void fl_note_launch(fl_queue *queue, uint64_t place);
 
 /* --- kept answers (answers.c) --- */
 
-enum { FL_PLATFORM, FL_DEVICE, FL_CONTEXT, FL_KERNEL, FL_GROUP, FL_SUB_GROUP, FL_QUERIES };
 int32_t fl_kept(uint32_t adapter, uint32_t query, unsigned kind, uintptr_t handle,
                 uintptr_t second, uint32_t name, size_t size, uintptr_t value, size_t *size_ret);
 void fl_keep(uint32_t adapter, uint32_t query, unsigned kind, uintptr_t handle, uintptr_t second,

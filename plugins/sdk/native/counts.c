@@ -131,8 +131,12 @@ static void in_child(void) { forks++; }
 
 unsigned fl_forks(void) { return forks; }
 
+bool fl_try_lock(fl_lock *lock) {
+    return __atomic_exchange_n(lock, forks, __ATOMIC_ACQUIRE) != forks;
+}
+
 void fl_enter_lock(fl_lock *lock) {
-    while (__atomic_exchange_n(lock, forks, __ATOMIC_ACQUIRE) == forks)
+    while (!fl_try_lock(lock))
         sched_yield();
 }
 

@@ -33,6 +33,7 @@ void fl_end_by(unsigned kind, fl_end_body *end);
 /* A lock for a few instructions. It is free in a forked child, whoever had it. */
 typedef unsigned fl_lock;
 void fl_enter_lock(fl_lock *lock);
+bool fl_try_lock(fl_lock *lock);
 void fl_leave_lock(fl_lock *lock);
 /* A number that is another one in each forked child. */
 unsigned fl_forks(void);

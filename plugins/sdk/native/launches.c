@@ -23,7 +23,7 @@ typedef ur_exp_command_buffer_update_kernel_launch_desc_t update;
 
 enum { OBJECT, CONTEXT };                 /* the numbers of memory objects and samplers */
 enum { COMMAND, COMMAND_BUFFER, KERNEL, IS_LAUNCH };   /* of a command */
-enum { LAUNCHES };                        /* of a command-buffer; 0 if it is not updatable */
+enum { LAUNCHES };                        /* of a command-buffer */
 /* MOST: more arguments than any kernel has, and more bytes of one than any device takes
  * (CL_DEVICE_MAX_PARAMETER_SIZE). */
 enum { FEW = 16, MOST = 1 << 16 };
@@ -141,8 +141,10 @@ static fl_appended read_rows(const fl_launches *l, const row *rows, uint32_t cou
     return found;
 }
 
+uint32_t fl_count_commands(const fl_launches *l) { return ((fl_array *)l->commands)->count; }
+
 static bool add(const fl_launches *l, uint32_t dim, const size_t *offset, const size_t *size,
-                const size_t *local, const fl_change *changes, uint32_t arguments) {
+                const size_t *local, const fl_change *changes, uint32_t arguments, void *kernel) {
     fl_arguments *list = icd->change_arguments(NULL, arguments, changes, arguments);
     fl_command *command = list ? icd->new_command(l->commands) : NULL;
     if (!command) {
@@ -153,6 +155,7 @@ static bool add(const fl_launches *l, uint32_t dim, const size_t *offset, const 
                             .work_dim = dim,
                             .has_offset = offset != NULL,
                             .has_local = local != NULL,
+                            .kernel = kernel,
                             .arguments = list};
     for (uint32_t i = 0; i < 3; i++) {
         command->n[i] = offset && i < dim ? offset[i] : 0;
@@ -164,12 +167,12 @@ static bool add(const fl_launches *l, uint32_t dim, const size_t *offset, const 
 
 fl_appended fl_append_launch(const fl_launches *l, uint32_t dim, const size_t *offset,
                              const size_t *size, const size_t *local, const row *rows,
-                             uint32_t count, uint32_t arguments, bool native) {
+                             uint32_t count, uint32_t arguments, bool native, void *kernel) {
     scratch s;
     fl_appended found = {UR_RESULT_ERROR_OUT_OF_HOST_MEMORY, 0, 0};
     if (begin(&s, arguments)) {
         found = read_rows(l, rows, count, native, s.changes, s.room, arguments);
-        if (!found.code && !add(l, dim, offset, size, local, s.changes, arguments))
+        if (!found.code && !add(l, dim, offset, size, local, s.changes, arguments, kernel))
             found.code = UR_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     }
     end(&s);
@@ -293,7 +296,7 @@ int32_t fl_entry_update(uint32_t adapter, uintptr_t buffer, uint32_t count, cons
                                  : NULL;
     if (words) {
         const fl_launches *l = (const fl_launches *)words[LAUNCHES];
-        fl_buffer *b = l && !l->part ? l->buffer : NULL;   /* Python makes the parts */
+        fl_buffer *b = l && l->updatable && !l->part ? l->buffer : NULL;   /* Python makes the parts */
         if (b && fl_try(b)) {
             code =
                 b->python_updates || !count ? FL_NOT_PLAIN : fl_update_plainly(l, updates, count);

@@ -1,7 +1,14 @@
 /* What Python calls for the arguments of launches in command-buffers (launches.c). icd's types are
  * `void *` here. */
 
-/* A command-buffer, as its launches need it. The last two fields are set when it is finalized. */
+enum { FL_COPIES = 16 };
+/* Our copy of a kernel, as Python found it. `addresses`: of fl_appended. */
+typedef struct fl_copy {
+    uint64_t number, settings, addresses;   /* of the kernel's handle; of the fl_kernel */
+    void *cl;                               /* NULL: none */
+} fl_copy;
+
+/* A command-buffer, as its launches need it. `buffer` and `handle` are set when it is finalized. */
 typedef struct fl_launches {
     uint32_t adapter;
     int32_t no_pointers;       /* the code for an address without USM, or 0 */
@@ -13,9 +20,17 @@ typedef struct fl_launches {
     void *commands;            /* fl_array */
     uintptr_t handle;
     void *buffer;              /* fl_buffer */
+    int32_t updatable, in_order;
+    int32_t sticks;            /* a copy takes launches with the same addresses alone */
+    uint64_t device;           /* the cl_device_id */
+    unsigned lock;             /* who has it may append. C does not wait for it. */
+    uint32_t appended;         /* commands that Python does not know yet */
+    /* For each of them: how many commands it comes after, and their numbers. */
+    uint32_t *after, after_count, after_room;
+    fl_copy copies[FL_COPIES]; /* by the last bits of the number */
 } fl_launches;
 
-/* The result of an append: a launch without its kernel. Bit i of `addresses` is set if argument i
+/* The result of an append. Bit i of `addresses` is set if argument i
  * < 64 is an address. If `code` is not 0, nothing was appended because of the argument `index`. */
 typedef struct fl_appended {
     int32_t code;
@@ -27,12 +42,17 @@ enum { FL_NOT_PLAIN = -1 };
 
 /* Sets icd's functions, an `fl_functions *` of icd/native/native.cdef.h. */
 void fl_use_icd(const void *functions);
-/* Appends a launch: its sizes and all its arguments. `offset` and `local` may be NULL. If
- * `native`, the objects in the rows are OpenCL's. */
+/* Appends a launch: its sizes, all its arguments, and our copy of the kernel, which may follow.
+ * `offset` and `local` may be NULL. If `native`, the objects in the rows are OpenCL's. */
 fl_appended fl_append_launch(const fl_launches *launches, uint32_t dim, const size_t *offset,
                              const size_t *size, const size_t *local,
                              const ur_exp_kernel_arg_properties_t *rows, uint32_t count,
-                             uint32_t argument_count, bool native);
+                             uint32_t argument_count, bool native, void *kernel);
+uint32_t fl_count_commands(const fl_launches *launches);
+/* Python waits for a command-buffer to append to it, and leaves it. */
+void fl_enter_launches(fl_launches *launches);
+void fl_leave_launches(fl_launches *launches);
+void fl_free_launches(fl_launches *launches);
 /* Reads the new arguments of an update into `changes` (fl_change) and `room`, what they point to.
  * Both have room for all. New values have to have the sizes of the arguments `old`, which may be
  * NULL. Returns 0, or a code with the `index` of the argument. */

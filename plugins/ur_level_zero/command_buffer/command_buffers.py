@@ -182,9 +182,6 @@ class LZCommandBuffer(CommandBufferObject):
             self._submission = self.path.enqueue(queue, before, event.cell, query, self)
             if rows is not None:
                 event.span = partial(span_of, rows, self.device)
-        if not self._explained:
-            self._explained = True
-            adapter.log("info", f"a command-buffer of {self.explain()}")
         return event if wanted else None
 
     def _query(self, queue: LZQueue) -> tuple[Any, Any]:
@@ -203,8 +200,7 @@ class LZCommandBuffer(CommandBufferObject):
         weakref.finalize(rows, free).atexit = False
         return rows, (len(cells), words([cell.ze for cell in cells]), address, None)
 
-    def explain(self) -> str:
-        """Return how it runs, and why."""
+    def explain(self, queue: Any = None) -> str:
         lists = "a list of commands" if self.copies is None else "lists of kernels and of copies"
         order = "in order" if self.in_order else "by events"
         return (

@@ -356,7 +356,12 @@ def test_rows_of_driver_profiles_that_apply(machine: Machine, fake_driver: FakeD
     machine.env["FAIRLEAD_QUIRKS"] = "-svm-arguments-stick,-nothing"
     facts = machine.examine()
     (driver,) = facts["drivers"]
-    assert driver["habits"] == ["svm-needs-lock", "waiting-markers-without-times", "nvidia-ptx"]
+    assert driver["habits"] == [
+        "svm-needs-lock",
+        "waiting-markers-without-times",
+        "nvidia-ptx",
+        "nvidia-early-kernels",
+    ]
     states = {row["id"]: row["state"] for row in facts["quirks"]}
     assert states["svm-needs-lock"] == f"applied to {path}"
     assert states["svm-arguments-stick"] == "switched off by FAIRLEAD_QUIRKS"
