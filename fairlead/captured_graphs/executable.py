@@ -61,9 +61,12 @@ _Again = tuple[
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
 
 
+_SERIES: Final = (list, tuple, ndarray)
+
+
 def _is_series(value: Any) -> bool:
     """Whether a value is one for each replay: a list, or a NumPy array."""
-    return isinstance(value, (list, tuple, ndarray)) and getattr(value, "shape", None) != ()
+    return isinstance(value, _SERIES) and getattr(value, "shape", None) != ()
 
 
 class Executable(Drawable, Pickles):
@@ -213,8 +216,10 @@ class Executable(Drawable, Pickles):
             node, index, value = argument
             node.set_arg(index, value)
             self.update(node)
-        if not values:
-            return
+        if values:
+            self._set_values(values)
+
+    def _set_values(self, values: Mapping[str, Any]) -> None:
         only = self._only()
         if only is not None and only.settings is not None:
             try:
@@ -317,7 +322,7 @@ class Executable(Drawable, Pickles):
         if again and times is _ONCE and wait_for is None and until is None:
             enqueue, run, native, queue_type, of_queue, to_event, route = again
             is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
-            if is_ours and not (values and self._set_for_replay(values, 1)):
+            if is_ours and not (values and self._set_for_replay(values)):
                 here = run if wait else None
                 done = enqueue(native) if here is None else here(native)
                 if done > 0 and here is not None:
@@ -341,7 +346,7 @@ class Executable(Drawable, Pickles):
         profiled = self.profiling and has_property(queue, "PROFILING_ENABLE")
         only, series = self._only(), None
         if values:
-            series = self._set_for_replay(values, times)
+            series = self._set_for_replay(values)
         if until is not None:
             return self._replay_until(queue, handle, times, waits, until, every, series)
         if wait and only is not None and not waits and not profiled and not series:
@@ -420,17 +425,20 @@ class Executable(Drawable, Pickles):
             ran, stopped, waits = ran + count, bool(word), []
         return EndedLoop(queue.context, ran, stopped)
 
-    def _set_for_replay(self, values: Mapping[str, Any], times: int) -> Mapping[str, Any]:
+    def _set_for_replay(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Set what is the same for all replays. Returns the others, which have a value for each."""
-        if not any(map(_is_series, values.values())):
-            self.set(**values)
-            return {}
+        for value in values.values():  # each replay comes here: no function is called for a number
+            if isinstance(value, _SERIES) and _is_series(value):
+                return self._begin_series(values)
+        self._set_values(values)
+        return {}
+
+    def _begin_series(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Set what is no series. Returns the series."""
         series = {name: value for name, value in values.items() if _is_series(value)}
         if not series.keys() <= set(self.parameters):
             raise self._no_parameter(series)
-        once = {name: value for name, value in values.items() if name not in series}
-        if once:
-            self.set(**once)
+        self.set(**{name: value for name, value in values.items() if name not in series})
         return series
 
     def _only(self) -> CapturedSegment | None:

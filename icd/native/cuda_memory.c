@@ -11,8 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUCKETS = 1024, MOST_SLOTS = 128, FIRST_CLASS = 9, CLASSES = 11 };   /* slots of 512 bytes to 512 KiB */
+enum { BUCKETS = 1024, MOST_SLOTS = 128, FIRST_CLASS = 9, CLASSES = 12 };   /* slots of 512 bytes to 1 MiB */
 #define OWN_FROM ((size_t)1 << 20)
+_Static_assert((size_t)1 << (FIRST_CLASS + CLASSES - 1) == OWN_FROM, "each smaller buffer has a class");
 #define MOST_OF_A_SLAB ((size_t)16 << 20)
 #define HOST_MEMORY (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)
 

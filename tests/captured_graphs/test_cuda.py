@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,20 @@ def test_a_small_buffer_is_a_part_of_a_slab_and_does_not_look_like_one(program: 
     assert first.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) is None
     plain = cl.Buffer(program.context, _READ_WRITE, 4 * _SIZE)
     assert first.flags & _COPIED and not plain.flags & _COPIED
+
+
+def test_buffers_of_every_size_lie_in_slabs_of_their_own_context(program: Program) -> None:
+    sizes = [size + more for size in (1 << n for n in range(9, 20)) for more in (-1, 0, 1)]
+    sizes.append((1 << 20) - 1)
+    contexts = program.context, cl.Context(program.context.devices)
+    buffers = [cl.Buffer(context, _READ_WRITE, size) for context in contexts for size in sizes * 2]
+    places = sorted((_address(buffer), buffer.size) for buffer in buffers)
+    assert _counts()[0] >= len(buffers) and all(address for address, _ in places)
+    for (address, size), (following, _) in pairwise(places):
+        assert address + size <= following
+    for context in contexts:  # the last slab of each size is where the next buffer comes from
+        again = [cl.Buffer(context, _READ_WRITE, size) for size in sizes]
+        assert not {_address(buffer) for buffer in again} & {address for address, _ in places}
 
 
 def test_a_large_buffer_has_memory_of_its_own(program: Program) -> None:
