@@ -76,7 +76,7 @@ static ur_exp_kernel_arg_properties_t row(uint32_t type, uint32_t index, size_t 
 static const size_t SIZE[] = {8, 2};
 
 static fl_appended append(buffer *b, const ur_exp_kernel_arg_properties_t *rows, uint32_t count, uint32_t arguments) {
-    return fl_append_launch(&b->launches, 2, NULL, SIZE, NULL, rows, count, arguments, false);
+    return fl_append_launch(&b->launches, 2, NULL, SIZE, NULL, rows, count, arguments, false, NULL);
 }
 
 static fl_change argument(const buffer *b, uint32_t command, uint32_t index) {
@@ -113,7 +113,7 @@ SCENARIO(launches_appended) {
     EQUAL(mock_references(w->a), memory_before);
     EQUAL(mock_references(b.sampler), sampler_before);
     const size_t some[] = {3, 1};
-    done = fl_append_launch(&b.launches, 1, some, SIZE, some, ROWS(OBJECT(0, (uintptr_t)w->a)), 1, 1, true);   /* OpenCL's own object */
+    done = fl_append_launch(&b.launches, 1, some, SIZE, some, ROWS(OBJECT(0, (uintptr_t)w->a)), 1, 1, true, NULL);   /* OpenCL's own object */
     EQUAL(done.code, 0);
     CHECK(b.commands.commands->has_offset && b.commands.commands->has_local && b.commands.commands->n[6] == 3 && b.commands.commands->n[7] == 1);
     end_buffer(&b);
@@ -300,6 +300,7 @@ SCENARIO(launches_entry) {
 #define UPDATE(handle, count, list) fl_entry_update(ADAPTER, handle, count, list, python_update, python_release)
     fl_change now;
     of_buffer[0] = (uintptr_t)&b.launches;
+    b.launches.updatable = true;
     EQUAL(UPDATE(BUFFER, 1, &wanted), 0);
     OK(fl_get_argument(b.commands.commands[0].arguments, 1, &now));
     EQUAL(*(const uint64_t *)now.value, 20);
@@ -322,9 +323,10 @@ SCENARIO(launches_entry) {
     b.launches.part = part_of;
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
     b.launches.part = NULL;
-    b.launches.buffer = NULL;                      /* it is not finalized */
+    b.launches.updatable = false;
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
-    of_buffer[0] = 0;                            /* it cannot be updated */
+    b.launches.updatable = true;
+    b.launches.buffer = NULL;                      /* it is not finalized */
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
 #undef UPDATE
     EQUAL(left_to_python, 10);

@@ -215,6 +215,9 @@ _EFFECTS: Final = {
     "FAIRLEAD_PYTHON": "the Python that programs without one start; 0 is none for libOpenCL.so.1",
     "FAIRLEAD_UR_LAYOUT": "the layout of UR's tables",
     "FAIRLEAD_NULL_PLATFORM": "what a NULL platform means to libOpenCL.so.1",
+    "FAIRLEAD_ZE_SUB_DEVICES": "how many sub-devices a device of the Level Zero driver has",
+    "ZE_FLAT_DEVICE_HIERARCHY": "which parts of the Level Zero driver's devices are devices",
+    "ZE_AFFINITY_MASK": "which devices and sub-devices of the Level Zero driver programs see",
     "ZE_ENABLE_LOADER_DEBUG_TRACE": "1 has libze_loader.so.1 print which drivers it left out",
 }
 

@@ -489,9 +489,9 @@ static void answers_are_kept(world *w) {
     static const int64_t names[] = {1, 2, 33, -(int64_t)5 - 1};
     uint64_t numbers[4] = {1, 2, 3, 4}, out[4] = {0};
     size_t size = 0;
-    fl_keep_answers(FL_DEVICE, names, 4);
-#define KEEP(name, value, size) fl_keep(ADAPTER, FL_DEVICE, kind_ur_device_handle_t, w->device_h, 0, name, of(value), size)
-#define KEPT(name, size, value, size_ret) fl_kept(ADAPTER, FL_DEVICE, kind_ur_device_handle_t, w->device_h, 0, name, size, value, size_ret)
+    fl_keep_answers(FL_OF_DEVICE, names, 4);
+#define KEEP(name, value, size) fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, 0, name, of(value), size)
+#define KEPT(name, size, value, size_ret) fl_kept(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, 0, name, size, value, size_ret)
     TO_PYTHON(KEPT(1, 32, of(out), &size));
     KEEP(1, numbers, 32);
     KEEP(33, numbers + 2, 8);     /* in the same place */
@@ -508,7 +508,7 @@ static void answers_are_kept(world *w) {
     TO_PYTHON(KEPT(1, 32, 0, &size));
     TO_PYTHON(KEPT(1, 0, 0, NULL));
     TO_PYTHON(KEPT(3, 8, of(out), &size));
-    TO_PYTHON(fl_kept(ADAPTER, FL_DEVICE, kind_ur_device_handle_t, w->queue_h, 0, 1, 32, of(out), &size));
+    TO_PYTHON(fl_kept(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->queue_h, 0, 1, 32, of(out), &size));
     /* Handles in answers have to last. */
     const uintptr_t lasting[] = {w->device_h, 0}, passing[] = {w->device_h, w->queue_h};
     KEEP(5, passing, sizeof passing);
@@ -516,10 +516,10 @@ static void answers_are_kept(world *w) {
     KEEP(5, lasting, sizeof lasting);
     OK(KEPT(5, 32, of(out), &size));
     memory_fails(0, false);
-    fl_keep(ADAPTER, FL_DEVICE, kind_ur_device_handle_t, w->device_h, w->device_h, 1, of(numbers), 8);
+    fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, w->device_h, 1, of(numbers), 8);
     CHECK(memory_has_failed());
-    fl_keep(ADAPTER, FL_DEVICE, kind_ur_device_handle_t, w->device_h, w->queue_h, 1, of(numbers), 8);
-    fl_keep(ADAPTER, FL_DEVICE, kind_ur_device_handle_t, w->queue_h, 0, 1, of(numbers), 8);
+    fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, w->queue_h, 1, of(numbers), 8);
+    fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->queue_h, 0, 1, of(numbers), 8);
     EQUAL(fl_references(w->queue_h), 1);
     memory_fails(0, false);
     CHECK(!fl_new_answers());
@@ -605,8 +605,8 @@ static void *run_thread(void *of_world) {
         fl_enter_kernel(&w->kernel);
         CHECK(w->kernel.changed <= 4);
         fl_leave_kernel(&w->kernel);
-        fl_keep(ADAPTER, FL_CONTEXT, kind_ur_context_handle_t, w->context_h, 0, 1, of(&number), 8);
-        OK(fl_kept(ADAPTER, FL_CONTEXT, kind_ur_context_handle_t, w->context_h, 0, 1, 8, of(&out), &size));
+        fl_keep(ADAPTER, FL_OF_CONTEXT, kind_ur_context_handle_t, w->context_h, 0, 1, of(&number), 8);
+        OK(fl_kept(ADAPTER, FL_OF_CONTEXT, kind_ur_context_handle_t, w->context_h, 0, 1, 8, of(&out), &size));
         EQUAL(out, 1);
         release_event(events[0]);
         release_event(events[1]);
@@ -622,7 +622,7 @@ static void *run_thread(void *of_world) {
 static void thread_everything(world *w) {
     static const int64_t names[] = {1};
     pthread_t threads[THREADS];
-    fl_keep_answers(FL_CONTEXT, names, 1);
+    fl_keep_answers(FL_OF_CONTEXT, names, 1);
     shared_event = mark(w, NO_WAITS);
     for (int i = 0; i < THREADS; i++)
         CHECK(!pthread_create(&threads[i], NULL, run_thread, w));

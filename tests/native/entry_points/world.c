@@ -59,9 +59,7 @@ static atomic_bool turn;
 static int32_t take_turn(void) { return !atomic_exchange(&turn, true); }
 static void give_turn_back(void) { CHECK(atomic_exchange(&turn, false)); }
 
-static const fl_waits all_waits = {wait_at_once, wait_at_once, begin_wait, begin_wait, go_on, end_wait, take_turn, give_turn_back};
-const fl_waits *fl_icd_waits = &all_waits;
-const void *fl_icd; /* no Level Zero driver is here */
+const fl_waits world_waits = {wait_at_once, wait_at_once, begin_wait, begin_wait, go_on, end_wait, take_turn, give_turn_back};
 
 int begun_waits(void) { return atomic_exchange(&begun, 0); }
 void waits_last(bool do_last) { atomic_store(&last, do_last); }
