@@ -12,7 +12,7 @@ from .allocations import CuAllocation, CuRequest, add, find, remove
 from .contexts import CuContext
 from .core import API, adapter, constant, failure
 from .devices import CuDevice
-from .virtual_memory import set_access, step_of
+from .virtual_memory import map_physical, step_of
 
 _OPAQUE_FD = UR["UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD"]
 _READ_WRITE = UR["UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE"]
@@ -45,12 +45,7 @@ def _map(device: CuDevice, native: int, room: int, align: int) -> int:
     """Return addresses at which physical memory is mapped. Raises DriverError."""
     base = device.make("MemAddressReserve", room, align, 0, 0)
     try:
-        device.call("MemMap", base, room, 0, native, 0)
-        try:
-            set_access(device, base, room, _READ_WRITE)
-        except BaseException:
-            device.ask("MemUnmap", base, room)
-            raise
+        map_physical(device, native, 0, base, room, _READ_WRITE)
     except BaseException:
         device.ask("MemAddressFree", base, room)
         raise

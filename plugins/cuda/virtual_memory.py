@@ -115,10 +115,33 @@ def _mapped(context: CuContext, start: int) -> CuAllocation:
     return found
 
 
-def set_access(device: CuDevice, start: int, size: int, flags: int) -> None:
-    """Set a device's access, ur_virtual_mem_access_flags_t. Raises DriverError."""
+def _set_access(device: CuDevice, start: int, size: int, flags: int) -> None:
     access = ctypes.byref(API.access(device, _ACCESS[flags]))
     device.call("MemSetAccess", start, size, access, 1)
+
+
+def map_physical(
+    device: CuDevice, native: int, offset: int, start: int, size: int, flags: int
+) -> None:
+    """Map physical memory at reserved addresses.
+
+    Args:
+        device: the device that has it.
+        native: the driver's handle of it.
+        offset: its first byte.
+        start: the first address.
+        size: bytes.
+        flags: the device's access, ur_virtual_mem_access_flags_t.
+
+    Raises:
+        DriverError: the driver refuses it, and nothing is mapped.
+    """
+    device.call("MemMap", start, size, offset, native, 0)
+    try:
+        _set_access(device, start, size, flags)
+    except BaseException:
+        device.ask("MemUnmap", start, size)
+        raise
 
 
 @adapter.entry
@@ -137,12 +160,7 @@ def urVirtualMemMap(
         raise failure("INVALID_VALUE", "memory is mapped with one kind of access")
     flags = flags or UR["UR_VIRTUAL_MEM_ACCESS_FLAG_NONE"]
     device = hPhysicalMem.device
-    device.call("MemMap", pStart, size, offset, hPhysicalMem.native, 0)
-    try:
-        set_access(device, pStart, size, flags)
-    except BaseException:
-        device.ask("MemUnmap", pStart, size)
-        raise
+    map_physical(device, hPhysicalMem.native, offset, pStart, size, flags)
     made = CuAllocation(pStart, CuRequest(hContext, "device", device, size), imported=True)
     made.access = flags
     add(made)
@@ -163,7 +181,7 @@ def urVirtualMemSetAccess(hContext: CuContext, pStart: int, size: int, flags: in
     found = _mapped(hContext, pStart)
     if flags not in _ACCESS:
         raise failure("INVALID_VALUE", "memory has one kind of access")
-    set_access(found.owner, pStart, size, flags)
+    _set_access(found.owner, pStart, size, flags)
     found.access = flags
 
 
