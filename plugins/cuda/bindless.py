@@ -19,7 +19,7 @@ from .core import adapter, failure
 from .devices import CuDevice
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
-from .memory_images import copy_pixels, image_answers, shape_of
+from .memory_images import IMAGE_ANSWERS, copy_pixels, shape_of
 from .usm_transfers import is_on_device
 
 _Texture: Any = CUDA.struct("CUDA_TEXTURE_DESC")
@@ -183,7 +183,7 @@ def urBindlessImagesImageGetInfoExp(
 ) -> int:
     """Write an answer, for which the program has room, and return its bytes."""
     name = UR.groups["ur_image_info_t"][propName].removeprefix("UR_IMAGE_INFO_")
-    data = _ENCODERS[propName](image_answers(_array(hImageMem).shape)[name], id)
+    data = _ENCODERS[propName](IMAGE_ANSWERS[name](_array(hImageMem).shape), id)
     if pPropValue:
         ctypes.memmove(pPropValue, data, len(data))
     return len(data)

@@ -7,13 +7,13 @@ device: a context of several has none.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from ...loader.cuda.abi import CUDA
-from ...loader.ur.abi import UR
 from ..sdk._native import ffi
-from ..sdk.images import IMAGE_KINDS, check_description, check_host_pitches, element_size, overlap
+from ..sdk.images import check_description, check_host_pitches, element_size, overlap
 from ..sdk.rectangles import offset_of, region_of
 from ..sdk.rules import COPY, USE, check_memory_flags
 from .arrays import CuArray, ImageShape, copies_of
@@ -40,12 +40,8 @@ class CuImage(Object):
     type = "ur_mem_handle_t"
 
     def __init__(self, context: CuContext, array: CuArray, *, owned: bool = True) -> None:
-        self.context, self.array, self.shape, self.size = (
-            context,
-            array,
-            array.shape,
-            array.shape.size,
-        )
+        self.context, self.array = context, array
+        self.shape, self.size = array.shape, array.shape.size
         self._owned, self._surface = owned, 0
 
     def close(self) -> None:
@@ -128,38 +124,33 @@ def _image(memory: CuBuffer | CuImage) -> CuImage:
     return memory
 
 
-def image_answers(shape: ImageShape) -> dict[str, Any]:
-    """Return what is said of an image, by the names of queries after UR_IMAGE_INFO_."""
-    row = shape.pixel * shape.extent[0]
+def _row_pitch(shape: ImageShape) -> int:
+    return shape.pixel * shape.extent[0]
+
+
+def _slice_pitch(shape: ImageShape) -> int:
     rows = 1 if shape.kind.is_lines else shape.extent[1]
-    return {
-        "FORMAT": bytes(ffi.buffer(ffi.new("ur_image_format_t *", shape.format))),
-        "ELEMENT_SIZE": shape.pixel,
-        "ROW_PITCH": row,
-        "SLICE_PITCH": row * rows if shape.kind.has_slices else 0,
-        "WIDTH": shape.field("width"),
-        "HEIGHT": shape.field("height"),
-        "DEPTH": shape.field("depth"),
-        "ARRAY_SIZE": shape.field("arraySize"),
-        "NUM_MIP_LEVELS": 0,
-        "NUM_SAMPLES": 0,
-    }
+    return _row_pitch(shape) * rows if shape.kind.has_slices else 0
 
 
-_NAMES: Final = tuple(
-    image_answers(
-        ImageShape(
-            next(iter(IMAGE_KINDS.values())),
-            (UR["UR_IMAGE_CHANNEL_ORDER_R"], UR["UR_IMAGE_CHANNEL_TYPE_FLOAT"]),
-            (1, 1, 1),
-        )
-    )
-)
+#: What is said of an image, by the names of queries after UR_IMAGE_INFO_.
+IMAGE_ANSWERS: Final[Mapping[str, Callable[[ImageShape], Any]]] = {
+    "FORMAT": lambda shape: bytes(ffi.buffer(ffi.new("ur_image_format_t *", shape.format))),
+    "ELEMENT_SIZE": lambda shape: shape.pixel,
+    "ROW_PITCH": _row_pitch,
+    "SLICE_PITCH": _slice_pitch,
+    "WIDTH": lambda shape: shape.field("width"),
+    "HEIGHT": lambda shape: shape.field("height"),
+    "DEPTH": lambda shape: shape.field("depth"),
+    "ARRAY_SIZE": lambda shape: shape.field("arraySize"),
+    "NUM_MIP_LEVELS": lambda shape: 0,
+    "NUM_SAMPLES": lambda shape: 0,
+}
 adapter.info(
     "urMemImageGetInfo",
     {
-        f"UR_IMAGE_INFO_{name}": lambda image, name=name: image_answers(_image(image).shape)[name]
-        for name in _NAMES
+        f"UR_IMAGE_INFO_{name}": lambda image, answer=answer: answer(_image(image).shape)
+        for name, answer in IMAGE_ANSWERS.items()
     },
 )
 
