@@ -518,6 +518,13 @@ uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index) {
     return list && index < list->count && list->list[index].cell ? list->list[index].cell->id : 0;
 }
 
+bool fl_has_cell(const fl_arguments *list, const fl_cell *cell) {
+    for (uint32_t i = 0; list && i < list->count; i++)
+        if (list->list[i].cell == cell)
+            return true;
+    return false;
+}
+
 uint64_t fl_cell_bits(const fl_arguments *list) {
     uint64_t bits = 0;
     for (uint32_t i = 0; list && i < list->count && i < 64; i++)

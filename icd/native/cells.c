@@ -207,9 +207,7 @@ uint32_t fl_find_cells(const fl_command *commands, uint32_t count, fl_cell **fou
 uint32_t fl_find_places(const fl_command *commands, uint32_t count, const fl_cell *cell, uint32_t *places, uint32_t room) {
     uint32_t all = 0;
     for (uint32_t i = 0; i < count; i++) {
-        bool uses = false;
-        for (uint32_t k = 0; !uses && commands[i].arguments && k < commands[i].arguments->count; k++)
-            uses = commands[i].arguments->list[k].cell == cell;
+        bool uses = fl_has_cell(commands[i].arguments, cell);
         if (uses && all < room)
             places[all] = i;
         all += uses;

@@ -557,13 +557,6 @@ int fl_update_cuda(void *cuda, uint32_t command, int relaunched) {
     return code == CUDA_SUCCESS ? CL_SUCCESS : FL_BUILD_ANEW;
 }
 
-static bool has_cell(const fl_arguments *list, const fl_cell *cell) {
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->list[i].cell == cell)
-            return true;
-    return false;
-}
-
 int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell) {
     fl_cuda *g = cuda;
     int code = CL_SUCCESS;
@@ -571,7 +564,7 @@ int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell) {
         if (g->cells.list[i] == cell && fl_word_of_cell(cell, &g->words[i]) != FL_CUDA_FINE)
             return FL_BUILD_ANEW;
     for (uint32_t i = 0; i < g->count && code == CL_SUCCESS; i++)
-        if (g->nodes[i].is_fixed && has_cell(g->commands[i].arguments, cell))
+        if (g->nodes[i].is_fixed && fl_has_cell(g->commands[i].arguments, cell))
             code = fl_update_cuda(g, i, 0);
     return code;
 }

@@ -72,6 +72,8 @@ struct fl_cell {
 };
 fl_cell *fl_retain_cell(fl_cell *cell);
 cl_mem fl_object_of(const fl_cell *cell);
+/* Whether an argument of a list, which may be NULL, is a Parameter's. */
+bool fl_has_cell(const fl_arguments *list, const fl_cell *cell);
 /* The cells of these rows take the value that their series have for a turn. The caller has the buffer. */
 int fl_take_next(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn);
 /* The same for those that alternate. */
