@@ -7,7 +7,6 @@ since then every function that records has it.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -87,8 +86,10 @@ class CommandBuffers:
             and name != "clCommandNDRangeKernelKHR"
             and self.version < _PROPERTIES_SINCE
         ):
-            parameters = tuple(p for p in function.parameters if p.name != "properties")
-            return dataclasses.replace(function, parameters=parameters)
+            both = zip(function.declared.split(", "), function.parameters, strict=True)
+            return function._replace(
+                declared=", ".join(t for t, p in both if p.name != "properties")
+            )
         return function
 
     def __getattr__(self, name: str) -> Any:

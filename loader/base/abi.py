@@ -20,7 +20,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,8 +57,7 @@ _PARAMETER = re.compile(
 _STRUCT = re.compile(r"(?P<name>\w+): (?P<kind>struct|union): (?P<fields>.*)")
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter, or one field of a struct: `const type *...name[length] words`.
 
     Attributes:
@@ -104,8 +102,18 @@ class Parameter:
         return self.words[self.words.index("of") + 1] if "of" in self.words else ""
 
 
-@dataclass(frozen=True)
-class Function:
+class _Line(NamedTuple):
+    """What the ABI file says of a function."""
+
+    api: Api
+    slot: int | None
+    since: tuple[int, int]
+    returns: str
+    name: str
+    declared: str
+
+
+class Function(_Line):
     """One function of an API.
 
     Attributes:
@@ -116,13 +124,6 @@ class Function:
         name: the name of the function.
         declared: its parameters as the ABI file writes them.
     """
-
-    api: Api
-    slot: int | None
-    since: tuple[int, int]
-    returns: str
-    name: str
-    declared: str
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -179,8 +180,7 @@ class Constant(NamedTuple):
     answer: str = ""
 
 
-@dataclass(frozen=True)
-class Struct:
+class Struct(NamedTuple):
     """A struct or a union. A field that is no pointer and has a `length`, a number, is an array."""
 
     name: str
@@ -392,7 +392,7 @@ class Api:
         """Return a field whose array has its length as a number."""
         if field.stars or not field.length or field.length.isdecimal():
             return field
-        return replace(field, length=str(self[field.length]))
+        return field._replace(length=str(self[field.length]))
 
     def _constants(self) -> Iterator[Constant]:
         group = ""

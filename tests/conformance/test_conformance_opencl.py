@@ -18,8 +18,10 @@ from fairlead.api import registered
 from fairlead.cli.doctor import loaders
 from fairlead.conformance import harness
 from fairlead.conformance.device import UsageError
+from fairlead.conformance.opencl import commands
 from fairlead.conformance.report import Report
 from fairlead.icd import driver_profiles
+from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -264,3 +266,22 @@ def test_a_real_plugin(intel_cpu: Candidate, real_plugins: Path, area: str, pass
     driver = registered([driver_profiles.locate(intel_cpu)[0]])
     library = str(real_plugins / "pi/libpi_opencl.so")
     check_known(harness.run(library, area=area, environment=driver), "pi", passed)
+
+
+@pytest.mark.parametrize(("version", "has_it"), [((0, 9, 4), False), ((0, 9, 8), True)])
+def test_commands_of_an_older_version_have_no_properties(
+    version: tuple[int, int, int], has_it: bool
+) -> None:
+    class Device:
+        """Of OpenCL 3.0, with the extension in that version."""
+
+        version_number = (3, 0)
+
+        def info(self, name: str) -> object:
+            return ((commands.EXTENSION, version),)
+
+    found = commands.CommandBuffers(Device())  # type: ignore[arg-type]
+    function = found.function("clCommandCopyBufferKHR")
+    assert ("properties" in function.c_parameters) == has_it
+    whole = len(OPENCL.functions["clCommandCopyBufferKHR"].parameters)
+    assert len(function.parameters) == whole - (not has_it) and function.prototype
