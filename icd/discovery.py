@@ -15,7 +15,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +32,7 @@ from ..loader.base.search import (
     secure_environ,
     split_list,
 )
+from ..loader.base.values import Value
 
 #: Where cl_khr_icd has drivers register on Linux.
 SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")
@@ -140,8 +140,7 @@ VARIABLES: Final = (
 )
 
 
-@dataclass(frozen=True)
-class DriverSearch:
+class DriverSearch(Value):
     """What every step gets.
 
     Attributes:
@@ -155,8 +154,7 @@ class DriverSearch:
     prefix: Path | None
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Value):
     """A step of the search.
 
     Attributes:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.library import Library, open_with_siblings
 from ..loader.base.search import Candidate, secure_environ
+from ..loader.base.values import Value
 from .repairs import name_the_cpu, path_inside_prefix
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 _VARIABLE: Final = "FAIRLEAD_QUIRKS"
 
 
-@dataclass(frozen=True)
-class DriverProfile:
+class DriverProfile(Value):
     """The capabilities of a driver that fairlead treats specially.
 
     The defaults are the plain path.
@@ -66,7 +66,7 @@ class DriverProfile:
     suggests_local_sizes: bool = True
     #: The target of binaries that were compiled ahead of time (UR_DEVICE_BINARY_TARGET_…), by
     #: device type ("CPU", "GPU", "ACCELERATOR").
-    binary_targets: Mapping[str, str] = field(default_factory=dict)
+    binary_targets: Mapping[str, str] = MappingProxyType({})
     #: What -ftarget-compile-fast becomes for the compiler of a platform with a GPU.
     fast_compile_option: str = ""
     #: GPUs run explicit SIMD kernels (ESIMD).
@@ -83,8 +83,7 @@ class DriverProfile:
     launch_seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Applies:
+class Applies(Value):
     """Which platforms a habit applies to. An empty field fits every platform.
 
     Attributes:
@@ -121,8 +120,7 @@ class Applies:
         return ", ".join(filter(None, parts))
 
 
-@dataclass(frozen=True)
-class ProfileRow:
+class ProfileRow(Value):
     """One row of the table.
 
     Attributes:
@@ -142,7 +140,7 @@ class ProfileRow:
     does: str
     evidence: str
     test: str
-    sets: Mapping[str, Any] = field(default_factory=dict)
+    sets: Mapping[str, Any] = MappingProxyType({})
     locate: Callable[[Candidate], str | None] | None = None
     repair_open: Callable[[str], Library | None] | None = None
     repair_platform: Callable[[CLPlatform], bool] | None = None
@@ -205,7 +203,7 @@ def profile_for(name: str, vendor: str, version: str) -> DriverProfile:
 def _profile(name: str, vendor: str, version: str, switches: str) -> DriverProfile:
     profile = DriverProfile()
     for row in habits_of(name, vendor, version, switches):
-        profile = replace(profile, **row.sets)
+        profile = profile.changed(**row.sets)
     return profile
 
 

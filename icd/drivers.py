@@ -16,20 +16,23 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base import search
 from ..loader.base.elf import check_file
 from ..loader.base.errors import FairleadError, reason_of
 from ..loader.base.library import Library, dlopen, open_library
 from ..loader.base.search import Candidate, Refusal, SearchResult, secure_environ
+from ..loader.base.values import Value
 from ..loader.base.verdicts import Report, judge
 from . import discovery, driver_profiles
 from .abi import CL_SUCCESS
 from .errors import PlatformNotFoundError, error
 from .objects import CLPlatform
 from .tables import DriverError, bind, forget
+
+if TYPE_CHECKING:
+    from .probe import PlatformReport
 
 MOST_PLATFORMS: Final = 1024
 _CL_INVALID_PLATFORM: Final = -32
@@ -106,8 +109,7 @@ class Driver:
         return f"<Driver {self.path} with {len(self.platforms)} platforms>"
 
 
-@dataclass(frozen=True)
-class Drivers:
+class Drivers(Value):
     """The result of a search: the drivers that were opened, and what was refused and why."""
 
     drivers: tuple[Driver, ...]
@@ -123,7 +125,7 @@ class Drivers:
         found = tuple(platform for driver in self.drivers for platform in driver.platforms)
         if secure_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
             return found
-        return tuple(sorted(found, key=_device_counts, reverse=True))
+        return tuple(sorted(found, key=device_counts, reverse=True))
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -238,24 +240,11 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
 def _open_all(search: SearchResult) -> Drivers:
     """Open the candidates that are neither excluded nor unsound, one driver for each real file."""
     refusals = list(search.refusals)
-    wanted: list[Candidate] = []
-    for candidate in search.candidates:
-        if pattern := excluding_pattern(candidate):
-            refusals.append(
-                Refusal(
-                    candidate.library,
-                    f"excluded by FAIRLEAD_EXCLUDE ({pattern})",
-                    "change FAIRLEAD_EXCLUDE",
-                    candidate.found_via,
-                )
-            )
-        else:
-            wanted.append(candidate)
-    unsound = _unsound(wanted)
+    refused = unusable(search.candidates, _probe_all)
     opened: dict[str, Driver] = {}
-    for candidate in wanted:
-        if candidate in unsound:
-            refusals.append(unsound[candidate])
+    for candidate in search.candidates:
+        if candidate in refused:
+            refusals.append(refused[candidate])
             continue
         try:
             driver = load(candidate)
@@ -279,17 +268,34 @@ def _open_all(search: SearchResult) -> Drivers:
     return Drivers(tuple(opened.values()), tuple(refusals), search)
 
 
-def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
-    """The candidates that failed their probe; with FAIRLEAD_PROBE=0 none is probed."""
+def _probe_all(unknown: Sequence[Candidate]) -> Iterable[Report]:
+    from . import probe  # a process whose drivers are all known does without it
 
-    def probe_all(unknown: Sequence[Candidate]) -> Iterable[Report]:
-        from . import probe  # a process whose drivers are all known does without it
+    return probe.probe_all(unknown)
 
-        return probe.probe_all(unknown)
 
-    return judge(
-        candidates, probe_all, "cl", lambda candidate: driver_profiles.locate(candidate)[0]
-    )
+def unusable(
+    candidates: Sequence[Candidate], probe_all: Callable[[Sequence[Candidate]], Iterable[Report]]
+) -> dict[Candidate, Refusal]:
+    """The candidates that FAIRLEAD_EXCLUDE names, or that failed their probe.
+
+    Args:
+        candidates: what is about to be opened.
+        probe_all: probes those about which nothing is known. With FAIRLEAD_PROBE=0 it is not
+            called.
+    """
+    excluded = {
+        candidate: Refusal(
+            candidate.library,
+            f"excluded by FAIRLEAD_EXCLUDE ({pattern})",
+            "change FAIRLEAD_EXCLUDE",
+            candidate.found_via,
+        )
+        for candidate in candidates
+        if (pattern := excluding_pattern(candidate))
+    }
+    others = [candidate for candidate in candidates if candidate not in excluded]
+    return excluded | judge(others, probe_all, "cl", lambda one: driver_profiles.locate(one)[0])
 
 
 def excluding_pattern(candidate: Candidate) -> str:
@@ -379,7 +385,7 @@ def _platform(driver: Driver, handle: int | None) -> CLPlatform:
         and "OCL_ICD_ASSUME_ICD_EXTENSION" not in secure_environ()
     ):
         note = "it does not list cl_khr_icd among its extensions; some loaders refuse it for that"
-        platform = replace(platform, notes=(*platform.notes, note))
+        platform = platform.changed(notes=(*platform.notes, note))
     _owners[handle] = driver
     return platform
 
@@ -395,7 +401,7 @@ def _repair_platforms(driver: Driver) -> None:
                     driver.quirks += (row.id,)
 
 
-def _device_counts(platform: CLPlatform) -> tuple[int, int, int]:
+def device_counts(platform: CLPlatform | PlatformReport) -> tuple[int, int, int]:
     """GPUs, CPUs, all devices: what ocl-icd sorts by. What does not answer does not count."""
     types: list[str] = []
     with suppress(FairleadError):

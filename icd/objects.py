@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from ..loader.base.errors import FairleadError
 from ..loader.base.memory import read_word
 from ..loader.base.query import text
 from ..loader.base.table import DispatchTable
+from ..loader.base.values import Value
 from .abi import CL_SUCCESS, OPENCL
 from .errors import check, error
 from .tables import parse_version, query
@@ -127,8 +127,7 @@ def _told(thing: CLPlatform | CLDevice, name: str) -> str:
         return f"of unknown {name}"
 
 
-@dataclass(frozen=True)
-class CLPlatform:
+class CLPlatform(Value, key=("handle",)):
     """A platform of a driver. Two are equal when they have the same handle.
 
     Attributes:
@@ -143,11 +142,11 @@ class CLPlatform:
     """
 
     handle: int
-    table: DispatchTable = field(compare=False)
-    driver: Driver = field(compare=False)
-    icd_version: int = field(compare=False)
-    notes: tuple[str, ...] = field(default=(), compare=False)
-    foreign_dispatch_data: int = field(default=0, compare=False)
+    table: DispatchTable
+    driver: Driver
+    icd_version: int
+    notes: tuple[str, ...] = ()
+    foreign_dispatch_data: int = 0
 
     def info(self, name: str) -> Any:
         """A property as a Python value.
@@ -266,12 +265,11 @@ class CLPlatform:
         return f"<Platform {name} {version}, ICD {self.icd_version}, {self.driver.path}>"
 
 
-@dataclass(frozen=True)
-class CLDevice:
+class CLDevice(Value, key=("handle",)):
     """A device of a platform. Two are equal when they have the same handle, the cl_device_id."""
 
     handle: int
-    platform: CLPlatform = field(compare=False)
+    platform: CLPlatform
 
     @property
     def table(self) -> DispatchTable:

@@ -14,21 +14,20 @@ import ctypes
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..loader.base.children import Outcome, Request, candidate_from, run_all
 from ..loader.base.errors import FairleadError, LibraryError, reason_of
 from ..loader.base.process_state import ProcessState
 from ..loader.base.search import Candidate
+from ..loader.base.values import Value, plain
 from .driver_profiles import habits_of
 from .drivers import load
 from .errors import check
 from .objects import CLDevice, CLPlatform
 
 
-@dataclass(frozen=True)
-class DeviceReport:
+class DeviceReport(Value):
     """A device as the child saw it; `global_mem` in bytes.
 
     `fault` says which question it failed to answer; what was not asked then has its default.
@@ -43,8 +42,7 @@ class DeviceReport:
     fault: str = ""
 
 
-@dataclass(frozen=True)
-class PlatformReport:
+class PlatformReport(Value):
     """A platform as the child saw it; `fault` says why its devices could not be listed."""
 
     name: str
@@ -57,8 +55,7 @@ class PlatformReport:
     fault: str = ""
 
 
-@dataclass(frozen=True)
-class ProbeReport:
+class ProbeReport(Value):
     """The result of one probe: `ok`, or the reason and the remedy.
 
     Attributes:
@@ -89,7 +86,7 @@ class ProbeReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The report in types that JSON has."""
-        return json.loads(json.dumps(asdict(self), default=str))
+        return json.loads(json.dumps(self.fields(), default=plain))
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProbeReport:
@@ -123,7 +120,7 @@ def probe_all(candidates: Sequence[Candidate], timeout: float | None = None) -> 
     Returns:
         The reports, in the order of the candidates.
     """
-    outcomes = run_all([Request(__name__, asdict(candidate)) for candidate in candidates], timeout)
+    outcomes = run_all([Request(__name__, one.fields()) for one in candidates], timeout)
     return list(map(_report, candidates, outcomes))
 
 
@@ -134,14 +131,14 @@ def _report(candidate: Candidate, outcome: Outcome) -> ProbeReport:
             candidate, not outcome.probed, *words, notes=outcome.notes, probed=outcome.probed
         )
     report = ProbeReport.from_dict(outcome.report)
-    return replace(report, notes=(*report.notes, *outcome.notes))
+    return report.changed(notes=(*report.notes, *outcome.notes))
 
 
 # The child
 
 
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-    """Called in the child: probe the candidate whose `asdict` is `data`."""
+    """Called in the child: probe the candidate whose `fields` are `data`."""
     return describe(candidate_from(data), progress).as_dict()
 
 

@@ -19,7 +19,6 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ..loader.base import layers
@@ -28,6 +27,7 @@ from ..loader.base.memory import read_word, read_words
 from ..loader.base.query import query as ask
 from ..loader.base.query import text
 from ..loader.base.table import POINTER_SIZE, DispatchTable
+from ..loader.base.values import Value
 from ._native import ffi, lib
 from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
 from .errors import check, describe
@@ -42,8 +42,7 @@ class DriverError(FairleadError):
     """A driver, or a platform of it, was refused: it breaks the ICD protocol (cl_khr_icd)."""
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(Value):
     """How a platform was bound.
 
     Attributes:

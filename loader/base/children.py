@@ -18,21 +18,23 @@ import json
 import os
 import selectors
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .errors import FairleadError, LibraryError, reason_of
 from .forked import ForkedChild, may_fork
 from .query import printable
 from .search import Candidate, secure_environ
 from .table import TRACE_VARIABLES
+from .values import Value
+
+if TYPE_CHECKING:
+    import subprocess
 
 DEFAULT_TIMEOUT: Final = 20.0
 _REMEDY: Final = (
@@ -56,8 +58,7 @@ answer(*sys.argv[1:5])
 """
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Value):
     """What one child does: it calls `main(data)` of a module.
 
     Attributes:
@@ -69,8 +70,7 @@ class Request:
     data: Any
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Value):
     """What became of one request.
 
     Attributes:
@@ -165,7 +165,7 @@ def fields_of(outcome: Outcome) -> dict[str, Any]:
 
 
 def candidate_from(data: dict[str, Any]) -> Candidate:
-    """The candidate whose `asdict` went through JSON."""
+    """The candidate whose `fields` went through JSON."""
     return Candidate(
         data["library"], data["found_via"], Path(data["manifest"]) if data["manifest"] else None
     )
@@ -317,6 +317,8 @@ def _start(pipe: int, output: int, *words: str) -> ForkedChild | subprocess.Pope
     arguments = (str(pipe), *words)
     if may_fork():
         return ForkedChild(lambda: answer(*arguments), _environment(), output, pipe)
+    import subprocess  # a process that forks does without it
+
     package = str(Path(__file__).parents[2] / "__init__.py")
     return subprocess.Popen(  # -u: a crash would lose what C has not written yet
         [_python(), "-u", "-c", _CHILD, *arguments, package, *sys.path],

@@ -7,6 +7,7 @@ has one thread and no open driver, and nothing else uses its streams.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
@@ -31,7 +32,7 @@ def may_fork() -> bool:
 
 
 class ForkedChild:
-    """A child that calls a function, and ends as a Python ends that ran it.
+    """A child that calls a function, and ends as a C program does: libraries' ends run.
 
     Args:
         work: the function.
@@ -79,6 +80,9 @@ def _be_child(
         code = end.code
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
-    # the parent's frames below this one must not go on
-    ctypes.pythonapi.Py_Exit(code if isinstance(code, int) else int(code is not None))
-    raise AssertionError("Py_Exit returns")
+    # the parent's frames below this one must not go on, and a Python that is taken down costs 10 ms
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    ctypes.CDLL(None).exit(code if isinstance(code, int) else int(code is not None))
+    raise AssertionError("exit returns")

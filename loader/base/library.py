@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from .elf import check_file
 from .errors import LibraryError
 from .linker import find_library, missing_dependencies
+from .values import Value
 
 _RTLD_DI_LINKMAP = 2
 
@@ -87,8 +87,7 @@ _LINKER_REMEDIES = (
 )
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(Value):
     """An open shared library.
 
     Attributes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from .values import Value
 
 _LC_ALL: Final = 6  # <locale.h>
 _SIGACTION_BYTES: Final = 256  # more than a struct sigaction has; it begins with the handler
@@ -17,8 +18,7 @@ _libc: Final = ctypes.CDLL(None)
 _libc.setlocale.argtypes, _libc.setlocale.restype = [ctypes.c_int, ctypes.c_char_p], ctypes.c_char_p
 
 
-@dataclass(frozen=True)
-class ProcessState:
+class ProcessState(Value):
     """The state of this process that belongs to its program: make one with `ProcessState.now()`.
 
     Attributes:

@@ -12,16 +12,16 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from .values import Value
+
 _AT_SECURE: Final = 23  # <elf.h>
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Value):
     """A library worth opening.
 
     Attributes:
@@ -35,8 +35,7 @@ class Candidate:
     manifest: Path | None = None
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Value):
     """Something that was not used.
 
     Attributes:
@@ -52,8 +51,7 @@ class Refusal:
     found_via: str = ""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Value):
     """A place that was searched.
 
     Attributes:
@@ -70,8 +68,7 @@ class Place:
 Finding: TypeAlias = Candidate | Refusal | Place
 
 
-@dataclass(frozen=True)
-class SearchResult:
+class SearchResult(Value):
     """The result of a search, each kind in search order."""
 
     candidates: tuple[Candidate, ...]
@@ -79,8 +76,7 @@ class SearchResult:
     places: tuple[Place, ...]
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Value):
     """An environment variable.
 
     Attributes:
@@ -100,8 +96,7 @@ class Variable:
     replaced_by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class VariableInUse:
+class VariableInUse(Value):
     """A variable that is set, its value, and what fairlead did with it."""
 
     variable: Variable

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Final, Protocol
 
 from .linker import find_library
 from .remembered import Remembered, identity_of
 from .search import Candidate, Refusal, secure_environ
+from .values import Value
 
 _BAD_VERDICT_LASTS: Final = 3600.0  # seconds
 _REMEMBERED: Final = Remembered("probes.json")
@@ -37,8 +37,7 @@ class Report(Protocol):
     def probed(self) -> bool: ...
 
 
-@dataclass(frozen=True)
-class _Verdict:
+class _Verdict(Value):
     """What a probe came to, when (seconds since the epoch), and in what surroundings."""
 
     ok: bool
@@ -52,6 +51,11 @@ class _Verdict:
         return self.ok or (
             0 <= time.time() - self.at < _BAD_VERDICT_LASTS and self.around == _surroundings(path)
         )
+
+
+def probing() -> bool:
+    """Whether libraries are probed at all: FAIRLEAD_PROBE is not 0."""
+    return secure_environ().get("FAIRLEAD_PROBE") != "0"
 
 
 def judge(
@@ -71,7 +75,7 @@ def judge(
     Returns:
         A refusal for each that failed; none if FAIRLEAD_PROBE is 0.
     """
-    if secure_environ().get("FAIRLEAD_PROBE") == "0":
+    if not probing():
         return {}
     verdicts = _read()
     paths = {candidate: locate(candidate) for candidate in candidates}
@@ -100,7 +104,7 @@ def judge(
                 verdicts[identity] = _Verdict(
                     report.ok, report.reason, report.remedy, time.time(), around
                 )
-        _REMEMBERED.add({key: asdict(verdict) for key, verdict in verdicts.items()})
+        _REMEMBERED.add({key: verdict.fields() for key, verdict in verdicts.items()})
     return refusals
 
 

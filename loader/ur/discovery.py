@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -44,8 +44,10 @@ _NOUNS: Final = {"UR": ("adapter", "adapters"), "PI": ("plugin", "plugins")}
 _VERSION: Final = re.compile(r"(\.so)(\.\d+)+$")
 
 
-@dataclass(frozen=True)
-class PluginCandidate(Candidate):
+_COMPARED: Final = ("library", "found_via", "manifest", "interface", "backend", "deep_bind")
+
+
+class PluginCandidate(Candidate, key=_COMPARED):
     """A UR adapter or PI plugin worth opening, a complete shared library for this architecture.
 
     Attributes:
@@ -58,7 +60,7 @@ class PluginCandidate(Candidate):
     interface: str = "UR"
     backend: str = UNKNOWN
     deep_bind: bool = False
-    others: tuple[str, ...] = field(default=(), compare=False)
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
