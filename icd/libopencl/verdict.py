@@ -21,13 +21,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from ...loader.base.forked import fork_children
-from ..drivers import Driver, Drivers, drivers
+from ...loader.base.search import Candidate, Refusal, SearchResult, secure_environ
+from ...loader.base.verdicts import probing
+from ..discovery import find
+from ..driver_profiles import locate
+from ..drivers import Drivers, device_counts, unusable
+from ..probe import ProbeReport, describe, probe_all
 from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, cpu_level
 
 _REFUSED_LASTS: Final = 3600  # seconds, as in loader/base/verdicts.py
@@ -47,7 +53,7 @@ def main(file: str, key: str) -> None:
     answer = os.dup(1)
     os.dup2(2, 1)  # drivers print to stdout
     fork_children()
-    text = os.fsencode(key + "".join(f"{line}\n" for line in lines(drivers())))
+    text = os.fsencode(key + "".join(f"{line}\n" for line in lines(find())))
     if file:
         with suppress(OSError):
             _replace(file, text)
@@ -58,48 +64,78 @@ def main(file: str, key: str) -> None:
     os._exit(0)  # a driver may hang at the end of the process
 
 
-def lines(found: Drivers) -> Iterator[str]:
+def lines(search: SearchResult) -> Iterator[str]:
     """The lines of a verdict behind its key."""
-    for path in sorted(set(_looked_at(found))):
-        if "\n" not in path:
+    sound, refused = _look_at(search)
+    for path in sorted(set(_paths(search, sound))):
+        if path.startswith("/") and "\n" not in path:
             yield f"file {_state(path)} {path}"
-    if len(found.refusals) > len(found.search.refusals):
+    if refused:
         yield f"until {int(time.time()) + _REFUSED_LASTS}"
-    for reason in found.reasons:
+    for reason in Drivers((), (*search.refusals, *refused), search).reasons:
         yield f"refused {' '.join(reason.split())}"
-    opened = dict.fromkeys(platform.driver for platform in found.platforms)
-    for driver in opened:
-        if "\n" not in driver.path:
-            yield from _driver(driver)
+    for report in _in_order(sound):
+        if "\n" not in _path(report):
+            yield from _driver(report)
     yield "end"
 
 
-def _driver(driver: Driver) -> Iterator[str]:
-    kind = "siblings" if "sibling-libraries" in driver.quirks else "driver"
-    yield f"{kind} {driver.path}"
-    if "pocl-generic-cpu" in driver.quirks:
+def _look_at(search: SearchResult) -> tuple[list[ProbeReport], list[Refusal]]:
+    """The drivers that are sound, and the others.
+
+    None is opened in this process, unless FAIRLEAD_PROBE forbids children.
+    """
+    reports: dict[Candidate, ProbeReport] = {}
+
+    def look(candidates: Sequence[Candidate]) -> Iterable[ProbeReport]:
+        here = map(partial(describe, progress=lambda step: None), candidates)
+        found = probe_all(candidates) if probing() else list(here)
+        reports.update(zip(candidates, found, strict=True))
+        return found
+
+    refused = unusable(search.candidates, look)
+    known = [one for one in search.candidates if one not in refused and one not in reports]
+    look(known)  # they are known to be sound, but not which repairs they need
+    refused |= {one: _refusal(reports[one]) for one in known if not reports[one].ok}
+    sound = [reports[one] for one in search.candidates if one not in refused]
+    return sound, list(refused.values())
+
+
+def _refusal(report: ProbeReport) -> Refusal:
+    candidate = report.candidate
+    return Refusal(candidate.library, report.reason, report.remedy, candidate.found_via)
+
+
+def _path(report: ProbeReport) -> str:
+    """What is to be opened: the driver's file, if its probe found it."""
+    return report.real_path or locate(report.candidate)[0]
+
+
+def _in_order(reports: Sequence[ProbeReport]) -> Sequence[ProbeReport]:
+    """Drivers as `Drivers.platforms` puts them."""
+    if secure_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
+        return reports
+    most = {report: max(map(device_counts, report.platforms), default=()) for report in reports}
+    return sorted(reports, key=lambda report: most[report], reverse=True)
+
+
+def _driver(report: ProbeReport) -> Iterator[str]:
+    kind = "siblings" if "sibling-libraries" in report.quirks else "driver"
+    yield f"{kind} {_path(report)}"
+    if "pocl-generic-cpu" in report.quirks:
         yield f"cpu {TRIPLE_OFFSET} {CPU_OFFSET} {cpu_level()}"
 
 
-def _looked_at(found: Drivers) -> Iterator[str]:
-    """Every absolute path that the search depended on."""
-    return (path for path in _paths(found) if path.startswith("/"))
-
-
-def _paths(found: Drivers) -> Iterator[str]:
-    search = found.search
+def _paths(search: SearchResult, reports: Sequence[ProbeReport]) -> Iterator[str]:
+    """Every path that the verdict depends on."""
     yield from map(str, _OURS)
     yield _LINKER_CACHE
-    for place in search.places:
-        yield place.path
+    yield from (place.path for place in search.places)
+    yield from (refusal.what for refusal in search.refusals)
+    yield from map(_path, reports)
     for candidate in search.candidates:
-        if candidate.manifest:
-            yield str(candidate.manifest)
         yield candidate.library
-    for refusal in search.refusals:
-        yield refusal.what
-    for driver in found.drivers:
-        yield driver.path
+        yield from map(str, filter(None, (candidate.manifest,)))
 
 
 def _state(path: str) -> str:

@@ -175,20 +175,22 @@ static char *read_verdict(const char *path, const char *key) {
 
 /* --- Python --- */
 
-/* Where Python finds fairlead, and our own path up to there: `…/fairlead/icd/libopencl/libOpenCL.so.1`, in the tree without `fairlead`. */
-static void find_root(char *root, size_t size) {
+/* What Python runs, which lies beside us, and where it finds fairlead: our path up to there is `…/fairlead/icd/libopencl/libOpenCL.so.1`, in the
+ * tree without `fairlead`. */
+static void find_root(char root[PATH_MAX], char script[PATH_MAX + 16]) {
     Dl_info info;
-    char file[PATH_MAX];
-    *root = '\0';
-    if (!dladdr((void *)find_root, &info) || !realpath(info.dli_fname, file))
+    *root = *script = '\0';
+    if (!dladdr((void *)find_root, &info) || !realpath(info.dli_fname, root))
         return;
-    for (int i = 0; i < 3; i++)
-        if (strrchr(file, '/'))
-            *strrchr(file, '/') = '\0';
-    char *last = strrchr(file, '/');
+    for (int i = 0; i < 3; i++) {
+        if (strrchr(root, '/'))
+            *strrchr(root, '/') = '\0';
+        if (i == 0)
+            snprintf(script, PATH_MAX + 16, "%s/start.py", root);
+    }
+    char *last = strrchr(root, '/');
     if (last && strcmp(last, "/fairlead") == 0)
         *last = '\0';
-    snprintf(root, size, "%s", file);
 }
 
 /* Python's path, or a name on PATH; "" if there is none. */
@@ -242,10 +244,8 @@ static char *behind_noise(char *text, const char *key) {
 }
 
 /* What the child prints, to be freed; NULL and errno if it could not be started. Its signals and descriptors are its own. */
-static char *run_python(const char *python, const char *root, const char *path, const char *key) {
-    static const char code[] = "import sys\ntry:\n import fairlead\nexcept ImportError:\n sys.path.append(sys.argv[1])\n"
-                               "from fairlead.icd.libopencl.verdict import main\nmain(sys.argv[2], sys.argv[3])";
-    const char *const arguments[] = {python, "-Iu", "-c", code, root, path ? path : "", key, NULL};
+static char *run_python(const char *python, const char *script, const char *root, const char *path, const char *key) {
+    const char *const arguments[] = {python, "-ISu", script, root, path ? path : "", key, NULL};
     int ends[2];
     pid_t child;
     sigset_t none, usual;
@@ -311,8 +311,8 @@ static void take_guard(const char *path) {
 
 /* A new verdict, to be freed. Of several processes at once, one asks Python. */
 static char *ask_python(char *path, const char *key) {
-    char root[PATH_MAX], python[PATH_MAX];
-    find_root(root, sizeof root);
+    char root[PATH_MAX], script[PATH_MAX + 16], python[PATH_MAX];
+    find_root(root, script);
     find_python(root, python, sizeof python);
     if (strcmp(python, "0") == 0) /* nobody wants one */
         return NULL;
@@ -320,7 +320,7 @@ static char *ask_python(char *path, const char *key) {
     take_guard(path);
     char *text = path ? read_verdict(path, key) : NULL;
     int error = 0;
-    if (!text && *python && !is_whole(text = behind_noise(run_python(python, root, path, key), key), key)) {
+    if (!text && *python && !is_whole(text = behind_noise(run_python(python, script, root, path, key), key), key)) {
         error = text ? 0 : errno;
         free(text);
         text = NULL;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -115,11 +116,12 @@ def test_python_may_be_a_name_on_the_path(seen: Look, tmp_path: Path) -> None:
 
 #: A Python in which no other can be started.
 ALONE = f"""#!/bin/sh
-code="import subprocess
+code="import runpy, subprocess, sys
 subprocess.Popen = None
-$3"
-shift 3
-exec {sys.executable} -Iu -c "$code" "$@"
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name='__main__')"
+shift
+exec {sys.executable} -ISu -c "$code" "$@"
 """
 
 
@@ -135,6 +137,67 @@ def test_drivers_are_probed_by_forks_of_that_python(
     output = client("names", drivers=[fake_driver(), crashing], by="verdict", env=env)
     assert output.out == "Fake 0\n"
     assert "SIGABRT" in output.err and "plain rules" not in output.err
+
+
+@pytest.mark.parametrize(("probe", "opened"), [("", 2), ("0", 2)])
+def test_python_opens_no_driver_twice(
+    client: Client, fake_driver: FakeDriver, tmp_path: Path, probe: str, opened: int
+) -> None:
+    """It is opened in one process of Python, and in the program."""
+    where = f'"{tmp_path}/processes"'
+    write = f'{{ FILE *f = fopen({where}, "a"); fprintf(f, "%d|", getpid()); fclose(f); }}'
+    env = {"FAIRLEAD_PROBE": probe}
+    assert client("names", drivers=[fake_driver(at_load=write)], by="verdict", env=env).out
+    processes = (tmp_path / "processes").read_text(encoding="utf-8").split("|")[:-1]
+    assert len(processes) == len(set(processes)) == opened
+
+
+def test_what_is_known_to_be_sound_is_looked_at_all_the_same(seen: Look, tmp_path: Path) -> None:
+    """Only that says which repairs it needs; another set of variables has another verdict."""
+    assert seen() == ("Fake 0", 1)
+    assert seen(FAIRLEAD_QUIRKS="0") == ("Fake 0", 2)
+    (tmp_path / "cache/fairlead/probes.json").unlink()
+    assert seen(FAIRLEAD_QUIRKS="0,0") == ("Fake 0", 3)
+
+
+def test_platforms_are_sorted_by_their_devices(
+    client: Client, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    kinds = {"a": "CPU", "b": "GPU"}
+    drivers = [
+        Path(
+            shutil.copy(
+                fake_driver(name=f'"{name}"', device_type=f"CL_DEVICE_TYPE_{kind}"),
+                tmp_path / f"{name}.so",
+            )
+        )
+        for name, kind in kinds.items()
+    ]
+    for value, order in (("devices", "b 0, a 0\n"), ("none", "a 0, b 0\n")):
+        env = {"OCL_ICD_PLATFORM_SORT": value}
+        assert client("names", drivers=drivers, by="verdict", env=env).out == order
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A Python environment that has nothing."""
+    venv.create(tmp_path / "env", symlinks=True, with_pip=False)
+    return tmp_path / "env"
+
+
+@pytest.mark.parametrize("way", ["by a folder", "by code"])
+def test_python_starts_without_the_code_of_packages(
+    seen: Look, environment: Path, way: str
+) -> None:
+    """Folders that .pth files name are searched. Their code runs where nothing else helps."""
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    (ours,) = (place for place in sys.path if (Path(place) / "cffi").is_dir())
+    found = ours if way == "by a folder" else f"import sys; sys.path.append({ours!r})"
+    trace = f"import pathlib; pathlib.Path({str(environment)!r}, 'ran').touch()"
+    (packages / "a.pth").write_text(f"{trace}\n\n/nowhere\n{found}\n", encoding="utf-8")
+    (packages / "b.pth").write_bytes(b"\xff\xfe\n")
+    assert seen(FAIRLEAD_PYTHON=str(environment / "bin/python")) == ("Fake 0", 0)
+    assert (environment / "ran").exists() == (way == "by code")
 
 
 NO_PYTHON = {
