@@ -75,7 +75,7 @@ class CudaApi(GpuApi):
         **_IMAGES,
     }
     widest_element, widest_pattern = 4, 128
-    logs, asks_for_local = True, 48 << 10
+    logs, asks_for_local, edge_kinds = True, 48 << 10, (None,)
 
     def open(self) -> CudaDriver:
         return cuda()

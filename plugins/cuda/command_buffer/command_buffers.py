@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ....loader.base.forks import new_lock
@@ -76,6 +77,7 @@ class CuCommandBuffer(CommandBufferObject):
 
     Attributes:
         graph: the CUgraph.
+        native: its native handle: the graph, or in a native command that command's own one.
         executable: the CUgraphExec, 0 before finalize.
         commands: the node that stands for each command.
         count: how many nodes the graph has.
@@ -90,7 +92,7 @@ class CuCommandBuffer(CommandBufferObject):
         self, context: CuContext, device: CuDevice, updatable: bool, in_order: bool, profiling: bool
     ) -> None:
         super().__init__(context, device, updatable, in_order, profiling)
-        self.graph = device.make("GraphCreate", 0)
+        self.graph = self.native = device.make("GraphCreate", 0)
         self.executable = 0
         self.commands: list[int] = []
         self.count = 0
@@ -127,6 +129,20 @@ class CuCommandBuffer(CommandBufferObject):
         made = self.device.make(f"GraphAdd{name}", self.graph, before, len(after), *parameters)
         self.count += 1
         return made
+
+    @contextmanager
+    def inner_graph(self) -> Iterator[int]:
+        """Make a graph, and let it be the native handle in a block. The driver copies it.
+
+        Raises:
+            DriverError: what the driver answers.
+        """
+        self.native = made = self.device.make("GraphCreate", 0)
+        try:
+            yield made
+        finally:
+            self.native = self.graph
+            self.device.ask("GraphDestroy", made)
 
     def finalize(self) -> None:
         """Complete it: nothing can be appended any more, and it can be enqueued."""
@@ -169,5 +185,5 @@ declare_command_buffers(adapter, CuCommandBuffer)
 
 @adapter.entry
 def urCommandBufferGetNativeHandleExp(hCommandBuffer: CuCommandBuffer) -> int:
-    """Return its CUgraph."""
-    return hCommandBuffer.graph
+    """Return its CUgraph. In a native command it is the graph of that command."""
+    return hCommandBuffer.native
