@@ -127,6 +127,9 @@ class GpuApi(ABC):
         widest_pattern: bytes of a pattern that is set in columns. A longer one is copied.
         logs: whether the driver writes a log when it loads a program.
         asks_for_local: bytes of local memory from which on a kernel has to ask, 0: never.
+        context_calls: the functions that make a context a thread's, and that tell it (HIP) or take
+            it back (CUDA).
+        contexts_are_devices: whether these take and give numbers of devices.
     """
 
     name: ClassVar[str]
@@ -141,6 +144,8 @@ class GpuApi(ABC):
     widest_pattern: ClassVar[int]
     logs: ClassVar[bool]
     asks_for_local: ClassVar[int]
+    context_calls: ClassVar[tuple[str, str]]
+    contexts_are_devices: ClassVar[bool]
 
     @abstractmethod
     def open(self) -> Any:
