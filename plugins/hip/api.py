@@ -54,6 +54,7 @@ class HipApi(GpuApi):
     }
     widest_element, widest_pattern = 1, 32
     logs, asks_for_local, edge_kinds = False, 0, ()
+    context_calls, contexts_are_devices = ("hipSetDevice", "hipGetDevice"), True
 
     def open(self) -> HipDriver:
         return hip()

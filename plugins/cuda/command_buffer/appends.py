@@ -59,8 +59,8 @@ class CuAppend(AppendCall):
 
     def _add(self, command: int, build: Callable[[Sequence[int]], int], keep: Any) -> Appended:
         buffer = self.buffer
-        index = len(buffer.commands)
-        after: Sequence[int] = [buffer.commands[one] for one in self.after]
+        index, nodes = buffer.length, buffer.in_c.struct.nodes
+        after: Sequence[int] = [nodes[one] for one in self.after]
         if self.outside:
             before, after = after, []
             for event in self.outside:
@@ -78,7 +78,7 @@ class CuAppend(AppendCall):
             buffer.signals[index], buffer.records[index] = signal, (first, last)
         if self.inside:
             buffer.inner_waits[index] = self.inside
-        buffer.commands.append(last)
+        buffer.in_c.add(last)
         buffer.keep.append(keep)
         handle = None
         if self.command:
