@@ -255,20 +255,28 @@ def _loadable(kernel: PtxKernel) -> int:
     return sum(1 << place for place, one in enumerate(parameters) if one.loadable)
 
 
+def _offset(row: Any) -> tuple[int, int, int]:
+    x, y, z = (row.n[i] if i < row.work_dim else 0 for i in range(3))
+    return x, y, z
+
+
 def _launches(commands: CommandList) -> Iterable[_Launch]:
     """The different launches of commands.
 
     A kernel that a launch may come to have is taken with the shapes of all launches.
     """
-    found: dict[_Launch, None] = {}
+    array, updatable = commands.array, commands.updatable
+    seen: dict[tuple[Any, int, tuple[int, int, int], int], None] = {}
     for number in range(len(commands)):
-        row = commands.array[number]
+        row = array[number]
         if row.op == _KERNEL:
-            has = row.has_offset
-            offset = tuple(row.n[i] if has and i < row.work_dim else 0 for i in range(3))
-            cells = lib.fl_cell_bits(row.arguments) if commands.updatable else 0
-            place = offset[0], offset[1], offset[2]
-            found[_Launch(address(row.kernel), row.work_dim, place, cells)] = None
+            offset = _offset(row) if row.has_offset else (0, 0, 0)
+            cells = lib.fl_cell_bits(row.arguments) if updatable else 0
+            seen[row.kernel, row.work_dim, offset, cells] = None
+    found = dict.fromkeys(
+        _Launch(address(kernel), work_dim, offset, cells)
+        for kernel, work_dim, offset, cells in seen
+    )
     shapes = sorted({one[1:] for one in found})
     for kernel in commands.alternatives:
         found.update(dict.fromkeys(_Launch(kernel, *shape) for shape in shapes))

@@ -58,12 +58,25 @@ def chained(order: Order, most: int = CHAINS) -> Edges:
     chains: list[list[int]] = [[] for _ in range(most)]  # the commands of each
     clocks: list[list[int]] = []  # of a command: the last place in each chain that it comes after
     before: list[list[int]] = []
+    chain_of: list[int] = []  # of a command; -1 if it only orders others
     for number, predecessors in enumerate(order.dependencies):
+        if len(predecessors) == 1 and not order.order_only[number]:
+            last = predecessors[0]
+            own = chain_of[last]
+            if own >= 0 and chains[own][-1] == last:  # most commands: one after the end of a chain
+                clock = clocks[last].copy()
+                clock[own] += 1
+                clocks.append(clock)
+                before.append([last])
+                chain_of.append(own)
+                chains[own].append(number)
+                continue
         needs = [clocks[one] for one in predecessors]
         clock = [max(places) for places in zip(*needs, strict=True)] if needs else list(nothing)
         if order.order_only[number]:
             clocks.append(clock)
             before.append([])
+            chain_of.append(-1)
             continue
         ends = [len(chain) - 1 for chain in chains]
         followed = [one for one in range(most) if clock[one] == ends[one] >= 0]
@@ -88,5 +101,6 @@ def chained(order: Order, most: int = CHAINS) -> Edges:
             clock = [max(pair) for pair in zip(clock, clocks[chains[own][-1]], strict=True)]
         clock[own] = len(chains[own])
         chains[own].append(number)
+        chain_of.append(own)
         clocks.append(clock)
     return Edges(before, sum(map(bool, chains)))

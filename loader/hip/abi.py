@@ -96,6 +96,7 @@ _OTHER_NAMES: Final = {
         "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor"
     ),
     "StreamCreate": "hipStreamCreateWithFlags",
+    "StreamGetCaptureInfo": "hipStreamGetCaptureInfo_v2",  # without kinds of edges
     "StreamGetCtx": "hipStreamGetDevice",  # writes a device's number
 }
 #: The names that HIP exports, by neutral names: MemAlloc is hipMalloc.
@@ -122,6 +123,7 @@ _CAMEL_ENDS: Final = {
     "CU_MEM_HANDLE_TYPE_": "hipMemHandleType",
     "CU_MEM_LOCATION_TYPE_": "hipMemLocationType",
     "CU_STREAM_CAPTURE_MODE_": "hipStreamCaptureMode",
+    "CU_STREAM_CAPTURE_STATUS_": "hipStreamCaptureStatus",
     "CU_STREAM_": "hipStream",
 }
 _OTHER_CONSTANTS: Final = {

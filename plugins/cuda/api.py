@@ -75,7 +75,8 @@ class CudaApi(GpuApi):
         **_IMAGES,
     }
     widest_element, widest_pattern = 4, 128
-    logs, asks_for_local = True, 48 << 10
+    logs, asks_for_local, edge_kinds = True, 48 << 10, (None,)
+    context_calls, contexts_are_devices = ("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"), False
 
     def open(self) -> CudaDriver:
         return cuda()

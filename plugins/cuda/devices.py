@@ -17,6 +17,7 @@ from .platforms import CuPlatform, platforms
 #: Streams of a context. More of them make graphs slower for good (measured on an H200).
 MOST_STREAMS: Final = 12
 _NON_BLOCKING: Final = constant("CU_STREAM_NON_BLOCKING")
+_ALONE: Final = 1 << 32  # users of a stream that is not shared
 
 
 class CuStream:
@@ -152,16 +153,44 @@ class CuDevice(Object):
             DriverError: what the driver answers.
         """
         with self._lock:
-            same = [one for one in self._streams if one.priority == priority]
+            shared = [one for one in self._streams if one.users < _ALONE]
+            same = [one for one in shared if one.priority == priority]
             best = min(same, key=lambda one: one.users, default=None)
-            if (best is None or best.users) and len(self._streams) < MOST_STREAMS:
-                handle = self.make("StreamCreateWithPriority", _NON_BLOCKING, priority)
-                best = CuStream(handle, priority)
-                self._streams.append(best)
+            if not shared or ((best is None or best.users) and len(self._streams) < MOST_STREAMS):
+                best = self._new_stream(priority)
             if best is None:
-                best = min(self._streams, key=lambda one: one.users)
+                best = min(shared, key=lambda one: one.users)
             best.users += 1
             return best
+
+    def _new_stream(self, priority: int) -> CuStream:
+        handle = self.make("StreamCreateWithPriority", _NON_BLOCKING, priority)
+        made = CuStream(handle, priority)
+        self._streams.append(made)
+        return made
+
+    def take_alone(self, stream: CuStream) -> CuStream:
+        """Return a stream that no other queue gets: a queue's, or another one if it is shared.
+
+        Args:
+            stream: the queue's.
+
+        Raises:
+            DriverError: what the driver answers.
+        """
+        with self._lock:
+            made = stream
+            if stream.users > 1:
+                unused = (one for one in self._streams if not one.users)
+                same = (one for one in unused if one.priority == stream.priority)
+                made = next(same, None) or self._new_stream(stream.priority)
+            made.users += _ALONE
+            return made
+
+    def share(self, stream: CuStream) -> None:
+        """Let other queues have a stream again that was taken alone."""
+        with self._lock:
+            stream.users -= _ALONE
 
     def give_stream(self, stream: CuStream) -> None:
         """Take a stream back. It is never destroyed: a context counts every one it ever had."""

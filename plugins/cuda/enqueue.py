@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.families import EnqueueCall, EnqueueFamily
+from .captures import refuse_capture
 from .clocks import base_of, new_event
 from .core import adapter
 from .devices import CuStream
@@ -18,6 +19,17 @@ class CuEnqueue(EnqueueCall):
     """A call that enqueues a command."""
 
     queue: CuQueue
+
+    def __init__(
+        self,
+        queue: CuQueue,
+        command: str,
+        waits: Sequence[CuEvent] = (),
+        wanted: bool = False,
+        blocking: bool = False,
+    ) -> None:
+        super().__init__(queue, command, waits, wanted, blocking)
+        self._is_asked_to_block = blocking
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver. The device's context is current. Raises DriverError.
@@ -40,22 +52,29 @@ class CuEnqueue(EnqueueCall):
             The event, None if it is not wanted.
 
         Raises:
-            URError: an event of the wait list is of another context.
+            URError: an event of the wait list is of another context; what a capture does not
+                allow (`captures.meet`).
             DriverError: what the driver answers.
         """
         queue = self.queue
-        if self.waits:
-            queue.check_waits(self.waits)
         with queue.lock, queue.device.current():
-            stream = queue.choose(self.waits)
-            wait_on(stream, self.waits)
+            if self._is_asked_to_block:
+                refuse_capture(queue, "run commands that block", self.waits)
+            if self.waits:
+                queue.check_waits(self.waits)
+            stream, part = queue.choose(self.waits), queue.part
+            if part is None:
+                wait_on(stream, self.waits)
+            else:
+                part.start(self.waits)
+                part.capture.graph.keep.append(keep)
             event = self.begin(stream)
             if work is not None:
                 work(stream.handle)
             self.end(stream, event)
         if event is not None:
             event.keep = keep
-        if self.blocking:
+        if self.blocking and part is None:  # what a capture uses, its graph keeps
             queue.device.call("StreamSynchronize", stream.handle)
         return event
 
@@ -64,17 +83,21 @@ class CuEnqueue(EnqueueCall):
         queue = self.queue
         if not self.wanted:
             return None
-        base = base_of(queue.device) if queue.profiles else None
+        part = queue.part
+        timed = queue.profiles and part is None
+        base = base_of(queue.device) if timed else None
         event = CuEvent(
             queue.context,
             queue.device,
-            new_event(queue.device, queue.profiles),
+            new_event(queue.device, timed),
             queue,
             UR[f"UR_COMMAND_{self.command}"],
-            begin=new_event(queue.device, True) if queue.profiles else 0,
+            begin=new_event(queue.device, True) if timed else 0,
             base=base,
         )
         event.stream = stream
+        if part is not None:
+            event.capture = part.capture
         if event.begin:
             self.call("EventRecord", event.begin, stream.handle)
         return event
@@ -83,6 +106,8 @@ class CuEnqueue(EnqueueCall):
         """Record the event of the command that was enqueued last."""
         if event is not None:
             self.call("EventRecord", event.end, stream.handle)
+        if self.queue.part is not None:
+            self.queue.part.note(event)
         self.queue.note_tail(stream, event.end if event is not None else 0)
 
 

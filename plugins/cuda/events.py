@@ -19,6 +19,7 @@ from .core import NOT_READY, Object, adapter, failure
 from .devices import CuDevice, CuStream
 
 if TYPE_CHECKING:
+    from .captures import CuCapture
     from .queues import CuQueue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
@@ -45,6 +46,8 @@ class CuEvent(Object):
         stream: where its command runs.
         queued: the host's time of the call.
         keep: what its command uses.
+        capture: the capture that its command is in, or None.
+        nodes: the nodes that it stands for in a capture of an out-of-order queue.
     """
 
     type = "ur_event_handle_t"
@@ -66,6 +69,8 @@ class CuEvent(Object):
         self.stream: CuStream | None = None
         self.queued = time.monotonic_ns() if base is not None else 0
         self.keep: Any = None
+        self.capture: CuCapture | None = None
+        self.nodes: tuple[int, ...] = ()
 
     def close(self) -> None:
         if self.owned:
@@ -74,13 +79,25 @@ class CuEvent(Object):
 
     @property
     def status(self) -> int:
-        """Return its ur_event_status_t."""
+        """Return its ur_event_status_t. Raises URError as `check_outside`."""
+        self.check_outside()
         code = self.device.ask("EventQuery", self.end)
         return _SUBMITTED if code == NOT_READY else _ERROR if code else _COMPLETE
 
     def wait(self) -> None:
-        """Wait until it is complete. Raises DriverError if its command failed."""
+        """Wait until it is complete.
+
+        Raises:
+            URError: see `check_outside`.
+            DriverError: its command failed.
+        """
+        self.check_outside()
         self.device.call("EventSynchronize", self.end)
+
+    def check_outside(self) -> None:
+        """Raise URError (GRAPH_INTERNAL_EVENT) if its command is in a capture."""
+        if self.capture is not None:
+            raise failure("GRAPH_INTERNAL_EVENT")
 
     def times(self) -> tuple[int, int, int]:
         """Return when its command was enqueued, began and ended.
@@ -124,6 +141,7 @@ def urEventSetCallback(hEvent: CuEvent, execStatus: int, pfnNotify: int, pUserDa
 
     A function that CUDA itself calls must not use CUDA, so it cannot be the program's.
     """
+    hEvent.check_outside()
     if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:
         raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
     registry = adapter.registry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..sdk.pools import PoolEntryPoints, USMPool
 from .allocations import CuAllocation, CuRequest, add, free, remove
+from .captures import refuse_capture
 from .core import adapter, failure
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
@@ -37,6 +38,7 @@ def urEnqueueUSMFreeExp(enqueue: CuEnqueue, pPool: CuPool | None, pMem: int) -> 
     The driver's free waits for what is enqueued. So a free that is not for a pool waits here.
     """
     context = enqueue.queue.context
+    refuse_capture(enqueue.queue, "free memory", enqueue.waits)
     allocation = remove(context, pMem)
     try:
         if pPool is not None and allocation.pool is not pPool:

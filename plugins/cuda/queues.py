@@ -13,6 +13,7 @@ from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
 from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
+from .captures import QueuePart, meet, refuse_capture
 from .clocks import new_event
 from .contexts import CuContext
 from .core import API, NOT_READY, DriverError, Object, adapter, check, failure, routine_of
@@ -40,6 +41,7 @@ class CuQueue(Object):
     Attributes:
         lock: what a thread holds while it enqueues.
         streams: its streams. The first one is its native handle.
+        part: its part in a capture, or None.
     """
 
     type = "ur_queue_handle_t"
@@ -52,6 +54,8 @@ class CuQueue(Object):
         count = SPREAD if flags & _OUT_OF_ORDER and not native else 1
         self.streams = [self._native or device.take_stream(self._priority) for _ in range(count)]
         self.lock = new_lock()
+        self.part: QueuePart | None = None
+        self._usual = self.streams[0]
         self._turn = 0
         self._tails: dict[CuStream, int] = {}  # the CUevent behind the last command, by the stream
         context.queues.add(self)
@@ -77,7 +81,7 @@ class CuQueue(Object):
         Args:
             waits: the events that the command waits for.
         """
-        if self.in_order or self._native is not None:
+        if self.in_order or self._native is not None or self.part is not None:
             return self.streams[0]
         for event in reversed(waits):
             stream = event.stream
@@ -107,13 +111,41 @@ class CuQueue(Object):
             finally:
                 device.call_here("EventDestroy", event)
 
+    def take_stream_alone(self) -> CuStream:
+        """Return its first stream, which is its own until it is given back. The lock is held.
+
+        Raises:
+            DriverError: what the driver answers.
+        """
+        self._usual = self.streams[0]
+        if self._usual is not self._native:
+            self.streams[0] = self.device.take_alone(self._usual)
+        return self.streams[0]
+
+    def give_stream_back(self) -> None:
+        """Let other queues have the stream again."""
+        if self._usual is not self._native:
+            self.device.share(self.streams[0])
+        self.streams[0] = self._usual
+
     def check_waits(self, waits: Sequence[CuEvent]) -> None:
-        """Raise URError (INVALID_CONTEXT) for an event of another context."""
+        """Check the events that a command waits for. The lock is held.
+
+        Raises:
+            URError: INVALID_CONTEXT for an event of another context, and as `captures.meet`.
+        """
         self.context.check_same("an event of the wait list", *waits)
+        meet(self, waits)
 
     def drain(self) -> None:
-        """Wait until all that is enqueued is complete. Raises DriverError."""
+        """Wait until all that is enqueued is complete.
+
+        Raises:
+            URError: GRAPH_CAPTURE_UNSUPPORTED while it is captured.
+            DriverError: what the driver answers.
+        """
         with self.lock:
+            refuse_capture(self, "be waited for")
             streams = list(self.streams)
         for stream in streams:
             self.device.call("StreamSynchronize", stream.handle)
@@ -121,7 +153,7 @@ class CuQueue(Object):
     @property
     def is_empty(self) -> bool:
         """Return whether everything that was enqueued is complete. Raises DriverError."""
-        for stream in list(self.streams):
+        for stream in list(self.streams)[self.part is not None :]:
             code = self.device.ask("StreamQuery", stream.handle)
             if code == NOT_READY:
                 return False

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
+from .captures import refuse_capture
 from .clocks import base_of, new_event
 from .core import API, adapter, check, routine_of
 from .enqueue import CuEnqueue, enqueues
@@ -24,7 +25,10 @@ def urEnqueueEventsWait(enqueue: CuEnqueue) -> CuEvent | None:
         return enqueue.run()
     with queue.lock, queue.device.current():
         stream = queue.choose(())
-        queue.join(stream, queue.streams)
+        if queue.part is not None:
+            queue.part.gather()
+        else:
+            queue.join(stream, queue.streams)
         event = enqueue.begin(stream)
         enqueue.end(stream, event)
     return event
@@ -35,9 +39,15 @@ def _barrier(enqueue: CuEnqueue) -> CuEvent | None:
     queue = enqueue.queue
     if queue.in_order:
         return enqueue.run()
-    queue.check_waits(enqueue.waits)
     with queue.lock, queue.device.current():
-        stream = queue.streams[0]
+        queue.check_waits(enqueue.waits)
+        stream, part = queue.streams[0], queue.part
+        if part is not None:
+            part.start(enqueue.waits) if enqueue.waits else part.gather()
+            part.set_barrier()
+            event = enqueue.begin(stream)
+            enqueue.end(stream, event)
+            return event
         if enqueue.waits:
             wait_on(stream, enqueue.waits)
         else:
@@ -59,6 +69,7 @@ def urEnqueueTimestampRecordingExp(
     hQueue: CuQueue, blocking: bool, phEventWaitList: list[CuEvent]
 ) -> CuEvent:
     """Record the device's time, on queues that do not profile, too."""
+    refuse_capture(hQueue, "record the time", phEventWaitList)
     enqueue = CuEnqueue(hQueue, "TIMESTAMP_RECORDING_EXP", phEventWaitList, True, bool(blocking))
     device = hQueue.device
     base = base_of(device)
@@ -95,5 +106,7 @@ def urEnqueueNativeCommandExp(
     enqueue.wanted = False
     _barrier(enqueue)
     _NativeEnqueue(pfnNativeEnqueue)(queue.handle, data)
+    if queue.part is not None:
+        queue.part.note(None)
     enqueue.wanted, enqueue.waits = wanted, ()
     return _barrier(enqueue)

@@ -53,7 +53,8 @@ class HipApi(GpuApi):
         "VENDOR_ID": 0x1002,
     }
     widest_element, widest_pattern = 1, 32
-    logs, asks_for_local = False, 0
+    logs, asks_for_local, edge_kinds = False, 0, ()
+    context_calls, contexts_are_devices = ("hipSetDevice", "hipGetDevice"), True
 
     def open(self) -> HipDriver:
         return hip()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import new_lock
@@ -35,6 +35,38 @@ _DESCRIPTOR: Final = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
 _Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
 _LASTING: Final = ffi.new("int64_t[]", [UR["UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"]])
 lib.fl_keep_answers(lib.FL_OF_COMMAND_BUFFER, _LASTING, len(_LASTING))
+
+
+class RecordingLock:
+    """The lock of a command-buffer: that of Python's threads, and what keeps C away.
+
+    Args:
+        struct: what C knows of the command-buffer (native/launches.cdef.h).
+        learn: a method of the command-buffer that is called with the lock, to learn what C has
+            appended.
+    """
+
+    __slots__ = ("_depth", "_learn", "_lock", "_struct", "_threads")
+
+    def __init__(self, struct: Any, learn: Callable[[], None] | None = None) -> None:
+        self._struct, self._lock = struct, ffi.addressof(struct, "lock")
+        self._threads, self._depth = new_lock(), 0
+        self._learn = weakref.WeakMethod(learn) if learn is not None else lambda: None
+
+    def __enter__(self) -> None:
+        self._threads.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            lib.fl_enter_recording(self._lock)
+            learn = self._learn()
+            if learn is not None:
+                learn()
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            lib.fl_leave_recording(self._lock)
+        self._threads.release()
 
 
 class CommandBufferObject(Object):

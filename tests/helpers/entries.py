@@ -1,4 +1,4 @@
-"""Which entry points of the reference adapter Python is asked for, and whether C is asked first."""
+"""Which entry points of an adapter Python is asked for, and whether C is asked first."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fairlead.plugins.sdk import start
 from fairlead.plugins.sdk._native import ffi, lib
 
 
-def _running() -> Any:
-    return next(one for one in start._running if one.adapter is reference)
+def _running(adapter: Any = reference) -> Any:
+    return next(one for one in start._running if one.adapter is adapter)
 
 
 @contextmanager
-def asked_of_python() -> Iterator[list[str]]:
+def asked_of_python(adapter: Any = reference) -> Iterator[list[str]]:
     """Yield the names of the entry points that Python is asked for, of those that begin in C."""
-    running, asked = _running(), list[str]()
+    running, asked = _running(adapter), list[str]()
 
     def watch(name: str) -> None:
         real = running.entries[name]
@@ -29,12 +29,12 @@ def asked_of_python() -> Iterator[list[str]]:
 
         ffi.def_extern(name=f"py_{name}")(entry)
 
-    for name in reference.in_c:
+    for name in adapter.in_c:
         watch(name)
     try:
         yield asked
     finally:
-        for name in reference.in_c:
+        for name in adapter.in_c:
             start._bind(name)
 
 

@@ -13,6 +13,7 @@ Copies use host memory when they run. A pattern of more than 128 bytes is copied
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -58,11 +59,12 @@ class CuAppend(AppendCall):
 
     def _add(self, command: int, build: Callable[[Sequence[int]], int], keep: Any) -> Appended:
         buffer = self.buffer
-        index = len(buffer.commands)
-        after: Sequence[int] = [buffer.commands[one] for one in self.after]
+        index, nodes = buffer.length, buffer.in_c.struct.nodes
+        after: Sequence[int] = [nodes[one] for one in self.after]
         if self.outside:
             before, after = after, []
             for event in self.outside:
+                event.check_outside()
                 after.append(buffer.node("EventWaitNode", before, event.end))
             buffer.waits[index] = list(zip(after, self.outside, strict=True))
         signal = CuCommandEvent(buffer, command, index) if self.event else None
@@ -76,7 +78,7 @@ class CuAppend(AppendCall):
             buffer.signals[index], buffer.records[index] = signal, (first, last)
         if self.inside:
             buffer.inner_waits[index] = self.inside
-        buffer.commands.append(last)
+        buffer.in_c.add(last)
         buffer.keep.append(keep)
         handle = None
         if self.command:
@@ -118,15 +120,19 @@ def urCommandBufferAppendNativeCommandExp(
     hChildCommandBuffer: CuCommandBuffer | None,
     pSyncPointWaitList: list[int],
 ) -> int:
-    """Call a function that adds nodes to the graph of a child, which becomes one node."""
+    """Call a function that adds nodes to a graph, which becomes one node.
+
+    It is the graph of the child. Without a child it is what the function gets as the native handle
+    of the command-buffer itself.
+    """
     append = CuAppend(hCommandBuffer, pSyncPointWaitList, (), False, False)
     child = hChildCommandBuffer
-    if child is None:
-        raise failure("UNSUPPORTED_FEATURE", "native commands need a child command-buffer")
-    child.check_open()
-    _NativeCommand(pfnNativeCommand)(pData)
+    if child is not None:
+        child.check_open()
+    with contextlib.nullcontext(child.graph) if child else hCommandBuffer.inner_graph() as graph:
+        _NativeCommand(pfnNativeCommand)(pData)
 
-    def build(after: Sequence[int]) -> int:
-        return hCommandBuffer.node("ChildGraphNode", after, child.graph)
+        def build(after: Sequence[int]) -> int:
+            return hCommandBuffer.node("ChildGraphNode", after, graph)
 
-    return append.add("ENQUEUE_NATIVE_EXP", build, child)[0]
+        return append.add("ENQUEUE_NATIVE_EXP", build, child)[0]

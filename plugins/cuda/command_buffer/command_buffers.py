@@ -8,18 +8,24 @@ A command's event is a CUevent that a node behind the command records. It is com
 first launch, as CUDA's events are. A command waits for outside events by nodes before it, and for
 the event of another command of the same command-buffer by an edge.
 
-(Unified Runtime: EXP-COMMAND-BUFFER 1.12. appends.py, launches.py and updates.py have the rest.)
+(Unified Runtime: EXP-COMMAND-BUFFER 1.12. The other files of this folder have the rest.)
 """
 
 from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ....loader.base.forks import new_lock
-from ...sdk.command_buffers import CommandBufferObject, CommandObject, declare_command_buffers
+from ...sdk.command_buffers import (
+    CommandBufferObject,
+    CommandObject,
+    RecordingLock,
+    declare_command_buffers,
+)
 from ..clocks import base_of, new_event
 from ..contexts import CuContext
 from ..core import API, adapter
@@ -27,6 +33,7 @@ from ..devices import CuDevice
 from ..enqueue import CuEnqueue
 from ..events import CuEvent
 from ..queues import CuQueue
+from .in_c import GraphInC
 
 
 class CuCommandEvent(CuEvent):
@@ -76,9 +83,9 @@ class CuCommandBuffer(CommandBufferObject):
 
     Attributes:
         graph: the CUgraph.
+        native: its native handle: the graph, or in a native command that command's own one.
         executable: the CUgraphExec, 0 before finalize.
-        commands: the node that stands for each command.
-        count: how many nodes the graph has.
+        in_c: what C knows of it: the node that stands for each command, and launches to repeat.
         waits: the nodes that wait for events of elsewhere, and these events, by the command.
         inner_waits: the commands of this command-buffer that commands wait for by an event.
         records: the nodes that record them: before the command (0 without profiling) and behind it.
@@ -90,10 +97,11 @@ class CuCommandBuffer(CommandBufferObject):
         self, context: CuContext, device: CuDevice, updatable: bool, in_order: bool, profiling: bool
     ) -> None:
         super().__init__(context, device, updatable, in_order, profiling)
-        self.graph = device.make("GraphCreate", 0)
+        self.graph = self.native = device.make("GraphCreate", 0)
         self.executable = 0
-        self.commands: list[int] = []
-        self.count = 0
+        self.in_c = GraphInC(device, self.graph, in_order)
+        self.recording = RecordingLock(self.in_c.struct)
+        self._nodes = 0  # that Python has added
         self.waits: dict[int, list[tuple[int, CuEvent]]] = {}
         self.inner_waits: dict[int, list[int]] = {}
         self.signals: dict[int, CuCommandEvent]
@@ -102,11 +110,20 @@ class CuCommandBuffer(CommandBufferObject):
         self.keep: list[Any] = []
         self.lock = new_lock()
 
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return 0, self.in_c.address, *super().describe_to_c()[2:]
+
     # recording
 
     @property
     def length(self) -> int:
-        return len(self.commands)
+        return self.in_c.struct.count
+
+    @property
+    def count(self) -> int:
+        """Return how many nodes the graph has."""
+        return self._nodes + self.in_c.struct.appended
 
     @property
     def is_finalized(self) -> bool:
@@ -125,14 +142,29 @@ class CuCommandBuffer(CommandBufferObject):
         """
         before = (ctypes.c_void_p * max(len(after), 1))(*after)
         made = self.device.make(f"GraphAdd{name}", self.graph, before, len(after), *parameters)
-        self.count += 1
+        self._nodes += 1
         return made
+
+    @contextmanager
+    def inner_graph(self) -> Iterator[int]:
+        """Make a graph, and let it be the native handle in a block. The driver copies it.
+
+        Raises:
+            DriverError: what the driver answers.
+        """
+        self.native = made = self.device.make("GraphCreate", 0)
+        try:
+            yield made
+        finally:
+            self.native = self.graph
+            self.device.ask("GraphDestroy", made)
 
     def finalize(self) -> None:
         """Complete it: nothing can be appended any more, and it can be enqueued."""
         with self.lock:
             self.check_open()
             self.executable = self.device.make("GraphInstantiateWithFlags", self.graph, 0)
+            self.in_c.close()
 
     # running
 
@@ -149,7 +181,7 @@ class CuCommandBuffer(CommandBufferObject):
         return event
 
     def explain(self, queue: Any = None) -> str:
-        words = f"{len(self.commands)} commands: a {API.name} Graph of {self.count} nodes"
+        words = f"{self.length} commands: a {API.name} Graph of {self.count} nodes"
         events = sum(map(len, self.waits.values())) + len(self.signals)
         return f"{words}, {events} of them for events" if events else words
 
@@ -169,5 +201,5 @@ declare_command_buffers(adapter, CuCommandBuffer)
 
 @adapter.entry
 def urCommandBufferGetNativeHandleExp(hCommandBuffer: CuCommandBuffer) -> int:
-    """Return its CUgraph."""
-    return hCommandBuffer.graph
+    """Return its CUgraph. In a native command it is the graph of that command."""
+    return hCommandBuffer.native

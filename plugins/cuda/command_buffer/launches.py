@@ -57,7 +57,7 @@ def _append(
     if handle is not None:
         handle.state = state
     else:
-        buffer.keep.append(state)
+        buffer.in_c.repeat(state, launch)
     return appended
 
 

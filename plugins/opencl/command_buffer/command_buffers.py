@@ -14,7 +14,6 @@ like a sync-point.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -32,10 +31,14 @@ from ....icd.command_buffer.engines import Choice, UnknownEngineError, choose
 from ....icd.command_buffer.engines.native import Native, RecordedByProgram
 from ....icd.command_buffer.lifetimes import Lifetimes
 from ....icd.errors import error as opencl_error
-from ....loader.base.forks import new_lock
 from ....loader.ur.abi import UR
-from ...sdk._native import ffi, lib
-from ...sdk.command_buffers import CommandBufferObject, CommandObject, declare_command_buffers
+from ...sdk._native import ffi
+from ...sdk.command_buffers import (
+    CommandBufferObject,
+    CommandObject,
+    RecordingLock,
+    declare_command_buffers,
+)
 from ..contexts import URContext
 from ..core import CLObject, adapter, failure
 from ..devices import URDevice
@@ -85,35 +88,6 @@ class URCommand(CommandObject):
         return self.kernel is not None
 
 
-class _Recording:
-    """The lock of a command-buffer: that of Python's threads, and what keeps C away.
-
-    Args:
-        buffer: the command-buffer.
-    """
-
-    __slots__ = ("_buffer", "_depth", "_threads")
-
-    def __init__(self, buffer: URCommandBuffer) -> None:
-        self._buffer, self._threads, self._depth = buffer, new_lock(), 0
-
-    def __enter__(self) -> None:
-        """Wait for the command-buffer, and learn what C has appended."""
-        self._threads.acquire()
-        self._depth += 1
-        launches = self._buffer.launches
-        if self._depth == 1:
-            lib.fl_enter_launches(launches)
-        if launches.appended:
-            self._buffer.learn()
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if not self._depth:
-            lib.fl_leave_launches(self._buffer.launches)
-        self._threads.release()
-
-
 @adapter.kind
 class URCommandBuffer(CommandBufferObject):
     """A command-buffer for one device of a context.
@@ -138,7 +112,7 @@ class URCommandBuffer(CommandBufferObject):
         self.signals: dict[int, URCommandEvent]
         self.updates: dict[int, URCommand] = {}
         self.launches = launches_of(context, device, self.commands, updatable, in_order)
-        self.recording = _Recording(weakref.proxy(self))
+        self.recording = RecordingLock(self.launches, self.learn)
         self.copies: dict[Any, Any] = {}
         self.native: DriverCommandBuffer | None = None
         self.runner: CommandBuffer | None = None
@@ -153,6 +127,8 @@ class URCommandBuffer(CommandBufferObject):
     def learn(self) -> None:
         """Learn which commands C has appended. The lock is held."""
         launches, at = self.launches, 0
+        if not launches.appended:
+            return
         numbers = ffi.unpack(launches.after, launches.after_count)
         while at < len(numbers):
             end = at + 1 + numbers[at]

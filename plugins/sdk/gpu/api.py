@@ -11,6 +11,7 @@ Functions have neutral names, those of CUDA without "cu" and "_v2". Constants ha
 | a copy of bytes | no kind | a kind: HIP finds out |
 | rows set at once | of 1, 2 or 4 bytes each | of single bytes |
 | nodes that copy or set | the context as a parameter | no context |
+| dependencies of a capture | with kinds of edges | without |
 | places, for prefetches and advice | a struct | a number, -1 for the host |
 | a host task | a function of the host | before HIP 5.3 one with other parameters |
 | local memory of more than 48 KiB | asked for | needs no request |
@@ -127,6 +128,10 @@ class GpuApi(ABC):
         widest_pattern: bytes of a pattern that is set in columns. A longer one is copied.
         logs: whether the driver writes a log when it loads a program.
         asks_for_local: bytes of local memory from which on a kernel has to ask, 0: never.
+        edge_kinds: what functions about the dependencies of a capture take for kinds of edges.
+        context_calls: the functions that make a context a thread's, and that tell it (HIP) or take
+            it back (CUDA).
+        contexts_are_devices: whether these take and give numbers of devices.
     """
 
     name: ClassVar[str]
@@ -141,6 +146,9 @@ class GpuApi(ABC):
     widest_pattern: ClassVar[int]
     logs: ClassVar[bool]
     asks_for_local: ClassVar[int]
+    edge_kinds: ClassVar[tuple[None, ...]]
+    context_calls: ClassVar[tuple[str, str]]
+    contexts_are_devices: ClassVar[bool]
 
     @abstractmethod
     def open(self) -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 PARTS: Final = (
     *("platforms", "devices", "contexts", "queues", "events", "clocks", "synchronization"),
     *("buffers", "transfers", "usm", "usm_transfers", "pools", "virtual_memory", "peers"),
-    *("programs", "kernels", "launches", "device_globals"),
+    *("programs", "kernels", "launches", "device_globals", "captured_graphs"),
     *(f"command_buffer.{name}" for name in ("appends", "launches", "transfers", "updates")),
 )
 

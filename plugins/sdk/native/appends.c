@@ -8,15 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launches.cdef.h"
-
 typedef ur_exp_kernel_arg_properties_t row;
 
 enum { MOST_AFTER = 64 };
 
-void fl_enter_launches(fl_launches *l) { fl_enter_lock(&l->lock); }
+void fl_enter_recording(unsigned *lock) { fl_enter_lock(lock); }
 
-void fl_leave_launches(fl_launches *l) { fl_leave_lock(&l->lock); }
+void fl_leave_recording(unsigned *lock) { fl_leave_lock(lock); }
 
 void fl_free_launches(fl_launches *l) { free(l->after); }
 
@@ -91,16 +89,9 @@ static bool read_order(fl_launches *l, uint32_t commands, uint32_t count, const 
 
 /* --- the entry point --- */
 
-typedef struct launch {
-    uint32_t dim;
-    const size_t *offset, *size, *local;
-    const row *rows;
-    uint32_t count, point_count;
-    const uint32_t *points;
-} launch;
-
 /* Returns the sync-point, 0 for Python. The command-buffer is this thread's. */
-static uint32_t append(fl_launches *l, const fl_kernel *k, uint64_t number, const launch *one) {
+static uint32_t append(fl_launches *l, const fl_kernel *k, uint64_t number,
+                       const fl_append *one) {
     void *copy = copy_of(l, number, k, one->rows, one->count);
     uint32_t commands = fl_count_commands(l);
     if (l->buffer || l->part || !copy || !takes_group(l, k, one->dim, one->local) ||
@@ -126,15 +117,18 @@ int32_t fl_urCommandBufferAppendKernelLaunchWithArgsExp(
     if (numKernelAlternatives || phKernelAlternatives || numEventsInWaitList || phEventWaitList ||
         phEvent || phCommand || workDim < 1 || workDim > 3 || !pGlobalWorkSize)
         return FL_TO_PYTHON;
-    const launch one = {workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize, pArgs, numArgs,
-                        numSyncPointsInWaitList, pSyncPointWaitList};
+    const fl_append one = {workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize, pArgs,
+                           numArgs, numSyncPointsInWaitList, pSyncPointWaitList};
     enum { BUFFER = kind_ur_exp_command_buffer_handle_t, KERNEL = kind_ur_kernel_handle_t };
     const uintptr_t *words = fl_hold(adapter, hCommandBuffer, BUFFER);
     if (!words)
         return FL_TO_PYTHON;
     fl_launches *l = (fl_launches *)words[CL_OBJECT];
     fl_kernel *k = l ? fl_hold_struct(adapter, hKernel, KERNEL) : NULL;
+    const struct handle *kernel = fl_find(hKernel, adapter, KERNEL);
     uint32_t point = 0;
+    if (words[STRUCT] && kernel)
+        point = fl_append_to_gpu_graph((fl_gpu_graph *)words[STRUCT], kernel->number, &one);
     if (k && fl_try_lock(&l->lock)) {
         point = append(l, k, ((const fl_handle *)hKernel)->number, &one);
         fl_leave_lock(&l->lock);

@@ -449,7 +449,6 @@ def ffibuilder() -> Any:
         "shell.cdef.h",
         "interrupts.cdef.h",
         "launches.h",
-        "launches.cdef.h",
         "calls.h",
     )
     lines = [
@@ -457,8 +456,8 @@ def ffibuilder() -> Any:
         f"#define FL_SHELL_VERSION {version(ur(), functions())}u",
         *_in_c(),
     ]
-    names = ("counts.c", "interrupts.c", "launches.c", "answers.c", "progress.c", *_CALLS)
-    sources = [HERE / name for name in names]
+    names = ("counts.c", "interrupts.c", "launches.c", "answers.c", "progress.c", "gpu_appends.c")
+    sources = [HERE / name for name in (*names, *_CALLS)]
     options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
     options["depends"] += [
         os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h", "waits.h")

@@ -11,7 +11,7 @@
  * | memory object | the cl_mem | the cl_context | whether it is a buffer | its size |
  * | event | the cl_event | fl_driver | fl_queue | see FL_COMMAND |
  * | context | the cl_context | fl_context | | fl_answers |
- * | command-buffer | fl_launches of the reference adapter | | | fl_answers |
+ * | command-buffer | fl_launches of the reference adapter | fl_gpu_graph | | fl_answers |
  * | device, platform | OpenCL's handle | fl_driver of a device | fl_device_memory of a root device | fl_answers |
  *
  * 0 instead of an address means that only Python knows the object. */
@@ -26,6 +26,7 @@
 #include "ur_types.h"
 #include "handles.h"
 #include "calls.cdef.h"
+#include "launches.cdef.h"
 #include "ur_calls.h"
 
 enum { FL_TO_PYTHON = INT32_MIN };
@@ -140,3 +141,16 @@ int32_t fl_kept(uint32_t adapter, uint32_t query, unsigned kind, uintptr_t handl
                 uintptr_t second, uint32_t name, size_t size, uintptr_t value, size_t *size_ret);
 void fl_keep(uint32_t adapter, uint32_t query, unsigned kind, uintptr_t handle, uintptr_t second,
              uint32_t name, uintptr_t value, size_t size);
+
+/* --- appends of launches (appends.c, gpu_appends.c) --- */
+
+typedef struct fl_append {
+    uint32_t dim;
+    const size_t *offset, *size, *local;
+    const ur_exp_kernel_arg_properties_t *rows;
+    uint32_t count, point_count;
+    const uint32_t *points;
+} fl_append;
+
+/* Returns the sync-point, 0 for Python. `number` is that of the kernel's handle. */
+uint32_t fl_append_to_gpu_graph(fl_gpu_graph *graph, uint64_t number, const fl_append *one);

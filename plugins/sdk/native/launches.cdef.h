@@ -49,9 +49,9 @@ fl_appended fl_append_launch(const fl_launches *launches, uint32_t dim, const si
                              const ur_exp_kernel_arg_properties_t *rows, uint32_t count,
                              uint32_t argument_count, bool native, void *kernel);
 uint32_t fl_count_commands(const fl_launches *launches);
-/* Python waits for a command-buffer to append to it, and leaves it. */
-void fl_enter_launches(fl_launches *launches);
-void fl_leave_launches(fl_launches *launches);
+/* Python waits for the lock of a command-buffer to append to it, and leaves it. */
+void fl_enter_recording(unsigned *lock);
+void fl_leave_recording(unsigned *lock);
 void fl_free_launches(fl_launches *launches);
 /* Reads the new arguments of an update into `changes` (fl_change) and `room`, what they point to.
  * Both have room for all. New values have to have the sizes of the arguments `old`, which may be
@@ -65,3 +65,34 @@ int32_t fl_read_update(const fl_launches *launches,
 int32_t fl_update_plainly(const fl_launches *launches,
                           const ur_exp_command_buffer_update_kernel_launch_desc_t *updates,
                           uint32_t count);
+
+/* --- graphs of CUDA and HIP (gpu_appends.c) --- */
+
+/* A launch, as Python has planned it. C writes other arguments into it, which the driver copies. */
+typedef struct fl_gpu_launch {
+    uint64_t kernel;           /* the number of the kernel's handle, 0: none */
+    uint32_t dim, count;       /* `count`: arguments, 64 at most */
+    uint64_t offset[3], size[3], local[3];   /* `local`: 0 if one was chosen */
+    uint32_t sizes[64];        /* of arguments that are values, 0 for addresses */
+    void *const *values;       /* where the arguments are */
+    const void *parameters;    /* the driver's, of a kernel node */
+} fl_gpu_launch;
+
+enum { FL_GPU_LAUNCHES = 16 };
+typedef struct fl_gpu_graph {
+    void *const *const *table; /* the driver's functions */
+    /* Slots: cuGraphAddKernelNode; then cuCtxPushCurrent and cuCtxPopCurrent. HIP's contexts are
+     * devices, so it has hipSetDevice and hipGetDevice. */
+    uint32_t add, enter, leave;
+    int32_t is_device;
+    uintptr_t context, graph;
+    int32_t in_order, is_open;
+    unsigned lock;             /* who has it may append. C does not wait for it. */
+    uintptr_t *nodes;          /* that of each command */
+    uint32_t count, room;
+    uint32_t appended;         /* commands that C has appended */
+    fl_gpu_launch launches[FL_GPU_LAUNCHES];
+} fl_gpu_graph;
+/* Adds the node of the next command. False: there is no memory. */
+bool fl_add_gpu_node(fl_gpu_graph *graph, uintptr_t node);
+void fl_free_gpu_graph(fl_gpu_graph *graph);

@@ -54,6 +54,21 @@ record *fake_record_of(CUevent event);     /* with a reference; NULL: it was nev
 void fake_complete(record *done);          /* gives the reference back */
 void fake_wait_for(record *done);          /* gives the reference back */
 
+/* --- captures.c: a stream that is captured gives its work to a graph --- */
+typedef struct member member;
+/* Where the capture of a stream is, NULL while it is not captured. The memory lives as long as the stream. */
+member **fake_member_of(CUstream stream);
+/* Where the part of a capture is in which an event was recorded last, NULL if it was not recorded in one. */
+member **fake_place_of(CUevent event);
+void fake_drop_member(member *one);
+/* Makes a capture invalid, as calls do that no capture allows. Returns the code of the call. */
+CUresult fake_refuse_capture(CUstream stream);
+/* Adds a node behind what the stream has. `add` is called with `what`. */
+typedef CUresult adder(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const void *what);
+CUresult fake_capture(CUstream stream, adder *add, const void *what);
+CUresult fake_capture_record(CUevent event, CUstream stream);
+CUresult fake_capture_wait(CUstream stream, CUevent event);
+
 /* --- arrays.c --- */
 struct fl_CUarray {
     CUDA_ARRAY3D_DESCRIPTOR about;
@@ -80,7 +95,17 @@ CUresult fake_run_launch(const launch *one);
 void fake_drop_launch(launch *one);
 bool fake_mentions(const launch *one, const char *what);   /* in the text of its module */
 
-/* --- graphs.c: what CUDA does in other functions than HIP --- */
+/* --- graphs.c --- */
+/* Adds a node that calls `run` with a copy of `size` bytes of `data`. */
+typedef struct job {
+    CUresult (*run)(void *data);
+    const void *data;
+    size_t size;
+} job;
+adder fake_add_call, fake_add_launch, fake_add_child;   /* `what` is a job, a launch, a CUgraph */
+bool fake_comes_after(CUgraphNode node, CUgraphNode other);
+
+/* What CUDA does in other functions than HIP. */
 void fake_set_condition(uint64_t handle, uint32_t value);   /* what cudaGraphSetConditional does in kernels */
 CUgraph fake_copy_graph(const CUgraph graph);
 /* Gives an executable the nodes of another graph. Returns false if kinds or edges differ. */

@@ -2,11 +2,12 @@
 #include "fake.h"
 
 struct fl_CUgraphNode {
-    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD, WHILE } kind;
+    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD, WHILE, CALL } kind;
     launch launch;
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
     CUDA_HOST_NODE_PARAMS host;
+    job call;
     CUevent event;
     record *record;   /* of a launch */
     CUgraph child, graph;   /* `child` is the body of a loop, too */
@@ -40,6 +41,8 @@ CUgraph fake_copy_graph(const CUgraph graph) {
         one->before = memcpy(malloc(sizeof *one->before * (one->count + 1)), one->before, sizeof *one->before * one->count);
         if (one->kind == LAUNCH)
             one->launch = fake_copy_launch(&one->launch);
+        if (one->kind == CALL)
+            one->call.data = memcpy(malloc(one->call.size), one->call.data, one->call.size);
         if (one->child)
             one->child = fake_copy_graph(one->child);
     }
@@ -51,6 +54,8 @@ static void drop_graph(CUgraph graph) {
         CUgraphNode one = graph->nodes[i];
         if (one->kind == LAUNCH)
             fake_drop_launch(&one->launch);
+        if (one->kind == CALL)
+            free((void *)one->call.data);
         if (one->child)
             drop_graph(one->child);
         free(one->before);
@@ -155,6 +160,54 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraph
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUgraph child) {
     BEGIN;
     return child && child != graph ? ADD(.kind = CHILD, .child = fake_copy_graph(child)) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* --- what captures add --- */
+
+CUresult fake_add_call(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const void *what) {
+    job one = *(const job *)what;
+    one.data = memcpy(malloc(one.size), one.data, one.size);
+    return ADD(.kind = CALL, .call = one);
+}
+
+CUresult fake_add_launch(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const void *what) {
+    return ADD(.kind = LAUNCH, .launch = *(const launch *)what);
+}
+
+CUresult fake_add_child(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const void *what) {
+    return ADD(.kind = CHILD, .child = fake_copy_graph((CUgraph)what));
+}
+
+bool fake_comes_after(CUgraphNode node, CUgraphNode other) {
+    bool found = node == other;
+    for (size_t i = 0; !found && i < node->count; i++)
+        found = fake_comes_after(node->graph->nodes[node->before[i]], other);
+    return found;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+    BEGIN;
+    for (size_t i = 0; nodes && i < graph->count && i < *count; i++)
+        nodes[i] = graph->nodes[i];
+    *count = graph->count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, uint32_t flags) {
+    (void)flags;
+    BEGIN;
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    fprintf(file, "digraph dot {\n");
+    for (size_t i = 0; i < graph->count; i++) {
+        fprintf(file, "n%zu [label=\"%d\"];\n", i, (int)graph->nodes[i]->kind);
+        for (size_t b = 0; b < graph->nodes[i]->count; b++)
+            fprintf(file, "n%zu -> n%zu;\n", graph->nodes[i]->before[b], i);
+    }
+    fprintf(file, "}\n");
+    fclose(file);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, uint32_t value, uint32_t flags) {
@@ -320,6 +373,7 @@ static CUresult run_node(CUgraphNode one) {
     case WAIT: fake_wait_for(one->record); break;
     case CHILD: return run_graph(one->child);
     case WHILE: return run_loop(one);
+    case CALL: return one->call.run((void *)one->call.data);
     }
     return CUDA_SUCCESS;
 }
@@ -354,6 +408,8 @@ static CUresult run(void *data) {
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     BEGIN;
     NEED_CONTEXT;
+    if (stream && *fake_member_of(stream))
+        return fake_capture(stream, fake_add_child, executable->graph);
     CUgraph graph = fake_copy_graph(executable->graph);
     take_events(graph);
     pending one = {graph, fake_record_of(executable->last), fake_new_record(executable->last)};

@@ -110,6 +110,8 @@ CUresult cuLaunchKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uin
     launch one;
     CUDA_KERNEL_NODE_PARAMS given = {f, gx, gy, gz, bx, by, bz, shared, parameters, extra, NULL, NULL};
     CUresult code = fake_make_launch(&one, &given);
+    if (!code && stream && *fake_member_of(stream))
+        return fake_capture(stream, fake_add_launch, &one);
     return code ? code : fake_push(stream, run_launch, &one, sizeof one);
 }
 

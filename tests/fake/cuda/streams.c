@@ -14,6 +14,7 @@ struct fl_CUstream {
     work *first, **last;
     bool ends, busy;
     CUresult code;   /* of the first work that has failed */
+    member *member;
     CUstream next;
 };
 
@@ -25,8 +26,12 @@ struct record {
 
 struct fl_CUevent {
     record *record;
+    member *place;
     uint32_t flags;
 };
+
+member **fake_member_of(CUstream s) { return &s->member; }
+member **fake_place_of(CUevent event) { return &event->place; }
 
 /* One lock and one condition for everything: tests have few threads. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -95,6 +100,11 @@ CUresult fake_push(CUstream s, CUresult (*run)(void *data), const void *data, si
     memcpy(made->data, data, size);
     if (!s)
         return push_on_null_stream(made);
+    if (s->member) {
+        job one = {run, data, size};
+        free(made);
+        return fake_capture(s, fake_add_call, &one);
+    }
     pthread_mutex_lock(&lock);
     *s->last = made;
     s->last = &made->next;
@@ -153,6 +163,8 @@ CUresult cuStreamGetCtx(CUstream s, CUcontext *context) {
 /* It fails as a GPU does, once the work has ended. */
 CUresult cuStreamSynchronize(CUstream s) {
     int failure = fake_called(__func__);
+    if (s && s->member)
+        return fake_refuse_capture(s);
     pthread_mutex_lock(&lock);
     while (s && !is_idle(s))   /* the stream of the device never has work */
         pthread_cond_wait(&changed, &lock);
@@ -163,6 +175,8 @@ CUresult cuStreamSynchronize(CUstream s) {
 
 CUresult cuStreamQuery(CUstream s) {
     BEGIN;
+    if (s->member)
+        return fake_refuse_capture(s);
     pthread_mutex_lock(&lock);
     CUresult code = !is_idle(s) ? CUDA_ERROR_NOT_READY : s->code;
     pthread_mutex_unlock(&lock);
@@ -208,6 +222,7 @@ CUresult cuEventDestroy_v2(CUevent event) {
     pthread_mutex_lock(&lock);
     drop(event->record);
     pthread_mutex_unlock(&lock);
+    fake_drop_member(event->place);
     free(event);
     return CUDA_SUCCESS;
 }
@@ -262,12 +277,18 @@ static CUresult run_wait(void *data) {
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
     BEGIN;
+    if (stream && stream->member)
+        return fake_capture_record(event, stream);
+    fake_drop_member(event->place);
+    event->place = NULL;
     record *made = fake_new_record(event);
     return fake_push(stream, run_record, &made, sizeof made);
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, uint32_t flags) {
     BEGIN;
+    if (stream && (stream->member || event->place))
+        return fake_capture_wait(stream, event);
     record *found = fake_record_of(event);
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -276,6 +297,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, uint32_t flags) {
 
 CUresult cuEventQuery(CUevent event) {
     BEGIN;
+    if (event->place)
+        return CUDA_ERROR_CAPTURED_EVENT;
     pthread_mutex_lock(&lock);
     CUresult code = event->record && !event->record->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     pthread_mutex_unlock(&lock);
@@ -284,6 +307,8 @@ CUresult cuEventQuery(CUevent event) {
 
 CUresult cuEventSynchronize(CUevent event) {
     BEGIN;
+    if (event->place)
+        return CUDA_ERROR_CAPTURED_EVENT;
     fake_wait_for(fake_record_of(event));
     return CUDA_SUCCESS;
 }

@@ -103,3 +103,20 @@ hipError_t hipGraphNodeSetEnabled(hipGraphExec_t executable, hipGraphNode_t node
     return hip_end(fake_enable((CUgraphExec)executable, (CUgraphNode)node, enabled) ? hipSuccess : hipErrorInvalidValue);
 }
 #endif
+
+/* --- captures: no kinds of edges --- */
+
+hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *status, hip_flags64 *id, hipGraph_t *graph,
+                                      const hipGraphNode_t **nodes, size_t *count) {
+    HIP_BEGIN;
+    cuuint64_t number = 0;
+    CUresult code = cuStreamGetCaptureInfo_v3((CUstream)stream, status, &number, (CUgraph *)graph, (const CUgraphNode **)nodes, NULL, count);
+    if (id)
+        *id = number;
+    return hip_end((int)code);
+}
+
+hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *nodes, size_t count, uint32_t flags) {
+    HIP_BEGIN;
+    return hip_end((int)cuStreamUpdateCaptureDependencies_v2((CUstream)stream, (CUgraphNode *)nodes, NULL, count, flags));
+}

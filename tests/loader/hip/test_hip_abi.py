@@ -24,6 +24,7 @@ _NEW = {
     "hipDeviceAttributeVirtualMemoryManagementSupported",
     "hipErrorInvalidChannelDescriptor",
     "hipErrorInvalidTexture",
+    "hipGraphEdgeData",
     "hipMemoryTypeManaged",
 }
 

@@ -13,7 +13,7 @@ from helpers.ur_calls import array
 
 from fairlead.loader.ur.abi import UR
 
-from .conftest import COUNT, SIZE, Knobs, Work
+from .conftest import COUNT, SIZE, Adapted, Knobs, Work
 
 _NO_EVENTS = 0, None
 
@@ -271,3 +271,49 @@ def test_a_released_command_buffer_runs_to_its_end(work: Work, fake: Knobs) -> N
     work.ur.ok("urCommandBufferReleaseExp", buffer.handle)
     fake.library.fake_cuda_hold(0)
     assert work.numbers(out) == [9] * COUNT
+
+
+@pytest.mark.parametrize("with_child", [False, True])
+def test_a_native_command_adds_nodes_between_its_neighbours(
+    work: Work, adapted: Adapted, with_child: bool
+) -> None:
+    out, buffer = work.memory("Host"), Recorded(work)
+    child = Recorded(work).handle if with_child else 0
+    numbers = (ctypes.c_int32 * COUNT).from_address(out)
+
+    class HostNode(ctypes.Structure):
+        _fields_ = (("function", ctypes.c_void_p), ("data", ctypes.c_void_p))
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def work_on_host(data: int | None) -> None:
+        for index, value in enumerate(numbers):
+            numbers[index] = value * 10
+
+    node = HostNode(ctypes.cast(work_on_host, ctypes.c_void_p).value)
+    names = adapted.module("core").NAMES
+    add_host_node = getattr(adapted.driver.table, names["GraphAddHostNode"])
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def record(data: int | None) -> None:
+        graph = work.ur.made("urCommandBufferGetNativeHandleExp", child or buffer.handle).value
+        made, before = ctypes.c_void_p(), (ctypes.c_void_p * 1)()
+        for count in (0, 1):  # one after the other
+            given = ctypes.byref(made), graph, before, count, ctypes.byref(node)
+            assert add_host_node(*given) == 0
+            before[0] = made.value
+
+    first = buffer.launch(work.kernel("store"), out, ctypes.c_int32(3))[0]
+    point = ctypes.c_uint32()
+    given = record, None, child or None, 1, array_of_points(first), ctypes.byref(point)
+    work.ur.ok("urCommandBufferAppendNativeCommandExp", buffer.handle, *given)
+    buffer.launch(work.kernel("add_one"), out, after=(point.value,))
+    buffer.finalize()
+    for _ in range(2):
+        buffer.run()
+    work.ur.ok("urQueueFinish", work.queue)
+    assert list(numbers) == [301] * COUNT
+
+
+def array_of_points(*points: int) -> Any:
+    """Return sync-points as an array."""
+    return (ctypes.c_uint32 * len(points))(*points)

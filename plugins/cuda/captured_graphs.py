@@ -1,0 +1,244 @@
+"""Graphs that queues record, and the executable graphs made of them: entry points of both.
+
+Commands of two captures into one graph come one after the other. An executable graph holds what its
+commands use. (Unified Runtime: experimental graph record and replay.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Any, Final
+
+from ...loader.base.forks import new_lock
+from .captures import CuCapture
+from .contexts import CuContext
+from .core import Object, adapter, check, failure, routine_of
+from .devices import CuDevice
+from .enqueue import CuEnqueue, enqueues
+from .events import CuEvent
+from .queues import CuQueue
+
+_Callback: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_numbers: Final = itertools.count(1)
+_lock = new_lock()
+
+
+@adapter.kind
+class CuGraph(Object):
+    """A graph that queues are captured into.
+
+    Args:
+        context: its context.
+        device: its device.
+
+    Attributes:
+        native: the CUgraph.
+        number: a number that grows with every graph.
+        ends: the nodes that the next capture comes after.
+        capture: the capture that goes on, or None.
+        keep: what its commands use.
+        callbacks: functions of the program that are called at the end, with their data.
+    """
+
+    type = "ur_exp_graph_handle_t"
+
+    def __init__(self, context: CuContext, device: CuDevice) -> None:
+        self.context, self.device = context, device
+        self.native = device.make("GraphCreate", 0)
+        self.number = next(_numbers)
+        self.ends: tuple[int, ...] = ()
+        self.capture: CuCapture | None = None
+        self.keep: list[Any] = []
+        self.callbacks: list[tuple[int, int]] = []
+        self._failed = False
+
+    def begin(self, queue: CuQueue) -> None:
+        """Let a queue record into it.
+
+        Raises:
+            URError: INVALID_CONTEXT, INVALID_DEVICE, INVALID_GRAPH while another queue does,
+                INVALID_OPERATION for a queue that records already.
+            DriverError: what the driver answers.
+        """
+        queue.context.check_same("the graph", self)
+        if queue.device is not self.device:
+            raise failure("INVALID_DEVICE", "the queue is of another device")
+        with _lock, queue.lock:
+            if queue.part is not None:
+                raise failure("INVALID_OPERATION", "the queue is captured already")
+            if self.capture is not None:
+                raise failure("INVALID_GRAPH", "another queue is captured into the graph")
+            self.capture = CuCapture(self, queue)
+
+    def end(self) -> None:
+        """End the capture. Raises DriverError: then nothing can be made of the graph."""
+        with _lock:
+            capture, self.capture = self.capture, None
+            assert capture is not None
+            self._failed = True
+            capture.end()
+            self._failed = False
+
+    def add_child(self, child: int) -> None:
+        """Add all that a CUgraph does as one node, and destroy it. Raises DriverError."""
+        before = (ctypes.c_void_p * max(len(self.ends), 1))(*self.ends)
+        given = self.native, before, len(self.ends), child
+        self.ends = (self.device.make("GraphAddChildGraphNode", *given),)
+        self.device.ask("GraphDestroy", child)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether it has no nodes. Raises DriverError."""
+        count = ctypes.c_size_t()
+        self.device.call("GraphGetNodes", self.native, None, ctypes.byref(count))
+        return not count.value
+
+    def check_complete(self) -> None:
+        """Raise URError (INVALID_GRAPH) while it is captured, or if a capture of it has failed."""
+        if self.capture is not None or self._failed:
+            what = "has not ended" if self.capture is not None else "has failed"
+            raise failure("INVALID_GRAPH", f"a capture into the graph {what}")
+
+    def close(self) -> None:
+        self.device.ask("GraphDestroy", self.native)
+        for function, data in self.callbacks:
+            _Callback(function)(data)
+
+
+@adapter.kind
+class CuExecutableGraph(Object):
+    """A graph that can be enqueued.
+
+    Args:
+        graph: what it is made of, as it is now.
+    """
+
+    type = "ur_exp_executable_graph_handle_t"
+
+    def __init__(self, graph: CuGraph) -> None:
+        graph.check_complete()
+        self.context, self.device, self.keep = graph.context, graph.device, list(graph.keep)
+        self.native = self.device.make("GraphInstantiateWithFlags", graph.native, 0)
+
+    def close(self) -> None:
+        self.device.ask("GraphExecDestroy", self.native)  # the driver does so after its launches
+
+
+# recording
+
+
+@adapter.entry
+def urGraphCreateExp(hContext: CuContext) -> CuGraph:
+    """Make an empty graph for the context's first device."""
+    return CuGraph(hContext, hContext.device)
+
+
+@adapter.entry
+def urQueueBeginGraphCaptureExp(hQueue: CuQueue) -> None:
+    graph = CuGraph(hQueue.context, hQueue.device)
+    graph.begin(hQueue)
+
+
+@adapter.entry
+def urQueueBeginCaptureIntoGraphExp(hQueue: CuQueue, hGraph: CuGraph) -> None:
+    hGraph.begin(hQueue)
+
+
+def _graph_of(queue: CuQueue, code: str) -> CuGraph:
+    """Return the graph that a queue is captured into. Raises URError (`code`) if there is none."""
+    if queue.part is None:
+        raise failure(code, "the queue is not captured")
+    return queue.part.capture.graph
+
+
+@adapter.entry
+def urQueueEndGraphCaptureExp(hQueue: CuQueue, phGraph: Any) -> None:
+    graph = _graph_of(hQueue, "COMMAND_LIST_NOT_CAPTURING")
+    capture, registry = graph.capture, adapter.registry
+    if capture is None or capture.first is not hQueue:
+        raise failure("INVALID_OPERATION", "another queue began the capture, and has to end it")
+    assert registry is not None
+    graph.end()
+    phGraph[0] = registry.show(graph) if graph.references else registry.give(graph)
+
+
+@adapter.entry
+def urQueueIsGraphCaptureEnabledExp(hQueue: CuQueue) -> bool:
+    return hQueue.part is not None
+
+
+@adapter.entry
+def urQueueGetGraphExp(hQueue: CuQueue, phGraph: Any) -> None:
+    """Show the graph. The program gets no reference."""
+    assert adapter.registry is not None
+    phGraph[0] = 0
+    phGraph[0] = adapter.registry.show(_graph_of(hQueue, "INVALID_OPERATION"))
+
+
+# graphs
+
+
+@adapter.entry
+def urGraphDestroyExp(hGraph: CuGraph) -> None:
+    if hGraph.capture is not None:
+        raise failure("INVALID_GRAPH", "a queue is captured into the graph")
+    assert adapter.registry is not None
+    adapter.registry.release(hGraph)
+
+
+@adapter.entry
+def urGraphIsEmptyExp(hGraph: CuGraph) -> bool:
+    return hGraph.is_empty
+
+
+@adapter.entry
+def urGraphGetIdExp(hGraph: CuGraph) -> int:
+    return hGraph.number
+
+
+@adapter.entry
+def urGraphSetDestructionCallbackExp(hGraph: CuGraph, pfnCallback: int, pUserData: int) -> None:
+    hGraph.callbacks.append((pfnCallback, pUserData))
+
+
+@adapter.entry
+def urGraphDumpContentsExp(hGraph: CuGraph, filePath: str) -> None:
+    """Let the driver write a picture of it, in the language DOT."""
+    device = hGraph.device
+    if not device.has("GraphDebugDotPrint"):
+        raise failure("UNSUPPORTED_FEATURE", "the driver is too old to print graphs")
+    code = device.ask("GraphDebugDotPrint", hGraph.native, filePath.encode(), 0)
+    check(code, routine_of("GraphDebugDotPrint"), filePath)
+
+
+@adapter.entry
+def urGraphGetNativeHandleExp(hGraph: CuGraph) -> int:
+    return hGraph.native
+
+
+# executable graphs
+
+
+@adapter.entry
+def urGraphInstantiateGraphExp(hGraph: CuGraph) -> CuExecutableGraph:
+    return CuExecutableGraph(hGraph)
+
+
+@enqueues("ENQUEUE_GRAPH_EXP")
+def urEnqueueGraphExp(enqueue: CuEnqueue, hGraph: CuExecutableGraph) -> CuEvent | None:
+    enqueue.check_context("the graph", hGraph)
+    if enqueue.queue.device is not hGraph.device:
+        raise failure("INVALID_DEVICE", "the queue is of another device")
+    return enqueue.run(lambda stream: enqueue.call("GraphLaunch", hGraph.native, stream), hGraph)
+
+
+@adapter.entry
+def urGraphExecutableGraphDestroyExp(hExecutableGraph: CuExecutableGraph) -> None:
+    assert adapter.registry is not None
+    adapter.registry.release(hExecutableGraph)
+
+
+@adapter.entry
+def urGraphExecutableGraphGetNativeHandleExp(hExecutableGraph: CuExecutableGraph) -> int:
+    return hExecutableGraph.native

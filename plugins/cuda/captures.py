@@ -1,0 +1,209 @@
+"""Captures: what queues enqueue goes into a graph instead of running.
+
+A queue captures on its first stream, which no other queue has meanwhile. Another queue joins when
+it waits for an event of the capture. The driver adds a node for each command, behind the nodes that
+the stream has reached. That is the order of an in-order queue. For an out-of-order queue these
+nodes are set before each command: the last barrier's, and those of the events that it waits for.
+
+Everything that the driver refuses while it captures is refused here first, because the driver then
+gives up the whole capture.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from .core import API, constant, failure
+from .devices import CuStream
+from .events import CuEvent
+
+if TYPE_CHECKING:
+    from .captured_graphs import CuGraph
+    from .queues import CuQueue
+
+_RELAXED: Final = constant("CU_STREAM_CAPTURE_MODE_RELAXED")
+_SET: Final = 1  # CU_STREAM_SET_CAPTURE_DEPENDENCIES
+
+
+class CuCapture:
+    """What one or several queues give to a graph.
+
+    Args:
+        graph: the graph.
+        queue: the queue that begins and ends the capture.
+
+    Attributes:
+        queues: its queues.
+        is_open: whether it has not ended.
+
+    Raises:
+        DriverError: what the driver answers.
+    """
+
+    def __init__(self, graph: CuGraph, queue: CuQueue) -> None:
+        self.graph, self.first, self.is_open = graph, queue, True
+        self.queues: list[CuQueue] = []
+        device = queue.device
+        self._into = device.has("StreamBeginCaptureToGraph")
+        stream = self._take(queue)
+        try:
+            if self._into:
+                after = _array(graph.ends)
+                given = graph.native, after, None, len(graph.ends), _RELAXED
+                device.call("StreamBeginCaptureToGraph", stream.handle, *given)
+            else:
+                device.call("StreamBeginCapture", stream.handle, _RELAXED)
+        except BaseException:
+            self._leave()
+            raise
+
+    def join(self, queue: CuQueue, event: CuEvent) -> None:
+        """Take a queue in that waits for an event of the capture. Raises DriverError."""
+        stream = self._take(queue)
+        queue.device.call("StreamWaitEvent", stream.handle, event.end, 0)
+
+    def _take(self, queue: CuQueue) -> CuStream:
+        stream = queue.take_stream_alone()
+        queue.part = QueuePart(self, queue, stream)
+        self.queues.append(queue)
+        return stream
+
+    def _leave(self) -> None:
+        self.is_open = False
+        for queue in self.queues:
+            queue.part = None
+            queue.give_stream_back()
+
+    def end(self) -> None:
+        """Complete the graph.
+
+        Raises:
+            DriverError: the capture is invalid, or queues were not joined again.
+        """
+        device, stream, part = self.first.device, self.first.streams[0], self.first.part
+        assert part is not None
+        found = ctypes.c_void_p()
+        try:
+            with device.current():
+                part.gather()
+                ends = part.nodes()
+                device.call_here("StreamEndCapture", stream.handle, ctypes.byref(found))
+        finally:
+            self._leave()
+        if self._into:
+            self.graph.ends = ends
+        else:  # the driver made a graph of its own, which becomes one node
+            self.graph.add_child(found.value or 0)
+
+
+class QueuePart:
+    """A queue's part in a capture.
+
+    Args:
+        capture: the capture.
+        queue: the queue.
+        stream: its stream.
+    """
+
+    def __init__(self, capture: CuCapture, queue: CuQueue, stream: CuStream) -> None:
+        self.capture, self.stream, self._device = capture, stream, queue.device
+        #: Whether commands come after nothing but what they wait for. Without the driver's
+        #: functions for it, they come after one another.
+        self.is_free = not queue.in_order and queue.device.has("StreamUpdateCaptureDependencies")
+        self._barrier: tuple[int, ...] = ()
+        self._ends: dict[int, None] = {}  # nodes since the barrier that nothing comes after
+
+    def nodes(self) -> tuple[int, ...]:
+        """Return the nodes that the stream has reached. The device's context is current."""
+        device, kinds = self._device, API.edge_kinds
+        if not device.has("StreamGetCaptureInfo"):
+            return ()
+        status, found, count = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_size_t()
+        given = ctypes.byref(status), None, None, ctypes.byref(found), *kinds, ctypes.byref(count)
+        device.call_here("StreamGetCaptureInfo", self.stream.handle, *given)
+        if not found.value:
+            return ()
+        return tuple((ctypes.c_size_t * count.value).from_address(found.value))
+
+    def _set(self, nodes: Iterable[int]) -> None:
+        chosen = tuple(dict.fromkeys(nodes))
+        given = _array(chosen), *API.edge_kinds, len(chosen), _SET
+        self._device.call_here("StreamUpdateCaptureDependencies", self.stream.handle, *given)
+
+    def start(self, waits: Sequence[CuEvent]) -> None:
+        """Let the next command come after the last barrier, and wait for events.
+
+        Args:
+            waits: events of the capture.
+        """
+        if self.is_free:
+            self._set(self._barrier)
+        for event in waits:
+            self._device.call_here("StreamWaitEvent", self.stream.handle, event.end, 0)
+            for node in event.nodes:
+                self._ends.pop(node, None)
+
+    def gather(self) -> None:
+        """Let the next command come after all commands of the queue."""
+        if self.is_free:
+            self._set((*self._barrier, *self._ends))
+
+    def note(self, event: CuEvent | None) -> None:
+        """Note the last command, and its event if it has one."""
+        if not self.is_free:
+            return
+        nodes = self.nodes()
+        self._ends.update(dict.fromkeys(nodes))
+        if event is not None:
+            event.nodes = nodes
+
+    def set_barrier(self) -> None:
+        """Let all that follows come after what the stream has reached."""
+        if self.is_free:
+            self._barrier = self.nodes()
+            for node in self._barrier:
+                self._ends.pop(node, None)
+
+
+def _array(nodes: Sequence[int]) -> Any:
+    return (ctypes.c_void_p * len(nodes))(*nodes) if nodes else None
+
+
+def meet(queue: CuQueue, waits: Sequence[CuEvent]) -> None:
+    """Check the events that a command waits for, and let its queue join their capture.
+
+    Raises:
+        URError: GRAPH_CAPTURE_UNSUPPORTED for an event of elsewhere in a capture,
+            GRAPH_CAPTURE_MERGE_ATTEMPT for events of two captures, GRAPH_INTERNAL_EVENT for one of
+            a capture that has ended.
+        DriverError: what the driver answers.
+    """
+    for event in waits:
+        capture, part = event.capture, queue.part
+        if capture is not None and not capture.is_open:
+            raise failure("GRAPH_INTERNAL_EVENT")
+        if part is None and capture is not None:
+            if event is not waits[0]:
+                raise failure("GRAPH_CAPTURE_UNSUPPORTED", "not all events are of the capture")
+            capture.join(queue, event)
+        elif part is not None and capture is None:
+            raise failure("GRAPH_CAPTURE_UNSUPPORTED", "the event is not of the capture")
+        elif part is not None and part.capture is not capture:
+            raise failure("GRAPH_CAPTURE_MERGE_ATTEMPT")
+
+
+def refuse_capture(queue: CuQueue, what: str, waits: Sequence[CuEvent] = ()) -> None:
+    """Refuse what a capture cannot have.
+
+    Args:
+        queue: the queue of the command.
+        what: what it would do.
+        waits: the events that it waits for.
+
+    Raises:
+        URError: GRAPH_CAPTURE_UNSUPPORTED if the queue is captured, or would be.
+    """
+    if queue.part is not None or any(event.capture is not None for event in waits):
+        raise failure("GRAPH_CAPTURE_UNSUPPORTED", f"a queue that is captured cannot {what}")
