@@ -2,12 +2,14 @@
 
 It is measured once for the machine. The driver is the fake one of the tests, which does almost
 nothing. Each sample is a fresh C process (loader.c). The other loaders are those that are there:
-Debian's ocl-icd, and Khronos' in Intel's wheel. The verdict file is there before the first sample.
+Debian's ocl-icd, and Khronos' in Intel's wheel. The verdict file is there before the first sample,
+but for what is measured without one. What layers cost is measured under our loader alone.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
-from fairlead.icd import libopencl
+from fairlead.icd import libopencl, trace_layer
 
 from .measuring import Row, Target, summary
 
@@ -30,7 +32,7 @@ _MANIFESTS = 1000
 
 
 def measure(quick: bool) -> list[Row]:
-    """Take the three measures."""
+    """Take the measures."""
     loaders = {_OURS: libopencl.path()}
     loaders |= {name: path for name, path in _OTHERS.items() if path.exists()}
     with tempfile.TemporaryDirectory() as name:
@@ -48,6 +50,8 @@ def measure(quick: bool) -> list[Row]:
         rows = [
             _compare("a call through a loader", "ns", program, loaders, calls, environ, quick, 1.1),
             _compare("the first call", "ns", program, loaders, ["first"], environ, quick, 1.2),
+            *_layers(folder, program, calls, environ, quick),
+            _without_verdict(program, loaders, environ, quick),
         ]
         for number in range(_MANIFESTS):
             (folder / f"vendors/{number}.icd").write_text(f"{driver}\n", encoding="utf-8")
@@ -106,6 +110,58 @@ def _compare(
         unit,
         note=f"least: {note}",
     )
+
+
+def _layers(
+    folder: Path, program: Path, calls: list[str], environ: Mapping[str, str], quick: bool
+) -> list[Row]:
+    """What a call costs more with a layer in its way: the least with it, less the least without."""
+    traces = folder / "traces"
+    traces.mkdir()
+    layer = folder / "liblayer.so"
+    compiler, source = os.environ.get("CC", "cc").split(), _HERE / "passing_layer.c"
+    options = ["-O2", "-shared", "-fPIC", f"-I{folder}"]
+    subprocess.run([*compiler, *options, source, "-o", layer], check=True)
+    few = ["calls", "10000" if quick else "200000"]  # the log of a trace has an end
+    kinds = {
+        "a layer that passes a call on": (calls, {"OPENCL_LAYERS": str(layer)}, 1.0),
+        "a traced call": (few, trace_layer.environment({}, traces), 150.0),
+    }
+    rows = []
+    for what, (arguments, added, bound) in kinds.items():
+        series: dict[str, list[float]] = {"without": [], "with": []}
+        for _ in range(2 if quick else 7):
+            for name, variables in (("without", {}), ("with", added)):
+                given = {**environ, **variables}
+                series[name].append(_run(program, libopencl.path(), arguments, given))
+        more = min(series["with"]) - min(series["without"])
+        summaries = {name: summary(values) for name, values in series.items()}
+        rows.append(Row(f"{what}: more", more, "ns", Target("≤", bound), summaries, "ns"))
+    return rows
+
+
+def _without_verdict(
+    program: Path, loaders: Mapping[str, Path], environ: Mapping[str, str], quick: bool
+) -> Row:
+    """The processor's time of a process and its children, ours less the best of the others."""
+    samples: dict[str, list[float]] = {name: [] for name in loaders}
+    for number in range(2 if quick else 10):
+        cache = {**environ, "XDG_CACHE_HOME": f"{environ['XDG_CACHE_HOME']}/fresh{number}"}
+        for name, path in loaders.items():
+            before = _children_s_time()
+            _run(program, path, ["first"], cache)
+            samples[name].append(1e3 * (_children_s_time() - before))
+    least = {name: min(values) for name, values in samples.items()}
+    more = least.pop(_OURS) - min(least.values(), default=0.0)
+    series = {name: summary(values) for name, values in samples.items()}
+    what = "the first call without a verdict: more processor time"
+    return Row(what, more, "ms", Target("≤", 60.0), series, "ms")
+
+
+def _children_s_time() -> float:
+    """Seconds of the processor that ended children have taken, and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _manifests(program: Path, environ: Mapping[str, str], quick: bool) -> Row:
