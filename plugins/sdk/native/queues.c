@@ -253,7 +253,7 @@ static void decide_how_to_block(fl_enqueue *e, fl_blocking blocking) {
     bool in_driver = blocking && !in_steps();
     bool plain = in_driver && !e->out && e->queue->in_order && !e->queue->shared;
     e->late = plain && driver->early && blocking == FL_BLOCKING_WRITE && fl_may_be_late(e->queue);
-    bool waits = driver->early && !e->late && (e->out || blocking != FL_BLOCKING_READ);
+    bool waits = driver->early && !e->late && blocking == FL_BLOCKING_WRITE;
     e->turn = plain && !waits && driver->turns && fl_icd_waits->take_turn();
     e->blocks = in_driver && (!driver->turns || e->turn);
     e->waits = blocking && (!e->blocks || waits);
