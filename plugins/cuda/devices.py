@@ -69,7 +69,9 @@ class CuDevice(Object):
 
     def slot(self, name: str) -> int:
         """Return where a function is in the driver's table. `name`: its neutral name."""
-        return API.abi.functions[routine_of(name)].slot
+        found = API.abi.functions[routine_of(name)].slot
+        assert found is not None
+        return found
 
     @cached_property
     def context(self) -> int:

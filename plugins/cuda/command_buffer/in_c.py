@@ -35,8 +35,9 @@ _MOST_ARGUMENTS: Final = 64
 
 def _size_in_c(argument: URKernelArgument) -> int:
     """Return what `fl_gpu_launch.sizes` has for an argument."""
-    sizes = {URKernelArgument.VALUE: argument.size, URKernelArgument.POINTER: 0}
-    return sizes.get(argument.kind, lib.FL_GPU_OTHER)
+    if argument.kind == URKernelArgument.VALUE:
+        return argument.size
+    return 0 if argument.kind == URKernelArgument.POINTER else lib.FL_GPU_OTHER
 
 
 def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any) -> bool:
