@@ -149,6 +149,7 @@ def test_the_verdict_of_each_situation(
     assert all(line.split(": ", 1)[1].startswith(theirs) for line in clients[1:])
     problems = [line for line in lines if line.startswith(("error: ", "warning: "))]
     assert problem in "".join(problems)
+    assert all(line.count(" out") < 2 for line in lines if line.startswith("next: ")), "once"
 
 
 #: Manifests that only fairlead understands, and why.
