@@ -1,5 +1,5 @@
 /* Queues and events: what every call that enqueues has in common, barriers, waits, queries. */
-#include "calls.h"
+#include "gpu_launches.h"
 #include "interrupts.cdef.h"
 
 #include <pthread.h>
@@ -83,7 +83,7 @@ static int32_t finish(fl_queue *queue, uint64_t place) {
 int32_t fl_urQueueFinish(uint32_t adapter, uintptr_t hQueue) {
     fl_queue *queue = fl_hold_struct(adapter, hQueue, kind_ur_queue_handle_t);
     if (!queue)
-        return FL_TO_PYTHON;
+        return fl_finish_gpu_queue(adapter, hQueue) ? 0 : FL_TO_PYTHON;
     uint64_t enqueued = fl_load(&queue->enqueued);
     int32_t code = queue->shared || enqueued != fl_load(&queue->finished) ? finish(queue, enqueued)
                                                                               : 0;
