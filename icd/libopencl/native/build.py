@@ -156,7 +156,7 @@ def _exported(function: Any) -> Iterator[str]:
         return
     stop = " return;" if function.returns == "void" else ""
     handle, slot = function.parameters[0].name, function.slot
-    yield f"    if (FL_UNLIKELY(!__atomic_load_n(&fl_direct[{slot}], __ATOMIC_RELAXED)))"
+    yield f"    if (FL_UNLIKELY(!fl_direct[{slot}]))"
     yield f"        {{ {_call(function, f'fl_current[{slot}]')}{stop} }}"
     yield f"    {_check(function)}"
     yield f"    {_call(function, f'{handle}->dispatch[{slot}]')}\n}}"

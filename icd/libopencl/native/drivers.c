@@ -141,7 +141,7 @@ void fl_go_direct(void) {
         bool all = fl_icd1[slot] && fl_bottom[slot] == fl_icd1[slot];
         for (cl_uint i = 0; all && i < fl_platform_count; i++)
             all = fl_platforms[i].handle->dispatch[slot] != NULL;
-        __atomic_store_n(&fl_direct[slot], all, __ATOMIC_RELAXED);
+        fl_direct[slot] = all; /* nobody has a handle yet */
     }
 }
 
