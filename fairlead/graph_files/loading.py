@@ -6,6 +6,7 @@ is a graph like any other.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -239,5 +240,6 @@ class _Loader:
         done = cl.UserEvent(self._context)
         done.set_status(cl.command_execution_status.COMPLETE)
         with capture(queue, keep=keep, swap=swaps) as captured:
+            captured.block.is_made_by(sys._getframe())
             DocumentRecorder(queue.int_ptr, kernels, arguments, self._document, done.int_ptr).run()
         return captured.block
