@@ -213,14 +213,14 @@ class _Loader:
         return cl.Sampler(self._context, record["normalized"], addressing, filtering)
 
     def _parameter(self, record: Mapping[str, Any]) -> Any:
-        from pyopencl.array import Array
-
         if "from" in record:
             return derived_parameter(self._parameters[record["from"]], record)
         if "memory" not in record:
             return parameter_of_row(record)
         buffer, row = self._memory[record["memory"]], self._document.memory[record["memory"]]
         if record["is_array"] and "dtype" in row and "shape" in row:
+            from pyopencl.array import Array
+
             shape, dtype = tuple(row["shape"]), np.dtype(row["dtype"])
             buffer = Array(self._queue, shape, dtype, data=buffer)
         return GraphParameter(buffer, name=record.get("name"))

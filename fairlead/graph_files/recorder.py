@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..captured_graphs.parameter import entry_of
-from ..icd._native import ffi
+from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
 from ..icd.calls import address, call, driver_function
 from ..icd.errors import check
@@ -58,7 +58,6 @@ _LAUNCH: Final = ffi.typeof(
     " uintptr_t, uintptr_t)"
 )
 
-_POINTER: Final = ffi.sizeof("void *")
 _RELEASE: Final = ffi.typeof("int32_t (*)(uintptr_t)")
 
 
@@ -80,6 +79,8 @@ class DocumentRecorder:
             ffi.cast(_SET, driver_function(kernel, "clSetKernelArg")) for kernel in self._kernels
         ]
         self._enqueue = ffi.cast(_LAUNCH, _recorder_of(queue, "clEnqueueNDRangeKernel"))
+        self._pointers = [ffi.cast("void *", kernel) for kernel in self._kernels]
+        self._handles = [ffi.cast("void *", one) for one in arguments.addresses]
         #: What each kernel's arguments were set to last.
         self._last: list[dict[int, Any]] = [{} for _ in self._kernels]
         self._kept: list[Any] = []
@@ -150,12 +151,7 @@ class DocumentRecorder:
         kernel, last = self._kernels[number], self._last[number]
         for index, argument in enumerate(command["args"]):
             if last.get(index) != argument or "local" in argument:
-                size, pointer = self._place(argument)
-                code = (
-                    self._set[number](kernel, index, size, pointer)
-                    if size is not None
-                    else call(kernel, "clSetKernelArgSVMPointer", index, pointer)
-                )
+                code = self._set_argument(number, kernel, index, argument)
                 if code:
                     check(code, f"clSetKernelArg (argument {index})")
                 last[index] = argument
@@ -173,30 +169,32 @@ class DocumentRecorder:
             local if "local" in command else 0,
         )
 
-    def _place(self, argument: Mapping[str, Any]) -> tuple[int | None, int]:
-        """The size and the address of what a kernel's argument is set to.
-
-        SVM has no size here: it is the address.
-        """
+    def _set_argument(
+        self, number: int, kernel: int, index: int, argument: Mapping[str, Any]
+    ) -> int:
+        """Set an argument of a kernel. Returns OpenCL's code."""
+        size, pointer = ffi.sizeof("void *"), self._value_at
         if "value" in argument:
             data = bytes.fromhex(argument["value"])
             ffi.memmove(self._value, data, len(data))
-            return len(data), self._value_at
-        if "memory" in argument:
-            number = argument["memory"]
-            if self._document.memory[number]["kind"] == SVM:
-                return None, self._arguments.addresses[number] + argument.get("start", 0)
-            self._word[0] = self._arguments.addresses[number]
+            size = len(data)
+        elif "memory" in argument:
+            memory = argument["memory"]
+            if self._document.memory[memory]["kind"] == SVM:
+                place = self._arguments.addresses[memory] + argument.get("start", 0)
+                return call(kernel, "clSetKernelArgSVMPointer", index, place)
+            return lib.fl_set_memory(self._pointers[number], index, self._handles[memory])
         elif "local" in argument:
-            return argument["local"], 0
+            size, pointer = argument["local"], 0
         elif "sampler" in argument:
             self._word[0] = self._arguments.samplers[argument["sampler"]]
         else:
-            place, size = self._arguments.parameters[argument["parameter"]]
-            if size:
-                return size, place
-            self._word[0] = place
-        return _POINTER, self._value_at
+            place, length = self._arguments.parameters[argument["parameter"]]
+            if length:
+                size, pointer = length, place
+            else:
+                self._word[0] = place
+        return self._set[number](kernel, index, size, pointer)
 
 
 def _recorder_of(queue: int, routine: str) -> Any:
