@@ -80,7 +80,9 @@ class _Writer:
         self._made = RecordedGraph(recording.pid, Document(), {})
         self._document, self._members = self._made.document, self._made.members
         self._data = recording.data
-        self._rows = RecordedRows(self._made.document, self._made.members, self._made.warnings)
+        self._rows = RecordedRows(
+            self._made.document, self._made.members, recording.data, self._made.warnings
+        )
         self._order = RecordedOrder(self._document.commands)
         #: The memory of the host's that each read writes, by the number of the command.
         self._read_to: dict[int, int] = {}
@@ -222,7 +224,7 @@ class _Writer:
             at += 1
         at, side = host
         if side:
-            data = self._data.get(word_in(pieces[at])) if at in pieces else None
+            data = word_in(pieces[at]) if at in pieces else 0
             row[side] = self._rows.host(row, side, arguments[at], data)
         return row
 
@@ -241,7 +243,7 @@ class _Writer:
             row |= {"row_pitch": 0, "slice_pitch": 0}
         else:
             row |= {"offset": arguments[4], "size": arguments[5]}
-        row["target"] = self._rows.host(row, "target", ("mapped", memory, *arguments[4:6]), None)
+        row["target"] = self._rows.host(row, "target", ("mapped", memory, *arguments[4:6]))
         return row
 
     def _unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
@@ -256,9 +258,7 @@ class _Writer:
             row |= {"row_pitch": numbers[6], "slice_pitch": numbers[7]}
         else:
             row |= {"offset": numbers[0], "size": numbers[1]}
-        row["source"] = self._rows.host(
-            row, "source", ("mapped", memory, *numbers), self._data.get(data)
-        )
+        row["source"] = self._rows.host(row, "source", ("mapped", memory, *numbers), data)
         return row
 
     def _add_contents(self, record: Record) -> None:
@@ -277,7 +277,7 @@ class _Writer:
             row |= {"row_pitch": 0, "slice_pitch": 0}
         else:
             row |= {"offset": 0, "size": known["size"]}
-        row["source"] = self._rows.host(row, "source", 0, data)
+        row["source"] = self._rows.host(row, "source", 0, number)
         self._document.commands.append({**row, "after": self._order.between()})
         self._order.added_between()
 

@@ -2,7 +2,8 @@
  *
  * Usage: recorded_program PLATFORM WHAT [ROUNDS]
  * WHAT is "plain"; "image", "map", "rect", "two" queues, "unordered"; how it ends: "abort", "exit",
- * "segfault"; or what cannot be recorded: "native", "user". It prints a sum of what it read. */
+ * "segfault"; or what cannot be recorded: "native", "user". "again" writes the same megabytes often.
+ * It prints a sum of what it read. */
 #define CL_TARGET_OPENCL_VERSION 200
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
@@ -114,6 +115,15 @@ int main(int argc, char **argv) {
         MUST(clFinish(queue));
         MUST(clEnqueueNDRangeKernel(other, add, 1, NULL, &global, NULL, 0, NULL, &second));
         MUST(clEnqueueNDRangeKernel(queue, scale, 1, NULL, &global, &local, 1, &second, NULL));
+    } else if (!strcmp(what, "again")) {
+        enum { BYTES = 1 << 20, TIMES = 16 };
+        char *much = calloc(2, BYTES);
+        much[BYTES / 2] = 1;
+        cl_mem large = clCreateBuffer(context, CL_MEM_READ_WRITE, BYTES, NULL, &code);
+        for (int i = 0; i < 2 * TIMES; i++)
+            MUST(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, BYTES, much + i % 2 * BYTES, 0, NULL, NULL));
+        MUST(clEnqueueCopyBuffer(queue, large, x, 0, 0, 4, 0, NULL, NULL));
+        free(much);
     } else if (!strcmp(what, "native")) {
         code = clEnqueueNativeKernel(queue, nothing, NULL, 0, 0, NULL, NULL, 0, NULL, NULL);
     } else if (!strcmp(what, "user")) {

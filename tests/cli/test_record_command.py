@@ -7,6 +7,7 @@ sum, on every driver, holds what the program did.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -21,7 +22,7 @@ from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
 import fairlead
 from fairlead.graph_files.archive import GraphArchive
 from fairlead.graph_files.document import Document
-from fairlead.icd import libopencl
+from fairlead.icd import libopencl, record_layer
 from fairlead.icd.drivers import platforms
 
 COMMAND = (sys.executable, "-m", "fairlead")
@@ -149,6 +150,25 @@ def test_what_a_file_has(record: Record) -> None:
     assert [one["args"][1]["value"] for one in found.commands[1:-1:2]] == [
         number.to_bytes(4, "little").hex() for number in range(ROUNDS)
     ]
+
+
+@pytest.mark.parametrize("kernel", ["", "scale"])
+def test_equal_contents_are_written_once(
+    program: Path, each_driver: Driver, tmp_path: Path, kernel: str
+) -> None:
+    environ = os.environ | libopencl.environment(os.environ)
+    environ |= record_layer.environment(os.environ, tmp_path, kernel=kernel)
+    command = program, number_of(each_driver), "again", "64"
+    subprocess.run(command, check=True, env=environ, timeout=CHILD_TIMEOUT)
+    (found,), (log,) = record_layer.recordings(tmp_path), tmp_path.iterdir()
+    data = [bytes(one) for one in found.data.values()]
+    assert len(data) == len(set(data))
+    if kernel:  # x and y are read before each launch, and only x is another one
+        assert [one.kind for one in found.records].count(record_layer.CONTENTS) == 2 * 64
+        assert len(data) == 65
+    else:  # of two megabytes each is written 16 times
+        assert [len(one) for one in data].count(1 << 20) == 2
+        assert log.stat().st_size < 6 << 20
 
 
 @pytest.mark.parametrize(("what", "code"), [("abort", None), ("exit", 5), ("segfault", None)])

@@ -61,9 +61,11 @@ void fl_add_word(fl_record *record, uint64_t word);
 void fl_add_piece(fl_record *record, uint32_t tag, const void *data, size_t bytes);
 /* Write a record, and forget its words. Returns where it is; NULL if there is no room. */
 uint64_t *fl_write_record(fl_record *record, enum fl_record_kind kind);
-/* Room for the bytes of a DATA record. They count once `fl_data_is_there` was called. */
-void *fl_new_data(size_t bytes, uint64_t *number);
-void fl_data_is_there(void *data);
+/* Room for the bytes of a DATA record; NULL if there is none. They count once they are kept. */
+void *fl_new_data(size_t bytes);
+/* The bytes are there. Returns the number of the record that has them: perhaps an earlier one. */
+uint64_t fl_keep_data(void *data);
+/* The same for bytes of the program's; 0 if there is no room. */
 uint64_t fl_copy_data(const void *from, size_t bytes);
 
 /* --- objects.c: what the program has made --- */

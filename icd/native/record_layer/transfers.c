@@ -113,7 +113,7 @@ static cl_int read_copy(fl_table next, cl_command_queue queue, const fl_seen *me
 cl_int fl_read_contents(fl_table next, cl_command_queue queue, const fl_seen *memory,
                         uint64_t *number) {
     static const size_t origin[3];
-    void *into = fl_new_data(memory->size, number);
+    void *into = fl_new_data(memory->size);
     cl_int code;
     if (!into)
         return CL_OUT_OF_HOST_MEMORY;
@@ -130,6 +130,6 @@ cl_int fl_read_contents(fl_table next, cl_command_queue queue, const fl_seen *me
     if (!code)
         code = NEXT(next, clFinish)(queue); /* some drivers' blocking reads return early */
     if (!code)
-        fl_data_is_there(into);
+        *number = fl_keep_data(into);
     return code;
 }
