@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -68,7 +68,7 @@ def _run(*command: str) -> tuple[float, float, str]:
 
 
 def _in_turns(
-    commands: dict[str, Sequence[str]], rounds: int
+    commands: Mapping[str, Sequence[str]], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """The seconds of whole processes, and those since their imports."""
     whole: dict[str, list[float]] = {name: [] for name in commands}

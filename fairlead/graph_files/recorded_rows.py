@@ -13,7 +13,7 @@ import numpy as np
 
 from ..icd.record_layer import Record
 from .document import KERNEL, Document
-from .operations import HOST, extent
+from .operations import HOST, SVM, extent
 from .queries import (
     IMAGE_TYPES,
     NOT_WRITTEN,
@@ -67,6 +67,10 @@ class RecordedRows:
         """
         of = self.document.memory_of(row["source" if side == "target" else "target"])
         _, size = extent(row, side, {"kind": HOST}, of)
+        return self.host_bytes(address, size, number)
+
+    def host_bytes(self, address: Any, size: int, number: int = 0) -> int:
+        """The same for so many bytes."""
         data = self.data.get(number)
         key = ("read", address, size) if data is None else ("bytes", number, size)
         if key not in self._places:
@@ -85,7 +89,9 @@ class RecordedRows:
             return self._places[serial]
         _, kind, flags, size, of, offset, *image = self.facts[serial].words
         row: dict[str, Any] = {"kind": "buffer", "size": size, "flags": flag_names(flags)}
-        if image:
+        if not kind:
+            row["kind"] = SVM
+        elif image:
             form, element, pitch, *dimensions = image
             row |= image_row(IMAGE_TYPES[kind], form, element, dimensions)
             row |= {"row_pitch": pitch} if of else {}
