@@ -27,7 +27,7 @@ from ...sdk.command_buffers import (
 )
 from ..clocks import base_of, new_event
 from ..contexts import CuContext
-from ..core import API, adapter
+from ..core import API, adapter, failure
 from ..devices import CuDevice
 from ..enqueue import CuEnqueue
 from ..events import CuEvent
@@ -108,6 +108,7 @@ class CuCommandBuffer(CommandBufferObject):
         inner_waits: the commands of this command-buffer that commands wait for by an event.
         records: the nodes that record them: before the command (0 without profiling) and behind it.
         updates: the commands that can be updated.
+        has_new_events: whether an update has changed an event.
         keep: what the nodes use.
     """
 
@@ -125,6 +126,7 @@ class CuCommandBuffer(CommandBufferObject):
         self.signals: dict[int, CuCommandEvent]
         self.records: dict[int, tuple[int, int]] = {}
         self.updates: dict[int, CuCommand] = {}
+        self.has_new_events = False
         self.keep: list[Any] = []
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
@@ -190,13 +192,28 @@ class CuCommandBuffer(CommandBufferObject):
         enqueue = CuEnqueue(queue, "ENQUEUE_COMMAND_BUFFER_EXP", waits, wanted)
         with self.recording:
             base = base_of(self.device) if self.profiling and self.signals else None
-            event = enqueue.run(
-                lambda stream: enqueue.call("GraphLaunch", self.executable, stream), self
-            )
+            event = enqueue.run_graph(self.executable, self._child, self)
             for signal in self.signals.values():
                 signal.queue, signal.base = queue, base
             self.in_c.struct.is_plain = not self.signals
         return event
+
+    def _child(self) -> int:
+        """Return the graph for a capture, with what updates have changed in the executable graph.
+
+        Raises:
+            URError: GRAPH_CAPTURE_UNSUPPORTED if events were updated.
+            DriverError: what the driver answers.
+        """
+        if self.has_new_events:
+            raise failure("GRAPH_CAPTURE_UNSUPPORTED", "events of its commands were updated")
+        for command in self.updates.values():
+            if command.is_launch:
+                state = command.present()
+                launch = state.plan()
+                parameters = ctypes.byref(launch.parameters)
+                self.device.call_here("GraphKernelNodeSetParams", state.node, parameters)
+        return self.graph
 
     def explain(self, queue: Any = None) -> str:
         words = f"{self.length} commands: a {API.name} Graph of {self.count} nodes"

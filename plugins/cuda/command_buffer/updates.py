@@ -165,6 +165,7 @@ def urCommandBufferUpdateSignalEventExp(hCommand: CuCommand) -> CuEvent:
         if old is None:
             raise failure("INVALID_OPERATION", "the command was appended without an event")
         made = CuCommandEvent(buffer, old.command, index)
+        buffer.has_new_events = True
         for node, event in zip(buffer.records[index], (made.begin, made.end), strict=True):
             if node:
                 buffer.device.call(
@@ -182,6 +183,7 @@ def urCommandBufferUpdateWaitEventsExp(hCommand: CuCommand, phEventWaitList: lis
     edges, waits = buffer.inner_waits.get(index, ()), buffer.waits.get(index, ())
     outside = buffer.check_waits(phEventWaitList, edges, len(waits))
     with buffer.recording:
+        buffer.has_new_events |= bool(waits)
         for (node, _), event in zip(waits, outside, strict=True):
             buffer.device.call("GraphExecEventWaitNodeSetEvent", buffer.executable, node, event.end)
         buffer.waits[index] = [
