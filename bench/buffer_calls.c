@@ -17,9 +17,10 @@ static double now(void) {
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
+/* Drivers may call it in a thread of theirs, and later. */
 static void gone(cl_mem memory, void *data) {
     (void)memory;
-    ++*(int *)data;
+    (void)data;
 }
 
 enum { CREATE, RELEASE, CREATE_PART, RELEASE_PART, CALLBACK, ASK_CONTEXT, FIGURES };
@@ -33,7 +34,6 @@ static void keep_least(double *least, double begin) {
 /* Returns an error code. `figures` has room for FIGURES. */
 int measure(cl_context context, double *figures) {
     static cl_mem made[COUNT];
-    int called = 0;
     cl_int code = CL_SUCCESS;
     size_t size;
     cl_device_id devices[16];
@@ -61,7 +61,7 @@ int measure(cl_context context, double *figures) {
             break;
         begin = now();
         for (int i = 0; i < COUNT; i++)
-            CL(made[i], clSetMemObjectDestructorCallback)(made[i], (void *)gone, &called);
+            CL(made[i], clSetMemObjectDestructorCallback)(made[i], (void *)gone, NULL);
         keep_least(&figures[CALLBACK], begin);
         begin = now();
         for (int i = 0; i < COUNT; i++)
@@ -73,5 +73,5 @@ int measure(cl_context context, double *figures) {
         keep_least(&figures[ASK_CONTEXT], begin);
     }
     CL(parent, clReleaseMemObject)(parent);
-    return code ? code : called == COUNT * ROUNDS ? CL_SUCCESS : CL_INVALID_OPERATION;
+    return code;
 }

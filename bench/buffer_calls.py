@@ -105,7 +105,9 @@ def main() -> None:
     for shared in ("0", "1", "0", "1"):
         environment = {**os.environ, _INSIDE: "1", "FAIRLEAD_CUDA": shared}
         command = [sys.executable, "-m", "bench.buffer_calls"]
-        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+        )
         print("shared" if shared == "1" else "not shared")
         for name, value in json.loads(done.stdout.splitlines()[-1]).items():
             print(f"    {name}: {value:.2f} µs")

@@ -75,10 +75,11 @@ class _Graph:
         import numpy
 
         from fairlead.graph import CommandGraph, DynamicParameter
-        from fairlead.runtime import Program, Queue, malloc_device
+        from fairlead.runtime import Program, Queue, devices, malloc_device
 
         self.numpy, self.graph, self.parameter = numpy, CommandGraph, DynamicParameter
-        self.queue = Queue(in_order=True)
+        device = next(one for one in devices() if one.platform.backend == "cuda")
+        self.queue = Queue(device, in_order=True)
         self.kernel = Program(self.queue.context, _OPENCL).kernel("axpy")
         self.y, self.x = (malloc_device(_ITEMS, numpy.float32, self.queue) for _ in range(2))
         self.queue.memset(self.y, 0).wait()
@@ -161,10 +162,16 @@ class _Captured(_Plain):
         return graph
 
     def finalize(self, graph: Any) -> Any:
-        loop = graph.finalize()
+        return self._checked(graph.finalize())
+
+    def prepare(self, graph: Any) -> Any:
+        loop = self._checked(graph.finalize(updatable=True))
+        self.node = graph.nodes[0]
+        return loop
+
+    def _checked(self, loop: Any) -> Any:
         if "a CUDA Graph of" not in loop.explain(self.queue):
             sys.exit(loop.explain(self.queue))
-        loop.node = graph.nodes[0]
         return loop
 
     def launch(self, executable: Any) -> None:
@@ -174,7 +181,7 @@ class _Captured(_Plain):
         self.queue.finish()
 
     def update_one(self, executable: Any, value: float) -> None:
-        executable.set(executable.node, 2, self.numpy.float32(value))
+        executable.set(self.node, 2, self.numpy.float32(value))
 
     def update_all(self, executable: Any, graph: Any) -> None:
         executable.update(graph)
@@ -398,9 +405,10 @@ def measure(libraries: list[Library]) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Measure, print the lines, and write a file if one is named."""
-    adapter = Path(__file__).parents[1] / "plugins/libur_adapter_fairlead_cuda.so.0"
-    os.environ.setdefault("UR_ADAPTERS_FORCE_LOAD", str(adapter))
-    os.environ.setdefault("ONEAPI_DEVICE_SELECTOR", "cuda:*")
+    # Captured code needs the adapter for OpenCL, for updates of single launches.
+    names = "libur_adapter_fairlead_cuda.so.0", "libur_adapter_fairlead.so.0"
+    adapters = (str(Path(__file__).parents[1] / "plugins" / name) for name in names)
+    os.environ.setdefault("UR_ADAPTERS_FORCE_LOAD", ",".join(adapters))
     os.environ["FAIRLEAD_COMMAND_BUFFER"] = "cuda"
     libraries = _installed()
     import fairlead

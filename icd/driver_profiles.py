@@ -373,7 +373,8 @@ ROWS: Final = (
         applies=_INTEL,
         does="waits for a blocking write, unless only its in-order queue may use the buffer",
         evidence="2026.22.10: the call returns when the host's memory was read, and the event, "
-        "and a read on another queue, see the write later",
+        "and a read on another queue, see the write later. Blocking reads, and copies of USM and "
+        "SVM, are complete when they return",
         test="icd/test_habits.py::test_blocking_write_returns_early",
         sets={"blocking_write_returns_early": True},
     ),

@@ -14,7 +14,7 @@ import ctypes
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..loader.base.children import Outcome, Request, candidate_from, run_all
 from ..loader.base.errors import FairleadError, LibraryError, reason_of
@@ -25,6 +25,9 @@ from .driver_profiles import habits_of
 from .drivers import load
 from .errors import check
 from .objects import CLDevice, CLPlatform
+
+#: How the steps begin that come after a driver has listed its platforms.
+_BEHIND_THE_LIST: Final = ("asking ", "making ")
 
 
 class DeviceReport(Value):
@@ -67,6 +70,7 @@ class ProbeReport(Value):
         missing: the libraries that it needs and that were not found.
         notes: what is odd about it although it works, refused platforms among them.
         probed: False if no child could be started: then nothing is known, and `ok` is True.
+        listed: whether the driver did list its platforms, where it failed later.
     """
 
     candidate: Candidate
@@ -83,6 +87,7 @@ class ProbeReport(Value):
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     probed: bool = True
+    listed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The report in types that JSON has."""
@@ -120,15 +125,31 @@ def probe_all(candidates: Sequence[Candidate], timeout: float | None = None) -> 
     Returns:
         The reports, in the order of the candidates.
     """
-    outcomes = run_all([Request(__name__, one.fields()) for one in candidates], timeout)
-    return list(map(_report, candidates, outcomes))
+    return _run(candidates, timeout, devices=True)
+
+
+def list_all(candidates: Sequence[Candidate], timeout: float | None = None) -> list[ProbeReport]:
+    """The same, but no driver is asked for its devices."""
+    return _run(candidates, timeout, devices=False)
+
+
+def _run(
+    candidates: Sequence[Candidate], timeout: float | None, *, devices: bool
+) -> list[ProbeReport]:
+    requests = [Request(__name__, {**one.fields(), "devices": devices}) for one in candidates]
+    return list(map(_report, candidates, run_all(requests, timeout)))
 
 
 def _report(candidate: Candidate, outcome: Outcome) -> ProbeReport:
     if outcome.report is None:
         words = (outcome.reason, outcome.remedy, outcome.seconds)
         return ProbeReport(
-            candidate, not outcome.probed, *words, notes=outcome.notes, probed=outcome.probed
+            candidate,
+            not outcome.probed,
+            *words,
+            notes=outcome.notes,
+            probed=outcome.probed,
+            listed=outcome.step.startswith(_BEHIND_THE_LIST),
         )
     report = ProbeReport.from_dict(outcome.report)
     return report.changed(notes=(*report.notes, *outcome.notes))
@@ -138,16 +159,20 @@ def _report(candidate: Candidate, outcome: Outcome) -> ProbeReport:
 
 
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-    """Called in the child: probe the candidate whose `fields` are `data`."""
-    return describe(candidate_from(data), progress).as_dict()
+    """Called in the child: probe the candidate whose `fields` are in `data`."""
+    devices = data.pop("devices")
+    return describe(candidate_from(data), progress, devices=devices).as_dict()
 
 
-def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeReport:
+def describe(
+    candidate: Candidate, progress: Callable[[str], None], *, devices: bool = True
+) -> ProbeReport:
     """Load the candidate in this process and ask it about its devices.
 
     Args:
         candidate: the driver.
         progress: is called with what comes next, such as "opening the library".
+        devices: whether it is asked for them.
     """
     started, state = time.monotonic(), ProcessState.now()
     try:
@@ -163,7 +188,10 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
             missing=missing,
         )
     notes = [f"{refusal.what}: {refusal.reason}" for refusal in driver.refusals]
-    platforms = tuple(_platform_report(platform, notes, progress) for platform in driver.platforms)
+    platforms = tuple(
+        _platform_report(platform, notes, progress, devices=devices)
+        for platform in driver.platforms
+    )
     notes += state.changes()
     return ProbeReport(
         candidate,
@@ -189,18 +217,19 @@ def _habits(platforms: Sequence[CLPlatform]) -> tuple[str, ...]:
 
 
 def _platform_report(
-    platform: CLPlatform, notes: list[str], progress: Callable[[str], None]
+    platform: CLPlatform, notes: list[str], progress: Callable[[str], None], *, devices: bool
 ) -> PlatformReport:
-    devices: list[DeviceReport] = []
+    found: list[DeviceReport] = []
     faults: list[str] = []
     fault = ""
     try:
-        progress(f"asking the platform {platform.name!r} for its devices")
-        for number, device in enumerate(platform.devices):
-            report = _device_report(device, number, progress)
-            devices.append(report)
-            faults.append(report.fault or _context_fault(device, progress))
-        notes += platform.device_faults
+        if devices:
+            progress(f"asking the platform {platform.name!r} for its devices")
+            for number, device in enumerate(platform.devices):
+                report = _device_report(device, number, progress)
+                found.append(report)
+                faults.append(report.fault or _context_fault(device, progress))
+            notes += platform.device_faults
     except FairleadError as error:
         fault = reason_of(error, with_code=True)
     notes += filter(None, (fault, *faults))
@@ -212,7 +241,7 @@ def _platform_report(
         platform.icd_version,
         platform.notes,
     )
-    return PlatformReport(*values, tuple(devices), fault)
+    return PlatformReport(*values, tuple(found), fault)
 
 
 def _device_report(device: CLDevice, number: int, progress: Callable[[str], None]) -> DeviceReport:

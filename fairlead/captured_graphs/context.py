@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.capture.recording import CaptureError, Recording
-from ..icd.command_buffer.engines import choose
+from ..icd.command_buffer.choice import choose
 from ..icd.errors import error
 from ..icd.tables import parse_version
 from ..loader.base.frames import variables_of

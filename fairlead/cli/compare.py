@@ -17,7 +17,7 @@ import numpy as np
 from ..api import devices
 from ..graph_files.archive import GraphArchive
 from ..graph_files.errors import CANNOT_READ, GraphFileError
-from ..icd.command_buffer.engines import ENGINES
+from ..icd.command_buffer.choice import ENGINES
 from ..loader.base.children import Request, run_all
 from ..loader.base.query import printable
 

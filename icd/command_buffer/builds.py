@@ -16,10 +16,10 @@ from typing import Any, Final
 from .._native import ffi, lib
 from ..calls import profile_of_device
 from ..errors import OpenCLError
+from .choice import Choice
 from .commands import CommandList
 from .cost import recall, remember
 from .engine import Built, QueueKind
-from .engines import Choice
 from .plan import Part, Plan, make_plans
 from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, fastest
 

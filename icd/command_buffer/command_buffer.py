@@ -25,10 +25,10 @@ from ..calls import address, call, device_of, profile_of_device, properties_of, 
 from ..errors import OpenCLError, check, error
 from .builds import Builds
 from .cells import Cells
+from .choice import Choice, choose
 from .commands import CommandList
 from .edits import copy_of, put
 from .engine import Built, QueueKind
-from .engines import Choice, choose
 from .leaving import leave, release_ended
 from .lifetimes import Lifetimes
 from .routes import Enqueued, Route, lost_by

@@ -7,19 +7,16 @@ from typing import Any, Final
 from weakref import WeakValueDictionary, finalize
 
 from ...loader.base.forks import new_lock
-from .._native import ffi
+from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import address, call, compute_units, device_identity, new_queue
 from ..errors import check
 from .group_functions import binary_of
 from .leaving import leave
 
-#: At most so many threads run launches together. More would wait for each other.
-_MOST_THREADS: Final = 16
-
 #: Other threads help where a thread alone needs so many ns, and where it takes at most so many
 #: percent of that time. Waking them costs some microseconds.
-_LEAST, _PERCENT = 20_000, 90
+_LEAST, _PERCENT = 4_000, 90
 
 _SOURCE: Final = b"""
 kernel void fairlead_shape(global ulong *sizes) {
@@ -57,7 +54,7 @@ class DirectDevice:
             code = call(device, "clGetDeviceInfo", OPENCL[name], size, address(value), None)
             check(code, "clGetDeviceInfo")
         self.native.most_items, self.native.local_memory = sizes, memory[0]
-        units = min(compute_units(device), len(os.sched_getaffinity(0)), _MOST_THREADS)
+        units = min(compute_units(device), len(os.sched_getaffinity(0)), lib.FL_MOST_THREADS)
         self.native.crew = {"threads": units, "least": _LEAST, "percent": _PERCENT}
         self._context, self._device = context, device
 

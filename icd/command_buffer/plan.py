@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from . import cost
+from .choice import Choice
 from .commands import CommandList
 from .engine import Engine, QueueKind
-from .engines import Choice
 
 _T = TypeVar("_T")
 

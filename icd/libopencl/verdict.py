@@ -32,8 +32,8 @@ from ...loader.base.search import Candidate, Refusal, SearchResult, secure_envir
 from ...loader.base.verdicts import probing
 from ..discovery import find
 from ..driver_profiles import locate
-from ..drivers import Drivers, device_counts, unusable
-from ..probe import ProbeReport, describe, probe_all
+from ..drivers import Drivers, device_counts, excluding_pattern, unusable
+from ..probe import ProbeReport, describe, list_all, probe_all
 from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, cpu_level
 
 _REFUSED_LASTS: Final = 3600  # seconds, as in loader/base/verdicts.py
@@ -41,6 +41,8 @@ _HERE: Final = Path(__file__).resolve()
 #: Of fairlead itself: a verdict of another version is none.
 _OURS: Final = (_HERE, _HERE.parents[1] / "drivers.py", _HERE.parents[1] / "driver_profiles.py")
 _LINKER_CACHE: Final = "/etc/ld.so.cache"
+#: A driver that one of them names is wanted, as long as it lists its platforms.
+_WISHES: Final = ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS")
 
 
 def main(file: str, key: str) -> None:
@@ -97,8 +99,18 @@ def _look_at(search: SearchResult) -> tuple[list[ProbeReport], list[Refusal]]:
     known = [one for one in search.candidates if one not in refused and one not in reports]
     look(known)  # they are known to be sound, but not which repairs they need
     refused |= {one: _refusal(reports[one]) for one in known if not reports[one].ok}
+    for report in list_all([one for one in refused if _is_wished(one, reports.get(one))]):
+        if report.ok:
+            reports[report.candidate] = report
+            del refused[report.candidate]
     sound = [reports[one] for one in search.candidates if one not in refused]
     return sound, list(refused.values())
+
+
+def _is_wished(candidate: Candidate, report: ProbeReport | None) -> bool:
+    """Whether a refused driver is the user's wish, and may have failed behind its platforms."""
+    may_list = report is None or report.listed
+    return candidate.found_via in _WISHES and may_list and not excluding_pattern(candidate)
 
 
 def _refusal(report: ProbeReport) -> Refusal:

@@ -1,7 +1,9 @@
 /* The threads that run long launches together with the thread that runs an image: pieces of one launch, or launches that need no order.
  *
- * There is one crew, and one run at a time has it. A thread takes a piece by one exchange of `ticket`: which work it is, and how many of its
- * pieces are left. A thread without work looks for more for some microseconds, for the next launch often follows at once. Then it sleeps. */
+ * There is one crew, and one run at a time has it. Each thread has a ticket: which work it is, and how many of its own pieces are left. Who has
+ * none left takes those of others. So a thread has the same pieces in each replay, whose memory is in its cache, and none waits for a thread
+ * that is kept from running. A thread without work looks for more for some microseconds, for the next launch often follows at once. Then it
+ * sleeps. */
 #define _GNU_SOURCE
 #include "direct.h"
 
@@ -12,6 +14,7 @@
 
 #define LOOKS 2000             /* before it sleeps, and before the run lets others have its processor */
 #define STACK ((size_t)8 << 20)
+#define LINE 64                /* of a cache: one thread writes its ticket seldom where others look */
 
 static struct {
     pthread_mutex_t owner;     /* held by the run that has the crew */
@@ -19,9 +22,12 @@ static struct {
     pthread_cond_t woken;
     uint32_t sleepers, started;
     atomic_uint threads;       /* that may take pieces, with the one that runs the image */
-    _Atomic uint64_t ticket;   /* the number of the work, and how many pieces are left */
-    atomic_uint open;          /* pieces that have not ended */
+    uint32_t number;           /* of the last work */
     fl_work work;
+    struct {
+        _Alignas(LINE) _Atomic uint64_t ticket;   /* the number of the work, and how many pieces are left */
+    } members[FL_MOST_THREADS];
+    _Alignas(LINE) atomic_uint open;              /* pieces that have not ended */
 } crew = {.owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .woken = PTHREAD_COND_INITIALIZER};
 
 static inline void pause_briefly(void) {
@@ -30,21 +36,38 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-/* Run a piece, if one is left for the member of this number. Until it has ended, `work` stays as it is. */
-static bool take_piece(uint32_t member, unsigned *flags) {
-    uint64_t ticket = atomic_load(&crew.ticket);
-    uint32_t left = (uint32_t)ticket;
-    if (!left || member >= atomic_load(&crew.threads) || !atomic_compare_exchange_strong(&crew.ticket, &ticket, ticket - 1))
+static uint32_t first_piece(uint32_t member, uint32_t threads) { return crew.work.pieces * member / threads; }
+
+/* Run a piece of a member's, if one is left. Until it has ended, `work` stays as it is. */
+static bool take_piece_of(uint32_t member, unsigned *flags) {
+    uint64_t ticket = atomic_load_explicit(&crew.members[member].ticket, memory_order_acquire);
+    if (!(uint32_t)ticket || !atomic_compare_exchange_strong(&crew.members[member].ticket, &ticket, ticket - 1))
         return false;
-    fl_run_piece(&crew.work, crew.work.pieces - left, flags);
+    fl_run_piece(&crew.work, first_piece(member + 1, atomic_load(&crew.threads)) - (uint32_t)ticket, flags);
     atomic_fetch_sub(&crew.open, 1);
     return true;
+}
+
+/* Run one of a thread's own pieces, or else one of the others'. */
+static bool take_piece(uint32_t member, unsigned *flags) {
+    uint32_t threads = atomic_load_explicit(&crew.threads, memory_order_relaxed);
+    for (uint32_t i = 0; member < threads && i < threads; i++)
+        if (take_piece_of((member + i) % threads, flags))
+            return true;
+    return false;
+}
+
+static bool pieces_are_left(void) {
+    for (uint32_t i = 0; i < FL_MOST_THREADS; i++)
+        if ((uint32_t)atomic_load(&crew.members[i].ticket))
+            return true;
+    return false;
 }
 
 static void sleep_until_there_is_work(void) {
     pthread_mutex_lock(&crew.lock);
     crew.sleepers++;
-    while (!(uint32_t)atomic_load(&crew.ticket))
+    while (!pieces_are_left())
         pthread_cond_wait(&crew.woken, &crew.lock);
     crew.sleepers--;
     pthread_mutex_unlock(&crew.lock);
@@ -71,7 +94,8 @@ static void forget_crew(void) {
     pthread_mutex_init(&crew.lock, NULL);
     pthread_cond_init(&crew.woken, NULL);
     crew.sleepers = crew.started = 0;
-    atomic_store(&crew.ticket, 0);
+    for (uint32_t i = 0; i < FL_MOST_THREADS; i++)
+        atomic_store(&crew.members[i].ticket, 0);
 }
 
 /* One more thread, on the processors of the process, which gets no signals. */
@@ -110,15 +134,17 @@ bool fl_take_crew(uint32_t threads) {
 void fl_give_crew_back(void) { pthread_mutex_unlock(&crew.owner); }
 
 void fl_run_together(const fl_work *work, unsigned *flags) {
-    uint64_t number = (atomic_load(&crew.ticket) >> 32) + 1;
+    uint32_t threads = atomic_load(&crew.threads);
+    uint64_t number = ++crew.number;
     crew.work = *work;
     atomic_store(&crew.open, work->pieces);
-    atomic_store(&crew.ticket, number << 32 | work->pieces);
+    for (uint32_t i = 0; i < threads; i++)
+        atomic_store(&crew.members[i].ticket, number << 32 | (first_piece(i + 1, threads) - first_piece(i, threads)));
     pthread_mutex_lock(&crew.lock);
     if (crew.sleepers)
         pthread_cond_broadcast(&crew.woken);
     pthread_mutex_unlock(&crew.lock);
-    while (take_piece(0, flags) || (uint32_t)atomic_load(&crew.ticket))   /* another thread may have taken it meanwhile */
+    while (take_piece(0, flags) || pieces_are_left())   /* another thread may have taken it meanwhile */
         ;
     for (uint32_t looks = 0; atomic_load(&crew.open); looks++)
         if (looks < LOOKS)

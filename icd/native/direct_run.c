@@ -180,17 +180,34 @@ static void run_levels(fl_image *image, bool tries, unsigned *flags) {
     }
 }
 
-/* After the measured passes: which levels are shared from now on. Their mean time counts, not the least: where a processor is not free, the
- * threads wait for each other, and that has to be seen. */
+/* Levels whose first launches have a function and a number of groups in common. Different kinds may come to the same number. */
+static uint32_t kind_of(const fl_direct_step *s) {
+    return (uint32_t)((((uint64_t)(uintptr_t)s->run >> 4) + groups_of(s)) * 0x9e3779b97f4a7c15u >> 58);
+}
+
+/* After the measured passes: which levels are shared from now on. All of a kind are, or none: one that was interrupted decides nothing alone.
+ * Their mean time counts, not the least: where a processor is not free, the threads wait for each other, and that has to be seen. */
 static void choose(fl_image *image) {
-    for (uint32_t place = 0; place < image->step_count;) {
-        fl_level level = fl_level_at(image, place);
-        fl_direct_step *first = fl_step_at(image, place);
-        first->shared_ticks /= FL_KNOWN - FL_MEASURED - 1;
-        first->together = level.can_share && level.is_long && first->shared_ticks < level.ticks * image->limits.percent / 100;
-        image->shares |= first->together;
-        place += level.count;
-    }
+    struct {
+        uint64_t alone, together;
+    } kinds[64] = {{0, 0}};
+    for (int decides = 0; decides < 2; decides++)
+        for (uint32_t place = 0; place < image->step_count;) {
+            fl_level level = fl_level_at(image, place);
+            fl_direct_step *first = fl_step_at(image, place);
+            uint32_t kind = kind_of(first);
+            place += level.count;
+            if (!level.can_share || !level.is_long)
+                continue;
+            if (decides) {
+                first->together = kinds[kind].together < kinds[kind].alone * image->limits.percent / 100;
+                image->shares |= first->together;
+            } else {
+                first->shared_ticks /= FL_KNOWN - FL_MEASURED - 1;
+                kinds[kind].alone += level.ticks;
+                kinds[kind].together += first->shared_ticks;
+            }
+        }
 }
 
 /* A measured pass. If another run has the threads, there is none to be measured with them. */

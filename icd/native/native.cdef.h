@@ -358,6 +358,7 @@ enum { FL_DIRECT_MOST_ITEMS = 16777216 };   /* of a launch of which the driver i
 
 /* A device, and what it is asked with: a queue of our own, a kernel that writes its local sizes into a buffer. Of the last shapes the answers
  * are known. `reports_failures`: work-group functions write `execution_failed`. */
+enum { FL_MOST_THREADS = 16 };   /* that run launches together: more would wait for each other */
 /* Up to so many threads run launches that need no order, or one launch, if these take at least so many ns, and if that takes at most so many
  * percent of the time that one thread needs. */
 typedef struct fl_crew_limits {

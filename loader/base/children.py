@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     import subprocess
 
 DEFAULT_TIMEOUT: Final = 20.0
-_REMEDY: Final = (
-    "update or reinstall it; FAIRLEAD_EXCLUDE leaves it out, FAIRLEAD_PROBE=0 opens it all the same"
-)
+_REMEDY: Final = "update or reinstall it; FAIRLEAD_PROBE=0 opens it all the same"
 _KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
 _LONGEST_WORK: Final = 1.0  # seconds
 _PIPE_SIZE: Final = 1 << 16
@@ -82,6 +80,7 @@ class Outcome(Value):
         probed: False if no child came as far as `main`. Then nothing is known of the library, and a
             note says why.
         printed: the last line that it printed.
+        step: what it was doing when it ended, "" if it wrote a report.
     """
 
     report: dict[str, Any] | None = None
@@ -91,6 +90,7 @@ class Outcome(Value):
     notes: tuple[str, ...] = ()
     probed: bool = True
     printed: str = ""
+    step: str = ""
 
 
 def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[Outcome]:
@@ -277,7 +277,7 @@ class _Child:
         if not lines or "report" not in lines[-1]:
             how = f"it did not answer {late}" if code is None else ending(code)
             step = lines[-1]["step"] if lines else "taking an unknown step"
-            return self._failure(f"{how} while {step}")
+            return self._failure(f"{how} while {step}", step)
         if code is None:
             return self._failure(f"it answers, but does not let the process end {late}")
         notes = (f"{ending(code)} while the process was ending",) if code else ()
@@ -301,7 +301,7 @@ class _Child:
         lines = self.kept["printed"].decode("utf-8", "replace").split("\n")
         return printable(next((line.strip()[:300] for line in reversed(lines) if line.strip()), ""))
 
-    def _failure(self, reason: str) -> Outcome:
+    def _failure(self, reason: str, step: str = "") -> Outcome:
         printed = self._last_printed()
         return Outcome(
             None,
@@ -309,6 +309,7 @@ class _Child:
             _REMEDY,
             time.monotonic() - self.started,
             printed=printed,
+            step=step,
         )
 
 

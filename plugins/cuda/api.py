@@ -76,7 +76,8 @@ class CudaApi(GpuApi):
     }
     widest_element, widest_pattern = 4, 128
     logs, asks_for_local, edge_kinds = True, 48 << 10, (None,)
-    context_calls, contexts_are_devices = ("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"), False
+    context_calls = "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"
+    contexts_are_devices = False
 
     def open(self) -> CudaDriver:
         return cuda()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import weakref
 from typing import Any, Final
 
 from ...loader.base.forks import new_lock
@@ -120,6 +121,19 @@ class CuExecutableGraph(Object):
         graph.check_complete()
         self.context, self.device, self.keep = graph.context, graph.device, list(graph.keep)
         self.native = self.device.make("GraphInstantiateWithFlags", graph.native, 0)
+        self._graph, self._ends = weakref.ref(graph), graph.ends
+
+    def child(self) -> int:
+        """Return the CUgraph that it was made of.
+
+        Raises:
+            URError: GRAPH_CAPTURE_UNSUPPORTED if the graph was destroyed or captured into since.
+        """
+        graph = self._graph()
+        gone = graph is None or not graph.references  # an event of its capture may still hold it
+        if graph is None or gone or graph.capture is not None or graph.ends is not self._ends:
+            raise failure("GRAPH_CAPTURE_UNSUPPORTED", "its graph was destroyed or has changed")
+        return graph.native
 
     def close(self) -> None:
         self.device.ask("GraphExecDestroy", self.native)  # the driver does so after its launches
@@ -230,7 +244,7 @@ def urEnqueueGraphExp(enqueue: CuEnqueue, hGraph: CuExecutableGraph) -> CuEvent 
     enqueue.check_context("the graph", hGraph)
     if enqueue.queue.device is not hGraph.device:
         raise failure("INVALID_DEVICE", "the queue is of another device")
-    return enqueue.run(lambda stream: enqueue.call("GraphLaunch", hGraph.native, stream), hGraph)
+    return enqueue.run_graph(hGraph.native, hGraph.child, hGraph)
 
 
 @adapter.entry

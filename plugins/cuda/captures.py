@@ -117,15 +117,33 @@ class QueuePart:
 
     def nodes(self) -> tuple[int, ...]:
         """Return the nodes that the stream has reached. The device's context is current."""
-        device, kinds = self._device, API.edge_kinds
-        if not device.has("StreamGetCaptureInfo"):
-            return ()
-        status, found, count = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_size_t()
-        given = ctypes.byref(status), None, None, ctypes.byref(found), *kinds, ctypes.byref(count)
-        device.call_here("StreamGetCaptureInfo", self.stream.handle, *given)
-        if not found.value:
-            return ()
-        return tuple((ctypes.c_size_t * count.value).from_address(found.value))
+        return self._reached()[1] if self._device.has("StreamGetCaptureInfo") else ()
+
+    def _reached(self) -> tuple[int, tuple[int, ...]]:
+        """Return the graph, and the nodes that the stream has reached. Raises DriverError."""
+        status, graph, found = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_void_p()
+        count = ctypes.c_size_t()
+        places = ctypes.byref(graph), ctypes.byref(found), *API.edge_kinds, ctypes.byref(count)
+        given = ctypes.byref(status), None, *places
+        self._device.call_here("StreamGetCaptureInfo", self.stream.handle, *given)
+        nodes = (ctypes.c_size_t * count.value).from_address(found.value) if found.value else ()
+        return graph.value or 0, tuple(nodes)
+
+    def add_child(self, child: int) -> None:
+        """Add all that a CUgraph does as the next node. The driver launches nothing in a capture.
+
+        Args:
+            child: the CUgraph, which the driver copies.
+
+        Raises:
+            URError: UNSUPPORTED_FEATURE if the driver is too old.
+            DriverError: what the driver answers.
+        """
+        if not self._device.has("StreamUpdateCaptureDependencies"):
+            raise failure("UNSUPPORTED_FEATURE", "the driver is too old for graphs in captures")
+        graph, before = self._reached()
+        given = _array(before), len(before), child
+        self._set([self._device.make("GraphAddChildGraphNode", graph, *given)])
 
     def _set(self, nodes: Iterable[int]) -> None:
         chosen = tuple(dict.fromkeys(nodes))

@@ -56,6 +56,24 @@ class CuDevice(Object):
     # calls
 
     @cached_property
+    def in_c(self) -> Any:
+        """Return what C knows of it, an `fl_gpu_device` (native/launches.cdef.h)."""
+        slots = (API.abi.functions[name].slot for name in API.context_calls)
+        made = {
+            **dict(zip(("current", "enter", "leave"), slots, strict=True)),
+            "table": ffi.cast("void *const *const *", self.table.address_of_top),
+            "is_device": API.contexts_are_devices,
+            "context": self.native if API.contexts_are_devices else self.context,
+        }
+        return ffi.new("fl_gpu_device *", made)
+
+    def slot(self, name: str) -> int:
+        """Return where a function is in the driver's table. `name`: its neutral name."""
+        found = API.abi.functions[routine_of(name)].slot
+        assert found is not None
+        return found
+
+    @cached_property
     def context(self) -> int:
         """Return the primary context, retained from now on. Raises DriverError."""
         made = ctypes.c_void_p()

@@ -78,6 +78,31 @@ class CuEnqueue(EnqueueCall):
             queue.device.call("StreamSynchronize", stream.handle)
         return event
 
+    def run_graph(self, executable: int, child: Callable[[], int], keep: Any) -> CuEvent | None:
+        """Launch an executable graph, or add what it is made of to a capture.
+
+        Args:
+            executable: the CUgraphExec.
+            child: returns the CUgraph for a capture.
+            keep: what it uses.
+
+        Returns:
+            The event, None if it is not wanted.
+
+        Raises:
+            URError: as `run`, and what `child` raises.
+            DriverError: what the driver answers.
+        """
+
+        def work(stream: int) -> None:
+            part = self.queue.part
+            if part is None:
+                self.call("GraphLaunch", executable, stream)
+            else:
+                part.add_child(child())
+
+        return self.run(work, keep)
+
     def begin(self, stream: CuStream) -> CuEvent | None:
         """Make the event of a command that is enqueued next, None if it is not wanted."""
         queue = self.queue

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
+from ..sdk._native import ffi, lib
 from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
 from .captures import QueuePart, meet, refuse_capture
@@ -58,12 +59,32 @@ class CuQueue(Object):
         self._usual = self.streams[0]
         self._turn = 0
         self._tails: dict[CuStream, int] = {}  # the CUevent behind the last command, by the stream
+        self._in_c = ffi.new(
+            "fl_gpu_queue *",
+            {
+                "device": device.in_c,
+                "synchronize": device.slot("StreamSynchronize"),
+                "owner": id(context),
+            },
+        )
+        self._let_c_use_stream(True)
         context.queues.add(self)
 
     def close(self) -> None:
         for stream in self.streams:
             if stream is not self._native:
                 self.device.give_stream(stream)
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return 0, 0, int(ffi.cast("uintptr_t", self._in_c)), 0
+
+    def _let_c_use_stream(self, lets: bool) -> None:
+        """Let C use the stream, if it is the only one. It waits until C does not use it."""
+        lock = ffi.addressof(self._in_c, "lock")
+        lib.fl_enter_recording(lock)
+        self._in_c.stream = self.streams[0].handle if lets and len(self.streams) == 1 else 0
+        lib.fl_leave_recording(lock)
 
     @property
     def in_order(self) -> bool:
@@ -117,6 +138,7 @@ class CuQueue(Object):
         Raises:
             DriverError: what the driver answers.
         """
+        self._let_c_use_stream(False)
         self._usual = self.streams[0]
         if self._usual is not self._native:
             self.streams[0] = self.device.take_alone(self._usual)
@@ -127,6 +149,7 @@ class CuQueue(Object):
         if self._usual is not self._native:
             self.device.share(self.streams[0])
         self.streams[0] = self._usual
+        self._let_c_use_stream(True)
 
     def check_waits(self, waits: Sequence[CuEvent]) -> None:
         """Check the events that a command waits for. The lock is held.
@@ -170,6 +193,9 @@ def urQueueCreate(hContext: CuContext, hDevice: CuDevice, pProperties: Any) -> C
 
 
 adapter.info("urQueueGetInfo", QUEUE_INFO)
+
+
+adapter.in_c.add("urQueueFinish")
 
 
 @adapter.entry

@@ -54,7 +54,8 @@ class HipApi(GpuApi):
     }
     widest_element, widest_pattern = 1, 32
     logs, asks_for_local, edge_kinds = False, 0, ()
-    context_calls, contexts_are_devices = ("hipSetDevice", "hipGetDevice"), True
+    context_calls = "hipGetDevice", "hipSetDevice", "hipSetDevice"
+    contexts_are_devices = True
 
     def open(self) -> HipDriver:
         return hip()

@@ -9,10 +9,10 @@ from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd._native import ffi
-from fairlead.icd.command_buffer import command_buffer, engines, plan, waiting
+from fairlead.icd.command_buffer import choice, command_buffer, plan, waiting
+from fairlead.icd.command_buffer.choice import Choice, UnknownEngineError, choose
 from fairlead.icd.command_buffer.commands import CommandArray, CommandList
 from fairlead.icd.command_buffer.engine import Built, Cost, Engine, QueueKind
-from fairlead.icd.command_buffer.engines import Choice, UnknownEngineError, choose
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.errors import OpenCLError
 
@@ -68,7 +68,7 @@ class PricedReplay(Replay):
 def more_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engines of this file, before those that there are."""
     mine = {engine.name: engine for engine in (Unable(), Breaking(), Picky())}
-    monkeypatch.setattr(engines, "ENGINES", {**mine, **engines.ENGINES})
+    monkeypatch.setattr(choice, "ENGINES", {**mine, **choice.ENGINES})
 
 
 # --- division, without a driver ---
@@ -278,7 +278,7 @@ class Waiting(Picky):
 
 def test_an_update_waits_where_it_must(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits in a way that Ctrl-C interrupts: then nothing has changed."""
-    monkeypatch.setattr(engines, "ENGINES", {"waiting": Waiting(), **engines.ENGINES})
+    monkeypatch.setattr(choice, "ENGINES", {"waiting": Waiting(), **choice.ENGINES})
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "waiting")
     with capture(numbers.queue) as graph:
         numbers.add(1)

@@ -14,7 +14,7 @@ import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.graph import CommandGraph
-from fairlead.icd.command_buffer.engines import ENGINES
+from fairlead.icd.command_buffer.choice import ENGINES
 from fairlead.runtime import Program, Queue, SYCLError, malloc_device
 from fairlead.runtime.interop import context_of
 

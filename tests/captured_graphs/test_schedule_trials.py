@@ -11,10 +11,10 @@ import pytest
 from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer import engines, trial
+from fairlead.icd.command_buffer import choice, trial
+from fairlead.icd.command_buffer.choice import Choice
 from fairlead.icd.command_buffer.commands import CommandArray, CommandList
 from fairlead.icd.command_buffer.engine import Engine, QueueKind
-from fairlead.icd.command_buffer.engines import Choice
 from fairlead.icd.command_buffer.engines import replay as replay_engine
 from fairlead.icd.command_buffer.engines.direct import Direct
 from fairlead.icd.command_buffer.engines.replay import Replay
@@ -48,7 +48,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> type[Told]:
 @pytest.fixture(autouse=True)
 def only_replays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """No other engine takes the commands. Returns the file of what trials found."""
-    monkeypatch.setattr(engines, "ENGINES", {"replay": Replay()})
+    monkeypatch.setattr(choice, "ENGINES", {"replay": Replay()})
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "auto")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "fairlead" / "engines.json"
@@ -146,7 +146,7 @@ def test_schedules_take_turns_after_engines(
     told: type[Told],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engines, "ENGINES", {"rival": Rival(), "replay": Replay()})
+    monkeypatch.setattr(choice, "ENGINES", {"rival": Rival(), "replay": Replay()})
     told.seconds_of = [1.0, 1.0]
     loop = Branches(numbers, out_of_order).graph.finalize()
     loop.replay(out_of_order, times=17).wait()

@@ -16,7 +16,7 @@ from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd._native import ffi, lib
-from fairlead.icd.command_buffer import engines, trial
+from fairlead.icd.command_buffer import choice, trial
 from fairlead.icd.command_buffer.commands import CommandList
 from fairlead.icd.command_buffer.engine import Built, Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
@@ -103,7 +103,7 @@ def rivals(
     given: list[Engine] = [Rival(), Replay()]
     if "refused" in request.param:
         given.insert(0, Refused())
-    monkeypatch.setattr(engines, "ENGINES", {engine.name: engine for engine in given})
+    monkeypatch.setattr(choice, "ENGINES", {engine.name: engine for engine in given})
     monkeypatch.delenv("FAIRLEAD_COMMAND_BUFFER", raising=False)
 
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from helpers.support import ROOT
 
+from fairlead.icd.command_buffer.choice import ENGINES
 from fairlead.icd.command_buffer.engine import Built, Engine
-from fairlead.icd.command_buffer.engines import ENGINES
 from fairlead.icd.driver_profiles import ROWS
 
 FOLDERS = (

@@ -222,6 +222,14 @@ static void svm_free(cl_context context, void *memory) {
     free(memory);
 }
 
+static cl_int svm_memcpy(cl_command_queue queue, cl_bool blocking, void *into, const void *from, size_t size, cl_uint count,
+                         const cl_event *waits, cl_event *event) {
+    (void)count, (void)waits;
+    memcpy(into, from, size);
+    say("clEnqueueSVMMemcpy %u", blocking);
+    return done(THING(queue), event);
+}
+
 /* Programs and kernels: every kernel has two arguments. */
 
 static cl_program program_with_source(cl_context context, cl_uint count, const char **lines, const size_t *lengths, cl_int *code) {
@@ -345,7 +353,7 @@ static cl_int enqueue_recorded(cl_uint queues, cl_command_queue *queue, void *re
     SLOT(clEnqueueBarrierWithWaitList, marker), SLOT(clCreateBuffer, buffer), SLOT(clCreateSubBuffer, sub_buffer), \
     SLOT(clRetainMemObject, retain), SLOT(clReleaseMemObject, release), SLOT(clEnqueueReadBuffer, read_buffer), \
     SLOT(clEnqueueWriteBuffer, write_buffer), SLOT(clEnqueueCopyBufferRect, copy_rect), SLOT(clSVMAlloc, svm_alloc), \
-    SLOT(clSVMFree, svm_free), SLOT(clCreateProgramWithSource, program_with_source), SLOT(clBuildProgram, build_program), \
+    SLOT(clSVMFree, svm_free), SLOT(clEnqueueSVMMemcpy, svm_memcpy), SLOT(clCreateProgramWithSource, program_with_source), SLOT(clBuildProgram, build_program), \
     SLOT(clGetProgramInfo, program_info), SLOT(clGetProgramBuildInfo, build_info), SLOT(clRetainProgram, retain), \
     SLOT(clReleaseProgram, release), SLOT(clCreateKernel, kernel), SLOT(clRetainKernel, retain), SLOT(clReleaseKernel, release), \
     SLOT(clGetKernelInfo, kernel_info), SLOT(clGetKernelWorkGroupInfo, group_info), SLOT(clSetKernelArg, set_argument), \

@@ -104,6 +104,9 @@
 #ifndef WILD_SLOT
 #define WILD_SLOT -1
 #endif
+#ifndef AT_TABLE
+#define AT_TABLE /* a statement that changes the table */
+#endif
 
 /* Its devices. */
 #ifndef DEVICES
@@ -370,6 +373,7 @@ static void make_table(void) {
         table[SLOT_clGetPlatformIDs] = TAG;
     if (TAG_IN_SLOT_31)
         table[SLOT_clUnloadCompiler] = TAG;
+    AT_TABLE;
 }
 
 __attribute__((constructor)) static void load(void) {

@@ -147,6 +147,25 @@ def test_blocking_write_returns_early(habit: Habit, switches: str) -> None:
     assert habit.run(IN_A_THREAD.format(closed), INTEL, switches)[:2] == [blocks, "clFinish"]
 
 
+COPY = """
+target = ur.made("urUSMDeviceAlloc", context, device, None, None, 4096)
+def copy(event=None):
+    ur.ok("urEnqueueUSMMemcpy", queue, True, target, memory, 4096, 0, None, event)
+thread = threading.Thread(target=lambda: ({}))
+thread.start()
+thread.join()
+"""
+
+
+def test_a_blocking_copy_of_usm_ends_with_its_call(habit: Habit) -> None:
+    """The driver whose blocking writes return early is asked for nothing after a copy."""
+    blocks = ["clEnqueueSVMMemcpy 1"]
+    assert habit.run(COPY.format("copy()"), INTEL) == blocks
+    with_event = COPY.format("copy(ctypes.byref(ctypes.c_void_p()))")
+    assert habit.run(with_event, INTEL, "-waits-one-at-a-time") == blocks
+    assert habit.run(with_event, INTEL) == ["clEnqueueSVMMemcpy 0", "clWaitForEvents"]
+
+
 RELEASE = """
 free = new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE")
 ur.ok("urEnqueueEventsWait", free, 0, None, None)

@@ -218,6 +218,27 @@ SCENARIO(thread_direct_crew) {
     finish(w, &d);
 }
 
+/* Launches of one function and size are run together or not, all of them: one that was interrupted decides nothing alone. */
+SCENARIO(thread_direct_crew_by_kind) {
+    direct d;
+    int code;
+    make(w, &d);
+    d.function.function = (void *)count_group;
+    d.function.automatic_count = 0;
+    d.device.crew = (fl_crew_limits){.threads = 2, .least = 0, .percent = 100};
+    fl_command commands[64];
+    for (int i = 0; i < 64; i++)
+        commands[i] = d.commands[0];
+    for (int turn = 0; turn < 8; turn++) {
+        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 64, 1, NULL, &code);
+        CHECK(made);
+        OK(fl_run_direct(made, 10));
+        CHECK(fl_direct_shared(made) == 0 || fl_direct_shared(made) == 64);
+        fl_release_direct(made);
+    }
+    finish(w, &d);
+}
+
 /* An update is for the next enqueue: what a queue has runs as it was. */
 SCENARIO(direct_updated_in_flight) {
     direct d;

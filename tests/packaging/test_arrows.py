@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from helpers.support import ROOT
+from helpers.support import ROOT, RunPython
 
 ALLOWED = {
     "loader": set[str](),
@@ -78,8 +78,12 @@ def module_name(path: Path) -> str:
 
 
 def imported_modules(path: Path, modules: Container[str]) -> set[str]:
-    """Those of `modules` that a module imports when it is imported."""
+    """Those of `modules` that a module imports when it is imported, with their packages.
+
+    The packages that hold the module itself are not among them, unless it imports from them.
+    """
     package = module_name(path).split(".")
+    own = {".".join(package[: end + 1]) for end in range(len(package))}
     package = package if path.name == "__init__.py" else package[:-1]
     found = set[str]()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -88,8 +92,16 @@ def imported_modules(path: Path, modules: Container[str]) -> set[str]:
             module = ".".join([*above, *filter(None, [node.module])])
             for alias in node.names:
                 inner = f"{module}.{alias.name}"
-                found.add(inner if inner in modules else module)
+                name = inner if inner in modules else module
+                found |= {name, *set(packages_of(name)) - own}
     return {name for name in found if name in modules}
+
+
+def packages_of(name: str) -> Iterator[str]:
+    """The packages that hold a module, and that Python imports before it."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
 
 
 def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
@@ -162,6 +174,24 @@ def test_the_test_finds_circles() -> None:
     edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set[str]()}
     assert circles(edges) == {frozenset({"a", "b", "c"})}
     assert circles({"a": {"b"}, "b": set[str]()}) == set()
+
+
+@pytest.mark.parametrize("name", sorted(name for circle in CIRCLES for name in circle))
+def test_a_module_of_a_circle_can_be_imported_first(name: str, run_python: RunPython) -> None:
+    """Python imports any other module first, because nothing leads back to it."""
+    assert run_python(f"import {name}", fresh=True).code == 0
+
+
+def test_the_packages_of_a_module_count_as_imported() -> None:
+    """So a package that imports what imports its modules is a circle, too."""
+    package = "fairlead.icd.command_buffer.engines"
+    modules = {module_name(path) for path in sources("icd")}
+    edges = {
+        path: imported_modules(ROOT / f"icd/{path}.py", modules)
+        for path in ("command_buffer/launch_cost", "command_buffer/engines/direct")
+    }
+    assert {package, f"{package}.replay"} <= edges["command_buffer/launch_cost"]
+    assert package not in edges["command_buffer/engines/direct"]
 
 
 def test_a_class_has_its_name_alone() -> None:

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "memory.h"
 #include "slot_names.h"
 
-enum { MOST_PLATFORMS = 1024, MOST_TEXT = 1 << 20, MOST_SIBLINGS = 64, TAG_SLOT = SLOT_clUnloadCompiler };
+enum { MOST_PLATFORMS = 1024, MOST_TEXT = 1 << 20, MOST_SIBLINGS = 64, TAG_SLOT = SLOT_clUnloadCompiler, PROOF = 3 };
 
 fn_clGetExtensionFunctionAddress clGetExtensionFunctionAddress; /* ours */
 
@@ -130,12 +131,55 @@ void fl_settle(void) {
             fl_bottom[slot] = fl_icd1[slot];
 }
 
-/* `there`: how many slots of its table can be read. */
-static const char *bind_1(cl_platform_id platform, void *const *own, unsigned there) {
+/* The code around an address: that of a library. */
+struct code {
+    uintptr_t inside, start, end;
+};
+
+static int find_code(struct dl_phdr_info *info, size_t size, void *into) {
+    struct code *code = into;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + part->p_vaddr, end = start + part->p_memsz;
+        if (part->p_type == PT_LOAD && (part->p_flags & PF_X) && code->inside >= start && code->inside < end)
+            return code->start = start, code->end = end, 1;
+    }
+    return 0;
+}
+
+static bool is_among(const void *word, void *const *words, unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        if (words[i] == word)
+            return true;
+    return false;
+}
+
+/* Some drivers have functions of versions that they do not claim, and nothing says how long their tables are. A further version is there if all of
+ * its slots are NULL or functions of that driver which the table has only once, and if there are some of these. What else lies behind a table
+ * seldom looks so. */
+static unsigned unclaimed_slots(void *const *words, unsigned slots, unsigned there) {
+    struct code code = {(uintptr_t)words[SLOT_clGetPlatformInfo], 0, 0};
+    unsigned functions = 0, whole = slots, slot = slots;
+    dl_iterate_phdr(find_code, &code);
+    for (; slot < there; slot++) {
+        if (functions >= PROOF && fl_since[slot] != fl_since[slot - 1])
+            whole = slot;
+        if (!words[slot])
+            continue;
+        if ((uintptr_t)words[slot] < code.start || (uintptr_t)words[slot] >= code.end || is_among(words[slot], words, slot))
+            return whole;
+        functions++;
+    }
+    return functions >= PROOF && slot == FL_SLOTS ? slot : whole;
+}
+
+/* `there`: how many slots of its table can be read, and are in `words`. */
+static const char *bind_1(cl_platform_id platform, void *const *own, void *const *words, unsigned there) {
     char *version = own[SLOT_clGetPlatformInfo] ? ask(platform, CL_PLATFORM_VERSION) : NULL;
     if (!version)
         return own[SLOT_clGetPlatformInfo] ? "it does not answer CL_PLATFORM_VERSION" : "clGetPlatformInfo is NULL in its dispatch table";
-    unsigned slots = slots_of(version) < there ? slots_of(version) : there;
+    unsigned slots = slots_of(version) < there ? unclaimed_slots(words, slots_of(version), there) : there;
     if (slots < FL_SLOTS)
         be_careful(own, slots);
     free(version);
@@ -150,7 +194,7 @@ static const char *bind(cl_platform_id platform, get_function *function_of, fl_s
     if (there <= TAG_SLOT)
         return own ? "its dispatch table cannot be read" : "its dispatch table is NULL";
     if (words[0] != FL_TAG)
-        return bind_1(platform, own, there);
+        return bind_1(platform, own, words, there);
     return words[TAG_SLOT] == FL_TAG ? bind_2(platform, function_of, set) : "its table has the ICD 2 tag in slot 0 but not in slot 31";
 }
 

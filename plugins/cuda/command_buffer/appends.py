@@ -54,7 +54,7 @@ class CuAppend(AppendCall):
             DriverError: what the driver answers.
         """
         buffer = self.buffer
-        with buffer.lock:
+        with buffer.recording:
             return self._add(UR[f"UR_COMMAND_{command}"], build, keep)
 
     def _add(self, command: int, build: Callable[[Sequence[int]], int], keep: Any) -> Appended:

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ....loader.base.forks import new_lock
 from ...sdk.command_buffers import (
     CommandBufferObject,
     CommandObject,
@@ -28,12 +27,13 @@ from ...sdk.command_buffers import (
 )
 from ..clocks import base_of, new_event
 from ..contexts import CuContext
-from ..core import API, adapter
+from ..core import API, adapter, failure
 from ..devices import CuDevice
 from ..enqueue import CuEnqueue
 from ..events import CuEvent
+from ..launches import CuLaunch
 from ..queues import CuQueue
-from .in_c import GraphInC
+from .in_c import CommandInC, GraphInC
 
 
 class CuCommandEvent(CuEvent):
@@ -63,14 +63,32 @@ class CuCommand(CommandObject):
         index: its number.
 
     Attributes:
-        node: its node, if it is a launch.
         state: what it launches (`updates.CuLaunchState`), None if it is no launch.
     """
 
     def __init__(self, buffer: CuCommandBuffer, index: int) -> None:
         super().__init__(buffer, index)
-        self.node = 0
         self.state: Any = None
+        self._in_c = CommandInC(buffer.in_c)
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/calls.h says."""
+        return 0, self._in_c.address, 0, 0
+
+    def set_launch(self, state: Any, launch: CuLaunch) -> None:
+        """Set what it launches. C does not use the command-buffer meanwhile.
+
+        Args:
+            state: an `updates.CuLaunchState`.
+            launch: the same as the driver takes it.
+        """
+        self.state = state
+        self._in_c.take(state, launch)
+
+    def present(self) -> Any:
+        """Return what it launches now. C does not use the command-buffer meanwhile."""
+        self._in_c.learn(self.state)
+        return self.state
 
     @property
     def is_launch(self) -> bool:
@@ -90,6 +108,7 @@ class CuCommandBuffer(CommandBufferObject):
         inner_waits: the commands of this command-buffer that commands wait for by an event.
         records: the nodes that record them: before the command (0 without profiling) and behind it.
         updates: the commands that can be updated.
+        has_new_events: whether an update has changed an event.
         keep: what the nodes use.
     """
 
@@ -99,7 +118,7 @@ class CuCommandBuffer(CommandBufferObject):
         super().__init__(context, device, updatable, in_order, profiling)
         self.graph = self.native = device.make("GraphCreate", 0)
         self.executable = 0
-        self.in_c = GraphInC(device, self.graph, in_order)
+        self.in_c = GraphInC(context, device, self.graph, in_order)
         self.recording = RecordingLock(self.in_c.struct)
         self._nodes = 0  # that Python has added
         self.waits: dict[int, list[tuple[int, CuEvent]]] = {}
@@ -107,8 +126,8 @@ class CuCommandBuffer(CommandBufferObject):
         self.signals: dict[int, CuCommandEvent]
         self.records: dict[int, tuple[int, int]] = {}
         self.updates: dict[int, CuCommand] = {}
+        self.has_new_events = False
         self.keep: list[Any] = []
-        self.lock = new_lock()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
@@ -161,24 +180,40 @@ class CuCommandBuffer(CommandBufferObject):
 
     def finalize(self) -> None:
         """Complete it: nothing can be appended any more, and it can be enqueued."""
-        with self.lock:
+        with self.recording:
             self.check_open()
             self.executable = self.device.make("GraphInstantiateWithFlags", self.graph, 0)
-            self.in_c.close()
+            self.in_c.close(self.executable, self.updatable)
 
     # running
 
     def enqueue(self, queue: CuQueue, waits: Sequence[CuEvent], wanted: bool) -> CuEvent | None:
         self.check_queue(queue)
         enqueue = CuEnqueue(queue, "ENQUEUE_COMMAND_BUFFER_EXP", waits, wanted)
-        with self.lock:
+        with self.recording:
             base = base_of(self.device) if self.profiling and self.signals else None
-            event = enqueue.run(
-                lambda stream: enqueue.call("GraphLaunch", self.executable, stream), self
-            )
+            event = enqueue.run_graph(self.executable, self._child, self)
             for signal in self.signals.values():
                 signal.queue, signal.base = queue, base
+            self.in_c.struct.is_plain = not self.signals
         return event
+
+    def _child(self) -> int:
+        """Return the graph for a capture, with what updates have changed in the executable graph.
+
+        Raises:
+            URError: GRAPH_CAPTURE_UNSUPPORTED if events were updated.
+            DriverError: what the driver answers.
+        """
+        if self.has_new_events:
+            raise failure("GRAPH_CAPTURE_UNSUPPORTED", "events of its commands were updated")
+        for command in self.updates.values():
+            if command.is_launch:
+                state = command.present()
+                launch = state.plan()
+                parameters = ctypes.byref(launch.parameters)
+                self.device.call_here("GraphKernelNodeSetParams", state.node, parameters)
+        return self.graph
 
     def explain(self, queue: Any = None) -> str:
         words = f"{self.length} commands: a {API.name} Graph of {self.count} nodes"

@@ -1,8 +1,11 @@
-"""What C knows of a command-buffer: its nodes, and the launches that C can repeat.
+"""What C knows of a command-buffer: its nodes, launches to repeat, and launches to update.
 
 C appends a launch of a kernel that Python has appended with the same sizes before
 (plugins/sdk/native/gpu_appends.c). It takes values and addresses. Python appends launches with
 buffers or local memory, with events, and with handles for updates.
+
+C gives a launch new values and addresses. It enqueues a command-buffer whose enqueue is a launch of
+the graph, and nothing else (plugins/sdk/native/gpu_launches.c).
 """
 
 from __future__ import annotations
@@ -13,23 +16,60 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...sdk._native import ffi, lib
 from ...sdk.kernel_arguments import URKernelArgument
-from ..core import API, adapter, routine_of
+from ..contexts import CuContext
+from ..core import adapter
 from ..devices import CuDevice
 from ..launches import CuLaunch
 
 if TYPE_CHECKING:
     from .updates import CuLaunchState
 
-adapter.in_c.add("urCommandBufferAppendKernelLaunchWithArgsExp")
+adapter.in_c |= {
+    "urCommandBufferAppendKernelLaunchWithArgsExp",
+    "urCommandBufferUpdateKernelLaunchExp",
+    "urEnqueueCommandBufferExp",
+}
 
-_PLAIN: Final = URKernelArgument.VALUE, URKernelArgument.POINTER
 _MOST_ARGUMENTS: Final = 64
+
+
+def _size_in_c(argument: URKernelArgument) -> int:
+    """Return what `fl_gpu_launch.sizes` has for an argument."""
+    if argument.kind == URKernelArgument.VALUE:
+        return argument.size
+    return 0 if argument.kind == URKernelArgument.POINTER else lib.FL_GPU_OTHER
+
+
+def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any) -> bool:
+    """Write a launch into an `fl_gpu_launch`. Return whether C knows all of its arguments.
+
+    Args:
+        row: the struct.
+        state: what is launched.
+        launch: the same as the driver takes it.
+        parameters: those of its node.
+    """
+    sizes = [_size_in_c(state.arguments[index]) for index in range(len(state.arguments))]
+    row.kernel = 0  # C may look for it meanwhile
+    if len(sizes) > _MOST_ARGUMENTS:
+        return False
+    row.dim, row.count, row.sizes = state.dim, len(sizes), sizes
+    row.values = ffi.cast("void *const *", ctypes.addressof(launch.packed.pointers))
+    row.parameters = ffi.cast("void *", ctypes.addressof(parameters))
+    return lib.FL_GPU_OTHER not in sizes
+
+
+def _number_of(state: CuLaunchState) -> int:
+    """Return the number of the kernel's handle, 0 if the program has released the kernel."""
+    handle = state.kernel.handle
+    return ffi.cast("fl_handle *", handle).number if handle else 0
 
 
 class GraphInC:
     """What C knows of a command-buffer.
 
     Args:
+        context: its context.
         device: its device.
         graph: the driver's graph.
         in_order: whether each command comes after the one before it.
@@ -38,17 +78,15 @@ class GraphInC:
         struct: the `fl_gpu_graph`. Its `nodes` has the node that stands for each command.
     """
 
-    def __init__(self, device: CuDevice, graph: int, in_order: bool) -> None:
-        enter, leave = (API.abi.functions[name].slot for name in API.context_calls)
+    def __init__(self, context: CuContext, device: CuDevice, graph: int, in_order: bool) -> None:
         made = ffi.new(
             "fl_gpu_graph *",
             {
-                "table": ffi.cast("void *const *const *", device.table.address_of_top),
-                "add": API.abi.functions[routine_of("GraphAddKernelNode")].slot,
-                "enter": enter,
-                "leave": leave,
-                "is_device": API.contexts_are_devices,
-                "context": device.native if API.contexts_are_devices else device.context,
+                "device": device.in_c,
+                "add": device.slot("GraphAddKernelNode"),
+                "set": device.slot("GraphExecKernelNodeSetParams"),
+                "launch": device.slot("GraphLaunch"),
+                "owner": id(context),
                 "graph": graph,
                 "in_order": in_order,
                 "is_open": True,
@@ -68,9 +106,15 @@ class GraphInC:
         if not lib.fl_add_gpu_node(self.struct, node):
             raise MemoryError
 
-    def close(self) -> None:
-        """Let C append nothing any more."""
-        self.struct.is_open = False
+    def close(self, executable: int, updatable: bool) -> None:
+        """Let C append nothing any more, and update what it is.
+
+        Args:
+            executable: the driver's executable graph.
+            updatable: whether launches may be updated.
+        """
+        self.struct.is_open, self.struct.executable = False, executable
+        self.struct.is_updatable = updatable
 
     def repeat(self, state: CuLaunchState, launch: CuLaunch) -> None:
         """Let C append launches like one, with other arguments. It takes over the arguments.
@@ -79,18 +123,60 @@ class GraphInC:
             state: what is launched.
             launch: the same as the driver takes it.
         """
-        arguments = [state.arguments[index] for index in range(len(state.arguments))]
-        if len(arguments) > _MOST_ARGUMENTS or any(one.kind not in _PLAIN for one in arguments):
+        parameters, row = launch.parameters, self.struct.launches[self._next]
+        if not _describe(row, state, launch, parameters):
             return
-        parameters = launch.parameters
-        row = self.struct.launches[self._next]
-        row.kernel = 0
-        row.dim, row.count = state.dim, len(arguments)
         row.offset, row.size = state.offset, state.size
         row.local = state.local or [0] * state.dim
-        row.sizes = [one.size if one.kind == URKernelArgument.VALUE else 0 for one in arguments]
-        row.values = ffi.cast("void *const *", ctypes.addressof(launch.packed.pointers))
-        row.parameters = ffi.cast("void *", ctypes.addressof(parameters))
-        row.kernel = ffi.cast("fl_handle *", state.kernel.handle).number
+        row.kernel = _number_of(state)
         self._repeated.append((launch, parameters))
         self._next = (self._next + 1) % lib.FL_GPU_LAUNCHES
+
+
+class CommandInC:
+    """What C knows of a command that can be updated.
+
+    Args:
+        graph: that of its command-buffer.
+    """
+
+    def __init__(self, graph: GraphInC) -> None:
+        self._struct: Any = ffi.new("fl_gpu_command *", {"graph": graph.struct})
+        self._graph = graph
+        self._kept: Any = None
+
+    @property
+    def address(self) -> int:
+        """Return the address of the struct."""
+        return int(ffi.cast("uintptr_t", self._struct))
+
+    def take(self, state: CuLaunchState, launch: CuLaunch) -> None:
+        """Let C update a launch. It takes over the arguments. C does not use it meanwhile.
+
+        Args:
+            state: what is launched.
+            launch: the same as the driver takes it.
+        """
+        parameters = launch.parameters
+        _describe(self._struct.launch, state, launch, parameters)
+        self._struct.launch.kernel = _number_of(state)
+        known = len(state.arguments) <= _MOST_ARGUMENTS
+        self._struct.node, self._struct.changed = state.node if known else 0, False
+        self._kept = launch, parameters
+
+    def learn(self, state: CuLaunchState) -> None:
+        """Give what it launches the arguments that C has written. C does not use it meanwhile.
+
+        Args:
+            state: what is launched.
+        """
+        row = self._struct.launch
+        for index in range(row.count if self._struct.changed else 0):
+            size = row.sizes[index]
+            if size == lib.FL_GPU_OTHER:
+                continue
+            data = bytes(ffi.buffer(row.values[index], size or ctypes.sizeof(ctypes.c_void_p)))
+            kind = URKernelArgument.VALUE if size else URKernelArgument.POINTER
+            value = data if size else int.from_bytes(data, "little")
+            state.arguments[index] = URKernelArgument(kind, size, value)
+        self._struct.changed = False

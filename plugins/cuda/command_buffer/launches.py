@@ -55,7 +55,7 @@ def _append(
     appended = append.add("KERNEL_LAUNCH", build, (kernel, *others))
     handle = appended[2]
     if handle is not None:
-        handle.state = state
+        handle.set_launch(state, launch)
     else:
         buffer.in_c.repeat(state, launch)
     return appended

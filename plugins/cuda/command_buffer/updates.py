@@ -117,12 +117,14 @@ def urCommandBufferUpdateKernelLaunchExp(
     buffer = hCommandBuffer
     buffer.check_updatable()
     check_update_count(numKernelUpdates)
-    with buffer.lock:
+    with buffer.recording:
         states: dict[CuCommand, CuLaunchState] = {}
         for number in range(numKernelUpdates):
             update = pUpdateKernelLaunch[number]
             command = launch_command(adapter, buffer, update.hCommand)
-            states.setdefault(command, command.state.copy()).read(update)
+            if command not in states:
+                states[command] = command.present().copy()
+            states[command].read(update)
         for state in states.values():
             state.check_complete()
         _commit(buffer, states)
@@ -146,7 +148,7 @@ def _commit(buffer: CuCommandBuffer, states: dict[CuCommand, CuLaunchState]) -> 
             _set(buffer, command.state.node, command.state.plan())
         raise
     for command, state in states.items():
-        command.state = state
+        command.set_launch(state, launches[command])
 
 
 def _set(buffer: CuCommandBuffer, node: int, launch: CuLaunch) -> None:
@@ -158,11 +160,12 @@ def _set(buffer: CuCommandBuffer, node: int, launch: CuLaunch) -> None:
 def urCommandBufferUpdateSignalEventExp(hCommand: CuCommand) -> CuEvent:
     buffer, index = hCommand.buffer, hCommand.index
     buffer.check_updatable()
-    with buffer.lock:
+    with buffer.recording:
         old = buffer.signals.get(index)
         if old is None:
             raise failure("INVALID_OPERATION", "the command was appended without an event")
         made = CuCommandEvent(buffer, old.command, index)
+        buffer.has_new_events = True
         for node, event in zip(buffer.records[index], (made.begin, made.end), strict=True):
             if node:
                 buffer.device.call(
@@ -179,7 +182,8 @@ def urCommandBufferUpdateWaitEventsExp(hCommand: CuCommand, phEventWaitList: lis
     buffer.check_updatable()
     edges, waits = buffer.inner_waits.get(index, ()), buffer.waits.get(index, ())
     outside = buffer.check_waits(phEventWaitList, edges, len(waits))
-    with buffer.lock:
+    with buffer.recording:
+        buffer.has_new_events |= bool(waits)
         for (node, _), event in zip(waits, outside, strict=True):
             buffer.device.call("GraphExecEventWaitNodeSetEvent", buffer.executable, node, event.end)
         buffer.waits[index] = [

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from ....icd.abi import OPENCL
 from ....icd.calls import address
+from ....icd.command_buffer.choice import Choice, UnknownEngineError, choose
 from ....icd.command_buffer.command_buffer import CommandBuffer
 from ....icd.command_buffer.commands import CommandArray, CommandList
 from ....icd.command_buffer.driver_command_buffer import (
@@ -27,7 +28,6 @@ from ....icd.command_buffer.driver_command_buffer import (
     support_of,
     why_not,
 )
-from ....icd.command_buffer.engines import Choice, UnknownEngineError, choose
 from ....icd.command_buffer.engines.native import Native, RecordedByProgram
 from ....icd.command_buffer.lifetimes import Lifetimes
 from ....icd.errors import error as opencl_error

@@ -129,8 +129,8 @@ class GpuApi(ABC):
         logs: whether the driver writes a log when it loads a program.
         asks_for_local: bytes of local memory from which on a kernel has to ask, 0: never.
         edge_kinds: what functions about the dependencies of a capture take for kinds of edges.
-        context_calls: the functions that make a context a thread's, and that tell it (HIP) or take
-            it back (CUDA).
+        context_calls: the functions that tell a thread's context, that make another one it, and
+            that go back.
         contexts_are_devices: whether these take and give numbers of devices.
     """
 
@@ -147,7 +147,7 @@ class GpuApi(ABC):
     logs: ClassVar[bool]
     asks_for_local: ClassVar[int]
     edge_kinds: ClassVar[tuple[None, ...]]
-    context_calls: ClassVar[tuple[str, str]]
+    context_calls: ClassVar[tuple[str, str, str]]
     contexts_are_devices: ClassVar[bool]
 
     @abstractmethod

@@ -67,6 +67,7 @@ _CALLS = {
     ),
     "contexts.c": ("urContextCreate",),
     "appends.c": ("urCommandBufferAppendKernelLaunchWithArgsExp",),
+    "gpu_launches.c": ("urEnqueueCommandBufferExp",),
     "transfers.c": (
         *("urEnqueueUSMMemcpy", "urEnqueueUSMFill", "urEnqueueMemBufferRead"),
         *("urEnqueueMemBufferWrite", "urEnqueueMemBufferCopy", "urEnqueueMemBufferFill"),
@@ -175,7 +176,7 @@ def callbacks(found: Iterable[Any]) -> str:
 def in_c() -> dict[str, str]:
     """Return the entry points that begin in C, with the C expression that answers them.
 
-    They count references (counts.h), or update launches (launches.h).
+    They count references (counts.h), or update launches (launches.h, gpu_launches.h).
     """
     found = {}
     for f in functions():
@@ -185,10 +186,8 @@ def in_c() -> dict[str, str]:
                 arguments = f"adapter, {first.name}, kind_{first.type}, py_{f.name}"
                 found[f.name] = f"fl_entry_{word}({arguments})"
     names = ", ".join(p.name for p in ur().functions[_UPDATE].parameters)
-    return {
-        **found,
-        _UPDATE: f"fl_entry_update(adapter, {names}, py_{_UPDATE}, py_urCommandBufferReleaseExp)",
-    }
+    others = f"fl_entry_update(adapter, {names}, py_{_UPDATE}, py_urCommandBufferReleaseExp)"
+    return {**found, _UPDATE: f"fl_update_gpu_graph(adapter, {names}) ? 0 : {others}"}
 
 
 def calls() -> list[str]:
@@ -481,6 +480,7 @@ def ffibuilder() -> Any:
         "launches.h",
         "calls.h",
         "level_zero.cdef.h",
+        "gpu_launches.h",
     )
     lines = [
         *(f'#include "{header}"' for header in headers),

@@ -6,12 +6,13 @@
  *
  * The four numbers of a handle (Object.describe_to_c) are:
  *
- * | queue | the cl_command_queue | fl_queue | | |
+ * | queue | the cl_command_queue | fl_queue | fl_gpu_queue of CUDA and HIP | |
  * | kernel | the cl_kernel | fl_kernel | | fl_answers |
  * | memory object | the cl_mem | the cl_context | whether it is a buffer | its size |
  * | event | the cl_event | fl_driver | fl_queue | see FL_COMMAND |
  * | context | the cl_context | fl_context | | fl_answers |
  * | command-buffer | fl_launches of the reference adapter | fl_gpu_graph | | fl_answers |
+ * | command of CUDA and HIP | | fl_gpu_command | | |
  * | device, platform | OpenCL's handle | fl_driver of a device | fl_device_memory of a root device | fl_answers |
  *
  * 0 instead of an address means that only Python knows the object. */
@@ -97,7 +98,7 @@ typedef struct fl_enqueue {
     cl_event waits_for[FL_WAITS];
 } fl_enqueue;
 
-typedef enum { FL_NO_BLOCK, FL_BLOCKING, FL_BLOCKING_READ, FL_BLOCKING_WRITE } fl_blocking;
+typedef enum { FL_NO_BLOCK, FL_BLOCKING, FL_BLOCKING_WRITE } fl_blocking;
 /* Checks the queue and the wait list. False: Python makes the call. */
 bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, fl_blocking blocking,
                       uint32_t count, const uintptr_t *list, uintptr_t *out);

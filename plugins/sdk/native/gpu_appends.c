@@ -3,7 +3,7 @@
  * Python appends the first launch of a kernel with some sizes. What it planned stays with the
  * command-buffer (fl_gpu_launch). C appends the launches after that with the same sizes: it writes
  * their arguments into the plan, and the driver copies them. */
-#include "calls.h"
+#include "gpu_launches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,33 +105,14 @@ static bool read_order(const fl_gpu_graph *g, const fl_append *one, uintptr_t *a
 
 /* --- the driver --- */
 
-static void *slot(const fl_gpu_graph *g, uint32_t number) { return (*g->table)[number]; }
-
-static bool enter(const fl_gpu_graph *g, uintptr_t *before) {
-    int32_t (*get)(int32_t *) = (int32_t (*)(int32_t *))slot(g, g->leave);
-    int32_t device = 0;
-    if (g->is_device && get(&device))
-        return false;
-    *before = (uintptr_t)device;
-    if (g->is_device)
-        return !((int32_t (*)(int32_t))slot(g, g->enter))((int32_t)g->context);
-    return !((int32_t (*)(uintptr_t))slot(g, g->enter))(g->context);
-}
-
-static void leave(const fl_gpu_graph *g, uintptr_t before) {
-    if (g->is_device)
-        ((int32_t (*)(int32_t))slot(g, g->enter))((int32_t)before);
-    else
-        ((int32_t (*)(uintptr_t *))slot(g, g->leave))(&before);
-}
-
 static bool add(fl_gpu_graph *g, const fl_gpu_launch *l, const uintptr_t *after, uint32_t count) {
-    uintptr_t before, node = 0;
-    if (!has_room(g) || !enter(g, &before))
+    fl_gpu_before before;
+    uintptr_t node = 0;
+    if (!has_room(g) || !fl_enter_gpu(g->device, &before))
         return false;
-    bool added =
-        !((add_node *)slot(g, g->add))(&node, g->graph, after, count, l->parameters);
-    leave(g, before);
+    add_node *add_it = (add_node *)fl_gpu_slot(g->device, g->add);
+    bool added = !add_it(&node, g->graph, after, count, l->parameters);
+    fl_leave_gpu(g->device, before);
     if (added)
         g->nodes[g->count++] = node, g->appended++;
     return added;

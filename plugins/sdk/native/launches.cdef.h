@@ -66,33 +66,63 @@ int32_t fl_update_plainly(const fl_launches *launches,
                           const ur_exp_command_buffer_update_kernel_launch_desc_t *updates,
                           uint32_t count);
 
-/* --- graphs of CUDA and HIP (gpu_appends.c) --- */
+/* --- graphs of CUDA and HIP (gpu_appends.c, gpu_launches.c) --- */
 
+/* A device of a driver. Slots: `current` tells what a thread has, `enter` changes it, and `leave`
+ * goes back. CUDA has a stack of contexts: cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent. HIP's
+ * contexts are devices: hipGetDevice, and hipSetDevice twice. */
+typedef struct fl_gpu_device {
+    void *const *const *table; /* the driver's functions */
+    uint32_t current, enter, leave;
+    int32_t is_device;
+    uintptr_t context;
+} fl_gpu_device;
+
+enum { FL_GPU_LAUNCHES = 16, FL_GPU_OTHER = 0x7fffffff };
 /* A launch, as Python has planned it. C writes other arguments into it, which the driver copies. */
 typedef struct fl_gpu_launch {
     uint64_t kernel;           /* the number of the kernel's handle, 0: none */
     uint32_t dim, count;       /* `count`: arguments, 64 at most */
     uint64_t offset[3], size[3], local[3];   /* `local`: 0 if one was chosen */
-    uint32_t sizes[64];        /* of arguments that are values, 0 for addresses */
+    /* Of arguments that are values, 0 for addresses, and FL_GPU_OTHER for what is Python's. */
+    uint32_t sizes[64];
     void *const *values;       /* where the arguments are */
     const void *parameters;    /* the driver's, of a kernel node */
 } fl_gpu_launch;
 
-enum { FL_GPU_LAUNCHES = 16 };
+/* A queue on one stream. */
+typedef struct fl_gpu_queue {
+    const fl_gpu_device *device;
+    uint32_t synchronize;      /* the slot of cuStreamSynchronize */
+    uintptr_t owner;           /* a number of its context */
+    uintptr_t stream;          /* 0 while Python makes all calls */
+    unsigned lock;             /* who has it may use the stream. C does not wait for it. */
+} fl_gpu_queue;
+
 typedef struct fl_gpu_graph {
-    void *const *const *table; /* the driver's functions */
-    /* Slots: cuGraphAddKernelNode; then cuCtxPushCurrent and cuCtxPopCurrent. HIP's contexts are
-     * devices, so it has hipSetDevice and hipGetDevice. */
-    uint32_t add, enter, leave;
-    int32_t is_device;
-    uintptr_t context, graph;
+    const fl_gpu_device *device;
+    /* Slots: cuGraphAddKernelNode, cuGraphExecKernelNodeSetParams, cuGraphLaunch. */
+    uint32_t add, set, launch;
+    uintptr_t owner, graph;    /* `owner`: a number of its context */
+    uintptr_t executable;
     int32_t in_order, is_open;
-    unsigned lock;             /* who has it may append. C does not wait for it. */
+    int32_t is_updatable;      /* C may update it */
+    int32_t is_plain;          /* an enqueue is a launch of the graph, and nothing else */
+    unsigned lock;             /* who has it may use this. C does not wait for it. */
     uintptr_t *nodes;          /* that of each command */
     uint32_t count, room;
     uint32_t appended;         /* commands that C has appended */
     fl_gpu_launch launches[FL_GPU_LAUNCHES];
 } fl_gpu_graph;
+
+/* A command that can be updated: what it launches. Its sizes are not used. */
+typedef struct fl_gpu_command {
+    const fl_gpu_graph *graph;
+    uintptr_t node;            /* 0: Python makes all updates */
+    int32_t changed;           /* Python does not know its arguments yet */
+    fl_gpu_launch launch;
+} fl_gpu_command;
+
 /* Adds the node of the next command. False: there is no memory. */
 bool fl_add_gpu_node(fl_gpu_graph *graph, uintptr_t node);
 void fl_free_gpu_graph(fl_gpu_graph *graph);

@@ -1,5 +1,5 @@
 /* Queues and events: what every call that enqueues has in common, barriers, waits, queries. */
-#include "calls.h"
+#include "gpu_launches.h"
 #include "interrupts.cdef.h"
 
 #include <pthread.h>
@@ -85,7 +85,7 @@ static int32_t finish(fl_queue *queue, uint64_t place) {
 int32_t fl_urQueueFinish(uint32_t adapter, uintptr_t hQueue) {
     fl_queue *queue = fl_hold_struct(adapter, hQueue, kind_ur_queue_handle_t);
     if (!queue)
-        return FL_TO_PYTHON;
+        return fl_finish_gpu_queue(adapter, hQueue) ? 0 : FL_TO_PYTHON;
     uint64_t enqueued = fl_load(&queue->enqueued);
     int32_t code = queue->shared || enqueued != fl_load(&queue->finished) ? finish(queue, enqueued)
                                                                               : 0;
@@ -268,7 +268,7 @@ static void decide_how_to_block(fl_enqueue *e, fl_blocking blocking) {
     bool in_driver = blocking && !in_steps();
     bool plain = in_driver && !e->out && e->queue->in_order && !e->queue->shared;
     e->late = plain && driver->early && blocking == FL_BLOCKING_WRITE && fl_may_be_late(e->queue);
-    bool waits = driver->early && !e->late && (e->out || blocking != FL_BLOCKING_READ);
+    bool waits = driver->early && !e->late && blocking == FL_BLOCKING_WRITE;
     e->turn = plain && !waits && driver->turns && fl_icd_waits->take_turn();
     e->blocks = in_driver && (!driver->turns || e->turn);
     e->waits = blocking && (!e->blocks || waits);

@@ -119,8 +119,7 @@ int32_t fl_urEnqueueMemBufferRead(uint32_t adapter, uintptr_t hQueue, uintptr_t 
                                   uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
                                   uintptr_t *phEvent) {
     fl_enqueue e;
-    if (!pDst || !fl_begin_enqueue(&e, adapter, hQueue,
-                                   blockingRead ? FL_BLOCKING_READ : FL_NO_BLOCK,
+    if (!pDst || !fl_begin_enqueue(&e, adapter, hQueue, blockingRead ? FL_BLOCKING : FL_NO_BLOCK,
                                    numEventsInWaitList, phEventWaitList, phEvent))
         return FL_TO_PYTHON;
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);

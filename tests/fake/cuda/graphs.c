@@ -261,16 +261,24 @@ static CUgraphNode own(CUgraphExec executable, CUgraphNode node, int kind) {
     return found && (int)found->kind == kind ? found : NULL;
 }
 
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given) {
-    BEGIN;
-    CUgraphNode found = own(executable, node, LAUNCH);
+static CUresult set_launch(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given) {
     launch one;
-    CUresult code = found ? fake_make_launch(&one, given) : CUDA_ERROR_INVALID_VALUE;
+    CUresult code = node ? fake_make_launch(&one, given) : CUDA_ERROR_INVALID_VALUE;
     if (code)
         return code;
-    fake_drop_launch(&found->launch);
-    found->launch = one;
+    fake_drop_launch(&node->launch);
+    node->launch = one;
     return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given) {
+    BEGIN;
+    return set_launch(own(executable, node, LAUNCH), given);
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given) {
+    BEGIN;
+    return set_launch(node->kind == LAUNCH ? node : NULL, given);
 }
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context) {
@@ -409,7 +417,7 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     BEGIN;
     NEED_CONTEXT;
     if (stream && *fake_member_of(stream))
-        return fake_capture(stream, fake_add_child, executable->graph);
+        return fake_refuse_capture(stream);
     CUgraph graph = fake_copy_graph(executable->graph);
     take_events(graph);
     pending one = {graph, fake_record_of(executable->last), fake_new_record(executable->last)};

@@ -26,6 +26,13 @@ hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t executable, hipGraphNo
     return hip_end(fits ? cuGraphExecKernelNodeSetParams_v2((CUgraphExec)executable, (CUgraphNode)node, &made) : hipErrorInvalidValue);
 }
 
+hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *given) {
+    CUDA_KERNEL_NODE_PARAMS made;
+    void *room[MOST_PARAMETERS];
+    HIP_BEGIN;
+    return hip_end(hip_launch_of(&made, given, room) ? cuGraphKernelNodeSetParams_v2((CUgraphNode)node, &made) : hipErrorInvalidValue);
+}
+
 static hipError_t add_copy(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count, const CUDA_MEMCPY3D *copy, bool fits) {
     return hip_end(fits ? cuGraphAddMemcpyNode(NODE, copy, CONTEXT) : hipErrorInvalidValue);
 }

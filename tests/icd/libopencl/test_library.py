@@ -166,6 +166,26 @@ def test_a_table_that_is_shorter_than_its_version_promises(
     assert client("use", drivers=[fake_driver(slots=100)]).out == "0 -59 -59 1 -59 0 0\n"
 
 
+#: What lies in memory behind the table of a driver of OpenCL 1.2.
+BEHIND = {
+    "numbers": "(void *)(intptr_t)(i + 1)",
+    "one function again and again": "(void *)crash",
+    "functions of the table": "table[i - 123 + SLOT_clGetPlatformInfo]",
+    "a few functions, and then none": "i < 125 ? (void *)((char *)crash + i) : NOWHERE",
+    "functions of another library": "(void *)((char *)abort + i)",
+}
+
+
+@pytest.mark.parametrize("case", BEHIND)
+def test_what_lies_behind_a_table_is_not_called(
+    client: Client, fake_driver: FakeDriver, case: str
+) -> None:
+    """A driver may have functions that its version does not promise, but these are none."""
+    change = f"for (int i = 123; i < FL_SLOTS; i++) table[i] = {BEHIND[case]}"
+    driver = fake_driver(version='"OpenCL 1.2 fake"', at_table=change)
+    assert client("use", drivers=[driver]).out == "0 -59 -59 1 -59 0 0\n"
+
+
 REFUSED = {
     "no driver": {"exports": 0},
     "a loader": {"is_loader": 1},

@@ -49,4 +49,12 @@ void waits_last(bool last);
 /* A function of the driver is another one from now on. */
 #define PUT(w, name, function) ((w)->functions[SLOT_##name] = (void *)(fn_##name *)(function))
 
+/* gpu.c */
+void gpu_appends(world *w);
+void gpu_updates(world *w);
+void gpu_updates_undone(world *w);
+void gpu_updates_refused(world *w);
+void gpu_enqueues(world *w);
+void thread_gpu(world *w);
+
 #endif

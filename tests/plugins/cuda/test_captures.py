@@ -16,7 +16,8 @@ from helpers.ur_calls import array
 from fairlead.loader.ur.abi import UR
 
 from .conftest import COUNT, SIZE, Adapted, Knobs, Work
-from .test_command_buffers import Recorded
+from .test_appends_in_c import Buffer
+from .test_command_buffers import Updatable
 
 _OUT_OF_ORDER = "OUT_OF_ORDER_EXEC_MODE_ENABLE"
 
@@ -289,20 +290,72 @@ def test_a_queue_that_shares_its_stream_captures_alone(
         work.ur.ok("urQueueRelease", queue)
 
 
-def test_a_command_buffer_in_a_capture_becomes_one_node(work: Work, captures: Captures) -> None:
-    out, buffer = work.memory(), Recorded(work, isInOrder=True)
+@pytest.mark.parametrize("flags", ["", _OUT_OF_ORDER])
+@pytest.mark.parametrize("events", [False, True])
+def test_a_command_buffer_in_a_capture_becomes_one_node(
+    work: Work, captures: Captures, flags: str, events: bool
+) -> None:
+    out, buffer, queue = work.memory(), Buffer(work, isInOrder=True), work.new_queue(flags)
     work.put(out, bytes(SIZE))
     for name in ("add_one", "twice"):
-        buffer.launch(work.kernel(name), out)
+        (buffer.launch if events else buffer.add)(work.kernel(name), out)
     buffer.finalize()
-    assert captures.begin(work.queue) == "SUCCESS"
-    buffer.run()
-    work.launch(work.kernel("add_one"), out)
-    buffer.run()
-    executable = captures.executable(captures.end(work.queue))
+    assert captures.begin(queue) == "SUCCESS"
+    buffer.run(queue)
+    captures.barrier(queue)
+    captures.launch(queue, work.kernel("add_one"), out)
+    captures.barrier(queue)
+    buffer.run(queue)
+    executable = captures.executable(captures.end(queue))
     assert work.numbers(out) == [0] * COUNT
     captures.run(executable)
     assert work.numbers(out) == [8] * COUNT
+
+
+def test_an_updated_command_buffer_is_captured_as_it_is_then(
+    work: Work, captures: Captures
+) -> None:
+    out, buffer = work.memory(), Updatable(work)
+    command = buffer.launch(work.kernel("store"), out, ctypes.c_int32(1))[2]
+    buffer.finalize()
+    assert buffer.update(command, (1, ctypes.c_int32(5))) == "SUCCESS"
+    assert captures.begin(work.queue) == "SUCCESS"
+    buffer.run()
+    executable = captures.executable(captures.end(work.queue))
+    assert buffer.update(command, (1, ctypes.c_int32(6))) == "SUCCESS"
+    captures.run(executable)
+    assert work.numbers(out) == [5] * COUNT
+    buffer.run()
+    assert work.numbers(out) == [6] * COUNT
+    work.ur.made("urCommandBufferUpdateSignalEventExp", command)
+    assert captures.begin(work.queue) == "SUCCESS"
+    given = work.queue, buffer.handle, 0, None, None
+    assert work.ur("urEnqueueCommandBufferExp", *given) == "GRAPH_CAPTURE_UNSUPPORTED"
+    captures.end(work.queue)
+
+
+def test_a_graph_in_a_capture_becomes_one_node(work: Work, captures: Captures) -> None:
+    ur, out, inner = work.ur, work.memory(), captures.new_graph()
+    work.put(out, bytes(SIZE))
+    assert captures.begin(work.queue, inner) == "SUCCESS"
+    captures.launch(work.queue, work.kernel("add_one"), out)
+    captures.end(work.queue)
+    executable = captures.executable(inner)
+    assert captures.begin(work.queue) == "SUCCESS"
+    captures.run(executable)
+    captures.launch(work.queue, work.kernel("twice"), out)
+    captures.run(executable)
+    outer = captures.executable(captures.end(work.queue))
+    captures.run(outer)
+    assert work.numbers(out) == [3] * COUNT
+    ur.ok("urGraphDestroyExp", inner)
+    captures.run(executable)
+    assert captures.begin(work.queue) == "SUCCESS"
+    given = work.queue, executable, 0, None, None
+    assert ur("urEnqueueGraphExp", *given) == "GRAPH_CAPTURE_UNSUPPORTED"
+    captures.end(work.queue)
+    captures.run(outer)
+    assert work.numbers(out) == [(4 + 1) * 2 + 1] * COUNT
 
 
 @pytest.mark.parametrize("flags", ["", _OUT_OF_ORDER, f"PROFILING_ENABLE {_OUT_OF_ORDER}"])

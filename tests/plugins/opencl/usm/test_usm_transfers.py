@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import pytest
 from helpers.memory_calls import finish, held_back
@@ -64,6 +65,34 @@ def test_a_blocking_copy_needs_no_event(way: Way, ur: Calls) -> None:
         assert into.raw == DATA
         way.free(one, other)
         ur.ok("urQueueRelease", queue)
+
+
+def test_a_blocking_copy_of_another_thread_is_complete_when_it_returns(way: Way, ur: Calls) -> None:
+    """There it blocks in the driver, which not every driver ends with the call."""
+    status, found = UR["UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"], list[tuple[int, bytes]]()
+    host, into = ctypes.create_string_buffer(DATA, SIZE), ctypes.create_string_buffer(SIZE)
+
+    def work(queue: object, address: int) -> None:
+        for size in (4, 64, SIZE):
+            for target, source in ((address, host), (into, address)):
+                event, answer = ctypes.c_void_p(), ctypes.c_uint32()
+                ends = 0, None, ctypes.byref(event)
+                ur.ok("urEnqueueUSMMemcpy", queue, True, target, source, size, *ends)
+                ur.ok("urEventGetInfo", event, status, 4, ctypes.byref(answer), None)
+                ur.ok("urEventRelease", event)
+                found.append((answer.value, into.raw[:size]))
+                ur.ok("urEnqueueUSMMemcpy", queue, True, target, source, size, 0, None, None)
+
+    for queue in way.queues():
+        address = way.alloc("device", SIZE)
+        thread = threading.Thread(target=work, args=(queue, address))
+        thread.start()
+        thread.join()
+        way.free(address)
+        ur.ok("urQueueRelease", queue)
+        assert [status for status, _ in found] == [UR["UR_EVENT_STATUS_COMPLETE"]] * 6
+        assert [seen for _, seen in found[1::2]] == [DATA[:4], DATA[:64], DATA]
+        found.clear()
 
 
 def test_a_copy_waits_for_its_events(way: Way, ur: Calls) -> None:
