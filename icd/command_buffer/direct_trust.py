@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from ...loader.base.children import Outcome, Request, run_all
+from ...loader.base.forks import new_lock
 from ...loader.base.library import file_of
 from ...loader.base.search import Candidate, secure_environ
 from ...loader.base.verdicts import judge
@@ -51,15 +52,20 @@ class _Report:
 
 
 _known: Final[dict[tuple[str, ...], Trust]] = {}
+_lock: Final = new_lock()
 
 
 def trust_of(device: int) -> Trust:
-    """Whether the engine may run kernels of a device (a handle); known once for the process."""
+    """Whether the engine may run kernels of a device (a handle); known once for the process.
+
+    Threads that ask at the same time wait for one self-test.
+    """
     try:
         identity = device_identity(device)
-        if identity not in _known:
-            _known[identity] = _judge(device, identity)
-        return _known[identity]
+        with _lock:
+            if identity not in _known:
+                _known[identity] = _judge(device, identity)
+            return _known[identity]
     except OpenCLError as error:
         return Trust(why_not=f"the driver does not describe the device, {error}")
 

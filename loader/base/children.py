@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     import subprocess
 
 DEFAULT_TIMEOUT: Final = 20.0
-_REMEDY: Final = (
-    "update or reinstall it; FAIRLEAD_EXCLUDE leaves it out, FAIRLEAD_PROBE=0 opens it all the same"
-)
+_REMEDY: Final = "update or reinstall it; FAIRLEAD_PROBE=0 opens it all the same"
 _KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
 _LONGEST_WORK: Final = 1.0  # seconds
 _PIPE_SIZE: Final = 1 << 16

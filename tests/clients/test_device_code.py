@@ -35,14 +35,11 @@ def test_it_prints_what_it_says(
     adapter: str,
     program: str,
     driver: str,
-    now: Path,
     compile_client: Compiler,
     drivers: dict[str, str],
 ) -> None:
     watched = {} if program in _UNWATCHED else WATCHED
-    output = run(
-        compile_client.device(program), now, drivers[driver], adapter_path(adapter), **watched
-    )
+    output = compile_client.run_device([program], drivers[driver], adapter_path(adapter), **watched)
     if (adapter, program) == ("intel", "graph_update"):
         assert (error_of(output), output.code) == (_NO_UPDATE, 1)
         return
@@ -52,15 +49,11 @@ def test_it_prints_what_it_says(
 
 @pytest.mark.parametrize("way", ["native", "replay"])
 def test_command_buffers_of_both_kinds(
-    way: str, driver: str, now: Path, compile_client: Compiler, drivers: dict[str, str]
+    way: str, driver: str, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
     programs = ("graph", "graph_update")
-    output = run(
-        compile_client.device(*programs),
-        now,
-        drivers[driver],
-        adapter_path("fairlead"),
-        FAIRLEAD_COMMAND_BUFFER=way,
+    output = compile_client.run_device(
+        programs, drivers[driver], adapter_path("fairlead"), FAIRLEAD_COMMAND_BUFFER=way
     )
     expected = {name: Output(0, printed(HERE / f"device/{name}.cpp"), "") for name in programs}
     assert outputs(output) == expected

@@ -18,7 +18,6 @@ from helpers.clients import (
     error_of,
     on,
     printed,
-    run,
 )
 
 from fairlead.loader.ze import libze_loader
@@ -37,7 +36,6 @@ def test_it_prints_what_it_says(
     program: str,
     kind: str,
     driver: str,
-    now: Path,
     real_plugins: Path,
     compile_client: Compiler,
     drivers: dict[str, str],
@@ -45,9 +43,8 @@ def test_it_prints_what_it_says(
 ) -> None:
     loader = libze_loader.environment({"LD_LIBRARY_PATH": str(real_plugins / "umf")})
     monkeypatch.setenv("LD_LIBRARY_PATH", loader["LD_LIBRARY_PATH"])
-    output = run(
-        compile_client.device(program),
-        now,
+    output = compile_client.run_device(
+        [program],
         drivers[driver],
         str(real_plugins / f"ur-now/libur_adapter_level_zero{kind}.so.0"),
         ZEL_LIBRARY_PATH=loader["ZEL_LIBRARY_PATH"],

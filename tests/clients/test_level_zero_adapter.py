@@ -6,11 +6,10 @@ gives. libsycl fills USM by a kernel of DPC++ on this backend. So no program cal
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import pytest
-from helpers.clients import DEVICE_PROGRAMS, HERE, ZE_VARIABLES, Compiler, on, printed, run
+from helpers.clients import DEVICE_PROGRAMS, HERE, ZE_VARIABLES, Compiler, on, printed
 
 from fairlead import plugins
 
@@ -23,11 +22,10 @@ OTHERS: Final = sorted({*DEVICE_PROGRAMS} - {*GRAPHS})
 
 @pytest.mark.parametrize("program", OTHERS)
 def test_it_prints_what_it_says(
-    program: str, driver: str, now: Path, compile_client: Compiler, drivers: dict[str, str]
+    program: str, driver: str, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
-    output = run(
-        compile_client.device(program),
-        now,
+    output = compile_client.run_device(
+        [program],
         drivers[driver],
         plugins.level_zero_adapter(),
         **ZE_VARIABLES.get(program, {}),
@@ -42,13 +40,11 @@ def test_graphs_and_their_updates_by_both_paths(
     program: str,
     path: str,
     driver: str,
-    now: Path,
     compile_client: Compiler,
     drivers: dict[str, str],
 ) -> None:
-    output = run(
-        compile_client.device(program),
-        now,
+    output = compile_client.run_device(
+        [program],
         drivers[driver],
         plugins.level_zero_adapter(),
         FAIRLEAD_ZE_COMMAND_BUFFER=path,

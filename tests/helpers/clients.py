@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -276,6 +277,23 @@ class Compiler:
     def device(self, *names: str) -> list[str]:
         """The command that runs device/{name}.cpp, or several in one process: see `outputs`."""
         return self._program("device", "device", DEVICE_PROGRAMS, *names)
+
+    def run_device(
+        self, names: Sequence[str], driver: str, adapter: str | None, **variables: str | Path
+    ) -> Output:
+        """Run device/{name}.cpp, or several in one process. The parameters are those of `run`.
+
+        libsycl compiles the SYCL code of a program once in a run of the tests. Its binaries are
+        made anew.
+        """
+        compiled = once(self.factory, "kernel_compiler", Path.mkdir)
+        with tempfile.TemporaryDirectory() as cache:
+            Path(cache, "ext_kernel_compiler").symlink_to(compiled)
+            caching: dict[str, str | Path] = {
+                "SYCL_CACHE_PERSISTENT": "1",
+                "SYCL_CACHE_DIR": cache,
+            }
+            return run(self.device(*names), self.home, driver, adapter, **caching, **variables)
 
     def c(self, source: Path) -> list[str]:
         """The command that runs a program in C, which is linked to the loader."""

@@ -179,7 +179,7 @@ def test_a_driver_that_ends_the_process(
 ) -> None:
     report = probe(candidate(fake_driver(**knobs)))
     assert report.reason.split(";")[0] == reason
-    assert not report.ok and "FAIRLEAD_EXCLUDE" in report.remedy
+    assert not report.ok and "FAIRLEAD_PROBE=0" in report.remedy
 
 
 def test_drivers_that_hang(fake_driver: FakeDriver) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,71 @@ def test_a_client_that_crashes_at_its_end_has_its_platforms(
     assert "Late 0" in client["sees"] and client["reason"] == "" and facts["ok"]
     reason, _ = of(facts, "warning")[client["name"]]
     assert reason == "it crashed with SIGABRT while the process was ending"
+
+
+def for_another_processor(driver: Path, folder: Path) -> Path:
+    """Return a copy of a driver whose ELF header names aarch64."""
+    content, e_machine = bytearray(driver.read_bytes()), slice(18, 20)
+    content[e_machine] = (183).to_bytes(2, "little")
+    (folder / "libother.so").write_bytes(content)
+    return folder / "libother.so"
+
+
+SEES, NONE = "Good", "no platform"
+NOT_FOUND = "no platform, clGetPlatformIDs answers CL_PLATFORM_NOT_FOUND_KHR"
+#: What is registered → the exit code, the first line, what fairlead and what other loaders see,
+#: and what the first problem says.
+SITUATIONS = {
+    "nothing": (1, "0 drivers usable, 1 problem (1 error, 0 warnings)", NONE, NOT_FOUND, "OpenCL"),
+    "good": (0, "1 driver usable, 0 problems", SEES, SEES, ""),
+    "good and missing": (1, "1 driver usable, 1 problem (1 error", SEES, SEES, "does not exist"),
+    "missing": (1, "0 drivers usable, 2 problems (2 errors", NONE, NOT_FOUND, "does not exist"),
+    "windows": (1, "1 driver usable, {} problems", SEES, NOT_FOUND, "other loaders misread it"),
+    "hidden": (1, "1 driver usable, {} problems", SEES, NOT_FOUND, "no platform"),
+    "no library": (1, "0 drivers usable, 2 problems (2", NONE, NOT_FOUND, "it is a text file"),
+    "aarch64": (1, "0 drivers usable, 2 problems (2", NONE, NOT_FOUND, "architecture, AArch64"),
+    "crashes": (1, "0 drivers usable, 2 problems", NONE, "no platform, it crashed", "SIGABRT"),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_verdict_of_each_situation(
+    machine: Machine, fake_driver: FakeDriver, run_python: RunPython, tmp_path: Path, name: str
+) -> None:
+    """The exit code, the first line, and a line for each client."""
+    code, first, ours, theirs, problem = SITUATIONS[name]
+    good = fake_driver(name='"Good"', numbered=0)
+    if name in ("good", "good and missing"):
+        machine.register("good", good)
+    if name.endswith("missing"):
+        machine.register("missing", "/nowhere/libvendor.so")
+    if name == "windows":
+        (machine.vendors / "windows.icd").write_bytes(f"{good}\r\n".encode())
+    if name == "hidden":
+        machine.env["OCL_ICD_FILENAMES"] = str(good)
+    if name == "no library":
+        (tmp_path / "libtext.so").write_text("no library")
+        machine.register("text", tmp_path / "libtext.so")
+    if name == "aarch64":
+        machine.register("other", for_another_processor(good, tmp_path))
+    if name == "crashes":
+        machine.register("crash", fake_driver(at_load="abort()"))
+    done = machine.run_python(COMMAND, "doctor", "--short", env=machine.env, check=False)
+    lines = [line.strip() for line in done.out.splitlines()[2:]]
+    clients = [line for line in lines if line.startswith(("PyOpenCL 2", "programs that load "))]
+    assert done.code == code and lines[0] == "Verdict"
+    assert lines[1].startswith(first.format(len(clients) + (name == "windows")))
+    assert lines[2] == f"fairlead: {ours}"
+    if name == "crashes":
+        seen = theirs
+    else:
+        out = run_python(PLATFORMS, env=machine.env).out
+        seen = ", ".join(ast.literal_eval(out)) if out.startswith("[") else NOT_FOUND
+    assert lines[3].startswith("PyOpenCL 2") and lines[3].split(": ", 1)[1].startswith(seen)
+    assert all(line.split(": ", 1)[1].startswith(theirs) for line in clients[1:])
+    problems = [line for line in lines if line.startswith(("error: ", "warning: "))]
+    assert problem in "".join(problems)
+    assert all(line.count(" out") < 2 for line in lines if line.startswith("next: ")), "once"
 
 
 #: Manifests that only fairlead understands, and why.
@@ -177,3 +245,22 @@ def test_env_names_the_repairs_that_others_do_not_get(
     done = run_python(COMMAND, "env")
     assert ('"pocl-generic-cpu"\n' in facts) == ("the repair pocl-generic-cpu" in done.err)
     assert os.path.isdir(done.out.split("=")[1].strip())
+
+
+CLINFO = shutil.which("clinfo")
+
+
+@pytest.mark.skipif(CLINFO is None, reason="clinfo is not installed")
+def test_clinfo_and_pyopencl_see_the_wheels_under_env(
+    run_python: RunPython, pocl_wheel: object, intel_cpu: object, tmp_path: Path
+) -> None:
+    """No variable is set, and the drivers are those that pip has installed."""
+    python = f"{sys.executable} -c"
+    script = f'''eval "$({sys.executable} -m fairlead env)"; clinfo -l; {python} "$1"'''
+    code = "import os, sys; os.execvp('sh', ['sh', '-c', sys.argv[1], 'sh', sys.argv[2]])"
+    unset: dict[str, str | None] = dict.fromkeys(
+        ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
+    )
+    clinfo, _, pyopencl = run_python(code, script, PLATFORMS, env=unset).out.rpartition("\n[")
+    for name in ("Portable Computing Language", "Intel(R) OpenCL"):
+        assert f": {name}\n" in clinfo and repr(name) in pyopencl

@@ -217,7 +217,7 @@ def test_a_child_that_ends_without_a_report(code: str, reason: str) -> None:
         (),
         True,
     )
-    assert "FAIRLEAD_EXCLUDE" in outcome.remedy and outcome.seconds > 0
+    assert "FAIRLEAD_PROBE=0" in outcome.remedy and outcome.seconds > 0
 
 
 @each_way_too
