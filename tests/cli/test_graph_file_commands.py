@@ -114,6 +114,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_driver
 def test_compare_runs_it_everywhere(file: Path, tmp_path: Path) -> None:
     done = ran("compare", "--json", "--times", 2, file)
     told = json.loads(done.stdout)

@@ -189,6 +189,7 @@ def test_launches_of_one_kernel_see_what_others_have_written(
     assert [one["op"] for one in document(file).commands] == ["kernel"]
 
 
+@pytest.mark.one_driver
 def test_contents(record: Record) -> None:
     _, file = record("plain", "--contents", "none")
     assert not [one for one in document(file).memory if "contents" in one]
@@ -207,6 +208,7 @@ def test_what_the_program_has_read_is_the_reference(record: Record, what: str) -
     assert [one["kind"] for one in rows if "result" in one] == ["host"] * (1 + (what == "map"))
 
 
+@pytest.mark.one_driver
 def test_a_recorded_file_is_compared_with_what_the_program_has_read(record: Record) -> None:
     _, file = record("plain", "--contents", "all")
     done = ran(*COMMAND, "compare", "--json", file)
@@ -224,6 +226,7 @@ def test_a_recorded_file_is_compared_with_what_the_program_has_read(record: Reco
     assert done.code == 1 and "different" in states and "same" not in states
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize(
     ("what", "why"),
     [
@@ -255,6 +258,7 @@ def test_an_unmodified_python_program(
     assert all(len(before) <= 1 for before in chain)  # its long wait lists say nothing new
 
 
+@pytest.mark.one_driver
 def test_the_processes_of_a_program_have_files_of_their_own(
     program: Path, each_driver: Driver, tmp_path: Path
 ) -> None:

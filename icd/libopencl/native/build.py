@@ -1,10 +1,11 @@
 """Builds libOpenCL.so.1: its exported functions are generated from the ABI data.
 
 Every function with a slot gets up to five forms. The *exported* one jumps to the entry of
-`fl_current`, so that a layer costs nothing if there is none. `dispatch_…` checks the handle and
-calls the driver by the handle's own table. `icd1_…` does the same where every driver is of ICD 1:
-it looks for no tag. `careful_…` first looks whether the driver's table has the slot. `start_…`
-finds the drivers, and stands in `fl_current` until that is done.
+`fl_current`, where layers are. `dispatch_…` checks the handle and calls the driver by the handle's
+own table. `icd1_…` does the same where every driver is of ICD 1: it looks for no tag. `careful_…`
+first looks whether the driver's table has the slot. `start_…` finds the drivers, and stands in
+`fl_current` until that is done. Where `fl_direct` allows it, the exported function calls the driver
+itself.
 
 setup.py calls `libopencl()`. `python icd/libopencl/native/build.py DIRECTORY` only writes the
 generated C there, for tests in C.
@@ -148,6 +149,19 @@ def _dispatch(function: Any) -> Iterator[str]:
     yield f"    {_call(function, f'({missing} ? stub_{name} : dispatch_{name})')}\n}}"
 
 
+def _exported(function: Any) -> Iterator[str]:
+    yield f"FL_EXPORT {function.c_declaration(function.name)} {{"
+    if function.name in (*WRITTEN, *STARTING):
+        yield f"    {_call(function, f'fl_current[{function.slot}]')}\n}}"
+        return
+    stop = " return;" if function.returns == "void" else ""
+    handle, slot = function.parameters[0].name, function.slot
+    yield f"    if (FL_UNLIKELY(!fl_direct[{slot}]))"
+    yield f"        {{ {_call(function, f'fl_current[{slot}]')}{stop} }}"
+    yield f"    {_check(function)}"
+    yield f"    {_call(function, f'{handle}->dispatch[{slot}]')}\n}}"
+
+
 def _table(api: Any, declaration: str, name_of: Any) -> Iterator[str]:
     yield f"{declaration} = {{"
     yield from (f"    {name_of(function)}, /* {function.slot} */" for function in api.slots)
@@ -177,9 +191,8 @@ def thunks() -> str:
                 f"{{ {_call(function, pointer)} }}"
             )
         if is_exported(function):
-            call = _call(function, f"fl_current[{function.slot}]")
-            lines.append(f"FL_EXPORT {function.c_declaration(function.name)} {{ {call} }}")
-    lines += _table(api, "void *fl_current[FL_SLOTS]", _first)
+            lines += _exported(function)
+    lines += ["bool fl_direct[FL_SLOTS];", *_table(api, "void *fl_current[FL_SLOTS]", _first)]
     lines += _table(api, "void *fl_bottom[FL_SLOTS]", lambda f: f"(void *)dispatch_{f.name}")
     for form, without in (("icd1", (*WRITTEN, *STARTING)), ("careful", WRITTEN)):
         lines += _table(

@@ -102,8 +102,12 @@ static const char *bind_2(cl_platform_id platform, get_function *function_of, fl
 }
 
 static unsigned slots_of(const char *version) {
-    unsigned major = 1, minor = 0, slots = 0;
-    if (sscanf(version, "OpenCL %u.%u", &major, &minor) != 2 || major > 15 || minor > 15)
+    char *end = NULL;
+    unsigned long major = 1, minor = 0;
+    unsigned slots = 0;
+    if (strncmp(version, "OpenCL ", 7) == 0)
+        major = strtoul(version + 7, &end, 10), minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 16;
+    if (major > 15 || minor > 15)
         major = 1, minor = 0;
     while (slots < FL_SLOTS && fl_since[slots] <= (major << 4 | minor))
         slots++;
@@ -129,6 +133,16 @@ void fl_settle(void) {
     for (unsigned slot = 0; slot < FL_SLOTS && !fl_guards_tables(); slot++)
         if (fl_icd1[slot] && fl_bottom[slot] != fl_careful[slot])
             fl_bottom[slot] = fl_icd1[slot];
+}
+
+/* And a slot that every driver has needs no look whether it is NULL. */
+void fl_go_direct(void) {
+    for (unsigned slot = 0; slot < FL_SLOTS; slot++) {
+        bool all = fl_icd1[slot] && fl_bottom[slot] == fl_icd1[slot];
+        for (cl_uint i = 0; all && i < fl_platform_count; i++)
+            all = fl_platforms[i].handle->dispatch[slot] != NULL;
+        fl_direct[slot] = all; /* nobody has a handle yet */
+    }
 }
 
 /* The code around an address: that of a library. */
@@ -301,8 +315,8 @@ static void list(const char *library, void *handle) {
     free(found);
 }
 
-void fl_open_driver(const char *library, bool siblings) {
-    void *handle = siblings ? open_with_siblings(library, 0) : dlopen(library, RTLD_NOW);
+void fl_open_driver(const char *library, bool siblings, int mode) {
+    void *handle = siblings ? open_with_siblings(library, 0) : dlopen(library, mode);
     if (!handle) {
         fl_note("%s: %s", library, dlerror());
         return;

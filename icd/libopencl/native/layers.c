@@ -73,6 +73,8 @@ void fl_start_layers(void) {
     if (names)
         fl_each_of_list(names, open_layer);
     memcpy(fl_current, top, sizeof fl_current);
+    if (!outermost)
+        fl_go_direct();
 }
 
 void fl_end_layers(void) {

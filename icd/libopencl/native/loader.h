@@ -22,6 +22,7 @@ extern void *const fl_icd1[FL_SLOTS];      /* look for no tag, and for no table 
 extern const uint8_t fl_since[FL_SLOTS];   /* the OpenCL version that has the slot: 0x12 is 1.2 */
 extern void *fl_bottom[FL_SLOTS];          /* call the driver */
 extern void *fl_current[FL_SLOTS];         /* what the exported functions jump to: the outermost layer, else fl_bottom */
+extern bool fl_direct[FL_SLOTS];           /* whether the exported function calls the driver itself */
 void *fl_own_extension(const char *name);  /* our function for an extension that has slots, NULL for any other name */
 
 /* Whether a driver's table has the tag of ICD 2. Its upper half, an instruction less, is no part of any function's address on these machines. */
@@ -56,12 +57,13 @@ typedef struct fl_platform {
 
 extern fl_platform *fl_platforms;
 extern cl_uint fl_platform_count;
-/* Open a driver, no loader by its name, and append its platforms. `siblings`: libraries that it misses may lie beside it. */
-void fl_open_driver(const char *library, bool siblings);
+/* Open a driver, no loader by its name, and append its platforms. `siblings`: libraries that it misses may lie beside it. `mode`: that of dlopen. */
+void fl_open_driver(const char *library, bool siblings, int mode);
 /* Name the LLVM CPU of PoCL's devices from platform `first` on, where it is "generic": see icd/repairs.py. */
 void fl_name_cpus(cl_uint first, unsigned triple_offset, unsigned cpu_offset, const char *cpu);
 bool fl_is_named_like_a_loader(const char *library);
-void fl_settle(void); /* the drivers are open: shorten the way to them where it can be */
+void fl_settle(void);    /* the drivers are open: shorten the way to them where it can be */
+void fl_go_direct(void); /* and there are no layers */
 bool fl_lacks_slot(void *const *table, unsigned slot);
 void fl_forget_drivers(void); /* in a forked child whose parent was about to open them */
 

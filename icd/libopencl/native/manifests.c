@@ -4,6 +4,7 @@
 #include "loader.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -106,7 +107,7 @@ static void open_one(const char *library) {
     if (fl_is_named_like_a_loader(library))
         fl_note("%s: it is an OpenCL loader, not a driver", library);
     else
-        fl_open_driver(library, false);
+        fl_open_driver(library, false, RTLD_NOW);
 }
 
 static void open_named(const char *library) {

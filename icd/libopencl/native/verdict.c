@@ -49,23 +49,27 @@ static bool has_relative_path(const char *list) {
 
 /* HEAD and the key, to be freed. */
 static char *make_key(void) {
-    char *text = NULL, here[PATH_MAX] = "";
-    size_t size;
+    enum { COUNT = sizeof variables / sizeof *variables };
+    const char *values[COUNT];
     struct utsname machine;
     bool relative = false;
-    FILE *file = open_memstream(&text, &size);
-    if (!file || uname(&machine))
-        return NULL;
-    fprintf(file, HEAD "host %s\n", machine.nodename);
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *value = secure_getenv(variables[i]);
-        if (value && *value)
-            fprintf(file, "variable %s=%s\n", variables[i], value);
-        relative |= i < 3 && value && has_relative_path(value);
+    size_t room = sizeof HEAD + sizeof machine.nodename + PATH_MAX + 32;
+    for (size_t i = 0; i < COUNT; i++) {
+        values[i] = secure_getenv(variables[i]);
+        room += values[i] ? strlen("variable =\n") + strlen(variables[i]) + strlen(values[i]) : 0;
+        relative |= i < 3 && values[i] && has_relative_path(values[i]);
     }
-    if (relative && getcwd(here, sizeof here))
-        fprintf(file, "here %s\n", here);
-    fclose(file);
+    char *text = uname(&machine) ? NULL : malloc(room), *end = text;
+    if (!text)
+        return NULL;
+    end += sprintf(end, HEAD "host %s\n", machine.nodename);
+    for (size_t i = 0; i < COUNT; i++)
+        if (values[i] && *values[i])
+            end = stpcpy(stpcpy(stpcpy(stpcpy(stpcpy(end, "variable "), variables[i]), "="), values[i]), "\n");
+    if (relative && getcwd(stpcpy(end, "here "), PATH_MAX))
+        strcat(end, "\n");
+    else
+        *end = '\0';
     return text;
 }
 
@@ -338,15 +342,18 @@ static char *ask_python(char *path, const char *key) {
 
 /* --- what a verdict says --- */
 
+/* Python had all functions of the drivers found, so here they may be found when they are called. */
 static void obey(char *facts) {
     cl_uint first = 0;
     unsigned triple, cpu;
     char level[32];
     for (char *line, *rest = facts; (line = strsep(&rest, "\n"));) {
+        if (begins(line, "file "))
+            continue;
         if (begins(line, "driver "))
-            first = fl_platform_count, fl_open_driver(line + strlen("driver "), false);
+            first = fl_platform_count, fl_open_driver(line + strlen("driver "), false, RTLD_LAZY);
         else if (begins(line, "siblings "))
-            first = fl_platform_count, fl_open_driver(line + strlen("siblings "), true);
+            first = fl_platform_count, fl_open_driver(line + strlen("siblings "), true, RTLD_NOW);
         else if (begins(line, "cpu ") && sscanf(line, "cpu %u %u %31s", &triple, &cpu, level) == 3)
             fl_name_cpus(first, triple, cpu, level);
         else if (begins(line, "refused "))

@@ -166,6 +166,15 @@ def test_a_table_that_is_shorter_than_its_version_promises(
     assert client("use", drivers=[fake_driver(slots=100)]).out == "0 -59 -59 1 -59 0 0\n"
 
 
+def test_a_function_that_one_driver_has_and_another_lacks(
+    client: Client, fake_driver: FakeDriver
+) -> None:
+    drivers = [fake_driver(null_slot="SLOT_clFinish"), fake_driver(name='"Whole"')]
+    lines = ["-59 -59 -59 1 -59 0 0\n", "0 -59 -59 1 -59 0 0\n"]
+    assert client("use", drivers=drivers).out == "".join(lines)
+    assert client("use", drivers=drivers[::-1]).out == "".join(lines[::-1])
+
+
 #: What lies in memory behind the table of a driver of OpenCL 1.2.
 BEHIND = {
     "numbers": "(void *)(intptr_t)(i + 1)",

@@ -328,7 +328,11 @@ class Installed(NamedTuple):
     backend: str
 
 
-@pytest.fixture(scope="session", params=["cuda", *(f"hip-{profile}" for profile in PROFILES)])
+#: What `installed` has, one after the other.
+LIBRARIES: Final = ("cuda", *(f"hip-{profile}" for profile in PROFILES))
+
+
+@pytest.fixture(scope="session", params=LIBRARIES)
 def installed(
     request: pytest.FixtureRequest,
     pocl_wheel: Candidate,
