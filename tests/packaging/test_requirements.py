@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,9 @@ def test_installing_shows_each_step_and_everything_if_it_fails(tmp_path: Path, c
     arguments = ["install", "--progress-bar", "off", "--editable", "."]
     everything = "\n".join([str(arguments), *said])
     assert (bool(done.returncode), done.stderr.strip()) == (bool(code), everything if code else "")
+
+
+def test_the_extra_pyopencl_brings_what_reductions_need() -> None:
+    """PyOpenCL does not require mako, which its reductions and scans import."""
+    extra = [one for one in requires("fairlead") or [] if re.search("extra == .pyopencl.", one)]
+    assert {re.split(r"[^\w-]", one)[0] for one in extra} == {"mako", "numpy", "pyopencl"}
