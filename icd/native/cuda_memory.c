@@ -15,17 +15,25 @@ enum { BUCKETS = 1024, MOST_SLOTS = 128, FIRST_CLASS = 9, CLASSES = 12 };   /* s
 #define OWN_FROM ((size_t)1 << 20)
 _Static_assert((size_t)1 << (FIRST_CLASS + CLASSES - 1) == OWN_FROM, "each smaller buffer has a class");
 #define MOST_OF_A_SLAB ((size_t)16 << 20)
+#define PIECE ((size_t)2 << 20)   /* CUDA's granularity */
 #define HOST_MEMORY (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)
 
-/* A piece of CUDA's memory that OpenCL has imported: a slab, or a buffer of the program's. */
+/* A piece of CUDA's memory. Slabs whose slots are small share one, because CUDA's pieces have 2 MiB at least and take long to make. */
+typedef struct piece {
+    const fl_cuda_device *device;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle;
+    size_t mapped, used;          /* bytes */
+    uint32_t users;               /* roots, and the filling that it is open in */
+} piece;
+
+/* An import of a piece by OpenCL: a slab, which has a range of it, or a buffer of the program's. */
 typedef struct root {
     struct root *next;            /* in its bucket, or of the slabs that are given up */
     cl_mem memory;
     cl_context context;
-    const fl_cuda_device *device;
-    CUdeviceptr address;
-    CUmemGenericAllocationHandle handle;
-    size_t mapped, slot;          /* bytes; `slot` is 0 for a buffer of the program's */
+    struct piece *piece;
+    size_t first, slot;           /* where a slab begins in the piece; `slot` is 0 for a buffer of the program's */
     struct filling *home;         /* of a slab, and its place there */
     uint32_t class;
     uint32_t slots, used, live;
@@ -40,6 +48,7 @@ static struct filling {
     struct filling *next;
     cl_context context;
     root *slabs[CLASSES];
+    piece *open;                  /* has room for slabs, or is NULL */
     bool released;
 } *fillings;
 static struct {
@@ -69,8 +78,8 @@ static void unlist(root *r) {
 
 /* --- CUDA's side --- */
 
-static CUresult take(root *r, size_t size) {
-    const fl_cuda_device *d = r->device;
+static CUresult take(piece *p, size_t size) {
+    const fl_cuda_device *d = p->device;
     CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->number}};
@@ -81,33 +90,61 @@ static CUresult take(root *r, size_t size) {
         code = CUDA_ERROR_NOT_SUPPORTED;
     if (code != CUDA_SUCCESS)
         return code;
-    r->mapped = (size + granularity - 1) / granularity * granularity;
-    code = CU(d, cuMemCreate)(&r->handle, r->mapped, &kind, 0);
+    p->mapped = (size + granularity - 1) / granularity * granularity;
+    code = CU(d, cuMemCreate)(&p->handle, p->mapped, &kind, 0);
     if (code != CUDA_SUCCESS)
         return code;
-    code = CU(d, cuMemAddressReserve)(&r->address, r->mapped, 0, 0, 0);
+    code = CU(d, cuMemAddressReserve)(&p->address, p->mapped, 0, 0, 0);
     if (code == CUDA_SUCCESS) {
-        code = CU(d, cuMemMap)(r->address, r->mapped, 0, r->handle, 0);
+        code = CU(d, cuMemMap)(p->address, p->mapped, 0, p->handle, 0);
         if (code == CUDA_SUCCESS) {
-            code = CU(d, cuMemSetAccess)(r->address, r->mapped, &access, 1);
+            code = CU(d, cuMemSetAccess)(p->address, p->mapped, &access, 1);
             if (code == CUDA_SUCCESS)
                 return code;
-            CU(d, cuMemUnmap)(r->address, r->mapped);
+            CU(d, cuMemUnmap)(p->address, p->mapped);
         }
-        CU(d, cuMemAddressFree)(r->address, r->mapped);
+        CU(d, cuMemAddressFree)(p->address, p->mapped);
     }
-    CU(d, cuMemRelease)(r->handle);
+    CU(d, cuMemRelease)(p->handle);
     return code;
 }
 
-static void give_back(root *r) {
-    const fl_cuda_device *d = r->device;
+/* Of `size` bytes, with one user. NULL if there is none to be had. */
+static piece *new_piece(const fl_cuda_device *device, size_t size) {
+    piece *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->device = device;
+    p->users = 1;
+    CUresult taken = fl_cuda_enter(device);
+    if (taken == CUDA_SUCCESS) {
+        taken = take(p, size);
+        fl_cuda_leave(device);
+    }
+    if (taken == CUDA_SUCCESS)
+        return p;
+    free(p);
+    return NULL;
+}
+
+static void drop_piece(piece *p) {
+    pthread_mutex_lock(&lock);
+    bool last = p && !--p->users;
+    pthread_mutex_unlock(&lock);
+    if (!last)
+        return;
+    const fl_cuda_device *d = p->device;
     if (fl_cuda_enter(d) == CUDA_SUCCESS) {
-        CU(d, cuMemUnmap)(r->address, r->mapped);
-        CU(d, cuMemAddressFree)(r->address, r->mapped);
-        CU(d, cuMemRelease)(r->handle);
+        CU(d, cuMemUnmap)(p->address, p->mapped);
+        CU(d, cuMemAddressFree)(p->address, p->mapped);
+        CU(d, cuMemRelease)(p->handle);
         fl_cuda_leave(d);
     }
+    free(p);
+}
+
+static void give_back(root *r) {
+    drop_piece(r->piece);
     free(r);
 }
 
@@ -124,27 +161,21 @@ static void *import_descriptor(void *context, uint64_t flags, uint64_t address, 
     return memory;
 }
 
-/* Memory of both, listed; NULL if there is none to be had. */
-static root *new_root(cl_context context, const fl_cuda_device *device, cl_mem_flags flags, size_t size) {
+/* Memory of both, listed. It takes over one use of the piece. NULL: OpenCL does not import it. */
+static root *new_root(cl_context context, piece *p, cl_mem_flags flags, size_t size) {
     root *r = calloc(1, sizeof *r);
+    const fl_cuda_device *device = p->device;
     int descriptor = -1;
     cl_int code = CL_SUCCESS;
-    if (!r)
-        return NULL;
-    r->device = device;
-    r->context = context;
-    CUresult taken = fl_cuda_enter(device);
-    if (taken == CUDA_SUCCESS) {
-        taken = take(r, size);
-        if (taken != CUDA_SUCCESS)
-            fl_cuda_leave(device);
-    }
-    if (taken != CUDA_SUCCESS) {
+    if (!r || fl_cuda_enter(device) != CUDA_SUCCESS) {
         free(r);
+        drop_piece(p);
         return NULL;
     }
-    if (CU(device, cuMemExportToShareableHandle)(&descriptor, r->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS)
-        r->memory = (import_memory ? import_memory : import_descriptor)(context, flags, r->address, descriptor, size, &code);
+    r->piece = p;
+    r->context = context;
+    if (CU(device, cuMemExportToShareableHandle)(&descriptor, p->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS)
+        r->memory = (import_memory ? import_memory : import_descriptor)(context, flags, p->address, descriptor, size, &code);
     fl_cuda_leave(device);
     if (!r->memory) {
         give_back(r);
@@ -247,24 +278,66 @@ static uint32_t class_of(size_t size) {
     return class;
 }
 
+/* A use of the open piece, if it has room for so many bytes. They begin at `first`. */
+static piece *take_range(struct filling *home, size_t size, size_t *first) {
+    pthread_mutex_lock(&lock);
+    piece *p = home->open;
+    if (p && p->mapped - p->used >= size) {
+        *first = p->used;
+        p->used += size;
+        p->users++;
+    } else
+        p = NULL;
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+/* Later slabs come from a piece. */
+static void open_piece(struct filling *home, piece *p) {
+    pthread_mutex_lock(&lock);
+    piece *before = home->open;
+    home->open = p;
+    p->users++;
+    pthread_mutex_unlock(&lock);
+    drop_piece(before);
+}
+
+static root *new_slab(cl_context context, const fl_cuda_device *device, struct filling *home, uint32_t class) {
+    size_t slot = (size_t)1 << (FIRST_CLASS + class);
+    uint32_t slots = MOST_OF_A_SLAB / slot < MOST_SLOTS ? (uint32_t)(MOST_OF_A_SLAB / slot) : MOST_SLOTS;
+    size_t first = 0, size = slot * slots;
+    piece *p = take_range(home, size, &first);
+    root *made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped) : NULL;
+    if (!made) {
+        first = 0;
+        p = new_piece(device, size < PIECE ? PIECE : size);
+        if (p)
+            p->used = size;
+        if (p && p->mapped - size >= size)
+            open_piece(home, p);
+        made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped) : NULL;
+    }
+    if (!made)
+        return NULL;
+    made->first = first;
+    made->slot = slot;
+    made->slots = slots;
+    made->home = home;
+    made->class = class;
+    return made;
+}
+
 /* A place in a slab, counted as live; NULL if there is none to be had. */
 static root *take_slot(cl_context context, const fl_cuda_device *device, size_t size, uint32_t *number) {
     uint32_t class = class_of(size);
-    size_t slot = (size_t)1 << (FIRST_CLASS + class);
-    root *made = NULL;
     pthread_mutex_lock(&lock);
     struct filling *home = filling_of(context);
     root **at = home ? &home->slabs[class] : NULL;
     if (at && !*at) {
-        pthread_mutex_unlock(&lock);   /* this takes a millisecond, and calls the driver */
-        uint32_t slots = MOST_OF_A_SLAB / slot < MOST_SLOTS ? (uint32_t)(MOST_OF_A_SLAB / slot) : MOST_SLOTS;
-        made = new_root(context, device, CL_MEM_READ_WRITE, slot * slots);
+        pthread_mutex_unlock(&lock);   /* this may take a millisecond, and calls the driver */
+        root *made = new_slab(context, device, home, class);
         if (!made)
             return NULL;
-        made->slot = slot;
-        made->slots = slots;
-        made->home = home;
-        made->class = class;
         pthread_mutex_lock(&lock);
         if (*at)
             give_up(made);   /* another thread has put one there meanwhile */
@@ -302,11 +375,11 @@ static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_
         return NULL;
     struct {
         size_t origin, size;
-    } region = {number * slab->slot, size};   /* a cl_buffer_region */
+    } region = {slab->first + number * slab->slot, size};   /* a cl_buffer_region */
     slab->flags[number] = flags;
     fn_clCreateSubBuffer *create = (fn_clCreateSubBuffer *)fl_patched(slab->memory, SLOT_clCreateSubBuffer);
     cl_mem memory = NULL;
-    if (!host || copy_in(device, slab->address + region.origin, host, size))
+    if (!host || copy_in(device, slab->piece->address + region.origin, host, size))
         memory = create(slab->memory, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
     if (memory && watch(memory, slot_gone, slab))
         return memory;
@@ -317,7 +390,8 @@ static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_
 }
 
 static cl_mem own_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags, size_t size, void *host) {
-    root *r = new_root(context, device, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, size);
+    piece *p = new_piece(device, size);
+    root *r = p ? new_root(context, p, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, size) : NULL;
     if (!r)
         return NULL;
     r->flags[0] = flags;
@@ -325,7 +399,7 @@ static cl_mem own_buffer(cl_context context, const fl_cuda_device *device, cl_me
     pthread_mutex_lock(&lock);
     counts.own++;
     pthread_mutex_unlock(&lock);
-    if ((!host || copy_in(device, r->address, host, size)) && watch(memory, root_gone, r))
+    if ((!host || copy_in(device, r->piece->address, host, size)) && watch(memory, root_gone, r))
         return memory;
     ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
     root_gone(NULL, r);
@@ -391,7 +465,7 @@ uint64_t fl_cuda_address(void *memory) {
     for (int depth = 0; memory && depth < 3; depth++) {
         pthread_mutex_lock(&lock);   /* not around calls of the driver, which may hold a lock of its own when it calls back */
         root *r = find(memory);
-        uint64_t address = r ? r->address + offset : 0;
+        uint64_t address = r ? r->piece->address + offset : 0;
         pthread_mutex_unlock(&lock);
         if (address)
             return address;
@@ -435,7 +509,7 @@ static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, s
     pthread_mutex_lock(&lock);
     root *r = find(parent ? parent : memory);
     bool ours = r && !parent == !r->slot;
-    cl_mem_flags flags = ours ? r->flags[r->slot ? offset / r->slot : 0] : 0;
+    cl_mem_flags flags = ours ? r->flags[r->slot ? (offset - r->first) / r->slot : 0] : 0;
     pthread_mutex_unlock(&lock);
     if (!ours)
         return ask(memory, what, room, to, size_ret);
@@ -458,7 +532,11 @@ static cl_int release_context(cl_context context) {
     for (uint32_t i = 0; f && i < CLASSES; i++)
         if (f->slabs[i] && !f->slabs[i]->live)
             give_up(f->slabs[i]);
+    piece *open = f ? f->open : NULL;
+    if (f)
+        f->open = NULL;
     pthread_mutex_unlock(&lock);
+    drop_piece(open);
     fn_clReleaseContext *release = (fn_clReleaseContext *)fl_patched(context, SLOT_clReleaseContext);
     drop_given_up();
     return release(context);

@@ -122,6 +122,32 @@ def test_buffers_of_every_size_lie_in_slabs_of_their_own_context(program: Progra
         assert not {_address(buffer) for buffer in again} & {address for address, _ in places}
 
 
+def test_slabs_of_small_buffers_share_a_piece_of_memory(program: Program) -> None:
+    def counted() -> tuple[int, int, int]:
+        names = "cuMemCreate", "fake_cuda_import", "cuMemRelease"
+        made, imported, released = map(program.fake.calls, names)
+        return made, imported, released
+
+    other, before = Program(program.fake), counted()
+    buffers = [other.buffer(number) for number in range(300)]  # of three slabs
+    assert counted() == (before[0] + 1, before[1] + 3, before[2])
+    places = sorted(map(_address, buffers))
+    assert all(following - place >= 512 for place, following in pairwise(places))
+    assert [other.values(buffer) for buffer in buffers] == [[number] for number in range(300)]
+    last = buffers[-1]
+    assert (last.offset, last.size, last.flags & _COPIED) == (0, 4 * _SIZE, _COPIED)
+    with capture(other.queue) as graph:
+        other.total(last, buffers[0])
+        other.total(buffers[0], last)
+    loop = graph.finalize()
+    loop.replay(other.queue, wait=True)
+    assert (other.values(last), other.values(buffers[0])) == ([897], [897])
+    del other, buffers, last, graph, loop
+    gc.collect()
+    program.buffer()
+    assert counted()[2] == before[2] + 1
+
+
 def test_a_large_buffer_has_memory_of_its_own(program: Program) -> None:
     before = _counts()
     large = cl.Buffer(program.context, _READ_WRITE, 3 << 20)

@@ -119,6 +119,36 @@ def _engine(loop: Any, queue: cl.CommandQueue) -> str:
     return next(one for one in loop.explain(queue).splitlines() if "  cuda" in one)
 
 
+def test_small_buffers_of_one_piece_of_memory_keep_their_numbers(gpu: cl.CommandQueue) -> None:
+    """The driver imports the piece several times. CUDA and OpenCL write to it in turns."""
+    flags, count = _READ_WRITE | cl.mem_flags.COPY_HOST_PTR, 1000
+    source = "kernel void add(global int *x, int n) { x[get_global_id(0)] += n; }"
+    kernel = cl.Program(gpu.context, source).build().add
+    kernel.set_scalar_arg_dtypes([None, np.int32])
+    buffers = [
+        cl.Buffer(gpu.context, flags, hostbuf=np.full(64, number, np.int32))
+        for number in range(count)
+    ]
+    found = np.empty((count, 64), np.int32)
+
+    def read() -> list[int]:
+        for row, buffer in zip(found, buffers, strict=True):
+            cl.enqueue_copy(gpu, row, buffer)
+        assert (found == found[:, :1]).all()
+        return found[:, 0].tolist()
+
+    assert read() == list(range(count))
+    for buffer in buffers:
+        kernel(gpu, (64,), None, buffer, 10)
+    with capture(gpu) as graph:
+        for number, buffer in enumerate(buffers):
+            kernel(gpu, (64,), None, buffer, number)
+    loop = graph.finalize()
+    loop.replay(gpu, wait=True)
+    assert "a CUDA Graph of 1000 nodes" in _engine(loop, gpu)
+    assert read() == [2 * number + 10 for number in range(count)]
+
+
 @pytest.mark.parametrize("name", _CASES)
 def test_a_kernel_does_what_it_does_in_opencl(gpu: cl.CommandQueue, name: str) -> None:
     case, random = _CASES[name], np.random.default_rng(1)
