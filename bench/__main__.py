@@ -31,6 +31,7 @@ MEASURES = (
     "parameters",
     "capture_cost",
     "files",
+    "saved",
     "imports",
     "table_call",
     "adapter",

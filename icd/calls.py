@@ -31,8 +31,12 @@ def call(handle: int, name: str, *arguments: Any) -> Any:
 
 def function_of(handle: int, name: str) -> Any:
     """Return an OpenCL function of the driver of an object, as a ctypes function."""
-    table = lib.fl_table_of(ffi.cast("void *", handle))
-    return _function(name, address(table[OPENCL.functions[name].slot]))
+    return _function(name, address(driver_function(handle, name)))
+
+
+def driver_function(handle: int, name: str) -> Any:
+    """Return an OpenCL function of the driver of an object, as a C pointer."""
+    return lib.fl_table_of(ffi.cast("void *", handle))[OPENCL.functions[name].slot]
 
 
 @lru_cache(maxsize=256)

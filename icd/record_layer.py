@@ -46,7 +46,7 @@ _WORDS: Final = {
     RESULT: 2,
 }
 _HEAD_OF_COMMAND: Final = 6  # its last word says how many arguments follow
-_HEAD_OF_DATA: Final = 4  # head, number, whether it is complete, bytes
+_HEAD_OF_DATA: Final = 6  # head, number, whether it is there, bytes, two of the layer's own
 _SUFFIX: Final = ".record"
 
 
@@ -72,7 +72,8 @@ class ProcessRecording:
     Attributes:
         pid: its id.
         records: in the order in which they were written; without those of data.
-        data: the bytes of DATA records by their numbers, if they are complete.
+        data: the bytes of DATA records by their numbers, if they are complete. Equal ones have one
+            number.
     """
 
     pid: int

@@ -31,6 +31,8 @@ class PyOpenCLObserver:
         self.kept: list[Any] = list(keep)
         self.held: dict[int, Any] = {}
         self.places: list[Any] = []
+        #: The place of all commands, if one call of the program makes them all.
+        self.only_place: Any = None
         #: A place by its instruction, so that the commands of a loop share one.
         self._known: dict[int, tuple[Any, int]] = {}
         #: The Parameters that are used, by number.
@@ -47,8 +49,10 @@ class PyOpenCLObserver:
         self.parameters[number] = parameter_of(number)
 
     def added(self, caller: FrameType | None, new_objects: bool) -> None:
-        place = _client.calling_place(caller)
-        if place is not None:
+        place = self.only_place
+        if place is None:
+            place = _client.calling_place(caller)
+        if place is not None and place is not self.only_place:
             known = self._known.setdefault(place[1], place)
             place = known if known[0] is place[0] else place
         self.places.append(place)
@@ -142,6 +146,10 @@ class CapturedBlock:
                 routine=routine,
                 remedy='capture in the child; of multiprocessing\'s start methods use "spawn"',
             )
+
+    def is_made_by(self, caller: FrameType) -> None:
+        """Note that one call of the program, which led to this frame, makes all commands."""
+        self._observer.only_place = _client.calling_place(caller)
 
     def end(self, failed: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> None:
         """The block has ended: what was recorded is there to be used, unless it failed.

@@ -6,6 +6,7 @@ refused before it grows.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -31,6 +32,8 @@ MOST_PROGRAM: Final = 1 << 26
 _MOST_MEMBERS: Final = 100_000
 _HEADER: Final = 4096  # bytes of a .npy file before its numbers, at most
 _LONGEST_NUMBER: Final = 20  # digits
+#: What may be a longer number. Python takes long to read one of many digits.
+_LONG: Final = re.compile(rb"(?:^|[:,\[])\s*-?\d{%d}" % (_LONGEST_NUMBER + 1))
 _TIME: Final = (1980, 1, 1, 0, 0, 0)  # of every member: equal graphs are equal files
 _NPY: Final = re.compile(rb"\x93NUMPY\x01\x00")
 
@@ -138,6 +141,18 @@ def _refusing(path: Path | str) -> Iterator[None]:
         raise invalid(f"{path} is damaged, or no graph of fairlead: {detail}") from None
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Let the garbage collector pause: it would look at each of many new objects several times."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:
+            gc.enable()
+
+
 class GraphArchive:
     """A graph file that was opened for reading. Use it as a context manager, or `close` it.
 
@@ -164,8 +179,10 @@ class GraphArchive:
             with _refusing(self.path):
                 self._entries = self._listed()
                 text = self._read(JSON, MOST_JSON)
-                value = json.loads(text, parse_int=_whole, parse_constant=_no_constant)
-            self.document = document_of(value)
+                read_number = _whole if _LONG.search(text) else None
+                with _without_collector():
+                    value = json.loads(text, parse_int=read_number, parse_constant=_no_constant)
+                    self.document = document_of(value)
             for name in self.document.members():
                 if name not in self._entries:
                     raise invalid(f"the file has no {name}, to which graph.json refers")

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
 
-from .document import CONTENTS, FORMAT, KERNEL, MARKER, VERSION, Document
+from .document import CONTENTS, FORMAT, KERNEL, LONGEST_ARGUMENT, MARKER, VERSION, Document
 from .errors import NEWER, GraphFileError, invalid
 from .operations import BUFFER, HOST, IMAGE, OPERATIONS, SVM, extent
 from .parameters import is_step
 
 #: No number of a file is larger; a sum or product of some is still exact in Python.
 _MOST: Final = (1 << 63) - 1
-_LONGEST_ARGUMENT: Final = 1 << 16  # bytes
 _MEMBER: Final = re.compile(r"(?:programs|contents|result)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
 _DTYPE: Final = re.compile(r"[<>|][biufcV]\d{1,4}")
 _NAME: Final = re.compile(r"[^\W\d]\w{0,200}")
@@ -62,15 +61,30 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "…"
 
 
-_Rule = Callable[[str, Any], None]
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a value has to be: a name for it, and whether a value is that."""
+
+    what: str
+    holds: Callable[[Any], Any]
+
+    def check(self, path: str, value: Any) -> None:
+        """Raise GraphFileError if a value is not that."""
+        if not self.holds(value):
+            raise invalid(f"{path} is {_shown(value)}, and no {self.what}")
 
 
-def _rule(what: str, holds: Callable[[Any], Any]) -> _Rule:
-    def rule(path: str, value: Any) -> None:
-        if not holds(value):
-            raise invalid(f"{path} is {_shown(value)}, and no {what}")
+class _Members:
+    """The members of a record: the rule of each by name; a "?" marks one that may be missing."""
 
-    return rule
+    def __init__(self, rules: Mapping[str, _Rule]) -> None:
+        self.rules = {name.rstrip("?"): rule for name, rule in rules.items()}
+        self.needed = frozenset(name for name in rules if not name.endswith("?"))
+
+    def __or__(self, other: _Members) -> _Members:
+        made = _Members(self.rules | other.rules)
+        made.needed = self.needed | other.needed
+        return made
 
 
 def _is_number(value: Any, most: int = _MOST) -> bool:
@@ -92,7 +106,7 @@ def _is_dtype(value: Any) -> bool:
 
 
 def _one_of(*names: str) -> _Rule:
-    return _rule(
+    return _Rule(
         "one of " + ", ".join(names), lambda value: isinstance(value, str) and value in names
     )
 
@@ -109,98 +123,109 @@ def _sizes(value: Any) -> bool:
     return isinstance(value, list) and 1 <= len(value) <= 3 and all(map(_is_number, value))
 
 
-_number = _rule("whole number from 0", _is_number)
-_size = _rule("size of at least 1", lambda value: _is_number(value) and value > 0)
-_text = _rule("text", lambda value: isinstance(value, str) and "\0" not in value)
-_flag = _rule("true or false", lambda value: type(value) is bool)
-_name = _rule("name", _matches(_NAME))
-_word = _rule("word", _matches(_WORD))
-_hex = _rule("bytes in hexadecimal digits", _matches(_HEX))
-_member = _rule("member of programs/, contents/ or result/", _matches(_MEMBER))
-_dtype = _rule("type of NumPy's, such as <f4", _is_dtype)
-_words = _rule(
+def _is_argument(value: Any) -> Any:
+    return isinstance(value, str) and len(value) <= 2 * LONGEST_ARGUMENT and _HEX.fullmatch(value)
+
+
+_number = _Rule("whole number from 0", _is_number)
+_size = _Rule("size of at least 1", lambda value: _is_number(value) and value > 0)
+_text = _Rule("text", lambda value: isinstance(value, str) and "\0" not in value)
+_flag = _Rule("true or false", lambda value: type(value) is bool)
+_name = _Rule("name", _matches(_NAME))
+_word = _Rule("word", _matches(_WORD))
+_hex = _Rule("bytes in hexadecimal digits", _matches(_HEX))
+_member = _Rule("member of programs/, contents/ or result/", _matches(_MEMBER))
+_dtype = _Rule("type of NumPy's, such as <f4", _is_dtype)
+_words = _Rule(
     "list of words",
     lambda value: isinstance(value, list) and len(value) < 20 and all(map(_matches(_WORD), value)),
 )
-_shape = _rule(
+_shape = _Rule(
     "shape",
     lambda value: isinstance(value, list) and len(value) <= 32 and all(map(_is_number, value)),
 )
-_steps = _rule(
+_steps = _Rule(
     "list of steps of a computation",
     lambda value: isinstance(value, list) and 1 <= len(value) <= 100 and all(map(is_step, value)),
 )
-_list = _rule("list", lambda value: isinstance(value, list))
+_list = _Rule("list", lambda value: isinstance(value, list))
+_anything = _Rule("reference", lambda value: True)  # which is checked when its members are known
 
-#: The members of a record: its rules by name; a "?" marks one that may be missing.
-_Rules = Mapping[str, _Rule]
-_PROGRAM: Final[_Rules] = {"options": _text, "source?": _member, "il?": _member, "binaries?": _list}
-_BINARY: Final[_Rules] = {"device": _text, "driver": _text, "file": _member}
-_KERNEL: Final[_Rules] = {"program": _number, "name": _name, "arguments?": _list}
-_ARGUMENT_INFO: Final[_Rules] = {"type": _text, "name": _text, "constant": _flag}
-_ANY_MEMORY: Final[_Rules] = {
-    "kind": _one_of("buffer", "sub_buffer", "image", "host", "svm"),  # checked first
-    "size": _size,
-    "name?": _name,
-    "dtype?": _dtype,
-    "shape?": _shape,
-    "contents?": _member,
-    "result?": _member,
+_PROGRAM: Final = _Members(
+    {"options": _text, "source?": _member, "il?": _member, "binaries?": _list}
+)
+_BINARY: Final = _Members({"device": _text, "driver": _text, "file": _member})
+_KERNEL: Final = _Members({"program": _number, "name": _name, "arguments?": _list})
+_ARGUMENT_INFO: Final = _Members({"type": _text, "name": _text, "constant": _flag})
+_ANY_MEMORY: Final = _Members(
+    {
+        "kind": _one_of("buffer", "sub_buffer", "image", "host", "svm"),  # checked first
+        "size": _size,
+        "name?": _name,
+        "dtype?": _dtype,
+        "shape?": _shape,
+        "contents?": _member,
+        "result?": _member,
+    }
+)
+_MEMORY: Final[Mapping[str, _Members]] = {
+    "buffer": _ANY_MEMORY | _Members({"flags": _words}),
+    "sub_buffer": _ANY_MEMORY | _Members({"flags": _words, "of": _number, "offset": _number}),
+    "image": _ANY_MEMORY
+    | _Members(
+        {
+            "flags": _words,
+            "type": _one_of(
+                "image1d", "image1d_array", "image1d_buffer", "image2d", "image2d_array", "image3d"
+            ),
+            "order": _word,
+            "channel_type": _word,
+            "element_size": _size,
+            "extent": _Rule("extent of three", _three(1, 1 << 32)),
+            "of?": _number,
+            "row_pitch?": _number,
+        }
+    ),
+    "host": _ANY_MEMORY,
+    "svm": _ANY_MEMORY | _Members({"flags": _words}),
 }
-_MEMORY: Final[Mapping[str, _Rules]] = {
-    "buffer": {"flags": _words},
-    "sub_buffer": {"flags": _words, "of": _number, "offset": _number},
-    "image": {
-        "flags": _words,
-        "type": _one_of(
-            "image1d", "image1d_array", "image1d_buffer", "image2d", "image2d_array", "image3d"
-        ),
-        "order": _word,
-        "channel_type": _word,
-        "element_size": _size,
-        "extent": _rule("extent of three", _three(1, 1 << 32)),
-        "of?": _number,
-        "row_pitch?": _number,
-    },
-    "host": {},
-    "svm": {"flags": _words},
+_SAMPLER: Final = _Members({"normalized": _flag, "addressing": _word, "filter": _word})
+_NUMBER_PARAMETER: Final = _Members({"name?": _name, "dtype": _dtype, "value": _hex})
+_MEMORY_PARAMETER: Final = _Members({"name?": _name, "memory": _number, "is_array": _flag})
+_DERIVED_PARAMETER: Final = _Members({"from": _number, "steps": _steps})
+_AFTER: Final = _Members({"op": _text, "after": _list})
+_LAUNCH: Final = _AFTER | _Members(
+    {
+        "kernel": _number,
+        "global": _Rule("range of one to three sizes", _sizes),
+        "local?": _Rule("range of one to three sizes", _sizes),
+        "offset?": _Rule("range of one to three sizes", _sizes),
+        "args": _list,
+    }
+)
+_ARGUMENT: Final[Mapping[str, _Members]] = {
+    "value": _Members({"value": _Rule("value", _is_argument)}),
+    "local": _Members({"local": _size}),
+    "memory": _Members({"memory": _number, "start?": _number}),
+    "sampler": _Members({"sampler": _number}),
+    "parameter": _Members({"parameter": _number}),
 }
-_SAMPLER: Final[_Rules] = {"normalized": _flag, "addressing": _word, "filter": _word}
-_NUMBER_PARAMETER: Final[_Rules] = {"name?": _name, "dtype": _dtype, "value": _hex}
-_MEMORY_PARAMETER: Final[_Rules] = {"name?": _name, "memory": _number, "is_array": _flag}
-_DERIVED_PARAMETER: Final[_Rules] = {"from": _number, "steps": _steps}
-_AFTER: Final[_Rules] = {"op": _text, "after": _list}
-_LAUNCH: Final[_Rules] = {
-    "kernel": _number,
-    "global": _rule("range of one to three sizes", _sizes),
-    "local?": _rule("range of one to three sizes", _sizes),
-    "offset?": _rule("range of one to three sizes", _sizes),
-    "args": _list,
-}
-_ARGUMENT: Final[Mapping[str, _Rules]] = {
-    "value": {
-        "value": _rule("value", lambda v: _matches(_HEX)(v) and len(v) <= 2 * _LONGEST_ARGUMENT)
-    },
-    "local": {"local": _size},
-    "memory": {"memory": _number, "start?": _number},
-    "sampler": {"sampler": _number},
-    "parameter": {"parameter": _number},
-}
+_REFERENCE: Final = _Members({"parameter": _number})
 
 
-def _record(path: str, value: Any, *rules: _Rules) -> None:
+def _record(path: str, value: Any, members: _Members) -> None:
     """Check that a value is an object with these members, each as its rule says, and no others."""
     if not isinstance(value, dict):
         raise invalid(f"{path} is {_shown(value)}, and no object")
-    known = {name.rstrip("?"): (name, rule) for one in rules for name, rule in one.items()}
-    for name in value:
-        if name not in known:
+    rules = members.rules
+    for name, one in value.items():
+        rule = rules.get(name)
+        if rule is None:
             raise invalid(f"{path} has the unknown member {_shown(name)}")
-    for name, (marked, rule) in known.items():
-        if name in value:
-            rule(f"{path}.{name}", value[name])
-        elif not marked.endswith("?"):
-            raise invalid(f"{path} has no {name}")
+        if not rule.holds(one):
+            rule.check(f"{path}.{name}", one)
+    if not value.keys() >= members.needed:
+        raise invalid(f"{path} has no {min(members.needed - value.keys())}")
 
 
 def _reference(path: str, value: Any, among: list[Any]) -> None:
@@ -213,15 +238,21 @@ class _Check:
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        #: What arguments refer to.
+        self._among = {
+            "memory": document.memory,
+            "sampler": document.samplers,
+            "parameter": document.parameters,
+        }
 
     def all(self) -> None:
         one = self.document
-        _one_of(*CONTENTS)("contents", one.contents)
+        _one_of(*CONTENTS).check("contents", one.contents)
         for name in ("device", "inputs", "outputs"):
             if not isinstance(getattr(one, name), dict):
                 raise invalid(f"{name} is no object")
         for name, text in one.device.items():
-            _text(f"device.{name}", text)
+            _text.check(f"device.{name}", text)
         for name, check in (
             ("programs", self._program),
             ("kernels", self._kernel),
@@ -232,7 +263,7 @@ class _Check:
             ("commands", self._command),
         ):
             rows = getattr(one, name)
-            _list(name, rows)
+            _list.check(name, rows)
             for number, row in enumerate(rows):
                 check(f"{name}[{number}]", row, number)
         self._check_names()
@@ -241,7 +272,7 @@ class _Check:
         one = self.document
         for title, names in (("inputs", one.inputs), ("outputs", one.outputs)):
             for name, number in names.items():
-                _name(f"a name of {title}", name)
+                _name.check(f"a name of {title}", name)
                 _reference(f"{title}.{name}", number, one.memory)
         given = [row["name"] for row in one.parameters if "name" in row]
         if len(given) > len(set(given)):
@@ -262,9 +293,9 @@ class _Check:
 
     def _memory(self, path: str, value: Any, number: int) -> None:
         kind = value.get("kind") if isinstance(value, dict) else None
-        _ANY_MEMORY["kind"](f"{path}.kind", kind)
+        _ANY_MEMORY.rules["kind"].check(f"{path}.kind", kind)
         assert isinstance(kind, str)
-        _record(path, value, _ANY_MEMORY, _MEMORY[kind])
+        _record(path, value, _MEMORY[kind])
         if "of" in value:  # only of an earlier one: so none is a part of itself
             _reference(f"{path}.of", value["of"], self.document.memory[:number])
             whole = self.document.memory[value["of"]]
@@ -326,7 +357,7 @@ class _Check:
                 )
 
     def _launch(self, path: str, value: Any) -> None:
-        _record(path, value, _AFTER, _LAUNCH)
+        _record(path, value, _LAUNCH)
         _reference(f"{path}.kernel", value["kernel"], self.document.kernels)
         for name in ("local", "offset"):
             if name in value and len(value[name]) != len(value["global"]):
@@ -337,15 +368,15 @@ class _Check:
             self._argument(f"{path}.args[{index}]", argument)
 
     def _argument(self, path: str, value: Any) -> None:
-        kinds = _ARGUMENT.keys() & value.keys() if isinstance(value, dict) else ()
-        if len(kinds) != 1:
+        for kind in value if isinstance(value, dict) else ():
+            if kind in _ARGUMENT:
+                break
+        else:
             raise invalid(f"{path} is {_shown(value)}, and no argument")
-        (kind,) = kinds
         _record(path, value, _ARGUMENT[kind])
         one = self.document
-        among = {"memory": one.memory, "sampler": one.samplers, "parameter": one.parameters}
-        if kind in among:
-            _reference(path, value[kind], among[kind])
+        if kind in self._among:
+            _reference(path, value[kind], self._among[kind])
         if kind == "memory":
             memory = one.memory[value["memory"]]
             if memory["kind"] == HOST or value.get("start", 0) >= memory["size"]:
@@ -359,7 +390,7 @@ class _Check:
         for one in operation.numbers:
             is_region, is_origin = one == "region", one.endswith("origin")
             rules[one] = (
-                _rule("three numbers", _three(int(is_region)))
+                _Rule("three numbers", _three(int(is_region)))
                 if is_region or is_origin
                 else _number
             )
@@ -367,11 +398,10 @@ class _Check:
             rules["pattern"] = _hex
         sides = [side for side in ("source", "target") if getattr(operation, side)]
         for side in sides:
-            rules[side], rules[f"{side}_start?"] = (
-                self._is_memory(getattr(operation, side)),
-                _number,
-            )
-        _record(path, value, _AFTER, rules)
+            rules[side], rules[f"{side}_start?"] = _anything, _number
+        _record(path, value, _AFTER | _Members(rules))
+        for side in sides:
+            self._check_memory(f"{path}.{side}", value[side], getattr(operation, side))
         if operation.has_pattern and not 1 <= len(value["pattern"]) // 2 <= 128:
             raise invalid(f"{path}.pattern has {len(value['pattern']) // 2} bytes")
         found = {side: self.document.memory_of(value[side]) for side in sides}
@@ -391,17 +421,14 @@ class _Check:
             if at + size > there:
                 raise invalid(f"{path} leads out of its image")
 
-    def _is_memory(self, kind: str) -> _Rule:
+    def _check_memory(self, path: str, value: Any, kind: str) -> None:
+        """Check that a value refers to memory of a kind, perhaps through a Parameter."""
+        one, reference = self.document, value
+        if isinstance(value, dict):
+            _record(path, value, _REFERENCE)
+            _reference(path, value["parameter"], one.parameters)
+            reference = one.parameters[value["parameter"]].get("memory")
+        _reference(path, reference, one.memory)
         kinds = {BUFFER: ("buffer", "sub_buffer"), SVM: ("svm", "host")}.get(kind, (kind,))
-
-        def rule(path: str, value: Any) -> None:
-            one, reference = self.document, value
-            if isinstance(value, dict):
-                _record(path, value, {"parameter": _number})
-                _reference(path, value["parameter"], one.parameters)
-                reference = one.parameters[value["parameter"]].get("memory")
-            _reference(path, reference, one.memory)
-            if one.memory[reference]["kind"] not in kinds:
-                raise invalid(f"{path} is {one.memory[reference]['kind']} memory, and no {kind}")
-
-        return rule
+        if one.memory[reference]["kind"] not in kinds:
+            raise invalid(f"{path} is {one.memory[reference]['kind']} memory, and no {kind}")

@@ -11,6 +11,7 @@ VERSION: Final = 1
 #: What a launch and a place in the order are called.
 KERNEL: Final = "kernel"
 MARKER: Final = "marker"
+LONGEST_ARGUMENT: Final = 1 << 16  # bytes
 CONTENTS: Final = ("none", "inputs", "all")
 
 

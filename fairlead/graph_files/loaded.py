@@ -218,11 +218,12 @@ def _place(memory: Any) -> Any:
 def shown(queue: Any, record: Mapping[str, Any], memory: Any) -> Any:
     """A memory as a program wants to see it: with its type and shape, if they are known."""
     from pyopencl import Buffer
-    from pyopencl.array import Array
 
     if isinstance(memory, np.ndarray):
         return typed(record, memory)
-    form = typed(record, np.empty(record["size"], np.uint8))
     if "dtype" not in record or not isinstance(memory, Buffer):
         return memory
+    from pyopencl.array import Array  # which takes a while
+
+    form = typed(record, np.empty(record["size"], np.uint8))
     return Array(queue, form.shape, form.dtype, data=memory)

@@ -6,6 +6,7 @@ is a graph like any other.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -212,14 +213,14 @@ class _Loader:
         return cl.Sampler(self._context, record["normalized"], addressing, filtering)
 
     def _parameter(self, record: Mapping[str, Any]) -> Any:
-        from pyopencl.array import Array
-
         if "from" in record:
             return derived_parameter(self._parameters[record["from"]], record)
         if "memory" not in record:
             return parameter_of_row(record)
         buffer, row = self._memory[record["memory"]], self._document.memory[record["memory"]]
         if record["is_array"] and "dtype" in row and "shape" in row:
+            from pyopencl.array import Array
+
             shape, dtype = tuple(row["shape"]), np.dtype(row["dtype"])
             buffer = Array(self._queue, shape, dtype, data=buffer)
         return GraphParameter(buffer, name=record.get("name"))
@@ -239,5 +240,6 @@ class _Loader:
         done = cl.UserEvent(self._context)
         done.set_status(cl.command_execution_status.COMPLETE)
         with capture(queue, keep=keep, swap=swaps) as captured:
+            captured.block.is_made_by(sys._getframe())
             DocumentRecorder(queue.int_ptr, kernels, arguments, self._document, done.int_ptr).run()
         return captured.block

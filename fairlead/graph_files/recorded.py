@@ -19,7 +19,7 @@ from .checks import document_of
 from .contents import typed
 from .document import KERNEL, MARKER, Document
 from .naming import describe, make_unique
-from .operations import HOST, OPERATIONS
+from .operations import HOST, OPERATIONS, SVM
 from .order import RecordedOrder
 from .recorded_rows import RecordedRows, text_in, word_in, words_in
 
@@ -27,7 +27,7 @@ from .recorded_rows import RecordedRows, text_in, word_in, words_in
 _NUMBER, _SLOT, _QUEUE, _STATE, _EVENT, _ARGUMENTS = 0, 1, 2, 3, 4, 6
 _FAILED: Final = 2
 #: What a kernel's argument is (commands.c).
-_VALUE, _LOCAL, _MEMORY, _SAMPLER, _NO_MEMORY = range(5)
+_VALUE, _LOCAL, _MEMORY, _SAMPLER, _NO_MEMORY, _SVM = range(6)
 _KERNEL_ARGUMENT: Final = 256
 _BARRIERS: Final = (
     "clEnqueueBarrier",
@@ -80,7 +80,9 @@ class _Writer:
         self._made = RecordedGraph(recording.pid, Document(), {})
         self._document, self._members = self._made.document, self._made.members
         self._data = recording.data
-        self._rows = RecordedRows(self._made.document, self._made.members, self._made.warnings)
+        self._rows = RecordedRows(
+            self._made.document, self._made.members, recording.data, self._made.warnings
+        )
         self._order = RecordedOrder(self._document.commands)
         #: The memory of the host's that each read writes, by the number of the command.
         self._read_to: dict[int, int] = {}
@@ -140,7 +142,7 @@ class _Writer:
             return
         routine, arguments = OPENCL.slots[words[_SLOT]].name, words[_ARGUMENTS:]
         row = self._row(routine, arguments, record)
-        if row["op"] in ("read", "read_image"):
+        if self._is_read(row):
             self._read_to[words[_NUMBER]] = row["target"]
         listed, blocking = _places_in(routine)
         waits = words_in(dict(record.pieces).get(listed, b""))
@@ -157,10 +159,22 @@ class _Writer:
         if blocking >= 0 and arguments[blocking]:
             self._order.wait_for_last(queue, self._is_in_order(queue))
 
+    def _is_read(self, row: dict[str, Any]) -> bool:
+        """Whether the program gets what a transfer reads, without gaps."""
+        if row["op"] == "svm_copy":
+            return self._document.memory[row["target"]]["kind"] == HOST
+        return row["op"] in ("read", "read_image")
+
     def _row(self, routine: str, arguments: Sequence[int], record: Record) -> dict[str, Any]:
         pieces = dict(record.pieces)
         if routine in ("clEnqueueNDRangeKernel", "clEnqueueTask"):
             return self._launch(routine, pieces)
+        if routine in ("clEnqueueSVMMemcpy", "clEnqueueSVMMemFill"):
+            return self._svm_transfer(_BY_ROUTINE[routine], arguments, pieces)
+        if routine == "clEnqueueSVMMap":
+            return self._svm_mapping(arguments, pieces)
+        if routine == "clEnqueueSVMUnmap":
+            return self._svm_unmapping(pieces)
         if routine in _BY_ROUTINE:
             return self._transfer(_BY_ROUTINE[routine], arguments, pieces)
         if routine in _MAPS:
@@ -196,6 +210,9 @@ class _Writer:
     def _argument(self, kind: int, data: bytes) -> dict[str, Any]:
         if kind == _MEMORY:
             return {"memory": self._rows.memory(word_in(data))}
+        if kind == _SVM:
+            serial, start, _ = words_in(data)
+            return {"memory": self._rows.memory(serial), **({"start": start} if start else {})}
         if kind == _SAMPLER:
             return {"sampler": self._rows.sampler(word_in(data))}
         if kind == _LOCAL:
@@ -222,7 +239,7 @@ class _Writer:
             at += 1
         at, side = host
         if side:
-            data = self._data.get(word_in(pieces[at])) if at in pieces else None
+            data = word_in(pieces[at]) if at in pieces else 0
             row[side] = self._rows.host(row, side, arguments[at], data)
         return row
 
@@ -241,7 +258,7 @@ class _Writer:
             row |= {"row_pitch": 0, "slice_pitch": 0}
         else:
             row |= {"offset": arguments[4], "size": arguments[5]}
-        row["target"] = self._rows.host(row, "target", ("mapped", memory, *arguments[4:6]), None)
+        row["target"] = self._rows.host(row, "target", ("mapped", memory, *arguments[4:6]))
         return row
 
     def _unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
@@ -256,10 +273,44 @@ class _Writer:
             row |= {"row_pitch": numbers[6], "slice_pitch": numbers[7]}
         else:
             row |= {"offset": numbers[0], "size": numbers[1]}
-        row["source"] = self._rows.host(
-            row, "source", ("mapped", memory, *numbers), self._data.get(data)
-        )
+        row["source"] = self._rows.host(row, "source", ("mapped", memory, *numbers), data)
         return row
+
+    # SVM
+
+    def _svm_transfer(
+        self, name: str, arguments: Sequence[int], pieces: dict[int, bytes]
+    ) -> dict[str, Any]:
+        row: dict[str, Any] = {"op": name, "size": arguments[4]}
+        if name == "svm_fill":
+            return {**row, "pattern": pieces[2].hex(), **self._svm_place("target", pieces[1])}
+        data = words_in(pieces[3])[2]
+        for side, at, number in (("source", 3, data), ("target", 2, 0)):
+            row |= self._svm_place(side, pieces[at]) or {
+                side: self._rows.host_bytes(arguments[at], arguments[4], number)
+            }
+        return row
+
+    def _svm_place(self, side: str, piece: bytes) -> dict[str, int]:
+        """What a transfer says of a side that is SVM, nothing if it is the host's memory."""
+        serial, start, _ = words_in(piece)
+        return {side: self._rows.memory(serial), f"{side}_start": start} if serial else {}
+
+    def _svm_mapping(self, arguments: Sequence[int], pieces: dict[int, bytes]) -> dict[str, Any]:
+        if not arguments[2] & _MAP_READ:
+            return {"op": MARKER}
+        row = {"op": "svm_copy", "size": arguments[4], **self._svm_place("source", pieces[3])}
+        place = "mapped", row["source"], row["source_start"], arguments[4]
+        return {**row, "target": self._rows.host_bytes(place, arguments[4])}
+
+    def _svm_unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
+        """What was written while it was mapped."""
+        flags, data, start, size, *_ = words_in(pieces[2])
+        if not flags & ~_MAP_READ:
+            return {"op": MARKER}
+        row = {"op": "svm_copy", "size": size, **self._svm_place("target", pieces[1])}
+        place = "mapped", row["target"], start, size
+        return {**row, "source": self._rows.host_bytes(place, size, data)}
 
     def _add_contents(self, record: Record) -> None:
         serial, number = record.words
@@ -272,12 +323,14 @@ class _Writer:
             return
         known = self._document.memory[memory]
         row: dict[str, Any] = {"op": "write", "target": memory}
-        if known["kind"] == "image":
+        if known["kind"] == SVM:
+            row |= {"op": "svm_copy", "size": known["size"]}
+        elif known["kind"] == "image":
             row |= {"op": "write_image", "origin": [0, 0, 0], "region": known["extent"]}
             row |= {"row_pitch": 0, "slice_pitch": 0}
         else:
             row |= {"offset": 0, "size": known["size"]}
-        row["source"] = self._rows.host(row, "source", 0, data)
+        row["source"] = self._rows.host(row, "source", 0, number)
         self._document.commands.append({**row, "after": self._order.between()})
         self._order.added_between()
 
@@ -311,15 +364,23 @@ class _Writer:
 
 _MAPS: Final = ("clEnqueueMapBuffer", "clEnqueueMapImage")
 #: Commands of the queue that became places, but are no markers of OpenCL's.
-_WITHOUT_PLACE: Final = (*_MAPS, "clEnqueueUnmapMemObject", "clEnqueueMigrateMemObjects")
-_BLOCKING: Final = ("blocking_read", "blocking_write", "blocking_map")
+_WITHOUT_PLACE: Final = (
+    *_MAPS,
+    "clEnqueueUnmapMemObject",
+    "clEnqueueMigrateMemObjects",
+    "clEnqueueSVMMap",
+    "clEnqueueSVMUnmap",
+    "clEnqueueSVMFree",
+    "clEnqueueSVMMigrateMem",
+)
+_BLOCKING: Final = ("blocking_read", "blocking_write", "blocking_map", "blocking_copy")
 _LISTS: Final = ("event_wait_list", "event_list")
 #: Why a recording ends (enum fl_record_end).
 _EXTENSION: Final = 8
 _ENDINGS: Final = {
     1: "{routine} has no place in a graph file",
     2: "argument {detail} of the kernel {name} was never set",
-    3: "argument {detail} of the kernel {name} is SVM, which the program may change unseen",
+    3: "{routine} uses SVM with atomics, or memory of the system: the program may change it unseen",
     4: "{routine} waits for a user event that the program has not set yet",
     5: "the contents of memory that {routine} uses cannot be read: {code}",
     6: "{routine} uses memory of a kind that graph files do not have",

@@ -5,15 +5,15 @@ What the layer has written of an object becomes a row when the first command nam
 
 from __future__ import annotations
 
-import hashlib
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..icd.record_layer import Record
 from .document import KERNEL, Document
-from .operations import HOST, extent
+from .operations import HOST, SVM, extent
 from .queries import (
     IMAGE_TYPES,
     NOT_WRITTEN,
@@ -29,14 +29,22 @@ class RecordedRows:
 
     Args:
         document, members: what a file is to have.
+        data: what the layer wrote of contents, by number.
         warnings: sentences about what it may lack are added to it.
 
     Attributes:
         facts: the last record of each object, by serial.
     """
 
-    def __init__(self, document: Document, members: dict[str, Any], warnings: list[str]) -> None:
-        self.document, self.members, self.warnings = document, members, warnings
+    def __init__(
+        self,
+        document: Document,
+        members: dict[str, Any],
+        data: Mapping[int, memoryview],
+        warnings: list[str],
+    ) -> None:
+        self.document, self.members = document, members
+        self.data, self.warnings = data, warnings
         self.facts: dict[int, Record] = {}
         self._places: dict[Any, int] = {}
 
@@ -49,15 +57,26 @@ class RecordedRows:
         rows.append(row)
         return self._places[key]
 
-    def host(self, row: dict[str, Any], side: str, address: Any, data: memoryview | None) -> int:
-        """Memory of the host's: one for each address that is read to, and for all equal bytes."""
+    def host(self, row: dict[str, Any], side: str, address: Any, number: int = 0) -> int:
+        """Memory of the host's: one for each address that is read to, and for all equal bytes.
+
+        Args:
+            row, side: the transfer, and "source" or "target".
+            address: where the memory lies, or what stands for that.
+            number: of the bytes that are there, 0 if nobody knows them.
+        """
         of = self.document.memory_of(row["source" if side == "target" else "target"])
         _, size = extent(row, side, {"kind": HOST}, of)
-        key = (address, size) if data is None else (hashlib.sha256(data).digest(), size)
+        return self.host_bytes(address, size, number)
+
+    def host_bytes(self, address: Any, size: int, number: int = 0) -> int:
+        """The same for so many bytes."""
+        data = self.data.get(number)
+        key = ("read", address, size) if data is None else ("bytes", number, size)
         if key not in self._places:
-            number = self._new(key, self.document.memory, {"kind": HOST, "size": size})
+            made = self._new(key, self.document.memory, {"kind": HOST, "size": size})
             if data is not None:
-                self.give(number, data)
+                self.give(made, data)
         return self._places[key]
 
     def give(self, number: int, data: memoryview, what: str = "contents") -> None:
@@ -70,7 +89,9 @@ class RecordedRows:
             return self._places[serial]
         _, kind, flags, size, of, offset, *image = self.facts[serial].words
         row: dict[str, Any] = {"kind": "buffer", "size": size, "flags": flag_names(flags)}
-        if image:
+        if not kind:
+            row["kind"] = SVM
+        elif image:
             form, element, pitch, *dimensions = image
             row |= image_row(IMAGE_TYPES[kind], form, element, dimensions)
             row |= {"row_pitch": pitch} if of else {}

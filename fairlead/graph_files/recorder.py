@@ -8,16 +8,16 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ..captured_graphs.parameter import entry_of
-from ..icd._native import ffi
+from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
-from ..icd.calls import address, call, function_of
+from ..icd.calls import address, call, driver_function
 from ..icd.errors import check
-from .document import KERNEL, MARKER, Document
+from .document import KERNEL, LONGEST_ARGUMENT, MARKER, Document
 from .operations import OPERATIONS, SVM
 
 
@@ -51,6 +51,16 @@ def _pointer_of(parameter: Any) -> tuple[int, int]:
     return entry.handle, 0
 
 
+#: What launches call most. Handles and addresses are numbers.
+_SET: Final = ffi.typeof("int32_t (*)(uintptr_t, uint32_t, size_t, uintptr_t)")
+_LAUNCH: Final = ffi.typeof(
+    "int32_t (*)(uintptr_t, uintptr_t, uint32_t, uintptr_t, uintptr_t, uintptr_t, uint32_t,"
+    " uintptr_t, uintptr_t)"
+)
+
+_RELEASE: Final = ffi.typeof("int32_t (*)(uintptr_t)")
+
+
 class DocumentRecorder:
     """Gives a document's commands to a captured queue."""
 
@@ -65,33 +75,52 @@ class DocumentRecorder:
         self._queue, self._kernels, self._document = queue, [k.int_ptr for k in kernels], document
         self._arguments, self._done = arguments, done
         self._events: list[int] = []
-        self._set = [function_of(kernel, "clSetKernelArg") for kernel in self._kernels]
+        self._set = [
+            ffi.cast(_SET, driver_function(kernel, "clSetKernelArg")) for kernel in self._kernels
+        ]
+        self._enqueue = ffi.cast(_LAUNCH, _recorder_of(queue, "clEnqueueNDRangeKernel"))
+        self._pointers = [ffi.cast("void *", kernel) for kernel in self._kernels]
+        self._handles = [ffi.cast("void *", one) for one in arguments.addresses]
         #: What each kernel's arguments were set to last.
         self._last: list[dict[int, Any]] = [{} for _ in self._kernels]
         self._kept: list[Any] = []
-        self._word, self._size = ffi.new("uintptr_t *"), ffi.new("size_t[9]")
+        self._sizes, self._event = ffi.new("size_t[9]"), ffi.new("uintptr_t *")
+        #: Global size, local size and offset; where an argument's value lies.
+        self._size_at = tuple(address(self._sizes + at) for at in (0, 3, 6))
+        self._value = ffi.new("unsigned char[]", LONGEST_ARGUMENT)
+        self._word, self._value_at = ffi.cast("uintptr_t *", self._value), address(self._value)
 
     def run(self) -> None:
         """Record all commands. Raises OpenCLError."""
-        event = ffi.new("uintptr_t *")
+        event = address(self._event)
         try:
             for number, command in enumerate(self._document.commands):
                 waits = [self._events[one] for one in command["after"]]
+                is_launch = command["op"] == KERNEL
                 if command["op"] == MARKER and not waits:  # without one it waits for everything
                     waits = [self._done]
-                listed = ffi.new("uintptr_t[]", waits)
-                end = len(waits), address(listed) if waits else None, address(event)
-                routine, arguments = self._call_of(command)
-                code = _recording(self._queue, routine)(self._queue, *arguments, *end)
-                check(code, f"{routine} (command {number})")
-                self._events.append(event[0])
+                listed = ffi.new("uintptr_t[]", waits) if waits else ffi.NULL
+                end = len(waits), address(listed), event
+                if is_launch:
+                    code = self._enqueue(self._queue, *self._launch(command), *end)
+                    routine = "clEnqueueNDRangeKernel"
+                else:
+                    routine, arguments = self._call_of(command)
+                    code = _recording(self._queue, routine)(self._queue, *arguments, *end)
+                if code:
+                    check(code, f"{routine} (command {number})")
+                self._events.append(self._event[0])
         finally:
-            for one in self._events:
-                call(one, "clReleaseEvent")
+            self._release()
+
+    def _release(self) -> None:
+        if not self._events:
+            return
+        release = ffi.cast(_RELEASE, driver_function(self._events[0], "clReleaseEvent"))
+        for one in self._events:
+            release(one)
 
     def _call_of(self, command: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
-        if command["op"] == KERNEL:
-            return "clEnqueueNDRangeKernel", self._launch(command)
         if command["op"] == MARKER:
             return "clEnqueueMarkerWithWaitList", ()
         operation = OPERATIONS[command["op"]]
@@ -117,56 +146,64 @@ class DocumentRecorder:
         self._kept.append(room)
         return (address(room),)
 
-    def _launch(self, command: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _launch(self, command: Mapping[str, Any]) -> tuple[int, ...]:
         number = command["kernel"]
         kernel, last = self._kernels[number], self._last[number]
         for index, argument in enumerate(command["args"]):
-            if "local" in argument or last.get(index) != argument:
-                self._set_argument(number, kernel, index, argument)
+            if last.get(index) != argument or "local" in argument:
+                code = self._set_argument(number, kernel, index, argument)
+                if code:
+                    check(code, f"clSetKernelArg (argument {index})")
                 last[index] = argument
-        dimensions, room = len(command["global"]), self._size
-        room[0:dimensions] = command["global"]
-        ranges: dict[str, int | None] = {"offset": None, "local": None}
-        for place, name in ((3, "local"), (6, "offset")):
-            if name in command:
-                room[place : place + dimensions] = command[name]
-                ranges[name] = address(room + place)
-        return kernel, dimensions, ranges["offset"], address(room), ranges["local"]
+        dimensions, (size, local, offset) = len(command["global"]), self._size_at
+        self._sizes[0:dimensions] = command["global"]
+        if "local" in command:
+            self._sizes[3 : 3 + dimensions] = command["local"]
+        if "offset" in command:
+            self._sizes[6 : 6 + dimensions] = command["offset"]
+        return (
+            kernel,
+            dimensions,
+            offset if "offset" in command else 0,
+            size,
+            local if "local" in command else 0,
+        )
 
     def _set_argument(
         self, number: int, kernel: int, index: int, argument: Mapping[str, Any]
-    ) -> None:
-        word, routine, data = self._word, self._set[number], None
+    ) -> int:
+        """Set an argument of a kernel. Returns OpenCL's code."""
+        size, pointer = ffi.sizeof("void *"), self._value_at
         if "value" in argument:
-            data = ffi.new("unsigned char[]", bytes.fromhex(argument["value"]))
-            size, pointer = len(argument["value"]) // 2, address(data)
+            data = bytes.fromhex(argument["value"])
+            ffi.memmove(self._value, data, len(data))
+            size = len(data)
+        elif "memory" in argument:
+            memory = argument["memory"]
+            if self._document.memory[memory]["kind"] == SVM:
+                place = self._arguments.addresses[memory] + argument.get("start", 0)
+                return call(kernel, "clSetKernelArgSVMPointer", index, place)
+            return lib.fl_set_memory(self._pointers[number], index, self._handles[memory])
         elif "local" in argument:
-            size, pointer = argument["local"], None
-        elif "parameter" in argument:
-            pointer, size = self._arguments.parameters[argument["parameter"]]
-            if not size:
-                word[0], size, pointer = pointer, 8, address(word)
+            size, pointer = argument["local"], 0
         elif "sampler" in argument:
-            word[0] = self._arguments.samplers[argument["sampler"]]
-            size, pointer = 8, address(word)
+            self._word[0] = self._arguments.samplers[argument["sampler"]]
         else:
-            memory = self._arguments.addresses[argument["memory"]] + argument.get("start", 0)
-            if self._document.memory[argument["memory"]]["kind"] == SVM:
-                code = call(kernel, "clSetKernelArgSVMPointer", index, memory)
-                check(code, "clSetKernelArgSVMPointer")
-                return
-            word[0] = memory
-            size, pointer = 8, address(word)
-        code = routine(kernel, index, size, pointer)
-        del data
-        check(code, f"clSetKernelArg (argument {index})")
+            place, length = self._arguments.parameters[argument["parameter"]]
+            if length:
+                size, pointer = length, place
+            else:
+                self._word[0] = place
+        return self._set[number](kernel, index, size, pointer)
+
+
+def _recorder_of(queue: int, routine: str) -> Any:
+    """The function to which a captured queue's own table leads, a pointer."""
+    return ffi.cast("void ***", queue)[0][OPENCL.functions[routine].slot]
 
 
 def _recording(queue: int, routine: str) -> Any:
-    """The function to which a captured queue's own table leads."""
-    slot = OPENCL.functions[routine].slot
-    table = ffi.cast("void ***", queue)[0]
-    return _prototype(routine, address(table[slot]))
+    return _prototype(routine, address(_recorder_of(queue, routine)))
 
 
 @lru_cache(maxsize=64)

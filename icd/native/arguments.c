@@ -32,6 +32,8 @@ typedef struct kernel_state {
 
 /* Set while this thread copies a kernel: a driver that does it through its own table is not the program. */
 static _Thread_local bool copying;
+/* The memory object that fl_set_memory sets: nobody has to find out what it is. */
+static _Thread_local const void *known_memory;
 
 static struct {
     pthread_mutex_t lock;
@@ -219,7 +221,9 @@ static uint8_t kind_by(uint8_t declared_as, cl_kernel kernel, void *object) {
 }
 
 static uint8_t kind_of(kernel_state *state, cl_uint index, size_t size, void *object) {
-    return size == sizeof(void *) && object ? kind_by(declared(state, index), state->kernel, object) : FL_ARG_VALUE;
+    if (size != sizeof(void *) || !object)
+        return FL_ARG_VALUE;
+    return object == known_memory ? FL_ARG_MEM : kind_by(declared(state, index), state->kernel, object);
 }
 
 int fl_kind_of_argument(void *kernel, uint32_t index, void *object) { return kind_by(declaration(kernel, index), kernel, object); }
@@ -288,6 +292,13 @@ static cl_int watched_clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint arg_ind
     cl_int code = ((fn_clSetKernelArgSVMPointer *)fl_patched(kernel, SLOT_clSetKernelArgSVMPointer))(kernel, arg_index, arg_value);
     if (code == CL_SUCCESS)
         note(kernel, arg_index, sizeof arg_value, arg_value, true);
+    return code;
+}
+
+cl_int fl_set_memory(void *kernel, uint32_t index, void *memory) {
+    known_memory = memory;
+    cl_int code = ((fn_clSetKernelArg *)fl_slot(fl_table_of(kernel), SLOT_clSetKernelArg))(kernel, index, sizeof memory, &memory);
+    known_memory = NULL;
     return code;
 }
 

@@ -112,6 +112,8 @@ int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argumen
 uint32_t fl_argument_count(const fl_arguments *list);
 /* What a kernel's argument is (enum fl_argument_kind) that is set to the eight bytes `object`, not NULL. */
 int fl_kind_of_argument(void *kernel, uint32_t index, void *object);
+/* Set an argument to what is a memory object for certain. In a block, the driver is not asked what it is. */
+int32_t fl_set_memory(void *kernel, uint32_t index, void *memory);
 /* The number of the Parameter that an argument is, 0 if it is none. */
 uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index);
 /* A bit for each of the first 64 arguments that is a Parameter's. */

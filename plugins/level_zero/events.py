@@ -12,6 +12,7 @@ from ..sdk.objects import Object
 from .contexts import ZeContext
 from .core import ZE, driver, find_struct, ze_failure
 from .devices import ZeDevice
+from .in_c import EventInC, number_of
 from .streams import NOT_READY, Completion, Signal
 
 _TIMES: Final = (
@@ -61,6 +62,34 @@ class ZeEvent(Signal):
         super().__init__()
         self.pool, self.context = pool, pool.context
         self.signal_scope, self.wait_scope = signal, wait
+        self._in_c = EventInC(pool.context.ur)
+        if not self._may_be_c_s:
+            self._in_c.take()
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/ze_calls.h says."""
+        return number_of(self._in_c.struct), 0, 0, 0
+
+    @property
+    def _may_be_c_s(self) -> bool:
+        """Return whether C can do all with it: it has no times, and is in no capture."""
+        return not (self.has_times or self.is_counter_based or self.capture is not None)
+
+    def learn(self) -> None:
+        """Learn whether C has signaled it. From now on only Python does."""
+        cl = self._in_c.take()
+        if cl:
+            self._signaled, self.error, self.timing = True, None, None
+            in_turn = self.context.ur.platform.profile.waits_one_at_a_time
+            self.completion = Completion(cl, None, in_turn)
+
+    def let_c_signal(self) -> None:
+        """Let C signal it again, if it can."""
+        if self._may_be_c_s:
+            self._in_c.give()
+
+    def close(self) -> None:
+        self.learn()
 
     @property
     def has_times(self) -> bool:

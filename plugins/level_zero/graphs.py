@@ -82,6 +82,7 @@ class Capture:
             if command.signal is not None:
                 event, is_reset = command.signal, command.role == "reset"
                 (self._events.discard if is_reset else self._events.add)(event)
+                event.learn()
                 event.capture = None if is_reset else self
 
     def refuse(self, what: str) -> Exception:

@@ -49,6 +49,12 @@ def address_bits(arguments: Mapping[int, URKernelArgument]) -> int:
     return bits
 
 
+def _driver_in_c(context: Any) -> Any:
+    """Return what C knows of a context's platform."""
+    platform = int(ur_ffi.cast("uintptr_t", context.platform.struct))
+    return ffi.cast("struct fl_driver *", platform)
+
+
 class KernelInC:
     """What C knows of a kernel: an `fl_ze_kernel`.
 
@@ -101,14 +107,32 @@ class QueueInC:
     """
 
     def __init__(self, context: Any, device: int, cl: int) -> None:
-        platform = int(ur_ffi.cast("uintptr_t", context.platform.struct))
-        driver_in_c = ffi.cast("struct fl_driver *", platform)
-        fields = {"context": context.cl, "device": device, "cl": cl, "driver": driver_in_c}
-        self.struct = ffi.new("fl_ze_queue *", fields)
+        fields = {"context": context.cl, "device": device, "cl": cl}
+        self.struct = ffi.new("fl_ze_queue *", {**fields, "driver": _driver_in_c(context)})
 
     def take_last(self) -> int:
         """Return the event of what C has enqueued last, a reference, and forget it; 0 for none."""
         return int(ffi.cast("uintptr_t", lib.fl_ze_take_last(self.struct)))
+
+
+class EventInC:
+    """What C knows of an event: an `fl_ze_event`. C may signal it at first.
+
+    Args:
+        context: its context, of the reference adapter.
+    """
+
+    def __init__(self, context: Any) -> None:
+        fields = {"context": context.cl, "driver": _driver_in_c(context)}
+        self.struct = ffi.new("fl_ze_event *", fields)
+
+    def take(self) -> int:
+        """Keep it from C. Returns the cl_event by which C has signaled it, a reference, or 0."""
+        return int(ffi.cast("uintptr_t", lib.fl_ze_take_event(self.struct)))
+
+    def give(self) -> None:
+        """Let C signal it, because it is reset and nothing waits for it."""
+        lib.fl_ze_give_event(self.struct)
 
 
 class ListInC:
@@ -124,6 +148,10 @@ class ListInC:
         self._copies: dict[tuple[int, int, int], Any] = {}
         self._commands: Any = None
         self._built: Any = None
+
+    def run_on(self, queue: QueueInC | None) -> None:
+        """Let C append lists to an immediate list, which runs on a queue; not if that is None."""
+        self.struct.stream = queue.struct if queue is not None else ffi.NULL
 
     def begin(self, array: Any) -> None:
         """Begin another recording, in an `fl_array *`. Nothing can be changed."""

@@ -64,7 +64,7 @@ class ZeFence(Signal):
 
     def __init__(self, queue: ZeQueue, signaled: bool) -> None:
         super().__init__()
-        self.queue, self.signaled = queue, signaled
+        self.queue, self._signaled = queue, signaled
 
 
 @driver.entry
@@ -139,7 +139,6 @@ class ZeCommandList(Object):
         in_c: what C knows of it, with its state.
         touched: the commands that Python has changed since the last close.
         incomplete: the name of a kernel that lacks an argument, "" if all have theirs.
-        capture: what an immediate list is captured into (graphs.py), or None.
     """
 
     type = "ze_command_list_handle_t"
@@ -161,7 +160,7 @@ class ZeCommandList(Object):
         self.priority = queue.priority if queue is not None else 0
         self.mutable: dict[int, Any] | None = {} if mutable else None
         self.in_c = ListInC(context.ur.cl, device.ur.cl)
-        self.capture: Any = None
+        self.capture = None
         self.next_id = None
         self.ids = 0
         self.touched: list[Any] = []
@@ -195,6 +194,17 @@ class ZeCommandList(Object):
     def next_id(self, value: Any) -> None:
         self._next_id = value
         self.in_c.struct.in_python = self.is_immediate or value is not None
+
+    @property
+    def capture(self) -> Any:
+        """What an immediate list is captured into (graphs.py), or None."""
+        return self._capture
+
+    @capture.setter
+    def capture(self, value: Any) -> None:
+        self._capture = value
+        stream = self.stream if value is None and self.mode != _SYNCHRONOUS else None
+        self.in_c.run_on(stream.in_c if stream is not None else None)
 
     @property
     def is_immediate(self) -> bool:

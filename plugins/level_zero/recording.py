@@ -320,7 +320,7 @@ class ListRecording:
             if code:
                 where = f"Command {failed} could not be enqueued." if failed >= 0 else ""
                 raise opencl_error(code, "a command list", where)
-            times.extend(Completion(event, stream) for event in events)
+            times.extend(stream.end_of(event) for event in events)
             return end
 
         def note_times(end: Completion) -> None:

@@ -53,13 +53,14 @@ class Completion:
 
     Args:
         cl: the event.
-        stream: the stream that it was enqueued on.
+        stream: the stream that it was enqueued on, None if C has enqueued it.
+        in_turn: whether threads wait for it one at a time.
     """
 
-    __slots__ = ("_done", "cl", "stream")
+    __slots__ = ("_done", "cl", "in_turn", "stream")
 
-    def __init__(self, cl: int, stream: Stream) -> None:
-        self.cl, self.stream, self._done = cl, stream, False
+    def __init__(self, cl: int, stream: Stream | None, in_turn: bool) -> None:
+        self.cl, self.stream, self.in_turn, self._done = cl, stream, in_turn, False
 
     @property
     def is_done(self) -> bool:
@@ -94,7 +95,7 @@ class Completion:
             return True
         if deadline is None:
             with suppress(OpenCLError):  # `is_done` says what became of it
-                wait_for_event(self.cl, True, self.stream.waits_one_at_a_time)
+                wait_for_event(self.cl, True, self.in_turn)
             return self.is_done
         return _wait_until(self, deadline)
 
@@ -110,8 +111,8 @@ def _wait_until(completion: Completion, deadline: int) -> bool:
     if left <= 0:
         return completion.is_done
     waiting: Any = icd_ffi.new("fl_waiting **")
-    turns = completion.stream.waits_one_at_a_time
-    code = icd_lib.fl_begin_wait(icd_ffi.cast("void *", completion.cl), turns, waiting)
+    cl = icd_ffi.cast("void *", completion.cl)
+    code = icd_lib.fl_begin_wait(cl, completion.in_turn, waiting)
     if waiting[0] == icd_ffi.NULL:
         return completion.is_done
     try:
@@ -134,13 +135,25 @@ class Signal(Object):
         waiters: the streams whose next step waits for it.
     """
 
-    signaled = False
     completion: Completion | None = None
     timing: Completion | None = None
     error: Exception | None = None
 
     def __init__(self) -> None:
+        self._signaled = False
         self.waiters: list[Stream] = []
+
+    @property
+    def signaled(self) -> bool:
+        """Return whether it is, with its other attributes made true. The lock is held."""
+        self.learn()
+        return self._signaled
+
+    def learn(self) -> None:
+        """Learn whether C has signaled it. From now on only Python does. The lock is held."""
+
+    def let_c_signal(self) -> None:
+        """Let C signal it again: it is reset, and nothing waits for it. The lock is held."""
 
     def put(self, signaled: bool, completion: Completion | None) -> list[Stream]:
         """Change it at this point of the order. The lock is held.
@@ -148,10 +161,13 @@ class Signal(Object):
         Returns:
             The streams that can go on.
         """
-        self.signaled, self.completion = signaled, completion if signaled else None
+        self.learn()
+        self._signaled, self.completion = signaled, completion if signaled else None
         self.error = None
         if not signaled:
             self.timing = None
+            if not self.waiters:
+                self.let_c_signal()
             return []
         ready, self.waiters = self.waiters, []
         return ready
@@ -320,12 +336,16 @@ class Stream:
         """Return the end of what was enqueued last, by Python or by C. The lock is held."""
         event = self.in_c.take_last()
         if event:
-            before, self.last = self.last, Completion(event, self)
+            before, self.last = self.last, self.end_of(event)
             if before is not None and before.is_pending:  # nobody knows which of them is later
                 end = enqueue_marker(self.cl, (), "clEnqueueMarkerWithWaitList")
-                self.last = Completion(end, self)
+                self.last = self.end_of(end)
             self.in_c.struct.pending = 1
         return self.last
+
+    def end_of(self, cl: int) -> Completion:
+        """Return the end of a command of this stream: its event, a reference."""
+        return Completion(cl, self, self.waits_one_at_a_time)
 
     def close(self) -> None:
         """Drop what is not enqueued, and release the queue. What is enqueued runs to its end."""
@@ -399,14 +419,14 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
     waits = unfinished(stream, step.waits)
     stream.in_c.struct.pending = 1
     if step.run is not None:
-        stream.last = Completion(step.run(stream, waits), stream)
+        stream.last = stream.end_of(step.run(stream, waits))
         if step.after is not None:
             step.after(stream.last)
         return stream.last
     stream.learn_last()
     if waits or step.after is not None:  # a marker has times of its own
         end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
-        stream.last = Completion(end, stream)
+        stream.last = stream.end_of(end)
     if stream.last is not None and step.after is not None:
         step.after(stream.last)
     return stream.last

@@ -63,6 +63,7 @@ class Adapter(Object):
 
     Attributes:
         in_c: the entry points that begin in C (native/calls.h), unless FAIRLEAD_CALLS=python.
+        prefix_in_c: the beginning of the names of C functions that are this adapter's alone.
         adopters: see `Registry.adopters`.
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
         on_close: what is called at the end.
@@ -89,6 +90,7 @@ class Adapter(Object):
         self.on_close: list[Callable[[], None]] = []
         self.registry: Registry | None = None
         self.in_c: set[str] = set()
+        self.prefix_in_c = "c_"
         self.adopters: dict[str, Callable[[Any], Object]] = {}
         self.at_exit: Callable[[], None] = lambda: None  # start.py replaces it
         self._functions: dict[str, Callable[..., Any]] = {}

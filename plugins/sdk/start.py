@@ -89,12 +89,17 @@ def start(address: int) -> None:
         for index in range(shell.entry_count):
             name = ffi.string(shell.names[index]).decode()
             if name in running.entries:
-                body = (
-                    ffi.addressof(lib, f"c_{name}") if name in in_c else getattr(lib, f"py_{name}")
-                )
-                shell.bodies[index] = ffi.cast("void *", body)
+                shell.bodies[index] = ffi.cast("void *", _body(adapter, name, name in in_c))
         adapter.at_exit = lambda: shell.at_exit(lib.py_teardown)
         adapter.at_exit()
+
+
+def _body(adapter: Adapter, name: str, in_c: bool) -> Any:
+    """Return the C function of an entry point, which calls Python at once or when it has to."""
+    if not in_c:
+        return getattr(lib, f"py_{name}")
+    own = f"{adapter.prefix_in_c}{name}"
+    return ffi.addressof(lib, own if hasattr(lib, own) else f"c_{name}")
 
 
 def _begin_in_c(adapter: Adapter) -> set[str]:

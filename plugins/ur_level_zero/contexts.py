@@ -30,6 +30,7 @@ from .core import (
     wait_until_ready,
     words,
 )
+from .in_c import LZEventsInC
 from .platforms import LZDevice, LZPlatform, new_context
 
 _POOL: Final = 64  # events of a pool
@@ -44,12 +45,12 @@ class EventCell:
 
     Args:
         ze: its handle.
-        supply: where it returns to, None if it is the program's own.
+        supply: where it returns to, None if nobody uses it again.
     """
 
     __slots__ = ("supply", "table", "ze")
 
-    def __init__(self, ze: int, table: Any, supply: EventSupply | None) -> None:
+    def __init__(self, ze: int, table: Any, supply: EventSupply | LZEventsInC | None) -> None:
         self.ze, self.table, self.supply = ze, table, supply
 
     @property
@@ -154,6 +155,7 @@ class LZContext(LZObject):
 
     Attributes:
         deleters: functions of the program that are called at the end, with their data.
+        events_in_c: the events that C may use.
         allocations: its USM, by address (usm.py).
     """
 
@@ -165,6 +167,7 @@ class LZContext(LZObject):
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.allocations: dict[int, Any] = {}
+        self.events_in_c = LZEventsInC(self.table)
         self._supplies = {
             timed: EventSupply(ze, self.table, devices, _VISIBLE | (_TIMED if timed else 0))
             for timed in (False, True)
@@ -185,6 +188,12 @@ class LZContext(LZObject):
             LevelZeroError: what the driver answers.
         """
         return self._supplies[timed].take()
+
+    def lend_events(self) -> None:
+        """Give C more events, if it lacks some and the driver has them."""
+        if self.events_in_c.are_short:
+            with suppress(LevelZeroError, MemoryError):
+                self.events_in_c.add([self.take_cell() for _ in range(_POOL)])
 
     def check_device(self, device: LZDevice) -> None:
         """Raise URError (INVALID_DEVICE) for a device that is none of the context's, nor a part."""

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
+from ..sdk._native import lib
 from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
 from .contexts import EventCell, LZContext
@@ -36,6 +37,7 @@ from .core import (
     words,
 )
 from .events import LZEvent
+from .in_c import LZQueueInC
 from .platforms import LZDevice, QueueGroup
 from .regular_queues import ASYNCHRONOUS, RegularQueue
 
@@ -92,14 +94,47 @@ class LZQueue(LZObject):
         super().__init__(ze, context.table, owned)
         self.context, self.device, self.flags = context, device, flags
         self.in_order, self.profiles = not flags & _OUT_OF_ORDER, bool(flags & PROFILING)
-        self.lock = new_lock()
-        self.shared = not owned
+        self.in_c = LZQueueInC(context.events_in_c.struct, ze)
+        self.lock = self.in_c.lock
+        self._shared = not owned
+        self._gone, self._end = False, None
+        self._adopted: list[EventCell] = []
+        self._left: list[Any] = []
         self._in_flight: deque[_InFlight] = deque()
         self._without_event = 0
         self._regular: dict[QueueGroup, RegularQueue] = {}
         self._helper: LZQueue | None = None
         self._copies: LZQueue | None = None
-        _queues[id(self)] = self
+        if self.in_order:
+            self.in_c.run_on(self.in_c)
+        self._tell_c()
+        _queues[id(self)] = _by_number[self.in_c.number] = self
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/level_zero.c says."""
+        return 0, self.in_c.number, 0, 0
+
+    def handle_ends(self) -> None:
+        """Take over the events that C has made, because they keep the queue."""
+        registry = adapter.registry
+        if registry is not None:
+            for handle in registry.made_in_c(LZEvent.type, self.in_c.number):
+                registry.adopt(LZEvent.type, handle)
+
+    @property
+    def shared(self) -> bool:
+        """Return whether the program has its native handle, by which it may append, too."""
+        return self._shared
+
+    @shared.setter
+    def shared(self, value: bool) -> None:
+        self._shared = value
+        self._tell_c()
+
+    def _tell_c(self) -> None:
+        """Tell C whether it knows of all that may run."""
+        is_simple = not (self._shared or self._copies is not None or self._adopted)
+        self.in_c.struct.only_c = is_simple and not self._in_flight
 
     # commands
 
@@ -136,7 +171,9 @@ class LZQueue(LZObject):
             signal = cell.ze if cell is not None else None
             call(self.table, routine, self.ze, *arguments, signal, *listed)
             end = None if reset_later else cell
-            self._in_flight.append(_InFlight(end, (keep, waits, arguments, cell)))
+            left, self._left = self._left, []
+            self._in_flight.append(_InFlight(end, (keep, waits, arguments, cell, left)))
+            self._tell_c()
 
     def command(
         self,
@@ -192,25 +229,54 @@ class LZQueue(LZObject):
         """Return whether everything that was appended here is known to have ended."""
         with self.lock:
             self._reap()
-            return not self._in_flight
+            return not (self._in_flight or self.in_c.struct.pending)
 
     def _reap(self) -> None:
         """Forget commands that have ended, the first ones first."""
+        while self._adopted:  # the events say nothing of other commands
+            self._in_flight.appendleft(_InFlight(self._adopted.pop(), ()))
+        while self._drop_ended():
+            continue
+        self._tell_c()
+
+    def _drop_ended(self) -> bool:
+        """Forget the commands up to the first that has an event, if it has ended."""
         flight = self._in_flight
-        while flight:
-            place = next((at for at, one in enumerate(flight) if one.cell is not None), None)
-            if place is None:
-                return
-            cell = flight[place].cell
-            if cell is None or not cell.is_over:
-                return
-            for _ in range(place + 1):
-                flight.popleft()
+        place = next((at for at, one in enumerate(flight) if one.cell is not None), None)
+        cell = flight[place].cell if place is not None else None
+        if place is None or cell is None or not cell.is_over:
+            return False
+        for _ in range(place + 1):
+            flight.popleft()
+        return True
 
     def _append_end(self) -> EventCell:
+        self.in_c.struct.pending = 0
         cell = self.context.take_cell()
         self.append(BARRIER, cell=cell)
         return cell
+
+    # what C does
+
+    def adopt(self, words: Any) -> LZEvent:
+        """Return the event that C has made of a command (native/level_zero.c)."""
+        context = self.context
+        cell = EventCell(words[0], context.table, context.events_in_c)
+        around = self._helper or self
+        around._adopted.append(cell)  # an append is safe in every thread
+        around._tell_c()
+        return LZEvent(cell, context, self, words[3] & lib.FL_COMMAND)
+
+    def end_of_c(self) -> EventCell | None:
+        """Return what is signaled after all that C has enqueued, None if that has ended."""
+        with self.lock:
+            return self._end if self._gone else self._append_end()
+
+    def keep(self, thing: Any) -> bool:
+        """Keep something until all has ended that was enqueued. Returns whether it can."""
+        if not self._gone:
+            self._left.append(thing)  # an append is safe in every thread
+        return not self._gone
 
     def drain(self) -> None:
         """Wait until all that was appended has ended. Raises LevelZeroError."""
@@ -253,6 +319,7 @@ class LZQueue(LZObject):
             if self._copies is None:
                 flags = self.flags & ~_OUT_OF_ORDER
                 self._copies = create_queue(self.context, self.device, flags, ordinal)
+                self._tell_c()
             return self._copies
 
     @property
@@ -267,23 +334,29 @@ class LZQueue(LZObject):
             if self._helper is None:
                 flags = self.flags & ~_OUT_OF_ORDER
                 self._helper = create_queue(self.context, self.device, flags)
+                self.in_c.run_on(self._helper.in_c)
             return self._helper
 
     def close(self) -> None:
         for beside in (self._helper, self._copies):
             if beside is not None:
                 beside.finish()
-        if self.owned and not (self.is_idle and not self.shared):
-            end = self._append_end()
-            kept = self._in_flight, self._regular
-            _unfinished.append(_Unfinished(end, self.ze, self.context, self.device, kept))
-            forget_ended()
-        elif self.owned:
-            super().close()
+        with self.lock:
+            if self.owned and not (self.is_idle and not self.shared):
+                self._end = end = self._append_end()
+                kept = self._in_flight, self._regular
+                _unfinished.append(_Unfinished(end, self.ze, self.context, self.device, kept))
+            elif self.owned:
+                super().close()
+            self._gone = True
+        forget_ended()
 
 
 #: The queues that exist, by their `id`. A released queue exists while an event of it does.
 _queues: Final[WeakValueDictionary[int, LZQueue]] = WeakValueDictionary()
+#: The same by C's numbers of them.
+_by_number: Final[WeakValueDictionary[int, LZQueue]] = WeakValueDictionary()
+adapter.adopters[LZEvent.type] = lambda words: _by_number[words[2]].adopt(words)
 _unfinished: Final[list[_Unfinished]] = []
 _unfinished_lock: Final = new_lock()
 

@@ -228,7 +228,7 @@ CHANGES: list[tuple[str, Any, str]] = [
     ("commands/0/args/0", {"memory": 2}, "no memory that a kernel can use"),
     ("commands/0/args/0", {"memory": 0, "start": 4}, "has no address"),
     ("commands/0/args/1", {"value": "0"}, "no value"),
-    ("commands/0/args/1", {"value": "00", "local": 1}, "no argument"),
+    ("commands/0/args/1", {"value": "00", "local": 1}, "unknown member"),
     ("commands/0/args/1", {"null": True}, "no argument"),
     ("commands/0/args/5/start", 64, "no memory that a kernel can use"),
     ("commands/2/size", 33, "leads out"),

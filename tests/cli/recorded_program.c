@@ -2,7 +2,9 @@
  *
  * Usage: recorded_program PLATFORM WHAT [ROUNDS]
  * WHAT is "plain"; "image", "map", "rect", "two" queues, "unordered"; how it ends: "abort", "exit",
- * "segfault"; or what cannot be recorded: "native", "user". It prints a sum of what it read. */
+ * "segfault"; or what cannot be recorded: "native", "user", "atomics". "svm" and "fine" use memory
+ * that the host sees, too. "again" writes the same megabytes often.
+ * It prints a sum of what it read. */
 #define CL_TARGET_OPENCL_VERSION 200
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
@@ -114,6 +116,40 @@ int main(int argc, char **argv) {
         MUST(clFinish(queue));
         MUST(clEnqueueNDRangeKernel(other, add, 1, NULL, &global, NULL, 0, NULL, &second));
         MUST(clEnqueueNDRangeKernel(queue, scale, 1, NULL, &global, &local, 1, &second, NULL));
+    } else if (!strcmp(what, "svm") || !strcmp(what, "fine") || !strcmp(what, "atomics")) {
+        cl_svm_mem_flags flags = CL_MEM_READ_WRITE;
+        flags |= strcmp(what, "svm") ? CL_MEM_SVM_FINE_GRAIN_BUFFER : 0;
+        flags |= strcmp(what, "atomics") ? 0 : CL_MEM_SVM_ATOMICS;
+        int *svm = clSVMAlloc(context, flags, 2 * sizeof more, 0), *part = svm + COUNT / 2;
+        if (!svm)
+            return 4;
+        for (int round = 0; round < 3; round++) {
+            if (!strcmp(what, "svm"))
+                MUST(clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_WRITE | CL_MAP_READ, svm, 2 * sizeof more, 0, NULL, NULL));
+            for (int i = 0; i < 2 * COUNT; i++)
+                svm[i] = round ? svm[i] / 3 + round : i;
+            if (!strcmp(what, "svm"))
+                MUST(clEnqueueSVMUnmap(queue, svm, 0, NULL, NULL));
+            MUST(clSetKernelArgSVMPointer(add, 0, part));
+            MUST(clEnqueueNDRangeKernel(queue, add, 1, NULL, &global, NULL, 0, NULL, NULL));
+            MUST(clEnqueueSVMMemFill(queue, svm + 40, &round, 4, 16, 0, NULL, NULL));
+            MUST(clEnqueueSVMMemcpy(queue, CL_FALSE, svm + 50, more, 64, 0, NULL, NULL));
+            MUST(clEnqueueSVMMemcpy(queue, CL_TRUE, svm + 70, svm + 20, 40, 0, NULL, NULL));
+            MUST(clSetKernelArgSVMPointer(scale, 1, part));
+            MUST(clEnqueueNDRangeKernel(queue, scale, 1, NULL, &global, &local, 0, NULL, NULL));
+            MUST(clFinish(queue));
+        }
+        MUST(clEnqueueSVMMemcpy(queue, CL_TRUE, out, part, sizeof numbers, 0, NULL, NULL));
+        clSVMFree(context, svm);
+    } else if (!strcmp(what, "again")) {
+        enum { BYTES = 1 << 20, TIMES = 16 };
+        char *much = calloc(2, BYTES);
+        much[BYTES / 2] = 1;
+        cl_mem large = clCreateBuffer(context, CL_MEM_READ_WRITE, BYTES, NULL, &code);
+        for (int i = 0; i < 2 * TIMES; i++)
+            MUST(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, BYTES, much + i % 2 * BYTES, 0, NULL, NULL));
+        MUST(clEnqueueCopyBuffer(queue, large, x, 0, 0, 4, 0, NULL, NULL));
+        free(much);
     } else if (!strcmp(what, "native")) {
         code = clEnqueueNativeKernel(queue, nothing, NULL, 0, 0, NULL, NULL, 0, NULL, NULL);
     } else if (!strcmp(what, "user")) {

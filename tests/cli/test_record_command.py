@@ -7,6 +7,7 @@ sum, on every driver, holds what the program did.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -21,11 +22,13 @@ from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
 import fairlead
 from fairlead.graph_files.archive import GraphArchive
 from fairlead.graph_files.document import Document
-from fairlead.icd import libopencl
+from fairlead.icd import libopencl, record_layer
 from fairlead.icd.drivers import platforms
 
 COMMAND = (sys.executable, "-m", "fairlead")
 ROUNDS = 3
+#: The program's exit code where the driver has no SVM of the kind that it wants.
+_NO_SVM = 4
 #: Two launches in each round, behind a write.
 LAST = 2 * ROUNDS
 PYTHON = """
@@ -125,11 +128,15 @@ def replayed(file: Path, drivers: tuple[Driver, ...]) -> set[int]:
     return {sum_of(last_read(file, f"{number_of(one)}:0")) for one in drivers}
 
 
-@pytest.mark.parametrize("what", ["plain", "image", "map", "rect", "two", "unordered"])
+@pytest.mark.parametrize(
+    "what", ["plain", "image", "map", "rect", "two", "unordered", "svm", "fine"]
+)
 def test_a_recorded_program_replays_to_what_it_read(
     record: Record, present_drivers: tuple[Driver, ...], what: str
 ) -> None:
     output, file = record(what)
+    if output.code == _NO_SVM:
+        pytest.skip("the driver has no such SVM")
     assert output.code == 0, output.err
     assert "commands of process" in output.err
     assert replayed(file, present_drivers) == {int(output.out)}
@@ -149,6 +156,25 @@ def test_what_a_file_has(record: Record) -> None:
     assert [one["args"][1]["value"] for one in found.commands[1:-1:2]] == [
         number.to_bytes(4, "little").hex() for number in range(ROUNDS)
     ]
+
+
+@pytest.mark.parametrize("kernel", ["", "scale"])
+def test_equal_contents_are_written_once(
+    program: Path, each_driver: Driver, tmp_path: Path, kernel: str
+) -> None:
+    environ = os.environ | libopencl.environment(os.environ)
+    environ |= record_layer.environment(os.environ, tmp_path, kernel=kernel)
+    command = program, number_of(each_driver), "again", "64"
+    subprocess.run(command, check=True, env=environ, timeout=CHILD_TIMEOUT)
+    (found,), (log,) = record_layer.recordings(tmp_path), tmp_path.iterdir()
+    data = [bytes(one) for one in found.data.values()]
+    assert len(data) == len(set(data))
+    if kernel:  # x and y are read before each launch, and only x is another one
+        assert [one.kind for one in found.records].count(record_layer.CONTENTS) == 2 * 64
+        assert len(data) == 65
+    else:  # of two megabytes each is written 16 times
+        assert [len(one) for one in data].count(1 << 20) == 2
+        assert log.stat().st_size < 6 << 20
 
 
 @pytest.mark.parametrize(("what", "code"), [("abort", None), ("exit", 5), ("segfault", None)])
@@ -198,14 +224,16 @@ def test_contents(record: Record) -> None:
     assert len(kept) == 2 and all("contents" in one for one in kept)
 
 
-@pytest.mark.parametrize("what", ["plain", "image", "map", "unordered"])
+@pytest.mark.parametrize("what", ["plain", "image", "map", "unordered", "svm"])
 def test_what_the_program_has_read_is_the_reference(record: Record, what: str) -> None:
     output, file = record(what, "--contents", "all")
     with GraphArchive(file) as archive:
         (*_, last) = archive.results().values()
         rows = archive.document.memory
     assert sum_of(last) == int(output.out)
-    assert [one["kind"] for one in rows if "result" in one] == ["host"] * (1 + (what == "map"))
+    assert [one["kind"] for one in rows if "result" in one] == ["host"] * (
+        1 + (what in ("map", "svm"))
+    )
 
 
 @pytest.mark.one_driver
@@ -232,10 +260,13 @@ def test_a_recorded_file_is_compared_with_what_the_program_has_read(record: Reco
     [
         ("native", "clEnqueueNativeKernel has no place in a graph file"),
         ("user", "clEnqueueNDRangeKernel waits for a user event that the program has not set yet"),
+        ("atomics", "clEnqueueNDRangeKernel uses SVM with atomics, or memory of the system"),
     ],
 )
 def test_what_cannot_be_recorded_is_named(record: Record, what: str, why: str) -> None:
     output, file = record(what)
+    if output.code == _NO_SVM:
+        pytest.skip("the driver has no such SVM")
     assert output.code == 1 and output.out  # the program itself went on
     assert f"the recording ends before command {LAST + 1}: {why}" in output.err
     assert len(document(file).commands) == LAST + 1

@@ -11,10 +11,11 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { DRIVER = 2, KERNEL = 100, LIST = 200, QUEUE = 300, GONE = 400, TO_PYTHON = INT32_MIN, ROUNDS = 200, WAITERS = 4 };
+enum { DRIVER = 2, KERNEL = 100, LIST = 200, QUEUE = 300, GONE = 400, IMMEDIATE = 500, EVENT = 600, TO_PYTHON = INT32_MIN, ROUNDS = 200, WAITERS = 4 };
 #define PYTHON(call) EQUAL(call, TO_PYTHON)
 
-/* A kernel with a value of 4 bytes, an address, local memory and what the driver does not tell; a list of its launches; and a queue. */
+/* A kernel with a value of 4 bytes, an address, local memory and what the driver does not tell; a list of its launches; a queue, an immediate list
+ * on it, and an event. */
 static struct {
     fl_ze_kernel kernel;
     fl_kernel inner;
@@ -26,6 +27,8 @@ static struct {
     fl_array array;
     fl_ze_command command;
     fl_ze_queue queue;
+    fl_ze_list immediate;
+    fl_ze_event event;
     fl_program program;
     fl_built built;
     const fl_built *builts[1];
@@ -46,7 +49,9 @@ static const uintptr_t *words_of(uint32_t driver, uintptr_t handle, unsigned kin
         uintptr_t words[4];
     } all[] = {{KERNEL, kind_ze_kernel_handle_t, {(uintptr_t)&z.kernel}},
                {LIST, kind_ze_command_list_handle_t, {(uintptr_t)&z.list}},
-               {QUEUE, kind_ze_command_queue_handle_t, {(uintptr_t)&z.queue}}};
+               {QUEUE, kind_ze_command_queue_handle_t, {(uintptr_t)&z.queue}},
+               {IMMEDIATE, kind_ze_command_list_handle_t, {(uintptr_t)&z.immediate}},
+               {EVENT, kind_ze_event_handle_t, {(uintptr_t)&z.event}}};
     EQUAL(driver, FL_ZE_DRIVERS + DRIVER);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].handle == handle && all[i].kind == kind)
@@ -76,6 +81,18 @@ static int32_t wait_for(const fl_driver *driver, void *event) {
     return wait_fails ? -14 : 0;
 }
 
+static int32_t present_status;
+
+static int32_t status_of(const fl_driver *driver, void *event) {
+    CHECK(!driver && mock_references(event) >= 1);
+    return present_status;
+}
+
+static void retain(const fl_driver *driver, void *event) {
+    CHECK(!driver);
+    OK(CL(event, clRetainEvent)(event));
+}
+
 /* --- what Python has made --- */
 
 static int note_update(void *self, uint32_t command, int relaunched) {
@@ -85,7 +102,7 @@ static int note_update(void *self, uint32_t command, int relaunched) {
 }
 
 static void begin_ze(world *w) {
-    static fl_sdk_functions sdk = {words_of, keep_argument, wait_for, NULL};
+    static fl_sdk_functions sdk = {words_of, keep_argument, wait_for, status_of, retain, NULL};
     sdk.icd = fl_exported();
     fl_ze_use(&sdk);
     memset(&z, 0, sizeof z);
@@ -101,11 +118,16 @@ static void begin_ze(world *w) {
     z.copy = (fl_ze_copy){.kernel = &z.kernel, .addresses = 2, .mask = ~0ull, .copy = z.cl};
     z.list = (fl_ze_list){.context = 7, .device = 8, .array = &z.array, .copies = &z.copy};
     z.queue = (fl_ze_queue){.context = 7, .device = 8, .cl = (uintptr_t)w->queue};
+    z.immediate = (fl_ze_list){.context = 7, .device = 8, .stream = &z.queue};
+    z.event = (fl_ze_event){.context = 7};
+    present_status = 0;
 }
 
 static void end_ze(void) {
     void *last = fl_ze_take_last(&z.queue);
     if (last)
+        release_event(last);
+    if ((last = fl_ze_take_event(&z.event)))
         release_event(last);
     fl_remember(&z.buffer, NULL, NULL);
     fl_release(&z.program);
@@ -349,6 +371,88 @@ SCENARIO(ze_executes) {
     PYTHON(execute(1));
     PYTHON(fl_zeCommandQueueSynchronize(DRIVER, QUEUE, UINT64_MAX));
     EQUAL(mock_count(), 2);
+    end_ze();
+}
+
+static int32_t append_list(uintptr_t list, uintptr_t signal, uint32_t waits) {
+    return fl_zeCommandListImmediateAppendCommandListsExp(DRIVER, IMMEDIATE, 1, (uintptr_t[]){list}, signal, waits, NULL);
+}
+
+SCENARIO(ze_signals_events) {
+    begin_ze(w);
+    build(w);
+    OK(append_list(LIST, 0, 0));
+    OK(append_list(LIST, EVENT, 0));
+    EQUAL(z.event.state, (uintptr_t)z.queue.last);
+    EQUAL(mock_references(z.queue.last), 3);   /* the queue's, the command-buffer's, the event's */
+    OK(fl_zeEventQueryStatus(DRIVER, EVENT));
+    present_status = 2;
+    EQUAL(fl_zeEventQueryStatus(DRIVER, EVENT), ZE_RESULT_NOT_READY);
+    present_status = -5;
+    PYTHON(fl_zeEventQueryStatus(DRIVER, EVENT));
+    OK(fl_zeEventHostSynchronize(DRIVER, EVENT, UINT64_MAX));
+    PYTHON(fl_zeEventHostSynchronize(DRIVER, EVENT, 5));
+    wait_fails = true;
+    PYTHON(fl_zeEventHostSynchronize(DRIVER, EVENT, UINT64_MAX));
+    wait_fails = false;
+    OK(fl_zeCommandListHostSynchronize(DRIVER, IMMEDIATE, UINT64_MAX));
+    CHECK(!z.queue.last);
+    OK(append_list(LIST, EVENT, 0));           /* signaled again */
+    OK(fl_zeEventHostReset(DRIVER, EVENT));
+    EQUAL(fl_zeEventQueryStatus(DRIVER, EVENT), ZE_RESULT_NOT_READY);
+    PYTHON(fl_zeEventHostSynchronize(DRIVER, EVENT, UINT64_MAX));
+    mock_fail(-1, 0, CL_OUT_OF_RESOURCES);
+    PYTHON(append_list(LIST, EVENT, 0));
+    CHECK(mock_has_failed() && z.event.state == FL_ZE_RESET);
+    OK(append_list(LIST, EVENT, 0));
+    void *signaled = fl_ze_take_event(&z.event);
+    CHECK(signaled == z.queue.last);
+    release_event(signaled);
+    PYTHON(append_list(LIST, EVENT, 0));       /* it is Python's */
+    PYTHON(fl_zeEventQueryStatus(DRIVER, EVENT));
+    PYTHON(fl_zeEventHostReset(DRIVER, EVENT));
+    PYTHON(fl_zeEventHostSynchronize(DRIVER, EVENT, UINT64_MAX));
+    CHECK(!fl_ze_take_event(&z.event));
+    fl_ze_give_event(&z.event);
+    OK(append_list(LIST, EVENT, 0));
+    PYTHON(append_list(LIST, EVENT, 1));
+    PYTHON(append_list(LIST, LIST, 0));
+    PYTHON(append_list(KERNEL, 0, 0));
+    z.event.context = 6;
+    PYTHON(append_list(LIST, EVENT, 0));
+    z.immediate.stream = NULL;                 /* a capture lasts */
+    PYTHON(append_list(LIST, 0, 0));
+    PYTHON(fl_zeCommandListHostSynchronize(DRIVER, IMMEDIATE, UINT64_MAX));
+    PYTHON(fl_zeCommandListHostSynchronize(DRIVER, EVENT, UINT64_MAX));
+    end_ze();
+}
+
+static void *signal_and_wait(void *data) {
+    for (int i = 0; i < ROUNDS; i++) {
+        append_list(LIST, EVENT, 0);
+        fl_zeEventHostSynchronize(DRIVER, EVENT, UINT64_MAX);
+        fl_zeEventQueryStatus(DRIVER, EVENT);
+        void *taken = i % 7 ? NULL : fl_ze_take_event(&z.event);
+        if (taken)
+            release_event(taken);
+        if (i % 7 == 0)
+            fl_ze_give_event(&z.event);
+        else if (i % 3 == 0)
+            fl_zeEventHostReset(DRIVER, EVENT);
+    }
+    return data;
+}
+
+/* Threads use one event: every reference is released once. */
+SCENARIO(thread_ze_events) {
+    pthread_t threads[WAITERS];
+    begin_ze(w);
+    build(w);
+    for (int i = 0; i < WAITERS; i++)
+        EQUAL(pthread_create(&threads[i], NULL, signal_and_wait, NULL), 0);
+    for (int i = 0; i < WAITERS; i++)
+        EQUAL(pthread_join(threads[i], NULL), 0);
+    CHECK(waits > 0);
     end_ze();
 }
 

@@ -208,7 +208,7 @@ _EFFECTS: Final = {
     "FAIRLEAD_CUDA": "1 shares buffers on NVIDIA's platform with CUDA",
     "ROCM_PATH": "the folder in which the adapter for HIP looks for OpenCL's declarations first",
     "FAIRLEAD_LAYER_LOG": "1 prints what the command-buffer layer refuses",
-    "FAIRLEAD_CALLS": "c or python: where frequent calls begin in the reference adapter",
+    "FAIRLEAD_CALLS": "c or python: where frequent calls begin in our adapters and drivers",
     "FAIRLEAD_ZE_COMMAND_BUFFER": "how the adapter on Level Zero runs command-buffers",
     "FAIRLEAD_USM": "what the reference adapter makes USM of",
     "FAIRLEAD_ZE_IDENTITY": "what devices of the Level Zero driver say that they are",

@@ -8,7 +8,8 @@
 /* What the arguments of a command are: Q queue, M memory, k kernel, n number, 3 three sizes,
     d sizes
  * of each dimension, p a pattern (its size follows), c a colour, H the host's memory that is read,
- * R that is written, u what was mapped, W and L the events to wait for, E the event. */
+ * R that is written, u what was mapped, s and t addresses that are read and written (of SVM or of
+ * the host's), m and v SVM that is mapped and unmapped, W and L the events to wait for, E the event. */
 static const char *const forms[FL_SLOTS] = {
     [SLOT_clEnqueueReadBuffer] = "QMnnnRWLE",
     [SLOT_clEnqueueReadBufferRect] = "QMn333nnnnRWLE",
@@ -27,6 +28,12 @@ static const char *const forms[FL_SLOTS] = {
     [SLOT_clEnqueueMapImage] = "QMnn33nnWLEn",
     [SLOT_clEnqueueUnmapMemObject] = "QMuWLE",
     [SLOT_clEnqueueMigrateMemObjects] = "QnnnWLE",
+    [SLOT_clEnqueueSVMMemcpy] = "QntsnWLE",
+    [SLOT_clEnqueueSVMMemFill] = "QtpnnWLE",
+    [SLOT_clEnqueueSVMMap] = "QnnmnWLE",
+    [SLOT_clEnqueueSVMUnmap] = "QvWLE",
+    [SLOT_clEnqueueSVMFree] = "QnnnnWLE",
+    [SLOT_clEnqueueSVMMigrateMem] = "QnnnnWLE",
     [SLOT_clEnqueueNDRangeKernel] = "QkndddWLE",
     [SLOT_clEnqueueTask] = "QkWLE",
     [SLOT_clEnqueueMarker] = "QE",
@@ -40,8 +47,8 @@ static const char *const forms[FL_SLOTS] = {
  * arguments, then those. Its pieces are the arguments' by position; those of kernels begin at 256,
  * and say of what kind they are in bits 16 and up. */
 enum { NUMBER = 1, STATE = 4, EVENT = 5, ENQUEUED = 1, FAILED = 2, KERNEL_ARGUMENT = 256 };
-enum { OF_VALUE, OF_LOCAL, OF_MEMORY, OF_SAMPLER, OF_NO_MEMORY };
-enum { MOST_USED = 1024, COMMAND_USER = 0x1204 };
+enum { OF_VALUE, OF_LOCAL, OF_MEMORY, OF_SAMPLER, OF_NO_MEMORY, OF_SVM };
+enum { MOST_USED = 1024, COMMAND_USER = 0x1204, FINE_GRAIN_BUFFER = 1 << 10, ATOMICS = 1 << 11 };
 
 static bool is_between; /* the log knows that commands are left out */
 static uint64_t number, recorded, epoch = 1;
@@ -121,23 +128,35 @@ static bool takes_memory(const fl_seen *kernel, uint32_t index) {
 static bool is_complete(const fl_call *call, const char *form) {
     for (uint32_t i = 0; form[i] && i < call->count; i++) {
         bool is_list = form[i] == 'L' && call->arguments[i - 1];
-        if (!call->arguments[i] && (is_list || strchr("QMk3pcHRu", form[i])))
+        if (!call->arguments[i] && (is_list || strchr("QMk3pcHRustmv", form[i])))
             return false;
     }
     return call->function != SLOT_clEnqueueNDRangeKernel ||
         (call->arguments[2] - 1 < 3 && call->arguments[4]);
 }
 
-/* The memory objects that a command uses. */
+/* The memory that an argument of a command names. */
+static fl_seen *named_by(char form, const void *pointer) {
+    if (form == 'M')
+        return fl_find(pointer, FL_K_MEMORY);
+    return strchr("stmv", form) ? fl_find_svm(pointer) : NULL;
+}
+
+/* The memory that an argument of a kernel is. */
+static fl_seen *memory_of(const fl_argument *argument) {
+    const void *word = HANDLE(void *, word_of(argument));
+    return argument->is_svm ? fl_find_svm(word) : fl_find(word, FL_K_MEMORY);
+}
+
+/* The memory that a command uses. */
 static size_t find_used(const fl_call *call, const char *form, fl_seen **used) {
     fl_seen *kernel = kernel_of(call);
     size_t count = 0;
     for (uint32_t i = 0; form[i] && i < call->count; i++)
-        if (form[i] == 'M' && (used[count] = fl_find(HANDLE(void *, call->arguments[i]),
-                                                     FL_K_MEMORY)))
+        if ((used[count] = named_by(form[i], HANDLE(void *, call->arguments[i]))))
             count++;
     for (uint32_t i = 0; kernel && i < kernel->count && count < MOST_USED; i++)
-        if ((used[count] = fl_find(HANDLE(void *, word_of(&kernel->arguments[i])), FL_K_MEMORY)))
+        if ((used[count] = memory_of(&kernel->arguments[i])))
             count++;
     return count;
 }
@@ -166,7 +185,8 @@ static bool add_contents(const fl_call *call, fl_table next, fl_seen **used, siz
     size_t missing = 0;
     for (size_t i = 0; i < count; i++) {
         fl_seen *whole = used[i]->whole;
-        if (fl_recorder.wants_contents && whole->epoch != epoch && !fl_overwrites(call, whole))
+        bool is_known = whole->epoch == epoch && !(whole->flags & FINE_GRAIN_BUFFER);
+        if (fl_recorder.wants_contents && !is_known && !fl_overwrites(call, whole))
             unknown[missing++] = whole;
         whole->epoch = epoch;
     }
@@ -204,20 +224,33 @@ static void add_serial(uint32_t tag, const fl_seen *one) {
     fl_add_piece(&record, tag, &one->serial, sizeof one->serial);
 }
 
+/* A place within SVM, or 0 and bytes of the host's. */
+static void add_place(uint32_t tag, const fl_seen *svm, const void *at, uint64_t data) {
+    uint64_t words[] = {svm ? svm->serial : 0, svm ? WORD(at) - WORD(svm->handle) : 0, data};
+    fl_add_piece(&record, tag, words, sizeof words);
+}
+
 /* Add the arguments of a kernel. Returns whether files can hold them. */
-static bool add_kernel(const fl_call *call, fl_table next, fl_seen *kernel) {
+static bool add_kernel(const fl_call *call, fl_seen *kernel) {
     add_serial(1, kernel);
     for (uint32_t i = 0; i < kernel->count; i++) {
         const fl_argument *one = &kernel->arguments[i];
         const void *handle = HANDLE(void *, word_of(one));
         uint32_t tag = KERNEL_ARGUMENT + i;
-        fl_seen *memory = handle ? fl_find(handle, FL_K_MEMORY) : NULL;
-        fl_seen *sampler = handle ? fl_find(handle, FL_K_SAMPLER) : NULL;
-        if (!one->is_set || one->is_svm) {
-            end(one->is_svm ? FL_E_SVM : FL_E_UNSET, call, i, kernel->name);
+        fl_seen *memory = handle ? memory_of(one) : NULL;
+        fl_seen *sampler = handle && !one->is_svm ? fl_find(handle, FL_K_SAMPLER) : NULL;
+        if (!one->is_set) {
+            end(FL_E_UNSET, call, i, kernel->name);
             return false;
         }
-        if (memory) {
+        if (memory && one->is_svm) {
+            add_place(tag | OF_SVM << 16, memory, handle, 0);
+        } else if (one->is_svm && handle) { /* of no allocation that was seen */
+            end(FL_E_SVM, call, i, kernel->name);
+            return false;
+        } else if (one->is_svm) {
+            fl_add_piece(&record, tag | OF_NO_MEMORY << 16, "", 0);
+        } else if (memory) {
             add_serial(tag | OF_MEMORY << 16, memory);
         } else if (sampler) {
             add_serial(tag | OF_SAMPLER << 16, sampler);
@@ -237,9 +270,8 @@ static bool add_kernel(const fl_call *call, fl_table next, fl_seen *kernel) {
 }
 
 /* Add what was mapped, with its bytes if they may have been written. */
-static bool add_mapped(const fl_call *call) {
-    const uint64_t *a = call->arguments;
-    fl_mapping *found = fl_take_mapping(HANDLE(void *, a[1]), HANDLE(void *, a[2]));
+static bool add_mapped(const fl_call *call, const void *memory, const void *pointer) {
+    fl_mapping *found = fl_take_mapping(memory, pointer);
     if (!found) {
         end(FL_E_MAPPED, call, 0, "");
         return false;
@@ -282,7 +314,19 @@ static bool add_argument(const fl_call *call, const char *form, uint32_t i) {
         fl_add_piece(&record, i, &data, sizeof data);
         break;
     case 'u':
-        return add_mapped(call);
+        return add_mapped(call, HANDLE(void *, a[1]), pointer);
+    case 'v':
+        add_place(i, fl_find_svm(pointer), pointer, 0);
+        return add_mapped(call, fl_find_svm(pointer)->handle, pointer);
+    case 'm':
+    case 't':
+        add_place(i, fl_find_svm(pointer), pointer, 0);
+        break;
+    case 's':
+        if (!fl_find_svm(pointer) && fl_recorder.wants_contents)
+            data = fl_copy_data(pointer, a[4]);
+        add_place(i, fl_find_svm(pointer), pointer, data);
+        break;
     case 'L':
         if (a[i - 1] && pointer)
             fl_add_piece(&record, i, pointer, a[i - 1] * sizeof(void *));
@@ -312,14 +356,20 @@ static bool note_objects(const fl_call *call, fl_table next, const char *form, f
         }
     }
     for (size_t i = 0; i < count; i++)
-        if (!fl_note_memory(next, used[i])) {
-            end(FL_E_MEMORY, call, 0, "");
+        if (used[i]->flags & ATOMICS || !fl_note_memory(next, used[i])) {
+            end(used[i]->flags & ATOMICS ? FL_E_SVM : FL_E_MEMORY, call, 0, "");
             return false;
         }
-    size_t named = 0;
-    for (const char *at = form; (at = strchr(at, 'M')); at++)
-        named++;
-    if (!kernel && (named != count || strchr(form, 'k'))) {
+    for (uint32_t i = 0; form[i] && i < call->count; i++) {
+        bool must_be_svm = strchr("mv", form[i]) ||
+            (form[i] == 't' && call->function == SLOT_clEnqueueSVMMemFill);
+        if ((must_be_svm || form[i] == 'M') &&
+            !named_by(form[i], HANDLE(void *, call->arguments[i]))) {
+            end(must_be_svm ? FL_E_SVM : FL_E_MEMORY, call, 0, "");
+            return false;
+        }
+    }
+    if (!kernel && strchr(form, 'k')) {
         end(FL_E_MEMORY, call, 0, "");
         return false;
     }
@@ -364,7 +414,7 @@ static void record_command(const fl_call *call) {
     for (uint32_t i = 0; i < call->count && form[i]; i++)
         if (!add_argument(call, form, i))
             return;
-    if (kernel && !add_kernel(call, next, kernel))
+    if (kernel && !add_kernel(call, kernel))
         return;
     running = fl_write_record(&record, FL_R_COMMAND);
     recorded++, is_between = false;
@@ -401,6 +451,10 @@ static void add_result(const fl_call *call, uint64_t own) {
     size_t bytes = a[4];
     if (call->function == SLOT_clEnqueueMapBuffer && a[3] & CL_MAP_READ)
         from = HANDLE(void *, call->result), bytes = a[5];
+    else if (call->function == SLOT_clEnqueueSVMMap && a[2] & CL_MAP_READ)
+        from = HANDLE(void *, a[3]), bytes = a[4];
+    else if (call->function == SLOT_clEnqueueSVMMemcpy && !fl_find_svm(HANDLE(void *, a[2])))
+        from = HANDLE(void *, a[2]), bytes = a[4];
     else if (call->function == SLOT_clEnqueueReadImage && memory && !a[5] && !a[6])
         from = HANDLE(void *, a[7]), bytes = fl_host_bytes(call, memory);
     else if (call->function != SLOT_clEnqueueReadBuffer)
@@ -428,6 +482,14 @@ void fl_end_command(const fl_call *call) {
         fl_seen *memory = fl_find(HANDLE(void *, call->arguments[1]), FL_K_MEMORY);
         if (memory && fl_note_memory(call->layer->next, memory))
             fl_add_mapping(call, memory, HANDLE(void *, call->result));
+    }
+    if (call->function == SLOT_clEnqueueSVMMap && !failed) {
+        fl_seen *memory = fl_find_svm(HANDLE(void *, call->arguments[3]));
+        if (memory)
+            fl_add_mapping(call, memory, HANDLE(void *, call->arguments[3]));
+    } else if (call->function == SLOT_clEnqueueSVMFree && !failed) {
+        for (uint64_t i = 0; i < call->arguments[1]; i++)
+            fl_forget_svm(HANDLE(void **, call->arguments[2])[i]);
     }
     if (!running)
         return;

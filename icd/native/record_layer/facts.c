@@ -59,6 +59,14 @@ void fl_note_queue(fl_table next, fl_seen *queue) {
 bool fl_note_memory(fl_table next, fl_seen *memory) {
     if (memory->is_noted)
         return memory->whole != NULL;
+    if (memory->kind == FL_K_SVM) {
+        memory->is_noted = true;
+        uint64_t words[] = {memory->serial, 0, memory->flags, memory->size, 0, 0};
+        for (int i = 0; i < 6; i++)
+            fl_add_word(&record, words[i]);
+        fl_write_record(&record, FL_R_MEMORY);
+        return true;
+    }
     cl_mem handle = memory->handle;
     void *of = HANDLE(void *, ASK(next, clGetMemObjectInfo, handle, CL_MEM_ASSOCIATED_MEMOBJECT));
     fl_seen *whole = of ? fl_find(of, FL_K_MEMORY) : memory;

@@ -40,6 +40,33 @@ fl_seen *fl_see(void *handle, enum fl_kind kind) {
     return made;
 }
 
+static fl_seen *svm;
+
+void fl_see_svm(void *pointer, uint64_t flags, size_t size) {
+    fl_forget_svm(pointer); /* a queue may have freed it */
+    fl_seen *made = fl_see(pointer, FL_K_SVM);
+    if (!made)
+        return;
+    made->whole = made, made->flags = flags, made->size = size;
+    made->next_svm = svm;
+    svm = made;
+}
+
+void fl_forget_svm(const void *pointer) {
+    for (fl_seen **one = &svm; *one; one = &(*one)->next_svm)
+        if ((*one)->handle == pointer) {
+            *one = (*one)->next_svm;
+            return;
+        }
+}
+
+fl_seen *fl_find_svm(const void *pointer) {
+    fl_seen *one = svm;
+    while (one && WORD(pointer) - WORD(one->handle) >= one->size)
+        one = one->next_svm;
+    return one;
+}
+
 /* The queue after another one, NULL after the last one. */
 fl_seen *fl_each_queue(fl_seen *last) {
     size_t row = last ? (size_t)(row_of(last->handle) - rows) : 0;

@@ -40,7 +40,7 @@ enum fl_record_kind {
 enum fl_record_end {
     FL_E_CANNOT = 1,  /* a file has no such command */
     FL_E_UNSET,       /* a kernel's argument was not seen */
-    FL_E_SVM,         /* it uses SVM */
+    FL_E_SVM,         /* it uses SVM that the program may change at any time */
     FL_E_USER_EVENT,  /* it waits for an event that the program has not set yet */
     FL_E_CONTENTS,    /* contents of memory cannot be read */
     FL_E_MEMORY,      /* memory of an unknown kind */
@@ -61,9 +61,11 @@ void fl_add_word(fl_record *record, uint64_t word);
 void fl_add_piece(fl_record *record, uint32_t tag, const void *data, size_t bytes);
 /* Write a record, and forget its words. Returns where it is; NULL if there is no room. */
 uint64_t *fl_write_record(fl_record *record, enum fl_record_kind kind);
-/* Room for the bytes of a DATA record. They count once `fl_data_is_there` was called. */
-void *fl_new_data(size_t bytes, uint64_t *number);
-void fl_data_is_there(void *data);
+/* Room for the bytes of a DATA record; NULL if there is none. They count once they are kept. */
+void *fl_new_data(size_t bytes);
+/* The bytes are there. Returns the number of the record that has them: perhaps an earlier one. */
+uint64_t fl_keep_data(void *data);
+/* The same for bytes of the program's; 0 if there is no room. */
 uint64_t fl_copy_data(const void *from, size_t bytes);
 
 /* --- objects.c: what the program has made --- */
@@ -76,7 +78,8 @@ enum fl_kind {
     FL_K_PROGRAM,
     FL_K_KERNEL,
     FL_K_EVENT,
-    FL_K_FUNCTION
+    FL_K_FUNCTION,
+    FL_K_SVM
 };
 
 typedef struct fl_argument {
@@ -97,6 +100,9 @@ typedef struct fl_seen {
     size_t size, element, extent[3];
     uint32_t type;
     uint64_t epoch; /* since when its contents are known */
+    /* SVM: its flags, and the next one */
+    uint64_t flags;
+    struct fl_seen *next_svm;
     /* kernels */
     uint32_t count;
     fl_argument *arguments;
@@ -107,6 +113,10 @@ typedef struct fl_seen {
 fl_seen *fl_find(const void *handle, enum fl_kind kind);
 fl_seen *fl_see(void *handle, enum fl_kind kind);
 fl_seen *fl_each_queue(fl_seen *last);
+/* The living SVM that an address lies in. */
+void fl_see_svm(void *pointer, uint64_t flags, size_t size);
+void fl_forget_svm(const void *pointer);
+fl_seen *fl_find_svm(const void *pointer);
 void fl_forget_notes(void);
 void fl_set_argument(fl_seen *kernel, uint32_t index, size_t size, const void *value, bool is_svm);
 void fl_copy_arguments(fl_seen *to, const fl_seen *from);

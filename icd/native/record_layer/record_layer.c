@@ -25,7 +25,7 @@ const char fl_layer_name[] = "fairlead record";
 
 fl_recorder_state fl_recorder = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-enum { SVM_PTRS = 0x11B6 };
+enum { SVM_PTRS = 0x11B6, SVM_FINE_GRAIN_SYSTEM = 0x11B7 };
 
 /* --- the handlers --- */
 
@@ -51,6 +51,7 @@ static const uint8_t made_by[FL_SLOTS] = {
     [SLOT_clCreateKernel] = FL_K_KERNEL,
     [SLOT_clCloneKernel] = FL_K_KERNEL,
     [SLOT_clCreateUserEvent] = FL_K_EVENT,
+    [SLOT_clSVMAlloc] = FL_K_SVM,
     [SLOT_clGetExtensionFunctionAddress] = FL_K_FUNCTION,
     [SLOT_clGetExtensionFunctionAddressForPlatform] = FL_K_FUNCTION,
 };
@@ -63,6 +64,8 @@ static int before(fl_call *call) {
     else if (call->function == SLOT_clReleaseCommandQueue &&
              fl_find(HANDLE(void *, call->arguments[0]), FL_K_QUEUE)) /* we keep it: flush it */
         NEXT(call->layer->next, clFlush)(HANDLE(cl_command_queue, call->arguments[0]));
+    else if (call->function == SLOT_clSVMFree)
+        fl_forget_svm(HANDLE(void *, call->arguments[1]));
     else if (call->function == SLOT_clSetUserEventStatus)
         fl_recorder.unset--;
     pthread_mutex_unlock(&fl_recorder.lock);
@@ -90,12 +93,12 @@ static void note_call(const fl_call *call) {
         bool is_svm = call->function == SLOT_clSetKernelArgSVMPointer;
         kernel = fl_find(object, FL_K_KERNEL);
         if (kernel)
-            fl_set_argument(kernel, (uint32_t)a[1], is_svm ? 8 : a[2], HANDLE(void *, a[is_svm ?
-                                                                              2 : 3]), is_svm);
+            fl_set_argument(kernel, (uint32_t)a[1], is_svm ? sizeof *a : a[2],
+                            is_svm ? (const void *)&a[2] : HANDLE(void *, a[3]), is_svm);
         break;
     }
     case SLOT_clSetKernelExecInfo:
-        if ((kernel = fl_find(object, FL_K_KERNEL)) && (uint32_t)a[1] == SVM_PTRS)
+        if ((kernel = fl_find(object, FL_K_KERNEL)) && ((uint32_t)a[1] == SVM_PTRS || (uint32_t)a[1] == SVM_FINE_GRAIN_SYSTEM))
             kernel->refused = call->function;
         break;
     case SLOT_clSetProgramSpecializationConstant:
@@ -141,6 +144,8 @@ static void note_object(const fl_call *call, enum fl_kind kind) {
         new_kernel(call, made, is_copy ? HANDLE(void *, call->arguments[0]) : NULL);
     } else if (kind == FL_K_EVENT) {
         fl_recorder.unset++;
+    } else if (kind == FL_K_SVM) {
+        fl_see_svm(made, call->arguments[1], call->arguments[2]);
     } else if (kind == FL_K_FUNCTION) {
         const char *name = HANDLE(char *, call->arguments[call->count - 1]);
         if (!strncmp(name, "clEnqueue", 9) || !strncmp(name, "clCommand", 9))

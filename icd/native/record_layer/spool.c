@@ -23,12 +23,15 @@ static off_t size; /* of the file; -1: it cannot be written */
 static uint64_t *here, *end;
 static uint64_t data_count;
 
+static void forget_data(void);
+
 bool fl_open_log(const char *name) { return (folder = strdup(name)) != NULL; }
 
 /* A forked child has a file of its own. */
 void fl_reset_log(void) {
     pthread_mutex_init(&lock, NULL);
     path = NULL, size = 0, here = end = NULL, data_count = 0;
+    forget_data();
 }
 
 /* A process that went on by exec has another file for each program. */
@@ -131,27 +134,100 @@ uint64_t *fl_write_record(fl_record *record, enum fl_record_kind kind) {
     return place;
 }
 
-void *fl_new_data(size_t bytes, uint64_t *number) {
-    size_t words = 4 + (bytes + 7) / 8;
-    pthread_mutex_lock(&lock);
-    uint64_t *place = take(words);
-    if (place) {
-        *number = place[1] = ++data_count;
-        place[3] = bytes;
-        __atomic_store_n(place, words | (uint64_t)FL_R_DATA << 32, __ATOMIC_RELEASE);
-    }
-    pthread_mutex_unlock(&lock);
-    return place ? place + 4 : NULL;
+/* --- data: equal bytes are in the log once --- */
+
+/* The words of a DATA record. `other` leads to the next one of its row, or of the spare ones: it means nothing to a reader. */
+enum { HEAD, NUMBER, IS_THERE, BYTES, HASH, OTHER, DATA_HEAD, ROWS = 1 << 16 };
+
+static uint64_t *rows[ROWS]; /* those that are there, by hash */
+static uint64_t *spares;     /* records whose bytes were there already; new ones use their place */
+
+static void forget_data(void) {
+    memset(rows, 0, sizeof rows);
+    spares = NULL;
 }
 
-void fl_data_is_there(void *data) { __atomic_store_n((uint64_t *)data - 2, 1, __ATOMIC_RELEASE); }
+static uint64_t hash_of(const unsigned char *data, size_t bytes) {
+    static const uint64_t odd = UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t lanes[4] = {bytes, 1, 2, 3}, words[4] = {0};
+    for (; bytes >= sizeof words; data += sizeof words, bytes -= sizeof words) {
+        memcpy(words, data, sizeof words);
+        for (int i = 0; i < 4; i++)
+            lanes[i] = (lanes[i] ^ words[i]) * odd, lanes[i] ^= lanes[i] >> 29;
+    }
+    memset(words, 0, sizeof words);
+    if (bytes)
+        memcpy(words, data, bytes);
+    uint64_t hash = 0;
+    for (int i = 0; i < 8; i++)
+        hash = (hash ^ (i < 4 ? lanes[i] : words[i - 4])) * odd, hash ^= hash >> 29;
+    return hash;
+}
+
+/* The number of the record with these bytes, 0 if there is none. */
+static uint64_t number_of(uint64_t hash, const void *data, size_t bytes) {
+    for (uint64_t *one = rows[hash % ROWS]; one; one = HANDLE(uint64_t *, one[OTHER]))
+        if (one[HASH] == hash && one[BYTES] == bytes && !memcmp(one + DATA_HEAD, data, bytes))
+            return one[NUMBER];
+    return 0;
+}
+
+static size_t room_of(const uint64_t *one) { return ((uint32_t)*one - DATA_HEAD) * sizeof *one; }
+
+/* The smallest spare record that has room, and not much more; NULL if there is none. */
+static uint64_t *take_spare(size_t bytes) {
+    uint64_t *best = NULL;
+    for (uint64_t *one = spares; one; one = HANDLE(uint64_t *, one[OTHER])) {
+        size_t room = room_of(one);
+        if (room >= bytes && room / 2 <= bytes && (!best || room < room_of(best)))
+            best = one;
+    }
+    if (best == spares && best)
+        spares = HANDLE(uint64_t *, best[OTHER]);
+    for (uint64_t *one = spares; best && one; one = HANDLE(uint64_t *, one[OTHER]))
+        if (one[OTHER] == WORD(best))
+            one[OTHER] = best[OTHER];
+    return best;
+}
+
+void *fl_new_data(size_t bytes) {
+    size_t words = DATA_HEAD + (bytes + 7) / 8;
+    pthread_mutex_lock(&lock);
+    uint64_t *made = take_spare(bytes), *place = made ? made : take(words);
+    if (place) {
+        place[NUMBER] = ++data_count;
+        place[BYTES] = bytes;
+        if (!made)
+            __atomic_store_n(place, words | (uint64_t)FL_R_DATA << 32, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+    return place ? place + DATA_HEAD : NULL;
+}
+
+uint64_t fl_keep_data(void *data) {
+    uint64_t *place = (uint64_t *)data - DATA_HEAD, hash = hash_of(data, place[BYTES]);
+    pthread_mutex_lock(&lock);
+    uint64_t number = number_of(hash, data, place[BYTES]);
+    uint64_t **row = number ? &spares : &rows[hash % ROWS];
+    place[HASH] = hash;
+    place[OTHER] = WORD(*row);
+    *row = place;
+    if (!number) {
+        number = place[NUMBER];
+        __atomic_store_n(place + IS_THERE, 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+    return number;
+}
 
 uint64_t fl_copy_data(const void *from, size_t bytes) {
-    uint64_t number = 0;
-    void *data = fl_new_data(bytes, &number);
+    uint64_t hash = hash_of(from, bytes);
+    pthread_mutex_lock(&lock);
+    uint64_t number = number_of(hash, from, bytes);
+    pthread_mutex_unlock(&lock);
+    void *data = number ? NULL : fl_new_data(bytes);
     if (!data)
-        return 0;
+        return number;
     memcpy(data, from, bytes);
-    fl_data_is_there(data);
-    return number;
+    return fl_keep_data(data);
 }

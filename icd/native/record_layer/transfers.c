@@ -51,6 +51,12 @@ bool fl_overwrites(const fl_call *call, const fl_seen *memory) {
     case SLOT_clEnqueueCopyBuffer:
         target = a[2], offset = a[4], size = a[5];
         break;
+    case SLOT_clEnqueueSVMMemcpy:
+        target = a[2], offset = 0, size = a[4];
+        break;
+    case SLOT_clEnqueueSVMMemFill:
+        offset = 0, size = a[4];
+        break;
     default:
         return false;
     }
@@ -66,7 +72,11 @@ void fl_add_mapping(const fl_call *call, const fl_seen *memory, void *pointer) {
         return;
     *made = (fl_mapping){.other = mappings, .pointer = pointer, .memory = memory->handle,
         .flags = a[3]};
-    if (call->function == SLOT_clEnqueueMapBuffer) {
+    if (call->function == SLOT_clEnqueueSVMMap) {
+        made->flags = a[2];
+        made->numbers[0] = WORD(pointer) - WORD(memory->handle);
+        made->numbers[1] = made->bytes = a[4];
+    } else if (call->function == SLOT_clEnqueueMapBuffer) {
         made->numbers[0] = a[4], made->numbers[1] = made->bytes = a[5];
     } else {
         const size_t *row = HANDLE(size_t *, a[6]), *slice = HANDLE(size_t *, a[7]);
@@ -113,11 +123,14 @@ static cl_int read_copy(fl_table next, cl_command_queue queue, const fl_seen *me
 cl_int fl_read_contents(fl_table next, cl_command_queue queue, const fl_seen *memory,
                         uint64_t *number) {
     static const size_t origin[3];
-    void *into = fl_new_data(memory->size, number);
+    void *into = fl_new_data(memory->size);
     cl_int code;
     if (!into)
         return CL_OUT_OF_HOST_MEMORY;
-    if (memory->element) {
+    if (memory->kind == FL_K_SVM) {
+        code = NEXT(next, clEnqueueSVMMemcpy)(queue, 1, into, memory->handle, memory->size, 0, NULL,
+                                              NULL);
+    } else if (memory->element) {
         code = NEXT(next, clEnqueueReadImage)(queue, memory->handle, 1, origin, memory->extent, 0,
                                               0, into, 0,
                                               NULL, NULL);
@@ -130,6 +143,6 @@ cl_int fl_read_contents(fl_table next, cl_command_queue queue, const fl_seen *me
     if (!code)
         code = NEXT(next, clFinish)(queue); /* some drivers' blocking reads return early */
     if (!code)
-        fl_data_is_there(into);
+        *number = fl_keep_data(into);
     return code;
 }

@@ -42,7 +42,7 @@ PI_VERSION = "15.47"  # of loader/pi/pi.abi
 #: The C that Python sees, and the Python that C calls besides entry points.
 _CDEF = (
     *("shell.cdef.h", "counts.cdef.h", "interrupts.cdef.h", "launches.cdef.h"),
-    "calls.cdef.h",
+    *("calls.cdef.h", "level_zero.cdef.h"),
 )
 _OTHER_CALLBACKS = (
     "void py_teardown(uint32_t number); void py_reap(void);"
@@ -73,6 +73,13 @@ _CALLS = {
         *("urEnqueueMemBufferWrite", "urEnqueueMemBufferCopy", "urEnqueueMemBufferFill"),
     ),
 }
+#: The entry points of the adapter on Level Zero that have a function in C (level_zero.c), and the
+#: functions of Level Zero that it calls.
+_LEVEL_ZERO = ("urEnqueueCommandBufferExp", "urEventWait", "urQueueFinish")
+_ZE_FUNCTIONS = (
+    *("zeCommandListImmediateAppendCommandListsExp", "zeCommandListHostSynchronize"),
+    *("zeEventQueryStatus", "zeEventHostReset", "zeEventHostSynchronize"),
+)
 #: Queries whose answers C keeps (answers.c), with its number for them.
 _KEPT = {
     "urPlatformGetInfo": "FL_OF_PLATFORM",
@@ -188,12 +195,17 @@ def calls() -> list[str]:
     return [name for names in _CALLS.values() for name in names] + list(_KEPT)
 
 
-def _call_in_c(name: str) -> str:
-    """Return the body of an entry point that Python makes if C does not."""
+def _call_in_c(name: str, prefix: str = "fl_") -> str:
+    """Return the body of an entry point that Python makes if C does not.
+
+    Args:
+        name: its name.
+        prefix: the beginning of the C function's name.
+    """
     names = ", ".join(p.name for p in ur().functions[name].parameters)
     return (
         "    void *gil = fl_let_gil_go();\n"
-        f"    int32_t code = fl_{name}(adapter, {names});\n"
+        f"    int32_t code = {prefix}{name}(adapter, {names});\n"
         "    fl_take_gil(gil);\n"
         f"    return code == FL_TO_PYTHON ? py_{name}(adapter, {names}) : code;"
     )
@@ -229,6 +241,11 @@ def _in_c() -> Iterator[str]:
         declared = ", ".join(parameters(ur().functions[name]))
         yield f"static int32_t py_{name}(uint32_t, {declared});"
         yield f"static int32_t c_{name}(uint32_t adapter, {declared}) {{\n{body}\n}}"
+    for name in _LEVEL_ZERO:
+        declared = ", ".join(parameters(ur().functions[name]))
+        body = _call_in_c(name, "fl_lz_")
+        yield f"static int32_t py_{name}(uint32_t, {declared});"
+        yield f"static int32_t lz_{name}(uint32_t adapter, {declared}) {{\n{body}\n}}"
     yield "__attribute__((constructor)) static void tell_python(void) {"
     for name, answer in in_c().items():
         if answer.startswith("fl_entry_release"):
@@ -247,6 +264,17 @@ def ur_calls() -> str:
         if name not in _KEPT:
             declared = ", ".join(parameters(ur().functions[name]))
             lines.append(f"int32_t fl_{name}(uint32_t adapter, {declared});")
+    for name in _LEVEL_ZERO:
+        declared = ", ".join(parameters(ur().functions[name]))
+        lines.append(f"int32_t fl_lz_{name}(uint32_t adapter, {declared});")
+    return "\n".join([*lines, ""])
+
+
+def ze_slots() -> str:
+    """Return the text of ze_slots.h: where functions of Level Zero are in fairlead's tables."""
+    api = building.api("ze")
+    lines = [building.generated_by("plugins/sdk/native/build.py", api), "#pragma once"]
+    lines += (f"#define SLOT_{name} {api.functions[name].slot}" for name in _ZE_FUNCTIONS)
     return "\n".join([*lines, ""])
 
 
@@ -418,11 +446,12 @@ def entries() -> str:
 
 
 def write_headers(directory: Path) -> None:
-    """Write ur_types.h, ur_calls.h, ur_entries.h, pi_entries.h and opencl_abi.h there."""
+    """Write opencl_abi.h, ur_calls.h, ur_types.h, ze_slots.h and the entries of shells there."""
     icd = SimpleNamespace(**runpy.run_path(str(ICD / "build.py")))
     building.write_if_new(directory / "opencl_abi.h", icd.generated_header())
     building.write_if_new(directory / "ur_calls.h", ur_calls())
     building.write_if_new(directory / "ur_types.h", ur_types())
+    building.write_if_new(directory / "ze_slots.h", ze_slots())
     building.write_if_new(directory / "ur_entries.h", entries())
     building.write_if_new(directory / "pi_entries.h", pi_entries())
 
@@ -438,10 +467,11 @@ def ffibuilder() -> Any:
         ffi.cdef((HERE / header).read_text(encoding="utf-8"))
     ffi.cdef(callbacks(functions()) + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
     names = [*in_c(), *calls()]
-    declared = {name: ", ".join(parameters(ur().functions[name])) for name in names}
-    ffi.cdef(
-        "\n".join(f"int32_t c_{name}(uint32_t, {listed});" for name, listed in declared.items())
-    )
+    entries_in_c = [(f"c_{name}", name) for name in names]
+    entries_in_c += [(f"lz_{name}", name) for name in _LEVEL_ZERO]
+    for function, name in entries_in_c:
+        declared = ", ".join(parameters(ur().functions[name]))
+        ffi.cdef(f"int32_t {function}(uint32_t, {declared});")
     ffi.cdef("#define FL_SHELL_VERSION ...")
     headers = (
         "ur_types.h",
@@ -449,6 +479,7 @@ def ffibuilder() -> Any:
         "interrupts.cdef.h",
         "launches.h",
         "calls.h",
+        "level_zero.cdef.h",
         "gpu_launches.h",
     )
     lines = [
@@ -457,6 +488,7 @@ def ffibuilder() -> Any:
         *_in_c(),
     ]
     names = ("counts.c", "interrupts.c", "launches.c", "answers.c", "progress.c", "gpu_appends.c")
+    names += ("level_zero.c",)
     sources = [HERE / name for name in (*names, *_CALLS)]
     options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
     options["depends"] += [

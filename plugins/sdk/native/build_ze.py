@@ -39,7 +39,11 @@ _CALLS = {
         *("zeCommandListAppendLaunchKernel", "zeCommandListUpdateMutableCommandsExp"),
         "zeCommandListClose",
     ),
-    "ze_queues.c": ("zeCommandQueueExecuteCommandLists", "zeCommandQueueSynchronize"),
+    "ze_queues.c": (
+        *("zeCommandQueueExecuteCommandLists", "zeCommandQueueSynchronize"),
+        *("zeCommandListImmediateAppendCommandListsExp", "zeCommandListHostSynchronize"),
+    ),
+    "ze_events.c": ("zeEventHostReset", "zeEventQueryStatus", "zeEventHostSynchronize"),
 }
 #: The constants that C uses, by the beginnings of their names.
 _CONSTANTS = ("ZE_STRUCTURE_TYPE_MUTABLE_", "ZE_MUTABLE_COMMAND_EXP_FLAG_")
@@ -132,6 +136,7 @@ def ze_types() -> str:
         *build.types(api),
         build.kinds(api),
         *(f"#define {c.name} ({c.value})" for c in constants),
+        f"#define ZE_RESULT_NOT_READY ({api.codes['ZE_RESULT_NOT_READY']})",
     ]
     return "\n".join([*lines, ""])
 

@@ -60,6 +60,7 @@ typedef struct fl_queue {
 /* An event's fourth number: the command, whether it is over at once, whether all before it was
  * complete, and its place in its queue. */
 enum { FL_COMMAND = 0xffff, FL_BRIEF = 0x10000, FL_ALONE = 0x20000, FL_PLACE = 20, FL_BRIEFS = 8 };
+enum { FL_LEVEL_ZERO = 0x40000 };   /* the event is of the adapter on Level Zero (level_zero.c) */
 enum { FL_INSIDE = 64, FL_ARGUMENTS = 64 };
 /* FL_KEPT_ELSEWHERE: only Python knows it. */
 enum {
@@ -107,6 +108,9 @@ typedef struct fl_sdk_functions {
                             uintptr_t value);
     /* Waits for an event of an in-order queue: 0, OpenCL's code, or FL_TO_PYTHON if it is not over. */
     int32_t (*wait)(const fl_driver *driver, void *event);
+    /* The execution status of an event; a negative number is a failure. */
+    int32_t (*status)(const fl_driver *driver, void *event);
+    void (*retain)(const fl_driver *driver, void *event);
     const void *icd;          /* fl_functions */
 } fl_sdk_functions;
 const fl_sdk_functions *fl_exported_by_sdk(void);

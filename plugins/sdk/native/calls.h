@@ -67,8 +67,15 @@ static inline void *fl_hold_struct(uint32_t adapter, uintptr_t handle, unsigned 
     return NULL;
 }
 
-/* fl_sdk_functions.wait */
+/* Whether this thread may wait in a driver: in no callback, and where no signal has to end it. */
+bool fl_waits_here(void);
+/* The end of an event that level_zero.c has made. */
+void fl_lz_end_event(const uintptr_t *words);
+
+/* fl_sdk_functions */
 int32_t fl_wait_in_order(const fl_driver *driver, void *event);
+int32_t fl_event_status(const fl_driver *driver, void *event);
+void fl_retain_event(const fl_driver *driver, void *event);
 
 /* --- queues.c: a call that enqueues a command --- */
 

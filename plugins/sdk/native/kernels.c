@@ -140,7 +140,8 @@ static int32_t set_alone(fl_kernel *k, uint32_t index, uint32_t type, size_t siz
 
 const fl_sdk_functions *fl_exported_by_sdk(void) {
     static fl_sdk_functions exported;
-    exported = (fl_sdk_functions){fl_words, set_alone, fl_wait_in_order, fl_icd};
+    exported = (fl_sdk_functions){fl_words,        set_alone,       fl_wait_in_order,
+                                  fl_event_status, fl_retain_event, fl_icd};
     return &exported;
 }
 

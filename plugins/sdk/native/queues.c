@@ -36,6 +36,8 @@ void fl_take_gil(void *state) {
 
 static bool in_steps(void) { return main_thread == (uintptr_t)pthread_self(); }
 
+bool fl_waits_here(void) { return !in_callback && !in_steps(); }
+
 /* Returns OpenCL's code, or FL_TO_PYTHON for a wait that is not over soon. */
 static int32_t wait_in_steps(const fl_driver *driver, void *cl, bool is_queue) {
     struct fl_waiting *waiting = NULL;
@@ -109,8 +111,21 @@ static cl_int status_of(const fl_driver *driver, uintptr_t event, cl_int *status
                                       sizeof *status, status, NULL);
 }
 
-/* Of an event that a fl_enqueue has made. */
+int32_t fl_event_status(const fl_driver *driver, void *event) {
+    cl_int status, code = status_of(driver, (uintptr_t)event, &status);
+    return code ? code : status;
+}
+
+void fl_retain_event(const fl_driver *driver, void *event) {
+    CL(driver, clRetainEvent)((cl_event)event);
+}
+
+/* Of an event that C has made. */
 static void end_event(const uintptr_t *words) {
+    if (words[FOURTH] & FL_LEVEL_ZERO) {
+        fl_lz_end_event(words);
+        return;
+    }
     CL((const fl_driver *)words[STRUCT], clReleaseEvent)((cl_event)words[CL_OBJECT]);
 }
 

@@ -42,6 +42,27 @@ typedef struct fl_ze_command {
 
 enum { FL_ZE_OPEN, FL_ZE_CLOSED, FL_ZE_CHANGED };
 
+typedef struct fl_ze_queue {
+    uintptr_t context, device, cl;
+    const struct fl_driver *driver;
+    int32_t in_python;        /* steps wait for their events, or the queue is synchronous */
+    int32_t pending;          /* what Python has enqueued is not known to have ended */
+    void *last;               /* the event of what C has enqueued last, a reference, or NULL */
+} fl_ze_queue;
+/* Takes that event out. */
+void *fl_ze_take_last(fl_ze_queue *queue);
+
+/* What C knows of an event: one of these, or the cl_event that signals it, a reference. */
+enum { FL_ZE_RESET, FL_ZE_IN_PYTHON, FL_ZE_BUSY };
+typedef struct fl_ze_event {
+    uintptr_t context, state;
+    const struct fl_driver *driver;
+} fl_ze_event;
+/* Only Python knows the event from now on. Returns the cl_event by which C has signaled it, or NULL. */
+void *fl_ze_take_event(fl_ze_event *event);
+/* It is reset, and nothing of Python's waits for it: C may signal it. */
+void fl_ze_give_event(fl_ze_event *event);
+
 typedef struct fl_ze_list {
     uintptr_t context, device;
     struct fl_array *array;
@@ -53,17 +74,8 @@ typedef struct fl_ze_list {
     fl_ze_command *dirty;     /* the last one that became so */
     fl_ze_copy *copies;       /* the last one used comes first */
     struct fl_buffer *only;   /* runs all of it without events, NULL: Python executes it */
+    fl_ze_queue *stream;      /* of an immediate list that C appends lists to, or NULL */
 } fl_ze_list;
-
-typedef struct fl_ze_queue {
-    uintptr_t context, device, cl;
-    const struct fl_driver *driver;
-    int32_t in_python;        /* steps wait for their events, or the queue is synchronous */
-    int32_t pending;          /* what Python has enqueued is not known to have ended */
-    void *last;               /* the event of what C has enqueued last, a reference, or NULL */
-} fl_ze_queue;
-/* Takes that event out. */
-void *fl_ze_take_last(fl_ze_queue *queue);
 
 /* Sets the functions of plugins.sdk._native, an fl_sdk_functions *. */
 void fl_ze_use(const void *functions);

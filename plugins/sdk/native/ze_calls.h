@@ -2,7 +2,7 @@
  *
  * A function fl_ze... answers a call of ze..., or returns FL_TO_PYTHON. Then nothing has changed, and
  * Python makes the whole call (calls.h). The first number of a handle is the address of its struct:
- * fl_ze_kernel, fl_ze_list or fl_ze_queue. Level Zero does not allow two threads in calls with the same kernel or
+ * fl_ze_kernel, fl_ze_list, fl_ze_queue or fl_ze_event. Level Zero does not allow two threads in calls with the same kernel or
  * list. */
 #pragma once
 
@@ -29,6 +29,11 @@ static inline uint8_t fl_ze_kind(const fl_ze_kernel *kernel, uint32_t index, siz
     bool is_plain = kind == FL_ZE_UNKNOWN && value && size != sizeof(void *);
     return is_plain ? FL_ZE_VALUE : kind;
 }
+
+/* Makes an event busy until fl_ze_end_signal. False, with nothing changed: Python signals it. */
+bool fl_ze_begin_signal(fl_ze_event *event, uintptr_t *before);
+/* `cl`: what signals it, NULL if that could not be enqueued. */
+void fl_ze_end_signal(fl_ze_event *event, uintptr_t before, void *cl);
 
 /* The struct behind a handle, NULL for none. */
 static inline void *fl_ze_struct(uint32_t driver, uintptr_t handle, unsigned kind) {

@@ -16,29 +16,29 @@ static fl_ze_queue *queue_of(uint32_t driver, uintptr_t handle) {
     return queue && !queue->in_python ? queue : NULL;
 }
 
-int32_t fl_zeCommandQueueExecuteCommandLists(uint32_t driver, uintptr_t hCommandQueue,
-                                             uint32_t numCommandLists, uintptr_t *phCommandLists,
-                                             uintptr_t hFence) {
-    fl_ze_queue *queue = queue_of(driver, hCommandQueue);
-    if (!queue || numCommandLists != 1 || !phCommandLists || hFence)
-        return FL_TO_PYTHON;
-    const fl_ze_list *list =
-        fl_ze_struct(driver, *phCommandLists, kind_ze_command_list_handle_t);
-    if (!list || list->state != FL_ZE_CLOSED || !list->only || list->context != queue->context ||
-        list->device != queue->device)
-        return FL_TO_PYTHON;
-    intptr_t event = fl_ze_icd->enqueue_present(list->only, (void *)queue->cl);
-    if (event <= 0)   /* OpenCL's codes are negative */
-        return FL_TO_PYTHON;
-    void *before = exchange_last(queue, (void *)event);
-    if (before)
-        fl_ze_icd->release_event(before);
-    return 0;
+/* Whether a queue can execute a list without Python. */
+static bool can_run(const fl_ze_queue *queue, const fl_ze_list *list) {
+    return list && list->state == FL_ZE_CLOSED && list->only && list->context == queue->context &&
+           list->device == queue->device;
 }
 
-int32_t fl_zeCommandQueueSynchronize(uint32_t driver, uintptr_t hCommandQueue, uint64_t timeout) {
-    fl_ze_queue *queue = queue_of(driver, hCommandQueue);
-    if (!queue || queue->pending || timeout != UINT64_MAX)
+/* Returns the cl_event, which the queue has, or NULL: Python does it. */
+static void *run(fl_ze_queue *queue, const fl_ze_list *list, fl_ze_event *event) {
+    uintptr_t signaled = 0;
+    if (!can_run(queue, list) || (event && !fl_ze_begin_signal(event, &signaled)))
+        return NULL;
+    intptr_t code = fl_ze_icd->enqueue_present(list->only, (void *)queue->cl);
+    void *made = code > 0 ? (void *)code : NULL;   /* OpenCL's codes are negative */
+    if (event)
+        fl_ze_end_signal(event, signaled, made);
+    void *before = made ? exchange_last(queue, made) : NULL;
+    if (before)
+        fl_ze_icd->release_event(before);
+    return made;
+}
+
+static int32_t synchronize(fl_ze_queue *queue, uint64_t timeout) {
+    if (!queue || queue->in_python || queue->pending || timeout != UINT64_MAX)
         return FL_TO_PYTHON;
     void *event = exchange_last(queue, NULL), *none = NULL;
     if (!event)
@@ -50,4 +50,40 @@ int32_t fl_zeCommandQueueSynchronize(uint32_t driver, uintptr_t hCommandQueue, u
         return FL_TO_PYTHON;
     fl_ze_icd->release_event(event);
     return code ? FL_TO_PYTHON : 0;
+}
+
+static fl_ze_list *list_of(uint32_t driver, uintptr_t handle) {
+    return fl_ze_struct(driver, handle, kind_ze_command_list_handle_t);
+}
+
+int32_t fl_zeCommandQueueExecuteCommandLists(uint32_t driver, uintptr_t hCommandQueue,
+                                             uint32_t numCommandLists, uintptr_t *phCommandLists,
+                                             uintptr_t hFence) {
+    fl_ze_queue *queue = queue_of(driver, hCommandQueue);
+    if (!queue || numCommandLists != 1 || !phCommandLists || hFence)
+        return FL_TO_PYTHON;
+    return run(queue, list_of(driver, *phCommandLists), NULL) ? 0 : FL_TO_PYTHON;
+}
+
+int32_t fl_zeCommandQueueSynchronize(uint32_t driver, uintptr_t hCommandQueue, uint64_t timeout) {
+    return synchronize(queue_of(driver, hCommandQueue), timeout);
+}
+
+int32_t fl_zeCommandListImmediateAppendCommandListsExp(
+    uint32_t driver, uintptr_t hCommandListImmediate, uint32_t numCommandLists,
+    uintptr_t *phCommandLists, uintptr_t hSignalEvent, uint32_t numWaitEvents,
+    uintptr_t *phWaitEvents) {
+    (void)phWaitEvents;
+    const fl_ze_list *to = list_of(driver, hCommandListImmediate);
+    fl_ze_event *event =
+        hSignalEvent ? fl_ze_struct(driver, hSignalEvent, kind_ze_event_handle_t) : NULL;
+    if (!to || !to->stream || to->stream->in_python || numCommandLists != 1 || !phCommandLists ||
+        numWaitEvents || (hSignalEvent && (!event || event->context != to->context)))
+        return FL_TO_PYTHON;
+    return run(to->stream, list_of(driver, *phCommandLists), event) ? 0 : FL_TO_PYTHON;
+}
+
+int32_t fl_zeCommandListHostSynchronize(uint32_t driver, uintptr_t hCommandList, uint64_t timeout) {
+    const fl_ze_list *list = list_of(driver, hCommandList);
+    return synchronize(list ? list->stream : NULL, timeout);
 }

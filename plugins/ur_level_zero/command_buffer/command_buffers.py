@@ -16,14 +16,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from ....loader.base.forks import new_lock
 from ....loader.ze.abi import ZE, LevelZeroError
+from ...sdk._native import ffi
 from ...sdk.command_buffers import CommandBufferObject, declare_command_buffers
 from ...sdk.conversions import failure
 from ..contexts import EventCell, LZContext
 from ..core import adapter, words
 from ..device_info import updates_of
 from ..events import LZEvent, span_of
+from ..in_c import LZBufferInC
 from ..memory import allocate_plain
 from ..platforms import LZDevice
 from ..queues import LZQueue
@@ -79,7 +80,9 @@ class LZCommandBuffer(CommandBufferObject):
         self.records: list[CommandRecord] = []
         self.commands: list[LZCommand] = []
         self.signals: dict[int, LZCommandEvent]
-        self.lock = new_lock()
+        self.in_c = LZBufferInC()
+        self.lock = self.in_c.lock
+        self._around: LZQueue | None = None
         self._finalized = False
         kind, self._why = choose_path(device.platform, plain=in_order and not profiling)
         self.path = kind(context, device)
@@ -91,6 +94,10 @@ class LZCommandBuffer(CommandBufferObject):
             self.copies = LZCommandList(context, device, device.copy_group, **how)
             self.path.begin(self.copies)
         self._submission: Submission | None = None
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/level_zero.c says."""
+        return 0, self.in_c.number, *super().describe_to_c()[2:]
 
     # recording
 
@@ -158,12 +165,32 @@ class LZCommandBuffer(CommandBufferObject):
             inner = [record.cell for record in self.records if not record.exported]
             cells = [cell for cell in inner if cell is not None]
             self.path.finish(self.main, self.copies, cells)
+            self.in_c.struct.list = self.main.ze
             self._finalized = True
 
     # running
 
+    def _learn(self) -> None:
+        """Learn what C has enqueued. Raises LevelZeroError."""
+        if self._around is not None and self.in_c.struct.pending:
+            self.in_c.struct.pending = 0
+            end = self._around.end_of_c()
+            self._submission = Submission(end) if end is not None else None
+            self.path.note_end(end)
+
+    def _let_c_run(self, queue: LZQueue) -> None:
+        """Let C enqueue it again where it has just run, if it can."""
+        can = self.path.is_one_append and not self.signals and not queue.profiles
+        self._around = queue.helper if can else None
+        if self._around is None:
+            self.in_c.struct.around = ffi.NULL
+        else:
+            self.in_c.struct.around = self._around.in_c.struct
+            self.context.lend_events()
+
     def settle(self) -> None:
         """Wait until the last enqueue has ended. Raises LevelZeroError if it has failed."""
+        self._learn()
         submission, self._submission = self._submission, None
         if submission is not None:
             submission.settle()
@@ -177,9 +204,11 @@ class LZCommandBuffer(CommandBufferObject):
             for event in self.signals.values():
                 event.queue = queue
                 event.cell.reset()
+            self._learn()
             event = queue.new_event(_ENQUEUE)
             rows, query = self._query(queue)
             self._submission = self.path.enqueue(queue, before, event.cell, query, self)
+            self._let_c_run(queue)
             if rows is not None:
                 event.span = partial(span_of, rows, self.device)
         return event if wanted else None
@@ -233,6 +262,10 @@ class LZCommandBuffer(CommandBufferObject):
         if registry is not None:
             for command in self.commands:
                 registry.forget(command)
+        kept = self.main, self.records, self.path
+        around = self._around if self.in_c.struct.pending else None
+        if around is not None and around.keep(kept):
+            return
         try:
             self.settle()
         except LevelZeroError as error:  # nobody could handle it

@@ -62,9 +62,11 @@ class CommandBufferPath(Protocol):
 
     Attributes:
         name: its name in `VARIABLE`.
+        is_one_append: whether an execution is one append, without events of its own.
     """
 
     name: str
+    is_one_append: bool
 
     def begin(self, made: LZCommandList) -> None:
         """Append what comes before the first command of a list."""
@@ -99,17 +101,24 @@ class CommandBufferPath(Protocol):
         """
         ...
 
+    def note_end(self, end: EventCell | None) -> None:
+        """Note what is signaled after all executions by C, None if they have ended."""
+        ...
+
 
 class _Path:
     """What both ways have in common: the events around the lists."""
 
-    name = ""
+    name, is_one_append = "", False
 
     def __init__(self, context: LZContext, device: LZDevice) -> None:
         self.finished, self.all_reset, self.copied = (context.take_cell() for _ in range(3))
         self.main: LZCommandList | None = None
         self.copies: LZCommandList | None = None
         self.resets = LZCommandList(context, device, device.compute_group)
+
+    def note_end(self, end: EventCell | None) -> None:
+        """Do nothing: C does not execute it."""
 
     def _end_copies(self) -> list[EventCell]:
         """End the list of copies. Returns what the main list waits for."""
@@ -232,7 +241,7 @@ class OneAppendPath:
     That is so if the list is in-order and nobody asks for the times of its commands.
     """
 
-    name = ImmediateAppendPath.name
+    name, is_one_append = ImmediateAppendPath.name, True
 
     def __init__(self, context: LZContext, device: LZDevice) -> None:
         self.main: LZCommandList | None = None
@@ -261,6 +270,10 @@ class OneAppendPath:
         around.append(_APPEND, 1, words([self.main.ze]), waits=waits, cell=end, keep=keep)
         self._before, self._around = end, weakref.ref(around)
         return Submission(end)
+
+    def note_end(self, end: EventCell | None) -> None:
+        """Note the end of what C has enqueued where it ran last."""
+        self._before = end
 
 
 def choose_path(

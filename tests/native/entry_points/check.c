@@ -1,6 +1,8 @@
 /* Scenarios of the reference adapter's entry points in C (plugins/sdk/native), with a mock driver: what C answers itself, what it leaves to
  * Python, and that it then has changed nothing. `check` runs all of them, `check NAME…` those whose names begin so. */
 #include "world.h"
+#include "level_zero.cdef.h"
+#include "ze_slots.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -635,6 +637,110 @@ static void thread_everything(world *w) {
     EQUAL(mock_living_svm(), 0);
 }
 
+/* --- the adapter on Level Zero --- */
+
+enum { EVENTS = 8 };
+
+/* A driver of Level Zero, whose events are numbers. */
+static struct {
+    int32_t status[EVENTS + 1], code, appends, waits;
+} lz;
+
+static int32_t lz_append(uintptr_t list, uint32_t count, uintptr_t *lists, uintptr_t signal, uint32_t waits, uintptr_t *events) {
+    CHECK(list == 5 && count == 1 && *lists == 6 && signal && !waits && !events);
+    lz.appends += !lz.code;
+    return lz.code;
+}
+
+static int32_t lz_query(uintptr_t event) { return lz.status[event]; }
+
+static int32_t lz_reset(uintptr_t event) {
+    EQUAL(lz.status[event], 0);
+    return lz.code;
+}
+
+static int32_t lz_wait(uintptr_t object, uint64_t timeout) {
+    CHECK(object && timeout == UINT64_MAX);
+    lz.waits++;
+    return lz.code;
+}
+
+static void level_zero(world *w) {
+    static void *functions[1024], *table = functions;
+    functions[SLOT_zeCommandListImmediateAppendCommandListsExp] = (void *)lz_append;
+    functions[SLOT_zeEventQueryStatus] = (void *)lz_query;
+    functions[SLOT_zeEventHostReset] = (void *)lz_reset;
+    functions[SLOT_zeEventHostSynchronize] = functions[SLOT_zeCommandListHostSynchronize] = (void *)lz_wait;
+    memset(&lz, 0, sizeof lz);
+    fl_lz_context *context = fl_lz_new_context(of(&table));
+    fl_lz_queue queue = {.context = context, .list = 5, .only_c = 1};
+    fl_lz_buffer buffer = {.list = 6};
+    uintptr_t q = new_handle(kind_ur_queue_handle_t, 1, 0, of(&queue), 0, 0), event = 0, first, behind[EVENTS];
+    uintptr_t b = new_handle(kind_ur_exp_command_buffer_handle_t, 1, 0, of(&buffer), 0, 0);
+#define ENQUEUE(waits, list) fl_lz_urEnqueueCommandBufferExp(ADAPTER, q, b, waits, list, &event)
+    TO_PYTHON(ENQUEUE(0, NULL));                 /* Python enqueues first */
+    queue.around = buffer.around = &queue;
+    TO_PYTHON(ENQUEUE(0, NULL));                 /* there is no event */
+    EQUAL(context->wants, 1);
+    CHECK(fl_lz_make_room(context, 1));
+    fl_lz_give_event(context, 1, false);
+    OK(ENQUEUE(0, NULL));
+    CHECK(queue.pending && buffer.pending && !context->count);
+    first = event;
+    OK(fl_lz_urEventWait(ADAPTER, 1, &first));
+    lz.code = 9;
+    TO_PYTHON(fl_lz_urEventWait(ADAPTER, 1, &first));
+    TO_PYTHON(fl_lz_urEventWait(ADAPTER, 1, &q));
+    TO_PYTHON(fl_lz_urEventWait(ADAPTER, 0, NULL));
+    TO_PYTHON(fl_lz_urQueueFinish(ADAPTER, q));
+    CHECK(queue.pending);
+    lz.code = 0;
+    OK(fl_lz_urQueueFinish(ADAPTER, q));
+    EQUAL(lz.waits, 4);
+    OK(fl_lz_urQueueFinish(ADAPTER, q));         /* nothing is left to wait for */
+    EQUAL(lz.waits, 4);
+    release_event(first);
+    EQUAL(context->count, 1);
+    lz.status[1] = 1;                            /* the command still runs */
+    TO_PYTHON(ENQUEUE(0, NULL));
+    EQUAL(context->count, 1);
+    lz.status[1] = 0, lz.code = 9;
+    TO_PYTHON(ENQUEUE(0, NULL));
+    lz.code = 0;
+    TO_PYTHON(ENQUEUE(1, &first));               /* a wait list */
+    TO_PYTHON(fl_lz_urEnqueueCommandBufferExp(ADAPTER, b, q, 0, NULL, &event));
+    CHECK(fl_lz_enter(&buffer.lock) && !fl_lz_enter(&buffer.lock));
+    TO_PYTHON(ENQUEUE(0, NULL));                 /* this thread has it */
+    fl_lz_leave(&buffer.lock);
+    OK(fl_lz_urEnqueueCommandBufferExp(ADAPTER, q, b, 0, NULL, NULL));
+    EQUAL(context->count, 1);                    /* nobody wants the event */
+    CHECK(fl_lz_make_room(context, EVENTS));
+    for (uintptr_t i = 2; i <= EVENTS; i++)
+        fl_lz_give_event(context, i, false);
+    for (int i = 0; i < EVENTS; i++) {
+        OK(ENQUEUE(0, NULL));
+        behind[i] = event;
+    }
+    TO_PYTHON(ENQUEUE(0, NULL));
+    OK(fl_lz_urEventWait(ADAPTER, EVENTS, behind));
+    for (int i = 0; i < EVENTS; i++)
+        release_event(behind[i]);
+    EQUAL(context->count, EVENTS);
+    fl_lz_queue of_any_order = {.context = context, .list = 7, .around = &queue, .only_c = 1};
+    uintptr_t other = new_handle(kind_ur_queue_handle_t, 1, 0, of(&of_any_order), 0, 0);
+    OK(fl_lz_urEnqueueCommandBufferExp(ADAPTER, other, b, 0, NULL, NULL));
+    OK(fl_lz_urQueueFinish(ADAPTER, other));
+    CHECK(!queue.pending && !of_any_order.pending);
+    queue.only_c = 0;                            /* Python has enqueued, too */
+    TO_PYTHON(fl_lz_urQueueFinish(ADAPTER, other));
+    EQUAL(lz.appends, 3 + EVENTS);
+    for (int i = 0; i < 3; i++)
+        end_handle((uintptr_t[]){q, b, other}[i]);
+    fl_lz_free_context(context);
+    (void)w;
+#undef ENQUEUE
+}
+
 static const struct {
     const char *name;
     void (*run)(world *w);
@@ -643,7 +749,8 @@ static const struct {
     S(queues_enqueue_and_wait) S(queues_refuse) S(queues_driver_fails) S(queues_profile) S(queues_wait_in_steps)
     S(transfers_of_buffers) S(transfers_by_address)
     S(kernels_set_and_launch) S(kernels_pointers) S(kernels_with_arguments)
-    S(memory_is_known) S(memory_is_refused) S(answers_are_kept) S(contexts_are_made) S(thread_everything)
+    S(memory_is_known) S(memory_is_refused) S(answers_are_kept) S(contexts_are_made) S(level_zero)
+    S(thread_everything)
     S(gpu_appends) S(gpu_updates) S(gpu_updates_undone) S(gpu_updates_refused) S(gpu_enqueues) S(thread_gpu)
 };
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from ctypes import byref, c_int
+from typing import Any
 
 import pytest
 from helpers.ze_bench import FOREVER, ZeBench
 from helpers.ze_calls import array, new
 from helpers.ze_entries import asked_of_python, begin_in_c
+
+from fairlead.loader.ze.abi import ZE
 
 
 def adding(bench: ZeBench, out: object, value: int = 1) -> int:
@@ -94,3 +98,126 @@ def test_a_destroyed_queue_runs_to_its_end(bench: ZeBench) -> None:
     bench.ze.ok("zeCommandQueueDestroy", queue)
     bench.run(made)
     assert out.all == [3 * (times + turns + 2)] * 4
+
+
+# immediate lists, and events that C signals
+
+
+APPEND = "zeCommandListImmediateAppendCommandListsExp"
+
+
+def append(bench: ZeBench, to: int, made: int, signal: int = 0, *waits: int) -> None:
+    """Append a list to an immediate list."""
+    waiting = len(waits), array(*waits) if waits else None
+    bench.ze.ok(APPEND, to, 1, array(made), signal, *waiting)
+
+
+def append_until_c_does(bench: ZeBench, to: int, made: int) -> int:
+    """Append a list until Python is not asked any more, and return how often it has run."""
+    if not begin_in_c():
+        pytest.skip("FAIRLEAD_CALLS=python")
+    with asked_of_python() as asked:
+        for turn in range(1, 200):
+            bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
+            asked.clear()
+            append(bench, to, made)
+            if APPEND not in asked:
+                return turn
+    pytest.skip("no engine may enqueue this list without Python")
+
+
+def test_c_appends_lists_and_signals_events(bench: ZeBench) -> None:
+    out, (event,) = bench.ints(count=4), bench.events(1)
+    made, to = adding(bench, out.pointer), bench.immediate(flags=2)
+    times = append_until_c_does(bench, to, made)
+    bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
+    bench.ze.ok("zeEventHostReset", event)
+    with asked_of_python() as asked:
+        for turn in range(1, 20):
+            assert bench.ze.code("zeEventQueryStatus", event) == "NOT_READY"
+            append(bench, to, made, event)
+            while bench.ze.code("zeEventQueryStatus", event) == "NOT_READY":
+                pass
+            assert out.all == [3 * (times + turn)] * 4
+            bench.ze.ok("zeEventHostReset", event)
+    assert asked == []
+
+
+def test_a_thread_waits_in_c_for_an_event_of_c(bench: ZeBench) -> None:
+    out, (event,) = bench.ints(count=4), bench.events(1)
+    made, to = adding(bench, out.pointer), bench.immediate(flags=2)
+    times = append_until_c_does(bench, to, made)
+    seen = list[list[int]]()
+
+    def use() -> None:
+        bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)  # also for Python's last
+        asked.clear()
+        append(bench, to, made, event)
+        bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
+        seen.append(out.all)
+
+    with asked_of_python() as asked:
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+    assert seen == [[3 * (times + 1)] * 4]
+    assert asked == []
+
+
+def test_python_waits_for_an_event_of_c(bench: ZeBench) -> None:
+    """Then Python has it, until it is reset."""
+    out, (event,) = bench.ints(count=4), bench.events(1)
+    made, to, other = adding(bench, out.pointer), bench.immediate(flags=2), bench.immediate()
+    times = append_until_c_does(bench, to, made)
+    append(bench, to, made, event)
+    bench.launch(other, bench.kernel("mul", out.pointer, c_int(0)), 4, 0, event)
+    bench.ze.ok("zeCommandListHostSynchronize", other, FOREVER)
+    assert out.all == [0] * 4
+    with asked_of_python() as asked:
+        for expected in (["zeEventHostReset"], []):
+            asked.clear()
+            bench.ze.ok("zeEventHostReset", event)
+            assert asked == expected
+    append(bench, to, made, event)
+    assert bench.ze.code("zeEventHostSynchronize", event, FOREVER) == "SUCCESS"
+    assert out.all == [3] * 4 and times
+
+
+def test_what_waits_for_an_event_goes_on_when_c_would_signal_it(bench: ZeBench) -> None:
+    out, (event,) = bench.ints(count=4), bench.events(1)
+    made, to, other = adding(bench, out.pointer), bench.immediate(flags=2), bench.immediate()
+    append_until_c_does(bench, to, made)
+    bench.launch(other, bench.kernel("mul", out.pointer, c_int(0)), 4, 0, event)
+    assert bench.ze.code("zeCommandListHostSynchronize", other, 0) == "NOT_READY"
+    append(bench, to, made, event)
+    bench.ze.ok("zeCommandListHostSynchronize", other, FOREVER)
+    assert out.all == [0] * 4
+
+
+def test_events_with_times_and_captures_are_python_s(bench: ZeBench) -> None:
+    out, (event,) = bench.ints(count=4), bench.events(1, 5)
+    made, to = adding(bench, out.pointer), bench.immediate(flags=2)
+    append_until_c_does(bench, to, made)
+    with asked_of_python() as asked:
+        append(bench, to, made, event)
+        bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
+        bench.ze.ok("zeEventQueryKernelTimestamp", event, byref(new_times()))
+        assert asked == [APPEND, "zeEventHostSynchronize"]
+        asked.clear()
+        bench.ze.ok("zeCommandListBeginGraphCaptureExt", to, None)
+        code = bench.ze.code(APPEND, to, 1, array(made), None, 0, None)
+        assert (code, asked) == ("GRAPH_CAPTURE_UNSUPPORTED", [APPEND])
+
+
+def new_times() -> Any:
+    return ZE.struct("ze_kernel_timestamp_result_t")()
+
+
+def test_a_destroyed_event_of_c(bench: ZeBench) -> None:
+    out, (event,) = bench.ints(count=4), bench.events(1)
+    made, to = adding(bench, out.pointer), bench.immediate(flags=2)
+    times = append_until_c_does(bench, to, made)
+    append(bench, to, made, event)
+    bench.ze.ok("zeEventDestroy", event)
+    bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
+    assert out.all == [3 * (times + 1)] * 4

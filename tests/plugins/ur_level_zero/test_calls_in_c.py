@@ -1,0 +1,250 @@
+"""Executions that C makes, beside those of Python: what C does, and what Python learns of it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+from helpers.entries import asked_of_python
+
+from fairlead.conformance.arrays import ints
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import COUNT, Objects
+from fairlead.conformance.ur.recording import Recording, Update
+from fairlead.conformance.ur.values import Buffer
+from fairlead.loader.ur.abi import UR
+from fairlead.plugins.sdk.start import calls_begin_in_c
+from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
+from fairlead.plugins.ur_level_zero.core import adapter
+
+ENQUEUE: Final = "urEnqueueCommandBufferExp"
+SOURCE: Final = b"""
+kernel void nothing(void) {}
+kernel void add_value(global int *a, int value) { a[get_global_id(0)] += value; }
+"""
+FLAGS: Final = "", "OUT_OF_ORDER_EXEC_MODE_ENABLE"
+
+
+@pytest.fixture
+def program(make: Objects, context: int) -> int:
+    """The kernels of SOURCE."""
+    return make.source_program(context, SOURCE)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The entry points that Python is asked for, of those that begin in C."""
+    monkeypatch.setenv(VARIABLE, "immediate-append")
+    if not calls_begin_in_c(lambda *_: None):
+        pytest.skip("FAIRLEAD_CALLS=python")
+    with asked_of_python(adapter) as names:
+        yield names
+
+
+class Adding:
+    """A command-buffer that adds a number to a buffer."""
+
+    def __init__(self, make: Objects, context: int, program: int) -> None:
+        self.make, self.total, self.reader = make, make.buffer(context), make.queue(context)
+        make.write(self.reader, self.total, [0] * COUNT)
+        self.recording = Recording(make, context, isInOrder=True, isUpdatable=True)
+        values = Buffer(self.total), ints([1])
+        kernel = make.kernel(program, "add_value")
+        self.step = self.recording.launch(kernel, *values, command=True)
+        self.recording.finalize()
+
+    def run(self, queue: int) -> int:
+        """Enqueue it, and return the event."""
+        return self.recording.enqueue(queue)
+
+    @property
+    def sum(self) -> int:
+        """Return what was added, once all queues have run."""
+        self.make.ur.ok("urDeviceWaitExp", self.make.device)
+        numbers = set(self.make.read(self.reader, self.total))
+        assert len(numbers) == 1
+        return numbers.pop()
+
+
+@pytest.fixture
+def adding(make: Objects, context: int, program: int) -> Adding:
+    """The command-buffer."""
+    return Adding(make, context, program)
+
+
+def in_thread(function: Callable[[], Any]) -> None:
+    """Call a function where a wait need not look for Ctrl-C."""
+    failed = list[BaseException]()
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert not failed
+
+
+def begin(adding: Adding, queue: int, asked: list[str]) -> None:
+    """Enqueue it until C does, which needs events of Python's."""
+    for _ in range(2):
+        adding.make.release(adding.run(queue))
+    adding.make.ur.ok("urQueueFinish", queue)
+    assert 0 < asked.count(ENQUEUE) <= 2  # the context may have events from before
+    asked.clear()
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_c_enqueues_again_and_waits(
+    flags: str, make: Objects, context: int, adding: Adding, asked: list[str]
+) -> None:
+    queue = make.queue(context, flags)
+    begin(adding, queue, asked)
+
+    def use() -> None:
+        for _ in range(200):
+            event = adding.run(queue)
+            make.wait(event)
+            make.release(event)
+        for _ in range(20):
+            make.release(adding.run(queue))
+        make.ur.ok("urQueueFinish", queue)
+
+    in_thread(use)
+    assert asked == []
+    assert adding.sum == 222
+
+
+def test_events_are_made_when_c_has_none(
+    make: Objects, context: int, queue: int, adding: Adding, asked: list[str]
+) -> None:
+    events = [adding.run(queue) for _ in range(200)]
+    make.wait(*events)
+    assert 2 <= asked.count(ENQUEUE) <= 6  # 64 events at a time
+    status = "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
+    assert {make.ur.info("urEventGetInfo", event, status) for event in events} == {0}
+    assert adding.sum == 200
+
+
+def test_python_knows_an_event_of_c(
+    make: Objects, context: int, queue: int, adding: Adding, asked: list[str], calls: Calls
+) -> None:
+    begin(adding, queue, asked)
+    event = adding.run(queue)
+    assert asked == []
+    assert calls.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
+    kind = calls.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
+    assert kind == UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]
+    other = make.queue(context)
+    behind = make.barrier(other, event)
+    make.wait(behind)
+    assert calls.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS") == 0
+    assert adding.sum == 3
+
+
+def test_an_event_of_c_outlives_its_queue(
+    make: Objects, context: int, adding: Adding, asked: list[str]
+) -> None:
+    queue = make.queue(context)
+    begin(adding, queue, asked)
+    event = adding.run(queue)
+    make.release(queue)
+    make.wait(event)
+    assert adding.sum == 3
+
+
+def test_an_update_waits_for_what_c_has_enqueued(
+    queue: int, adding: Adding, asked: list[str]
+) -> None:
+    begin(adding, queue, asked)
+    for number in range(2, 40):
+        adding.run(queue)
+        adding.recording.update(Update(adding.step.command, {1: ints([number])}))
+    assert asked == []
+    assert adding.sum == 2 + 1 + sum(range(2, 39))
+
+
+def test_executions_by_c_and_by_python_follow_each_other(
+    make: Objects, context: int, adding: Adding, asked: list[str]
+) -> None:
+    """On two queues, where each execution waits for the one before."""
+    queues = [make.queue(context, flags) for flags in FLAGS]
+    begin(adding, queues[0], asked)
+    for turn in range(60):
+        adding.run(queues[turn // 3 % 2])
+    assert 0 < asked.count(ENQUEUE) < 60
+    assert adding.sum == 62
+
+
+def test_a_wait_list_is_python_s(
+    make: Objects, queue: int, adding: Adding, asked: list[str]
+) -> None:
+    begin(adding, queue, asked)
+    last = adding.run(queue)
+    assert asked == []
+    adding.recording.enqueue(queue, last)
+    assert asked == [ENQUEUE]
+    assert adding.sum == 4
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_what_c_has_enqueued_runs_to_its_end(
+    flags: str, make: Objects, context: int, program: int, asked: list[str]
+) -> None:
+    """The command-buffer is released while it runs, and then the queue."""
+    for _ in range(10):
+        adding, queue = Adding(make, context, program), make.queue(context, flags)
+        begin(adding, queue, asked)
+        events = [adding.run(queue) for _ in range(20)]
+        assert asked == []
+        for handle in (adding.recording.handle, queue, *events):
+            make.release(handle)
+        assert adding.sum == 22
+
+
+def test_threads_enqueue_on_one_queue(
+    make: Objects, context: int, queue: int, adding: Adding, asked: list[str]
+) -> None:
+    begin(adding, queue, asked)
+
+    def use() -> None:
+        for turn in range(100):
+            event = ctypes.c_void_p()
+            given = queue, adding.recording.handle, 0, None, ctypes.byref(event)
+            make.ur.ok(ENQUEUE, *given)
+            if turn % 3 == 0:
+                make.ur.ok("urEventWait", 1, ctypes.byref(event))
+            make.ur.ok("urEventRelease", event)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert adding.sum == 402
+
+
+@pytest.mark.parametrize("how", ["profiling", "any-order", "wait-event"])
+def test_what_needs_more_than_an_append_is_python_s(
+    how: str,
+    make: Objects,
+    context: int,
+    program: int,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if how == "wait-event":
+        monkeypatch.setenv(VARIABLE, how)
+    queue = make.queue(context, "PROFILING_ENABLE" if how == "profiling" else "")
+    recording = Recording(make, context, isInOrder=how != "any-order")
+    recording.launch(make.kernel(program, "nothing"))
+    recording.finalize()
+    for _ in range(5):
+        make.wait(recording.enqueue(queue))
+    assert asked.count(ENQUEUE) == 5
