@@ -41,7 +41,7 @@ OCLGRIND := $(CACHE)/oclgrind-1
 # Each run has its own kernel caches.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test test-fast test-gpu test-all test-pristine test-pythons demo-pythons lint types check docs bench sanitize clean
+.PHONY: help demo test test-fast test-gpu test-all test-pristine test-pythons demo-pythons lint types check docs bench bench-gpu sanitize clean
 .PHONY: install-system uninstall-system
 help:
 	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
@@ -59,6 +59,7 @@ help:
 	@echo 'make lint      ruff;  make types  pyright;  make check  both'
 	@echo 'make docs      the reference, from the docstrings, in build/docs, and docs/errors.md'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
+	@echo 'make bench-gpu  the measurements on an NVIDIA GPU'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
 	@echo 'make clean     deletes everything that was built here'
 	@echo 'make install-system    libOpenCL.so.1 and libze_loader.so.1 for every program of this machine, as root'
@@ -249,6 +250,9 @@ docs: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test $(PLUGINS)/fetched
 	UR_PLUGINS=$(PLUGINS) $(BIN)/python -m bench
+
+bench-gpu: $(VENV)/installed-test
+	for one in cuda cuda_calls cuda_graphs buffer_calls; do $(BIN)/python -m bench.$$one || exit 1; done
 
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/helpers/sanitize.py

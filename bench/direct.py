@@ -11,9 +11,9 @@ import pyopencl as cl
 
 import fairlead
 
-from .measuring import Row, Target, in_turns, ratio
+from .measuring import Row, Target, in_turns, ratio, summary
 from .replay import Arguments
-from .work import c_loop, driver_function, finalize_for, make_queue
+from .work import c_loop, driver_function, finalize_for, make_queue, two_threads
 
 _SOURCE: Final = """
 kernel void add(global float *a, global const float *b, float s) {
@@ -98,6 +98,25 @@ def _rows(what: str, chain: Chain, quick: bool, waited: Target, queued: Target) 
     ]
 
 
+def _bound(what: str, chain: Chain, quick: bool) -> Row:
+    """What no engine can beat on two processors: the least time of two threads of plain C."""
+    a, b, times = chain.start.copy(), chain.start, 3 * chain.count
+    sizes = ctypes.c_size_t(a.size), ctypes.c_size_t(times)
+
+    def in_plain_c() -> None:
+        pointers = ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(b.ctypes.data)
+        if two_threads().add_by_two(*pointers, *sizes):
+            raise SystemExit("two threads of plain C failed")
+
+    in_plain_c()
+    if not np.allclose(a, b * (1 + 1e-6 * times), rtol=1e-4):
+        raise SystemExit("two threads of plain C do not compute what the launches compute")
+    taken = in_turns({"two threads": in_plain_c}, 5 if quick else 51, times)["two threads"]
+    series = {"two threads": summary(taken)}
+    name = f"{what}: two threads of plain C, the least time of a launch"
+    return Row(name, min(taken), "µs", None, series, "µs per launch")
+
+
 def _finalize(chain: Chain, quick: bool) -> Row:
     """A graph's finalize and first replay. The kernel's library is in PoCL's cache."""
     graph, queue = chain.capture(), chain.queue
@@ -120,10 +139,13 @@ def measure(quick: bool) -> list[Row]:
     if "one native kernel" not in probe:
         return [Row("the engine direct", None, "", note="it is off on this driver")]
     at_least = [Target("≥", bound) for bound in (100, 12, 30, 10, 2, 1.3)]
+    middle, large = Chain(100, 65536, 256), Chain(50, 1 << 20, 256)
     return [
         *_rows("1,000 kernels of one group", small, quick, *at_least[:2]),
         *_rows("1,000 kernels of 16 groups", Chain(count, 1024, 64), quick, *at_least[2:4]),
-        *_rows("100 kernels of 256 groups", Chain(100, 65536, 256), quick, *[at_least[4]] * 2),
-        *_rows("50 kernels of 4,096 groups", Chain(50, 1 << 20, 256), quick, *[at_least[5]] * 2),
+        *_rows("100 kernels of 256 groups", middle, quick, *[at_least[4]] * 2),
+        _bound("100 kernels of 256 groups", middle, quick),
+        *_rows("50 kernels of 4,096 groups", large, quick, *[at_least[5]] * 2),
+        _bound("50 kernels of 4,096 groups", large, quick),
         _finalize(small, quick),
     ]

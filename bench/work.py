@@ -159,12 +159,20 @@ def check_same(launches: Launches, **actions: Any) -> None:
 @cache
 def c_loop() -> ctypes.CDLL:
     """Return c_loop.c, compiled."""
+    return _compiled("c_loop.c", "-O2")
+
+
+@cache
+def two_threads() -> ctypes.CDLL:
+    """Return two_threads.c, compiled for this processor."""
+    return _compiled("two_threads.c", "-O3", "-march=native", "-pthread")
+
+
+def _compiled(name: str, *options: str) -> ctypes.CDLL:
     with TemporaryDirectory() as folder:
-        library = Path(folder, "c_loop.so")
-        subprocess.run(
-            ["cc", "-O2", "-shared", "-fPIC", "-o", library, Path(__file__).with_name("c_loop.c")],
-            check=True,
-        )
+        library = Path(folder, "library.so")
+        source = Path(__file__).with_name(name)
+        subprocess.run(["cc", *options, "-shared", "-fPIC", "-o", library, source], check=True)
         return ctypes.CDLL(str(library))
 
 

@@ -6,7 +6,7 @@
 | `Accessor` of a buffer or an image | its memory object; read or written as the accessor says |
 | `Sampler` | its sampler |
 | pyopencl.Buffer, pyopencl.Image, pyopencl.array.Array, SVM | its memory object, or the pointer |
-| `USM`, or anything with `__sycl_usm_array_interface__` | the pointer |
+| `USM`, or what has `__sycl_usm_array_interface__` or `__cuda_array_interface__` | the pointer |
 | NumPy scalar or structured value, ctypes object, `RawArgument(bytes)` | its bytes |
 | bool | one byte, OpenCL C's `bool` as `uchar` |
 | `LocalMemory(bytes)`, `LocalMemory(count, dtype)` | that much local memory for each work-group |
@@ -232,7 +232,7 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
     for base in type(value).__mro__:
         if base in MAKERS:
             return MAKERS[base]
-    if hasattr(value, "__sycl_usm_array_interface__"):
+    if array_interface_of(value) is not None:
         return _of_usm_array
     for maker in filter(None, (find(type(value)) for find in FOREIGN)):
         return maker
@@ -254,8 +254,15 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
     )
 
 
+def array_interface_of(value: Any) -> dict[str, Any] | None:
+    """Return what an object of another package says of its memory on a device, or None."""
+    names = "__sycl_usm_array_interface__", "__cuda_array_interface__"
+    return next((found for name in names if (found := getattr(value, name, None))), None)
+
+
 def _of_usm_array(value: Any) -> Argument:
-    return Argument(POINTER, _POINTER_SIZE, value.__sycl_usm_array_interface__["data"][0], 0, value)
+    interface = array_interface_of(value) or {}
+    return Argument(POINTER, _POINTER_SIZE, interface["data"][0], 0, value)
 
 
 def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:

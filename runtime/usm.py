@@ -7,7 +7,8 @@ reach them.
 
 An allocation is freed when no object uses it any more, nodes of graphs among them, and everything
 that runs in its context has ended. `memory + n` points to its element n. Other packages see it by
-`__sycl_usm_array_interface__`. Their memory is accepted if it has that. (SYCL 2020, section 4.8.)
+`__sycl_usm_array_interface__`, and on CUDA by `__cuda_array_interface__`. Their memory is accepted
+if it has one of these. (SYCL 2020, section 4.8.)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy
 
 from ..loader.base.copies import NeverCopied
 from .accessor import Accessor
-from .arguments import MAKERS, POINTER, Argument
+from .arguments import MAKERS, POINTER, Argument, array_interface_of
 from .checks import MOST, as_integer, element_type, wrong_type
 from .coherent import CoherentMemory
 from .context import Context, default_context
@@ -123,6 +124,15 @@ class USM(NeverCopied):
             "syclobj": None,
             "offset": 0,
         }
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        backend = self.context.devices[0].backend
+        if backend != "cuda":
+            raise AttributeError(f"memory of the backend {backend} has no CUDA array interface")
+        data = self.pointer, False
+        shape, typestr = (self.size,), self.dtype.str
+        return {"data": data, "shape": shape, "strides": None, "typestr": typestr, "version": 3}
 
     def __repr__(self) -> str:
         return f"<USM {self.kind} {self.nbytes} bytes at {self.pointer:#x}>"
@@ -236,8 +246,8 @@ def pointer_of(
     is given.
 
     Args:
-        value: USM, a NumPy array, an address, an object with `__sycl_usm_array_interface__`, or
-            PyOpenCL's memory.
+        value: USM, a NumPy array, an address, an object with `__sycl_usm_array_interface__` or
+            `__cuda_array_interface__`, or PyOpenCL's memory.
         writable: whether the copy writes to it.
         routine: named in errors.
         objects: whether a Memory may stand in the place of the address.
@@ -257,7 +267,7 @@ def pointer_of(
         if value.dtype.hasobject:
             element_type(value.dtype, routine)
         return value.ctypes.data, value.nbytes, value
-    interface = getattr(value, "__sycl_usm_array_interface__", None)
+    interface = array_interface_of(value)
     if interface is not None:
         items = math.prod(interface["shape"])
         return interface["data"][0], items * numpy.dtype(interface["typestr"]).itemsize, value

@@ -220,7 +220,7 @@ class Executable(Drawable, Pickles):
             self._set_values(values)
 
     def _set_values(self, values: Mapping[str, Any]) -> None:
-        only = self._only()
+        only = self._whole if self._executable_graph is None else self._only()
         if only is not None and only.settings is not None:
             try:
                 only.set(values)

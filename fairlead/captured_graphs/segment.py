@@ -150,10 +150,15 @@ class CapturedSegment:
         Raises:
             SYCLError: kernel_argument, for what a Parameter cannot be.
         """
-        settings = self.settings
-        assert settings is not None
+        settings: Any = self.settings
         with self._lock:
-            settings.stage(values)
+            writers = settings.writers  # no more calls than these: each replay may come here
+            try:
+                for name in values:
+                    writers[name](values[name])
+            except BaseException:
+                settings.clear()
+                raise
             self._buffer.set_cells(settings.cells)
             if settings.memory and (gone := settings.taken()):
                 self._buffer.keep(_unfinished, gone)

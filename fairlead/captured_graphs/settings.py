@@ -334,15 +334,10 @@ class ParameterSettings:
         self.memory = [one for one in self.by_name.values() if isinstance(one, MemorySetting)]
         self.writers = {name: setting.write for name, setting in self.by_name.items() if name}
 
-    def stage(self, values: Mapping[str, Any]) -> None:
-        """Write values where C takes them from: all of them, or none. The caller has the lock."""
-        try:
-            for name in values:
-                self.writers[name](values[name])
-        except BaseException:
-            for setting in self.by_name.values():
-                setting.clear()
-            raise
+    def clear(self) -> None:
+        """Forget what was staged."""
+        for setting in self.by_name.values():
+            setting.clear()
 
     def begin_series(self, values: Mapping[str, Any], times: int) -> None:
         """Have the enqueues take one value each, of arrays; and the buffers that alternate."""

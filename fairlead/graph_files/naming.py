@@ -16,9 +16,18 @@ from ..runtime.usm import USM
 from .document import Document
 
 _TYPES: Final = {
-    "char": "|i1", "uchar": "|u1", "short": "<i2", "ushort": "<u2", "int": "<i4", "uint": "<u4",
-    "long": "<i8", "ulong": "<u8", "half": "<f2", "float": "<f4", "double": "<f8",
-}  # fmt: skip
+    "char": "|i1",
+    "uchar": "|u1",
+    "short": "<i2",
+    "ushort": "<u2",
+    "int": "<i4",
+    "uint": "<u4",
+    "long": "<i8",
+    "ulong": "<u8",
+    "half": "<f2",
+    "float": "<f4",
+    "double": "<f8",
+}
 _POINTER: Final = re.compile(r"(\w+?)(2|3|4|8|16)?\s*\*")
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from ..sdk.kernel_arguments import arguments_of
+from ..sdk.kernels import groups_by_local_memory
 from ..sdk.launch_properties import is_cooperative
 from ..sdk.wrap import with_parameters
 from .core import adapter, check, failure
@@ -173,22 +174,10 @@ def urKernelSuggestMaxCooperativeGroupCount(
     queue = create_queue(hKernel.context, hDevice, 0)  # OpenCL's function needs one
     local, count = _PACK[workDim](*pLocalWorkSize), ctypes.c_size_t()
     check(ask(queue.cl, hKernel.cl, workDim, None, local, ctypes.byref(count)), _COUNT)
-    room = _groups_by_local_memory(hKernel, hDevice, dynamicSharedMemorySize)
+    room = groups_by_local_memory(
+        dynamicSharedMemorySize,
+        int.from_bytes(hKernel.group_info(hDevice, "CL_KERNEL_LOCAL_MEM_SIZE"), "little"),
+        hDevice.icd.info("CL_DEVICE_LOCAL_MEM_SIZE"),
+        hDevice.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"),
+    )
     return min(count.value, room, 0xFFFFFFFF)
-
-
-def _groups_by_local_memory(kernel: URKernel, device: URDevice, dynamic: int) -> int:
-    """Return how many work-groups fit into the local memory of all compute units.
-
-    OpenCL's query does not have the bytes that a launch adds.
-
-    Args:
-        kernel: the kernel.
-        device: the device.
-        dynamic: bytes that each work-group has besides its own.
-    """
-    if not dynamic:
-        return 0xFFFFFFFF
-    own = int.from_bytes(kernel.group_info(device, "CL_KERNEL_LOCAL_MEM_SIZE"), "little")
-    units = device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS")
-    return units * (device.icd.info("CL_DEVICE_LOCAL_MEM_SIZE") // (own + dynamic))

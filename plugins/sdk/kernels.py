@@ -96,3 +96,17 @@ def declare_suggestions(adapter: Adapter, suggest: Suggest) -> None:
         urKernelGetSuggestedLocalWorkSize=with_parameters(partial(answer), *names[:6]),
         urKernelGetSuggestedLocalWorkSizeWithArgs=answer,
     )
+
+
+def groups_by_local_memory(dynamic: int, own: int, room: int, units: int) -> int:
+    """Return how many work-groups fit into local memory at the same time.
+
+    The drivers' own answers do not have the bytes that a launch adds.
+
+    Args:
+        dynamic: bytes that a launch adds for each work-group. Without them memory is no bound.
+        own: bytes that each work-group has besides.
+        room: bytes of local memory that a unit of the device has.
+        units: how many units it has.
+    """
+    return units * (room // (own + dynamic)) if dynamic else 0xFFFFFFFF

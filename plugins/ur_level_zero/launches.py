@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.kernel_arguments import arguments_of
-from ..sdk.kernels import declare_suggestions
+from ..sdk.kernels import declare_suggestions, groups_by_local_memory
 from ..sdk.launch_properties import is_cooperative
 from .core import adapter, call, failure
 from .enqueue import LZEnqueue, enqueues
@@ -154,24 +154,13 @@ def urKernelSuggestMaxCooperativeGroupCount(
         handle = hKernel.apply(hDevice, hKernel.shape(hDevice, sizes))
         routine = "zeKernelSuggestMaxCooperativeGroupCount"
         call(hKernel.table, routine, handle, ctypes.byref(count))
-    return min(count.value, _groups_by_local_memory(hKernel, hDevice, dynamicSharedMemorySize))
-
-
-def _groups_by_local_memory(kernel: LZKernel, device: LZDevice, dynamic: int) -> int:
-    """Return how many work-groups fit into the local memory of all sub-slices.
-
-    Level Zero's query does not have the bytes that a launch adds.
-
-    Args:
-        kernel: the kernel.
-        device: the device.
-        dynamic: bytes that each work-group has besides its own.
-    """
-    if not dynamic:
-        return 0xFFFFFFFF
-    row, own = device.properties, kernel.properties_on(device).localMemSize
-    fitting = device.compute.maxSharedLocalMemory // (own + dynamic)
-    return max(1, row.numSlices * row.numSubslicesPerSlice) * fitting
+    room = groups_by_local_memory(
+        dynamicSharedMemorySize,
+        hKernel.properties_on(hDevice).localMemSize,
+        hDevice.compute.maxSharedLocalMemory,
+        max(1, hDevice.properties.numSlices * hDevice.properties.numSubslicesPerSlice),
+    )
+    return min(count.value, room)
 
 
 def _suggest(

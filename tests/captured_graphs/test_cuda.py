@@ -32,6 +32,7 @@ from fairlead.icd.command_buffer.cuda_order import chained
 from fairlead.icd.command_buffer.engines.cuda import _unfinished
 from fairlead.icd.command_buffer.order import Order
 from fairlead.icd.drivers import platforms
+from fairlead.loader.base import interrupts
 from fairlead.runtime import Queue
 from fairlead.runtime.interop import context_of
 
@@ -432,6 +433,12 @@ def test_buffers_that_alternate(program: Program) -> None:
 # --- loops ---
 
 
+@pytest.fixture
+def long_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop's second part has several turns, however slow the first turn was."""
+    monkeypatch.setattr(interrupts, "_SLICE", 1e9)
+
+
 def _countdown(program: Program) -> tuple[Any, cl.Buffer]:
     """A graph that adds a Parameter, -1, to the numbers of a buffer, which are 6."""
     y, by = program.buffer(7), fairlead.Parameter(np.int32(-1), name="by")
@@ -442,6 +449,7 @@ def _countdown(program: Program) -> tuple[Any, cl.Buffer]:
     return loop, y
 
 
+@pytest.mark.usefixtures("long_parts")
 def test_a_loop_until_a_flag_ends_at_the_turn_that_sets_it(program: Program) -> None:
     y, a, b, c, flag = (program.buffer(value) for value in (0, 1, 0, 0, 0))
     with capture(program.queue) as graph:
@@ -456,6 +464,7 @@ def test_a_loop_until_a_flag_ends_at_the_turn_that_sets_it(program: Program) -> 
     assert "a CUDA Graph of 4 nodes" in loop.explain(program.queue)
 
 
+@pytest.mark.usefixtures("long_parts")
 def test_a_while_loop_and_a_choice_run_in_cuda(program: Program) -> None:
     loop, y = _countdown(program)
     assert program.values(y) == [6]

@@ -43,6 +43,15 @@ by.update(np.float32(4))
 loop.update([first])
 queue.graph(loop).wait()
 print(seen, x.array[0], queue.device.platform.backend)
+
+if queue.device.backend == "cuda":
+    class Theirs:
+        __cuda_array_interface__ = x.__cuda_array_interface__
+    queue.memset(Theirs(), 0).wait()
+    queue.parallel_for(8, program.add, Theirs(), np.float32(3)).wait()
+    print(x.array.tolist())
+else:
+    print(hasattr(x, "__cuda_array_interface__"))
 """
 
 
@@ -83,4 +92,5 @@ def test_the_runtime_computes_on_it(
         "[14.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]",
         "[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]",
         f"[14.0, 1.0, 4.0] 40.0 {installed.backend}",
+        str([3.0] * 8) if installed.backend == "cuda" else "False",
     ]
