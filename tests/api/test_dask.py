@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,26 @@ def test_a_device_runs_one_batch_at_a_time(
     wait(futures)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     assert [one["resources"] for one in workers] == [{"fairlead": 1}] * 2
+
+
+def test_a_worker_loads_a_graph_once(
+    graph: fairlead.CapturedGraph, device: cl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, load = list[Any](), fairlead.dask.load
+    monkeypatch.setattr(fairlead.dask, "_executables", OrderedDict())
+    monkeypatch.setattr(fairlead.dask, "load", lambda *args: loaded.append(args) or load(*args))
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=""
+        ) as cluster,
+        Client(cluster) as made,
+    ):
+        client: Any = made
+        for _ in range(2):  # two files of equal bytes
+            client.gather(
+                fairlead.dask.map(graph, batches(3), client=client, device=part_of(device))
+            )
+    assert len(loaded) == 1
 
 
 def test_all_workers_are_given_batches(graph: fairlead.CapturedGraph, device: cl.Device) -> None:
