@@ -244,6 +244,7 @@ class _Check:
             "sampler": document.samplers,
             "parameter": document.parameters,
         }
+        self._seen: set[tuple[str, int | str]] = set()
 
     def all(self) -> None:
         one = self.document
@@ -365,7 +366,19 @@ class _Check:
         if len(value["args"]) > 4096:
             raise invalid(f"{path} has {len(value['args'])} arguments, and 4096 are the most")
         for index, argument in enumerate(value["args"]):
-            self._argument(f"{path}.args[{index}]", argument)
+            if self._is_new(argument):
+                self._argument(f"{path}.args[{index}]", argument)
+
+    def _is_new(self, argument: Any) -> bool:
+        """Whether no equal argument has been checked. One with several members is always new."""
+        if type(argument) is not dict or len(argument) != 1:
+            return True
+        ((kind, value),) = argument.items()
+        if type(value) is not int and type(value) is not str:  # True is equal to 1
+            return True
+        before = len(self._seen)
+        self._seen.add((kind, value))
+        return len(self._seen) > before
 
     def _argument(self, path: str, value: Any) -> None:
         for kind in value if isinstance(value, dict) else ():

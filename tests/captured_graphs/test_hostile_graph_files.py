@@ -230,6 +230,8 @@ CHANGES: list[tuple[str, Any, str]] = [
     ("commands/0/args/1", {"value": "0"}, "no value"),
     ("commands/0/args/1", {"value": "00", "local": 1}, "unknown member"),
     ("commands/0/args/1", {"null": True}, "no argument"),
+    ("commands/0/args/1", {"memory": False}, "no whole number"),  # equal to {"memory": 0}
+    ("commands/0/args/4", {"parameter": 1.0}, "no whole number"),
     ("commands/0/args/5/start", 64, "no memory that a kernel can use"),
     ("commands/2/size", 33, "leads out"),
     ("commands/2/offset", 1, "leads out"),
