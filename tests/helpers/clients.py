@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -284,16 +285,21 @@ class Compiler:
         """Run device/{name}.cpp, or several in one process. The parameters are those of `run`.
 
         libsycl compiles the SYCL code of a program once in a run of the tests. Its binaries are
-        made anew.
+        made anew. A process of libsycl may read what another one is writing, so each has a copy.
         """
         compiled = once(self.factory, "kernel_compiler", Path.mkdir)
-        with tempfile.TemporaryDirectory() as cache:
-            Path(cache, "ext_kernel_compiler").symlink_to(compiled)
+        with tempfile.TemporaryDirectory(dir=compiled.parent) as cache:
+            own = Path(cache, "ext_kernel_compiler")
+            shutil.copytree(compiled, own)
             caching: dict[str, str | Path] = {
                 "SYCL_CACHE_PERSISTENT": "1",
                 "SYCL_CACHE_DIR": cache,
             }
-            return run(self.device(*names), self.home, driver, adapter, **caching, **variables)
+            output = run(self.device(*names), self.home, driver, adapter, **caching, **variables)
+            for entry in own.iterdir() if output.code == 0 else ():
+                with suppress(OSError):  # it is there already
+                    entry.rename(compiled / entry.name)
+            return output
 
     def c(self, source: Path) -> list[str]:
         """The command that runs a program in C, which is linked to the loader."""

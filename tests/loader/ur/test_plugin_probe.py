@@ -102,7 +102,7 @@ def test_what_ends_the_child_is_named(
         not report.ok
         and report.probed
         and report.reason.startswith(reason)
-        and "FAIRLEAD_EXCLUDE" in report.remedy
+        and "FAIRLEAD_PROBE=0" in report.remedy
     )
 
 
