@@ -1,6 +1,6 @@
 """The child process of the suite. It runs the cases of one interface with pytest.
 
-`harness` starts it with a `Request`. The child writes lines of JSON:
+`harness` starts it with a `SuiteRequest`. The child writes lines of JSON:
 
 - `{"collected": N, "beyond": M}`: how many cases it runs, and how many are beyond the specification
 - `{"begin": …}` and `{"end": …}`: before and after each case
@@ -53,7 +53,7 @@ ENDING: Final = Case(
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class SuiteRequest:
     """What a child has to run: the cases of `interface`, except those in `done`.
 
     `area` limits them to one area, unless it is "".
@@ -69,7 +69,7 @@ class Request:
 
 
 @dataclasses.dataclass
-class Target:
+class LibraryUnderTest:
     """The library under test, as the fixture `target` gives it.
 
     `opened` is what the interface's `open_library` returned.
@@ -100,15 +100,15 @@ class Reporter:
     """The pytest plugin that selects the cases, has the fixture `target` and writes the
     outcomes."""
 
-    def __init__(self, request: Request, tell: Callable[..., None]) -> None:
+    def __init__(self, request: SuiteRequest, tell: Callable[..., None]) -> None:
         self.request, self.tell = request, tell
-        self.target_ = Target(
+        self.target_ = LibraryUnderTest(
             request.library, request.interface, request.device, request.timeout, tell
         )
         self.failure: BaseException | None = None
 
     @pytest.fixture(scope="session")
-    def target(self) -> Target:
+    def target(self) -> LibraryUnderTest:
         """The library under test."""
         return self.target_
 
@@ -253,7 +253,7 @@ def main(descriptor: str) -> None:
         os.write(pipe, json.dumps(line).encode() + b"\n")
 
     data = json.load(sys.stdin)
-    request = Request(**{**data, "done": tuple(data["done"])})
+    request = SuiteRequest(**{**data, "done": tuple(data["done"])})
     reporter = Reporter(request, tell)
     if not _open(reporter.target_, tell):
         return
@@ -270,7 +270,7 @@ def main(descriptor: str) -> None:
     tell(finished=True)
 
 
-def _open(target: Target, tell: Callable[..., None]) -> bool:
+def _open(target: LibraryUnderTest, tell: Callable[..., None]) -> bool:
     """Open the library with its interface's `open_library`. Returns whether it opened."""
     fixtures = importlib.import_module(f"fairlead.conformance.{target.interface}.fixtures")
     tell(begin=dataclasses.asdict(OPENING))
@@ -286,7 +286,7 @@ def _open(target: Target, tell: Callable[..., None]) -> bool:
     return failure is None
 
 
-def _pytest(request: Request, reporter: Reporter) -> int:
+def _pytest(request: SuiteRequest, reporter: Reporter) -> int:
     # Other installed pytest plugins would be imported in each child and change the cases.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     package = importlib.import_module(f"fairlead.conformance.{request.interface}")

@@ -30,9 +30,9 @@ from fairlead.loader.base.children import ending
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.ur.preview import preview
 
-from .child import ENDING, OPENING, Request, area_of
+from .child import ENDING, OPENING, SuiteRequest, area_of
 from .device import UsageError
-from .report import Case, Report
+from .report import Case, SuiteReport
 
 #: After so many children that crashed or hung, the remaining cases are not run.
 _MOST_CRASHES: Final = 60
@@ -93,7 +93,7 @@ def run(
     timeout: float = 20.0,
     environment: Mapping[str, str] | None = None,
     progress: Progress = lambda case: None,
-) -> Report:
+) -> SuiteReport:
     """Run the cases on a library, in child processes.
 
     Args:
@@ -108,7 +108,7 @@ def run(
         UsageError: there is no such area or device.
     """
     path = os.path.abspath(library)
-    report = Report(path, interface_of(path))
+    report = SuiteReport(path, interface_of(path))
     known = areas_of(report.interface)
     if area and area not in known:
         raise UsageError(
@@ -116,7 +116,7 @@ def run(
         )
     begun = time.monotonic()
     for beyond in (False, True):
-        request = Request(path, report.interface, device, area, beyond, timeout=timeout)
+        request = SuiteRequest(path, report.interface, device, area, beyond, timeout=timeout)
         cases_beyond = _run_all(report, request, {**os.environ, **(environment or {})}, progress)
         if report.trouble or not cases_beyond:
             break
@@ -125,7 +125,7 @@ def run(
 
 
 def _run_all(
-    report: Report, request: Request, environ: Mapping[str, str], progress: Progress
+    report: SuiteReport, request: SuiteRequest, environ: Mapping[str, str], progress: Progress
 ) -> int:
     """Run children until no case of the request remains.
 
@@ -153,7 +153,7 @@ class _Child:
     `cases` yields its finished cases; the other attributes are known after that.
     """
 
-    request: Request
+    request: SuiteRequest
     environ: Mapping[str, str]
     facts: dict[str, str] = field(default_factory=dict)
     left: int = 0
@@ -232,7 +232,7 @@ class _Child:
 
 @contextmanager
 def _process(
-    request: Request, environ: Mapping[str, str], printed: IO[bytes]
+    request: SuiteRequest, environ: Mapping[str, str], printed: IO[bytes]
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Start a child. Yields it and the pipe of its lines; at the end the child is dead."""
     reader, writer = os.pipe()

@@ -46,7 +46,7 @@ class Case:
 
 
 @dataclass
-class Report:
+class SuiteReport:
     """The results of a run.
 
     `facts` is what the library says about itself. `left` counts the cases that were not run, and
@@ -107,7 +107,7 @@ class Report:
         return {**asdict(self), "areas": areas, "ok": self.ok}
 
 
-def render(report: Report) -> str:
+def render(report: SuiteReport) -> str:
     """Return the table, and a line for each failure."""
     head = [
         *_how_to_read(report),
@@ -156,7 +156,7 @@ def render(report: Report) -> str:
     )
 
 
-def _how_to_read(report: Report) -> list[str]:
+def _how_to_read(report: SuiteReport) -> list[str]:
     """The first lines: the result, and how to read the rest."""
     failed = len(report.failures())
     result = (

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.child import Target
+from fairlead.conformance.child import LibraryUnderTest
 from fairlead.conformance.maker import Maker
 
 Make = Callable[..., Maker]
@@ -28,7 +28,7 @@ def device(chosen: Any) -> int:
 
 
 @pytest.fixture(scope="session")
-def shared(target: Target, make_objects: Make) -> Maker:
+def shared(target: LibraryUnderTest, make_objects: Make) -> Maker:
     """Makes the session's objects, and has the session's context."""
     objects = make_objects()
     target.at_end(objects.close)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import expect, failed, unsupported
-from fairlead.conformance.opencl.objects import Objects, check
+from fairlead.conformance.opencl.objects import CLObjects, check
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 from fairlead.loader.base.abi import Function
@@ -130,7 +130,7 @@ class CommandBuffers:
         handle = self.clCreateCommandBufferKHR(count, queues, what, ctypes.byref(code))
         return handle, code.value
 
-    def create(self, objects: Objects, *queues: int, flags: int = 0) -> int:
+    def create(self, objects: CLObjects, *queues: int, flags: int = 0) -> int:
         """Make a command-buffer on queues. `objects` releases it."""
         what = properties(FLAGS, flags) if flags else None
         handle, code = self.try_create(len(queues), handles(*queues), what)
@@ -157,7 +157,7 @@ class CommandBuffers:
         return int.from_bytes(self.info(buffer, name), "little")
 
 
-class Recorder:
+class CLRecorder:
     """A command-buffer that is being recorded, with legal arguments for every function that
     records.
 
@@ -166,7 +166,7 @@ class Recorder:
     """
 
     def __init__(
-        self, commands: CommandBuffers, objects: Objects, queue: int, flags: int = 0
+        self, commands: CommandBuffers, objects: CLObjects, queue: int, flags: int = 0
     ) -> None:
         self.commands, self.objects, self.queue = commands, objects, queue
         self.handle = commands.create(objects, queue, flags=flags)
@@ -294,7 +294,7 @@ _CONSTANT: Final[dict[str, Any]] = {
 }
 
 
-def chain(recorder: Recorder, buffer: int, ordered: bool) -> None:
+def chain(recorder: CLRecorder, buffer: int, ordered: bool) -> None:
     """Record kernels on 1024 numbers that give CHAINED only if they run one after another.
 
     Sync-points order them, unless `ordered` says that the queue does.

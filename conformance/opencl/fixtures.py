@@ -14,11 +14,11 @@ from functools import partial
 import pytest
 
 from fairlead.conformance.checks import unsupported
-from fairlead.conformance.child import Target
+from fairlead.conformance.child import LibraryUnderTest
 from fairlead.conformance.device import choose
-from fairlead.conformance.opencl.commands import EXTENSION, MUTABLE, CommandBuffers, Recorder
+from fairlead.conformance.opencl.commands import EXTENSION, MUTABLE, CLRecorder, CommandBuffers
 from fairlead.conformance.opencl.mutable import Mutable
-from fairlead.conformance.opencl.objects import OUT_OF_ORDER, SOURCE, Objects
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, SOURCE, CLObjects
 from fairlead.conformance.opencl.protocol import Protocol
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.drivers import Driver, load
@@ -30,7 +30,7 @@ from fairlead.loader.base.table import DispatchTable
 pytest_plugins = ["fairlead.conformance.shared"]
 
 
-def open_library(target: Target) -> Protocol:
+def open_library(target: LibraryUnderTest) -> Protocol:
     """Open the library. A case binds it at first use, or this function if a device is asked for.
 
     Raises:
@@ -50,7 +50,7 @@ def open_library(target: Target) -> Protocol:
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class CLSelectable:
     """A device as device selectors see it."""
 
     device: CLDevice
@@ -66,7 +66,7 @@ class Listed:
         """ "cpu", "gpu", "acc", or another name, which no selector matches."""
         return {"accelerator": "acc"}.get(self.device.type.lower(), self.device.type.lower())
 
-    def sub_devices(self) -> Sequence[Listed]:
+    def sub_devices(self) -> Sequence[CLSelectable]:
         """Always empty: the suite does not divide a device to test its parts."""
         return ()
 
@@ -74,24 +74,24 @@ class Listed:
 def choose_of(driver: Driver, text: str) -> CLDevice:
     """Return the device that `--device` names, of the devices of all platforms."""
     return choose(
-        [Listed(device) for platform in driver.platforms for device in platform.devices], text
+        [CLSelectable(device) for platform in driver.platforms for device in platform.devices], text
     ).device
 
 
 @pytest.fixture(scope="session")
-def protocol(target: Target) -> Protocol:
+def protocol(target: LibraryUnderTest) -> Protocol:
     """The library as a loader meets it, before anything is bound."""
     return target.opened
 
 
 @pytest.fixture(scope="session")
-def driver(target: Target) -> Driver:
+def driver(target: LibraryUnderTest) -> Driver:
     """The open driver."""
     return load(Candidate(target.library, "conformance"))
 
 
 @pytest.fixture(scope="session")
-def chosen(target: Target, driver: Driver) -> CLDevice:
+def chosen(target: LibraryUnderTest, driver: Driver) -> CLDevice:
     """The device under test."""
     device = choose_of(driver, target.device)
     ask, platform = device.table.clGetPlatformInfo, device.platform.handle
@@ -115,13 +115,13 @@ def cl(chosen: CLDevice) -> DispatchTable:
 
 
 @pytest.fixture(scope="session")
-def make_objects(cl: DispatchTable, device: int) -> Callable[..., Objects]:
+def make_objects(cl: DispatchTable, device: int) -> Callable[..., CLObjects]:
     """Returns a maker of objects: `make_objects(context)`."""
-    return partial(Objects, cl, device)
+    return partial(CLObjects, cl, device)
 
 
 @pytest.fixture(scope="session")
-def program(shared: Objects) -> int:
+def program(shared: CLObjects) -> int:
     """The program with the kernels of objects.SOURCE, built."""
     shared.program = shared.build(SOURCE)
     return shared.program
@@ -136,7 +136,7 @@ def commands(chosen: CLDevice) -> CommandBuffers:
 
 
 @pytest.fixture
-def out_of_order(chosen: CLDevice, bare_objects: Objects) -> int:
+def out_of_order(chosen: CLDevice, bare_objects: CLObjects) -> int:
     """An out-of-order queue."""
     if not chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES") & OUT_OF_ORDER:
         unsupported("the device has no queues out of order (CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)")
@@ -144,9 +144,9 @@ def out_of_order(chosen: CLDevice, bare_objects: Objects) -> int:
 
 
 @pytest.fixture
-def recorder(commands: CommandBuffers, objects: Objects, queue: int) -> Recorder:
+def recorder(commands: CommandBuffers, objects: CLObjects, queue: int) -> CLRecorder:
     """A command-buffer on the in-order queue, being recorded."""
-    return Recorder(commands, objects, queue)
+    return CLRecorder(commands, objects, queue)
 
 
 @pytest.fixture(scope="session")
@@ -159,7 +159,7 @@ def mutable_version(commands: CommandBuffers) -> tuple[int, int, int]:
 
 @pytest.fixture
 def mutable(
-    commands: CommandBuffers, mutable_version: tuple[int, int, int], objects: Objects, queue: int
+    commands: CommandBuffers, mutable_version: tuple[int, int, int], objects: CLObjects, queue: int
 ) -> Mutable:
     """An updatable command-buffer on the in-order queue, being recorded."""
     return Mutable(commands, objects, queue)

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import failed, unsupported
-from fairlead.conformance.opencl.commands import FLAGS, CommandBuffers, Recorder, properties
-from fairlead.conformance.opencl.objects import Objects, check
+from fairlead.conformance.opencl.commands import FLAGS, CLRecorder, CommandBuffers, properties
+from fairlead.conformance.opencl.objects import CLObjects, check
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.query import query
 
@@ -73,10 +73,10 @@ class Mutable:
     """A command-buffer that can be updated."""
 
     def __init__(
-        self, commands: CommandBuffers, objects: Objects, queue: int, flags: int = 0
+        self, commands: CommandBuffers, objects: CLObjects, queue: int, flags: int = 0
     ) -> None:
         self.commands, self.objects = commands, objects
-        self.recorder = Recorder(commands, objects, queue, flags=MUTABLE_FLAG | flags)
+        self.recorder = CLRecorder(commands, objects, queue, flags=MUTABLE_FLAG | flags)
 
     @property
     def capabilities(self) -> int:

@@ -74,7 +74,7 @@ PROFILING: Final = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
 READ_WRITE: Final = OPENCL["CL_MEM_READ_WRITE"]
 
 
-class Objects(Maker):
+class CLObjects(Maker):
     """Makes objects in one context on one device. `close` releases them in reverse order."""
 
     api, success, releases = OPENCL, "CL_SUCCESS", _RELEASE
@@ -212,5 +212,5 @@ class Objects(Maker):
         )
 
 
-#: Checks calls that are made without `Objects`.
-check: Final = Objects.check
+#: Checks calls that are made without `CLObjects`.
+check: Final = CLObjects.check

@@ -11,8 +11,8 @@ import pytest
 
 from fairlead.conformance.arrays import NO_EVENTS, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.opencl.commands import CHAINED, CommandBuffers, Recorder, chain
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.commands import CHAINED, CLRecorder, CommandBuffers, chain
+from fairlead.conformance.opencl.objects import CLObjects
 
 BARRIER, COPY, RECT, FILL = (
     "clCommandBarrierWithWaitListKHR",
@@ -27,7 +27,7 @@ KERNEL = "clCommandNDRangeKernelKHR"
 
 
 @rule(KERNEL, "runs the kernel over its range")
-def test_kernel(recorder: Recorder, objects: Objects) -> None:
+def test_kernel(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer(range(8))
     recorder.launch(objects.kernel("increment", buffer), 8)
     recorder.run()
@@ -35,7 +35,7 @@ def test_kernel(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(KERNEL, "nothing runs before the command-buffer is enqueued")
-def test_nothing_runs(recorder: Recorder, objects: Objects) -> None:
+def test_nothing_runs(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     recorder.launch(objects.kernel("increment", buffer), 8)
     recorder.finalize()
@@ -45,7 +45,7 @@ def test_nothing_runs(recorder: Recorder, objects: Objects) -> None:
 
 @rule(KERNEL, "uses global_work_offset, in one to three dimensions")
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_offset(recorder: Recorder, objects: Objects, dimensions: int) -> None:
+def test_offset(recorder: CLRecorder, objects: CLObjects, dimensions: int) -> None:
     size, offset = (4, 2, 3)[:dimensions], (5, 6, 7)[:dimensions]
     count = 4 * (2 if dimensions > 1 else 1) * (3 if dimensions > 2 else 1)
     buffer = objects.buffer([0] * count)
@@ -63,7 +63,7 @@ def test_offset(recorder: Recorder, objects: Objects, dimensions: int) -> None:
 @pytest.mark.parametrize(
     ("kernel", "local"), [("local_sizes", 4), ("groups_of_four", 4), ("groups_of_four", 0)]
 )
-def test_local_size(recorder: Recorder, objects: Objects, kernel: str, local: int) -> None:
+def test_local_size(recorder: CLRecorder, objects: CLObjects, kernel: str, local: int) -> None:
     buffer = objects.buffer([0] * 16)
     recorder.launch(
         objects.kernel(kernel, buffer), 16, local_work_size=sizes(local) if local else None
@@ -73,7 +73,7 @@ def test_local_size(recorder: Recorder, objects: Objects, kernel: str, local: in
 
 
 @rule(KERNEL, "takes local memory as an argument")
-def test_local_memory(recorder: Recorder, objects: Objects) -> None:
+def test_local_memory(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 4)
     kernel = objects.kernel("local_sum", buffer)
     objects.call("clSetKernelArg", kernel, 1, 64 * 4, None)
@@ -85,7 +85,7 @@ def test_local_memory(recorder: Recorder, objects: Objects) -> None:
 
 @rule(FILL, "fills with the pattern of the time of recording")
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 64, 128])
-def test_fill(recorder: Recorder, objects: Objects, size: int) -> None:
+def test_fill(recorder: CLRecorder, objects: CLObjects, size: int) -> None:
     buffer = objects.buffer([0] * 128)
     pattern = (ctypes.c_ubyte * size)(*range(1, size + 1))
     recorder.record(FILL, buffer=buffer, pattern=pattern, pattern_size=size, offset=128, size=256)
@@ -96,7 +96,7 @@ def test_fill(recorder: Recorder, objects: Objects, size: int) -> None:
 
 
 @rule(COPY, "copies the bytes")
-def test_copy(recorder: Recorder, objects: Objects) -> None:
+def test_copy(recorder: CLRecorder, objects: CLObjects) -> None:
     source, target = objects.buffer(range(16)), objects.buffer([0] * 16)
     recorder.record(
         COPY, src_buffer=source, dst_buffer=target, src_offset=8, dst_offset=16, size=32
@@ -109,7 +109,7 @@ def test_copy(recorder: Recorder, objects: Objects) -> None:
 
 @rule(RECT, "copies a rectangle, and a box")
 @pytest.mark.parametrize("depth", [1, 2])
-def test_copy_rect(recorder: Recorder, objects: Objects, depth: int) -> None:
+def test_copy_rect(recorder: CLRecorder, objects: CLObjects, depth: int) -> None:
     source, target = objects.buffer(range(64)), objects.buffer([0] * 64)  # 4 × 4 × 4 integers
     pitches: dict[str, Any] = {
         "src_row_pitch": 16,
@@ -130,7 +130,7 @@ def test_copy_rect(recorder: Recorder, objects: Objects, depth: int) -> None:
     equal(objects.read(recorder.queue, target), expected, "the buffer")
 
 
-def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
+def _pixels(objects: CLObjects, queue: int, image: int) -> list[int]:
     """Return the first value of each pixel of an 8 × 8 image."""
     into = (ctypes.c_uint32 * 256)()
     objects.call(
@@ -157,7 +157,7 @@ SQUARE = {"region": sizes(2, 2, 1)}
 
 
 @rule("clCommandFillImageKHR", "fills a region with the colour of the time of recording")
-def test_fill_image(recorder: Recorder, objects: Objects) -> None:
+def test_fill_image(recorder: CLRecorder, objects: CLObjects) -> None:
     recorder.argument("image")
     image, colour = objects.image(8, 8, 1), (ctypes.c_uint32 * 4)(9, 9, 9, 9)
     recorder.record(
@@ -169,7 +169,7 @@ def test_fill_image(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule("clCommandCopyImageKHR", "copies a region")
-def test_copy_image(recorder: Recorder, objects: Objects) -> None:
+def test_copy_image(recorder: CLRecorder, objects: CLObjects) -> None:
     recorder.argument("src_image")
     source, target = objects.image(8, 8, 5), objects.image(8, 8, 1)
     recorder.record(
@@ -184,7 +184,7 @@ def test_copy_image(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule("clCommandCopyBufferToImageKHR", "copies the pixels of a region")
-def test_copy_to_image(recorder: Recorder, objects: Objects) -> None:
+def test_copy_to_image(recorder: CLRecorder, objects: CLObjects) -> None:
     recorder.argument("dst_image")
     source, target = objects.buffer([3] * 64), objects.image(8, 8, 1)
     recorder.record(
@@ -199,7 +199,7 @@ def test_copy_to_image(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule("clCommandCopyImageToBufferKHR", "copies the pixels of a region")
-def test_copy_to_buffer(recorder: Recorder, objects: Objects) -> None:
+def test_copy_to_buffer(recorder: CLRecorder, objects: CLObjects) -> None:
     recorder.argument("src_image")
     source, target = objects.image(8, 8, 6), objects.buffer([0] * 20)
     recorder.record(
@@ -210,7 +210,7 @@ def test_copy_to_buffer(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule("clCommandSVMMemcpyKHR", "copies between SVM allocations; clCommandSVMMemFillKHR fills one")
-def test_svm(recorder: Recorder, objects: Objects) -> None:
+def test_svm(recorder: CLRecorder, objects: CLObjects) -> None:
     if not recorder.commands.has("clCommandSVMMemcpyKHR"):
         unsupported("there are no SVM commands before 0.9.4")
     source, target = objects.svm(64), objects.svm(64)
@@ -231,7 +231,7 @@ def test_svm(recorder: Recorder, objects: Objects) -> None:
 
 @rule(KERNEL, "changes of a kernel after recording do not change the command")
 @pytest.mark.parametrize("when", ["before-finalize", "after-finalize", "after-enqueue"])
-def test_set_argument(recorder: Recorder, objects: Objects, when: str) -> None:
+def test_set_argument(recorder: CLRecorder, objects: CLObjects, when: str) -> None:
     mine, other = objects.buffer([0] * 8), objects.buffer([0] * 8)
     kernel = objects.kernel("add", mine, ctypes.c_int32(5))
     recorder.launch(kernel, 8)
@@ -253,7 +253,7 @@ def test_set_argument(recorder: Recorder, objects: Objects, when: str) -> None:
 
 
 @rule(KERNEL, "each command has the arguments of its own recording")
-def test_arguments_of_each(recorder: Recorder, objects: Objects) -> None:
+def test_arguments_of_each(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     kernel = objects.kernel("add", buffer)
     for value in (1, 20, 300):
@@ -264,7 +264,7 @@ def test_arguments_of_each(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(KERNEL, "the kernel can be released after recording")
-def test_released_kernel(recorder: Recorder, objects: Objects) -> None:
+def test_released_kernel(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer, inner = (objects.buffer([0] * 8), objects.another())
     recorder.launch(inner.kernel("increment", buffer), 8)
     inner.close()
@@ -273,7 +273,7 @@ def test_released_kernel(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(COPY, "the buffers of a copy can be released after recording")
-def test_released_buffer(recorder: Recorder, objects: Objects) -> None:
+def test_released_buffer(recorder: CLRecorder, objects: CLObjects) -> None:
     inner, target = objects.another(), objects.buffer([0] * 8)
     recorder.copy(inner.buffer(range(8)), target, 32)
     inner.close()
@@ -285,7 +285,7 @@ def test_released_buffer(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(KERNEL, "commands on a queue in order run one after another")
-def test_in_order(recorder: Recorder, objects: Objects) -> None:
+def test_in_order(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 1024)
     chain(recorder, buffer, ordered=True)
     recorder.run()
@@ -293,8 +293,8 @@ def test_in_order(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(KERNEL, "commands run after those whose sync-points they wait for")
-def test_out_of_order(commands: CommandBuffers, objects: Objects, out_of_order: int) -> None:
-    recorder = Recorder(commands, objects, out_of_order)
+def test_out_of_order(commands: CommandBuffers, objects: CLObjects, out_of_order: int) -> None:
+    recorder = CLRecorder(commands, objects, out_of_order)
     buffer = objects.buffer([0] * 1024)
     chain(recorder, buffer, ordered=False)
     recorder.run()
@@ -303,9 +303,9 @@ def test_out_of_order(commands: CommandBuffers, objects: Objects, out_of_order: 
 
 @rule(BARRIER, "with sync-points it waits for them, and what is recorded later waits for it")
 def test_barrier_with_sync_points(
-    commands: CommandBuffers, objects: Objects, out_of_order: int
+    commands: CommandBuffers, objects: CLObjects, out_of_order: int
 ) -> None:
-    recorder = Recorder(commands, objects, out_of_order)
+    recorder = CLRecorder(commands, objects, out_of_order)
     one, two, sum_ = (objects.buffer([0] * 256) for _ in range(3))
     points = [recorder.fill(one, 5, 1024), recorder.fill(two, 6, 1024)]
     recorder.record(BARRIER, waits=points)
@@ -317,8 +317,8 @@ def test_barrier_with_sync_points(
 
 
 @rule(BARRIER, "without sync-points it waits for all commands before it")
-def test_barriers(commands: CommandBuffers, objects: Objects, out_of_order: int) -> None:
-    recorder = Recorder(commands, objects, out_of_order)
+def test_barriers(commands: CommandBuffers, objects: CLObjects, out_of_order: int) -> None:
+    recorder = CLRecorder(commands, objects, out_of_order)
     buffers = [objects.buffer([0] * 1024) for _ in range(4)]
     recorder.fill(buffers[0], 3, 4096)
     for source, target in itertools.pairwise(buffers):
@@ -329,8 +329,8 @@ def test_barriers(commands: CommandBuffers, objects: Objects, out_of_order: int)
 
 
 @rule(KERNEL, "fills, copies and kernels in one command-buffer, with a diamond of sync-points")
-def test_mixed(commands: CommandBuffers, objects: Objects, out_of_order: int) -> None:
-    recorder = Recorder(commands, objects, out_of_order)
+def test_mixed(commands: CommandBuffers, objects: CLObjects, out_of_order: int) -> None:
+    recorder = CLRecorder(commands, objects, out_of_order)
     source, left, right = (objects.buffer([0] * 256) for _ in range(3))
     filled = recorder.fill(source, 1, 1024)
     copied = [

@@ -13,13 +13,13 @@ import pytest
 
 from fairlead.conformance.arrays import sizes
 from fairlead.conformance.checks import equal, forked, rule, unsupported
-from fairlead.conformance.opencl.commands import CommandBuffers, Recorder, expect_code
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.commands import CLRecorder, CommandBuffers, expect_code
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
 
 KERNEL = "clCommandNDRangeKernelKHR"
 
-Change = Callable[[Recorder], dict[str, Any]]
+Change = Callable[[CLRecorder], dict[str, Any]]
 
 
 def _given(**changes: Any) -> Change:
@@ -220,13 +220,13 @@ ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
         for name, wrong, answers, change in ERRORS
     ],
 )
-def test_error(recorder: Recorder, name: str, answers: tuple[str, ...], change: Change) -> None:
+def test_error(recorder: CLRecorder, name: str, answers: tuple[str, ...], change: Change) -> None:
     expect_code(recorder.answer(name, **change(recorder)), *answers)
 
 
 @forked
 @rule(KERNEL, "CL_INVALID_KERNEL_ARGS if an argument has not been set")
-def test_arguments_not_set(recorder: Recorder, objects: Objects) -> None:
+def test_arguments_not_set(recorder: CLRecorder, objects: CLObjects) -> None:
     if recorder.commands.mutable_version >= (0, 9, 5):
         unsupported(
             "since 0.9.5 of cl_khr_command_buffer_mutable_dispatch arguments may be set later"
@@ -238,7 +238,7 @@ def test_arguments_not_set(recorder: Recorder, objects: Objects) -> None:
 
 @forked
 @rule(IMAGE, "CL_IMAGE_FORMAT_MISMATCH if the images have different formats")
-def test_image_formats(recorder: Recorder, objects: Objects) -> None:
+def test_image_formats(recorder: CLRecorder, objects: CLObjects) -> None:
     recorder.argument("src_image")
     form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNORM_INT8"])
     shape = OPENCL.struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], 8, 8)
@@ -254,7 +254,7 @@ def test_image_formats(recorder: Recorder, objects: Objects) -> None:
     "CL_INVALID_OPERATION for a kernel with printf without "
     "CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR",
 )
-def test_printf(recorder: Recorder, objects: Objects, commands: CommandBuffers) -> None:
+def test_printf(recorder: CLRecorder, objects: CLObjects, commands: CommandBuffers) -> None:
     program = objects.build('kernel void say(global int *a) { a[0] = 5; printf("%d", a[0]); }')
     buffer = objects.buffer([0])
     kernel = objects.kernel("say", buffer, program=program)

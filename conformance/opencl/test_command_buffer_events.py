@@ -11,8 +11,8 @@ import pytest
 
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, rule, unsupported
-from fairlead.conformance.opencl.commands import CommandBuffers, Recorder
-from fairlead.conformance.opencl.objects import PROFILING, Objects
+from fairlead.conformance.opencl.commands import CLRecorder, CommandBuffers
+from fairlead.conformance.opencl.objects import PROFILING, CLObjects
 from fairlead.icd.abi import OPENCL
 
 ENQUEUE, INFO = "clEnqueueCommandBufferKHR", "clGetEventInfo"
@@ -22,20 +22,20 @@ PATIENCE = 10.0
 
 
 @pytest.fixture
-def buffer(objects: Objects) -> int:
+def buffer(objects: CLObjects) -> int:
     """A buffer of zeros."""
     return objects.buffer([0] * 1024)
 
 
 @pytest.fixture
-def adder(recorder: Recorder, objects: Objects, buffer: int) -> Recorder:
+def adder(recorder: CLRecorder, objects: CLObjects, buffer: int) -> CLRecorder:
     """A finalized command-buffer that doubles every number of `buffer` and adds 1."""
     recorder.launch(objects.kernel("twice_plus", buffer, ctypes.c_int32(1)), 1024)
     recorder.finalize()
     return recorder
 
 
-def first(objects: Objects, queue: int, buffer: int) -> int:
+def first(objects: CLObjects, queue: int, buffer: int) -> int:
     """Return the first number of the buffer. All numbers must be the same."""
     objects.finish(queue)
     numbers = objects.read(queue, buffer)
@@ -43,13 +43,13 @@ def first(objects: Objects, queue: int, buffer: int) -> int:
     return numbers[0]
 
 
-def signal(objects: Objects, event: int) -> None:
+def signal(objects: CLObjects, event: int) -> None:
     """Complete a user event."""
     objects.call("clSetUserEventStatus", event, COMPLETE)
 
 
 @rule(ENQUEUE, "waits for a user event")
-def test_user_event(adder: Recorder, objects: Objects, buffer: int) -> None:
+def test_user_event(adder: CLRecorder, objects: CLObjects, buffer: int) -> None:
     gate = objects.user_event()
     event = adder.enqueue_with_event(waits=[gate])
     if objects.status(event) == COMPLETE:
@@ -59,7 +59,7 @@ def test_user_event(adder: Recorder, objects: Objects, buffer: int) -> None:
 
 
 @rule(ENQUEUE, "waits for all of several user events")
-def test_user_events(adder: Recorder, objects: Objects, buffer: int) -> None:
+def test_user_events(adder: CLRecorder, objects: CLObjects, buffer: int) -> None:
     gates = [objects.user_event() for _ in range(3)]
     event = adder.enqueue_with_event(waits=gates)
     for gate in gates[:2]:
@@ -72,7 +72,7 @@ def test_user_events(adder: Recorder, objects: Objects, buffer: int) -> None:
 
 @rule(ENQUEUE, "waits for an event of another command, of its own queue or another")
 @pytest.mark.parametrize("same", [True, False], ids=["own-queue", "other-queue"])
-def test_waits_for_command(adder: Recorder, objects: Objects, buffer: int, same: bool) -> None:
+def test_waits_for_command(adder: CLRecorder, objects: CLObjects, buffer: int, same: bool) -> None:
     other = adder.queue if same else objects.queue()
     gate, event = objects.user_event(), ctypes.c_void_p()
     kernel = objects.kernel("add", buffer, ctypes.c_int32(10))
@@ -86,7 +86,7 @@ def test_waits_for_command(adder: Recorder, objects: Objects, buffer: int, same:
 
 @rule(ENQUEUE, "a command waits for its event, on its own queue or another")
 @pytest.mark.parametrize("same", [True, False], ids=["own-queue", "other-queue"])
-def test_command_waits(adder: Recorder, objects: Objects, buffer: int, same: bool) -> None:
+def test_command_waits(adder: CLRecorder, objects: CLObjects, buffer: int, same: bool) -> None:
     other = adder.queue if same else objects.queue()
     gate = objects.user_event()
     event = adder.enqueue_with_event(waits=[gate])
@@ -100,10 +100,10 @@ def test_command_waits(adder: Recorder, objects: Objects, buffer: int, same: boo
 @rule(ENQUEUE, "waits for the event of another command-buffer, on its own queue or another")
 @pytest.mark.parametrize("same", [True, False], ids=["own-queue", "other-queue"])
 def test_waits_for_command_buffer(
-    adder: Recorder, commands: CommandBuffers, objects: Objects, buffer: int, same: bool
+    adder: CLRecorder, commands: CommandBuffers, objects: CLObjects, buffer: int, same: bool
 ) -> None:
     queue = adder.queue if same else objects.queue()
-    second = Recorder(commands, objects, queue)
+    second = CLRecorder(commands, objects, queue)
     second.launch(objects.kernel("add", buffer, ctypes.c_int32(10)), 1024)
     second.finalize()
     gate = objects.user_event()
@@ -117,7 +117,7 @@ def test_waits_for_command_buffer(
 
 
 @rule(ENQUEUE, "clWaitForEvents waits for the events of submissions")
-def test_wait(adder: Recorder, objects: Objects, buffer: int) -> None:
+def test_wait(adder: CLRecorder, objects: CLObjects, buffer: int) -> None:
     events = []
     for _ in range(2):
         events.append(adder.enqueue_with_event())
@@ -136,7 +136,7 @@ _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_voi
 
 
 @rule("clSetEventCallback", "calls back when the command-buffer has ended")
-def test_callback(adder: Recorder, objects: Objects, buffer: int) -> None:
+def test_callback(adder: CLRecorder, objects: CLObjects, buffer: int) -> None:
     called, seen = threading.Event(), []
 
     @_Callback
@@ -159,10 +159,10 @@ def test_callback(adder: Recorder, objects: Objects, buffer: int) -> None:
     "clSetEventCallback", "a callback may complete the user event that another submission waits for"
 )
 def test_callback_signals(
-    adder: Recorder, commands: CommandBuffers, objects: Objects, buffer: int
+    adder: CLRecorder, commands: CommandBuffers, objects: CLObjects, buffer: int
 ) -> None:
     queue, gate, second_gate = objects.queue(), objects.user_event(), objects.user_event()
-    second = Recorder(commands, objects, queue)
+    second = CLRecorder(commands, objects, queue)
     second.launch(objects.kernel("add", buffer, ctypes.c_int32(10)), 1024)
     second.finalize()
 
@@ -183,7 +183,7 @@ def test_callback_signals(
 
 
 @rule(INFO, "CL_EVENT_COMMAND_TYPE is CL_COMMAND_COMMAND_BUFFER_KHR")
-def test_type(adder: Recorder, objects: Objects) -> None:
+def test_type(adder: CLRecorder, objects: CLObjects) -> None:
     event = adder.enqueue_with_event()
     equal(
         objects.number(INFO, event, "CL_EVENT_COMMAND_TYPE"),
@@ -194,7 +194,7 @@ def test_type(adder: Recorder, objects: Objects) -> None:
 
 @rule(INFO, "CL_EVENT_COMMAND_QUEUE is the queue that it was enqueued on")
 @pytest.mark.parametrize("substituted", [False, True], ids=["own-queue", "other-queue"])
-def test_queue(adder: Recorder, objects: Objects, substituted: bool) -> None:
+def test_queue(adder: CLRecorder, objects: CLObjects, substituted: bool) -> None:
     other = objects.queue() if substituted else 0
     event = adder.enqueue_with_event(other)
     equal(objects.number(INFO, event, "CL_EVENT_COMMAND_QUEUE"), other or adder.queue, "the queue")
@@ -202,7 +202,7 @@ def test_queue(adder: Recorder, objects: Objects, substituted: bool) -> None:
 
 
 @rule(INFO, "CL_EVENT_CONTEXT is the command-buffer's context")
-def test_context(adder: Recorder, objects: Objects) -> None:
+def test_context(adder: CLRecorder, objects: CLObjects) -> None:
     event = adder.enqueue_with_event()
     equal(objects.number(INFO, event, "CL_EVENT_CONTEXT"), objects.context, "the context")
 
@@ -212,7 +212,7 @@ def test_context(adder: Recorder, objects: Objects) -> None:
     "CL_EVENT_COMMAND_EXECUTION_STATUS is CL_QUEUED or CL_SUBMITTED while it waits, and "
     "CL_COMPLETE at the end",
 )
-def test_status(adder: Recorder, objects: Objects) -> None:
+def test_status(adder: CLRecorder, objects: CLObjects) -> None:
     gate = objects.user_event()
     event = adder.enqueue_with_event(waits=[gate])
     waiting = objects.status(event)
@@ -227,7 +227,7 @@ def test_status(adder: Recorder, objects: Objects) -> None:
 
 
 @rule(INFO, "CL_EVENT_REFERENCE_COUNT counts clRetainEvent")
-def test_references(adder: Recorder, objects: Objects) -> None:
+def test_references(adder: CLRecorder, objects: CLObjects) -> None:
     event = adder.enqueue_with_event()
     objects.finish(adder.queue)
     before = objects.number(INFO, event, "CL_EVENT_REFERENCE_COUNT")
@@ -241,13 +241,13 @@ def test_references(adder: Recorder, objects: Objects) -> None:
     "clGetEventProfilingInfo",
     "the times of a submission are in order, and the second comes after the first",
 )
-def test_profiling(commands: CommandBuffers, objects: Objects, buffer: int) -> None:
+def test_profiling(commands: CommandBuffers, objects: CLObjects, buffer: int) -> None:
     supported = PROFILING
     if commands.version >= (0, 9, 6):
         supported = commands.device.info("CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR")
     if not supported & PROFILING:
         unsupported("the device has no profiling of command-buffers")
-    recorder = Recorder(commands, objects, objects.queue(PROFILING))
+    recorder = CLRecorder(commands, objects, objects.queue(PROFILING))
     recorder.launch(objects.kernel("increment", buffer), 1024)
     recorder.finalize()
     times: list[int] = []
@@ -264,7 +264,7 @@ def test_profiling(commands: CommandBuffers, objects: Objects, buffer: int) -> N
 
 
 @rule("clGetEventProfilingInfo", "CL_PROFILING_INFO_NOT_AVAILABLE on a queue without profiling")
-def test_no_profiling(adder: Recorder, objects: Objects) -> None:
+def test_no_profiling(adder: CLRecorder, objects: CLObjects) -> None:
     event, time = adder.enqueue_with_event(), ctypes.c_uint64()
     objects.finish(adder.queue)
     code = objects.cl.clGetEventProfilingInfo(

@@ -14,12 +14,12 @@ from fairlead.conformance.checks import equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import (
     FLAGS,
     SIMULTANEOUS,
+    CLRecorder,
     CommandBuffers,
-    Recorder,
     expect_code,
     properties,
 )
-from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, CLObjects, check
 from fairlead.icd.abi import OPENCL
 
 CREATE, FINALIZE, ENQUEUE, INFO = (
@@ -48,7 +48,7 @@ def refused(
 
 
 @rule(CREATE, "errcode_ret may be NULL")
-def test_no_code(commands: CommandBuffers, objects: Objects, queue: int) -> None:
+def test_no_code(commands: CommandBuffers, objects: CLObjects, queue: int) -> None:
     handle = commands.clCreateCommandBufferKHR(1, handles(queue), None, None)
     equal(bool(handle), True, "an object")
     check(commands.clReleaseCommandBufferKHR(handle), "clReleaseCommandBufferKHR")
@@ -153,7 +153,7 @@ def test_required_properties(commands: CommandBuffers, queue: int) -> None:
 @pytest.mark.parametrize(
     "name", ["CAPABILITIES", "REQUIRED_QUEUE_PROPERTIES", "SUPPORTED_QUEUE_PROPERTIES"]
 )
-def test_device_info(commands: CommandBuffers, objects: Objects, name: str) -> None:
+def test_device_info(commands: CommandBuffers, objects: CLObjects, name: str) -> None:
     if name.startswith("SUPPORTED") and commands.version < (0, 9, 6):
         unsupported("there is no such query before 0.9.6")
     answer = objects.info("clGetDeviceInfo", objects.device, f"CL_DEVICE_COMMAND_BUFFER_{name}_KHR")
@@ -189,7 +189,7 @@ def test_finalize_nothing(commands: CommandBuffers) -> None:
 
 
 @rule(FINALIZE, "CL_INVALID_OPERATION if it is not in the recording state")
-def test_finalize_twice(recorder: Recorder) -> None:
+def test_finalize_twice(recorder: CLRecorder) -> None:
     if recorder.commands.version < (0, 9, 1):
         unsupported("the error came with 0.9.1")
     recorder.finalize()
@@ -199,7 +199,7 @@ def test_finalize_twice(recorder: Recorder) -> None:
 
 
 @rule(FINALIZE, "an empty command-buffer can be finalized, and enqueued, and its event completes")
-def test_finalize_empty(recorder: Recorder) -> None:
+def test_finalize_empty(recorder: CLRecorder) -> None:
     recorder.finalize()
     event = recorder.enqueue_with_event()
     recorder.objects.finish(recorder.queue)
@@ -226,7 +226,7 @@ def test_retain_nothing(commands: CommandBuffers, name: str) -> None:
 
 
 @rule("clRetainCommandBufferKHR", "adds one to the reference count, which a release takes away")
-def test_retain(recorder: Recorder) -> None:
+def test_retain(recorder: CLRecorder) -> None:
     commands, name = recorder.commands, "CL_COMMAND_BUFFER_REFERENCE_COUNT_KHR"
     counts = [commands.number(recorder.handle, name)]
     for call in (commands.clRetainCommandBufferKHR, commands.clReleaseCommandBufferKHR):
@@ -246,7 +246,7 @@ def test_enqueue_nothing(commands: CommandBuffers, queue: int) -> None:
 
 @forked
 @rule(ENQUEUE, "CL_INVALID_OPERATION if command_buffer has not been finalized")
-def test_enqueue_unfinalized(recorder: Recorder) -> None:
+def test_enqueue_unfinalized(recorder: CLRecorder) -> None:
     expect_code(
         recorder.commands.clEnqueueCommandBufferKHR(0, None, recorder.handle, 0, None, None),
         "CL_INVALID_OPERATION",
@@ -256,7 +256,7 @@ def test_enqueue_unfinalized(recorder: Recorder) -> None:
 @forked
 @rule(ENQUEUE, "CL_INVALID_VALUE if queues and num_queues disagree")
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_enqueue_queues(recorder: Recorder, count: int) -> None:
+def test_enqueue_queues(recorder: CLRecorder, count: int) -> None:
     recorder.finalize()
     queues = {0: handles(recorder.queue), 1: None, 2: handles(recorder.queue, recorder.queue)}[
         count
@@ -269,7 +269,7 @@ def test_enqueue_queues(recorder: Recorder, count: int) -> None:
 
 @forked
 @rule(ENQUEUE, "CL_INVALID_COMMAND_QUEUE if a queue is not valid")
-def test_enqueue_null_queue(recorder: Recorder) -> None:
+def test_enqueue_null_queue(recorder: CLRecorder) -> None:
     recorder.finalize()
     code = recorder.commands.clEnqueueCommandBufferKHR(
         1, handles(0), recorder.handle, 0, None, None
@@ -278,7 +278,7 @@ def test_enqueue_null_queue(recorder: Recorder) -> None:
 
 
 @rule(ENQUEUE, "CL_INVALID_CONTEXT if a queue is of another context")
-def test_enqueue_context(recorder: Recorder, objects: Objects) -> None:
+def test_enqueue_context(recorder: CLRecorder, objects: CLObjects) -> None:
     recorder.finalize()
     other = objects.queue(context=objects.new_context())
     code = recorder.commands.clEnqueueCommandBufferKHR(
@@ -288,7 +288,7 @@ def test_enqueue_context(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(ENQUEUE, "CL_INVALID_CONTEXT if an event is of another context")
-def test_enqueue_event_context(recorder: Recorder, objects: Objects) -> None:
+def test_enqueue_event_context(recorder: CLRecorder, objects: CLObjects) -> None:
     recorder.finalize()
     event = objects.make("clCreateUserEvent", objects.new_context())
     objects.call("clSetUserEventStatus", event, OPENCL["CL_COMPLETE"])
@@ -305,7 +305,7 @@ def test_enqueue_event_context(recorder: Recorder, objects: Objects) -> None:
     [(1, None), (0, handles(0)), (1, handles(0))],
     ids=["null-list", "no-number", "null"],
 )
-def test_enqueue_wait_list(recorder: Recorder, count: int, events: Any) -> None:
+def test_enqueue_wait_list(recorder: CLRecorder, count: int, events: Any) -> None:
     recorder.finalize()
     code = recorder.commands.clEnqueueCommandBufferKHR(
         0, None, recorder.handle, count, events, None
@@ -319,7 +319,7 @@ def test_enqueue_wait_list(recorder: Recorder, count: int, events: Any) -> None:
 )
 @pytest.mark.parametrize("name", ["OUT_OF_ORDER_EXEC_MODE", "PROFILING"])
 def test_enqueue_unsupported_property(
-    recorder: Recorder, objects: Objects, chosen: Any, name: str
+    recorder: CLRecorder, objects: CLObjects, chosen: Any, name: str
 ) -> None:
     if recorder.commands.version < (0, 9, 7):
         unsupported("the rule came with 0.9.7")
@@ -339,7 +339,7 @@ def test_enqueue_unsupported_property(
     "CL_INVALID_OPERATION while a submission is pending, without the flag of simultaneous use, "
     "before 0.9.8",
 )
-def test_enqueue_pending(recorder: Recorder, objects: Objects) -> None:
+def test_enqueue_pending(recorder: CLRecorder, objects: CLObjects) -> None:
     if recorder.commands.can_be_pipelined:
         unsupported("since 0.9.8 a command-buffer may be enqueued again")
     event = objects.user_event()

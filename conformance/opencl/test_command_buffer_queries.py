@@ -11,12 +11,12 @@ from fairlead.conformance.checks import equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import (
     FLAGS,
     PENDING,
+    CLRecorder,
     CommandBuffers,
-    Recorder,
     expect_code,
     properties,
 )
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
 
 CREATE, FINALIZE, ENQUEUE, INFO = (
@@ -58,7 +58,7 @@ def _known(commands: CommandBuffers, name: str) -> None:
 
 
 @each_query("{} has the value and its size")
-def test_query(recorder: Recorder, name: str) -> None:
+def test_query(recorder: CLRecorder, name: str) -> None:
     _known(recorder.commands, name)
     size, value = QUERIES[name]
     answer = recorder.commands.info(recorder.handle, name)
@@ -69,7 +69,7 @@ def test_query(recorder: Recorder, name: str) -> None:
 
 @forked
 @each_query("CL_INVALID_VALUE if param_value_size is too small for {}")
-def test_query_too_small(recorder: Recorder, name: str) -> None:
+def test_query_too_small(recorder: CLRecorder, name: str) -> None:
     _known(recorder.commands, name)
     size, _ = QUERIES[name]
     room = ctypes.create_string_buffer(16)
@@ -81,7 +81,7 @@ def test_query_too_small(recorder: Recorder, name: str) -> None:
 
 @forked
 @rule(INFO, "CL_INVALID_VALUE if param_name is none of the supported values")
-def test_unknown_query(recorder: Recorder) -> None:
+def test_unknown_query(recorder: CLRecorder) -> None:
     expect_code(
         recorder.commands.clGetCommandBufferInfoKHR(recorder.handle, 0x7FFFFFFF, 0, None, None),
         "CL_INVALID_VALUE",
@@ -97,7 +97,7 @@ def test_query_of_nothing(commands: CommandBuffers, name: str) -> None:
 
 
 @rule(INFO, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR is what was given at creation")
-def test_properties(commands: CommandBuffers, objects: Objects, queue: int) -> None:
+def test_properties(commands: CommandBuffers, objects: CLObjects, queue: int) -> None:
     given = properties(FLAGS, 0)
     handle, code = commands.try_create(1, handles(queue), given)
     expect_code(code, "CL_SUCCESS")
@@ -110,7 +110,7 @@ def test_properties(commands: CommandBuffers, objects: Objects, queue: int) -> N
 
 
 @rule(INFO, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR is empty, or 0 alone, if none were given")
-def test_no_properties(recorder: Recorder) -> None:
+def test_no_properties(recorder: CLRecorder) -> None:
     answer = recorder.commands.info(recorder.handle, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR")
     equal(
         answer.strip(b"\0") == b"" and len(answer) in (0, 8), True, f"{answer!r} is an empty list"
@@ -122,7 +122,7 @@ def test_no_properties(recorder: Recorder) -> None:
     "CL_COMMAND_BUFFER_STATE_KHR is the executable state after finalize, and when all submissions "
     "have ended",
 )
-def test_state(recorder: Recorder) -> None:
+def test_state(recorder: CLRecorder) -> None:
     recorder.finalize()
     states = [recorder.commands.number(recorder.handle, "CL_COMMAND_BUFFER_STATE_KHR")]
     recorder.enqueue()
@@ -134,7 +134,7 @@ def test_state(recorder: Recorder) -> None:
 @rule(
     INFO, "CL_COMMAND_BUFFER_STATE_KHR is the pending state while a submission waits, before 0.9.8"
 )
-def test_pending_state(recorder: Recorder) -> None:
+def test_pending_state(recorder: CLRecorder) -> None:
     if recorder.commands.can_be_pipelined:
         unsupported("there is no pending state since 0.9.8")
     event = recorder.objects.user_event()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.checks import forked, rule, unsupported
-from fairlead.conformance.opencl.commands import RECORDING, Recorder, expect_code, properties
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.commands import RECORDING, CLRecorder, expect_code, properties
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.conformance.shared_cases import WRONG_SYNC_POINTS, each_of, each_wrong_sync_points
 from fairlead.icd.abi import OPENCL
 
@@ -22,30 +22,30 @@ def each(text: str) -> pytest.MarkDecorator:
 
 
 @each("records a command and gives its sync-point")
-def test_success(recorder: Recorder, name: str) -> None:
+def test_success(recorder: CLRecorder, name: str) -> None:
     recorder.record(name)
 
 
 @each("sync_point may be NULL")
-def test_no_sync_point(recorder: Recorder, name: str) -> None:
+def test_no_sync_point(recorder: CLRecorder, name: str) -> None:
     expect_code(recorder.answer(name), "CL_SUCCESS")
 
 
 @each("takes the sync-point of another command")
-def test_sync_point(recorder: Recorder, name: str) -> None:
+def test_sync_point(recorder: CLRecorder, name: str) -> None:
     first = recorder.record("clCommandFillBufferKHR")
     recorder.record(name, waits=[first, recorder.record("clCommandFillBufferKHR")])
 
 
 @forked
 @each("CL_INVALID_COMMAND_BUFFER_KHR if command_buffer is not a valid command-buffer")
-def test_no_command_buffer(recorder: Recorder, name: str) -> None:
+def test_no_command_buffer(recorder: CLRecorder, name: str) -> None:
     expect_code(recorder.answer(name, command_buffer=None), "CL_INVALID_COMMAND_BUFFER_KHR")
 
 
 @forked
 @each("CL_INVALID_OPERATION if command_buffer has been finalized")
-def test_finalized(recorder: Recorder, name: str) -> None:
+def test_finalized(recorder: CLRecorder, name: str) -> None:
     recorder.finalize()
     expect_code(recorder.answer(name), "CL_INVALID_OPERATION")
 
@@ -55,14 +55,14 @@ def test_finalized(recorder: Recorder, name: str) -> None:
     "CL_INVALID_COMMAND_QUEUE if command_queue is none that it may be: it must be NULL without "
     "cl_khr_command_buffer_multi_device"
 )
-def test_queue(recorder: Recorder, objects: Objects, name: str) -> None:
+def test_queue(recorder: CLRecorder, objects: CLObjects, name: str) -> None:
     other = objects.queue() if recorder.commands.multi_device else recorder.queue
     expect_code(recorder.answer(name, command_queue=other), "CL_INVALID_COMMAND_QUEUE")
 
 
 @forked
 @each_wrong_sync_points(RECORDING, "CL_INVALID_SYNC_POINT_WAIT_LIST_KHR")
-def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
+def test_sync_points(recorder: CLRecorder, name: str, kind: str) -> None:
     recorder.record("clCommandFillBufferKHR")
     number, points = WRONG_SYNC_POINTS[kind]
     code = recorder.answer(name, num_sync_points_in_wait_list=number, sync_point_wait_list=points)
@@ -71,7 +71,7 @@ def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
 
 @forked
 @each("CL_INVALID_VALUE if mutable_handle is not NULL")
-def test_mutable_handle(recorder: Recorder, name: str) -> None:
+def test_mutable_handle(recorder: CLRecorder, name: str) -> None:
     if name == KERNEL and any(recorder.commands.mutable_version):
         unsupported("kernels have handles with cl_khr_command_buffer_mutable_dispatch")
     handle = ctypes.c_void_p()
@@ -80,20 +80,20 @@ def test_mutable_handle(recorder: Recorder, name: str) -> None:
 
 @forked
 @each("CL_INVALID_VALUE if values specified in properties are not valid")
-def test_properties(recorder: Recorder, name: str) -> None:
+def test_properties(recorder: CLRecorder, name: str) -> None:
     if "properties" not in [p.name for p in recorder.commands.function(name).parameters]:
         unsupported("it has no properties before 0.9.5")
     expect_code(recorder.answer(name, properties=properties(0x1234, 5)), "CL_INVALID_VALUE")
 
 
 @each("properties may be an empty list")
-def test_no_properties(recorder: Recorder, name: str) -> None:
+def test_no_properties(recorder: CLRecorder, name: str) -> None:
     if "properties" not in [p.name for p in recorder.commands.function(name).parameters]:
         unsupported("it has no properties before 0.9.5")
     expect_code(recorder.answer(name, properties=properties()), "CL_SUCCESS")
 
 
-def _of_another_context(objects: Objects, parameter: str) -> int:
+def _of_another_context(objects: CLObjects, parameter: str) -> int:
     """Return a legal value for a parameter, in another context."""
     context = objects.new_context()
     if parameter == "kernel":
@@ -120,7 +120,7 @@ CONTEXTS = [
 
 
 @pytest.mark.parametrize(("name", "parameter"), CONTEXTS)
-def test_context(recorder: Recorder, objects: Objects, name: str, parameter: str) -> None:
+def test_context(recorder: CLRecorder, objects: CLObjects, name: str, parameter: str) -> None:
     recorder.argument(parameter)  # ends the case as unsupported for images and the like
     changes: dict[str, Any] = {parameter: _of_another_context(objects, parameter)}
     expect_code(recorder.answer(name, **changes), "CL_INVALID_CONTEXT")
@@ -139,7 +139,7 @@ HANDLES = [
 
 @forked
 @pytest.mark.parametrize(("name", "parameter"), HANDLES)
-def test_handle(recorder: Recorder, name: str, parameter: str) -> None:
+def test_handle(recorder: CLRecorder, name: str, parameter: str) -> None:
     recorder.argument(parameter)
     changes: dict[str, Any] = {parameter: None}
     expect_code(

@@ -14,11 +14,11 @@ from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import (
     CHAINED,
     SIMULTANEOUS,
+    CLRecorder,
     CommandBuffers,
-    Recorder,
     chain,
 )
-from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, CLObjects, check
 from fairlead.conformance.shared_cases import in_threads
 from fairlead.icd.abi import OPENCL
 
@@ -27,7 +27,7 @@ COMPLETE = OPENCL["CL_COMPLETE"]
 
 
 @rule(ENQUEUE, "a command-buffer runs as often as it is enqueued")
-def test_again(recorder: Recorder, objects: Objects) -> None:
+def test_again(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     recorder.launch(objects.kernel("increment", buffer), 8)
     recorder.run(times=5)
@@ -35,7 +35,7 @@ def test_again(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(ENQUEUE, "commands of the queue that are enqueued while recording run at once")
-def test_interleaved(recorder: Recorder, objects: Objects) -> None:
+def test_interleaved(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     recorder.launch(objects.kernel("twice_plus", buffer, ctypes.c_int32(1)), 8)
     objects.launch(recorder.queue, objects.kernel("add", buffer, ctypes.c_int32(10)), 8)
@@ -47,7 +47,7 @@ def test_interleaved(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(ENQUEUE, "runs in order with the other commands of a queue in order")
-def test_between(recorder: Recorder, objects: Objects) -> None:
+def test_between(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 1024)
     recorder.launch(objects.kernel("twice_plus", buffer, ctypes.c_int32(1)), 1024)
     recorder.finalize()
@@ -59,7 +59,7 @@ def test_between(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(ENQUEUE, "clFlush sends it to the device")
-def test_flush(recorder: Recorder, objects: Objects) -> None:
+def test_flush(recorder: CLRecorder, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     recorder.launch(objects.kernel("increment", buffer), 8)
     recorder.finalize()
@@ -70,10 +70,10 @@ def test_flush(recorder: Recorder, objects: Objects) -> None:
 
 
 @rule(ENQUEUE, "the command-buffer can be released as soon as it has been enqueued")
-def test_enqueue_and_release(commands: CommandBuffers, objects: Objects, queue: int) -> None:
+def test_enqueue_and_release(commands: CommandBuffers, objects: CLObjects, queue: int) -> None:
     buffer = objects.buffer([0] * 1024)
     inner = objects.another()
-    recorder = Recorder(commands, inner, queue)
+    recorder = CLRecorder(commands, inner, queue)
     chain(recorder, buffer, ordered=True)
     recorder.finalize()
     recorder.enqueue()
@@ -88,12 +88,12 @@ def test_enqueue_and_release(commands: CommandBuffers, objects: Objects, queue: 
 )
 @pytest.mark.parametrize("ordered_by", ["queue", "event", "barrier"])
 def test_pipeline(
-    commands: CommandBuffers, objects: Objects, ordered_by: str, request: pytest.FixtureRequest
+    commands: CommandBuffers, objects: CLObjects, ordered_by: str, request: pytest.FixtureRequest
 ) -> None:
     if not commands.can_be_pipelined and not commands.can("SIMULTANEOUS_USE"):
         unsupported("the device has no simultaneous use")
     queue = request.getfixturevalue("queue" if ordered_by == "queue" else "out_of_order")
-    recorder = Recorder(
+    recorder = CLRecorder(
         commands, objects, queue, flags=0 if commands.can_be_pipelined else SIMULTANEOUS
     )
     buffer = objects.buffer([0] * 1024)
@@ -111,10 +111,10 @@ def test_pipeline(
 @rule(
     ENQUEUE, "two submissions may be under way at once with CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"
 )
-def test_simultaneous(commands: CommandBuffers, objects: Objects, out_of_order: int) -> None:
+def test_simultaneous(commands: CommandBuffers, objects: CLObjects, out_of_order: int) -> None:
     if not commands.can("SIMULTANEOUS_USE"):
         unsupported("the device has no simultaneous use")
-    recorder = Recorder(commands, objects, out_of_order, flags=SIMULTANEOUS)
+    recorder = CLRecorder(commands, objects, out_of_order, flags=SIMULTANEOUS)
     buffer, gate = objects.buffer([0] * 64), objects.user_event()
     recorder.fill(buffer, 9, 256)
     recorder.finalize()
@@ -131,7 +131,7 @@ def test_simultaneous(commands: CommandBuffers, objects: Objects, out_of_order: 
 @pytest.mark.parametrize(
     "kind", [0, OUT_OF_ORDER, PROFILING], ids=["in-order", "out-of-order", "profiling"]
 )
-def test_another_queue(recorder: Recorder, objects: Objects, kind: int) -> None:
+def test_another_queue(recorder: CLRecorder, objects: CLObjects, kind: int) -> None:
     device = objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_QUEUE_ON_HOST_PROPERTIES")
     if kind & ~device:
         unsupported("the device has no such queues")
@@ -150,10 +150,10 @@ def test_another_queue(recorder: Recorder, objects: Objects, kind: int) -> None:
 
 
 @rule(ENQUEUE, "the queue that it was made for can be released before it runs on another")
-def test_released_queue(commands: CommandBuffers, objects: Objects) -> None:
+def test_released_queue(commands: CommandBuffers, objects: CLObjects) -> None:
     inner = objects.another()
     buffer, other = objects.buffer([0] * 8), objects.queue()
-    recorder = Recorder(commands, objects, inner.queue())
+    recorder = CLRecorder(commands, objects, inner.queue())
     recorder.launch(objects.kernel("increment", buffer), 8)
     recorder.finalize()
     inner.close()
@@ -162,10 +162,10 @@ def test_released_queue(commands: CommandBuffers, objects: Objects) -> None:
 
 
 @rule(ENQUEUE, "8 threads, each with a command-buffer and a queue of its own")
-def test_threads(commands: CommandBuffers, objects: Objects) -> None:
-    def work(own: Objects, number: int) -> tuple[list[int], list[int]]:
+def test_threads(commands: CommandBuffers, objects: CLObjects) -> None:
+    def work(own: CLObjects, number: int) -> tuple[list[int], list[int]]:
         buffer, queue = own.buffer([0] * 64), own.queue()
-        recorder = Recorder(commands, own, queue)
+        recorder = CLRecorder(commands, own, queue)
         recorder.launch(own.kernel("add", buffer, ctypes.c_int32(number)), 64)
         recorder.run(times=20)
         return own.read(queue, buffer), [20 * number] * 64
@@ -174,9 +174,9 @@ def test_threads(commands: CommandBuffers, objects: Objects) -> None:
 
 
 @rule("clReleaseCommandBufferKHR", "a command-buffer that was never finalized can be released")
-def test_release_unfinalized(commands: CommandBuffers, objects: Objects, queue: int) -> None:
+def test_release_unfinalized(commands: CommandBuffers, objects: CLObjects, queue: int) -> None:
     inner = objects.another()
-    recorder = Recorder(commands, inner, queue)
+    recorder = CLRecorder(commands, inner, queue)
     recorder.launch(inner.kernel("increment", recorder.argument("buffer")), 8)
     check(commands.clRetainCommandBufferKHR(recorder.handle), "clRetainCommandBufferKHR")
     check(commands.clReleaseCommandBufferKHR(recorder.handle), "clReleaseCommandBufferKHR")

@@ -12,7 +12,7 @@ import pytest
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
-from fairlead.conformance.opencl.objects import OUT_OF_ORDER, Objects
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, CLObjects
 from fairlead.conformance.shared_cases import in_threads
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
@@ -69,7 +69,7 @@ COUNTED = {
         for kind, row in COUNTED.items()
     ],
 )
-def test_references(objects: Objects, kind: str) -> None:
+def test_references(objects: CLObjects, kind: str) -> None:
     name, routine, query, make = COUNTED[kind]
     handle = make(objects)
     counts = [objects.number(routine, handle, query)]
@@ -146,7 +146,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize(("routine", "name", "size"), QUERIES)
-def test_query(objects: Objects, routine: str, name: str, size: int) -> None:
+def test_query(objects: CLObjects, routine: str, name: str, size: int) -> None:
     owner, room = _OWNERS[routine](objects), ctypes.create_string_buffer(64)
     equal(len(objects.info(routine, owner, name)), size, "bytes of the answer")
     expect_code(
@@ -161,7 +161,7 @@ def test_query(objects: Objects, routine: str, name: str, size: int) -> None:
         for r in INFOS
     ],
 )
-def test_unknown_query(objects: Objects, routine: str) -> None:
+def test_unknown_query(objects: CLObjects, routine: str) -> None:
     expect_code(
         getattr(objects.cl, routine)(_OWNERS[routine](objects), 0x7FFFFFFF, 0, None, None),
         "CL_INVALID_VALUE",
@@ -172,7 +172,7 @@ def test_unknown_query(objects: Objects, routine: str) -> None:
 
 
 @rule("clCreateCommandQueue", "a queue in order runs commands one after another")
-def test_in_order(objects: Objects, queue: int) -> None:
+def test_in_order(objects: CLObjects, queue: int) -> None:
     buffer = objects.buffer([0] * 1024)
     for value in range(20):
         objects.launch(queue, objects.kernel("twice_plus", buffer, ctypes.c_int32(value % 2)), 1024)
@@ -183,7 +183,7 @@ def test_in_order(objects: Objects, queue: int) -> None:
 
 
 @rule("clCreateCommandQueue", "on a queue out of order events keep the order")
-def test_out_of_order(objects: Objects, out_of_order: int) -> None:
+def test_out_of_order(objects: CLObjects, out_of_order: int) -> None:
     buffer, waits, event = objects.buffer([0] * 1024), [], ctypes.c_void_p()
     for value in (7, 3, 7, 5):
         kernel = objects.kernel("twice_plus", buffer, ctypes.c_int32(value))
@@ -194,7 +194,7 @@ def test_out_of_order(objects: Objects, out_of_order: int) -> None:
 
 
 @rule("clEnqueueBarrierWithWaitList", "what comes after a barrier waits for what is before it")
-def test_barrier(objects: Objects, out_of_order: int) -> None:
+def test_barrier(objects: CLObjects, out_of_order: int) -> None:
     buffer = objects.buffer([0] * 1024)
     for value in (7, 3, 7, 5):
         objects.launch(
@@ -207,7 +207,7 @@ def test_barrier(objects: Objects, out_of_order: int) -> None:
 
 @rule("clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES are those it was made with")
 @pytest.mark.parametrize("properties", [0, 1, 2, 3])
-def test_queue_properties(objects: Objects, chosen: CLDevice, properties: int) -> None:
+def test_queue_properties(objects: CLObjects, chosen: CLDevice, properties: int) -> None:
     if properties & ~chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES"):
         unsupported("the device has no such queues")
     equal(
@@ -218,7 +218,7 @@ def test_queue_properties(objects: Objects, chosen: CLDevice, properties: int) -
 
 
 @rule("clCreateCommandQueueWithProperties", "takes CL_QUEUE_PROPERTIES, and NULL")
-def test_queue_with_properties(objects: Objects, chosen: CLDevice) -> None:
+def test_queue_with_properties(objects: CLObjects, chosen: CLDevice) -> None:
     if objects.version < (2, 0):
         unsupported("it came with OpenCL 2.0")
     wanted = OUT_OF_ORDER & chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES")
@@ -233,7 +233,7 @@ def test_queue_with_properties(objects: Objects, chosen: CLDevice) -> None:
 
 
 @rule("clReleaseCommandQueue", "a queue that is released goes on with its commands")
-def test_released_queue(objects: Objects) -> None:
+def test_released_queue(objects: CLObjects) -> None:
     inner, buffer, event = (
         objects.another(),
         objects.buffer([0] * 1024),
@@ -248,8 +248,8 @@ def test_released_queue(objects: Objects) -> None:
 
 
 @rule("clEnqueueNDRangeKernel", "8 threads, each with a queue, a kernel and a buffer of its own")
-def test_threads(objects: Objects) -> None:
-    def work(own: Objects, number: int) -> tuple[list[int], list[int]]:
+def test_threads(objects: CLObjects) -> None:
+    def work(own: CLObjects, number: int) -> tuple[list[int], list[int]]:
         buffer, queue = own.buffer([0] * 64), own.queue()
         kernel = own.kernel("add", buffer, ctypes.c_int32(number))
         for _ in range(20):

@@ -20,14 +20,14 @@ from fairlead.conformance.checks import (
     unsupported,
 )
 from fairlead.conformance.opencl.commands import CommandBuffers
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.conformance.opencl.protocol import GET_FUNCTION, SET_DATA, Protocol
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice, CLPlatform
 from fairlead.loader.base.memory import POINTER_SIZE, read_word
 
 #: The kinds of objects that every device has, and how one is made.
-MADE: dict[str, tuple[str, Callable[[Objects], int]]] = {
+MADE: dict[str, tuple[str, Callable[[CLObjects], int]]] = {
     "context": ("clCreateContext", lambda objects: objects.new_context()),
     "context-from-type": ("clCreateContextFromType", lambda objects: _context_from_type(objects)),
     "queue": ("clCreateCommandQueue", lambda objects: objects.queue()),
@@ -76,7 +76,7 @@ OF_PROGRAM = ("program", "program-from-binary", "kernel", "kernel-in-program", "
     ],
 )
 def test_objects(
-    kind: str, bare_objects: Objects, platform: CLPlatform, request: pytest.FixtureRequest
+    kind: str, bare_objects: CLObjects, platform: CLPlatform, request: pytest.FixtureRequest
 ) -> None:
     if kind in OF_PROGRAM:
         bare_objects.program = request.getfixturevalue("program")
@@ -89,13 +89,13 @@ def test_objects(
     "the object has its platform's words, as all objects that are created from ICD compatible ones",
 )
 def test_command_buffer(
-    bare_objects: Objects, queue: int, commands: CommandBuffers, platform: CLPlatform
+    bare_objects: CLObjects, queue: int, commands: CommandBuffers, platform: CLPlatform
 ) -> None:
     _same_words(platform, commands.create(bare_objects, queue))
 
 
 @rule("clGetContextInfo", "the devices of a context are those it was made for")
-def test_devices_of_a_context(bare_objects: Objects, device: int) -> None:
+def test_devices_of_a_context(bare_objects: CLObjects, device: int) -> None:
     equal(
         bare_objects.number("clGetContextInfo", bare_objects.context, "CL_CONTEXT_DEVICES"),
         device,
@@ -113,7 +113,7 @@ def _same_words(platform: CLPlatform, handle: int) -> None:
         )
 
 
-def _context_from_type(objects: Objects) -> int:
+def _context_from_type(objects: CLObjects) -> int:
     platform = objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_PLATFORM")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform, 0)
     return objects.make(
@@ -121,29 +121,29 @@ def _context_from_type(objects: Objects) -> int:
     )
 
 
-def _queue_with_properties(objects: Objects) -> int:
+def _queue_with_properties(objects: CLObjects) -> int:
     _needs(objects, (2, 0))
     return objects.make("clCreateCommandQueueWithProperties", objects.context, objects.device, None)
 
 
-def _sub_buffer(objects: Objects) -> int:
+def _sub_buffer(objects: CLObjects) -> int:
     region = OPENCL.struct("cl_buffer_region")(0, 16)
     arguments = (0, OPENCL["CL_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
     return objects.make("clCreateSubBuffer", objects.buffer(range(64)), *arguments)
 
 
-def _sampler(objects: Objects) -> int:
+def _sampler(objects: CLObjects) -> int:
     _needs_images(objects)
     arguments = (False, OPENCL["CL_ADDRESS_CLAMP"], OPENCL["CL_FILTER_NEAREST"])
     return objects.make("clCreateSampler", objects.context, *arguments)
 
 
-def _image(objects: Objects) -> int:
+def _image(objects: CLObjects) -> int:
     _needs_images(objects)
     return objects.image(4, 4)
 
 
-def _pipe(objects: Objects) -> int:
+def _pipe(objects: CLObjects) -> int:
     _needs(objects, (2, 0))
     if not objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_MAX_PIPE_ARGS"):
         unsupported("the device has no pipes (CL_DEVICE_MAX_PIPE_ARGS)")
@@ -151,7 +151,7 @@ def _pipe(objects: Objects) -> int:
     return objects.make("clCreatePipe", objects.context, flags, 4, 16, None)
 
 
-def _program_from_binary(objects: Objects) -> int:
+def _program_from_binary(objects: CLObjects) -> int:
     length = objects.number("clGetProgramInfo", objects.program, "CL_PROGRAM_BINARY_SIZES")
     binary = (ctypes.c_ubyte * length)()
     pointer = handles(ctypes.addressof(binary))
@@ -169,7 +169,7 @@ def _program_from_binary(objects: Objects) -> int:
     )
 
 
-def _kernels_in_program(objects: Objects) -> int:
+def _kernels_in_program(objects: CLObjects) -> int:
     count = ctypes.c_uint32()
     objects.call("clCreateKernelsInProgram", objects.program, 0, None, ctypes.byref(count))
     kernels = (ctypes.c_void_p * count.value)()
@@ -177,18 +177,18 @@ def _kernels_in_program(objects: Objects) -> int:
     return [objects.owned(kernel or 0, "cl_kernel") for kernel in kernels][-1]
 
 
-def _cloned(objects: Objects) -> int:
+def _cloned(objects: CLObjects) -> int:
     _needs(objects, (2, 1))
     return objects.make("clCloneKernel", objects.kernel("increment"))
 
 
-def _event(objects: Objects) -> int:
+def _event(objects: CLObjects) -> int:
     event = ctypes.c_void_p()
     objects.call("clEnqueueMarkerWithWaitList", objects.queue(), 0, None, ctypes.byref(event))
     return objects.owned(event.value or 0, "cl_event")
 
 
-def _sub_device(objects: Objects) -> int:
+def _sub_device(objects: CLObjects) -> int:
     if objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_PARTITION_MAX_SUB_DEVICES") < 2:
         unsupported("the device cannot be partitioned (CL_DEVICE_PARTITION_MAX_SUB_DEVICES)")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_DEVICE_PARTITION_EQUALLY"], 1, 0)
@@ -201,12 +201,12 @@ def _sub_device(objects: Objects) -> int:
     return devices[0] or 0
 
 
-def _needs(objects: Objects, version: tuple[int, int]) -> None:
+def _needs(objects: CLObjects, version: tuple[int, int]) -> None:
     if objects.version < version:
         unsupported(f"the device is of OpenCL {objects.version[0]}.{objects.version[1]}")
 
 
-def _needs_images(objects: Objects) -> None:
+def _needs_images(objects: CLObjects) -> None:
     if not objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_IMAGE_SUPPORT"):
         unsupported("the device has no images (CL_DEVICE_IMAGE_SUPPORT)")
 

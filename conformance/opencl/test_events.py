@@ -11,7 +11,7 @@ import pytest
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, forked, rule
 from fairlead.conformance.opencl.commands import expect_code
-from fairlead.conformance.opencl.objects import PROFILING, Objects
+from fairlead.conformance.opencl.objects import PROFILING, CLObjects
 from fairlead.icd.abi import OPENCL
 
 INFO, SET, WAIT = "clGetEventInfo", "clSetUserEventStatus", "clWaitForEvents"
@@ -22,12 +22,12 @@ _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_voi
 
 
 @pytest.fixture
-def buffer(objects: Objects) -> int:
+def buffer(objects: CLObjects) -> int:
     """A buffer of zeros."""
     return objects.buffer([0] * 1024)
 
 
-def launch(objects: Objects, queue: int, buffer: int, waits: list[int]) -> int:
+def launch(objects: CLObjects, queue: int, buffer: int, waits: list[int]) -> int:
     """Launch a kernel that adds 1 to the numbers. Returns its event."""
     event = ctypes.c_void_p()
     objects.launch(queue, objects.kernel("increment", buffer), 1024, waits, ctypes.byref(event))
@@ -35,7 +35,7 @@ def launch(objects: Objects, queue: int, buffer: int, waits: list[int]) -> int:
 
 
 @rule("clCreateUserEvent", "is CL_SUBMITTED at first, of no queue, and of the type CL_COMMAND_USER")
-def test_user_event(objects: Objects) -> None:
+def test_user_event(objects: CLObjects) -> None:
     event = objects.user_event()
     names = ("COMMAND_QUEUE", "COMMAND_TYPE", "CONTEXT")
     answers = [
@@ -50,14 +50,14 @@ def test_user_event(objects: Objects) -> None:
 
 
 @rule(SET, "CL_INVALID_OPERATION the second time")
-def test_set_twice(objects: Objects) -> None:
+def test_set_twice(objects: CLObjects) -> None:
     event = objects.user_event()
     objects.call(SET, event, COMPLETE)
     expect_code(objects.cl.clSetUserEventStatus(event, COMPLETE), "CL_INVALID_OPERATION")
 
 
 @rule(SET, "CL_INVALID_VALUE if the status is neither CL_COMPLETE nor negative")
-def test_set_wrong(objects: Objects) -> None:
+def test_set_wrong(objects: CLObjects) -> None:
     expect_code(
         objects.cl.clSetUserEventStatus(objects.user_event(), OPENCL["CL_RUNNING"]),
         "CL_INVALID_VALUE",
@@ -65,7 +65,7 @@ def test_set_wrong(objects: Objects) -> None:
 
 
 @rule(SET, "commands that wait for the event run then, and not before")
-def test_gate(objects: Objects, queue: int, buffer: int) -> None:
+def test_gate(objects: CLObjects, queue: int, buffer: int) -> None:
     gate = objects.user_event()
     event = launch(objects, queue, buffer, [gate])
     objects.call("clFlush", queue)
@@ -87,7 +87,7 @@ def test_gate(objects: Objects, queue: int, buffer: int) -> None:
 @rule(
     SET, "with an error commands that wait for the event do not run, and end with a negative status"
 )
-def test_error(objects: Objects, buffer: int) -> None:
+def test_error(objects: CLObjects, buffer: int) -> None:
     gate, queue = objects.make("clCreateUserEvent", objects.context), objects.queue()
     event = launch(objects, queue, buffer, [gate])
     objects.call("clFlush", queue)
@@ -101,7 +101,7 @@ def test_error(objects: Objects, buffer: int) -> None:
 
 
 @rule(INFO, "says queue, type and context of a command")
-def test_info(objects: Objects, queue: int, buffer: int) -> None:
+def test_info(objects: CLObjects, queue: int, buffer: int) -> None:
     event = launch(objects, queue, buffer, [])
     answers = [
         objects.number(INFO, event, f"CL_EVENT_{name}")
@@ -111,7 +111,7 @@ def test_info(objects: Objects, queue: int, buffer: int) -> None:
 
 
 @rule("clEnqueueMarkerWithWaitList", "its event is complete when all before it is")
-def test_marker(objects: Objects, out_of_order: int, buffer: int) -> None:
+def test_marker(objects: CLObjects, out_of_order: int, buffer: int) -> None:
     gate, marker = objects.user_event(), ctypes.c_void_p()
     event = launch(objects, out_of_order, buffer, [gate])
     objects.call("clEnqueueMarkerWithWaitList", out_of_order, 0, None, ctypes.byref(marker))
@@ -124,7 +124,7 @@ def test_marker(objects: Objects, out_of_order: int, buffer: int) -> None:
 
 
 @rule("clEnqueueNDRangeKernel", "waits for events of another queue")
-def test_other_queue(objects: Objects, queue: int, buffer: int) -> None:
+def test_other_queue(objects: CLObjects, queue: int, buffer: int) -> None:
     gate, other = objects.user_event(), objects.queue()
     first = launch(objects, queue, buffer, [gate])
     objects.call("clFlush", queue)
@@ -137,7 +137,7 @@ def test_other_queue(objects: Objects, queue: int, buffer: int) -> None:
 
 @rule("clSetEventCallback", "calls back with event, status and data")
 @pytest.mark.parametrize("kind", ["command", "user"])
-def test_callback(objects: Objects, queue: int, buffer: int, kind: str) -> None:
+def test_callback(objects: CLObjects, queue: int, buffer: int, kind: str) -> None:
     called, seen, gate = threading.Event(), [], objects.user_event()
 
     @_Callback
@@ -155,7 +155,7 @@ def test_callback(objects: Objects, queue: int, buffer: int, kind: str) -> None:
 
 
 @rule("clSetEventCallback", "calls back at once for an event that is complete")
-def test_late_callback(objects: Objects, queue: int, buffer: int) -> None:
+def test_late_callback(objects: CLObjects, queue: int, buffer: int) -> None:
     called = threading.Event()
     callback = _Callback(lambda event, status, data: called.set())
     event = launch(objects, queue, buffer, [])
@@ -166,7 +166,7 @@ def test_late_callback(objects: Objects, queue: int, buffer: int) -> None:
 
 
 @rule("clGetEventProfilingInfo", "queued ≤ submit ≤ start ≤ end")
-def test_profiling(objects: Objects, buffer: int) -> None:
+def test_profiling(objects: CLObjects, buffer: int) -> None:
     queue = objects.queue(PROFILING)
     event = launch(objects, queue, buffer, [])
     objects.finish(queue)
@@ -184,7 +184,7 @@ def test_profiling(objects: Objects, buffer: int) -> None:
     "CL_PROFILING_INFO_NOT_AVAILABLE on a queue without profiling, and for user events",
 )
 @pytest.mark.parametrize("kind", ["command", "user"])
-def test_no_profiling(objects: Objects, queue: int, buffer: int, kind: str) -> None:
+def test_no_profiling(objects: CLObjects, queue: int, buffer: int, kind: str) -> None:
     event, time = (
         launch(objects, queue, buffer, []) if kind == "command" else objects.user_event(),
         ctypes.c_uint64(),
@@ -203,7 +203,7 @@ def test_no_profiling(objects: Objects, queue: int, buffer: int, kind: str) -> N
     [(0, None, "VALUE"), (1, None, "VALUE"), (1, handles(0), "EVENT")],
     ids=["nothing", "null-list", "null"],
 )
-def test_wait_errors(objects: Objects, count: int, events: Any, code: str) -> None:
+def test_wait_errors(objects: CLObjects, count: int, events: Any, code: str) -> None:
     expect_code(objects.cl.clWaitForEvents(count, events), f"CL_INVALID_{code}")
 
 
@@ -217,7 +217,7 @@ def test_wait_errors(objects: Objects, count: int, events: Any, code: str) -> No
     [(1, None), (0, handles(0)), (1, handles(0))],
     ids=["null-list", "no-number", "null"],
 )
-def test_wait_list(objects: Objects, queue: int, count: int, events: Any) -> None:
+def test_wait_list(objects: CLObjects, queue: int, count: int, events: Any) -> None:
     expect_code(
         objects.cl.clEnqueueMarkerWithWaitList(queue, count, events, None),
         "CL_INVALID_EVENT_WAIT_LIST",
@@ -225,7 +225,7 @@ def test_wait_list(objects: Objects, queue: int, count: int, events: Any) -> Non
 
 
 @rule("clEnqueueMarkerWithWaitList", "CL_INVALID_CONTEXT if an event is of another context")
-def test_wait_list_context(objects: Objects, queue: int) -> None:
+def test_wait_list_context(objects: CLObjects, queue: int) -> None:
     event = objects.make("clCreateUserEvent", objects.new_context())
     objects.call(SET, event, COMPLETE)
     expect_code(

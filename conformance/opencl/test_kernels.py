@@ -10,7 +10,7 @@ import pytest
 from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.conformance.shared_cases import global_ids
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.table import DispatchTable
@@ -19,7 +19,7 @@ LAUNCH = "clEnqueueNDRangeKernel"
 
 
 @rule("clBuildProgram", "CL_BUILD_PROGRAM_FAILURE for a wrong program, whose log says why")
-def test_build_failure(bare_objects: Objects) -> None:
+def test_build_failure(bare_objects: CLObjects) -> None:
     objects, strings = (
         bare_objects,
         (ctypes.c_char_p * 1)(b"kernel void broken(global int *a) { a[0] = no_such_name; }"),
@@ -40,7 +40,7 @@ def test_build_failure(bare_objects: Objects) -> None:
 
 
 @rule("clCreateKernel", "CL_INVALID_KERNEL_NAME for a kernel that there is not")
-def test_kernel_name(objects: Objects, cl: DispatchTable) -> None:
+def test_kernel_name(objects: CLObjects, cl: DispatchTable) -> None:
     code = ctypes.c_int32()
     equal(
         cl.clCreateKernel(objects.program, b"no_such_kernel", ctypes.byref(code)),
@@ -51,7 +51,7 @@ def test_kernel_name(objects: Objects, cl: DispatchTable) -> None:
 
 
 @rule("clGetKernelInfo", "says name, arguments and program")
-def test_kernel_info(objects: Objects) -> None:
+def test_kernel_info(objects: CLObjects) -> None:
     kernel = objects.kernel("add")
     name = objects.info("clGetKernelInfo", kernel, "CL_KERNEL_FUNCTION_NAME")
     numbers = [
@@ -72,13 +72,13 @@ ARGUMENTS = {
 
 @rule("clSetKernelArg", "refuses wrong indices, sizes and values")
 @pytest.mark.parametrize("case", ARGUMENTS)
-def test_argument_errors(objects: Objects, case: str) -> None:
+def test_argument_errors(objects: CLObjects, case: str) -> None:
     index, size, value, expected = ARGUMENTS[case]
     expect_code(objects.cl.clSetKernelArg(objects.kernel("add"), index, size, value), expected)
 
 
 @rule("clCloneKernel", "a clone keeps the arguments of its time, and each has its own from then on")
-def test_clone(objects: Objects, queue: int) -> None:
+def test_clone(objects: CLObjects, queue: int) -> None:
     if objects.version < (2, 1):
         unsupported("there is no clCloneKernel before OpenCL 2.1")
     buffer = objects.buffer([0] * 8)
@@ -93,7 +93,7 @@ def test_clone(objects: Objects, queue: int) -> None:
 
 
 @rule("clCloneKernel", "a clone outlives its kernel")
-def test_clone_outlives(objects: Objects, queue: int) -> None:
+def test_clone_outlives(objects: CLObjects, queue: int) -> None:
     if objects.version < (2, 1):
         unsupported("there is no clCloneKernel before OpenCL 2.1")
     buffer, inner = (
@@ -107,7 +107,7 @@ def test_clone_outlives(objects: Objects, queue: int) -> None:
 
 
 @rule(LAUNCH, "CL_INVALID_KERNEL_ARGS if an argument has not been set")
-def test_arguments_not_set(objects: Objects, queue: int) -> None:
+def test_arguments_not_set(objects: CLObjects, queue: int) -> None:
     code = objects.cl.clEnqueueNDRangeKernel(
         queue, objects.kernel("add"), 1, None, sizes(1), None, 0, None, None
     )
@@ -116,7 +116,7 @@ def test_arguments_not_set(objects: Objects, queue: int) -> None:
 
 @rule(LAUNCH, "uses offset, sizes and dimensions")
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_range(objects: Objects, queue: int, dimensions: int) -> None:
+def test_range(objects: CLObjects, queue: int, dimensions: int) -> None:
     size, offset, expected = global_ids(dimensions)
     buffer = objects.buffer([0] * len(expected))
     arguments = (dimensions, sizes(*offset), sizes(*size), None, 0, None, None)
@@ -125,7 +125,7 @@ def test_range(objects: Objects, queue: int, dimensions: int) -> None:
 
 
 @rule(LAUNCH, "a kernel has the arguments of the time of the call")
-def test_arguments_of_each(objects: Objects, queue: int) -> None:
+def test_arguments_of_each(objects: CLObjects, queue: int) -> None:
     buffer = objects.buffer([0] * 8)
     kernel = objects.kernel("add", buffer)
     for value in (1, 20, 300):

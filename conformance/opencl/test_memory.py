@@ -10,21 +10,21 @@ import pytest
 from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, failed, rule
 from fairlead.conformance.opencl.commands import expect_code
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.conformance.shared_cases import check_rectangles
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 
 
 @rule("clEnqueueWriteBuffer", "what is written is read")
-def test_write_and_read(objects: Objects, queue: int) -> None:
+def test_write_and_read(objects: CLObjects, queue: int) -> None:
     buffer, data = objects.buffer([0] * 8), ints(range(4))
     objects.call("clEnqueueWriteBuffer", queue, buffer, True, 8, 16, data, 0, None, None)
     equal(objects.read(queue, buffer), [0, 0, 0, 1, 2, 3, 0, 0], "the buffer")
 
 
 @rule("clEnqueueCopyBuffer", "copies the bytes")
-def test_copy(objects: Objects, queue: int) -> None:
+def test_copy(objects: CLObjects, queue: int) -> None:
     source, target = objects.buffer(range(8)), objects.buffer([0] * 8)
     objects.call("clEnqueueCopyBuffer", queue, source, target, 4, 8, 12, 0, None, None)
     equal(objects.read(queue, target), [0, 0, 1, 2, 3, 0, 0, 0], "the buffer")
@@ -32,7 +32,7 @@ def test_copy(objects: Objects, queue: int) -> None:
 
 @rule("clEnqueueFillBuffer", "fills with the pattern of the time of the call")
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 64, 128])
-def test_fill(objects: Objects, queue: int, size: int) -> None:
+def test_fill(objects: CLObjects, queue: int, size: int) -> None:
     buffer, pattern = objects.buffer([0] * 96), (ctypes.c_ubyte * size)(*range(1, size + 1))
     expected = bytes(128) + bytes(pattern) * (128 // size) + bytes(128)
     objects.call("clEnqueueFillBuffer", queue, buffer, pattern, size, 128, 128, 0, None, None)
@@ -41,7 +41,7 @@ def test_fill(objects: Objects, queue: int, size: int) -> None:
 
 
 @rule("clEnqueueCopyBufferRect", "copies a box; the host's forms write and read one")
-def test_rect(objects: Objects, queue: int) -> None:
+def test_rect(objects: CLObjects, queue: int) -> None:
     check_rectangles(
         objects,
         queue,
@@ -52,7 +52,7 @@ def test_rect(objects: Objects, queue: int) -> None:
 
 
 @rule("clCreateSubBuffer", "is a part of its buffer, and counts as its reference")
-def test_sub_buffer(objects: Objects, queue: int, chosen: CLDevice) -> None:
+def test_sub_buffer(objects: CLObjects, queue: int, chosen: CLDevice) -> None:
     align = max(chosen.info("CL_DEVICE_MEM_BASE_ADDR_ALIGN") // 32, 1)  # the query counts bits
     buffer = objects.buffer([0] * (align + 8))
     region = OPENCL.struct("cl_buffer_region")(align * 4, 16)
@@ -68,7 +68,7 @@ def test_sub_buffer(objects: Objects, queue: int, chosen: CLDevice) -> None:
 
 
 @rule("clEnqueueMapBuffer", "gives the buffer's bytes, and takes what is written there")
-def test_map(objects: Objects, queue: int) -> None:
+def test_map(objects: CLObjects, queue: int) -> None:
     buffer, code = objects.buffer(range(8)), ctypes.c_int32(1)
     flags = OPENCL["CL_MAP_READ"] | OPENCL["CL_MAP_WRITE"]
     pointer = objects.cl.clEnqueueMapBuffer(
@@ -85,7 +85,7 @@ def test_map(objects: Objects, queue: int) -> None:
 
 
 @rule("clCreateBuffer", "CL_MEM_USE_HOST_PTR: mapping gives the host's memory")
-def test_host_memory(objects: Objects, queue: int) -> None:
+def test_host_memory(objects: CLObjects, queue: int) -> None:
     data, code = ints(range(1024)), ctypes.c_int32()
     flags = OPENCL["CL_MEM_READ_WRITE"] | OPENCL["CL_MEM_USE_HOST_PTR"]
     buffer = objects.make("clCreateBuffer", objects.context, flags, 4096, data)
@@ -107,7 +107,7 @@ def test_host_memory(objects: Objects, queue: int) -> None:
     "clSetMemObjectDestructorCallback",
     "is called when the last reference is gone, those of commands among them",
 )
-def test_destructor(bare_objects: Objects) -> None:
+def test_destructor(bare_objects: CLObjects) -> None:
     called = threading.Event()
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     callback = prototype(lambda memory, data: called.set())
@@ -123,7 +123,7 @@ def test_destructor(bare_objects: Objects) -> None:
 
 
 @rule("clEnqueueSVMMemcpy", "SVM: fill, copy, map, and a kernel")
-def test_svm(objects: Objects, queue: int) -> None:
+def test_svm(objects: CLObjects, queue: int) -> None:
     source, target = objects.svm(32), objects.svm(32)
     objects.call(
         "clEnqueueSVMMemFill", queue, source, ctypes.byref(ctypes.c_int32(5)), 4, 32, 0, None, None

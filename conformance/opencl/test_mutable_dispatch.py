@@ -10,7 +10,7 @@ from fairlead.conformance.arrays import NO_EVENTS, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import SIMULTANEOUS, CommandBuffers, expect_code
 from fairlead.conformance.opencl.mutable import UPDATE, Mutable, args
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
 
 KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"
@@ -22,7 +22,7 @@ int32 = ctypes.c_int32
 
 
 @rule(UPDATE, "gives a kernel another buffer")
-def test_buffer(mutable: Mutable, objects: Objects) -> None:
+def test_buffer(mutable: Mutable, objects: CLObjects) -> None:
     one, two = objects.buffer([0] * 8), objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("increment", one), 8, "ARGUMENTS")
     mutable.recorder.finalize()
@@ -34,7 +34,7 @@ def test_buffer(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "gives a kernel another value, which may change after the call")
-def test_value(mutable: Mutable, objects: Objects) -> None:
+def test_value(mutable: Mutable, objects: CLObjects) -> None:
     buffer, value = objects.buffer([0] * 8), int32(100)
     command = mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS")
     mutable.recorder.finalize()
@@ -45,7 +45,7 @@ def test_value(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "gives a kernel local memory of another size")
-def test_local_memory(mutable: Mutable, objects: Objects) -> None:
+def test_local_memory(mutable: Mutable, objects: CLObjects) -> None:
     buffer, kernel = objects.buffer([0] * 4), objects.kernel("local_sum", objects.buffer([0] * 4))
     objects.set_argument(kernel, 0, buffer)
     objects.call("clSetKernelArg", kernel, 1, 8 * 4, None)
@@ -60,7 +60,7 @@ def test_local_memory(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "gives a kernel NULL in place of a buffer")
-def test_null(mutable: Mutable, objects: Objects) -> None:
+def test_null(mutable: Mutable, objects: CLObjects) -> None:
     buffer, other = objects.buffer([7] * 4), objects.buffer([0] * 4)
     command = mutable.launch(objects.kernel("is_null", buffer, other), 4, "ARGUMENTS")
     mutable.recorder.finalize()
@@ -72,7 +72,7 @@ def test_null(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "gives a kernel another SVM pointer")
-def test_svm(mutable: Mutable, objects: Objects) -> None:
+def test_svm(mutable: Mutable, objects: CLObjects) -> None:
     one, two, out = objects.svm(32), objects.svm(32), objects.buffer([0] * 8)
     for pointer, value in ((one, 1), (two, 2)):
         objects.call(
@@ -100,7 +100,7 @@ def test_svm(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "gives a kernel another image")
-def test_image(mutable: Mutable, objects: Objects) -> None:
+def test_image(mutable: Mutable, objects: CLObjects) -> None:
     mutable.recorder.argument("image")
     source = """kernel void pixel(read_only image2d_t image, global uint *a) {
         const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_NONE | CLK_FILTER_NEAREST;
@@ -118,7 +118,7 @@ def test_image(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "arguments that are not named stay as they are")
-def test_other_arguments(mutable: Mutable, objects: Objects) -> None:
+def test_other_arguments(mutable: Mutable, objects: CLObjects) -> None:
     one, two = objects.buffer([0] * 8), objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("add", one, int32(7)), 8, "ARGUMENTS")
     mutable.recorder.finalize()
@@ -128,7 +128,7 @@ def test_other_arguments(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "has no effect on the kernel object, nor has that on the command")
-def test_kernel_object(mutable: Mutable, objects: Objects) -> None:
+def test_kernel_object(mutable: Mutable, objects: CLObjects) -> None:
     one, two, three = (objects.buffer([0] * 8) for _ in range(3))
     kernel = objects.kernel("add", one, int32(1))
     command = mutable.launch(kernel, 8, "ARGUMENTS")
@@ -141,7 +141,7 @@ def test_kernel_object(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "the last of several updates holds")
-def test_overwrite(mutable: Mutable, objects: Objects) -> None:
+def test_overwrite(mutable: Mutable, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS")
     mutable.recorder.finalize()
@@ -152,7 +152,7 @@ def test_overwrite(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "an update between every two submissions")
-def test_iterative(mutable: Mutable, objects: Objects) -> None:
+def test_iterative(mutable: Mutable, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("add", buffer, int32(0)), 8, "ARGUMENTS")
     mutable.recorder.finalize()
@@ -164,7 +164,7 @@ def test_iterative(mutable: Mutable, objects: Objects) -> None:
 
 @rule(UPDATE, "submissions that are under way keep what they were enqueued with")
 def test_under_way(
-    commands: CommandBuffers, mutable_version: tuple[int, ...], objects: Objects, queue: int
+    commands: CommandBuffers, mutable_version: tuple[int, ...], objects: CLObjects, queue: int
 ) -> None:
     if not commands.can("SIMULTANEOUS_USE"):
         unsupported("the device has no simultaneous use")
@@ -181,7 +181,7 @@ def test_under_way(
 
 
 @rule(UPDATE, "one call updates several commands")
-def test_several(mutable: Mutable, objects: Objects) -> None:
+def test_several(mutable: Mutable, objects: CLObjects) -> None:
     buffers = [objects.buffer([0] * 8) for _ in range(3)]
     commands = [
         mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS")
@@ -196,7 +196,7 @@ def test_several(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "commands that are not named stay as they are")
-def test_other_commands(mutable: Mutable, objects: Objects) -> None:
+def test_other_commands(mutable: Mutable, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     kernel = objects.kernel("add", buffer, int32(1))
     commands = []
@@ -210,7 +210,9 @@ def test_other_commands(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "updates the second command-buffer of a kernel alone")
-def test_two_command_buffers(commands: CommandBuffers, mutable: Mutable, objects: Objects) -> None:
+def test_two_command_buffers(
+    commands: CommandBuffers, mutable: Mutable, objects: CLObjects
+) -> None:
     buffer = objects.buffer([0] * 8)
     kernel = objects.kernel("add", buffer, int32(1))
     other = Mutable(commands, objects, mutable.recorder.queue)
@@ -226,7 +228,7 @@ def test_two_command_buffers(commands: CommandBuffers, mutable: Mutable, objects
 
 @rule(UPDATE, "none of the updates is kept if one of them fails")
 @pytest.mark.parametrize("first", [True, False], ids=["good-first", "bad-first"])
-def test_all_or_none(mutable: Mutable, objects: Objects, first: bool) -> None:
+def test_all_or_none(mutable: Mutable, objects: CLObjects, first: bool) -> None:
     one, two = objects.buffer([0] * 8), objects.buffer([0] * 8)
     good, bad = (
         mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS")
@@ -240,7 +242,7 @@ def test_all_or_none(mutable: Mutable, objects: Objects, first: bool) -> None:
 
 
 @rule(UPDATE, "none of a command's own changes is kept if one of them fails")
-def test_all_or_none_of_a_command(mutable: Mutable, objects: Objects) -> None:
+def test_all_or_none_of_a_command(mutable: Mutable, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS")
     mutable.recorder.finalize()
@@ -252,7 +254,7 @@ def test_all_or_none_of_a_command(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "no configurations are no update")
-def test_nothing(mutable: Mutable, objects: Objects) -> None:
+def test_nothing(mutable: Mutable, objects: CLObjects) -> None:
     mutable.launch(objects.kernel("increment", objects.buffer([0])), 1)
     mutable.recorder.finalize()
     expect_code(mutable.answer_arrays(0, None, None), "CL_SUCCESS")
@@ -263,7 +265,7 @@ def test_nothing(mutable: Mutable, objects: Objects) -> None:
     "without CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR all that the device can change can be "
     "changed",
 )
-def test_default_fields(mutable: Mutable, objects: Objects) -> None:
+def test_default_fields(mutable: Mutable, objects: CLObjects) -> None:
     mutable.needs("ARGUMENTS", "GLOBAL_SIZE")
     buffer = objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("add", buffer, int32(1)), 4)
@@ -274,7 +276,7 @@ def test_default_fields(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(KERNEL, "arguments that were not set can be given by an update, since 0.9.5")
-def test_deferred_arguments(mutable: Mutable, objects: Objects) -> None:
+def test_deferred_arguments(mutable: Mutable, objects: CLObjects) -> None:
     if mutable.commands.mutable_version < (0, 9, 5):
         unsupported("all arguments must be set before 0.9.5")
     buffer = objects.buffer([0] * 8)

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import beyond_specification, forked, rule, unsupported
-from fairlead.conformance.opencl.commands import CommandBuffers, Recorder, expect_code, properties
+from fairlead.conformance.opencl.commands import CLRecorder, CommandBuffers, expect_code, properties
 from fairlead.conformance.opencl.mutable import (
     FIELDS,
     UPDATABLE,
@@ -22,7 +22,7 @@ from fairlead.conformance.opencl.mutable import (
     field,
     ndrange,
 )
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
 
 KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"
@@ -32,7 +32,7 @@ DISPATCH = (ctypes.c_uint32 * 1)(OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONF
 
 
 @pytest.fixture
-def command(mutable: Mutable, objects: Objects) -> int:
+def command(mutable: Mutable, objects: CLObjects) -> int:
     """A command in a finalized command-buffer: 8 work-items in groups of 4.
 
     Every field of it that the device can change is updatable.
@@ -55,7 +55,7 @@ def test_no_command_buffer(mutable: Mutable, command: int) -> None:
 
 @forked
 @rule(UPDATE, "CL_INVALID_OPERATION if command_buffer has not been finalized")
-def test_not_finalized(mutable: Mutable, objects: Objects) -> None:
+def test_not_finalized(mutable: Mutable, objects: CLObjects) -> None:
     mutable.needs("ARGUMENTS")
     command = mutable.launch(objects.kernel("add", objects.buffer([0] * 8), int32(1)), 8)
     expect_code(mutable.answer(args(command, (1, int32(2)))), OPERATION)
@@ -66,8 +66,8 @@ def test_not_finalized(mutable: Mutable, objects: Objects) -> None:
     UPDATE,
     "CL_INVALID_OPERATION if command_buffer was not created with CL_COMMAND_BUFFER_MUTABLE_KHR",
 )
-def test_not_mutable(mutable: Mutable, commands: CommandBuffers, objects: Objects) -> None:
-    recorder, handle = Recorder(commands, objects, mutable.recorder.queue), ctypes.c_void_p()
+def test_not_mutable(mutable: Mutable, commands: CommandBuffers, objects: CLObjects) -> None:
+    recorder, handle = CLRecorder(commands, objects, mutable.recorder.queue), ctypes.c_void_p()
     kernel = objects.kernel("add", objects.buffer([0] * 8), int32(1))
     code = recorder.answer(KERNEL, kernel=kernel, mutable_handle=ctypes.byref(handle))
     recorder.finalize()
@@ -122,7 +122,7 @@ def test_no_command(mutable: Mutable, command: int) -> None:
 @forked
 @rule(UPDATE, "CL_INVALID_MUTABLE_COMMAND_KHR if command is of another command-buffer")
 def test_foreign_command(
-    mutable: Mutable, commands: CommandBuffers, objects: Objects, command: int
+    mutable: Mutable, commands: CommandBuffers, objects: CLObjects, command: int
 ) -> None:
     mutable.needs("ARGUMENTS")
     other = Mutable(commands, objects, mutable.recorder.queue)
@@ -160,7 +160,7 @@ def _exec_infos() -> Any:
         for n in FIELDS
     ],
 )
-def test_undeclared_field(mutable: Mutable, objects: Objects, name: str) -> None:
+def test_undeclared_field(mutable: Mutable, objects: CLObjects, name: str) -> None:
     declared = next(
         (other for other in FIELDS if other != name and mutable.capabilities & field(other)), None
     )
@@ -327,7 +327,7 @@ def test_unknown_query(mutable: Mutable, command: int) -> None:
         for n in QUERIES
     ],
 )
-def test_query_too_small(mutable: Mutable, objects: Objects, name: str) -> None:
+def test_query_too_small(mutable: Mutable, objects: CLObjects, name: str) -> None:
     kernel = objects.kernel("add", objects.buffer([0] * 8), int32(1))
     command = mutable.launch(
         kernel, 8, next(name for name in FIELDS if mutable.capabilities & field(name))
@@ -342,7 +342,7 @@ def test_query_too_small(mutable: Mutable, objects: Objects, name: str) -> None:
 @forked
 @rule(UPDATE, "a command whose command-buffer was released is refused")
 def test_stale_command(
-    mutable: Mutable, commands: CommandBuffers, objects: Objects, command: int
+    mutable: Mutable, commands: CommandBuffers, objects: CLObjects, command: int
 ) -> None:
     mutable.needs("ARGUMENTS")
     inner = objects.another()
@@ -358,7 +358,7 @@ def test_stale_command(
     "clFinalizeCommandBufferKHR",
     "CL_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released",
 )
-def test_stale_command_buffer(commands: CommandBuffers, objects: Objects, queue: int) -> None:
+def test_stale_command_buffer(commands: CommandBuffers, objects: CLObjects, queue: int) -> None:
     inner = objects.another()
     handle = commands.create(inner, queue)
     inner.close()

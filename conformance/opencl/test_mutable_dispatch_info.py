@@ -9,7 +9,7 @@ import pytest
 from fairlead.conformance.arrays import sizes
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.opencl.mutable import FIELDS, UPDATABLE, Mutable, field, ndrange
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
 
 KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"
@@ -42,7 +42,7 @@ def _queries(mutable: Mutable, kernel: int) -> dict[str, bytes]:
 QUERIES = list(OPENCL.groups["cl_mutable_command_info_khr"].values())
 
 
-def _command(mutable: Mutable, objects: Objects) -> tuple[int, int]:
+def _command(mutable: Mutable, objects: CLObjects) -> tuple[int, int]:
     """Record that command. Returns it and its kernel."""
     kernel = objects.kernel("increment", objects.buffer([0] * 16))
     range_ = {"local_work_size": sizes(4), "global_work_offset": sizes(2)}
@@ -56,13 +56,13 @@ def _command(mutable: Mutable, objects: Objects) -> tuple[int, int]:
         for n in QUERIES
     ],
 )
-def test_query(mutable: Mutable, objects: Objects, name: str) -> None:
+def test_query(mutable: Mutable, objects: CLObjects, name: str) -> None:
     command, kernel = _command(mutable, objects)
     equal(mutable.info(command, name), _queries(mutable, kernel)[name], "the answer")
 
 
 @rule(INFO, "answers what an update has changed")
-def test_query_after_update(mutable: Mutable, objects: Objects) -> None:
+def test_query_after_update(mutable: Mutable, objects: CLObjects) -> None:
     mutable.needs("GLOBAL_OFFSET", "GLOBAL_SIZE", "LOCAL_SIZE")
     kernel = objects.kernel("increment", objects.buffer([0] * 64))
     command = mutable.launch(kernel, 12, *FIELDS[:3], local_work_size=sizes(4))
@@ -83,7 +83,7 @@ def test_query_after_update(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(INFO, "answers zeros for an offset and a local size that were not given")
-def test_query_of_defaults(mutable: Mutable, objects: Objects) -> None:
+def test_query_of_defaults(mutable: Mutable, objects: CLObjects) -> None:
     command = mutable.launch(objects.kernel("increment", objects.buffer([0] * 16)), 8)
     names = ("GLOBAL_WORK_OFFSET", "LOCAL_WORK_SIZE")
     answers = [mutable.info(command, f"CL_MUTABLE_DISPATCH_{name}_KHR") for name in names]
@@ -91,13 +91,13 @@ def test_query_of_defaults(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(INFO, "answers no properties (size 0) if none were given")
-def test_query_of_no_properties(mutable: Mutable, objects: Objects) -> None:
+def test_query_of_no_properties(mutable: Mutable, objects: CLObjects) -> None:
     command = mutable.launch(objects.kernel("increment", objects.buffer([0] * 16)), 8)
     equal(mutable.info(command, "CL_MUTABLE_COMMAND_PROPERTIES_ARRAY_KHR"), b"", "the properties")
 
 
 @rule("clGetDeviceInfo", "CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR has 8 bytes, and known bits")
-def test_capabilities(mutable: Mutable, objects: Objects) -> None:
+def test_capabilities(mutable: Mutable, objects: CLObjects) -> None:
     answer = objects.info(
         "clGetDeviceInfo", objects.device, "CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR"
     )
@@ -108,7 +108,7 @@ def test_capabilities(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(KERNEL, "gives each command a handle of its own")
-def test_handles(mutable: Mutable, objects: Objects) -> None:
+def test_handles(mutable: Mutable, objects: CLObjects) -> None:
     kernel = objects.kernel("increment", objects.buffer([0] * 16))
     found = [mutable.launch(kernel, 8) for _ in range(4)]
     equal(

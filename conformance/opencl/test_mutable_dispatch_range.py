@@ -18,7 +18,7 @@ from fairlead.conformance.opencl.mutable import (
     field,
     ndrange,
 )
-from fairlead.conformance.opencl.objects import Objects
+from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
 
 KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"
@@ -31,7 +31,7 @@ int32 = ctypes.c_int32
 
 @rule(UPDATE, "gives a kernel another global size, smaller and larger")
 @pytest.mark.parametrize("size", [3, 8])
-def test_global_size(mutable: Mutable, objects: Objects, size: int) -> None:
+def test_global_size(mutable: Mutable, objects: CLObjects, size: int) -> None:
     buffer = objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("increment", buffer), 4, "GLOBAL_SIZE")
     mutable.recorder.finalize()
@@ -41,7 +41,7 @@ def test_global_size(mutable: Mutable, objects: Objects, size: int) -> None:
 
 
 @rule(UPDATE, "gives a kernel another global offset")
-def test_global_offset(mutable: Mutable, objects: Objects) -> None:
+def test_global_offset(mutable: Mutable, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("increment", buffer), 4, "GLOBAL_OFFSET")
     mutable.recorder.finalize()
@@ -51,7 +51,7 @@ def test_global_offset(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "gives a kernel another local size")
-def test_local_size(mutable: Mutable, objects: Objects) -> None:
+def test_local_size(mutable: Mutable, objects: CLObjects) -> None:
     buffer = objects.buffer([0] * 16)
     command = mutable.launch(
         objects.kernel("local_sizes", buffer), 16, "LOCAL_SIZE", local_work_size=sizes(4)
@@ -63,7 +63,7 @@ def test_local_size(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "changes the whole range and the arguments at once, in two dimensions")
-def test_everything(mutable: Mutable, objects: Objects) -> None:
+def test_everything(mutable: Mutable, objects: CLObjects) -> None:
     one, two = objects.buffer([0] * 8), objects.buffer([0] * 8)
     first = {"work_dim": 2, "global_work_size": sizes(2, 2), "local_work_size": sizes(1, 1)}
     command = mutable.launch(objects.kernel("ids", one), 4, *FIELDS[:4], **first)
@@ -82,7 +82,7 @@ def test_everything(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "what is NULL in a configuration stays as it is")
-def test_unchanged_range(mutable: Mutable, objects: Objects) -> None:
+def test_unchanged_range(mutable: Mutable, objects: CLObjects) -> None:
     buffer, other = objects.buffer([0] * 16), objects.buffer([0] * 16)
     range_ = {"local_work_size": sizes(4), "global_work_offset": sizes(2)}
     command = mutable.launch(objects.kernel("local_sizes", buffer), 8, *FIELDS[:4], **range_)
@@ -99,7 +99,7 @@ def test_unchanged_range(mutable: Mutable, objects: Objects) -> None:
     "with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR the number of groups may shrink",
 )
 @pytest.mark.parametrize("of", ["command-buffer", "command"])
-def test_fewer_groups(mutable: Mutable, objects: Objects, of: str) -> None:
+def test_fewer_groups(mutable: Mutable, objects: CLObjects, of: str) -> None:
     if mutable.commands.mutable_version < (0, 9, 1):
         unsupported("there are no asserts before 0.9.1")
     mutable.needs("GLOBAL_SIZE")
@@ -126,7 +126,7 @@ def test_fewer_groups(mutable: Mutable, objects: Objects, of: str) -> None:
 
 
 @rule(UPDATE, "gives a kernel other SVM pointers that it may follow (CL_KERNEL_EXEC_INFO_SVM_PTRS)")
-def test_exec_info(mutable: Mutable, objects: Objects) -> None:
+def test_exec_info(mutable: Mutable, objects: CLObjects) -> None:
     pointers = (ctypes.c_void_p * 1)(objects.svm(64))
     buffer = objects.buffer([0] * 4)
     command = mutable.launch(objects.kernel("increment", buffer), 4, "EXEC_INFO")

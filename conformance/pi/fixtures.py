@@ -13,10 +13,10 @@ from functools import partial
 import pytest
 
 from fairlead.conformance.checks import unsupported
-from fairlead.conformance.child import Target
+from fairlead.conformance.child import LibraryUnderTest
 from fairlead.conformance.device import choose
-from fairlead.conformance.pi.objects import OUT_OF_ORDER, Objects
-from fairlead.conformance.pi.recorder import Recorder
+from fairlead.conformance.pi.objects import OUT_OF_ORDER, PIObjects
+from fairlead.conformance.pi.recorder import PIRecorder
 from fairlead.icd.drivers import drivers
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.table import DispatchTable
@@ -29,7 +29,7 @@ from fairlead.loader.ur.plugin import Plugin
 pytest_plugins = ["fairlead.conformance.shared"]
 
 
-def open_library(target: Target) -> Plugin:
+def open_library(target: LibraryUnderTest) -> Plugin:
     """Open and bind the plugin."""
     # A plugin over OpenCL finds the drivers itself. This call repairs them for the whole process.
     drivers()
@@ -41,7 +41,7 @@ def open_library(target: Target) -> Plugin:
 
 
 @pytest.fixture(scope="session")
-def plugin(target: Target) -> Plugin:
+def plugin(target: LibraryUnderTest) -> Plugin:
     """The open plugin."""
     return target.opened
 
@@ -53,7 +53,7 @@ def pi(plugin: Plugin) -> DispatchTable:
 
 
 @pytest.fixture(scope="session")
-def chosen(target: Target, plugin: Plugin) -> PluginDevice:
+def chosen(target: LibraryUnderTest, plugin: Plugin) -> PluginDevice:
     """The device under test."""
     if plugin.idle:
         raise FairleadError(plugin.idle, remedy=plugin.remedy)
@@ -73,13 +73,13 @@ def platform(chosen: PluginDevice) -> int:
 
 
 @pytest.fixture(scope="session")
-def make_objects(pi: DispatchTable, device: int) -> Callable[..., Objects]:
+def make_objects(pi: DispatchTable, device: int) -> Callable[..., PIObjects]:
     """Returns a maker of objects: `make_objects(context)`."""
-    return partial(Objects, pi, device)
+    return partial(PIObjects, pi, device)
 
 
 @pytest.fixture(scope="session")
-def program(shared: Objects, chosen: PluginDevice) -> int:
+def program(shared: PIObjects, chosen: PluginDevice) -> int:
     """The program with the kernels of opencl/objects.py, built."""
     if chosen.backend != "opencl":
         unsupported("the cases with kernels are written in OpenCL C, and the backend is not OpenCL")
@@ -88,7 +88,7 @@ def program(shared: Objects, chosen: PluginDevice) -> int:
 
 
 @pytest.fixture
-def out_of_order(bare_objects: Objects) -> int:
+def out_of_order(bare_objects: PIObjects) -> int:
     """An out-of-order queue."""
     supported = bare_objects.number(
         "piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_QUEUE_PROPERTIES"
@@ -99,6 +99,6 @@ def out_of_order(bare_objects: Objects) -> int:
 
 
 @pytest.fixture
-def recorder(objects: Objects) -> Recorder:
+def recorder(objects: PIObjects) -> PIRecorder:
     """A command-buffer that is being recorded."""
-    return Recorder(objects)
+    return PIRecorder(objects)

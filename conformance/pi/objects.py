@@ -40,7 +40,7 @@ PROFILING: Final = PI["PI_QUEUE_FLAG_PROFILING_ENABLE"]
 ABSENT: Final = ("PI_ERROR_UNSUPPORTED_FEATURE",)
 
 
-class Pointer(int):
+class PIPointer(int):
     """A kernel argument that is a USM pointer."""
 
 
@@ -57,7 +57,7 @@ def waits(*events: int) -> tuple[int, Any]:
     return len(events), handles(*events) if events else None
 
 
-class Objects(Maker):
+class PIObjects(Maker):
     """Makes objects in one context on one device. `close` releases them in reverse order."""
 
     api, success, releases = PI, "PI_SUCCESS", _RELEASE
@@ -217,9 +217,9 @@ class Objects(Maker):
     def set_argument(self, kernel: int, index: int, value: int | Any) -> None:
         """Set an argument of a kernel.
 
-        An int is a memory object, a `Pointer` is USM, and a ctypes value is passed by its bytes.
+        An int is a memory object, a `PIPointer` is USM, and a ctypes value is passed by its bytes.
         """
-        if isinstance(value, Pointer):
+        if isinstance(value, PIPointer):
             self.call(
                 "piextKernelSetArgPointer", kernel, index, 8, ctypes.byref(ctypes.c_uint64(value))
             )
@@ -255,8 +255,8 @@ class Objects(Maker):
         )
 
 
-#: Checks calls that are made without `Objects`.
-check: Final = Objects.check
+#: Checks calls that are made without `PIObjects`.
+check: Final = PIObjects.check
 
 
 def absent(routine: str) -> NoReturn:

@@ -6,15 +6,15 @@ import ctypes
 from collections.abc import Callable
 from typing import Final
 
-from fairlead.conformance.pi.objects import Objects
+from fairlead.conformance.pi.objects import PIObjects
 from fairlead.loader.pi.abi import PI
 
 
-def _event(objects: Objects) -> int:
+def _event(objects: PIObjects) -> int:
     return objects.make("piEnqueueEventsWait", objects.queue(), 0, None, ...)
 
 
-def _sampler(objects: Objects) -> int:
+def _sampler(objects: PIObjects) -> int:
     names = ("NORMALIZED_COORDS", "ADDRESSING_MODE", "FILTER_MODE")
     values = (1, PI["PI_SAMPLER_ADDRESSING_MODE_CLAMP"], PI["PI_SAMPLER_FILTER_MODE_NEAREST"])
     pairs = [
@@ -26,7 +26,7 @@ def _sampler(objects: Objects) -> int:
 
 
 #: Function, the group of its queries, and the arguments before the query.
-OWNERS: Final[dict[str, tuple[str, Callable[[Objects], tuple[int, ...]]]]] = {
+OWNERS: Final[dict[str, tuple[str, Callable[[PIObjects], tuple[int, ...]]]]] = {
     "piPlatformGetInfo": (
         "pi_platform_info",
         lambda o: (o.number("piDeviceGetInfo", o.device, "PI_DEVICE_INFO_PLATFORM"),),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import expect, failed, name_of
-from fairlead.conformance.pi.objects import ABSENT, Objects, Pointer, absent, check, waits
+from fairlead.conformance.pi.objects import ABSENT, PIObjects, PIPointer, absent, check, waits
 from fairlead.loader.pi.abi import PI
 
 PREFIX: Final = "piextCommandBuffer"
@@ -32,14 +32,14 @@ def region(width: int, height: int = 1, depth: int = 1) -> Any:
     return ctypes.byref(_REGION(width, height, depth))
 
 
-class Recorder:
+class PIRecorder:
     """A command-buffer.
 
     >>> recorder.record("MemcpyUSM", dst_ptr=mine, src_ptr=other, size=64)  # returns a sync-point
     >>> recorder.answer("MemcpyUSM", dst_ptr=None)  # returns the code of the call
     """
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: PIObjects) -> None:
         self.objects = objects
         desc, handle = PI.struct("pi_ext_command_buffer_desc")(), ctypes.c_void_p()
         code = objects.pi.piextCommandBufferCreate(
@@ -130,7 +130,7 @@ class Recorder:
         if name == "command_buffer":
             return self.handle
         if name == "kernel":
-            return self.objects.kernel("increment", Pointer(self.objects.allocate("shared", 256)))
+            return self.objects.kernel("increment", PIPointer(self.objects.allocate("shared", 256)))
         if name.endswith("buffer"):
             return self.objects.buffer([0] * 64)
         if name in ("ptr", "dst", "dst_ptr", "src_ptr"):
@@ -159,14 +159,14 @@ _CONSTANT: Final[dict[str, Any]] = {
 }
 
 
-def chain(recorder: Recorder, memory: int) -> None:
+def chain(recorder: PIRecorder, memory: int) -> None:
     """Record kernels on 1024 numbers that give CHAINED only if they run one after another.
 
     Sync-points order them.
     """
     after: list[int] = []
     for value in (7, 3, 7, 5):
-        kernel = recorder.objects.kernel("twice_plus", Pointer(memory), ctypes.c_int32(value))
+        kernel = recorder.objects.kernel("twice_plus", PIPointer(memory), ctypes.c_int32(value))
         after = [recorder.launch(kernel, 1024, after)]
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.pi.objects import Objects, Pointer
+from fairlead.conformance.pi.objects import PIObjects, PIPointer
 from fairlead.conformance.pi.recorder import (
     CHAINED,
     PREFIX,
     RECORDING,
-    Recorder,
+    PIRecorder,
     chain,
     offset,
     region,
@@ -31,7 +31,7 @@ KERNEL, ENQUEUE = "piextCommandBufferNDRangeKernel", "piextEnqueueCommandBuffer"
         for n in RECORDING
     ],
 )
-def test_record(recorder: Recorder, name: str) -> None:
+def test_record(recorder: PIRecorder, name: str) -> None:
     points = {recorder.record(name), recorder.record(name)}
     equal(len(points), 2, "different sync-points")
 
@@ -39,7 +39,7 @@ def test_record(recorder: Recorder, name: str) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(n, id=n, marks=rule(n, "sync_point may be NULL")) for n in RECORDING]
 )
-def test_no_sync_point(recorder: Recorder, name: str) -> None:
+def test_no_sync_point(recorder: PIRecorder, name: str) -> None:
     equal(PI.errors[recorder.answer(name)][0], "PI_SUCCESS", "the code")
 
 
@@ -50,7 +50,7 @@ def test_no_sync_point(recorder: Recorder, name: str) -> None:
         for n in RECORDING
     ],
 )
-def test_sync_points(recorder: Recorder, name: str) -> None:
+def test_sync_points(recorder: PIRecorder, name: str) -> None:
     points = [recorder.record(name), recorder.record(name)]
     recorder.record(name, after=points)
 
@@ -59,10 +59,12 @@ def test_sync_points(recorder: Recorder, name: str) -> None:
 
 
 @rule(KERNEL, "runs the kernel over its range; nothing runs before it is enqueued")
-def test_kernel(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_kernel(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 8)
     recorder.record(
-        "NDRangeKernel", kernel=objects.kernel("ids", Pointer(memory)), global_work_offset=sizes(3)
+        "NDRangeKernel",
+        kernel=objects.kernel("ids", PIPointer(memory)),
+        global_work_offset=sizes(3),
     )
     recorder.finalize()
     before = objects.numbers(queue, memory, 8)
@@ -75,7 +77,7 @@ def test_kernel(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "MemcpyUSM", "copies the bytes")
-def test_memcpy(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_memcpy(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     source, target = objects.usm("shared", range(8)), objects.usm("device", [0] * 8)
     recorder.copy(source + 8, target, 16)
     recorder.run(queue)
@@ -84,7 +86,7 @@ def test_memcpy(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 @rule(PREFIX + "FillUSM", "fills with the pattern of the time of recording")
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 64])
-def test_fill_usm(recorder: Recorder, objects: Objects, queue: int, size: int) -> None:
+def test_fill_usm(recorder: PIRecorder, objects: PIObjects, queue: int, size: int) -> None:
     memory, pattern = objects.usm("shared", [0] * 32), (ctypes.c_ubyte * size)(*range(1, size + 1))
     recorder.record("FillUSM", ptr=memory, pattern=pattern, pattern_size=size, size=64)
     expected = bytes(pattern) * (64 // size) + bytes(64)
@@ -94,7 +96,7 @@ def test_fill_usm(recorder: Recorder, objects: Objects, queue: int, size: int) -
 
 
 @rule(PREFIX + "MemBufferFill", "fills with the pattern of the time of recording")
-def test_fill_buffer(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_fill_buffer(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     buffer, pattern = objects.buffer([0] * 8), ctypes.c_int32(6)
     recorder.record(
         "MemBufferFill", buffer=buffer, pattern=ctypes.byref(pattern), offset=4, size=16
@@ -105,7 +107,7 @@ def test_fill_buffer(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "MemBufferCopy", "copies the bytes")
-def test_copy_buffer(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_copy_buffer(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     source, target = objects.buffer(range(8)), objects.buffer([0] * 8)
     recorder.record(
         "MemBufferCopy", src_buffer=source, dst_buffer=target, src_offset=4, dst_offset=8, size=12
@@ -127,7 +129,7 @@ def _box(source: list[int], read: tuple[int, int, int], write: tuple[int, int, i
 
 
 @rule(PREFIX + "MemBufferCopyRect", "copies a box")
-def test_copy_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_copy_rect(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     source, target = objects.buffer(range(64)), objects.buffer([0] * 64)
     where = {
         "src_origin": offset(4, 1, 1),
@@ -140,7 +142,7 @@ def test_copy_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "MemBufferWrite", "writes what the host's memory holds when it runs")
-def test_write(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_write(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     buffer, data = objects.buffer([0] * 8), ints(range(4))
     recorder.record("MemBufferWrite", buffer=buffer, offset=8, size=16, ptr=data)
     recorder.finalize()
@@ -153,7 +155,7 @@ def test_write(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "MemBufferRead", "reads into the host's memory when it runs")
-def test_read(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_read(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     buffer, data = objects.buffer(range(8)), ints([0] * 4)
     recorder.record("MemBufferRead", buffer=buffer, offset=8, size=16, dst=data)
     recorder.finalize()
@@ -164,7 +166,7 @@ def test_read(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "MemBufferWriteRect", "writes a box")
-def test_write_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_write_rect(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     buffer, data = objects.buffer([0] * 64), ints(range(64))
     where = {
         "buffer_offset": offset(4, 1, 1),
@@ -177,7 +179,7 @@ def test_write_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "MemBufferReadRect", "reads a box")
-def test_read_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_read_rect(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     buffer, data = objects.buffer(range(64)), ints([0] * 64)
     where = {
         "buffer_offset": offset(4, 1, 1),
@@ -200,9 +202,9 @@ def test_read_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
         for n in ("PrefetchUSM", "AdviseUSM")
     ],
 )
-def test_hint(recorder: Recorder, objects: Objects, queue: int, name: str) -> None:
+def test_hint(recorder: PIRecorder, objects: PIObjects, queue: int, name: str) -> None:
     memory = objects.usm("shared", [0] * 8)
-    kernel = objects.kernel("increment", Pointer(memory))
+    kernel = objects.kernel("increment", PIPointer(memory))
     hint = recorder.record(name, [recorder.launch(kernel, 8)], ptr=memory)
     recorder.launch(kernel, 8, [hint])
     recorder.run(queue)
@@ -218,7 +220,7 @@ def test_hint(recorder: Recorder, objects: Objects, queue: int, name: str) -> No
 )
 @pytest.mark.parametrize("kind", ["queue", "out_of_order"])
 def test_chain(
-    recorder: Recorder, objects: Objects, kind: str, request: pytest.FixtureRequest
+    recorder: PIRecorder, objects: PIObjects, kind: str, request: pytest.FixtureRequest
 ) -> None:
     queue, memory = request.getfixturevalue(kind), objects.usm("shared", [0] * 1024)
     chain(recorder, memory)
@@ -227,15 +229,15 @@ def test_chain(
 
 
 @rule(KERNEL, "a diamond of fills, copies and kernels")
-def test_diamond(recorder: Recorder, objects: Objects, out_of_order: int) -> None:
+def test_diamond(recorder: PIRecorder, objects: PIObjects, out_of_order: int) -> None:
     source, left, right = (objects.usm("shared", [0] * 256) for _ in range(3))
     filled = recorder.fill(source, 1, 1024)
     copied = [recorder.copy(source, memory, 1024, [filled]) for memory in (left, right)]
     plus = recorder.launch(
-        objects.kernel("add", Pointer(left), ctypes.c_int32(10)), 256, copied[:1]
+        objects.kernel("add", PIPointer(left), ctypes.c_int32(10)), 256, copied[:1]
     )
     times = recorder.launch(
-        objects.kernel("twice_plus", Pointer(right), ctypes.c_int32(0)), 256, copied[1:]
+        objects.kernel("twice_plus", PIPointer(right), ctypes.c_int32(0)), 256, copied[1:]
     )
     recorder.copy(right, source, 1024, [plus, times])
     recorder.run(out_of_order)
@@ -248,9 +250,9 @@ def test_diamond(recorder: Recorder, objects: Objects, out_of_order: int) -> Non
 
 @rule(KERNEL, "changes of a kernel after recording do not change the command")
 @pytest.mark.parametrize("when", ["before-finalize", "after-finalize", "after-enqueue"])
-def test_set_argument(recorder: Recorder, objects: Objects, queue: int, when: str) -> None:
+def test_set_argument(recorder: PIRecorder, objects: PIObjects, queue: int, when: str) -> None:
     mine, other = objects.usm("shared", [0] * 8), objects.usm("shared", [0] * 8)
-    kernel = objects.kernel("add", Pointer(mine), ctypes.c_int32(5))
+    kernel = objects.kernel("add", PIPointer(mine), ctypes.c_int32(5))
     recorder.launch(kernel, 8)
     moments: dict[str, Callable[[], None]] = {
         "before-finalize": recorder.finalize,
@@ -259,7 +261,7 @@ def test_set_argument(recorder: Recorder, objects: Objects, queue: int, when: st
     }
     for moment, then in moments.items():
         if moment == when:
-            objects.set_argument(kernel, 0, Pointer(other))
+            objects.set_argument(kernel, 0, PIPointer(other))
             objects.set_argument(kernel, 1, ctypes.c_int32(1000))
         then()
     equal(
@@ -270,9 +272,9 @@ def test_set_argument(recorder: Recorder, objects: Objects, queue: int, when: st
 
 
 @rule(KERNEL, "each command has the arguments of its own recording")
-def test_arguments_of_each(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_arguments_of_each(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 8)
-    kernel, after = objects.kernel("add", Pointer(memory)), []
+    kernel, after = objects.kernel("add", PIPointer(memory)), []
     for value in (1, 20, 300):
         objects.set_argument(kernel, 1, ctypes.c_int32(value))
         after = [recorder.launch(kernel, 8, after)]
@@ -281,12 +283,12 @@ def test_arguments_of_each(recorder: Recorder, objects: Objects, queue: int) -> 
 
 
 @rule(KERNEL, "the kernel can be released after recording")
-def test_released_kernel(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_released_kernel(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     memory, inner = (
         objects.usm("shared", [0] * 8),
         objects.another(),
     )
-    recorder.launch(inner.kernel("increment", Pointer(memory)), 8)
+    recorder.launch(inner.kernel("increment", PIPointer(memory)), 8)
     inner.close()
     recorder.run(queue)
     equal(objects.numbers(queue, memory, 8), [1] * 8, "the memory")

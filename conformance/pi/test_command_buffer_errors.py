@@ -13,8 +13,8 @@ import pytest
 
 from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import beyond_specification, forked, rule
-from fairlead.conformance.pi.objects import Objects, codes
-from fairlead.conformance.pi.recorder import PREFIX, RECORDING, Recorder, region
+from fairlead.conformance.pi.objects import PIObjects, codes
+from fairlead.conformance.pi.recorder import PREFIX, RECORDING, PIRecorder, region
 from fairlead.conformance.shared_cases import WRONG_SYNC_POINTS, each_of, each_wrong_sync_points
 
 CREATE, FINALIZE, ENQUEUE = PREFIX + "Create", PREFIX + "Finalize", "piextEnqueueCommandBuffer"
@@ -28,7 +28,7 @@ def each(text: str) -> pytest.MarkDecorator:
 
 @forked
 @each("PI_ERROR_INVALID_OPERATION after finalize")
-def test_finalized(recorder: Recorder, name: str) -> None:
+def test_finalized(recorder: PIRecorder, name: str) -> None:
     recorder.record(name)  # ends the case if the plugin lacks it
     recorder.finalize()
     codes(recorder.answer(name), "INVALID_OPERATION", "INVALID_COMMAND_BUFFER_KHR")
@@ -36,7 +36,7 @@ def test_finalized(recorder: Recorder, name: str) -> None:
 
 @forked
 @each_wrong_sync_points(RECORDING, "PI_ERROR_INVALID_SYNC_POINT_WAIT_LIST_KHR")
-def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
+def test_sync_points(recorder: PIRecorder, name: str, kind: str) -> None:
     recorder.record(name)
     number, points = WRONG_SYNC_POINTS[kind]
     codes(
@@ -45,7 +45,7 @@ def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
     )
 
 
-Change = Callable[[Recorder], dict[str, Any]]
+Change = Callable[[PIRecorder], dict[str, Any]]
 BIG = 1 << 20
 
 
@@ -111,7 +111,7 @@ ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
         for name, wrong, answers, change in ERRORS
     ],
 )
-def test_error(recorder: Recorder, name: str, answers: tuple[str, ...], change: Change) -> None:
+def test_error(recorder: PIRecorder, name: str, answers: tuple[str, ...], change: Change) -> None:
     recorder.record(name)
     codes(recorder.answer(name, **change(recorder)), *answers)
 
@@ -145,7 +145,7 @@ HANDLES = [
         for row in HANDLES
     ],
 )
-def test_handle(recorder: Recorder, name: str, parameter: str, code: str) -> None:
+def test_handle(recorder: PIRecorder, name: str, parameter: str, code: str) -> None:
     recorder.record(name)
     changes: dict[str, Any] = {parameter: None}
     codes(recorder.answer(name, **changes), code, "INVALID_VALUE")
@@ -153,7 +153,7 @@ def test_handle(recorder: Recorder, name: str, parameter: str, code: str) -> Non
 
 @forked
 @rule(FINALIZE, "PI_ERROR_INVALID_OPERATION the second time")
-def test_finalize_twice(recorder: Recorder, objects: Objects) -> None:
+def test_finalize_twice(recorder: PIRecorder, objects: PIObjects) -> None:
     recorder.finalize()
     codes(
         objects.pi.piextCommandBufferFinalize(recorder.handle),
@@ -164,14 +164,14 @@ def test_finalize_twice(recorder: Recorder, objects: Objects) -> None:
 
 @forked
 @rule(ENQUEUE, "PI_ERROR_INVALID_OPERATION before finalize")
-def test_enqueue_unfinalized(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_enqueue_unfinalized(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     code = objects.pi.piextEnqueueCommandBuffer(recorder.handle, queue, 0, None, None)
     codes(code, "INVALID_OPERATION", "INVALID_COMMAND_BUFFER_KHR")
 
 
 @forked
 @rule(ENQUEUE, "PI_ERROR_INVALID_QUEUE if queue is NULL")
-def test_enqueue_no_queue(recorder: Recorder, objects: Objects) -> None:
+def test_enqueue_no_queue(recorder: PIRecorder, objects: PIObjects) -> None:
     recorder.finalize()
     codes(
         objects.pi.piextEnqueueCommandBuffer(recorder.handle, None, 0, None, None),
@@ -186,7 +186,7 @@ def test_enqueue_no_queue(recorder: Recorder, objects: Objects) -> None:
     ("count", "events"), [(1, None), (1, handles(0))], ids=["null-list", "null"]
 )
 def test_enqueue_wait_list(
-    recorder: Recorder, objects: Objects, queue: int, count: int, events: Any
+    recorder: PIRecorder, objects: PIObjects, queue: int, count: int, events: Any
 ) -> None:
     recorder.finalize()
     code = objects.pi.piextEnqueueCommandBuffer(recorder.handle, queue, count, events, None)
@@ -195,7 +195,7 @@ def test_enqueue_wait_list(
 
 @forked
 @rule(ENQUEUE, "an error if the queue is of another context")
-def test_enqueue_context(recorder: Recorder, objects: Objects) -> None:
+def test_enqueue_context(recorder: PIRecorder, objects: PIObjects) -> None:
     recorder.finalize()
     other = objects.queue(context=objects.new_context())
     code = objects.pi.piextEnqueueCommandBuffer(recorder.handle, other, 0, None, None)
@@ -204,7 +204,7 @@ def test_enqueue_context(recorder: Recorder, objects: Objects) -> None:
 
 @forked
 @rule(CREATE, "desc may be NULL")
-def test_no_description(objects: Objects, recorder: Recorder) -> None:
+def test_no_description(objects: PIObjects, recorder: PIRecorder) -> None:
     handle = ctypes.c_void_p()
     codes(
         objects.pi.piextCommandBufferCreate(
@@ -217,9 +217,9 @@ def test_no_description(objects: Objects, recorder: Recorder) -> None:
 @beyond_specification
 @forked
 @rule(FINALIZE, "PI_ERROR_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released")
-def test_stale(objects: Objects) -> None:
+def test_stale(objects: PIObjects) -> None:
     inner = objects.another()
-    handle = Recorder(inner).handle
+    handle = PIRecorder(inner).handle
     inner.close()
     codes(
         objects.pi.piextCommandBufferFinalize(handle), "INVALID_COMMAND_BUFFER_KHR", "INVALID_VALUE"
@@ -229,7 +229,7 @@ def test_stale(objects: Objects) -> None:
 @beyond_specification
 @forked
 @rule(FINALIZE, "PI_ERROR_INVALID_COMMAND_BUFFER_KHR for an object of another kind")
-def test_another_kind(objects: Objects, queue: int, recorder: Recorder) -> None:
+def test_another_kind(objects: PIObjects, queue: int, recorder: PIRecorder) -> None:
     codes(
         objects.pi.piextCommandBufferFinalize(queue), "INVALID_COMMAND_BUFFER_KHR", "INVALID_VALUE"
     )

@@ -7,8 +7,8 @@ import ctypes
 import pytest
 
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.pi.objects import Objects, Pointer, waits
-from fairlead.conformance.pi.recorder import CHAINED, PREFIX, Recorder, chain
+from fairlead.conformance.pi.objects import PIObjects, PIPointer, waits
+from fairlead.conformance.pi.recorder import CHAINED, PREFIX, PIRecorder, chain
 from fairlead.conformance.shared_cases import in_threads
 from fairlead.loader.pi.abi import PI
 
@@ -19,15 +19,15 @@ KERNEL, ENQUEUE = "piextCommandBufferNDRangeKernel", "piextEnqueueCommandBuffer"
 
 
 @rule(ENQUEUE, "a command-buffer runs as often as it is enqueued")
-def test_again(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_again(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 8)
-    recorder.launch(objects.kernel("increment", Pointer(memory)), 8)
+    recorder.launch(objects.kernel("increment", PIPointer(memory)), 8)
     recorder.run(queue, times=5)
     equal(objects.numbers(queue, memory, 8), [5] * 8, "the memory")
 
 
 @rule(ENQUEUE, "an empty command-buffer can be enqueued, and its event completes")
-def test_empty(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_empty(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     recorder.finalize()
     event = recorder.enqueue_with_event(queue)
     objects.call("piEventsWait", *waits(event))
@@ -41,12 +41,12 @@ def test_empty(recorder: Recorder, objects: Objects, queue: int) -> None:
 )
 @pytest.mark.parametrize("kind", ["in-order", "out-of-order", "two-queues"])
 def test_resubmission(
-    recorder: Recorder, objects: Objects, kind: str, request: pytest.FixtureRequest
+    recorder: PIRecorder, objects: PIObjects, kind: str, request: pytest.FixtureRequest
 ) -> None:
     queue = request.getfixturevalue("out_of_order" if kind == "out-of-order" else "queue")
     queues = (queue, objects.queue()) if kind == "two-queues" else (queue,)
     memory = objects.usm("shared", [0] * 1024)
-    recorder.launch(objects.kernel("twice_plus", Pointer(memory), ctypes.c_int32(1)), 1024)
+    recorder.launch(objects.kernel("twice_plus", PIPointer(memory), ctypes.c_int32(1)), 1024)
     recorder.finalize()
     for number in range(10):
         recorder.enqueue(queues[number % len(queues)])
@@ -56,11 +56,11 @@ def test_resubmission(
 
 
 @rule(ENQUEUE, "runs in order with the other commands of a queue in order")
-def test_between(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_between(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 1024)
-    recorder.launch(objects.kernel("twice_plus", Pointer(memory), ctypes.c_int32(1)), 1024)
+    recorder.launch(objects.kernel("twice_plus", PIPointer(memory), ctypes.c_int32(1)), 1024)
     recorder.finalize()
-    add = objects.kernel("add", Pointer(memory), ctypes.c_int32(10))
+    add = objects.kernel("add", PIPointer(memory), ctypes.c_int32(10))
     objects.launch(queue, add, 1024)
     recorder.enqueue(queue)
     objects.launch(queue, add, 1024)
@@ -68,11 +68,11 @@ def test_between(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(ENQUEUE, "waits for events, and commands wait for its event")
-def test_events(recorder: Recorder, objects: Objects, out_of_order: int) -> None:
+def test_events(recorder: PIRecorder, objects: PIObjects, out_of_order: int) -> None:
     memory, event = objects.usm("shared", [0] * 1024), ctypes.c_void_p()
-    recorder.launch(objects.kernel("twice_plus", Pointer(memory), ctypes.c_int32(1)), 1024)
+    recorder.launch(objects.kernel("twice_plus", PIPointer(memory), ctypes.c_int32(1)), 1024)
     recorder.finalize()
-    add = objects.kernel("add", Pointer(memory), ctypes.c_int32(10))
+    add = objects.kernel("add", PIPointer(memory), ctypes.c_int32(10))
     objects.launch(out_of_order, add, 1024, event=ctypes.byref(event))
     ran = recorder.enqueue_with_event(out_of_order, objects.owned(event.value or 0, "pi_event"))
     objects.launch(out_of_order, add, 1024, [ran])
@@ -84,7 +84,7 @@ def test_events(recorder: Recorder, objects: Objects, out_of_order: int) -> None
     "PI_EVENT_INFO_COMMAND_TYPE of a submission is PI_COMMAND_TYPE_EXT_COMMAND_BUFFER; its queue "
     "and its context",
 )
-def test_event_info(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_event_info(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     recorder.finalize()
     event = recorder.enqueue_with_event(queue)
     names = ("COMMAND_TYPE", "COMMAND_QUEUE", "CONTEXT")
@@ -97,12 +97,12 @@ def test_event_info(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "Release", "a command-buffer can be released as soon as it has been enqueued")
-def test_enqueue_and_release(objects: Objects, queue: int) -> None:
+def test_enqueue_and_release(objects: PIObjects, queue: int) -> None:
     memory, inner = (
         objects.usm("shared", [0] * 1024),
         objects.another(),
     )
-    recorder = Recorder(inner)
+    recorder = PIRecorder(inner)
     chain(recorder, memory)
     recorder.finalize()
     recorder.enqueue(queue)
@@ -111,9 +111,9 @@ def test_enqueue_and_release(objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "Retain", "a second reference keeps it")
-def test_retain(recorder: Recorder, objects: Objects, queue: int) -> None:
+def test_retain(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 8)
-    recorder.launch(objects.kernel("increment", Pointer(memory)), 8)
+    recorder.launch(objects.kernel("increment", PIPointer(memory)), 8)
     for action in ("Retain", "Release"):
         objects.call(PREFIX + action, recorder.handle)
     recorder.run(queue)
@@ -121,21 +121,21 @@ def test_retain(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 @rule(PREFIX + "Release", "a command-buffer that was never finalized can be released")
-def test_release_unfinalized(objects: Objects) -> None:
+def test_release_unfinalized(objects: PIObjects) -> None:
     inner = objects.another()
-    recorder = Recorder(inner)
-    recorder.launch(inner.kernel("increment", Pointer(objects.usm("shared", [0] * 8))), 8)
+    recorder = PIRecorder(inner)
+    recorder.launch(inner.kernel("increment", PIPointer(objects.usm("shared", [0] * 8))), 8)
     inner.close()
 
 
 @rule(ENQUEUE, "8 threads, each with a command-buffer and a queue of its own")
-def test_threads(objects: Objects, recorder: Recorder) -> None:
+def test_threads(objects: PIObjects, recorder: PIRecorder) -> None:
     objects.usm("shared", [0])  # ends the case if the device has none
 
-    def work(own: Objects, number: int) -> tuple[list[int], list[int]]:
+    def work(own: PIObjects, number: int) -> tuple[list[int], list[int]]:
         queue, memory = own.queue(), own.usm("shared", [0] * 64)
-        mine = Recorder(own)
-        mine.launch(own.kernel("add", Pointer(memory), ctypes.c_int32(number)), 64)
+        mine = PIRecorder(own)
+        mine.launch(own.kernel("add", PIPointer(memory), ctypes.c_int32(number)), 64)
         mine.run(queue, times=20)
         return own.numbers(queue, memory, 64), [20 * number] * 64
 

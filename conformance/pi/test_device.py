@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, forked, rule, unsupported
-from fairlead.conformance.pi.objects import Objects, check, codes
+from fairlead.conformance.pi.objects import PIObjects, check, codes
 from fairlead.loader.base.query import handles as listed
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
@@ -66,7 +66,7 @@ def test_devices(pi: DispatchTable, platform: int) -> None:
     "or 0 if there are none",
 )
 @pytest.mark.parametrize("kind", ["CPU", "GPU", "ACC"])
-def test_types(pi: DispatchTable, bare_objects: Objects, platform: int, kind: str) -> None:
+def test_types(pi: DispatchTable, bare_objects: PIObjects, platform: int, kind: str) -> None:
     bit = PI[f"PI_DEVICE_TYPE_{kind}"]
     types = {
         device: bare_objects.number("piDeviceGetInfo", device, "PI_DEVICE_INFO_TYPE")
@@ -80,7 +80,7 @@ def test_types(pi: DispatchTable, bare_objects: Objects, platform: int, kind: st
 
 
 @rule("piDeviceGetInfo", "PI_DEVICE_INFO_PLATFORM is the platform that the device was listed by")
-def test_platform_of_a_device(bare_objects: Objects, platform: int) -> None:
+def test_platform_of_a_device(bare_objects: PIObjects, platform: int) -> None:
     equal(
         bare_objects.number("piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_PLATFORM"),
         platform,
@@ -89,7 +89,7 @@ def test_platform_of_a_device(bare_objects: Objects, platform: int) -> None:
 
 
 @rule("piDeviceGetInfo", "PI_DEVICE_INFO_PARENT_DEVICE of a root device is NULL")
-def test_parent(bare_objects: Objects) -> None:
+def test_parent(bare_objects: PIObjects) -> None:
     equal(
         bare_objects.number("piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_PARENT_DEVICE"),
         0,
@@ -98,7 +98,7 @@ def test_parent(bare_objects: Objects) -> None:
 
 
 @rule(PARTITION, "gives sub-devices, whose parent is the device")
-def test_partition(bare_objects: Objects) -> None:
+def test_partition(bare_objects: PIObjects) -> None:
     objects, device = bare_objects, bare_objects.device
     if objects.number("piDeviceGetInfo", device, "PI_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES") < 2:
         unsupported("the device cannot be partitioned (PI_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES)")
@@ -127,7 +127,7 @@ def test_partition(bare_objects: Objects) -> None:
     "piextDeviceGetNativeHandle",
     "piextDeviceCreateWithNativeHandle gives a device of the same native handle",
 )
-def test_native_handle(bare_objects: Objects, platform: int) -> None:
+def test_native_handle(bare_objects: PIObjects, platform: int) -> None:
     objects = bare_objects
     native = objects.make("piextDeviceGetNativeHandle", objects.device, ...)
     again = objects.make("piextDeviceCreateWithNativeHandle", native, platform, ...)
@@ -138,7 +138,7 @@ def test_native_handle(bare_objects: Objects, platform: int) -> None:
     "piextPlatformGetNativeHandle",
     "piextPlatformCreateWithNativeHandle gives a platform of the same native handle",
 )
-def test_native_platform(bare_objects: Objects, platform: int) -> None:
+def test_native_platform(bare_objects: PIObjects, platform: int) -> None:
     native = bare_objects.make("piextPlatformGetNativeHandle", platform, ...)
     again = bare_objects.make("piextPlatformCreateWithNativeHandle", native, ...)
     equal(

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, forked, rule, unsupported
-from fairlead.conformance.pi.objects import PROFILING, Objects, codes, waits
+from fairlead.conformance.pi.objects import PROFILING, PIObjects, codes, waits
 from fairlead.conformance.shared_cases import in_threads
 from fairlead.loader.pi.abi import PI
 
@@ -19,21 +19,21 @@ COMPLETE = PI["PI_EVENT_COMPLETE"]
 PATIENCE = 10.0
 
 
-def fill(objects: Objects, queue: int, *after: int) -> int:
+def fill(objects: PIObjects, queue: int, *after: int) -> int:
     """Enqueue a command that takes a while. Returns its event."""
     memory = objects.usm("shared", [0] * 4096)
     return objects.make("piextUSMEnqueueMemset", queue, memory, 3, 16384, *waits(*after), ...)
 
 
 @rule(WAIT, "returns when all events are complete")
-def test_wait(bare_objects: Objects, queue: int) -> None:
+def test_wait(bare_objects: PIObjects, queue: int) -> None:
     events = [fill(bare_objects, queue) for _ in range(3)]
     bare_objects.call(WAIT, *waits(*events))
     equal([bare_objects.status(event) for event in events], [COMPLETE] * 3, "the status")
 
 
 @rule(WAIT, "waits for events of several queues")
-def test_wait_for_queues(bare_objects: Objects, queue: int) -> None:
+def test_wait_for_queues(bare_objects: PIObjects, queue: int) -> None:
     other = bare_objects.queue()
     first = fill(bare_objects, queue)
     second = fill(bare_objects, other, first)
@@ -48,14 +48,14 @@ def test_wait_for_queues(bare_objects: Objects, queue: int) -> None:
     [(0, None), (1, None), (1, handles(0))],
     ids=["nothing", "null-list", "null"],
 )
-def test_wait_errors(bare_objects: Objects, count: int, events: Any) -> None:
+def test_wait_errors(bare_objects: PIObjects, count: int, events: Any) -> None:
     code = bare_objects.pi.piEventsWait(count, events)
     if not code:
         failed("an error", "PI_SUCCESS")
 
 
 @rule(INFO, "says queue, type and context of a command")
-def test_info(bare_objects: Objects, queue: int) -> None:
+def test_info(bare_objects: PIObjects, queue: int) -> None:
     event = fill(bare_objects, queue)
     answers = [
         bare_objects.number(INFO, event, f"PI_EVENT_INFO_{name}")
@@ -71,7 +71,7 @@ def test_info(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piEventGetProfilingInfo", "queued ≤ submit ≤ start ≤ end")
-def test_profiling(bare_objects: Objects) -> None:
+def test_profiling(bare_objects: PIObjects) -> None:
     queue = bare_objects.queue(PROFILING)
     event = fill(bare_objects, queue)
     bare_objects.call(WAIT, *waits(event))
@@ -87,7 +87,7 @@ def test_profiling(bare_objects: Objects) -> None:
 @rule(
     "piEventGetProfilingInfo", "PI_ERROR_PROFILING_INFO_NOT_AVAILABLE on a queue without profiling"
 )
-def test_no_profiling(bare_objects: Objects, queue: int) -> None:
+def test_no_profiling(bare_objects: PIObjects, queue: int) -> None:
     event, time = fill(bare_objects, queue), ctypes.c_uint64()
     bare_objects.call(WAIT, *waits(event))
     name = PI["PI_PROFILING_INFO_COMMAND_START"]
@@ -99,7 +99,7 @@ _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_voi
 
 
 @rule("piEventSetCallback", "calls back with event, status and data")
-def test_callback(bare_objects: Objects, queue: int) -> None:
+def test_callback(bare_objects: PIObjects, queue: int) -> None:
     objects, called, seen = bare_objects, threading.Event(), []
 
     @_Callback
@@ -119,7 +119,7 @@ def test_callback(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piEventCreate", "gives an event that piEventSetStatus completes, or neither is supported")
-def test_user_event(bare_objects: Objects) -> None:
+def test_user_event(bare_objects: PIObjects) -> None:
     event = ctypes.c_void_p()
     code = bare_objects.pi.piEventCreate(bare_objects.context, ctypes.byref(event))
     if code:
@@ -134,7 +134,7 @@ def test_user_event(bare_objects: Objects) -> None:
     "piextEventGetNativeHandle",
     "piextEventCreateWithNativeHandle gives an event of the same native handle",
 )
-def test_native_event(bare_objects: Objects, queue: int) -> None:
+def test_native_event(bare_objects: PIObjects, queue: int) -> None:
     objects = bare_objects
     event = fill(objects, queue)
     objects.finish(queue)
@@ -149,17 +149,17 @@ def test_native_event(bare_objects: Objects, queue: int) -> None:
 @pytest.mark.parametrize(
     ("count", "events"), [(1, None), (1, handles(0))], ids=["null-list", "null"]
 )
-def test_wait_list(bare_objects: Objects, queue: int, count: int, events: Any) -> None:
+def test_wait_list(bare_objects: PIObjects, queue: int, count: int, events: Any) -> None:
     code = bare_objects.pi.piEnqueueEventsWait(queue, count, events, None)
     if not code:
         failed("an error", "PI_SUCCESS")
 
 
 @rule("piextUSMEnqueueMemset", "8 threads, each with a queue and memory of its own")
-def test_threads(bare_objects: Objects) -> None:
+def test_threads(bare_objects: PIObjects) -> None:
     bare_objects.usm("shared", [0])  # ends the case if the device has none
 
-    def work(own: Objects, number: int) -> tuple[list[int], list[int]]:
+    def work(own: PIObjects, number: int) -> tuple[list[int], list[int]]:
         queue, memory = own.queue(), own.usm("shared", [0] * 64)
         for _ in range(20):
             own.call("piextUSMEnqueueMemset", queue, memory, number, 256, 0, None, None)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.checks import equal, expect, forked, name_of, rule, unsupported
-from fairlead.conformance.pi.objects import Objects, codes
+from fairlead.conformance.pi.objects import PIObjects, codes
 from fairlead.conformance.pi.owners import OF_PROGRAM, OWNERS
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
@@ -51,7 +51,7 @@ def size_of(answer: str) -> int:
 
 
 @pytest.fixture
-def owner(routine: str, bare_objects: Objects, request: pytest.FixtureRequest) -> tuple[int, ...]:
+def owner(routine: str, bare_objects: PIObjects, request: pytest.FixtureRequest) -> tuple[int, ...]:
     """The arguments before the query."""
     if routine in OF_PROGRAM:
         bare_objects.program = request.getfixturevalue("program")
@@ -149,7 +149,7 @@ def test_too_small(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> N
 
 
 #: Handles that queries must answer: what is asked, and the answer that the case knows.
-KNOWN: dict[str, tuple[str, str, Callable[[Objects], int]]] = {
+KNOWN: dict[str, tuple[str, str, Callable[[PIObjects], int]]] = {
     "PI_CONTEXT_INFO_DEVICES": ("piContextGetInfo", "context", lambda o: o.device),
     "PI_QUEUE_INFO_CONTEXT": ("piQueueGetInfo", "queue", lambda o: o.context),
     "PI_QUEUE_INFO_DEVICE": ("piQueueGetInfo", "queue", lambda o: o.device),
@@ -167,7 +167,7 @@ KNOWN: dict[str, tuple[str, str, Callable[[Objects], int]]] = {
         for n in KNOWN
     ],
 )
-def test_handles(bare_objects: Objects, name: str) -> None:
+def test_handles(bare_objects: PIObjects, name: str) -> None:
     routine, _, answer = KNOWN[name]
     arguments = OWNERS[routine][1](bare_objects)
     equal(bare_objects.number(routine, *arguments, name), answer(bare_objects), "the handle")

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.pi.objects import Objects, codes
+from fairlead.conformance.pi.objects import PIObjects, codes
 from fairlead.conformance.pi.recorder import offset, region
 from fairlead.conformance.shared_cases import check_rectangles
 from fairlead.loader.pi.abi import PI
@@ -23,7 +23,7 @@ def _given(struct: Any, *values: int) -> Any:
 
 
 @rule(CREATE, "creates a buffer, of the size that was asked for, in its context")
-def test_create(bare_objects: Objects) -> None:
+def test_create(bare_objects: PIObjects) -> None:
     objects = bare_objects
     buffer = objects.make(
         CREATE, objects.context, PI["PI_MEM_FLAGS_ACCESS_RW"], 64, None, ..., None
@@ -35,7 +35,7 @@ def test_create(bare_objects: Objects) -> None:
 
 
 @rule(CREATE, "an error if the size is 0")
-def test_no_size(bare_objects: Objects) -> None:
+def test_no_size(bare_objects: PIObjects) -> None:
     bare_objects.buffer([0])
     buffer = ctypes.c_void_p()
     code = bare_objects.pi.piMemBufferCreate(
@@ -45,7 +45,7 @@ def test_no_size(bare_objects: Objects) -> None:
 
 
 @rule(CREATE, "PI_MEM_FLAGS_HOST_PTR_USE: the host's memory is the buffer's when it is mapped")
-def test_host_memory(bare_objects: Objects, queue: int) -> None:
+def test_host_memory(bare_objects: PIObjects, queue: int) -> None:
     objects, data = bare_objects, ints(range(1024))
     objects.buffer([0])
     flags = PI["PI_MEM_FLAGS_ACCESS_RW"] | PI["PI_MEM_FLAGS_HOST_PTR_USE"]
@@ -64,14 +64,14 @@ def test_host_memory(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piEnqueueMemBufferWrite", "what is written is read")
-def test_write(bare_objects: Objects, queue: int) -> None:
+def test_write(bare_objects: PIObjects, queue: int) -> None:
     buffer, data = bare_objects.buffer([0] * 8), ints(range(4))
     bare_objects.call("piEnqueueMemBufferWrite", queue, buffer, True, 8, 16, data, 0, None, None)
     equal(bare_objects.read(queue, buffer), [0, 0, 0, 1, 2, 3, 0, 0], "the buffer")
 
 
 @rule("piEnqueueMemBufferCopy", "copies the bytes")
-def test_copy(bare_objects: Objects, queue: int) -> None:
+def test_copy(bare_objects: PIObjects, queue: int) -> None:
     source, target = bare_objects.buffer(range(8)), bare_objects.buffer([0] * 8)
     bare_objects.call("piEnqueueMemBufferCopy", queue, source, target, 4, 8, 12, 0, None, None)
     equal(bare_objects.read(queue, target), [0, 0, 1, 2, 3, 0, 0, 0], "the buffer")
@@ -79,7 +79,7 @@ def test_copy(bare_objects: Objects, queue: int) -> None:
 
 @rule("piEnqueueMemBufferFill", "fills with the pattern of the time of the call")
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 64])
-def test_fill(bare_objects: Objects, queue: int, size: int) -> None:
+def test_fill(bare_objects: PIObjects, queue: int, size: int) -> None:
     buffer, pattern = bare_objects.buffer([0] * 48), (ctypes.c_ubyte * size)(*range(1, size + 1))
     expected = bytes(64) + bytes(pattern) * (64 // size) + bytes(64)
     bare_objects.call("piEnqueueMemBufferFill", queue, buffer, pattern, size, 64, 64, 0, None, None)
@@ -88,7 +88,7 @@ def test_fill(bare_objects: Objects, queue: int, size: int) -> None:
 
 
 @rule(COPY_RECT, "copies a box; the host's forms write and read one")
-def test_rect(bare_objects: Objects, queue: int) -> None:
+def test_rect(bare_objects: PIObjects, queue: int) -> None:
     check_rectangles(
         bare_objects,
         queue,
@@ -99,7 +99,7 @@ def test_rect(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piMemBufferPartition", "a sub-buffer is a part of its buffer")
-def test_sub_buffer(bare_objects: Objects, queue: int) -> None:
+def test_sub_buffer(bare_objects: PIObjects, queue: int) -> None:
     objects = bare_objects
     align = max(
         objects.number("piDeviceGetInfo", objects.device, "PI_DEVICE_INFO_MEM_BASE_ADDR_ALIGN")
@@ -120,7 +120,7 @@ def test_sub_buffer(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piEnqueueMemBufferMap", "gives the buffer's bytes, and takes what is written there")
-def test_map(bare_objects: Objects, queue: int) -> None:
+def test_map(bare_objects: PIObjects, queue: int) -> None:
     objects, flags = bare_objects, PI["PI_MAP_READ"] | PI["PI_MAP_WRITE"]
     buffer = objects.buffer(range(8))
     pointer = objects.make(
@@ -141,7 +141,7 @@ def test_map(bare_objects: Objects, queue: int) -> None:
     "piextMemGetNativeHandle",
     "piextMemCreateWithNativeHandle gives memory of the same native handle",
 )
-def test_native_memory(bare_objects: Objects) -> None:
+def test_native_memory(bare_objects: PIObjects) -> None:
     objects, buffer = bare_objects, bare_objects.buffer([1] * 4)
     native = objects.make("piextMemGetNativeHandle", buffer, objects.device, ...)
     again = objects.make("piextMemCreateWithNativeHandle", native, objects.context, False, ...)
@@ -153,7 +153,7 @@ def test_native_memory(bare_objects: Objects) -> None:
 
 
 @rule("piextKernelSetArgMemObj", "a kernel works on a buffer")
-def test_kernel(objects: Objects, queue: int) -> None:
+def test_kernel(objects: PIObjects, queue: int) -> None:
     buffer = objects.buffer(range(8))
     objects.launch(queue, objects.kernel("increment", buffer), 8)
     equal(objects.read(queue, buffer), list(range(1, 9)), "the buffer")
@@ -164,7 +164,7 @@ def test_kernel(objects: Objects, queue: int) -> None:
 _ORIGIN, _WHOLE = PI.struct("pi_image_offset_struct"), PI.struct("pi_image_region_struct")
 
 
-def _image(objects: Objects, value: int) -> int:
+def _image(objects: PIObjects, value: int) -> int:
     if not objects.number("piDeviceGetInfo", objects.device, "PI_DEVICE_INFO_IMAGE_SUPPORT"):
         unsupported("the device has no images (PI_DEVICE_INFO_IMAGE_SUPPORT)")
     form = PI.struct("pi_image_format")(
@@ -184,7 +184,7 @@ def _image(objects: Objects, value: int) -> int:
     )
 
 
-def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
+def _pixels(objects: PIObjects, queue: int, image: int) -> list[int]:
     """Return the first value of each pixel."""
     into = (ctypes.c_uint32 * 256)()
     where = (_given(_ORIGIN, 0, 0, 0), _given(_WHOLE, 8, 8, 1), 0, 0)
@@ -193,12 +193,12 @@ def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
 
 
 @rule("piEnqueueMemImageRead", "gives the pixels")
-def test_image(bare_objects: Objects, queue: int) -> None:
+def test_image(bare_objects: PIObjects, queue: int) -> None:
     equal(_pixels(bare_objects, queue, _image(bare_objects, 3)), [3] * 64, "the pixels")
 
 
 @rule("piEnqueueMemImageWrite", "writes a region")
-def test_write_image(bare_objects: Objects, queue: int) -> None:
+def test_write_image(bare_objects: PIObjects, queue: int) -> None:
     objects, image, data = bare_objects, _image(bare_objects, 1), (ctypes.c_uint32 * 16)(*[9] * 16)
     where = (_given(_ORIGIN, 2, 3, 0), _given(_WHOLE, 2, 2, 1), 0, 0)
     objects.call("piEnqueueMemImageWrite", queue, image, True, *where, data, 0, None, None)
@@ -207,7 +207,7 @@ def test_write_image(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piEnqueueMemImageCopy", "copies a region")
-def test_copy_image(bare_objects: Objects, queue: int) -> None:
+def test_copy_image(bare_objects: PIObjects, queue: int) -> None:
     objects, source, target = bare_objects, _image(bare_objects, 5), _image(bare_objects, 1)
     where = (_given(_ORIGIN, 0, 0, 0), _given(_ORIGIN, 6, 6, 0), _given(_WHOLE, 2, 2, 1))
     objects.call("piEnqueueMemImageCopy", queue, source, target, *where, 0, None, None)
@@ -216,7 +216,7 @@ def test_copy_image(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piEnqueueMemImageFill", "fills a region")
-def test_fill_image(bare_objects: Objects, queue: int) -> None:
+def test_fill_image(bare_objects: PIObjects, queue: int) -> None:
     objects, image, colour = (
         bare_objects,
         _image(bare_objects, 1),
@@ -238,7 +238,7 @@ kernel void sample(read_only image2d_t image, sampler_t how, global int *out) {
 """
 
 
-def _sampler(objects: Objects) -> int:
+def _sampler(objects: PIObjects) -> int:
     """A sampler that gives the nearest pixel of the image."""
     names = ("NORMALIZED_COORDS", "ADDRESSING_MODE", "FILTER_MODE")
     values = (
@@ -255,7 +255,7 @@ def _sampler(objects: Objects) -> int:
 
 
 @rule("piextKernelSetArgSampler", "a kernel samples an image")
-def test_sampled_image(bare_objects: Objects, queue: int) -> None:
+def test_sampled_image(bare_objects: PIObjects, queue: int) -> None:
     objects, image = bare_objects, _image(bare_objects, 6)
     sampler, out = _sampler(objects), objects.buffer([0] * 10)
     kernel = objects.make("piKernelCreate", objects.build(_SAMPLING), b"sample", ...)
@@ -267,7 +267,7 @@ def test_sampled_image(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piMemImageGetInfo", "the sizes that the image was made with")
-def test_image_sizes(bare_objects: Objects) -> None:
+def test_image_sizes(bare_objects: PIObjects) -> None:
     image = _image(bare_objects, 1)
     names = ("WIDTH", "HEIGHT", "ELEMENT_SIZE")
     found = [

@@ -11,8 +11,8 @@ from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.pi.objects import (
     OUT_OF_ORDER,
     PROFILING,
-    Objects,
-    Pointer,
+    PIObjects,
+    PIPointer,
     check,
     codes,
     waits,
@@ -24,7 +24,7 @@ CONTEXT, QUEUE = "piContextCreate", "piextQueueCreate"
 
 
 @rule(CONTEXT, "PI_CONTEXT_INFO_NUM_DEVICES and PI_CONTEXT_INFO_DEVICES are what it was made with")
-def test_context(bare_objects: Objects) -> None:
+def test_context(bare_objects: PIObjects) -> None:
     context = bare_objects.new_context()
     names = ("PI_CONTEXT_INFO_NUM_DEVICES", "PI_CONTEXT_INFO_DEVICES")
     equal(
@@ -48,7 +48,7 @@ def test_no_devices(pi: DispatchTable, device: int) -> None:
     "piextContextGetNativeHandle",
     "piextContextCreateWithNativeHandle gives a context of the same native handle",
 )
-def test_native_context(bare_objects: Objects) -> None:
+def test_native_context(bare_objects: PIObjects) -> None:
     objects = bare_objects
     native = objects.make("piextContextGetNativeHandle", objects.context, ...)
     again = objects.make(
@@ -58,11 +58,11 @@ def test_native_context(bare_objects: Objects) -> None:
 
 
 @rule("piextContextSetExtendedDeleter", "is called when the context goes")
-def test_extended_deleter(bare_objects: Objects) -> None:
+def test_extended_deleter(bare_objects: PIObjects) -> None:
     seen: list[int] = []
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     callback = prototype(lambda data: seen.append(data))
-    inner = Objects(bare_objects.pi, bare_objects.device)
+    inner = PIObjects(bare_objects.pi, bare_objects.device)
     context = inner.new_context()
     inner.call("piextContextSetExtendedDeleter", context, callback, 42)
     before = list(seen)
@@ -80,7 +80,7 @@ FLAGS = {
 
 @rule(QUEUE, "PI_QUEUE_INFO_PROPERTIES has the flags that it was made with")
 @pytest.mark.parametrize("kind", FLAGS)
-def test_flags(bare_objects: Objects, kind: str) -> None:
+def test_flags(bare_objects: PIObjects, kind: str) -> None:
     if FLAGS[kind] & ~bare_objects.number(
         "piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_QUEUE_PROPERTIES"
     ):
@@ -91,7 +91,7 @@ def test_flags(bare_objects: Objects, kind: str) -> None:
 
 
 @rule("piQueueCreate", "takes the flags themselves")
-def test_old_form(bare_objects: Objects) -> None:
+def test_old_form(bare_objects: PIObjects) -> None:
     queue = bare_objects.make(
         "piQueueCreate", bare_objects.context, bare_objects.device, PROFILING, ...
     )
@@ -106,7 +106,7 @@ def test_old_form(bare_objects: Objects) -> None:
     "piextQueueGetNativeHandle",
     "piextQueueCreateWithNativeHandle gives a queue of the same native handle",
 )
-def test_native_queue(bare_objects: Objects, queue: int) -> None:
+def test_native_queue(bare_objects: PIObjects, queue: int) -> None:
     objects, native, kind = bare_objects, ctypes.c_uint64(), ctypes.c_int32()
     objects.call("piextQueueGetNativeHandle", queue, ctypes.byref(native), ctypes.byref(kind))
     properties = (ctypes.c_uint64 * 3)(PI["PI_QUEUE_FLAGS"], 0, 0)
@@ -118,9 +118,9 @@ def test_native_queue(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piQueueFinish", "waits for all commands; piQueueFlush is answered")
-def test_finish(objects: Objects, queue: int) -> None:
+def test_finish(objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 1024)
-    kernel, event = objects.kernel("increment", Pointer(memory)), ctypes.c_void_p()
+    kernel, event = objects.kernel("increment", PIPointer(memory)), ctypes.c_void_p()
     for _ in range(20):
         objects.launch(queue, kernel, 1024)
     objects.launch(queue, kernel, 1024, event=ctypes.byref(event))
@@ -135,32 +135,32 @@ def test_finish(objects: Objects, queue: int) -> None:
 
 
 @rule("piEnqueueKernelLaunch", "a queue in order runs commands one after another")
-def test_in_order(objects: Objects, queue: int) -> None:
+def test_in_order(objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 1024)
     expected = 0
     for value in range(16):
         objects.launch(
-            queue, objects.kernel("twice_plus", Pointer(memory), ctypes.c_int32(value % 2)), 1024
+            queue, objects.kernel("twice_plus", PIPointer(memory), ctypes.c_int32(value % 2)), 1024
         )
         expected = 2 * expected + value % 2
     equal(objects.numbers(queue, memory, 1024), [expected] * 1024, "the memory")
 
 
-def _gated(objects: Objects, queue: int, memory: int, after: list[int]) -> list[int]:
+def _gated(objects: PIObjects, queue: int, memory: int, after: list[int]) -> list[int]:
     """Enqueue two commands that change all of `memory`, one after the other.
 
     Returns the event of the second.
     """
     for value in (7, 3):
         event = ctypes.c_void_p()
-        kernel = objects.kernel("twice_plus", Pointer(memory), ctypes.c_int32(value))
+        kernel = objects.kernel("twice_plus", PIPointer(memory), ctypes.c_int32(value))
         objects.launch(queue, kernel, 1024, after, ctypes.byref(event))
         after = [objects.owned(event.value or 0, "pi_event")]
     return after
 
 
 @rule("piEnqueueEventsWaitWithBarrier", "what comes after a barrier waits for what is before it")
-def test_barrier(objects: Objects, out_of_order: int) -> None:
+def test_barrier(objects: PIObjects, out_of_order: int) -> None:
     memory = objects.usm("shared", [0] * 1024)
     _gated(objects, out_of_order, memory, [])
     objects.call("piEnqueueEventsWaitWithBarrier", out_of_order, 0, None, None)
@@ -173,7 +173,7 @@ def test_barrier(objects: Objects, out_of_order: int) -> None:
 
 
 @rule("piEnqueueEventsWait", "its event is complete when the events are, on another queue too")
-def test_events_wait(objects: Objects, out_of_order: int) -> None:
+def test_events_wait(objects: PIObjects, out_of_order: int) -> None:
     memory, other = objects.usm("shared", [0] * 1024), objects.queue()
     last = _gated(objects, out_of_order, memory, [])
     marker = objects.make("piEnqueueEventsWait", other, *waits(*last), ...)

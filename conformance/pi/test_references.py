@@ -7,7 +7,7 @@ import ctypes
 import pytest
 
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.pi.objects import Objects, Pointer, waits
+from fairlead.conformance.pi.objects import PIObjects, PIPointer, waits
 from fairlead.conformance.pi.owners import OWNERS
 
 #: Kinds of objects, with the function and the query for their reference counts.
@@ -32,7 +32,7 @@ COUNTED = {
         for kind in COUNTED
     ],
 )
-def test_count(objects: Objects, kind: str) -> None:
+def test_count(objects: PIObjects, kind: str) -> None:
     routine, name = COUNTED[kind]
     (handle, *_) = OWNERS[routine][1](objects)
     objects.finish(objects.queue())
@@ -44,7 +44,7 @@ def test_count(objects: Objects, kind: str) -> None:
 
 
 @rule("piMemRetain", "memory lives on after a release of a second reference")
-def test_memory(bare_objects: Objects, queue: int) -> None:
+def test_memory(bare_objects: PIObjects, queue: int) -> None:
     buffer = bare_objects.buffer([1, 2, 3, 4])
     bare_objects.call("piMemRetain", buffer)
     bare_objects.call("piMemRelease", buffer)
@@ -52,25 +52,25 @@ def test_memory(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piDeviceRetain", "is answered for a root device, as is piDeviceRelease")
-def test_device(bare_objects: Objects) -> None:
+def test_device(bare_objects: PIObjects) -> None:
     bare_objects.call("piDeviceRetain", bare_objects.device)
     bare_objects.call("piDeviceRelease", bare_objects.device)
 
 
 @rule("piProgramRelease", "a kernel outlives its program")
-def test_kernel_outlives_program(objects: Objects, queue: int) -> None:
+def test_kernel_outlives_program(objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 4)
     inner = objects.another()
     inner.program = inner.build()
     kernel = objects.make("piKernelCreate", inner.program, b"increment", ...)
     inner.close()
-    objects.set_argument(kernel, 0, Pointer(memory))
+    objects.set_argument(kernel, 0, PIPointer(memory))
     objects.launch(queue, kernel, 4)
     equal(objects.numbers(queue, memory, 4), [1] * 4, "the memory")
 
 
 @rule("piContextRelease", "objects outlive the last reference of the caller's to their context")
-def test_context(bare_objects: Objects) -> None:
+def test_context(bare_objects: PIObjects) -> None:
     objects = bare_objects
     context = ctypes.c_void_p()
     devices = (ctypes.c_void_p * 1)(objects.device)
@@ -81,7 +81,7 @@ def test_context(bare_objects: Objects) -> None:
 
 
 @rule("piKernelRelease", "a kernel can be released while a launch of it waits")
-def test_launch_outlives_kernel(objects: Objects, out_of_order: int) -> None:
+def test_launch_outlives_kernel(objects: PIObjects, out_of_order: int) -> None:
     memory, inner = (
         objects.usm("shared", [0] * 1024),
         objects.another(),
@@ -90,7 +90,7 @@ def test_launch_outlives_kernel(objects: Objects, out_of_order: int) -> None:
     objects.call(
         "piextUSMEnqueueMemset", out_of_order, memory, 0, 4096, 0, None, ctypes.byref(first)
     )
-    kernel = inner.kernel("increment", Pointer(memory))
+    kernel = inner.kernel("increment", PIPointer(memory))
     objects.launch(out_of_order, kernel, 1024, [first.value or 0], ctypes.byref(second))
     inner.close()
     for event in (first, second):
@@ -100,7 +100,7 @@ def test_launch_outlives_kernel(objects: Objects, out_of_order: int) -> None:
 
 
 @rule("piEventRelease", "an event can be released before its command has ended")
-def test_event(bare_objects: Objects, out_of_order: int) -> None:
+def test_event(bare_objects: PIObjects, out_of_order: int) -> None:
     objects, event = bare_objects, ctypes.c_void_p()
     memory = objects.usm("shared", [0] * 1024)
     for _ in range(50):

@@ -7,7 +7,7 @@ import ctypes
 import pytest
 
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.pi.objects import Objects, Pointer, codes, waits
+from fairlead.conformance.pi.objects import PIObjects, PIPointer, codes, waits
 from fairlead.loader.pi.abi import PI
 
 KINDS = ("host", "device", "shared")
@@ -23,7 +23,7 @@ INFO, COPY, SET = "piextUSMGetMemAllocInfo", "piextUSMEnqueueMemcpy", "piextUSME
         for k in KINDS
     ],
 )
-def test_alloc(bare_objects: Objects, queue: int, kind: str) -> None:
+def test_alloc(bare_objects: PIObjects, queue: int, kind: str) -> None:
     memory = bare_objects.usm(kind, range(64))
     equal(bare_objects.numbers(queue, memory, 64), list(range(64)), "the memory")
 
@@ -37,7 +37,7 @@ def test_alloc(bare_objects: Objects, queue: int, kind: str) -> None:
         for k in KINDS
     ],
 )
-def test_alignment(bare_objects: Objects, kind: str) -> None:
+def test_alignment(bare_objects: PIObjects, kind: str) -> None:
     equal(
         [
             bare_objects.usm(kind, [0] * 3, alignment) % max(alignment, 1)
@@ -56,11 +56,11 @@ def test_alignment(bare_objects: Objects, kind: str) -> None:
         if k != "device"
     ],
 )
-def test_host_access(objects: Objects, queue: int, kind: str) -> None:
+def test_host_access(objects: PIObjects, queue: int, kind: str) -> None:
     memory = objects.usm(kind, [0] * 16)
     numbers = (ctypes.c_int32 * 16).from_address(memory)
     numbers[:] = range(16)
-    objects.launch(queue, objects.kernel("increment", Pointer(memory)), 16)
+    objects.launch(queue, objects.kernel("increment", PIPointer(memory)), 16)
     objects.finish(queue)
     equal(list(numbers), list(range(1, 17)), "what the host sees")
 
@@ -76,7 +76,7 @@ def test_host_access(objects: Objects, queue: int, kind: str) -> None:
         for k in KINDS
     ],
 )
-def test_info(bare_objects: Objects, kind: str) -> None:
+def test_info(bare_objects: PIObjects, kind: str) -> None:
     memory = bare_objects.usm(kind, [0] * 16)
     names = ("PI_MEM_ALLOC_TYPE", "PI_MEM_ALLOC_BASE_PTR", "PI_MEM_ALLOC_SIZE")
     answers = [bare_objects.number(INFO, bare_objects.context, memory + 8, name) for name in names]
@@ -84,7 +84,7 @@ def test_info(bare_objects: Objects, kind: str) -> None:
 
 
 @rule(INFO, "PI_MEM_TYPE_UNKNOWN for memory that is no USM")
-def test_info_of_host_memory(bare_objects: Objects) -> None:
+def test_info_of_host_memory(bare_objects: PIObjects) -> None:
     place = ctypes.create_string_buffer(64)
     kind = bare_objects.number(
         INFO, bare_objects.context, ctypes.addressof(place), "PI_MEM_ALLOC_TYPE"
@@ -93,12 +93,12 @@ def test_info_of_host_memory(bare_objects: Objects) -> None:
 
 
 @rule("piextUSMFree", "an error if ptr is no USM, or nothing happens")
-def test_free_of_nothing(bare_objects: Objects) -> None:
+def test_free_of_nothing(bare_objects: PIObjects) -> None:
     codes(bare_objects.pi.piextUSMFree(bare_objects.context, None), "PI_SUCCESS", "INVALID_VALUE")
 
 
 @rule(SET, "sets every byte")
-def test_set(bare_objects: Objects, queue: int) -> None:
+def test_set(bare_objects: PIObjects, queue: int) -> None:
     memory = bare_objects.usm("shared", [0] * 8)
     bare_objects.call(SET, queue, memory + 4, 0x21, 16, 0, None, None)
     equal(bare_objects.numbers(queue, memory, 8), [0] + [0x21212121] * 4 + [0] * 3, "the memory")
@@ -107,14 +107,14 @@ def test_set(bare_objects: Objects, queue: int) -> None:
 @rule(COPY, "copies between the kinds")
 @pytest.mark.parametrize("of", KINDS)
 @pytest.mark.parametrize("to", KINDS)
-def test_copy(bare_objects: Objects, queue: int, of: str, to: str) -> None:
+def test_copy(bare_objects: PIObjects, queue: int, of: str, to: str) -> None:
     one, two = bare_objects.usm(of, range(32)), bare_objects.usm(to, [0] * 32)
     bare_objects.call(COPY, queue, False, two, one, 128, 0, None, None)
     equal(bare_objects.numbers(queue, two, 32), list(range(32)), "the memory")
 
 
 @rule(COPY, "waits for events, and gives one")
-def test_events(bare_objects: Objects, out_of_order: int) -> None:
+def test_events(bare_objects: PIObjects, out_of_order: int) -> None:
     objects = bare_objects
     memory, other = objects.usm("shared", [0] * 1024), objects.usm("shared", [0] * 1024)
     event, last = ctypes.c_void_p(), []
@@ -127,7 +127,7 @@ def test_events(bare_objects: Objects, out_of_order: int) -> None:
 
 
 @rule("piextUSMEnqueuePrefetch", "is a hint: it succeeds, and its event completes")
-def test_prefetch(bare_objects: Objects, queue: int) -> None:
+def test_prefetch(bare_objects: PIObjects, queue: int) -> None:
     memory = bare_objects.usm("shared", [0] * 64)
     event = bare_objects.make("piextUSMEnqueuePrefetch", queue, memory, 256, 0, 0, None, ...)
     bare_objects.call("piEventsWait", *waits(event))
@@ -135,7 +135,7 @@ def test_prefetch(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piextUSMEnqueueMemAdvise", "is a hint: it succeeds, and its event completes")
-def test_advise(bare_objects: Objects, queue: int) -> None:
+def test_advise(bare_objects: PIObjects, queue: int) -> None:
     memory = bare_objects.usm("shared", [0] * 64)
     event = bare_objects.make(
         "piextUSMEnqueueMemAdvise", queue, memory, 256, PI["PI_MEM_ADVICE_RESET"], ...
@@ -145,7 +145,7 @@ def test_advise(bare_objects: Objects, queue: int) -> None:
 
 
 @rule("piextUSMEnqueueMemcpy2D", "copies rows")
-def test_copy_2d(bare_objects: Objects, queue: int) -> None:
+def test_copy_2d(bare_objects: PIObjects, queue: int) -> None:
     source, target = bare_objects.usm("shared", range(16)), bare_objects.usm("shared", [0] * 16)
     arguments = (queue, True, target, 16, source + 4, 16, 8, 3, 0, None, None)
     code = bare_objects.pi.piextUSMEnqueueMemcpy2D(*arguments)
@@ -172,16 +172,16 @@ FILLS = {
         for name in FILLS
     ],
 )
-def test_fill_2d(bare_objects: Objects, queue: int, name: str) -> None:
+def test_fill_2d(bare_objects: PIObjects, queue: int, name: str) -> None:
     memory = bare_objects.usm("shared", [0] * 8)
     code = getattr(bare_objects.pi, name)(queue, *FILLS[name](memory), 0, None, None)
     codes(code, "PI_SUCCESS", "UNSUPPORTED_FEATURE")
 
 
 @rule("piKernelSetExecInfo", "takes PI_USM_INDIRECT_ACCESS, and PI_USM_PTRS")
-def test_exec_info(objects: Objects, queue: int) -> None:
+def test_exec_info(objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 4)
-    kernel, yes = objects.kernel("increment", Pointer(memory)), ctypes.c_uint32(1)
+    kernel, yes = objects.kernel("increment", PIPointer(memory)), ctypes.c_uint32(1)
     objects.call("piKernelSetExecInfo", kernel, PI["PI_USM_INDIRECT_ACCESS"], 4, ctypes.byref(yes))
     pointers = (ctypes.c_void_p * 1)(memory)
     objects.call("piKernelSetExecInfo", kernel, PI["PI_USM_PTRS"], 8, pointers)

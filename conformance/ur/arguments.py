@@ -17,7 +17,7 @@ from fairlead.loader.ur.abi import UR
 
 from .objects import COUNT, SIZE
 from .spirv import SPEC_ID, store
-from .values import CALLBACK, Buffer
+from .values import CALLBACK, BufferValue
 from .world import World
 
 _BLOCK: Final = 1 << 12  # bytes behind every pointer about which nothing else is known
@@ -51,7 +51,7 @@ _NAMED: Final[dict[str, Callable[[World], Any]]] = {
     "urEnqueueKernelLaunch.hKernel": lambda w: w.empty_kernel,
     "urCommandBufferAppendKernelLaunchExp.hKernel": lambda w: w.empty_kernel,
     "numArgs": lambda w: 2,
-    "pArgs": lambda w: w.arguments(Buffer(w.the_buffer), ctypes.c_int32(1))[1],
+    "pArgs": lambda w: w.arguments(BufferValue(w.the_buffer), ctypes.c_int32(1))[1],
     "urEnqueueCommandBufferExp.hCommandBuffer": lambda w: w.closed_command_buffer,
     "urCommandBufferUpdateKernelLaunchExp.hCommandBuffer": lambda w: w.updatable[0],
     "size": lambda w: COUNT,

@@ -29,7 +29,7 @@ _NO_SUCH_QUERY: Final = "UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION"
 _MAY_BE_ZERO: Final = frozenset({"urDeviceGetNativeHandle"})
 
 
-class Calls:
+class URCalls:
     """The functions of an adapter, by name.
 
     `device` answers the queries about what may be unsupported.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fairlead.conformance.checks import unsupported
-from fairlead.conformance.child import Target
+from fairlead.conformance.child import LibraryUnderTest
 from fairlead.conformance.device import choose
 from fairlead.icd.drivers import drivers
 from fairlead.loader.base.errors import FairleadError
@@ -17,8 +17,8 @@ from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.ur.plugin import Plugin
 
-from .calls import Calls
-from .objects import SIZE, Objects
+from .calls import URCalls
+from .objects import SIZE, URObjects
 from .world import World
 
 
@@ -27,7 +27,7 @@ class Opened:
 
     def __init__(self, plugin: Plugin, device: PluginDevice) -> None:
         self.plugin, self.device = plugin, device
-        self.ur = Calls(plugin, device.handle)
+        self.ur = URCalls(plugin, device.handle)
         self.world = World(self.ur, plugin.handles[0], device.platform.handle, device.handle)
 
     def answer(self) -> tuple[int, ...]:
@@ -43,7 +43,7 @@ class Opened:
         self.plugin.close()
 
 
-def open_library(target: Target) -> Opened:
+def open_library(target: LibraryUnderTest) -> Opened:
     """Open and bind the adapter, and choose one of its devices."""
     plugin = load(PluginCandidate(target.library, "conformance"))
     try:
@@ -68,7 +68,7 @@ def open_library(target: Target) -> Opened:
 
 
 @pytest.fixture(scope="session")
-def opened(target: Target) -> Opened:
+def opened(target: LibraryUnderTest) -> Opened:
     """What `open_library` returned."""
     return target.opened
 
@@ -80,7 +80,7 @@ def plugin(opened: Opened) -> Plugin:
 
 
 @pytest.fixture(scope="session")
-def ur(opened: Opened) -> Calls:
+def ur(opened: Opened) -> URCalls:
     """The adapter's functions, called with checks."""
     return opened.ur
 
@@ -125,58 +125,62 @@ def program(world: World) -> int:
 
 
 @pytest.fixture
-def make(opened: Opened, ur: Calls, adapter: int, platform: int, device: int) -> Iterator[Objects]:
+def make(
+    opened: Opened, ur: URCalls, adapter: int, platform: int, device: int
+) -> Iterator[URObjects]:
     """Makes objects that are released when the case is over."""
-    made = Objects(ur, adapter, platform, device)
+    made = URObjects(ur, adapter, platform, device)
     yield made
     made.close()
 
 
 @pytest.fixture
-def queue(make: Objects, context: int) -> int:
+def queue(make: URObjects, context: int) -> int:
     """An in-order queue."""
     return make.queue(context)
 
 
 @pytest.fixture
-def out_of_order(ur: Calls, make: Objects, context: int) -> int:
+def out_of_order(ur: URCalls, make: URObjects, context: int) -> int:
     """An out-of-order queue."""
     ur.require("UR_DEVICE_INFO_QUEUE_PROPERTIES")
     return make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
 
 
 @pytest.fixture
-def buffer(make: Objects, context: int) -> int:
+def buffer(make: URObjects, context: int) -> int:
     """A buffer of SIZE bytes."""
     return make.buffer(context)
 
 
 @pytest.fixture(params=("Host", "Device", "Shared"))
-def usm(request: pytest.FixtureRequest, make: Objects, context: int) -> int:
+def usm(request: pytest.FixtureRequest, make: URObjects, context: int) -> int:
     """A USM allocation of SIZE bytes, of each kind in turn."""
     return make.usm(context, request.param)
 
 
 @pytest.fixture
-def memory(ur: Calls, make: Objects, context: int) -> int:
+def memory(ur: URCalls, make: URObjects, context: int) -> int:
     """A device USM allocation of SIZE bytes."""
     return make.usm(context)
 
 
 @pytest.fixture
-def opencl(make: Objects) -> None:
+def opencl(make: URObjects) -> None:
     """Ends the case as unsupported unless the adapter is on OpenCL."""
     make.require_opencl()
 
 
 @pytest.fixture
-def images(ur: Calls) -> None:
+def images(ur: URCalls) -> None:
     """Ends the case as unsupported unless the device has images."""
     if not ur.device_says("UR_DEVICE_INFO_IMAGE_SUPPORT"):
         unsupported("the device answers UR_DEVICE_INFO_IMAGE_SUPPORT with 0")
 
 
 @pytest.fixture
-def opened_objects(ur: Calls, adapter: int, platform: int, device: int) -> Callable[[], Objects]:
+def opened_objects(
+    ur: URCalls, adapter: int, platform: int, device: int
+) -> Callable[[], URObjects]:
     """Returns a maker of objects for each thread that calls it, and closes all of them."""
-    return lambda: Objects(ur, adapter, platform, device)
+    return lambda: URObjects(ur, adapter, platform, device)

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.conformance.checks import rule
 
-from .objects import Objects
+from .objects import URObjects
 from .world import World
 
 USM_KINDS: Final = ("Host", "Device", "Shared")
@@ -37,7 +37,7 @@ class Kind:
     name: str
     stem: str
     prefix: str
-    make: Callable[[Objects, World], int]
+    make: Callable[[URObjects, World], int]
     suffix: str = ""
 
     @property

@@ -93,7 +93,7 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class Listed:
+class EntryErrors:
     """What the specification lists for an entry point.
 
     `condition` is "", or a query; it may answer UNSUPPORTED_FEATURE only if the device answers the
@@ -105,7 +105,7 @@ class Listed:
     errors: tuple[ListedError, ...]
 
 
-def _read() -> Iterator[Listed]:
+def _read() -> Iterator[EntryErrors]:
     heads: list[tuple[str, list[str]]] = []
     for line in Path(__file__).with_name("errors.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith(" "):
@@ -121,7 +121,7 @@ def _read() -> Iterator[Listed]:
             for code, _, rest in (rule.partition(": ") for rule in rules)
             for change in rest.split()
         )
-        yield Listed(name, "" if experimental else condition, errors)
+        yield EntryErrors(name, "" if experimental else condition, errors)
 
 
 LISTED: Final = {listed.function: listed for listed in _read()}

@@ -21,8 +21,8 @@ from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 
 from . import kernels, spirv
-from .calls import Calls
-from .values import Argument
+from .calls import URCalls
+from .values import ArgumentValue
 
 #: How many int32 numbers the buffers and allocations of cases have, and their size in bytes.
 COUNT: Final = 64
@@ -52,10 +52,10 @@ class UserEvent:
         self.set_status(-1)
 
 
-class Objects:
+class URObjects:
     """Makes objects. `close` releases them, the last one first."""
 
-    def __init__(self, ur: Calls, adapter: int, platform: int, device: int) -> None:
+    def __init__(self, ur: URCalls, adapter: int, platform: int, device: int) -> None:
         self.ur, self.adapter, self.platform, self.device = ur, adapter, platform, device
         self._made: list[tuple[str, tuple[int, ...]]] = []
         self._kept: list[Any] = []
@@ -317,16 +317,16 @@ class Objects:
     def arguments(self, *values: Any) -> tuple[int, Any]:
         """Return number and array of a launch's arguments, as "WithArgs" functions take them.
 
-        A value is a `Pointer`, `Buffer`, `Local` or `Sampler`, or a ctypes number, which is passed
-        by its bytes.
+        A value is a `PointerValue`, `BufferValue`, `LocalValue` or `SamplerValue`, or a ctypes
+        number, which is passed by its bytes.
         """
         array = (UR.struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
         for index, value in enumerate(values):
             entry = array[index]
             entry.stype, entry.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index
-            kind = value.kind if isinstance(value, Argument) else "VALUE"
+            kind = value.kind if isinstance(value, ArgumentValue) else "VALUE"
             entry.type = UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
-            if isinstance(value, Argument):
+            if isinstance(value, ArgumentValue):
                 value.put(entry)
             else:
                 entry.size, entry.value.value = (

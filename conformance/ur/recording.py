@@ -17,9 +17,9 @@ from typing import Any, Final
 from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.loader.ur.abi import UR
 
-from .calls import Calls
-from .objects import COUNT, SIZE, Objects
-from .values import Buffer, Local, Pointer
+from .calls import URCalls
+from .objects import COUNT, SIZE, URObjects
+from .values import BufferValue, LocalValue, PointerValue
 
 LAUNCH: Final = "urCommandBufferAppendKernelLaunchWithArgsExp"
 CAPABILITIES: Final = "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP"
@@ -28,7 +28,7 @@ BIT: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_{}"
 
 
 @dataclass(frozen=True)
-class Step:
+class AppendedCommand:
     """A command that was appended: its sync-point, and its event and handle if they were
     requested."""
 
@@ -41,7 +41,7 @@ class Step:
 class Update:
     """New values for a launch. None changes nothing.
 
-    `values` are by the argument's index, as `Objects.arguments` takes them. The number of
+    `values` are by the argument's index, as `URObjects.arguments` takes them. The number of
     dimensions is mandatory; by default it is that of the sizes, or 1.
     """
 
@@ -54,10 +54,10 @@ class Update:
     local: Sequence[int] | None = None
 
 
-class Recording:
+class URRecording:
     """A command-buffer."""
 
-    def __init__(self, make: Objects, context: int, **fields: bool) -> None:
+    def __init__(self, make: URObjects, context: int, **fields: bool) -> None:
         make.ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP")
         if fields.get("isUpdatable"):
             make.ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
@@ -74,7 +74,7 @@ class Recording:
         wait: Sequence[int] = (),
         event: bool = False,
         command: bool = False,
-    ) -> Step:
+    ) -> AppendedCommand:
         """Append a command.
 
         The arguments are those between the command-buffer and the sync-points.
@@ -96,7 +96,7 @@ class Recording:
         wait: Sequence[int] = (),
         event: bool = False,
         command: bool = False,
-    ) -> tuple[int, Step]:
+    ) -> tuple[int, AppendedCommand]:
         """Append a command as `append` does, but return the code."""
         point, made, handle = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_void_p()
         points = len(after), (ctypes.c_uint32 * len(after))(*after) if after else None
@@ -107,7 +107,7 @@ class Recording:
             code = call(self.handle, *arguments, *points, ctypes.byref(point))
         else:
             code = call(self.handle, *arguments, *points, *waits, ctypes.byref(point), *outs)
-        return code, Step(point.value, made.value or 0, handle.value or 0)
+        return code, AppendedCommand(point.value, made.value or 0, handle.value or 0)
 
     def launch(
         self,
@@ -118,7 +118,7 @@ class Recording:
         offset: Sequence[int] = (),
         alternatives: Sequence[int] = (),
         **how: Any,
-    ) -> Step:
+    ) -> AppendedCommand:
         """Append a launch."""
         return self.append(
             LAUNCH, *self.launch_arguments(kernel, values, size, local, offset, alternatives), **how
@@ -143,13 +143,13 @@ class Recording:
         others = len(alternatives), handles(*alternatives) if alternatives else None
         return kernel, *shape, *self.make.arguments(*values), *others
 
-    def fill(self, buffer: int, value: int, **how: Any) -> Step:
+    def fill(self, buffer: int, value: int, **how: Any) -> AppendedCommand:
         """Append a fill of a whole buffer with a number."""
         return self.append(
             "urCommandBufferAppendMemBufferFillExp", buffer, ints([value]), 4, 0, SIZE, **how
         )
 
-    def copy(self, source: int, target: int, **how: Any) -> Step:
+    def copy(self, source: int, target: int, **how: Any) -> AppendedCommand:
         """Append a copy of a whole buffer."""
         return self.append(
             "urCommandBufferAppendMemBufferCopyExp", source, target, 0, 0, SIZE, **how
@@ -215,9 +215,9 @@ class Recording:
         for index, value in values.items():
             name = (
                 "MemObj"
-                if isinstance(value, Buffer)
+                if isinstance(value, BufferValue)
                 else "Pointer"
-                if isinstance(value, Pointer)
+                if isinstance(value, PointerValue)
                 else "Value"
             )
             kinds.setdefault(name, {})[index] = value
@@ -232,7 +232,7 @@ class Recording:
                 entry.hNewMemObjArg = value.what
             elif name == "Pointer":  # the address of the pointer
                 entry.pNewPointerArg = ctypes.addressof(self.make.keep(ctypes.c_void_p(value.what)))
-            elif isinstance(value, Local):
+            elif isinstance(value, LocalValue):
                 entry.argSize = value.what
             else:
                 entry.argSize, entry.pNewValueArg = (
@@ -242,22 +242,22 @@ class Recording:
         return array
 
 
-def need(ur: Calls, *bits: str) -> None:
+def need(ur: URCalls, *bits: str) -> None:
     """End the case as unsupported unless the device can update these things."""
     ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP")
     ur.require(CAPABILITIES, sum(UR[BIT.format(bit)] for bit in bits))
 
 
 def stored(
-    make: Objects, context: int, program: int, buffer: int, value: int = 1, **how: Any
-) -> tuple[Recording, Step]:
+    make: URObjects, context: int, program: int, buffer: int, value: int = 1, **how: Any
+) -> tuple[URRecording, AppendedCommand]:
     """Make a finalized updatable command-buffer that stores a number.
 
     Returns it and the command.
     """
-    recording = Recording(make, context, isUpdatable=True)
+    recording = URRecording(make, context, isUpdatable=True)
     step = recording.launch(
-        make.kernel(program), Buffer(buffer), ints([value]), command=True, **how
+        make.kernel(program), BufferValue(buffer), ints([value]), command=True, **how
     )
     recording.finalize()
     return recording, step

@@ -5,26 +5,26 @@ from __future__ import annotations
 import ctypes
 
 from fairlead.conformance.checks import equal, failed, rule
-from fairlead.conformance.ur.calls import Calls, address
+from fairlead.conformance.ur.calls import URCalls, address
 from fairlead.loader.ur.abi import UR
 
 LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_void_p)
 silent = LOGGER(lambda level, message, data: None)
 
 
-def count_of(ur: Calls, adapter: int) -> int:
+def count_of(ur: URCalls, adapter: int) -> int:
     return ur.info("urAdapterGetInfo", adapter, "UR_ADAPTER_INFO_REFERENCE_COUNT")
 
 
 @rule("urAdapterGet", "there is exactly one adapter")
-def test_one_adapter(ur: Calls) -> None:
+def test_one_adapter(ur: URCalls) -> None:
     count = ctypes.c_uint32()
     ur.ok("urAdapterGet", 0, None, ctypes.byref(count))
     equal(count.value, 1, "the number of adapters")
 
 
 @rule("urAdapterGet", "gives the same handle each time, and adds a reference")
-def test_get_again(ur: Calls, adapter: int) -> None:
+def test_get_again(ur: URCalls, adapter: int) -> None:
     first, again = count_of(ur, adapter), (ctypes.c_void_p * 2)()
     ur.ok("urAdapterGet", 1, again, None)
     count = count_of(ur, adapter)
@@ -36,14 +36,14 @@ def test_get_again(ur: Calls, adapter: int) -> None:
 
 
 @rule("urAdapterGet", "a question for the number alone adds no reference")
-def test_count_adds_no_reference(ur: Calls, adapter: int) -> None:
+def test_count_adds_no_reference(ur: URCalls, adapter: int) -> None:
     first, count = count_of(ur, adapter), ctypes.c_uint32()
     ur.ok("urAdapterGet", 0, None, ctypes.byref(count))
     equal(count_of(ur, adapter), first, "the reference count")
 
 
 @rule("urAdapterRetain", "adds a reference that urAdapterRelease takes")
-def test_retain_and_release(ur: Calls, adapter: int) -> None:
+def test_retain_and_release(ur: URCalls, adapter: int) -> None:
     first = count_of(ur, adapter)
     ur.ok("urAdapterRetain", adapter)
     count = count_of(ur, adapter)
@@ -52,7 +52,7 @@ def test_retain_and_release(ur: Calls, adapter: int) -> None:
 
 
 @rule("urAdapterGetInfo", "the backend is that of its platforms")
-def test_backend(ur: Calls, adapter: int, platform: int) -> None:
+def test_backend(ur: URCalls, adapter: int, platform: int) -> None:
     own = ur.info("urAdapterGetInfo", adapter, "UR_ADAPTER_INFO_BACKEND")
     equal(
         ur.info("urPlatformGetInfo", platform, "UR_PLATFORM_INFO_BACKEND"),
@@ -62,7 +62,7 @@ def test_backend(ur: Calls, adapter: int, platform: int) -> None:
 
 
 @rule("urAdapterGetLastError", "gives a message and a number, and no error of its own")
-def test_last_error(ur: Calls, adapter: int) -> None:
+def test_last_error(ur: URCalls, adapter: int) -> None:
     message, number = ctypes.c_char_p(), ctypes.c_int32()
     code = ur.code("urAdapterGetLastError", adapter, ctypes.byref(message), ctypes.byref(number))
     if code not in ("UR_RESULT_SUCCESS", "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"):
@@ -70,7 +70,7 @@ def test_last_error(ur: Calls, adapter: int) -> None:
 
 
 @rule("urAdapterSetLoggerCallback", "a callback can be set and its level changed")
-def test_logger(ur: Calls, adapter: int) -> None:
+def test_logger(ur: URCalls, adapter: int) -> None:
     ur.ok("urAdapterSetLoggerCallback", adapter, address(silent), None, UR["UR_LOGGER_LEVEL_QUIET"])
     for level in UR.groups["ur_logger_level_t"]:
         ur.ok("urAdapterSetLoggerCallbackLevel", adapter, level)

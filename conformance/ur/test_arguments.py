@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.conformance.checks import expect, forked, rule, unsupported
 from fairlead.conformance.ur.arguments import Call
-from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.listed import LISTED, ListedError
 from fairlead.conformance.ur.world import World
 from fairlead.loader.ur.abi import UR
@@ -29,7 +29,7 @@ CASES = [
 
 
 @pytest.fixture
-def call(world: World, ur: Calls, function: str, error: ListedError) -> Call:
+def call(world: World, ur: URCalls, function: str, error: ListedError) -> Call:
     """Return a call of the function with the wrong argument."""
     if not ur.has(function):
         unsupported(f"the adapter has no {function}")
@@ -41,7 +41,7 @@ def call(world: World, ur: Calls, function: str, error: ListedError) -> Call:
 
 @forked
 @pytest.mark.parametrize(("function", "error"), CASES)
-def test_listed_error(ur: Calls, function: str, error: ListedError, call: Call) -> None:
+def test_listed_error(ur: URCalls, function: str, error: ListedError, call: Call) -> None:
     code = call()
     if error.code != "UR_RESULT_ERROR_UNSUPPORTED_FEATURE":
         ur.check_supported(function, code)

@@ -24,9 +24,9 @@ from fairlead.conformance.checks import (
     unsupported,
 )
 from fairlead.conformance.ur.arguments import Call
-from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import KINDS
-from fairlead.conformance.ur.objects import Objects
+from fairlead.conformance.ur.objects import URObjects
 from fairlead.conformance.ur.world import World
 from fairlead.loader.base.abi import Function, Parameter
 from fairlead.loader.ur.abi import UR
@@ -84,7 +84,7 @@ CASES = [
 ]
 
 
-def wrong_handle(world: World, make: Objects, kind: str, how: str) -> int:
+def wrong_handle(world: World, make: URObjects, kind: str, how: str) -> int:
     """An invalid handle of this type."""
     if how == "other memory":
         return ctypes.addressof(world.keep(ctypes.create_string_buffer(4096)))
@@ -97,7 +97,7 @@ def wrong_handle(world: World, make: Objects, kind: str, how: str) -> int:
 
 @pytest.fixture
 def call(
-    world: World, ur: Calls, make: Objects, function: str, parameter: Parameter, how: str
+    world: World, ur: URCalls, make: URObjects, function: str, parameter: Parameter, how: str
 ) -> Call:
     """A call of the function with an invalid handle."""
     if not ur.has(function):
@@ -110,7 +110,9 @@ def call(
 @beyond_specification
 @forked
 @pytest.mark.parametrize(("function", "parameter", "how"), CASES)
-def test_wrong_handle(ur: Calls, function: str, parameter: Parameter, how: str, call: Call) -> None:
+def test_wrong_handle(
+    ur: URCalls, function: str, parameter: Parameter, how: str, call: Call
+) -> None:
     code = call()
     ur.check_supported(function, code)
     expected, got = codes_for(parameter.type), name_of(UR, code)
@@ -129,7 +131,7 @@ LISTS = [
 
 
 @pytest.fixture
-def listed(world: World, ur: Calls, function: str) -> Call:
+def listed(world: World, ur: URCalls, function: str) -> Call:
     """A call of the function with a list of an invalid handle."""
     if not ur.has(function):
         unsupported(f"the adapter has no {function}")
@@ -142,7 +144,7 @@ def listed(world: World, ur: Calls, function: str) -> Call:
 @beyond_specification
 @forked
 @pytest.mark.parametrize("function", LISTS)
-def test_wrong_event_in_list(ur: Calls, function: str, listed: Call) -> None:
+def test_wrong_event_in_list(ur: URCalls, function: str, listed: Call) -> None:
     code = listed()
     ur.check_supported(function, code)
     expect(UR, code, "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST", "UR_RESULT_ERROR_INVALID_EVENT")

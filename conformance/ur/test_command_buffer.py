@@ -14,10 +14,10 @@ import pytest
 
 from fairlead.conformance.arrays import NO_EVENTS, ints
 from fairlead.conformance.checks import each, equal, expect, failed, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.recording import LAUNCH, Recording
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.recording import LAUNCH, URRecording
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
 ENQUEUE = "urEnqueueCommandBufferExp"
@@ -29,15 +29,15 @@ FILL = "urCommandBufferAppendMemBufferFillExp"
 
 
 @rule("urCommandBufferFinalizeExp", "finalize_twice: INVALID_OPERATION")
-def test_finalize_twice(ur: Calls, make: Objects, context: int) -> None:
-    recording = Recording(make, context)
+def test_finalize_twice(ur: URCalls, make: URObjects, context: int) -> None:
+    recording = URRecording(make, context)
     recording.finalize()
     ur.fails("urCommandBufferFinalizeExp", "INVALID_OPERATION", recording.handle)
 
 
 @rule(FILL, "append_after_finalize: INVALID_OPERATION")
-def test_append_after_finalize(ur: Calls, make: Objects, context: int, buffer: int) -> None:
-    recording = Recording(make, context)
+def test_append_after_finalize(ur: URCalls, make: URObjects, context: int, buffer: int) -> None:
+    recording = URRecording(make, context)
     recording.finalize()
     code, _ = recording.try_append(FILL, buffer, ints([1]), 4, 0, SIZE)
     expect(UR, code, "UR_RESULT_ERROR_INVALID_OPERATION")
@@ -45,17 +45,17 @@ def test_append_after_finalize(ur: Calls, make: Objects, context: int, buffer: i
 
 @rule(LAUNCH, "launch_after_finalize: INVALID_OPERATION")
 def test_launch_after_finalize(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     recording.finalize()
-    given = recording.launch_arguments(make.kernel(program), (Buffer(buffer), ints([1])))
+    given = recording.launch_arguments(make.kernel(program), (BufferValue(buffer), ints([1])))
     expect(UR, recording.try_append(LAUNCH, *given)[0], "UR_RESULT_ERROR_INVALID_OPERATION")
 
 
 @rule(ENQUEUE, "enqueue_before_finalize: INVALID_OPERATION or INVALID_COMMAND_BUFFER_EXP")
-def test_enqueue_before_finalize(ur: Calls, make: Objects, context: int, queue: int) -> None:
-    recording = Recording(make, context)
+def test_enqueue_before_finalize(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
+    recording = URRecording(make, context)
     ur.fails(
         ENQUEUE, "INVALID_OPERATION|INVALID_COMMAND_BUFFER_EXP", queue, recording.handle, *NO_EVENTS
     )
@@ -64,8 +64,8 @@ def test_enqueue_before_finalize(ur: Calls, make: Objects, context: int, queue: 
 @pytest.mark.parametrize(
     "in_order", each((False, True), ENQUEUE, "empty: an empty one is enqueued (isInOrder: {})")
 )
-def test_empty(make: Objects, context: int, queue: int, in_order: bool) -> None:
-    recording = Recording(make, context, isInOrder=in_order)
+def test_empty(make: URObjects, context: int, queue: int, in_order: bool) -> None:
+    recording = URRecording(make, context, isInOrder=in_order)
     recording.finalize()
     recording.run(queue)
 
@@ -75,7 +75,7 @@ def test_empty(make: Objects, context: int, queue: int, in_order: bool) -> None:
     "updatable_without_capabilities: UNSUPPORTED_FEATURE where the device can update nothing",
 )
 def test_updatable_without_capabilities(
-    ur: Calls, make: Objects, context: int, device: int
+    ur: URCalls, make: URObjects, context: int, device: int
 ) -> None:
     ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP")
     if ur.device_says("UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP"):
@@ -96,10 +96,10 @@ def test_updatable_without_capabilities(
     "command_of_fixed_buffer: INVALID_OPERATION for a handle of a command that cannot be updated",
 )
 def test_command_of_fixed_buffer(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
-    recording = Recording(make, context)
-    given = recording.launch_arguments(make.kernel(program), (Buffer(buffer), ints([1])))
+    recording = URRecording(make, context)
+    given = recording.launch_arguments(make.kernel(program), (BufferValue(buffer), ints([1])))
     expect(
         UR,
         recording.try_append(LAUNCH, *given, command=True)[0],
@@ -124,8 +124,8 @@ def test_command_of_fixed_buffer(
         )
     ],
 )
-def test_descriptor(ur: Calls, make: Objects, context: int, fields: dict[str, bool]) -> None:
-    recording = Recording(make, context, **fields)
+def test_descriptor(ur: URCalls, make: URObjects, context: int, fields: dict[str, bool]) -> None:
+    recording = URRecording(make, context, **fields)
     raw = ur.raw_info(
         "urCommandBufferGetInfoExp", recording.handle, "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"
     )
@@ -139,8 +139,8 @@ def test_descriptor(ur: Calls, make: Objects, context: int, fields: dict[str, bo
 
 
 @rule("urCommandBufferGetNativeHandleExp", "gives a handle where the driver has command-buffers")
-def test_native_handle(ur: Calls, make: Objects, context: int) -> None:
-    recording = Recording(make, context)
+def test_native_handle(ur: URCalls, make: URObjects, context: int) -> None:
+    recording = URRecording(make, context)
     equal(
         bool(ur.new("urCommandBufferGetNativeHandleExp", recording.handle)),
         True,
@@ -152,7 +152,7 @@ def test_native_handle(ur: Calls, make: Objects, context: int) -> None:
     "urDeviceGetInfo",
     "the update capabilities are bits that there are, and none without command-buffers",
 )
-def test_capabilities(ur: Calls) -> None:
+def test_capabilities(ur: URCalls) -> None:
     capabilities = ur.device_says("UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
     legal = sum(UR.groups["ur_device_command_buffer_update_capability_flags_t"])
     if capabilities & ~legal or (
@@ -169,32 +169,34 @@ def test_capabilities(ur: Calls) -> None:
     "sync_points_order: commands that name each other's sync-points are executed in that order",
 )
 def test_sync_points_order(
-    make: Objects, context: int, queue: int, program: int, buffer: int
+    make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     step = recording.fill(buffer, 1)
     for name in ("twice", "add_one", "twice", "add_one", "twice"):
-        step = recording.launch(make.kernel(program, name), Buffer(buffer), after=(step.point,))
+        step = recording.launch(
+            make.kernel(program, name), BufferValue(buffer), after=(step.point,)
+        )
     recording.finalize()
     recording.run(queue)
     equal(make.read(queue, buffer), [14] * COUNT, "the buffer")
 
 
 @rule(LAUNCH, "sync_points_of_several: a command waits for all of its list")
-def test_sync_points_of_several(make: Objects, context: int, queue: int, program: int) -> None:
-    recording, parts = Recording(make, context), [make.buffer(context) for _ in range(3)]
+def test_sync_points_of_several(make: URObjects, context: int, queue: int, program: int) -> None:
+    recording, parts = URRecording(make, context), [make.buffer(context) for _ in range(3)]
     points = [recording.fill(part, value).point for value, part in enumerate(parts, 2)]
     first = recording.launch(
         make.kernel(program, "axpy"),
-        Buffer(parts[0]),
-        Buffer(parts[1]),
+        BufferValue(parts[0]),
+        BufferValue(parts[1]),
         ints([10]),
         after=points[:2],
     )
     recording.launch(
         make.kernel(program, "axpy"),
-        Buffer(parts[0]),
-        Buffer(parts[2]),
+        BufferValue(parts[0]),
+        BufferValue(parts[2]),
         ints([100]),
         after=(first.point, points[2]),
     )
@@ -204,8 +206,8 @@ def test_sync_points_of_several(make: Objects, context: int, queue: int, program
 
 
 @rule(LAUNCH, "sync-points of one command-buffer differ from each other")
-def test_sync_points_differ(make: Objects, context: int, buffer: int) -> None:
-    recording = Recording(make, context)
+def test_sync_points_differ(make: URObjects, context: int, buffer: int) -> None:
+    recording = URRecording(make, context)
     points = [recording.fill(buffer, value).point for value in range(5)]
     equal(len(set(points)), 5, "the number of different sync-points")
 
@@ -214,11 +216,11 @@ def test_sync_points_differ(make: Objects, context: int, buffer: int) -> None:
     LAUNCH,
     "in_order_ignores_sync_points: commands are executed in the order in which they were appended",
 )
-def test_in_order(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
-    recording = Recording(make, context, isInOrder=True)
+def test_in_order(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
+    recording = URRecording(make, context, isInOrder=True)
     recording.fill(buffer, 1)
     for name in ("twice", "add_one", "twice", "add_one", "twice"):
-        recording.launch(make.kernel(program, name), Buffer(buffer))
+        recording.launch(make.kernel(program, name), BufferValue(buffer))
     recording.finalize()
     recording.run(queue)
     equal(make.read(queue, buffer), [14] * COUNT, "the buffer")
@@ -226,12 +228,14 @@ def test_in_order(make: Objects, context: int, queue: int, program: int, buffer:
 
 @rule(LAUNCH, "in order: a list of sync-points does no harm")
 def test_in_order_with_sync_points(
-    make: Objects, context: int, queue: int, program: int, buffer: int
+    make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    recording = Recording(make, context, isInOrder=True)
+    recording = URRecording(make, context, isInOrder=True)
     step = recording.fill(buffer, 1)
     for name in ("twice", "add_one"):
-        step = recording.launch(make.kernel(program, name), Buffer(buffer), after=(step.point,))
+        step = recording.launch(
+            make.kernel(program, name), BufferValue(buffer), after=(step.point,)
+        )
     recording.finalize()
     recording.run(queue)
     equal(make.read(queue, buffer), [3] * COUNT, "the buffer")
@@ -239,10 +243,10 @@ def test_in_order_with_sync_points(
 
 @rule(LAUNCH, "unknown_sync_point: INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
 def test_unknown_sync_point(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     point = recording.fill(buffer, 1).point
-    given = recording.launch_arguments(make.kernel(program), (Buffer(buffer), ints([1])))
+    given = recording.launch_arguments(make.kernel(program), (BufferValue(buffer), ints([1])))
     code, _ = recording.try_append(LAUNCH, *given, after=(point + 1000,))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")

@@ -14,10 +14,10 @@ import pytest
 from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import each, equal, expect, rule
 from fairlead.conformance.ur.boxes import in_box, offset, region
-from fairlead.conformance.ur.calls import Calls, address
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.recording import LAUNCH, Recording
-from fairlead.conformance.ur.values import Buffer, Local, Pointer
+from fairlead.conformance.ur.calls import URCalls, address
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.recording import LAUNCH, URRecording
+from fairlead.conformance.ur.values import BufferValue, LocalValue, PointerValue
 from fairlead.loader.ur.abi import UR
 
 STEM = "urCommandBufferAppend"
@@ -31,9 +31,11 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
-def executed(make: Objects, context: int, queue: int, routine: str, *arguments: Any) -> Recording:
+def executed(
+    make: URObjects, context: int, queue: int, routine: str, *arguments: Any
+) -> URRecording:
     """Return a command-buffer with one command, executed once."""
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     recording.append(routine, *arguments)
     recording.finalize()
     recording.run(queue)
@@ -53,7 +55,7 @@ def executed(make: Objects, context: int, queue: int, routine: str, *arguments: 
     ],
 )
 def test_shape(
-    make: Objects,
+    make: URObjects,
     context: int,
     queue: int,
     program: int,
@@ -61,9 +63,9 @@ def test_shape(
     local: tuple[int, ...],
     start: tuple[int, ...],
 ) -> None:
-    buffer, recording = make.buffer(context, 80), Recording(make, context)
+    buffer, recording = make.buffer(context, 80), URRecording(make, context)
     recording.launch(
-        make.kernel(program, "shape"), Buffer(buffer), size=size, local=local, offset=start
+        make.kernel(program, "shape"), BufferValue(buffer), size=size, local=local, offset=start
     )
     recording.finalize()
     recording.run(queue)
@@ -79,10 +81,10 @@ def test_shape(
     LAUNCH, "the arguments are those of the append, whatever becomes of the memory they came from"
 )
 def test_arguments_are_taken(
-    make: Objects, context: int, queue: int, program: int, buffer: int
+    make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    recording, value = Recording(make, context), ints([1])
-    recording.launch(make.kernel(program), Buffer(buffer), value)
+    recording, value = URRecording(make, context), ints([1])
+    recording.launch(make.kernel(program), BufferValue(buffer), value)
     value[0] = 2
     recording.finalize()
     value[0] = 3
@@ -91,10 +93,14 @@ def test_arguments_are_taken(
 
 
 @rule(LAUNCH, "one kernel appended twice with different arguments")
-def test_kernel_twice(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
-    recording, kernel, other = Recording(make, context), make.kernel(program), make.buffer(context)
-    recording.launch(kernel, Buffer(buffer), ints([1]))
-    recording.launch(kernel, Buffer(other), ints([2]))
+def test_kernel_twice(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
+    recording, kernel, other = (
+        URRecording(make, context),
+        make.kernel(program),
+        make.buffer(context),
+    )
+    recording.launch(kernel, BufferValue(buffer), ints([1]))
+    recording.launch(kernel, BufferValue(other), ints([2]))
     recording.finalize()
     recording.run(queue)
     equal(
@@ -106,12 +112,16 @@ def test_kernel_twice(make: Objects, context: int, queue: int, program: int, buf
 
 @rule(LAUNCH, "a launch of the same kernel in a queue, between append and enqueue, changes nothing")
 def test_launch_in_between(
-    make: Objects, context: int, queue: int, program: int, buffer: int
+    make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    recording, kernel, other = Recording(make, context), make.kernel(program), make.buffer(context)
-    recording.launch(kernel, Buffer(buffer), ints([1]))
+    recording, kernel, other = (
+        URRecording(make, context),
+        make.kernel(program),
+        make.buffer(context),
+    )
+    recording.launch(kernel, BufferValue(buffer), ints([1]))
     recording.finalize()
-    make.launch(queue, kernel, Buffer(other), ints([2]))
+    make.launch(queue, kernel, BufferValue(other), ints([2]))
     recording.run(queue)
     equal(
         (make.read(queue, buffer), make.read(queue, other)),
@@ -121,9 +131,11 @@ def test_launch_in_between(
 
 
 @rule(LAUNCH, "local memory of the size that was asked for")
-def test_local_memory(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
-    recording = Recording(make, context)
-    recording.launch(make.kernel(program, "local_sum"), Buffer(buffer), Local(4 * 8), local=(8,))
+def test_local_memory(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
+    recording = URRecording(make, context)
+    recording.launch(
+        make.kernel(program, "local_sum"), BufferValue(buffer), LocalValue(4 * 8), local=(8,)
+    )
     recording.finalize()
     recording.run(queue)
     equal(make.read(queue, buffer), [36] * COUNT, "the sums")
@@ -131,17 +143,17 @@ def test_local_memory(make: Objects, context: int, queue: int, program: int, buf
 
 @rule(LAUNCH, "USM pointers as arguments")
 def test_pointer_argument(
-    make: Objects, context: int, queue: int, program: int, memory: int
+    make: URObjects, context: int, queue: int, program: int, memory: int
 ) -> None:
-    recording = Recording(make, context)
-    recording.launch(make.kernel(program), Pointer(memory), ints([5]))
+    recording = URRecording(make, context)
+    recording.launch(make.kernel(program), PointerValue(memory), ints([5]))
     recording.finalize()
     recording.run(queue)
     equal(make.get(queue, memory), [5] * COUNT, "the memory")
 
 
 @rule(f"{STEM}KernelLaunchExp", "a kernel without arguments")
-def test_launch_without_arguments(make: Objects, context: int, queue: int, program: int) -> None:
+def test_launch_without_arguments(make: URObjects, context: int, queue: int, program: int) -> None:
     kernel = make.kernel(program, "nothing")
     executed(
         make,
@@ -167,13 +179,13 @@ def test_launch_without_arguments(make: Objects, context: int, queue: int, progr
     ),
 )
 def test_arguments_complete(
-    make: Objects, context: int, program: int, buffer: int, wrong: str
+    make: URObjects, context: int, program: int, buffer: int, wrong: str
 ) -> None:
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     values: tuple[Any, ...] = {
-        "one argument of two": (Buffer(buffer),),
-        "an argument too many": (Buffer(buffer), ints([1]), ints([1])),
-        "the last argument twice": (Buffer(buffer), ints([1])),
+        "one argument of two": (BufferValue(buffer),),
+        "an argument too many": (BufferValue(buffer), ints([1]), ints([1])),
+        "the last argument twice": (BufferValue(buffer), ints([1])),
     }[wrong]
     given = recording.launch_arguments(make.kernel(program), values)
     if wrong == "the last argument twice":
@@ -187,7 +199,7 @@ def test_arguments_complete(
 
 
 @rule(f"{STEM}USMMemcpyExp", "between allocations, each time")
-def test_usm_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_usm_copy(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     source, target = make.usm(context), make.usm(context)
     make.put(queue, source, range(COUNT))
     recording = executed(make, context, queue, f"{STEM}USMMemcpyExp", target, source, SIZE)
@@ -199,10 +211,10 @@ def test_usm_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 @rule(f"{STEM}USMMemcpyExp", "from and to host memory that is no USM")
 def test_usm_copy_of_host_memory(
-    ur: Calls, make: Objects, context: int, queue: int, memory: int
+    ur: URCalls, make: URObjects, context: int, queue: int, memory: int
 ) -> None:
     source, target = ints(range(COUNT)), ints([0] * COUNT)
-    recording = Recording(make, context, isInOrder=True)
+    recording = URRecording(make, context, isInOrder=True)
     recording.append(f"{STEM}USMMemcpyExp", memory, source, SIZE)
     recording.append(f"{STEM}USMMemcpyExp", target, memory, SIZE)
     recording.finalize()
@@ -219,10 +231,10 @@ def test_usm_copy_of_host_memory(
     ),
 )
 def test_usm_fill(
-    ur: Calls, make: Objects, context: int, queue: int, memory: int, size: int
+    ur: URCalls, make: URObjects, context: int, queue: int, memory: int, size: int
 ) -> None:
     pattern = ctypes.create_string_buffer(bytes(range(1, size + 1)), size)
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     recording.append(f"{STEM}USMFillExp", memory, pattern, size, SIZE)
     ctypes.memset(pattern, 0, size)
     recording.finalize()
@@ -233,10 +245,10 @@ def test_usm_fill(
 
 
 @rule(f"{STEM}USMPrefetchExp", "is a command with a sync-point that changes nothing")
-def test_prefetch(make: Objects, context: int, queue: int) -> None:
+def test_prefetch(make: URObjects, context: int, queue: int) -> None:
     memory, out = make.usm(context, "Shared"), ints([0] * COUNT)
     make.put(queue, memory, range(COUNT))
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     step = recording.append(f"{STEM}USMPrefetchExp", memory, SIZE, 1)
     recording.append(f"{STEM}USMMemcpyExp", out, memory, SIZE, after=(step.point,))
     recording.finalize()
@@ -245,10 +257,10 @@ def test_prefetch(make: Objects, context: int, queue: int) -> None:
 
 
 @rule(f"{STEM}USMAdviseExp", "is a command with a sync-point that changes nothing")
-def test_advise(make: Objects, context: int, queue: int) -> None:
+def test_advise(make: URObjects, context: int, queue: int) -> None:
     memory, out = make.usm(context, "Shared"), ints([0] * COUNT)
     make.put(queue, memory, range(COUNT))
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     step = recording.append(f"{STEM}USMAdviseExp", memory, SIZE, UR["UR_USM_ADVICE_FLAG_DEFAULT"])
     recording.append(f"{STEM}USMMemcpyExp", out, memory, SIZE, after=(step.point,))
     recording.finalize()
@@ -260,7 +272,7 @@ def test_advise(make: Objects, context: int, queue: int) -> None:
 
 
 @rule(f"{STEM}MemBufferCopyExp", "from an offset to an offset")
-def test_copy(make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_copy(make: URObjects, context: int, queue: int, buffer: int) -> None:
     other = make.buffer(context)
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
@@ -269,9 +281,9 @@ def test_copy(make: Objects, context: int, queue: int, buffer: int) -> None:
 
 
 @rule(f"{STEM}MemBufferWriteExp", "the host memory is read at each execution")
-def test_write(make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_write(make: URObjects, context: int, queue: int, buffer: int) -> None:
     data = ints([1] * COUNT)
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     recording.append(f"{STEM}MemBufferWriteExp", buffer, 0, SIZE, data)
     recording.finalize()
     for value in (2, 3):
@@ -281,9 +293,9 @@ def test_write(make: Objects, context: int, queue: int, buffer: int) -> None:
 
 
 @rule(f"{STEM}MemBufferReadExp", "the host memory is written at each execution")
-def test_read(make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_read(make: URObjects, context: int, queue: int, buffer: int) -> None:
     data = ints([0] * COUNT)
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     recording.append(f"{STEM}MemBufferReadExp", buffer, 0, SIZE, data)
     recording.finalize()
     for value in (2, 3):
@@ -293,14 +305,14 @@ def test_read(make: Objects, context: int, queue: int, buffer: int) -> None:
 
 
 @rule(f"{STEM}MemBufferWriteExp", "at an offset, and nothing else")
-def test_write_at_offset(make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_write_at_offset(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     executed(make, context, queue, f"{STEM}MemBufferWriteExp", buffer, 8, 12, ints([1, 2, 3]))
     equal(make.read(queue, buffer), [0, 0, 1, 2, 3, *[0] * (COUNT - 5)], "the buffer")
 
 
 @rule(f"{STEM}MemBufferReadExp", "from an offset, and nothing else")
-def test_read_at_offset(make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_read_at_offset(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * 4)
     executed(make, context, queue, f"{STEM}MemBufferReadExp", buffer, 20, 12, data)
@@ -315,10 +327,12 @@ def test_read_at_offset(make: Objects, context: int, queue: int, buffer: int) ->
         "a pattern of {} bytes, taken when it is appended",
     ),
 )
-def test_fill(ur: Calls, make: Objects, context: int, queue: int, buffer: int, size: int) -> None:
+def test_fill(
+    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int, size: int
+) -> None:
     make.write(queue, buffer, [0] * COUNT)
     pattern = ctypes.create_string_buffer(bytes(range(1, size + 1)), size)
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     recording.append(f"{STEM}MemBufferFillExp", buffer, pattern, size, size, SIZE - size)
     ctypes.memset(pattern, 0, size)
     recording.finalize()
@@ -329,7 +343,7 @@ def test_fill(ur: Calls, make: Objects, context: int, queue: int, buffer: int, s
 
 
 @rule(f"{STEM}MemBufferCopyRectExp", "a box of one buffer to a box of another")
-def test_copy_rect(make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_copy_rect(make: URObjects, context: int, queue: int, buffer: int) -> None:
     other = make.buffer(context)
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
@@ -340,7 +354,7 @@ def test_copy_rect(make: Objects, context: int, queue: int, buffer: int) -> None
 
 
 @rule(f"{STEM}MemBufferWriteRectExp", "a box of host memory to a box of the buffer")
-def test_write_rect(make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_write_rect(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
     executed(
@@ -351,7 +365,7 @@ def test_write_rect(make: Objects, context: int, queue: int, buffer: int) -> Non
 
 
 @rule(f"{STEM}MemBufferReadRectExp", "a box of the buffer to a box of host memory")
-def test_read_rect(make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_read_rect(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * COUNT)
     shape = offset(4, 1, 2), offset(0, 0, 0), region(8, 2, 2), ROW, SLICE, 8, 16
@@ -367,11 +381,11 @@ def test_read_rect(make: Objects, context: int, queue: int, buffer: int) -> None
     f"{STEM}MemBufferReadExp",
     "write, launch, read: a whole step in a command-buffer, by sync-points",
 )
-def test_whole_step(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_whole_step(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
     data, out = ints(range(COUNT)), ints([0] * COUNT)
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     step = recording.append(f"{STEM}MemBufferWriteExp", buffer, 0, SIZE, data)
-    step = recording.launch(make.kernel(program, "twice"), Buffer(buffer), after=(step.point,))
+    step = recording.launch(make.kernel(program, "twice"), BufferValue(buffer), after=(step.point,))
     recording.append(f"{STEM}MemBufferReadExp", buffer, 0, SIZE, out, after=(step.point,))
     recording.finalize()
     for _ in range(3):
@@ -384,10 +398,10 @@ def test_whole_step(make: Objects, context: int, queue: int, program: int, buffe
 
 
 @rule(f"{STEM}NativeCommandExp", "calls the function, with the data")
-def test_native_command(make: Objects, context: int, queue: int) -> None:
+def test_native_command(make: URObjects, context: int, queue: int) -> None:
     seen: list[object] = []
     function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append(data)))
-    data, recording = ctypes.c_int(), Recording(make, context)
+    data, recording = ctypes.c_int(), URRecording(make, context)
     recording.append(f"{STEM}NativeCommandExp", address(function), ctypes.byref(data), None)
     recording.finalize()
     recording.run(queue)
@@ -396,15 +410,15 @@ def test_native_command(make: Objects, context: int, queue: int) -> None:
 
 @rule(f"{STEM}NativeCommandExp", "stands between its dependencies and what depends on it")
 def test_native_command_in_order(
-    make: Objects, context: int, queue: int, program: int, buffer: int
+    make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: None))
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     step = recording.fill(buffer, 1)
     step = recording.append(
         f"{STEM}NativeCommandExp", address(function), None, None, after=(step.point,)
     )
-    recording.launch(make.kernel(program, "twice"), Buffer(buffer), after=(step.point,))
+    recording.launch(make.kernel(program, "twice"), BufferValue(buffer), after=(step.point,))
     recording.finalize()
     recording.run(queue)
     equal(make.read(queue, buffer), [2] * COUNT, "the buffer")

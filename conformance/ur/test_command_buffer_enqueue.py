@@ -6,10 +6,10 @@ import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import beyond_specification, equal, failed, rule
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.recording import LAUNCH, Recording
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.recording import LAUNCH, URRecording
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
 ENQUEUE = "urEnqueueCommandBufferExp"
@@ -20,10 +20,12 @@ FILL = "urCommandBufferAppendMemBufferFillExp"
 # Enqueue
 
 
-def added_up(make: Objects, context: int, program: int, buffer: int, **fields: bool) -> Recording:
+def added_up(
+    make: URObjects, context: int, program: int, buffer: int, **fields: bool
+) -> URRecording:
     """A command-buffer that adds 1 to a buffer."""
-    recording = Recording(make, context, **fields)
-    recording.launch(make.kernel(program, "add_one"), Buffer(buffer))
+    recording = URRecording(make, context, **fields)
+    recording.launch(make.kernel(program, "add_one"), BufferValue(buffer))
     recording.finalize()
     return recording
 
@@ -38,7 +40,7 @@ def added_up(make: Objects, context: int, program: int, buffer: int, **fields: b
     ],
 )
 def test_repeated(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, flags: str
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, flags: str
 ) -> None:
     queue = make.queue(context, flags)
     make.write(queue, buffer, [0] * COUNT)
@@ -51,7 +53,7 @@ def test_repeated(
 
 @rule(ENQUEUE, "serialised: enqueues on two queues are executed one after the other")
 def test_serialised_across_queues(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     queues = make.queue(context), make.queue(context)
     make.write(queues[0], buffer, [0] * COUNT)
@@ -65,7 +67,7 @@ def test_serialised_across_queues(
 
 @rule(ENQUEUE, "serialised: the second of two queues waits for the first, which waits for an event")
 def test_serialised_behind_a_gate(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     first, second, gate = make.queue(context), make.queue(context), make.user_event(context)
     make.write(first, buffer, [0] * COUNT)
@@ -86,7 +88,7 @@ def test_serialised_behind_a_gate(
 
 @rule(ENQUEUE, "waits_for_events: nothing is executed before the events of the list")
 def test_waits_for_events(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     other = make.queue(context)
     gate = make.user_event(context)
@@ -103,11 +105,11 @@ def test_waits_for_events(
 
 @rule(ENQUEUE, "event_when_complete: the event is complete when all commands are")
 def test_event_when_complete(
-    ur: Calls, make: Objects, context: int, queue: int, program: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int
 ) -> None:
-    recording, buffers = Recording(make, context), [make.buffer(context) for _ in range(8)]
+    recording, buffers = URRecording(make, context), [make.buffer(context) for _ in range(8)]
     for value, buffer in enumerate(buffers):
-        recording.launch(make.kernel(program), Buffer(buffer), ints([value]))
+        recording.launch(make.kernel(program), BufferValue(buffer), ints([value]))
     recording.finalize()
     make.wait(recording.enqueue(queue))
     other = make.queue(context)  # it orders nothing behind the enqueue
@@ -119,26 +121,30 @@ def test_event_when_complete(
     ENQUEUE, "in an in-order queue it comes after what was before it, and before what comes after"
 )
 def test_between_commands(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     recording = added_up(make, context, program, buffer)
     out = make.buffer(context)
-    make.launch(queue, make.kernel(program), Buffer(buffer), ints([40]))
+    make.launch(queue, make.kernel(program), BufferValue(buffer), ints([40]))
     recording.enqueue(queue)
-    make.launch(queue, make.kernel(program, "copy"), Buffer(out), Buffer(buffer))
+    make.launch(queue, make.kernel(program, "copy"), BufferValue(out), BufferValue(buffer))
     equal(make.read(queue, out), [41] * COUNT, "what was copied after it")
 
 
 @rule(ENQUEUE, "in an out-of-order queue a command can wait for its event")
 def test_waited_for(
-    make: Objects, context: int, out_of_order: int, program: int, buffer: int
+    make: URObjects, context: int, out_of_order: int, program: int, buffer: int
 ) -> None:
     make.write(out_of_order, buffer, [1] * COUNT)
     recording, out = added_up(make, context, program, buffer), make.buffer(context)
     event = recording.enqueue(out_of_order)
     make.wait(
         make.launch(
-            out_of_order, make.kernel(program, "copy"), Buffer(out), Buffer(buffer), after=(event,)
+            out_of_order,
+            make.kernel(program, "copy"),
+            BufferValue(out),
+            BufferValue(buffer),
+            after=(event,),
         )
     )
     equal(make.read(out_of_order, out), [2] * COUNT, "what was copied after it")
@@ -146,7 +152,7 @@ def test_waited_for(
 
 @rule(ENQUEUE, "no event asked for: it is executed all the same")
 def test_without_event(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     make.write(queue, buffer, [0] * COUNT)
     recording = added_up(make, context, program, buffer)
@@ -157,7 +163,7 @@ def test_without_event(
 
 @rule(ENQUEUE, "the command type of its event is ENQUEUE_COMMAND_BUFFER")
 def test_command_type(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     event = added_up(make, context, program, buffer).enqueue(queue)
     make.wait(event)
@@ -170,7 +176,7 @@ def test_command_type(
 
 
 @rule(ENQUEUE, "profiling: its event has the times of start and end")
-def test_profiling(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_profiling(ur: URCalls, make: URObjects, context: int, program: int, buffer: int) -> None:
     queue = make.queue(context, "PROFILING_ENABLE")
     event = added_up(make, context, program, buffer, enableProfiling=True).enqueue(queue)
     make.wait(event)
@@ -186,7 +192,7 @@ def test_profiling(ur: Calls, make: Objects, context: int, program: int, buffer:
 
 @rule("urCommandBufferReleaseExp", "release_while_executing: what was enqueued is executed")
 def test_release_while_executing(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     make.write(queue, buffer, [0] * COUNT)
     recording, gate = added_up(make, context, program, buffer), make.user_event(context)
@@ -198,10 +204,10 @@ def test_release_while_executing(
 
 
 @rule(ENQUEUE, "two command-buffers on one memory, in turn")
-def test_two(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_two(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    first, second = added_up(make, context, program, buffer), Recording(make, context)
-    second.launch(make.kernel(program, "twice"), Buffer(buffer))
+    first, second = added_up(make, context, program, buffer), URRecording(make, context)
+    second.launch(make.kernel(program, "twice"), BufferValue(buffer))
     second.finalize()
     for _ in range(5):
         first.enqueue(queue)
@@ -210,11 +216,13 @@ def test_two(make: Objects, context: int, queue: int, program: int, buffer: int)
 
 
 @rule(LAUNCH, "a thousand commands")
-def test_many_commands(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_many_commands(
+    make: URObjects, context: int, queue: int, program: int, buffer: int
+) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    recording, kernel = Recording(make, context, isInOrder=True), make.kernel(program, "add_one")
+    recording, kernel = URRecording(make, context, isInOrder=True), make.kernel(program, "add_one")
     for _ in range(1000):
-        recording.launch(kernel, Buffer(buffer))
+        recording.launch(kernel, BufferValue(buffer))
     recording.finalize()
     recording.run(queue)
     recording.run(queue)
@@ -224,14 +232,14 @@ def test_many_commands(make: Objects, context: int, queue: int, program: int, bu
 @beyond_specification
 @rule("urKernelRelease", "kernel and buffer may be released once they are appended")
 def test_released_objects(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     recording, kernel, other = (
-        Recording(make, context, isInOrder=True),
+        URRecording(make, context, isInOrder=True),
         make.kernel(program),
         make.buffer(context),
     )
-    recording.launch(kernel, Buffer(other), ints([7]))
+    recording.launch(kernel, BufferValue(other), ints([7]))
     recording.copy(other, buffer)
     recording.finalize()
     make.release(kernel)

@@ -13,10 +13,10 @@ import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, expect, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.recording import LAUNCH, Recording
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.recording import LAUNCH, URRecording
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.conformance.ur.world import World
 from fairlead.loader.ur.abi import UR
 
@@ -38,7 +38,7 @@ APPENDS = (
 )
 
 
-def arguments_for(name: str, world: World, recording: Recording) -> tuple[Any, ...]:
+def arguments_for(name: str, world: World, recording: URRecording) -> tuple[Any, ...]:
     """Return the arguments to append a command with."""
     data, zero, box = (
         world.keep(ints([0] * COUNT)),
@@ -48,7 +48,7 @@ def arguments_for(name: str, world: World, recording: Recording) -> tuple[Any, .
     rect = zero, zero, box, 16, 64, 16, 64
     table: dict[str, Any] = {
         "KernelLaunchWithArgs": lambda: recording.launch_arguments(
-            world.the_kernel, (Buffer(world.the_buffer), ints([1]))
+            world.the_kernel, (BufferValue(world.the_buffer), ints([1]))
         ),
         "USMMemcpy": lambda: (world.the_usm, world.other_usm, SIZE),
         "USMFill": lambda: (world.the_usm, data, 4, SIZE),
@@ -70,8 +70,10 @@ def each(text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", each("phEvent without event support: UNSUPPORTED_FEATURE"))
-def test_signal_refused(ur: Calls, make: Objects, world: World, context: int, name: str) -> None:
-    recording = Recording(make, context)
+def test_signal_refused(
+    ur: URCalls, make: URObjects, world: World, context: int, name: str
+) -> None:
+    recording = URRecording(make, context)
     if ur.device_says(SUPPORT):
         unsupported("the device supports events")
     given = arguments_for(name, world, recording)
@@ -83,8 +85,8 @@ def test_signal_refused(ur: Calls, make: Objects, world: World, context: int, na
 
 
 @pytest.mark.parametrize("name", each("phEventWaitList without event support: UNSUPPORTED_FEATURE"))
-def test_wait_refused(ur: Calls, make: Objects, world: World, context: int, name: str) -> None:
-    recording = Recording(make, context)
+def test_wait_refused(ur: URCalls, make: URObjects, world: World, context: int, name: str) -> None:
+    recording = URRecording(make, context)
     if ur.device_says(SUPPORT):
         unsupported("the device supports events")
     given = arguments_for(name, world, recording)
@@ -96,9 +98,9 @@ def test_wait_refused(ur: Calls, make: Objects, world: World, context: int, name
     "name", each("phEvent: the event is complete when the command has been executed")
 )
 def test_signal(
-    ur: Calls, make: Objects, world: World, context: int, queue: int, name: str
+    ur: URCalls, make: URObjects, world: World, context: int, queue: int, name: str
 ) -> None:
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     ur.require(SUPPORT)
     step = recording.append(f"{STEM}{name}Exp", *arguments_for(name, world, recording), event=True)
     recording.finalize()
@@ -111,8 +113,10 @@ def test_signal(
 @pytest.mark.parametrize(
     "name", each("phEventWaitList: the command is not executed before the event")
 )
-def test_wait(ur: Calls, make: Objects, world: World, context: int, queue: int, name: str) -> None:
-    recording, gate = Recording(make, context), make.user_event(context)
+def test_wait(
+    ur: URCalls, make: URObjects, world: World, context: int, queue: int, name: str
+) -> None:
+    recording, gate = URRecording(make, context), make.user_event(context)
     ur.require(SUPPORT)
     recording.append(
         f"{STEM}{name}Exp", *arguments_for(name, world, recording), wait=(gate.handle,)
@@ -131,17 +135,21 @@ def test_wait(ur: Calls, make: Objects, world: World, context: int, queue: int, 
 
 @rule(LAUNCH, "a command in a queue waits for the event of a command of a command-buffer")
 def test_queue_waits_for_command(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     first, second, other = make.queue(context), make.queue(context), make.buffer(context)
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     ur.require(SUPPORT)
-    step = recording.launch(make.kernel(program), Buffer(buffer), ints([5]), event=True)
+    step = recording.launch(make.kernel(program), BufferValue(buffer), ints([5]), event=True)
     recording.finalize()
     done = recording.enqueue(first)
     make.wait(
         make.launch(
-            second, make.kernel(program, "copy"), Buffer(other), Buffer(buffer), after=(step.event,)
+            second,
+            make.kernel(program, "copy"),
+            BufferValue(other),
+            BufferValue(buffer),
+            after=(step.event,),
         ),
         done,
     )
@@ -150,13 +158,15 @@ def test_queue_waits_for_command(
 
 @rule(LAUNCH, "a command of one command-buffer waits for the event of a command of another")
 def test_between_command_buffers(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     first, second, other = make.queue(context), make.queue(context), make.buffer(context)
-    one, two = Recording(make, context), Recording(make, context)
+    one, two = URRecording(make, context), URRecording(make, context)
     ur.require(SUPPORT)
-    step = one.launch(make.kernel(program), Buffer(buffer), ints([6]), event=True)
-    two.launch(make.kernel(program, "copy"), Buffer(other), Buffer(buffer), wait=(step.event,))
+    step = one.launch(make.kernel(program), BufferValue(buffer), ints([6]), event=True)
+    two.launch(
+        make.kernel(program, "copy"), BufferValue(other), BufferValue(buffer), wait=(step.event,)
+    )
     one.finalize()
     two.finalize()
     for _ in range(2):
@@ -167,11 +177,11 @@ def test_between_command_buffers(
 
 @rule("urEnqueueCommandBufferExp", "the event of a command is reset by each enqueue")
 def test_event_is_reset(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    recording, gate = Recording(make, context), make.user_event(context)
+    recording, gate = URRecording(make, context), make.user_event(context)
     ur.require(SUPPORT)
-    step = recording.launch(make.kernel(program), Buffer(buffer), ints([7]), event=True)
+    step = recording.launch(make.kernel(program), BufferValue(buffer), ints([7]), event=True)
     recording.finalize()
     recording.run(queue)
     make.wait(step.event)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.calls import URCalls
 from fairlead.loader.base.query import handles as listed
 from fairlead.loader.ur.abi import UR, check
 
 TYPES = ("UR_DEVICE_TYPE_CPU", "UR_DEVICE_TYPE_GPU", "UR_DEVICE_TYPE_FPGA")
 
 
-def devices_of(ur: Calls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> list[int]:
+def devices_of(ur: URCalls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> list[int]:
     """Return the devices of a type. DEVICE_NOT_FOUND means none."""
     count = ctypes.c_uint32()
     code = ur.code("urDeviceGet", platform, UR[kind], 0, None, ctypes.byref(count))
@@ -25,7 +25,7 @@ def devices_of(ur: Calls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> li
 
 
 @rule("urDeviceGet", "gives identical handles at every call")
-def test_same_handles(ur: Calls, platform: int, device: int) -> None:
+def test_same_handles(ur: URCalls, platform: int, device: int) -> None:
     first = devices_of(ur, platform)
     equal(devices_of(ur, platform), first, "the handles")
     if device not in first:
@@ -33,7 +33,7 @@ def test_same_handles(ur: Calls, platform: int, device: int) -> None:
 
 
 @rule("urDeviceGet", "fills no more than NumEntries handles")
-def test_only_as_many_as_asked_for(ur: Calls, platform: int) -> None:
+def test_only_as_many_as_asked_for(ur: URCalls, platform: int) -> None:
     count = len(devices_of(ur, platform))
     found = (ctypes.c_void_p * (count + 1))()
     ur.ok("urDeviceGet", platform, UR["UR_DEVICE_TYPE_ALL"], 1, found, None)
@@ -41,7 +41,7 @@ def test_only_as_many_as_asked_for(ur: Calls, platform: int) -> None:
 
 
 @pytest.mark.parametrize("kind", each(TYPES, "urDeviceGet", "selects {}"))
-def test_selects_by_type(ur: Calls, platform: int, kind: str) -> None:
+def test_selects_by_type(ur: URCalls, platform: int, kind: str) -> None:
     found = devices_of(ur, platform, kind)
     if not found:
         unsupported("the platform has none")
@@ -54,17 +54,17 @@ def test_selects_by_type(ur: Calls, platform: int, kind: str) -> None:
 
 
 @rule("urDeviceGetInfo", "the platform is that which listed the device")
-def test_platform(ur: Calls, platform: int, device: int) -> None:
+def test_platform(ur: URCalls, platform: int, device: int) -> None:
     equal(ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_PLATFORM"), platform, "the platform")
 
 
 @rule("urDeviceGetInfo", "a root device has no parent")
-def test_no_parent(ur: Calls, device: int) -> None:
+def test_no_parent(ur: URCalls, device: int) -> None:
     equal(ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_PARENT_DEVICE") or 0, 0, "the parent")
 
 
 @rule("urDeviceRetain", "leaves the reference count of a root device alone")
-def test_retain_root(ur: Calls, device: int) -> None:
+def test_retain_root(ur: URCalls, device: int) -> None:
     query = "urDeviceGetInfo", device, "UR_DEVICE_INFO_REFERENCE_COUNT"
     first = ur.info(*query)
     ur.ok("urDeviceRetain", device)
@@ -74,7 +74,7 @@ def test_retain_root(ur: Calls, device: int) -> None:
 
 
 @rule("urDeviceGetInfo", "sizes of work-groups are at least 1")
-def test_limits(ur: Calls, device: int) -> None:
+def test_limits(ur: URCalls, device: int) -> None:
     for query in (
         "MAX_WORK_GROUP_SIZE",
         "MAX_WORK_ITEM_DIMENSIONS",
@@ -93,7 +93,7 @@ def test_limits(ur: Calls, device: int) -> None:
 
 
 @rule("urDeviceGetGlobalTimestamps", "time does not run backwards")
-def test_timestamps(ur: Calls, device: int) -> None:
+def test_timestamps(ur: URCalls, device: int) -> None:
     pairs = []
     for _ in range(3):
         device_time, host_time = ctypes.c_uint64(), ctypes.c_uint64()
@@ -109,14 +109,14 @@ def test_timestamps(ur: Calls, device: int) -> None:
 
 
 @rule("urDeviceGetGlobalTimestamps", "each time alone can be asked for")
-def test_one_timestamp(ur: Calls, device: int) -> None:
+def test_one_timestamp(ur: URCalls, device: int) -> None:
     time = ctypes.c_uint64()
     ur.ok("urDeviceGetGlobalTimestamps", device, ctypes.byref(time), None)
     ur.ok("urDeviceGetGlobalTimestamps", device, None, ctypes.byref(time))
 
 
 @rule("urDeviceSelectBinary", "chooses SPIR-V where the device takes it")
-def test_select_binary(ur: Calls, device: int) -> None:
+def test_select_binary(ur: URCalls, device: int) -> None:
     struct = UR.struct("ur_device_binary_t")
     names = b"no_target", b"spir64"
     texts = [ctypes.create_string_buffer(name) for name in names]
@@ -134,7 +134,7 @@ def test_select_binary(ur: Calls, device: int) -> None:
 
 
 @rule("urDeviceSelectBinary", "answers INVALID_BINARY when none fits")
-def test_select_no_binary(ur: Calls, device: int) -> None:
+def test_select_no_binary(ur: URCalls, device: int) -> None:
     struct, text = UR.struct("ur_device_binary_t"), ctypes.create_string_buffer(b"no_target")
     binary = struct(UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"], None, ctypes.addressof(text))
     ur.fails(
@@ -147,7 +147,7 @@ def test_select_no_binary(ur: Calls, device: int) -> None:
     )
 
 
-def partition(ur: Calls, device: int, kind: str, **value: int) -> Any:
+def partition(ur: URCalls, device: int, kind: str, **value: int) -> Any:
     """Return how to partition a device. Ends the case if the device cannot be partitioned so."""
     if UR[kind] not in ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_SUPPORTED_PARTITIONS"):
         unsupported(f"the device has no {kind}")
@@ -161,7 +161,7 @@ def partition(ur: Calls, device: int, kind: str, **value: int) -> Any:
     return how
 
 
-def parts_of(ur: Calls, device: int, how: Any) -> list[int]:
+def parts_of(ur: URCalls, device: int, how: Any) -> list[int]:
     """Return the sub-devices."""
     count = ctypes.c_uint32()
     ur.ok("urDevicePartition", device, ctypes.byref(how), 0, None, ctypes.byref(count))
@@ -175,7 +175,7 @@ def parts_of(ur: Calls, device: int, how: Any) -> list[int]:
     "urDevicePartition",
     "equally: sub-devices of the size that was asked for, with the device as their parent",
 )
-def test_partition_equally(ur: Calls, device: int) -> None:
+def test_partition_equally(ur: URCalls, device: int) -> None:
     units = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS")
     parts = parts_of(ur, device, partition(ur, device, "UR_DEVICE_PARTITION_EQUALLY", equally=1))
     equal(len(parts), units, "the number of sub-devices")
@@ -192,7 +192,7 @@ def test_partition_equally(ur: Calls, device: int) -> None:
 
 
 @rule("urDevicePartition", "a sub-device is counted by urDeviceRetain and urDeviceRelease")
-def test_sub_device_is_counted(ur: Calls, device: int) -> None:
+def test_sub_device_is_counted(ur: URCalls, device: int) -> None:
     parts = parts_of(ur, device, partition(ur, device, "UR_DEVICE_PARTITION_EQUALLY", equally=1))
     query = "urDeviceGetInfo", parts[0], "UR_DEVICE_INFO_REFERENCE_COUNT"
     first = ur.info(*query)
@@ -209,7 +209,7 @@ def test_sub_device_is_counted(ur: Calls, device: int) -> None:
     "urDevicePartition",
     "more compute units than there are: INVALID_DEVICE_PARTITION_COUNT or DEVICE_PARTITION_FAILED",
 )
-def test_partition_too_large(ur: Calls, device: int) -> None:
+def test_partition_too_large(ur: URCalls, device: int) -> None:
     units = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS")
     how = partition(ur, device, "UR_DEVICE_PARTITION_BY_COUNTS", count=units + 1)
     count = ctypes.c_uint32()

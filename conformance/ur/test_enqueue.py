@@ -9,15 +9,15 @@ import pytest
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule
 from fairlead.conformance.ur.boxes import in_box, offset, region
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.loader.ur.abi import UR
 
 ROW, SLICE = 16, 64  # of the rectangles, in bytes: 4 by 4 by 4 numbers in a buffer of COUNT
 
 
 @rule("urEnqueueMemBufferWrite", "blocking: its event is complete when it returns")
-def test_blocking_write(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_blocking_write(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     event = ctypes.c_void_p()
     ur.ok(
         "urEnqueueMemBufferWrite",
@@ -39,13 +39,13 @@ def test_blocking_write(ur: Calls, make: Objects, queue: int, buffer: int) -> No
 
 
 @rule("urEnqueueMemBufferRead", "blocking: the data is there when it returns")
-def test_blocking_read(make: Objects, queue: int, buffer: int) -> None:
+def test_blocking_read(make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     equal(make.read(queue, buffer), list(range(COUNT)), "what was read")
 
 
 @rule("urEnqueueMemBufferRead", "not blocking: the data is there when its event is complete")
-def test_read_with_event(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_read_with_event(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([0] * COUNT)
     event = ur.new("urEnqueueMemBufferRead", queue, buffer, False, 0, SIZE, data, 0, None)
@@ -57,7 +57,9 @@ def test_read_with_event(ur: Calls, make: Objects, queue: int, buffer: int) -> N
 @rule(
     "urEnqueueMemBufferWrite", "not blocking: the host memory is read when the command is executed"
 )
-def test_write_reads_late(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_write_reads_late(
+    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
+) -> None:
     gate, data = make.user_event(context), ints([1] * COUNT)
     event = ur.new(
         "urEnqueueMemBufferWrite", queue, buffer, False, 0, SIZE, data, 1, handles(gate.handle)
@@ -69,14 +71,14 @@ def test_write_reads_late(ur: Calls, make: Objects, context: int, queue: int, bu
 
 
 @rule("urEnqueueMemBufferWrite", "writes at an offset, and nothing else")
-def test_write_at_offset(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_write_at_offset(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 8, 12, ints([1, 2, 3]), 0, None, None)
     equal(make.read(queue, buffer), [0, 0, 1, 2, 3, *[0] * (COUNT - 5)], "the buffer")
 
 
 @rule("urEnqueueMemBufferRead", "reads from an offset")
-def test_read_at_offset(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_read_at_offset(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([0] * 3)
     ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 20, 12, data, 0, None, None)
@@ -84,7 +86,7 @@ def test_read_at_offset(ur: Calls, make: Objects, queue: int, buffer: int) -> No
 
 
 @rule("urEnqueueMemBufferCopy", "from an offset to an offset")
-def test_copy(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_copy(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
     other = make.buffer(context)
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
@@ -93,7 +95,7 @@ def test_copy(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -
 
 
 @rule("urEnqueueMemBufferCopy", "within one buffer, regions apart")
-def test_copy_within(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_copy_within(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     ur.ok("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, SIZE // 2, SIZE // 2, 0, None, None)
     equal(make.read(queue, buffer), [*range(COUNT // 2), *range(COUNT // 2)], "the buffer")
@@ -102,7 +104,7 @@ def test_copy_within(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
 @pytest.mark.parametrize(
     "size", each((1, 2, 4, 8, 16, 32, 64, 128), "urEnqueueMemBufferFill", "a pattern of {} bytes")
 )
-def test_fill(ur: Calls, make: Objects, queue: int, buffer: int, size: int) -> None:
+def test_fill(ur: URCalls, make: URObjects, queue: int, buffer: int, size: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     pattern = bytes(range(1, size + 1))
     ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, size, size, SIZE - size, 0, None, None)
@@ -113,7 +115,7 @@ def test_fill(ur: Calls, make: Objects, queue: int, buffer: int, size: int) -> N
 
 @rule("urEnqueueMemBufferFill", "the pattern may be changed as soon as it returns")
 def test_fill_copies_its_pattern(
-    ur: Calls, make: Objects, context: int, queue: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
 ) -> None:
     gate, pattern = make.user_event(context), ints([3])
     event = ur.new(
@@ -127,7 +129,7 @@ def test_fill_copies_its_pattern(
 
 
 @rule("urEnqueueMemBufferReadRect", "a box of the buffer to a box of host memory")
-def test_read_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_read_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * COUNT)
     shape = offset(4, 1, 2), offset(0, 0, 0), region(8, 2, 2), ROW, SLICE, 8, 16
@@ -138,7 +140,7 @@ def test_read_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
 
 
 @rule("urEnqueueMemBufferWriteRect", "a box of host memory to a box of the buffer")
-def test_write_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_write_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
     ur.ok(
@@ -149,7 +151,7 @@ def test_write_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
 
 
 @rule("urEnqueueMemBufferCopyRect", "a box of one buffer to a box of another")
-def test_copy_rect(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_copy_rect(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
     other = make.buffer(context)
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
@@ -160,7 +162,7 @@ def test_copy_rect(ur: Calls, make: Objects, context: int, queue: int, buffer: i
 
 
 @rule("urEnqueueMemBufferReadRect", "pitches of 0 mean that rows and slices lie close together")
-def test_rect_without_pitches(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_rect_without_pitches(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * COUNT)
     ur.ok(
@@ -181,7 +183,9 @@ def test_rect_without_pitches(ur: Calls, make: Objects, queue: int, buffer: int)
     equal(list(data), list(range(COUNT)), "what was read")
 
 
-def mapped(ur: Calls, queue: int, buffer: int, flags: str, start: int = 0, size: int = SIZE) -> int:
+def mapped(
+    ur: URCalls, queue: int, buffer: int, flags: str, start: int = 0, size: int = SIZE
+) -> int:
     place = ctypes.c_void_p()
     ur.ok(
         "urEnqueueMemBufferMap",
@@ -202,7 +206,7 @@ def mapped(ur: Calls, queue: int, buffer: int, flags: str, start: int = 0, size:
 
 
 @rule("urEnqueueMemBufferMap", "READ: what the buffer holds can be read")
-def test_map_for_reading(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+def test_map_for_reading(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     place = mapped(ur, queue, buffer, "READ", 16, 40)
     found = list((ctypes.c_int32 * 10).from_address(place))
@@ -219,7 +223,7 @@ def test_map_for_reading(ur: Calls, make: Objects, queue: int, buffer: int) -> N
         "{}: what was written is in the buffer",
     ),
 )
-def test_map_for_writing(ur: Calls, make: Objects, queue: int, buffer: int, flags: str) -> None:
+def test_map_for_writing(ur: URCalls, make: URObjects, queue: int, buffer: int, flags: str) -> None:
     make.write(queue, buffer, [0] * COUNT)
     place = mapped(ur, queue, buffer, flags)
     (ctypes.c_int32 * COUNT).from_address(place)[:] = range(COUNT)
@@ -231,7 +235,7 @@ def test_map_for_writing(ur: Calls, make: Objects, queue: int, buffer: int, flag
 
 @rule("urEnqueueEventsWait", "without a list it waits for everything before it")
 def test_wait_for_all(
-    ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, out_of_order: int, buffer: int
 ) -> None:
     gate = make.user_event(context)
     filled = ur.new(
@@ -262,7 +266,7 @@ def test_wait_for_all(
     ),
 )
 def test_barrier(
-    ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int, routine: str
+    ur: URCalls, make: URObjects, context: int, out_of_order: int, buffer: int, routine: str
 ) -> None:
     gate, other = make.user_event(context), make.buffer(context)
     make.write(out_of_order, other, [0] * COUNT)
@@ -287,7 +291,7 @@ def test_barrier(
 
 
 @rule("urEnqueueEventsWait", "with a list it waits for those events, of another queue, too")
-def test_wait_for_other_queue(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_wait_for_other_queue(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     gate = make.user_event(context)
     first = make.barrier(make.queue(context), gate.handle)
     event = ur.new("urEnqueueEventsWait", queue, 1, handles(first))
@@ -299,7 +303,7 @@ def test_wait_for_other_queue(ur: Calls, make: Objects, context: int, queue: int
 
 
 @rule("urDeviceWaitExp", "returns when everything on the device has been executed")
-def test_device_wait(ur: Calls, make: Objects, device: int, queue: int, program: int) -> None:
+def test_device_wait(ur: URCalls, make: URObjects, device: int, queue: int, program: int) -> None:
     event = make.launch(queue, make.kernel(program, "nothing"))
     ur.ok("urDeviceWaitExp", device)
     status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")

@@ -9,9 +9,9 @@ import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule
-from fairlead.conformance.ur.calls import Calls, address
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls, address
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
@@ -27,23 +27,23 @@ COMMANDS = {
 }
 
 
-def status_of(ur: Calls, event: int) -> str:
+def status_of(ur: URCalls, event: int) -> str:
     status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
     return UR.groups["ur_event_status_t"].get(status, str(status))
 
 
 @rule("urEventWait", "an event that was waited for is complete")
-def test_wait(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
-    event = make.launch(queue, make.kernel(program), Buffer(buffer), ints([1]))
+def test_wait(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
+    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([1]))
     make.wait(event)
     equal(status_of(ur, event), "UR_EVENT_STATUS_COMPLETE", "the status")
 
 
 @rule("urEventWait", "waits for all events of its list, of several queues")
-def test_wait_for_several(ur: Calls, make: Objects, context: int, program: int) -> None:
+def test_wait_for_several(ur: URCalls, make: URObjects, context: int, program: int) -> None:
     events = [
         make.launch(
-            make.queue(context), make.kernel(program), Buffer(make.buffer(context)), ints([1])
+            make.queue(context), make.kernel(program), BufferValue(make.buffer(context)), ints([1])
         )
         for _ in range(4)
     ]
@@ -52,7 +52,9 @@ def test_wait_for_several(ur: Calls, make: Objects, context: int, program: int) 
 
 
 @rule("urEventGetInfo", "a command that waits for an event is not complete before it")
-def test_not_complete_before_its_event(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_not_complete_before_its_event(
+    ur: URCalls, make: URObjects, context: int, queue: int
+) -> None:
     gate = make.user_event(context)
     event = make.barrier(queue, gate.handle)
     before = status_of(ur, event)
@@ -63,7 +65,7 @@ def test_not_complete_before_its_event(ur: Calls, make: Objects, context: int, q
 
 
 @rule("urEventGetInfo", "queue and context are those of the command")
-def test_belongs(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_belongs(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     event = make.finished_event(queue)
     equal(ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE"), queue, "the queue")
     equal(ur.info("urEventGetInfo", event, "UR_EVENT_INFO_CONTEXT"), context, "the context")
@@ -77,7 +79,7 @@ def test_belongs(ur: Calls, make: Objects, context: int, queue: int) -> None:
     ],
 )
 def test_command_type(
-    ur: Calls, make: Objects, context: int, queue: int, buffer: int, routine: str
+    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int, routine: str
 ) -> None:
     data, other = ints([0] * COUNT), make.buffer(context)
     given = {
@@ -101,7 +103,7 @@ def test_command_type(
         "{}: is called once, with event and data",
     ),
 )
-def test_callback(ur: Calls, make: Objects, context: int, queue: int, when: str) -> None:
+def test_callback(ur: URCalls, make: URObjects, context: int, queue: int, when: str) -> None:
     gate, data, called = make.user_event(context), ctypes.c_int(), threading.Event()
     seen: list[tuple[object, ...]] = []
 
@@ -127,7 +129,7 @@ def test_callback(ur: Calls, make: Objects, context: int, queue: int, when: str)
 
 
 @rule("urEventSetCallback", "COMPLETE: an event that is complete already calls at once")
-def test_callback_of_complete_event(ur: Calls, make: Objects, queue: int) -> None:
+def test_callback_of_complete_event(ur: URCalls, make: URObjects, queue: int) -> None:
     event, called = make.finished_event(queue), threading.Event()
     callback = make.keep(CALLBACK(lambda *arguments: called.set()))
     ur.ok("urEventSetCallback", event, UR["UR_EXECUTION_INFO_COMPLETE"], address(callback), None)
@@ -139,9 +141,9 @@ def test_callback_of_complete_event(ur: Calls, make: Objects, queue: int) -> Non
     "urEventGetProfilingInfo",
     "queued ≤ submitted ≤ started ≤ ended, for a launch in a queue with profiling",
 )
-def test_profiling(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_profiling(ur: URCalls, make: URObjects, context: int, program: int, buffer: int) -> None:
     queue = make.queue(context, "PROFILING_ENABLE")
-    event = make.launch(queue, make.kernel(program), Buffer(buffer), ints([1]))
+    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([1]))
     make.wait(event)
     times = [
         ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
@@ -153,8 +155,8 @@ def test_profiling(ur: Calls, make: Objects, context: int, program: int, buffer:
 
 
 @rule("urEventGetProfilingInfo", "PROFILING_INFO_NOT_AVAILABLE for a queue without profiling")
-def test_no_profiling(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
-    event = make.launch(queue, make.kernel(program), Buffer(buffer), ints([1]))
+def test_no_profiling(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
+    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([1]))
     make.wait(event)
     time = ctypes.c_uint64()
     query = UR["UR_PROFILING_INFO_COMMAND_START"]
@@ -170,7 +172,7 @@ def test_no_profiling(ur: Calls, make: Objects, queue: int, program: int, buffer
 
 
 @rule("urEventGetInfo", "a command that waits for one that failed has UR_EVENT_STATUS_ERROR")
-def test_failed_dependency(ur: Calls, make: Objects, context: int) -> None:
+def test_failed_dependency(ur: URCalls, make: URObjects, context: int) -> None:
     queue, gate = make.queue(context), make.user_event(context)
     event = make.barrier(queue, gate.handle)
     gate.fail()
@@ -179,14 +181,14 @@ def test_failed_dependency(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urEventWait", "IN_EVENT_LIST_EXEC_STATUS for an event that failed")
-def test_wait_for_failed(ur: Calls, make: Objects, context: int) -> None:
+def test_wait_for_failed(ur: URCalls, make: URObjects, context: int) -> None:
     gate = make.user_event(context)
     gate.fail()
     ur.fails("urEventWait", "IN_EVENT_LIST_EXEC_STATUS", 1, handles(gate.handle))
 
 
 @rule("urEnqueueTimestampRecordingExp", "the event has a time for its start and its end")
-def test_timestamp(ur: Calls, make: Objects, queue: int) -> None:
+def test_timestamp(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_TIMESTAMP_RECORDING_SUPPORT_EXP")
     event = ur.new("urEnqueueTimestampRecordingExp", queue, True, 0, None)
     make.events(event)

@@ -10,10 +10,10 @@ import pytest
 from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.checks import each, equal, rule
 from fairlead.conformance.ur import kernels
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import Objects
-from fairlead.conformance.ur.recording import Recording, Update, need
-from fairlead.conformance.ur.values import Buffer, Image, Sampler
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import URObjects
+from fairlead.conformance.ur.recording import Update, URRecording, need
+from fairlead.conformance.ur.values import BufferValue, ImageValue, SamplerValue
 from fairlead.loader.ur.abi import UR
 
 WIDTH, HEIGHT = 8, 8
@@ -35,7 +35,7 @@ def pixels(first: float = 0.0) -> Any:
     )
 
 
-def written(ur: Calls, make: Objects, context: int, queue: int) -> int:
+def written(ur: URCalls, make: URObjects, context: int, queue: int) -> int:
     image = make.image(context, WIDTH, HEIGHT)
     ur.ok(
         "urEnqueueMemImageWrite", queue, image, True, place(), whole(), 0, 0, pixels(), *NO_EVENTS
@@ -45,14 +45,14 @@ def written(ur: Calls, make: Objects, context: int, queue: int) -> int:
 
 
 @rule("urEnqueueMemImageRead", "gives what urEnqueueMemImageWrite put in")
-def test_round_trip(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_round_trip(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     image, out = written(ur, make, context, queue), pixels(-1000)
     ur.ok("urEnqueueMemImageRead", queue, image, True, place(), whole(), 0, 0, out, 0, None, None)
     equal(list(out), list(pixels()), "the pixels")
 
 
 @rule("urEnqueueMemImageRead", "a part of the image")
-def test_part(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_part(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     image, out = written(ur, make, context, queue), (ctypes.c_float * 16)()
     ur.ok(
         "urEnqueueMemImageRead", queue, image, True, place(3, 2), whole(2, 2), 0, 0, out, *NO_EVENTS
@@ -61,7 +61,7 @@ def test_part(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule("urEnqueueMemImageCopy", "a part of an image to a part of another")
-def test_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_copy(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     image, other, out = (
         written(ur, make, context, queue),
         written(ur, make, context, queue),
@@ -82,7 +82,7 @@ def test_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule("urMemImageGetInfo", "size, format and pixel are those that it was made with")
-def test_info(ur: Calls, make: Objects, context: int) -> None:
+def test_info(ur: URCalls, make: URObjects, context: int) -> None:
     image = make.image(context, WIDTH, HEIGHT)
     found = {
         name: ur.info("urMemImageGetInfo", image, f"UR_IMAGE_INFO_{name}")
@@ -92,11 +92,11 @@ def test_info(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urEnqueueKernelLaunchWithArgsExp", "a kernel samples an image")
-def test_sampled(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_sampled(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     image = written(ur, make, context, queue)
     sampler, buffer = make.sampler(context), make.buffer(context, 4 * PIXELS)
     program = make.source_program(context, kernels.IMAGE_SOURCE)
-    given = Image(image), Sampler(sampler), Buffer(buffer)
+    given = ImageValue(image), SamplerValue(sampler), BufferValue(buffer)
     make.launch(queue, make.kernel(program, "sample"), *given, size=(WIDTH, HEIGHT))
     out = (ctypes.c_float * PIXELS)()
     ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 4 * PIXELS, out, 0, None, None)
@@ -104,7 +104,7 @@ def test_sampled(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule("urMemImageCreate", "begins with what the host memory holds")
-def test_host_pointer(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_host_pointer(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     data, out = pixels(5.0), pixels()
     flags = UR["UR_MEM_FLAG_READ_WRITE"] | UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
@@ -138,7 +138,7 @@ FORMATS: Final = (
 Extent = tuple[int, int, int]
 
 
-def described(ur: Calls, kind: str, **fields: int) -> Any:
+def described(ur: URCalls, kind: str, **fields: int) -> Any:
     """A ur_image_desc_t."""
     x, y, z = KINDS[kind]
     images = {"IMAGE1D_ARRAY": y, "IMAGE2D_ARRAY": z}.get(kind, 1)
@@ -146,14 +146,14 @@ def described(ur: Calls, kind: str, **fields: int) -> Any:
     return ur.struct("ur_image_desc_t", type=UR[f"UR_MEM_TYPE_{kind}"], **given)
 
 
-def formed(ur: Calls, channel: str = "UNSIGNED_INT8") -> Any:
+def formed(ur: URCalls, channel: str = "UNSIGNED_INT8") -> Any:
     """RGBA of a type."""
     order, kind = UR["UR_IMAGE_CHANNEL_ORDER_RGBA"], UR[f"UR_IMAGE_CHANNEL_TYPE_{channel}"]
     return ur.struct("ur_image_format_t", channelOrder=order, channelType=kind)
 
 
 def image_of(
-    ur: Calls, make: Objects, context: int, desc: Any, channel: str = "UNSIGNED_INT8"
+    ur: URCalls, make: URObjects, context: int, desc: Any, channel: str = "UNSIGNED_INT8"
 ) -> int:
     """An image, without contents."""
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
@@ -172,7 +172,7 @@ def data_of(kind: str) -> bytes:
     return bytes((7 * i + i // 251) % 256 for i in range(4 * x * y * z))
 
 
-def put(ur: Calls, queue: int, image: int, kind: str) -> None:
+def put(ur: URCalls, queue: int, image: int, kind: str) -> None:
     """Fill an image of a kind."""
     data = ctypes.create_string_buffer(data_of(kind), len(data_of(kind)))
     ends = 0, 0, data, 0, None, None
@@ -200,7 +200,7 @@ def inner(kind: str) -> tuple[Extent, Extent]:
 @pytest.mark.parametrize(
     "kind", each(KINDS, "urEnqueueMemImageWrite", "{}: a part is read as it was written")
 )
-def test_kind(ur: Calls, make: Objects, context: int, queue: int, kind: str) -> None:
+def test_kind(ur: URCalls, make: URObjects, context: int, queue: int, kind: str) -> None:
     image = image_of(ur, make, context, described(ur, kind))
     put(ur, queue, image, kind)
     origin, size = inner(kind)
@@ -211,7 +211,7 @@ def test_kind(ur: Calls, make: Objects, context: int, queue: int, kind: str) -> 
 
 
 @rule("urEnqueueMemImageRead", "rows and slices of host memory are as far apart as the pitches say")
-def test_pitches(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_pitches(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     image = image_of(ur, make, context, described(ur, "IMAGE3D"))
     put(ur, queue, image, "IMAGE3D")
     origin, size = inner("IMAGE3D")
@@ -228,7 +228,7 @@ def test_pitches(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @pytest.mark.parametrize("kind", each(KINDS, "urMemImageGetInfo", "{}: the sizes that it has"))
-def test_sizes(ur: Calls, make: Objects, context: int, kind: str) -> None:
+def test_sizes(ur: URCalls, make: URObjects, context: int, kind: str) -> None:
     image, (x, y, z) = image_of(ur, make, context, described(ur, kind)), KINDS[kind]
     expected = {"WIDTH": x}
     if kind in ("IMAGE2D", "IMAGE2D_ARRAY", "IMAGE3D"):
@@ -245,14 +245,14 @@ def test_sizes(ur: Calls, make: Objects, context: int, kind: str) -> None:
 @pytest.mark.parametrize(
     "channel", each(FORMATS, "urMemImageCreate", "RGBA of {}, which every adapter has")
 )
-def test_format(ur: Calls, make: Objects, context: int, channel: str) -> None:
+def test_format(ur: URCalls, make: URObjects, context: int, channel: str) -> None:
     image = image_of(ur, make, context, described(ur, "IMAGE2D"), channel)
     told = ur.raw_info("urMemImageGetInfo", image, "UR_IMAGE_INFO_FORMAT")
     equal(told, bytes(formed(ur, channel)), "its format")
 
 
 @rule("urEnqueueMemImageCopy", "a slice of a 3D image to a 2D image")
-def test_copy_slice(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_copy_slice(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     volume = image_of(ur, make, context, described(ur, "IMAGE3D"))
     image = image_of(ur, make, context, described(ur, "IMAGE2D"))
     put(ur, queue, volume, "IMAGE3D")
@@ -266,7 +266,7 @@ def test_copy_slice(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule("urMemImageCreate", "takes host memory with pitches")
-def test_host_pitches(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_host_pitches(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     data = ctypes.create_string_buffer(bytes(i % 253 for i in range(3 * 160)), 3 * 160)
     desc = described(ur, "IMAGE3D", rowPitch=32, slicePitch=160)  # rows of 8, slices of 5 rows
@@ -286,7 +286,7 @@ def test_host_pitches(ur: Calls, make: Objects, context: int, queue: int) -> Non
 @pytest.mark.parametrize(
     "kind", each(KINDS, "urEnqueueMemImageRead", "{}: a region beyond the image is refused")
 )
-def test_beyond(ur: Calls, make: Objects, context: int, queue: int, kind: str) -> None:
+def test_beyond(ur: URCalls, make: URObjects, context: int, queue: int, kind: str) -> None:
     image, out = image_of(ur, make, context, described(ur, kind)), ctypes.create_string_buffer(4096)
     for axis, length in enumerate(KINDS[kind]):
         origin = tuple(length if other == axis else 0 for other in range(3))
@@ -299,7 +299,7 @@ def test_beyond(ur: Calls, make: Objects, context: int, queue: int, kind: str) -
 @pytest.mark.parametrize(
     "field", each(("width", "height", "depth"), "urMemImageCreate", "{} of 0 is refused")
 )
-def test_empty(ur: Calls, context: int, field: str) -> None:
+def test_empty(ur: URCalls, context: int, field: str) -> None:
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     desc, made = described(ur, "IMAGE3D", **{field: 0}), ctypes.byref(ctypes.c_void_p())
     given = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(formed(ur)), ctypes.byref(desc), None, made
@@ -309,7 +309,7 @@ def test_empty(ur: Calls, context: int, field: str) -> None:
 
 
 @rule("urMemImageCreate", "an image larger than the device's limit is refused")
-def test_too_large(ur: Calls, context: int) -> None:
+def test_too_large(ur: URCalls, context: int) -> None:
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     desc = described(ur, "IMAGE2D", width=ur.device_says("UR_DEVICE_INFO_IMAGE2D_MAX_WIDTH") + 1)
     given = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(formed(ur)), ctypes.byref(desc), None
@@ -319,7 +319,7 @@ def test_too_large(ur: Calls, context: int) -> None:
 
 
 @rule("urEnqueueMemImageRead", "a buffer is no image")
-def test_buffer_is_no_image(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_buffer_is_no_image(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     ends = 0, 0, ctypes.create_string_buffer(64), 0, None, None
     where = area((0, 0, 0), (1, 1, 1))
@@ -335,22 +335,22 @@ def turned(first: float = 0.0) -> list[float]:
     return [first + HEIGHT * y + WIDTH - 1 - x for y in range(HEIGHT) for x in range(WIDTH)]
 
 
-def red(ur: Calls, queue: int, image: int) -> list[float]:
+def red(ur: URCalls, queue: int, image: int) -> list[float]:
     """Red of an image's pixels."""
     out = pixels()
     ur.ok("urEnqueueMemImageRead", queue, image, True, place(), whole(), 0, 0, out, 0, None, None)
     return list(out)[0::4]
 
 
-def turn(make: Objects, context: int) -> int:
+def turn(make: URObjects, context: int) -> int:
     return make.kernel(make.source_program(context, kernels.IMAGE_SOURCE), "turn")
 
 
 @rule("urEnqueueKernelLaunchWithArgsExp", "a kernel writes an image, and released images live")
-def test_written_by_a_kernel(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_written_by_a_kernel(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     source, target = written(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
     sampler = make.sampler(context)
-    given = Image(source), Sampler(sampler), Buffer(target)
+    given = ImageValue(source), SamplerValue(sampler), BufferValue(target)
     make.launch(queue, turn(make, context), *given, size=(WIDTH, HEIGHT))
     make.release(source)
     make.release(sampler)
@@ -358,10 +358,10 @@ def test_written_by_a_kernel(ur: Calls, make: Objects, context: int, queue: int)
 
 
 @rule("urCommandBufferAppendKernelLaunchWithArgsExp", "images and samplers are arguments as others")
-def test_recorded(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_recorded(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     source, target = written(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
-    sampler, recording = make.sampler(context), Recording(make, context)
-    given = Image(source), Sampler(sampler), Buffer(target)
+    sampler, recording = make.sampler(context), URRecording(make, context)
+    given = ImageValue(source), SamplerValue(sampler), BufferValue(target)
     recording.launch(turn(make, context), *given, size=(WIDTH, HEIGHT))
     recording.finalize()
     recording.run(queue)
@@ -369,28 +369,28 @@ def test_recorded(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule("urCommandBufferUpdateKernelLaunchExp", "gives a launch another image")
-def test_updated(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_updated(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     source, target = written(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
     other, recording = (
         make.image(context, WIDTH, HEIGHT),
-        Recording(make, context, isUpdatable=True),
+        URRecording(make, context, isUpdatable=True),
     )
     ends = 0, 0, pixels(100.0), 0, None, None
     ur.ok("urEnqueueMemImageWrite", queue, other, True, place(), whole(), *ends)
     ur.ok("urQueueFinish", queue)
-    given = Image(source), Sampler(make.sampler(context)), Buffer(target)
+    given = ImageValue(source), SamplerValue(make.sampler(context)), BufferValue(target)
     step = recording.launch(turn(make, context), *given, size=(WIDTH, HEIGHT), command=True)
     recording.finalize()
     recording.run(queue)
     equal(red(ur, queue, target), turned(), "red of the pixels")
-    recording.update(Update(step.command, {0: Image(other)}, dimensions=2))
+    recording.update(Update(step.command, {0: ImageValue(other)}, dimensions=2))
     recording.run(queue)
     equal(red(ur, queue, target), turned(100.0), "red of the pixels after the update")
 
 
 @rule("urMemImageCreateWithNativeHandle", "is the same image")
-def test_native_handle(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_native_handle(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     make.require_opencl()
     image = written(ur, make, context, queue)
     native = ur.new("urMemGetNativeHandle", image, make.device)

@@ -6,14 +6,14 @@ import ctypes
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, failed, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Buffer, Pointer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.values import BufferValue, PointerValue
 from fairlead.loader.ur.abi import UR
 
 
 @rule("urKernelCreate", "INVALID_KERNEL_NAME for a kernel that the program does not have")
-def test_unknown_name(ur: Calls, program: int) -> None:
+def test_unknown_name(ur: URCalls, program: int) -> None:
     ur.fails(
         "urKernelCreate",
         "INVALID_KERNEL_NAME",
@@ -24,7 +24,7 @@ def test_unknown_name(ur: Calls, program: int) -> None:
 
 
 @rule("urKernelCreate", "INVALID_KERNEL_NAME for an empty name")
-def test_empty_name(ur: Calls, program: int) -> None:
+def test_empty_name(ur: URCalls, program: int) -> None:
     ur.fails("urKernelCreate", "INVALID_KERNEL_NAME", program, b"", ctypes.byref(ctypes.c_void_p()))
 
 
@@ -32,7 +32,7 @@ def test_empty_name(ur: Calls, program: int) -> None:
     "urKernelCreate",
     "INVALID_PROGRAM_EXECUTABLE, or INVALID_PROGRAM, for a program that is not built",
 )
-def test_not_built(ur: Calls, make: Objects, context: int) -> None:
+def test_not_built(ur: URCalls, make: URObjects, context: int) -> None:
     program = make.il_program(context)
     code = ur.code("urKernelCreate", program, b"store", ctypes.byref(ctypes.c_void_p()))
     if code == "UR_RESULT_SUCCESS":
@@ -40,7 +40,7 @@ def test_not_built(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urKernelGetInfo", "name, number of arguments, program and context")
-def test_info(ur: Calls, make: Objects, context: int, program: int) -> None:
+def test_info(ur: URCalls, make: URObjects, context: int, program: int) -> None:
     kernel = make.kernel(program)
     found = {
         name: ur.info("urKernelGetInfo", kernel, f"UR_KERNEL_INFO_{name}")
@@ -54,7 +54,7 @@ def test_info(ur: Calls, make: Objects, context: int, program: int) -> None:
 
 
 @rule("urKernelGetGroupInfo", "a work-group size that the device has, and its preferred multiple")
-def test_group_info(ur: Calls, make: Objects, device: int, program: int) -> None:
+def test_group_info(ur: URCalls, make: URObjects, device: int, program: int) -> None:
     kernel = make.kernel(program)
     largest = ur.info(
         "urKernelGetGroupInfo", kernel, "UR_KERNEL_GROUP_INFO_WORK_GROUP_SIZE", device
@@ -75,7 +75,7 @@ def test_group_info(ur: Calls, make: Objects, device: int, program: int) -> None
 
 
 @rule("urKernelGetSubGroupInfo", "a largest sub-group")
-def test_sub_group_info(ur: Calls, make: Objects, device: int, program: int) -> None:
+def test_sub_group_info(ur: URCalls, make: URObjects, device: int, program: int) -> None:
     if not ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_SUB_GROUP_SIZES_INTEL"):
         unsupported("the device has no sub-groups")
     kernel = make.kernel(program)
@@ -89,16 +89,18 @@ def test_sub_group_info(ur: Calls, make: Objects, device: int, program: int) -> 
 
 
 @rule("urKernelSetExecInfo", "USM_INDIRECT_ACCESS can be set, and the kernel runs")
-def test_indirect_access(ur: Calls, make: Objects, queue: int, program: int, memory: int) -> None:
+def test_indirect_access(
+    ur: URCalls, make: URObjects, queue: int, program: int, memory: int
+) -> None:
     kernel, yes = make.kernel(program), ctypes.c_bool(True)
     query = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
     ur.ok("urKernelSetExecInfo", kernel, query, 1, None, ctypes.byref(yes))
-    make.launch(queue, kernel, Pointer(memory), ints([3]))
+    make.launch(queue, kernel, PointerValue(memory), ints([3]))
     equal(make.get(queue, memory), [3] * COUNT, "what the kernel wrote")
 
 
 @rule("urKernelSetExecInfo", "USM_PTRS can be set, and the kernel runs")
-def test_pointers(ur: Calls, make: Objects, queue: int, program: int, memory: int) -> None:
+def test_pointers(ur: URCalls, make: URObjects, queue: int, program: int, memory: int) -> None:
     kernel, places = make.kernel(program), (ctypes.c_void_p * 1)(memory)
     ur.ok(
         "urKernelSetExecInfo",
@@ -108,16 +110,16 @@ def test_pointers(ur: Calls, make: Objects, queue: int, program: int, memory: in
         None,
         places,
     )
-    make.launch(queue, kernel, Pointer(memory), ints([4]))
+    make.launch(queue, kernel, PointerValue(memory), ints([4]))
     equal(make.get(queue, memory), [4] * COUNT, "what the kernel wrote")
 
 
 @rule("urKernelCreate", "two kernels of one name have arguments of their own")
-def test_two_kernels(make: Objects, context: int, queue: int, program: int) -> None:
+def test_two_kernels(make: URObjects, context: int, queue: int, program: int) -> None:
     first, second = make.buffer(context), make.buffer(context)
     one, two = make.kernel(program), make.kernel(program)
-    make.launch(queue, one, Buffer(first), ints([1]))
-    make.launch(queue, two, Buffer(second), ints([2]))
+    make.launch(queue, one, BufferValue(first), ints([1]))
+    make.launch(queue, two, BufferValue(second), ints([2]))
     equal(
         (make.read(queue, first), make.read(queue, second)),
         ([1] * COUNT, [2] * COUNT),
@@ -126,7 +128,7 @@ def test_two_kernels(make: Objects, context: int, queue: int, program: int) -> N
 
 
 @rule("urKernelSuggestMaxCooperativeGroupCount", "1 or more")
-def test_cooperative(ur: Calls, make: Objects, device: int, program: int) -> None:
+def test_cooperative(ur: URCalls, make: URObjects, device: int, program: int) -> None:
     count = ctypes.c_uint32()
     size = (ctypes.c_size_t * 3)(1, 1, 1)
     ur.ok(

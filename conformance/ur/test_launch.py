@@ -11,9 +11,9 @@ import pytest
 
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
 from fairlead.conformance.checks import each, equal, failed, rule
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Buffer, Local, Pointer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.values import BufferValue, LocalValue, PointerValue
 from fairlead.loader.ur.abi import UR
 
 LAUNCH = "urEnqueueKernelLaunchWithArgsExp"
@@ -33,10 +33,10 @@ def padded(numbers: Sequence[int], fill: int) -> list[int]:
     return [*numbers, *[fill] * (3 - len(numbers))]
 
 
-def shape_seen(make: Objects, queue: int, program: int, context: int, **how: Any) -> list[int]:
+def shape_seen(make: URObjects, queue: int, program: int, context: int, **how: Any) -> list[int]:
     """Launch `shape` and return what it saw: dimensions, global size, local size, offset."""
     buffer = make.buffer(context, 80)
-    make.launch(queue, make.kernel(program, "shape"), Buffer(buffer), **how)
+    make.launch(queue, make.kernel(program, "shape"), BufferValue(buffer), **how)
     words = make.read(queue, buffer, 20)
     return words[0::2]
 
@@ -51,8 +51,8 @@ def shape_seen(make: Objects, queue: int, program: int, context: int, **how: Any
     ],
 )
 def test_shape(
-    ur: Calls,
-    make: Objects,
+    ur: URCalls,
+    make: URObjects,
     queue: int,
     program: int,
     context: int,
@@ -71,8 +71,8 @@ def test_shape(
 
 
 @rule(LAUNCH, "no offset and no local size: NULL for both")
-def test_null_shapes(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
-    given = make.arguments(Buffer(buffer), ints([9]))
+def test_null_shapes(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
+    given = make.arguments(BufferValue(buffer), ints([9]))
     event = ur.new(
         LAUNCH, queue, make.kernel(program), 1, None, sizes(COUNT), None, *given, None, 0, None
     )
@@ -82,10 +82,12 @@ def test_null_shapes(ur: Calls, make: Objects, queue: int, program: int, buffer:
 
 @rule(LAUNCH, "the arguments may be changed as soon as it returns")
 def test_arguments_are_copied(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     gate, value = make.user_event(context), ints([1])
-    event = make.launch(queue, make.kernel(program), Buffer(buffer), value, after=(gate.handle,))
+    event = make.launch(
+        queue, make.kernel(program), BufferValue(buffer), value, after=(gate.handle,)
+    )
     value[0] = 2
     gate.complete()
     make.wait(event)
@@ -93,46 +95,54 @@ def test_arguments_are_copied(
 
 
 @rule(LAUNCH, "every launch has the arguments of its own call")
-def test_arguments_of_each_launch(make: Objects, context: int, queue: int, program: int) -> None:
+def test_arguments_of_each_launch(make: URObjects, context: int, queue: int, program: int) -> None:
     buffers, kernel = [make.buffer(context) for _ in range(4)], make.kernel(program)
     for value, buffer in enumerate(buffers):
-        make.launch(queue, kernel, Buffer(buffer), ints([value]))
+        make.launch(queue, kernel, BufferValue(buffer), ints([value]))
     for value, buffer in enumerate(buffers):
         equal(make.read(queue, buffer), [value] * COUNT, f"what launch {value} wrote")
 
 
 @rule(LAUNCH, "a buffer, a USM pointer and a number in one launch")
 def test_mixed_arguments(
-    make: Objects, context: int, queue: int, program: int, buffer: int, memory: int
+    make: URObjects, context: int, queue: int, program: int, buffer: int, memory: int
 ) -> None:
     make.write(queue, buffer, [1] * COUNT)
     make.put(queue, memory, range(COUNT))
-    make.launch(queue, make.kernel(program, "axpy"), Buffer(buffer), Pointer(memory), ints([3]))
+    make.launch(
+        queue, make.kernel(program, "axpy"), BufferValue(buffer), PointerValue(memory), ints([3])
+    )
     equal(
         make.read(queue, buffer), [1 + 3 * value for value in range(COUNT)], "what the launch wrote"
     )
 
 
 @rule(LAUNCH, "local memory of the size that was asked for")
-def test_local_memory(make: Objects, queue: int, program: int, buffer: int) -> None:
-    make.launch(queue, make.kernel(program, "local_sum"), Buffer(buffer), Local(4 * 8), local=(8,))
+def test_local_memory(make: URObjects, queue: int, program: int, buffer: int) -> None:
+    make.launch(
+        queue, make.kernel(program, "local_sum"), BufferValue(buffer), LocalValue(4 * 8), local=(8,)
+    )
     equal(make.read(queue, buffer), [36] * COUNT, "the sums")
 
 
 @rule(LAUNCH, "a kernel without arguments")
-def test_no_arguments(make: Objects, queue: int, program: int) -> None:
+def test_no_arguments(make: URObjects, queue: int, program: int) -> None:
     make.wait(make.launch(queue, make.kernel(program, "nothing")))
 
 
 @rule(LAUNCH, "waits for all events of its list")
-def test_waits(make: Objects, context: int, out_of_order: int, program: int, buffer: int) -> None:
+def test_waits(make: URObjects, context: int, out_of_order: int, program: int, buffer: int) -> None:
     other, gate = make.buffer(context), make.user_event(context)
     make.write(out_of_order, other, [0] * COUNT)
     first = make.launch(
-        out_of_order, make.kernel(program), Buffer(other), ints([3]), after=(gate.handle,)
+        out_of_order, make.kernel(program), BufferValue(other), ints([3]), after=(gate.handle,)
     )
     second = make.launch(
-        out_of_order, make.kernel(program, "copy"), Buffer(buffer), Buffer(other), after=(first,)
+        out_of_order,
+        make.kernel(program, "copy"),
+        BufferValue(buffer),
+        BufferValue(other),
+        after=(first,),
     )
     gate.complete()
     make.wait(second)
@@ -140,9 +150,9 @@ def test_waits(make: Objects, context: int, out_of_order: int, program: int, buf
 
 
 @rule(LAUNCH, "a thousand launches without a wait")
-def test_many(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+def test_many(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    kernel, (count, array) = make.kernel(program, "add_one"), make.arguments(Buffer(buffer))
+    kernel, (count, array) = make.kernel(program, "add_one"), make.arguments(BufferValue(buffer))
     for _ in range(1000):
         ur.ok(LAUNCH, queue, kernel, 1, None, sizes(COUNT), None, count, array, None, 0, None, None)
     equal(make.read(queue, buffer), [1000] * COUNT, "what the launches wrote")
@@ -150,10 +160,10 @@ def test_many(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -
 
 @rule(LAUNCH, "INVALID_WORK_GROUP_SIZE for a local size that is larger than the device's")
 def test_too_large_a_group(
-    ur: Calls, make: Objects, device: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, device: int, queue: int, program: int, buffer: int
 ) -> None:
     size = 2 * ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE")
-    given = make.arguments(Buffer(make.buffer(make_context(ur, queue), 4 * size)), ints([1]))
+    given = make.arguments(BufferValue(make.buffer(make_context(ur, queue), 4 * size)), ints([1]))
     errors = "INVALID_WORK_GROUP_SIZE|INVALID_WORK_ITEM_SIZE|INVALID_GROUP_SIZE_DIMENSION"
     ur.fails(
         LAUNCH,
@@ -170,13 +180,13 @@ def test_too_large_a_group(
     )
 
 
-def make_context(ur: Calls, queue: int) -> int:
+def make_context(ur: URCalls, queue: int) -> int:
     return ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_CONTEXT")
 
 
 @rule(LAUNCH, "INVALID_WORK_DIMENSION for 0 and for 4 dimensions")
-def test_dimensions(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
-    kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ints([1]))
+def test_dimensions(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
+    kernel, given = make.kernel(program), make.arguments(BufferValue(buffer), ints([1]))
     for count in (0, 4):
         ones = sizes(*[1] * 4)
         ur.fails(
@@ -195,8 +205,10 @@ def test_dimensions(ur: Calls, make: Objects, queue: int, program: int, buffer: 
 
 
 @rule(LAUNCH, "an argument is missing: INVALID_KERNEL_ARGS")
-def test_missing_argument(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
-    kernel, given = make.kernel(program), make.arguments(Buffer(buffer))
+def test_missing_argument(
+    ur: URCalls, make: URObjects, queue: int, program: int, buffer: int
+) -> None:
+    kernel, given = make.kernel(program), make.arguments(BufferValue(buffer))
     errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_INDEX"
     ur.fails(
         LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
@@ -205,9 +217,9 @@ def test_missing_argument(ur: Calls, make: Objects, queue: int, program: int, bu
 
 @rule(LAUNCH, "an argument too many: INVALID_KERNEL_ARGUMENT_INDEX or INVALID_KERNEL_ARGS")
 def test_one_argument_too_many(
-    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, queue: int, program: int, buffer: int
 ) -> None:
-    kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ints([1]), ints([2]))
+    kernel, given = make.kernel(program), make.arguments(BufferValue(buffer), ints([1]), ints([2]))
     errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_INDEX"
     ur.fails(
         LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
@@ -216,9 +228,9 @@ def test_one_argument_too_many(
 
 @rule(LAUNCH, "an argument of the wrong size: INVALID_KERNEL_ARGUMENT_SIZE or INVALID_KERNEL_ARGS")
 def test_argument_of_wrong_size(
-    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, queue: int, program: int, buffer: int
 ) -> None:
-    kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ctypes.c_int64(1))
+    kernel, given = make.kernel(program), make.arguments(BufferValue(buffer), ctypes.c_int64(1))
     errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_SIZE"
     ur.fails(
         LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
@@ -232,7 +244,7 @@ def test_argument_of_wrong_size(
     ),
 )
 def test_suggested_size(
-    ur: Calls, make: Objects, queue: int, program: int, size: tuple[int, ...]
+    ur: URCalls, make: URObjects, queue: int, program: int, size: tuple[int, ...]
 ) -> None:
     found = sizes(0, 0, 0)
     given = make.kernel(program, "nothing"), queue, len(size), sizes(0, 0, 0), sizes(*size)
@@ -244,10 +256,10 @@ def test_suggested_size(
 
 @rule("urKernelGetSuggestedLocalWorkSizeWithArgs", "a size that divides the global size")
 def test_suggested_size_with_arguments(
-    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, queue: int, program: int, buffer: int
 ) -> None:
     found = sizes(0, 0, 0)
-    given = make.arguments(Buffer(buffer), ints([1]))
+    given = make.arguments(BufferValue(buffer), ints([1]))
     shape = make.kernel(program), queue, 1, sizes(0), sizes(COUNT)
     ur.ok("urKernelGetSuggestedLocalWorkSizeWithArgs", *shape, *given, found)
     if not found[0] or COUNT % found[0]:
@@ -257,7 +269,7 @@ def test_suggested_size_with_arguments(
 @rule(
     "urEnqueueKernelLaunch", "the launch of earlier versions, with arguments that were set before"
 )
-def test_earlier_form(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+def test_earlier_form(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
     kernel, value, event = make.kernel(program), ints([17]), ctypes.c_void_p()
     ur.ok("urKernelSetArgMemObj", kernel, 0, None, buffer)
     ur.ok("urKernelSetArgValue", kernel, 1, 4, None, value)
@@ -279,9 +291,9 @@ def test_earlier_form(ur: Calls, make: Objects, queue: int, program: int, buffer
 
 
 @rule("urEnqueueKernelLaunchWithArgsExp", "properties of flags 0 change nothing")
-def test_properties(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+def test_properties(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
     how = ur.struct("ur_kernel_launch_ext_properties_t", flags=0)
-    given = make.arguments(Buffer(buffer), ints([18]))
+    given = make.arguments(BufferValue(buffer), ints([18]))
     ur.ok(
         LAUNCH,
         queue,
@@ -298,7 +310,7 @@ def test_properties(ur: Calls, make: Objects, queue: int, program: int, buffer: 
 
 
 @rule("urEnqueueNativeCommandExp", "calls the function, in the order of the queue")
-def test_native_command(ur: Calls, make: Objects, queue: int) -> None:
+def test_native_command(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP")
     seen: list[object] = []
     function = make.keep(
@@ -324,7 +336,7 @@ def test_native_command(ur: Calls, make: Objects, queue: int) -> None:
 
 
 @rule("urEnqueueHostTaskExp", "calls the function after the events of its list")
-def test_host_task(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_host_task(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP")
     seen: list[object] = []
     function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append(data)))

@@ -11,10 +11,10 @@ import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import equal, failed, rule
-from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import KINDS, Kind
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Buffer, Pointer
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.values import BufferValue, PointerValue
 from fairlead.conformance.ur.world import World
 
 
@@ -28,7 +28,7 @@ def each(function: str, text: str) -> list:
     ]
 
 
-def count_of(ur: Calls, kind: Kind, handle: int) -> int:
+def count_of(ur: URCalls, kind: Kind, handle: int) -> int:
     """Return the count. The adapter's own references may add to it. The kind must have a count."""
     count = ur.info(kind.info, handle, kind.query)
     if count < 1:
@@ -37,12 +37,12 @@ def count_of(ur: Calls, kind: Kind, handle: int) -> int:
 
 
 @pytest.mark.parametrize("kind", each("info", "a new object has a reference"))
-def test_new_object_has_a_reference(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+def test_new_object_has_a_reference(ur: URCalls, make: URObjects, world: World, kind: Kind) -> None:
     count_of(ur, kind, kind.make(make, world))
 
 
 @pytest.mark.parametrize("kind", each("retain", "adds a reference"))
-def test_retain_adds_a_reference(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+def test_retain_adds_a_reference(ur: URCalls, make: URObjects, world: World, kind: Kind) -> None:
     handle = kind.make(make, world)
     first = count_of(ur, kind, handle)
     ur.ok(kind.retain, handle)
@@ -55,7 +55,7 @@ def test_retain_adds_a_reference(ur: Calls, make: Objects, world: World, kind: K
     "kind", each("release", "takes one reference; the object lives on with another")
 )
 def test_retained_object_survives_a_release(
-    ur: Calls, make: Objects, world: World, kind: Kind
+    ur: URCalls, make: URObjects, world: World, kind: Kind
 ) -> None:
     handle = kind.make(make, world)
     first = count_of(ur, kind, handle)
@@ -68,7 +68,7 @@ def test_retained_object_survives_a_release(
 
 @pytest.mark.parametrize("kind", each("release", "the last release succeeds, a hundred times over"))
 def test_made_and_released_a_hundred_times(
-    ur: Calls, make: Objects, world: World, kind: Kind
+    ur: URCalls, make: URObjects, world: World, kind: Kind
 ) -> None:
     for _ in range(100 if kind.name != "program" else 3):
         make.release(kind.make(make, world))
@@ -76,10 +76,10 @@ def test_made_and_released_a_hundred_times(
 
 @rule("urQueueRelease", "commands that were enqueued before are finished all the same")
 def test_released_queue_finishes_its_commands(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, queue: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, queue: int
 ) -> None:
     other = make.queue(context)
-    event = make.launch(other, make.kernel(program), Buffer(buffer), ints([5]))
+    event = make.launch(other, make.kernel(program), BufferValue(buffer), ints([5]))
     make.release(other)
     ur.ok("urEventWait", 1, handles(event))
     equal(make.read(queue, buffer), [5] * COUNT, "what the launch wrote")
@@ -87,12 +87,12 @@ def test_released_queue_finishes_its_commands(
 
 @rule("urUSMFree", "waits for commands that were enqueued before and use the memory")
 def test_free_waits_for_commands(
-    ur: Calls, make: Objects, context: int, program: int, queue: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, queue: int, buffer: int
 ) -> None:
     memory = make.usm(context)
     kernel = make.kernel(program)
     for value in range(20):
-        make.launch(queue, kernel, Pointer(memory), ints([value]))
+        make.launch(queue, kernel, PointerValue(memory), ints([value]))
     data = ints([0] * COUNT)
     ur.ok("urEnqueueUSMMemcpy", queue, False, data, memory, 4 * COUNT, 0, None, None)
     make.release(memory)
@@ -101,20 +101,20 @@ def test_free_waits_for_commands(
 
 
 @rule("urProgramRelease", "a kernel of a released program can be launched")
-def test_kernel_keeps_its_program(make: Objects, context: int, buffer: int, queue: int) -> None:
+def test_kernel_keeps_its_program(make: URObjects, context: int, buffer: int, queue: int) -> None:
     program = make.program(context)
     kernel = make.kernel(program)
     make.release(program)
-    make.launch(queue, kernel, Buffer(buffer), ints([7]))
+    make.launch(queue, kernel, BufferValue(buffer), ints([7]))
     equal(make.read(queue, buffer), [7] * COUNT, "what the launch wrote")
 
 
 @rule("urKernelRelease", "a launch that was enqueued before is executed")
 def test_released_kernel_is_executed(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, queue: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, queue: int
 ) -> None:
     kernel = make.kernel(program)
-    make.launch(queue, kernel, Buffer(buffer), ints([9]))
+    make.launch(queue, kernel, BufferValue(buffer), ints([9]))
     make.release(kernel)
     equal(make.read(queue, buffer), [9] * COUNT, "what the launch wrote")
 
@@ -124,8 +124,8 @@ def test_released_kernel_is_executed(
     "a command whose event is released is executed, and can be waited for otherwise",
 )
 def test_released_event(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, queue: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, queue: int
 ) -> None:
-    make.release(make.launch(queue, make.kernel(program), Buffer(buffer), ints([11])))
+    make.release(make.launch(queue, make.kernel(program), BufferValue(buffer), ints([11])))
     ur.ok("urQueueFinish", queue)
     equal(make.read(queue, buffer), [11] * COUNT, "what the launch wrote")

@@ -8,9 +8,9 @@ import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import each, equal, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
 ACCESS = ("READ_WRITE", "WRITE_ONLY", "READ_ONLY")
@@ -19,7 +19,7 @@ ACCESS = ("READ_WRITE", "WRITE_ONLY", "READ_ONLY")
 @pytest.mark.parametrize(
     "flags", each(ACCESS, "urMemBufferCreate", "{}: tells its size and context")
 )
-def test_access(ur: Calls, make: Objects, context: int, flags: str) -> None:
+def test_access(ur: URCalls, make: URObjects, context: int, flags: str) -> None:
     buffer = make.buffer(context, SIZE, flags)
     equal(ur.info("urMemGetInfo", buffer, "UR_MEM_INFO_SIZE"), SIZE, "the size")
     equal(ur.info("urMemGetInfo", buffer, "UR_MEM_INFO_CONTEXT"), context, "the context")
@@ -29,11 +29,11 @@ def test_access(ur: Calls, make: Objects, context: int, flags: str) -> None:
     "urMemBufferCreate",
     "ALLOC_COPY_HOST_POINTER: begins with what the host memory holds, and leaves that alone",
 )
-def test_copy_host_pointer(make: Objects, context: int, queue: int, program: int) -> None:
+def test_copy_host_pointer(make: URObjects, context: int, queue: int, program: int) -> None:
     host = ints(range(COUNT))
     buffer = make.buffer(context, SIZE, "READ_WRITE ALLOC_COPY_HOST_POINTER", host)
     equal(make.read(queue, buffer), list(range(COUNT)), "what the buffer holds")
-    make.launch(queue, make.kernel(program, "twice"), Buffer(buffer))
+    make.launch(queue, make.kernel(program, "twice"), BufferValue(buffer))
     equal(
         make.read(queue, buffer),
         [2 * value for value in range(COUNT)],
@@ -47,10 +47,12 @@ def test_copy_host_pointer(make: Objects, context: int, queue: int, program: int
     "USE_HOST_POINTER: the buffer's contents are the host memory's, which map and unmap bring up "
     "to date",
 )
-def test_use_host_pointer(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
+def test_use_host_pointer(
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int
+) -> None:
     host = ints(range(COUNT))
     buffer = make.buffer(context, SIZE, "READ_WRITE USE_HOST_POINTER", host)
-    make.launch(queue, make.kernel(program, "twice"), Buffer(buffer))
+    make.launch(queue, make.kernel(program, "twice"), BufferValue(buffer))
     place = ctypes.c_void_p()
     ur.ok(
         "urEnqueueMemBufferMap",
@@ -75,14 +77,14 @@ def test_use_host_pointer(ur: Calls, make: Objects, context: int, queue: int, pr
 
 
 @rule("urMemBufferCreate", "ALLOC_HOST_POINTER: a buffer as any other")
-def test_alloc_host_pointer(make: Objects, context: int, queue: int) -> None:
+def test_alloc_host_pointer(make: URObjects, context: int, queue: int) -> None:
     buffer = make.buffer(context, SIZE, "READ_WRITE ALLOC_HOST_POINTER")
     make.write(queue, buffer, range(COUNT))
     equal(make.read(queue, buffer), list(range(COUNT)), "what was written")
 
 
 def part_of(
-    ur: Calls, make: Objects, buffer: int, origin: int, size: int, flags: str = "READ_WRITE"
+    ur: URCalls, make: URObjects, buffer: int, origin: int, size: int, flags: str = "READ_WRITE"
 ) -> int:
     region = ur.struct("ur_buffer_region_t", origin=origin, size=size)
     given = (
@@ -94,32 +96,34 @@ def part_of(
     return make.own("urMemRelease", ur.new("urMemBufferPartition", *given))
 
 
-def alignment(ur: Calls) -> int:
+def alignment(ur: URCalls) -> int:
     return max(ur.device_says("UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN") // 8, 4)
 
 
 @rule("urMemBufferPartition", "a sub-buffer is a window on its buffer")
-def test_sub_buffer(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
+def test_sub_buffer(ur: URCalls, make: URObjects, context: int, queue: int, program: int) -> None:
     step = alignment(ur)
     count = 3 * step // 4
     buffer = make.buffer(context, 3 * step)
     make.write(queue, buffer, [1] * count)
     part = part_of(ur, make, buffer, step, step)
-    make.launch(queue, make.kernel(program), Buffer(part), ints([8]), size=(step // 4,))
+    make.launch(queue, make.kernel(program), BufferValue(part), ints([8]), size=(step // 4,))
     expected = [1] * (step // 4) + [8] * (step // 4) + [1] * (step // 4)
     equal(make.read(queue, buffer, count) == expected, True, "whether just the window was written")
     equal(make.read(queue, part, step // 4), [8] * (step // 4), "what the sub-buffer holds")
 
 
 @rule("urMemBufferPartition", "a sub-buffer tells its own size")
-def test_sub_buffer_size(ur: Calls, make: Objects, context: int) -> None:
+def test_sub_buffer_size(ur: URCalls, make: URObjects, context: int) -> None:
     step = alignment(ur)
     part = part_of(ur, make, make.buffer(context, 2 * step), step, step)
     equal(ur.info("urMemGetInfo", part, "UR_MEM_INFO_SIZE"), step, "the size")
 
 
 @rule("urMemBufferPartition", "a sub-buffer keeps its buffer alive")
-def test_sub_buffer_keeps_its_buffer(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_sub_buffer_keeps_its_buffer(
+    ur: URCalls, make: URObjects, context: int, queue: int
+) -> None:
     step = alignment(ur)
     buffer = make.buffer(context, 2 * step)
     part = part_of(ur, make, buffer, 0, step)
@@ -129,7 +133,7 @@ def test_sub_buffer_keeps_its_buffer(ur: Calls, make: Objects, context: int, que
 
 
 @rule("urMemBufferPartition", "an origin that is not aligned: MISALIGNED_SUB_BUFFER_OFFSET")
-def test_misaligned(ur: Calls, make: Objects, context: int) -> None:
+def test_misaligned(ur: URCalls, make: URObjects, context: int) -> None:
     step = alignment(ur)
     if step < 8:
         unsupported("the device aligns to no more than a number")
@@ -149,12 +153,12 @@ def test_misaligned(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urMemBufferCreate", "a new buffer holds nothing, but can be read")
-def test_unwritten(make: Objects, queue: int, buffer: int) -> None:
+def test_unwritten(make: URObjects, queue: int, buffer: int) -> None:
     equal(len(make.read(queue, buffer)), COUNT, "the number of elements")
 
 
 @rule("urMemRelease", "a command that was enqueued before may still use the buffer")
-def test_released_while_in_use(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_released_while_in_use(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     source, target = make.buffer(context), make.buffer(context)
     make.write(queue, source, range(COUNT))
     make.events(ur.new("urEnqueueMemBufferCopy", queue, source, target, 0, 0, SIZE, 0, None))

@@ -11,9 +11,9 @@ import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.conformance.ur.world import World
 
 
@@ -144,14 +144,14 @@ def each(function: Callable[[Way], str], text: str) -> list[Any]:
     return [pytest.param(way, id=way.stem, marks=rule(function(way), text)) for way in WAYS]
 
 
-def native_of(ur: Calls, world: World, way: Way) -> int:
+def native_of(ur: URCalls, world: World, way: Way) -> int:
     return ur.new(f"{way.stem}GetNativeHandle", way.handle(world), *way.more(world))
 
 
 @pytest.mark.parametrize(
     "way", each(lambda way: f"{way.stem}GetNativeHandle", "gives the same handle each time")
 )
-def test_get(ur: Calls, world: World, way: Way) -> None:
+def test_get(ur: URCalls, world: World, way: Way) -> None:
     equal(native_of(ur, world, way), native_of(ur, world, way), "the native handle")
 
 
@@ -162,7 +162,7 @@ def test_get(ur: Calls, world: World, way: Way) -> None:
         "an object that is not owned answers as the first, and leaves it alone",
     ),
 )
-def test_create(ur: Calls, make: Objects, world: World, way: Way) -> None:
+def test_create(ur: URCalls, make: URObjects, world: World, way: Way) -> None:
     handle, info = way.handle(world), f"{way.stem}GetInfo"
     first = ur.info(info, handle, way.query)
     how = ur.struct(f"ur_{way.properties}_native_properties_t", isNativeHandleOwned=False)
@@ -179,7 +179,7 @@ def test_create(ur: Calls, make: Objects, world: World, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", each(lambda way: way.create, "NULL for the properties is as good"))
-def test_create_without_properties(ur: Calls, world: World, way: Way) -> None:
+def test_create_without_properties(ur: URCalls, world: World, way: Way) -> None:
     made = ur.new(way.create, native_of(ur, world, way), *way.given(world), None)
     if way.release:
         ur.ok(way.release, made)
@@ -189,7 +189,7 @@ def test_create_without_properties(ur: Calls, world: World, way: Way) -> None:
     "urMemBufferCreateWithNativeHandle",
     "a buffer of the application's own cl_mem, owned from then on, is used by a kernel",
 )
-def test_own_buffer(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
+def test_own_buffer(ur: URCalls, make: URObjects, context: int, queue: int, program: int) -> None:
     cl, code = make.cl(context), ctypes.c_int32()
     native = cl.clCreateBuffer(
         make.native("urContextGetNativeHandle", context), 1, SIZE, None, ctypes.byref(code)
@@ -200,13 +200,13 @@ def test_own_buffer(ur: Calls, make: Objects, context: int, queue: int, program:
         "urMemRelease",
         ur.new("urMemBufferCreateWithNativeHandle", native, context, ctypes.byref(how)),
     )
-    make.launch(queue, make.kernel(program), Buffer(buffer), ints([9]))
+    make.launch(queue, make.kernel(program), BufferValue(buffer), ints([9]))
     equal(make.read(queue, buffer), [9] * COUNT, "what the kernel wrote")
 
 
 @rule("urKernelCreateWithNativeHandle", "a kernel of the application's own cl_kernel is launched")
 def test_own_kernel(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     cl, code = make.cl(context), ctypes.c_int32()
     native = cl.clCreateKernel(
@@ -216,7 +216,7 @@ def test_own_kernel(
     how = ur.struct("ur_kernel_native_properties_t", isNativeHandleOwned=True)
     given = native, context, program, ctypes.byref(how)
     kernel = make.own("urKernelRelease", ur.new("urKernelCreateWithNativeHandle", *given))
-    make.launch(queue, kernel, Buffer(buffer), ints([10]))
+    make.launch(queue, kernel, BufferValue(buffer), ints([10]))
     equal(make.read(queue, buffer), [10] * COUNT, "what the kernel wrote")
 
 
@@ -225,7 +225,7 @@ def test_own_kernel(
     "a queue of the application's own cl_command_queue executes commands",
 )
 def test_own_queue(
-    ur: Calls, make: Objects, context: int, device: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, device: int, program: int, buffer: int
 ) -> None:
     cl, code = make.cl(context), ctypes.c_int32()
     natives = (
@@ -237,21 +237,21 @@ def test_own_queue(
     how = ur.struct("ur_queue_native_properties_t", isNativeHandleOwned=True)
     given = native, context, device, ctypes.byref(how)
     queue = make.own("urQueueRelease", ur.new("urQueueCreateWithNativeHandle", *given))
-    make.launch(queue, make.kernel(program), Buffer(buffer), ints([11]))
+    make.launch(queue, make.kernel(program), BufferValue(buffer), ints([11]))
     equal(make.read(queue, buffer), [11] * COUNT, "what the kernel wrote")
 
 
 @rule("urEventGetNativeHandle", "the application can wait for it by OpenCL")
-def test_native_event(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_native_event(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
     cl = make.cl(context)
-    event = make.launch(queue, make.kernel(program), Buffer(buffer), ints([12]))
+    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([12]))
     native = make.native("urEventGetNativeHandle", event)
     equal(cl.clWaitForEvents(1, handles(native)), 0, "the driver's answer to clWaitForEvents")
     equal(make.read(queue, buffer), [12] * COUNT, "what the kernel wrote")
 
 
 @rule("urDeviceCreateWithNativeHandle", "gives the handle that urDeviceGet gives")
-def test_same_device(ur: Calls, world: World, device: int) -> None:
+def test_same_device(ur: URCalls, world: World, device: int) -> None:
     made = ur.new(
         "urDeviceCreateWithNativeHandle",
         ur.new("urDeviceGetNativeHandle", device),
@@ -263,7 +263,7 @@ def test_same_device(ur: Calls, world: World, device: int) -> None:
 
 
 @rule("urPlatformCreateWithNativeHandle", "gives the handle that urPlatformGet gives")
-def test_same_platform(ur: Calls, world: World, platform: int) -> None:
+def test_same_platform(ur: URCalls, world: World, platform: int) -> None:
     made = ur.new(
         "urPlatformCreateWithNativeHandle",
         ur.new("urPlatformGetNativeHandle", platform),
@@ -274,7 +274,7 @@ def test_same_platform(ur: Calls, world: World, platform: int) -> None:
 
 
 @rule("urMemImageCreateWithNativeHandle", "an image answers as the first")
-def test_image(ur: Calls, world: World) -> None:
+def test_image(ur: URCalls, world: World) -> None:
     native = ur.new("urMemGetNativeHandle", world.the_image, world.device)
     how = ur.struct("ur_mem_native_properties_t", isNativeHandleOwned=False)
     shape = ctypes.byref(world.image_format()), ctypes.byref(world.image_shape())

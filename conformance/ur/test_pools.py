@@ -8,28 +8,28 @@ import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import of_kinds
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Pointer
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.values import PointerValue
 
 
 @pytest.mark.parametrize(
     "kind", of_kinds("urUSM{}Alloc", "an allocation from a pool is one as any other")
 )
 def test_allocation(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, kind: str
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, kind: str
 ) -> None:
     pool = make.pool(context)
     memory = make.usm(context, kind, pool=pool)
-    make.launch(queue, make.kernel(program), Pointer(memory), ints([4]))
+    make.launch(queue, make.kernel(program), PointerValue(memory), ints([4]))
     equal(make.get(queue, memory), [4] * COUNT, "what a launch wrote")
 
 
 @pytest.mark.parametrize(
     "kind", of_kinds("urUSMGetMemAllocInfo", "the pool is that which it came from")
 )
-def test_pool_of_allocation(ur: Calls, make: Objects, context: int, kind: str) -> None:
+def test_pool_of_allocation(ur: URCalls, make: URObjects, context: int, kind: str) -> None:
     pool = make.pool(context)
     memory = make.usm(context, kind, pool=pool)
     equal(
@@ -38,7 +38,7 @@ def test_pool_of_allocation(ur: Calls, make: Objects, context: int, kind: str) -
 
 
 @rule("urUSMPoolGetInfo", "the context is that which it was made in")
-def test_context(ur: Calls, make: Objects, context: int) -> None:
+def test_context(ur: URCalls, make: URObjects, context: int) -> None:
     equal(
         ur.info("urUSMPoolGetInfo", make.pool(context), "UR_USM_POOL_INFO_CONTEXT"),
         context,
@@ -47,7 +47,7 @@ def test_context(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urUSMPoolCreate", "limits can be given")
-def test_limits(ur: Calls, make: Objects, context: int) -> None:
+def test_limits(ur: URCalls, make: URObjects, context: int) -> None:
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     limits = ur.struct(
         "ur_usm_pool_limits_desc_t", maxPoolableSize=1 << 16, minDriverAllocSize=1 << 16
@@ -58,7 +58,7 @@ def test_limits(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urUSMFree", "memory that was freed into a pool is there again")
-def test_reuse(ur: Calls, make: Objects, context: int) -> None:
+def test_reuse(ur: URCalls, make: URObjects, context: int) -> None:
     pool = make.pool(context)
     for _ in range(200):
         make.release(make.usm(context, "Device", pool=pool))
@@ -67,7 +67,7 @@ def test_reuse(ur: Calls, make: Objects, context: int) -> None:
 # The experimental functions
 
 
-def experimental(ur: Calls, make: Objects, context: int) -> int:
+def experimental(ur: URCalls, make: URObjects, context: int) -> int:
     """A pool made by urUSMPoolCreateExp."""
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     how = ur.struct("ur_usm_pool_desc_t")
@@ -76,7 +76,7 @@ def experimental(ur: Calls, make: Objects, context: int) -> int:
 
 
 @rule("urUSMPoolCreateExp", "an allocation from it is one as any other")
-def test_experimental_pool(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_experimental_pool(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     memory = make.usm(context, "Device", pool=experimental(ur, make, context))
     make.put(queue, memory, range(COUNT))
     equal(make.get(queue, memory), list(range(COUNT)), "what was put in")
@@ -85,7 +85,7 @@ def test_experimental_pool(ur: Calls, make: Objects, context: int, queue: int) -
 @rule(
     "urUSMPoolGetDefaultDevicePoolExp", "gives the same pool each time, which can be allocated from"
 )
-def test_default_pool(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_default_pool(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     pool = ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device)
     equal(ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device), pool, "the pool")
@@ -93,7 +93,7 @@ def test_default_pool(ur: Calls, make: Objects, context: int, device: int) -> No
 
 
 @rule("urUSMPoolSetDevicePoolExp", "urUSMPoolGetDevicePoolExp gives the pool that was set")
-def test_device_pool(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_device_pool(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     pool = experimental(ur, make, context)
     before = ur.new("urUSMPoolGetDevicePoolExp", context, device)
     ur.ok("urUSMPoolSetDevicePoolExp", context, device, pool)
@@ -103,7 +103,7 @@ def test_device_pool(ur: Calls, make: Objects, context: int, device: int) -> Non
 
 
 @rule("urUSMPoolTrimToExp", "a pool can be trimmed, and allocated from again")
-def test_trim(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_trim(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     pool = experimental(ur, make, context)
     make.release(make.usm(context, "Device", pool=pool))
     ur.ok("urUSMPoolTrimToExp", context, device, pool, 0)

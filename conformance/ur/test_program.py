@@ -8,19 +8,19 @@ from typing import Any
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import equal, expect, failed, rule, unsupported
 from fairlead.conformance.ur import kernels, spirv
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
 
-def run_store(make: Objects, queue: int, program: int, buffer: int, value: int) -> list[int]:
+def run_store(make: URObjects, queue: int, program: int, buffer: int, value: int) -> list[int]:
     """Run a program's kernel `store` and return what it wrote."""
-    make.launch(queue, make.kernel(program, "store"), Buffer(buffer), ints([value]))
+    make.launch(queue, make.kernel(program, "store"), BufferValue(buffer), ints([value]))
     return make.read(queue, buffer)
 
 
-def binary_of(ur: Calls, program: int) -> bytes:
+def binary_of(ur: URCalls, program: int) -> bytes:
     """Return the first binary of a program."""
     length = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_BINARY_SIZES")[0]
     room = ctypes.create_string_buffer(max(length, 1))
@@ -36,7 +36,7 @@ def binary_of(ur: Calls, program: int) -> bytes:
     return room.raw[:length]
 
 
-def from_binary(ur: Calls, make: Objects, context: int, data: bytes) -> int:
+def from_binary(ur: URCalls, make: URObjects, context: int, data: bytes) -> int:
     """Make a program from a binary."""
     room = ctypes.create_string_buffer(data, len(data))
     lengths, places = (
@@ -48,21 +48,21 @@ def from_binary(ur: Calls, make: Objects, context: int, data: bytes) -> int:
 
 
 @rule("urProgramCreateWithIL", "a program from SPIR-V is built and run")
-def test_il(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_il(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
     program = make.il_program(context)
     ur.ok("urProgramBuild", context, program, None)
     equal(run_store(make, queue, program, buffer, 12), [12] * COUNT, "what its kernel wrote")
 
 
 @rule("urProgramBuildExp", "builds for the devices that are named")
-def test_build_exp(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_build_exp(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
     program = make.il_program(context)
     ur.ok("urProgramBuildExp", program, 1, handles(make.device), 0, None)
     equal(run_store(make, queue, program, buffer, 13), [13] * COUNT, "what its kernel wrote")
 
 
 @rule("urProgramGetInfo", "the IL of a program from IL is that which it was made from")
-def test_il_is_kept(ur: Calls, make: Objects, context: int) -> None:
+def test_il_is_kept(ur: URCalls, make: URObjects, context: int) -> None:
     program = make.il_program(context)
     equal(
         ur.raw_info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == spirv.store(),
@@ -72,7 +72,9 @@ def test_il_is_kept(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urProgramLink", "a program that was compiled and linked can be run")
-def test_compile_and_link(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_compile_and_link(
+    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
+) -> None:
     program = make.il_program(context)
     ur.ok("urProgramCompile", context, program, None)
     kind = ur.info(
@@ -89,7 +91,7 @@ def test_compile_and_link(ur: Calls, make: Objects, context: int, queue: int, bu
 
 @rule("urProgramLinkExp", "a program that was compiled and linked for named devices can be run")
 def test_compile_and_link_exp(
-    ur: Calls, make: Objects, context: int, queue: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
 ) -> None:
     program = make.il_program(context)
     ur.ok("urProgramCompileExp", program, 1, handles(make.device), 0, None)
@@ -99,7 +101,7 @@ def test_compile_and_link_exp(
 
 
 @rule("urProgramCreateWithIL", "what is no IL is refused here, or by urProgramBuild")
-def test_no_il(ur: Calls, make: Objects, context: int) -> None:
+def test_no_il(ur: URCalls, make: URObjects, context: int) -> None:
     make.il_program(context)
     made = ctypes.c_void_p()
     data = b"this is no module of any intermediate language at all, surely."
@@ -113,7 +115,7 @@ def test_no_il(ur: Calls, make: Objects, context: int) -> None:
 
 @rule("urProgramCreateWithBinary", "a program from its own binary is built and run")
 def test_binary(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     again = from_binary(ur, make, context, binary_of(ur, program))
     ur.ok("urProgramBuild", context, again, None)
@@ -121,7 +123,7 @@ def test_binary(
 
 
 @rule("urProgramCreateWithBinary", "INVALID_NATIVE_BINARY for what is none")
-def test_no_binary(ur: Calls, make: Objects, context: int) -> None:
+def test_no_binary(ur: URCalls, make: URObjects, context: int) -> None:
     data = ctypes.create_string_buffer(b"no binary" * 8)
     lengths, places = (
         (ctypes.c_size_t * 1)(len(data)),
@@ -132,7 +134,7 @@ def test_no_binary(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urProgramGetInfo", "a built program tells its kernels, devices and context")
-def test_info(ur: Calls, context: int, device: int, program: int) -> None:
+def test_info(ur: URCalls, context: int, device: int, program: int) -> None:
     names = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_KERNEL_NAMES").split(";")
     if "store" not in names:
         failed("the kernel store among its kernels", names)
@@ -151,7 +153,7 @@ def test_info(ur: Calls, context: int, device: int, program: int) -> None:
 
 
 @rule("urProgramGetBuildInfo", "a built program has the status SUCCESS and an executable")
-def test_build_info(ur: Calls, device: int, program: int) -> None:
+def test_build_info(ur: URCalls, device: int, program: int) -> None:
     status = ur.info("urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_STATUS", device)
     equal(status, UR["UR_PROGRAM_BUILD_STATUS_SUCCESS"], "the status")
     kind = ur.info("urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE", device)
@@ -159,7 +161,7 @@ def test_build_info(ur: Calls, device: int, program: int) -> None:
 
 
 @rule("urProgramBuild", "PROGRAM_BUILD_FAILURE, and a log that says why")
-def test_build_failure(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_build_failure(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     program = make.source_program(context, kernels.BROKEN, build=False)
     ur.fails("urProgramBuild", "PROGRAM_BUILD_FAILURE", context, program, None)
     log = ur.info("urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_LOG", device)
@@ -170,7 +172,7 @@ def test_build_failure(ur: Calls, make: Objects, context: int, device: int) -> N
 
 
 @rule("urProgramBuild", "options are those that urProgramGetBuildInfo gives")
-def test_options(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_options(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     program = make.source_program(context, kernels.SOURCE, build=False)
     ur.ok("urProgramBuild", context, program, b"-DNAME=1")
     options = ur.info("urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_OPTIONS", device)
@@ -179,7 +181,9 @@ def test_options(ur: Calls, make: Objects, context: int, device: int) -> None:
 
 
 @rule("urProgramSetSpecializationConstants", "a constant that is set before the build is used")
-def test_specialisation(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_specialisation(
+    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
+) -> None:
     program = make.il_program(context)
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int32(100)
@@ -192,7 +196,7 @@ def test_specialisation(ur: Calls, make: Objects, context: int, queue: int, buff
 @rule(
     "urProgramSetSpecializationConstants", "INVALID_SPEC_ID for an id that the module does not have"
 )
-def test_unknown_specialisation(ur: Calls, make: Objects, context: int) -> None:
+def test_unknown_specialisation(ur: URCalls, make: URObjects, context: int) -> None:
     program = make.il_program(context)
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int32(1)
@@ -202,7 +206,7 @@ def test_unknown_specialisation(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urProgramSetSpecializationConstants", "INVALID_VALUE for a size that is not the constant's")
-def test_specialisation_of_wrong_size(ur: Calls, make: Objects, context: int) -> None:
+def test_specialisation_of_wrong_size(ur: URCalls, make: URObjects, context: int) -> None:
     program = make.il_program(context)
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int64(1)
@@ -212,7 +216,7 @@ def test_specialisation_of_wrong_size(ur: Calls, make: Objects, context: int) ->
 
 
 @rule("urProgramGetFunctionPointer", "FUNCTION_ADDRESS_NOT_AVAILABLE or an address for a kernel")
-def test_function_pointer(ur: Calls, device: int, program: int) -> None:
+def test_function_pointer(ur: URCalls, device: int, program: int) -> None:
     pointer = ctypes.c_void_p()
     code = ur.table.urProgramGetFunctionPointer(device, program, b"store", ctypes.byref(pointer))
     ur.check_supported("urProgramGetFunctionPointer", code)
@@ -222,7 +226,7 @@ def test_function_pointer(ur: Calls, device: int, program: int) -> None:
 
 
 @rule("urProgramCreateWithIL", "SPIR-V is taken where UR_DEVICE_INFO_IL_VERSION names it")
-def test_il_version(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_il_version(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     if not ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_IL_VERSION"):
         unsupported("the device names no IL")
     make.il_program(context)
@@ -231,7 +235,7 @@ def test_il_version(ur: Calls, make: Objects, context: int, device: int) -> None
 # Variables of programs
 
 
-def with_variable(ur: Calls, make: Objects, context: int) -> int:
+def with_variable(ur: URCalls, make: URObjects, context: int) -> int:
     """A program with the variable `variable`."""
     ur.require("UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT")
     program = make.source_program(context, kernels.VARIABLE_SOURCE, build=False)
@@ -240,7 +244,7 @@ def with_variable(ur: Calls, make: Objects, context: int) -> int:
 
 
 @rule("urProgramGetGlobalVariablePointer", "gives the variable's size and address")
-def test_variable_pointer(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_variable_pointer(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     program, size, place = with_variable(ur, make, context), ctypes.c_size_t(), ctypes.c_void_p()
     ur.ok(
         "urProgramGetGlobalVariablePointer",
@@ -257,7 +261,7 @@ def test_variable_pointer(ur: Calls, make: Objects, context: int, device: int) -
     "urEnqueueDeviceGlobalVariableRead",
     "gives what the program or urEnqueueDeviceGlobalVariableWrite put in",
 )
-def test_variable(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_variable(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     program, out = with_variable(ur, make, context), ints([0])
     seen = []
     for value in (0, 8):

@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.conformance.checks import equal, expect, failed, name_of, rule, unsupported
 from fairlead.conformance.ur.arguments import Call
-from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.world import World
 from fairlead.loader.base.abi import Constant
 from fairlead.loader.ur.abi import UR
@@ -52,7 +52,7 @@ def asked(call: Call, constant: Constant, size: int, value: object, returned: ob
 
 
 @pytest.mark.parametrize(("function", "constant"), CASES)
-def test_query(ur: Calls, world: World, function: str, constant: Constant) -> None:
+def test_query(ur: URCalls, world: World, function: str, constant: Constant) -> None:
     if not ur.has(function):
         ur.ok(
             function,

@@ -9,9 +9,9 @@ import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
 FLAGS = (
@@ -37,13 +37,13 @@ def bits(flags: str) -> int:
 
 
 @rule("urQueueCreate", "a queue without properties tells its context and device")
-def test_plain(ur: Calls, queue: int, context: int, device: int) -> None:
+def test_plain(ur: URCalls, queue: int, context: int, device: int) -> None:
     equal(ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_CONTEXT"), context, "the context")
     equal(ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE"), device, "the device")
 
 
 @pytest.mark.parametrize("flags", each(FLAGS, "urQueueCreate", "{}: the queue reports it"))
-def test_flags(ur: Calls, make: Objects, context: int, flags: str) -> None:
+def test_flags(ur: URCalls, make: URObjects, context: int, flags: str) -> None:
     if ur.device_says("UR_DEVICE_INFO_QUEUE_ON_HOST_PROPERTIES") & bits(flags) != bits(flags):
         unsupported(f"the device has no queue with {flags}")
     queue = make.queue(context, flags)
@@ -55,17 +55,17 @@ def test_flags(ur: Calls, make: Objects, context: int, flags: str) -> None:
     "hint", each(HINTS, "urQueueCreate", "{}: a queue that works as any other")
 )
 def test_hints(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, hint: str
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, hint: str
 ) -> None:
     queue = make.queue(context, hint)
-    make.launch(queue, make.kernel(program), Buffer(buffer), ints([3]))
+    make.launch(queue, make.kernel(program), BufferValue(buffer), ints([3]))
     equal(make.read(queue, buffer), [3] * COUNT, "what a launch wrote")
 
 
 @rule("urQueueFinish", "returns when everything has been executed")
-def test_finish(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+def test_finish(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
     events = [
-        make.launch(queue, make.kernel(program), Buffer(buffer), ints([value]))
+        make.launch(queue, make.kernel(program), BufferValue(buffer), ints([value]))
         for value in range(10)
     ]
     ur.ok("urQueueFinish", queue)
@@ -75,13 +75,13 @@ def test_finish(ur: Calls, make: Objects, queue: int, program: int, buffer: int)
 
 
 @rule("urQueueFinish", "an empty queue is finished")
-def test_finish_empty(ur: Calls, queue: int) -> None:
+def test_finish_empty(ur: URCalls, queue: int) -> None:
     ur.ok("urQueueFinish", queue)
 
 
 @rule("urQueueFlush", "what was enqueued is executed without another call for the queue")
-def test_flush(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
-    event = make.launch(queue, make.kernel(program), Buffer(buffer), ints([4]))
+def test_flush(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
+    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([4]))
     ur.ok("urQueueFlush", queue)
     make.wait(event)
     equal(make.read(queue, buffer), [4] * COUNT, "what the launch wrote")
@@ -89,7 +89,7 @@ def test_flush(ur: Calls, make: Objects, queue: int, program: int, buffer: int) 
 
 @rule("urQueueFlush", "returns although a command waits for an event")
 def test_flush_does_not_wait(
-    ur: Calls, make: Objects, context: int, queue: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
 ) -> None:
     gate = make.user_event(context)
     make.events(
@@ -108,19 +108,19 @@ def test_flush_does_not_wait(
 
 
 @rule("urQueueCreate", "commands of an in-order queue are executed one after the other")
-def test_in_order(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+def test_in_order(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     kernels = [make.kernel(program, name) for name in ("add_one", "twice")]
     for _ in range(10):
         for kernel in kernels:
-            make.launch(queue, kernel, Buffer(buffer))
+            make.launch(queue, kernel, BufferValue(buffer))
     equal(make.read(queue, buffer), [2046] * COUNT, "what twenty dependent launches wrote")
 
 
 @rule(
     "urQueueGetInfo", "UR_QUEUE_INFO_EMPTY: an idle queue is empty, one whose command waits is not"
 )
-def test_empty(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_empty(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     ur.ok("urQueueFinish", queue)
     answer = ur.code(
         "urQueueGetInfo", queue, UR["UR_QUEUE_INFO_EMPTY"], 0, None, ctypes.byref(ctypes.c_size_t())
@@ -137,9 +137,9 @@ def test_empty(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule("urQueueCreate", "two queues of a context share its memory")
-def test_two_queues(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_two_queues(ur: URCalls, make: URObjects, context: int, program: int, buffer: int) -> None:
     first, second = make.queue(context), make.queue(context)
-    event = make.launch(first, make.kernel(program), Buffer(buffer), ints([6]))
+    event = make.launch(first, make.kernel(program), BufferValue(buffer), ints([6]))
     other = make.buffer(context)
     copied = ur.new("urEnqueueMemBufferCopy", second, buffer, other, 0, 0, SIZE, 1, handles(event))
     make.events(copied)
@@ -153,7 +153,7 @@ def test_two_queues(ur: Calls, make: Objects, context: int, program: int, buffer
 
 @rule("urQueueCreate", "out of order: a command waits for the events of its list")
 def test_out_of_order(
-    ur: Calls, make: Objects, out_of_order: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, out_of_order: int, program: int, buffer: int
 ) -> None:
     make.write(out_of_order, buffer, [1] * COUNT)
     event = 0
@@ -161,7 +161,7 @@ def test_out_of_order(
         event = make.launch(
             out_of_order,
             make.kernel(program, name),
-            Buffer(buffer),
+            BufferValue(buffer),
             after=(event,) if event else (),
         )
     make.wait(event)
@@ -170,7 +170,7 @@ def test_out_of_order(
 
 @rule("urQueueCreate", "out of order: a command without a list does not wait for the one before")
 def test_out_of_order_does_not_wait(
-    ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, out_of_order: int, buffer: int
 ) -> None:
     gate = make.user_event(context)
     data = ints([0] * COUNT)

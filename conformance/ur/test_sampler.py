@@ -7,8 +7,8 @@ import ctypes
 import pytest
 
 from fairlead.conformance.checks import each, equal
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import Objects
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import URObjects
 from fairlead.loader.ur.abi import UR
 
 ADDRESSING = sorted(UR.groups["ur_sampler_addressing_mode_t"].values())
@@ -16,7 +16,7 @@ FILTERS = sorted(UR.groups["ur_sampler_filter_mode_t"].values())
 
 
 def sampler(
-    ur: Calls, make: Objects, context: int, addressing: str, filter_mode: str, normalised: bool
+    ur: URCalls, make: URObjects, context: int, addressing: str, filter_mode: str, normalised: bool
 ) -> int:
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     modes = {"addressingMode": UR[addressing], "filterMode": UR[filter_mode]}
@@ -27,14 +27,14 @@ def sampler(
 @pytest.mark.parametrize(
     "mode", each(ADDRESSING, "urSamplerGetInfo", "{} is what it was made with")
 )
-def test_addressing(ur: Calls, make: Objects, context: int, mode: str) -> None:
+def test_addressing(ur: URCalls, make: URObjects, context: int, mode: str) -> None:
     made = sampler(ur, make, context, mode, FILTERS[0], True)
     found = ur.info("urSamplerGetInfo", made, "UR_SAMPLER_INFO_ADDRESSING_MODE")
     equal(UR.groups["ur_sampler_addressing_mode_t"].get(found, found), mode, "the mode")
 
 
 @pytest.mark.parametrize("mode", each(FILTERS, "urSamplerGetInfo", "{} is what it was made with"))
-def test_filter(ur: Calls, make: Objects, context: int, mode: str) -> None:
+def test_filter(ur: URCalls, make: URObjects, context: int, mode: str) -> None:
     made = sampler(ur, make, context, "UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE", mode, True)
     found = ur.info("urSamplerGetInfo", made, "UR_SAMPLER_INFO_FILTER_MODE")
     equal(UR.groups["ur_sampler_filter_mode_t"].get(found, found), mode, "the mode")
@@ -43,7 +43,7 @@ def test_filter(ur: Calls, make: Objects, context: int, mode: str) -> None:
 @pytest.mark.parametrize(
     "normalised", each((True, False), "urSamplerGetInfo", "normalised coordinates: {}")
 )
-def test_coordinates(ur: Calls, make: Objects, context: int, normalised: bool) -> None:
+def test_coordinates(ur: URCalls, make: URObjects, context: int, normalised: bool) -> None:
     made = sampler(
         ur, make, context, "UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE", FILTERS[0], normalised
     )

@@ -15,10 +15,10 @@ import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import beyond_specification, equal, rule
-from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import KINDS, Kind
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.conformance.ur.world import World
 from fairlead.loader.ur.abi import UR
 
@@ -50,7 +50,7 @@ def together(work: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-def counted(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+def counted(ur: URCalls, make: URObjects, world: World, kind: Kind) -> None:
     """Retain and release one object in all threads, and check its count."""
     handle = kind.make(make, world)
     first = ur.info(kind.info, handle, kind.query)
@@ -77,20 +77,22 @@ def each(kinds: list[Kind]) -> list:
 
 
 @pytest.mark.parametrize("kind", each([kind for kind in KINDS if kind.name in SHARED]))
-def test_retain_and_release_one_object(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+def test_retain_and_release_one_object(
+    ur: URCalls, make: URObjects, world: World, kind: Kind
+) -> None:
     counted(ur, make, world, kind)
 
 
 @beyond_specification
 @pytest.mark.parametrize("kind", each([kind for kind in KINDS if kind.name not in SHARED]))
 def test_retain_and_release_one_other_object(
-    ur: Calls, make: Objects, world: World, kind: Kind
+    ur: URCalls, make: URObjects, world: World, kind: Kind
 ) -> None:
     counted(ur, make, world, kind)
 
 
 @rule("urDeviceGetInfo", f"from {THREADS} threads on one device")
-def test_queries(ur: Calls, device: int, platform: int) -> None:
+def test_queries(ur: URCalls, device: int, platform: int) -> None:
     name = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_NAME")
 
     def work(number: int) -> None:
@@ -102,7 +104,7 @@ def test_queries(ur: Calls, device: int, platform: int) -> None:
 
 
 @rule("urContextCreate", f"from {THREADS} threads")
-def test_contexts(ur: Calls, opened_objects: Callable[[], Objects]) -> None:
+def test_contexts(ur: URCalls, opened_objects: Callable[[], URObjects]) -> None:
     def work(number: int) -> None:
         for _ in range(ROUNDS):
             make = opened_objects()
@@ -113,7 +115,7 @@ def test_contexts(ur: Calls, opened_objects: Callable[[], Objects]) -> None:
 
 
 @rule("urMemBufferCreate", f"from {THREADS} threads in one context")
-def test_buffers_of_one_context(opened_objects: Callable[[], Objects], context: int) -> None:
+def test_buffers_of_one_context(opened_objects: Callable[[], URObjects], context: int) -> None:
     def work(number: int) -> None:
         for _ in range(ROUNDS):
             make = opened_objects()
@@ -133,7 +135,7 @@ def test_buffers_of_one_context(opened_objects: Callable[[], Objects], context: 
     ],
 )
 def test_usm_of_one_context(
-    make: Objects, opened_objects: Callable[[], Objects], context: int, kind: str
+    make: URObjects, opened_objects: Callable[[], URObjects], context: int, kind: str
 ) -> None:
     make.usm(context, kind)
 
@@ -147,7 +149,7 @@ def test_usm_of_one_context(
 
 
 @rule("urKernelCreate", f"from {THREADS} threads on one program")
-def test_kernels_of_one_program(opened_objects: Callable[[], Objects], program: int) -> None:
+def test_kernels_of_one_program(opened_objects: Callable[[], URObjects], program: int) -> None:
     def work(number: int) -> None:
         for _ in range(ROUNDS):
             make = opened_objects()
@@ -161,12 +163,12 @@ def test_kernels_of_one_program(opened_objects: Callable[[], Objects], program: 
     "urEnqueueKernelLaunchWithArgsExp",
     f"from {THREADS} threads, each with a queue, a kernel and a buffer of its own",
 )
-def test_launches(opened_objects: Callable[[], Objects], context: int, program: int) -> None:
+def test_launches(opened_objects: Callable[[], URObjects], context: int, program: int) -> None:
     def work(number: int) -> None:
         make = opened_objects()
         queue, kernel, buffer = make.queue(context), make.kernel(program), make.buffer(context)
         for value in range(ROUNDS):
-            make.launch(queue, kernel, Buffer(buffer), ints([100 * number + value]))
+            make.launch(queue, kernel, BufferValue(buffer), ints([100 * number + value]))
         equal(
             make.read(queue, buffer),
             [100 * number + ROUNDS - 1] * COUNT,
@@ -178,7 +180,7 @@ def test_launches(opened_objects: Callable[[], Objects], context: int, program: 
 
 
 @rule("urEventGetInfo", f"from {THREADS} threads for events of one context")
-def test_events(ur: Calls, opened_objects: Callable[[], Objects], context: int) -> None:
+def test_events(ur: URCalls, opened_objects: Callable[[], URObjects], context: int) -> None:
     def work(number: int) -> None:
         make = opened_objects()
         queue = make.queue(context)
@@ -194,7 +196,7 @@ def test_events(ur: Calls, opened_objects: Callable[[], Objects], context: int) 
 
 @beyond_specification
 @rule("urEnqueueMemBufferFill", f"from {THREADS} threads on one queue, each on a buffer of its own")
-def test_one_queue(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_one_queue(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     buffers = [make.buffer(context) for _ in range(THREADS)]
 
     def work(number: int) -> None:

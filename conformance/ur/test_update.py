@@ -10,10 +10,10 @@ import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import each, equal, expect, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.recording import BIT, CAPABILITIES, Recording, Update, need, stored
-from fairlead.conformance.ur.values import Buffer, Local, Pointer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.recording import BIT, CAPABILITIES, Update, URRecording, need, stored
+from fairlead.conformance.ur.values import BufferValue, LocalValue, PointerValue
 from fairlead.loader.ur.abi import UR
 
 UPDATE = "urCommandBufferUpdateKernelLaunchExp"
@@ -31,7 +31,7 @@ BITS = (
 
 @rule(UPDATE, "argument_value: a number")
 def test_argument_value(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
@@ -48,13 +48,13 @@ def test_argument_value(
 
 @rule(UPDATE, "argument_buffer: a memory object")
 def test_argument_buffer(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     other = make.buffer(context)
     make.write(queue, buffer, [0] * COUNT)
     recording, step = stored(make, context, program, buffer)
-    recording.update(Update(step.command, {0: Buffer(other)}))
+    recording.update(Update(step.command, {0: BufferValue(other)}))
     recording.run(queue)
     equal(
         (make.read(queue, other), make.read(queue, buffer)),
@@ -65,15 +65,15 @@ def test_argument_buffer(
 
 @rule(UPDATE, "argument_pointer: a USM pointer")
 def test_argument_pointer(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, memory: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, memory: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     other = make.usm(context)
     make.put(queue, memory, [0] * COUNT)
-    recording = Recording(make, context, isUpdatable=True)
-    step = recording.launch(make.kernel(program), Pointer(memory), ints([1]), command=True)
+    recording = URRecording(make, context, isUpdatable=True)
+    step = recording.launch(make.kernel(program), PointerValue(memory), ints([1]), command=True)
     recording.finalize()
-    recording.update(Update(step.command, {0: Pointer(other)}))
+    recording.update(Update(step.command, {0: PointerValue(other)}))
     recording.run(queue)
     equal(
         (make.get(queue, other), make.get(queue, memory)),
@@ -84,34 +84,38 @@ def test_argument_pointer(
 
 @rule(UPDATE, "argument_local: the size of local memory, with the local size")
 def test_argument_local(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS", "LOCAL_WORK_SIZE", "GLOBAL_WORK_SIZE")
-    recording = Recording(make, context, isUpdatable=True)
+    recording = URRecording(make, context, isUpdatable=True)
     step = recording.launch(
-        make.kernel(program, "local_sum"), Buffer(buffer), Local(16), local=(4,), command=True
+        make.kernel(program, "local_sum"),
+        BufferValue(buffer),
+        LocalValue(16),
+        local=(4,),
+        command=True,
     )
     recording.finalize()
-    recording.update(Update(step.command, {1: Local(64)}, size=(COUNT,), local=(16,)))
+    recording.update(Update(step.command, {1: LocalValue(64)}, size=(COUNT,), local=(16,)))
     recording.run(queue)
     equal(make.read(queue, buffer), [136] * COUNT, "the sums")
 
 
 @rule(UPDATE, "several arguments at once")
 def test_several_arguments(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     other = make.buffer(context)
     recording, step = stored(make, context, program, buffer)
-    recording.update(Update(step.command, {0: Buffer(other), 1: ints([9])}))
+    recording.update(Update(step.command, {0: BufferValue(other), 1: ints([9])}))
     recording.run(queue)
     equal(make.read(queue, other), [9] * COUNT, "the new buffer")
 
 
 @rule(UPDATE, "global_size: smaller, then larger than it was")
 def test_global_size(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE")
     recording, step = stored(make, context, program, buffer, size=(16,), local=(4,))
@@ -128,7 +132,7 @@ def test_global_size(
 
 @rule(UPDATE, "global_size without a local size: the implementation chooses one")
 def test_global_size_alone(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE")
     recording, step = stored(make, context, program, buffer, size=(16,), local=(8,))
@@ -140,7 +144,7 @@ def test_global_size_alone(
 
 @rule(UPDATE, "global_offset")
 def test_global_offset(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "GLOBAL_WORK_OFFSET")
     recording, step = stored(make, context, program, buffer, size=(8,), local=(8,))
@@ -160,8 +164,8 @@ def test_global_offset(
     ],
 )
 def test_shape(
-    ur: Calls,
-    make: Objects,
+    ur: URCalls,
+    make: URObjects,
     context: int,
     queue: int,
     program: int,
@@ -170,11 +174,11 @@ def test_shape(
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     size, local = shape
     start = tuple(range(1, len(size) + 1))
-    buffer, recording = make.buffer(context, 80), Recording(make, context, isUpdatable=True)
+    buffer, recording = make.buffer(context, 80), URRecording(make, context, isUpdatable=True)
     first = (2,) * len(size)
     step = recording.launch(
         make.kernel(program, "shape"),
-        Buffer(buffer),
+        BufferValue(buffer),
         size=first,
         local=(1,) * len(size),
         command=True,
@@ -195,13 +199,13 @@ def test_shape(
     "dimensions", each((1, 3), UPDATE, "new_dimensions: from 2 to {}, with a new offset and size")
 )
 def test_new_dimensions(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, dimensions: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, dimensions: int
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     size, local, start = (4, 2, 2)[:dimensions], (2, 1, 1)[:dimensions], (1, 2, 3)[:dimensions]
-    buffer, recording = make.buffer(context, 80), Recording(make, context, isUpdatable=True)
+    buffer, recording = make.buffer(context, 80), URRecording(make, context, isUpdatable=True)
     step = recording.launch(
-        make.kernel(program, "shape"), Buffer(buffer), size=(4, 4), local=(2, 2), command=True
+        make.kernel(program, "shape"), BufferValue(buffer), size=(4, 4), local=(2, 2), command=True
     )
     recording.finalize()
     recording.update(
@@ -221,7 +225,7 @@ def test_new_dimensions(
     "given", each(("size", "offset"), UPDATE, "new_dimensions with {} alone: INVALID_VALUE")
 )
 def test_new_dimensions_incomplete(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, given: str
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, given: str
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     recording, step = stored(make, context, program, buffer)
@@ -236,7 +240,7 @@ def test_new_dimensions_incomplete(
 
 @pytest.mark.parametrize("count", each((0, 4), UPDATE, "{} dimensions: INVALID_WORK_DIMENSION"))
 def test_number_of_dimensions(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, count: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, count: int
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     recording, step = stored(make, context, program, buffer)
@@ -248,7 +252,7 @@ def test_number_of_dimensions(
     "bit", each(BITS, UPDATE, "{} is refused where the device does not report it")
 )
 def test_missing_capability(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, bit: str
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, bit: str
 ) -> None:
     ur.require(CAPABILITIES)
     if ur.device_says(CAPABILITIES) & UR[BIT.format(bit)]:
@@ -262,6 +266,6 @@ def test_missing_capability(
         "LOCAL_WORK_SIZE": Update(step.command, local=(1,)),
         "GLOBAL_WORK_SIZE": Update(step.command, size=(8,), local=(1,)),
         "GLOBAL_WORK_OFFSET": Update(step.command, offset=(1,)),
-        "KERNEL_HANDLE": Update(step.command, {0: Buffer(buffer), 1: ints([2])}, kernel=other),
+        "KERNEL_HANDLE": Update(step.command, {0: BufferValue(buffer), 1: ints([2])}, kernel=other),
     }
     expect(UR, recording.try_update(updates[bit]), "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")

@@ -13,14 +13,14 @@ import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.recording import BIT, CAPABILITIES, Recording, need, stored
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.recording import BIT, CAPABILITIES, URRecording, need, stored
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
 
-def need_events(ur: Calls) -> None:
+def need_events(ur: URCalls) -> None:
     need(ur)
     ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP")
     ur.require(CAPABILITIES, UR[BIT.format("EVENTS")])
@@ -31,7 +31,7 @@ def need_events(ur: Calls) -> None:
     "UNSUPPORTED_FEATURE where the device does not report EVENTS",
 )
 def test_signal_event_refused(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur)
     if ur.device_says(CAPABILITIES) & UR[BIT.format("EVENTS")]:
@@ -46,7 +46,7 @@ def test_signal_event_refused(
     "UNSUPPORTED_FEATURE where the device does not report EVENTS",
 )
 def test_wait_events_refused(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur)
     if ur.device_says(CAPABILITIES) & UR[BIT.format("EVENTS")]:
@@ -60,12 +60,12 @@ def test_wait_events_refused(
     "signal_event: the new event is complete when the command has been executed",
 )
 def test_signal_event(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need_events(ur)
-    recording = Recording(make, context, isUpdatable=True)
+    recording = URRecording(make, context, isUpdatable=True)
     step = recording.launch(
-        make.kernel(program), Buffer(buffer), ints([1]), command=True, event=True
+        make.kernel(program), BufferValue(buffer), ints([1]), command=True, event=True
     )
     recording.finalize()
     event = ur.new("urCommandBufferUpdateSignalEventExp", step.command)
@@ -80,7 +80,7 @@ def test_signal_event(
     "signal_event of a command that was appended without one: INVALID_OPERATION",
 )
 def test_signal_event_without_event(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need_events(ur)
     _, step = stored(make, context, program, buffer)
@@ -90,12 +90,12 @@ def test_signal_event_without_event(
 
 @rule("urCommandBufferUpdateSignalEventExp", "signal_event before finalize: INVALID_OPERATION")
 def test_signal_event_before_finalize(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need_events(ur)
-    recording = Recording(make, context, isUpdatable=True)
+    recording = URRecording(make, context, isUpdatable=True)
     step = recording.launch(
-        make.kernel(program), Buffer(buffer), ints([1]), command=True, event=True
+        make.kernel(program), BufferValue(buffer), ints([1]), command=True, event=True
     )
     routine = "urCommandBufferUpdateSignalEventExp"
     ur.fails(routine, "INVALID_OPERATION", step.command, ctypes.byref(ctypes.c_void_p()))
@@ -103,14 +103,14 @@ def test_signal_event_before_finalize(
 
 @rule("urCommandBufferUpdateWaitEventsExp", "wait_events: the command waits for the new ones")
 def test_wait_events(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need_events(ur)
-    recording = Recording(make, context, isUpdatable=True)
+    recording = URRecording(make, context, isUpdatable=True)
     first, second = make.user_event(context), make.user_event(context)
     first.complete()
     step = recording.launch(
-        make.kernel(program), Buffer(buffer), ints([1]), command=True, wait=(first.handle,)
+        make.kernel(program), BufferValue(buffer), ints([1]), command=True, wait=(first.handle,)
     )
     recording.finalize()
     ur.ok("urCommandBufferUpdateWaitEventsExp", step.command, 1, handles(second.handle))
@@ -134,15 +134,15 @@ def test_wait_events(
     ),
 )
 def test_other_number_of_wait_events(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int, count: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, count: int
 ) -> None:
     need_events(ur)
-    recording = Recording(make, context, isUpdatable=True)
+    recording = URRecording(make, context, isUpdatable=True)
     events = [make.user_event(context) for _ in range(2)]
     for event in events:
         event.complete()
     step = recording.launch(
-        make.kernel(program), Buffer(buffer), ints([1]), command=True, wait=(events[0].handle,)
+        make.kernel(program), BufferValue(buffer), ints([1]), command=True, wait=(events[0].handle,)
     )
     recording.finalize()
     given = handles(*(event.handle for event in events[:count])) if count else None

@@ -13,10 +13,10 @@ from fairlead.conformance.checks import (
     rule,
     unsupported,
 )
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.recording import Recording, Step, Update, need, stored
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.recording import AppendedCommand, Update, URRecording, need, stored
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR, UR_RESULT_SUCCESS
 
 UPDATE = "urCommandBufferUpdateKernelLaunchExp"
@@ -33,10 +33,12 @@ BITS = (
 
 
 @rule(UPDATE, "before_finalize: INVALID_OPERATION")
-def test_before_finalize(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_before_finalize(
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording = Recording(make, context, isUpdatable=True)
-    step = recording.launch(make.kernel(program), Buffer(buffer), ints([1]), command=True)
+    recording = URRecording(make, context, isUpdatable=True)
+    step = recording.launch(make.kernel(program), BufferValue(buffer), ints([1]), command=True)
     expect(
         UR,
         recording.try_update(Update(step.command, {1: ints([2])})),
@@ -45,10 +47,12 @@ def test_before_finalize(ur: Calls, make: Objects, context: int, program: int, b
 
 
 @rule(UPDATE, "of_fixed_buffer: INVALID_OPERATION for a command-buffer that is not updatable")
-def test_fixed_buffer(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_fixed_buffer(
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     _, step = stored(make, context, program, buffer)
-    fixed = Recording(make, context)
+    fixed = URRecording(make, context)
     fixed.finalize()
     expect(
         UR,
@@ -62,15 +66,15 @@ def test_fixed_buffer(ur: Calls, make: Objects, context: int, program: int, buff
     "while_executing: what was enqueued before keeps its values, what comes after has the new ones",
 )
 def test_while_executing(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording = Recording(make, context, isUpdatable=True, isInOrder=True)
+    recording = URRecording(make, context, isUpdatable=True, isInOrder=True)
     make.write(queue, buffer, [0] * COUNT)
     step = recording.launch(
         make.kernel(program, "axpy"),
-        Buffer(buffer),
-        Buffer(ones(make, context, queue)),
+        BufferValue(buffer),
+        BufferValue(ones(make, context, queue)),
         ints([1]),
         command=True,
     )
@@ -82,7 +86,7 @@ def test_while_executing(
     equal(make.read(queue, buffer), [1111] * COUNT, "the sum of what four executions added")
 
 
-def ones(make: Objects, context: int, queue: int) -> int:
+def ones(make: URObjects, context: int, queue: int) -> int:
     buffer = make.buffer(context)
     make.write(queue, buffer, [1] * COUNT)
     return buffer
@@ -90,7 +94,7 @@ def ones(make: Objects, context: int, queue: int) -> int:
 
 @rule(UPDATE, "the values may be changed as soon as it returns")
 def test_values_are_copied(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
@@ -105,15 +109,17 @@ def test_values_are_copied(
 
 
 @rule(UPDATE, "several_commands: each has its own new value")
-def test_several_commands(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
+def test_several_commands(
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, buffers = (
-        Recording(make, context, isUpdatable=True),
+        URRecording(make, context, isUpdatable=True),
         [make.buffer(context) for _ in range(3)],
     )
     kernel = make.kernel(program)
     steps = [
-        recording.launch(kernel, Buffer(buffer), ints([1]), command=True) for buffer in buffers
+        recording.launch(kernel, BufferValue(buffer), ints([1]), command=True) for buffer in buffers
     ]
     recording.finalize()
     recording.update(
@@ -125,16 +131,16 @@ def test_several_commands(ur: Calls, make: Objects, context: int, queue: int, pr
 
 @rule(UPDATE, "one of two commands: the other keeps its value")
 def test_one_of_two(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, kernel, other = (
-        Recording(make, context, isUpdatable=True),
+        URRecording(make, context, isUpdatable=True),
         make.kernel(program),
         make.buffer(context),
     )
-    step = recording.launch(kernel, Buffer(buffer), ints([1]), command=True)
-    recording.launch(kernel, Buffer(other), ints([2]))
+    step = recording.launch(kernel, BufferValue(buffer), ints([1]), command=True)
+    recording.launch(kernel, BufferValue(other), ints([2]))
     recording.finalize()
     recording.update(Update(step.command, {1: ints([3])}))
     recording.run(queue)
@@ -143,7 +149,7 @@ def test_one_of_two(
 
 @rule(UPDATE, "the last of several updates counts")
 def test_last_update_counts(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
@@ -155,14 +161,14 @@ def test_last_update_counts(
 
 @beyond_specification
 @rule(UPDATE, "all_or_none: with one wrong element nothing is changed")
-def test_all_or_none(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
+def test_all_or_none(ur: URCalls, make: URObjects, context: int, queue: int, program: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, buffers = (
-        Recording(make, context, isUpdatable=True),
+        URRecording(make, context, isUpdatable=True),
         [make.buffer(context) for _ in range(2)],
     )
     steps = [
-        recording.launch(make.kernel(program), Buffer(buffer), ints([1]), command=True)
+        recording.launch(make.kernel(program), BufferValue(buffer), ints([1]), command=True)
         for buffer in buffers
     ]
     recording.finalize()
@@ -175,7 +181,7 @@ def test_all_or_none(ur: Calls, make: Objects, context: int, queue: int, program
 
 @rule(UPDATE, "an argument that the kernel does not have: INVALID_KERNEL_ARGUMENT_INDEX")
 def test_unknown_argument(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
@@ -185,7 +191,7 @@ def test_unknown_argument(
 
 @rule(UPDATE, "a number of the wrong size: INVALID_KERNEL_ARGUMENT_SIZE")
 def test_argument_of_wrong_size(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
@@ -194,7 +200,9 @@ def test_argument_of_wrong_size(
 
 
 @rule(UPDATE, "a command of another command-buffer: INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
-def test_foreign_command(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_foreign_command(
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, _ = stored(make, context, program, buffer)
     _, step = stored(make, context, program, buffer)
@@ -203,9 +211,9 @@ def test_foreign_command(ur: Calls, make: Objects, context: int, program: int, b
 
 
 @rule(UPDATE, "a command that is no launch: INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
-def test_no_launch(ur: Calls, make: Objects, context: int, buffer: int) -> None:
+def test_no_launch(ur: URCalls, make: URObjects, context: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording = Recording(make, context, isUpdatable=True)
+    recording = URRecording(make, context, isUpdatable=True)
     given = buffer, ints([1]), 4, 0, SIZE
     code, step = recording.try_append("urCommandBufferAppendMemBufferFillExp", *given, command=True)
     if code or not step.command:
@@ -219,22 +227,22 @@ def test_no_launch(ur: Calls, make: Objects, context: int, buffer: int) -> None:
 
 
 def alternatives(
-    make: Objects, context: int, program: int, buffer: int
-) -> tuple[Recording, Step, int, int]:
+    make: URObjects, context: int, program: int, buffer: int
+) -> tuple[URRecording, AppendedCommand, int, int]:
     """A command-buffer with a launch of `add_one` and the alternative `twice`.
 
     Also both kernels.
     """
-    recording = Recording(make, context, isUpdatable=True)
+    recording = URRecording(make, context, isUpdatable=True)
     one, two = make.kernel(program, "add_one"), make.kernel(program, "twice")
-    step = recording.launch(one, Buffer(buffer), alternatives=(two,), command=True)
+    step = recording.launch(one, BufferValue(buffer), alternatives=(two,), command=True)
     recording.finalize()
     return recording, step, one, two
 
 
 @rule(UPDATE, "kernel: one that was registered, and back again")
 def test_kernel(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
     recording, step, one, two = alternatives(make, context, program, buffer)
@@ -242,7 +250,7 @@ def test_kernel(
     seen = []
     for kernel in (0, two, two, one):
         if kernel:
-            recording.update(Update(step.command, {0: Buffer(buffer)}, kernel=kernel))
+            recording.update(Update(step.command, {0: BufferValue(buffer)}, kernel=kernel))
         recording.run(queue)
         seen.append(make.read(queue, buffer)[0])
     equal(seen, [6, 12, 24, 25], "the buffer after each execution")
@@ -250,32 +258,34 @@ def test_kernel(
 
 @rule(UPDATE, "kernel: one with other parameters")
 def test_kernel_with_other_parameters(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
-    recording, other = Recording(make, context, isUpdatable=True), make.kernel(program)
+    recording, other = URRecording(make, context, isUpdatable=True), make.kernel(program)
     step = recording.launch(
-        make.kernel(program, "add_one"), Buffer(buffer), alternatives=(other,), command=True
+        make.kernel(program, "add_one"), BufferValue(buffer), alternatives=(other,), command=True
     )
     recording.finalize()
-    recording.update(Update(step.command, {0: Buffer(buffer), 1: ints([33])}, kernel=other))
+    recording.update(Update(step.command, {0: BufferValue(buffer), 1: ints([33])}, kernel=other))
     recording.run(queue)
     equal(make.read(queue, buffer), [33] * COUNT, "the buffer")
 
 
 @rule(UPDATE, "kernel: one that was not registered: INVALID_VALUE")
 def test_unregistered_kernel(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
     recording, step, _, _ = alternatives(make, context, program, buffer)
-    update = Update(step.command, {0: Buffer(buffer), 1: ints([1])}, kernel=make.kernel(program))
+    update = Update(
+        step.command, {0: BufferValue(buffer), 1: ints([1])}, kernel=make.kernel(program)
+    )
     expect(UR, recording.try_update(update), "UR_RESULT_ERROR_INVALID_VALUE")
 
 
 @rule(UPDATE, "kernel: without its arguments an error")
 def test_kernel_without_arguments(
-    ur: Calls, make: Objects, context: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
     recording, step, _, two = alternatives(make, context, program, buffer)

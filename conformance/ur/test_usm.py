@@ -10,10 +10,10 @@ import pytest
 
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
-from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import USM_KINDS, of_kinds
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Pointer
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.values import PointerValue
 from fairlead.loader.ur.abi import UR
 
 COPIES = [(source, target) for source in USM_KINDS for target in USM_KINDS]
@@ -22,16 +22,16 @@ COPIES = [(source, target) for source in USM_KINDS for target in USM_KINDS]
 @pytest.mark.parametrize(
     "kind", of_kinds("urUSM{}Alloc", "a copy in and a copy out give what was put in")
 )
-def test_round_trip(make: Objects, context: int, queue: int, kind: str) -> None:
+def test_round_trip(make: URObjects, context: int, queue: int, kind: str) -> None:
     memory = make.usm(context, kind)
     make.put(queue, memory, range(COUNT))
     equal(make.get(queue, memory), list(range(COUNT)), "what was copied out")
 
 
 @pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "a kernel writes it through its address"))
-def test_kernel(make: Objects, context: int, queue: int, program: int, kind: str) -> None:
+def test_kernel(make: URObjects, context: int, queue: int, program: int, kind: str) -> None:
     memory = make.usm(context, kind)
-    make.launch(queue, make.kernel(program), Pointer(memory), ints([21]))
+    make.launch(queue, make.kernel(program), PointerValue(memory), ints([21]))
     equal(make.get(queue, memory), [21] * COUNT, "what the kernel wrote")
 
 
@@ -44,12 +44,12 @@ def test_kernel(make: Objects, context: int, queue: int, program: int, kind: str
     ],
 )
 def test_host_access(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, kind: str
+    ur: URCalls, make: URObjects, context: int, queue: int, program: int, kind: str
 ) -> None:
     memory = make.usm(context, kind)
     numbers = (ctypes.c_int32 * COUNT).from_address(memory)
     numbers[:] = range(COUNT)
-    make.launch(queue, make.kernel(program, "twice"), Pointer(memory))
+    make.launch(queue, make.kernel(program, "twice"), PointerValue(memory))
     ur.ok("urQueueFinish", queue)
     equal(list(numbers), [2 * value for value in range(COUNT)], "what the host reads")
 
@@ -58,7 +58,7 @@ def test_host_access(
     "kind",
     of_kinds("urUSMGetMemAllocInfo", "says of any address in it: type, beginning, size, device"),
 )
-def test_info(ur: Calls, make: Objects, context: int, device: int, kind: str) -> None:
+def test_info(ur: URCalls, make: URObjects, context: int, device: int, kind: str) -> None:
     memory = make.usm(context, kind)
     query = "urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_{}"
     for place in (memory, memory + SIZE // 2):
@@ -76,7 +76,7 @@ def test_info(ur: Calls, make: Objects, context: int, device: int, kind: str) ->
 
 
 @rule("urUSMGetMemAllocInfo", "an address that is no allocation has UR_USM_TYPE_UNKNOWN")
-def test_info_of_other_memory(ur: Calls, make: Objects, context: int) -> None:
+def test_info_of_other_memory(ur: URCalls, make: URObjects, context: int) -> None:
     make.usm(context)
     data = ctypes.create_string_buffer(64)
     kind = ur.info(
@@ -88,7 +88,7 @@ def test_info_of_other_memory(ur: Calls, make: Objects, context: int) -> None:
 @pytest.mark.parametrize("align", [1, 4, 8, 16, 64, 128])
 @pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "has the alignment that was asked for"))
 def test_alignment(
-    ur: Calls, make: Objects, context: int, device: int, kind: str, align: int
+    ur: URCalls, make: URObjects, context: int, device: int, kind: str, align: int
 ) -> None:
     make.usm(context, kind)  # ends the case if the device has none
     how = ur.struct("ur_usm_desc_t", align=align)
@@ -102,7 +102,7 @@ def test_alignment(
 
 
 @pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "allocations of 1 byte and of 16 MiB"))
-def test_sizes(ur: Calls, make: Objects, context: int, queue: int, kind: str) -> None:
+def test_sizes(ur: URCalls, make: URObjects, context: int, queue: int, kind: str) -> None:
     for size in (1, 3, 1 << 24):
         memory, out = make.usm(context, kind, size), ctypes.c_uint8()
         ur.ok("urEnqueueUSMFill", queue, memory, 1, b"\x07", size, 0, None, None)
@@ -113,7 +113,7 @@ def test_sizes(ur: Calls, make: Objects, context: int, queue: int, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "two allocations do not overlap"))
-def test_apart(make: Objects, context: int, kind: str) -> None:
+def test_apart(make: URObjects, context: int, kind: str) -> None:
     found = sorted(make.usm(context, kind) for _ in range(16))
     for low, high in pairwise(found):
         if high - low < SIZE:
@@ -128,7 +128,7 @@ def test_apart(make: Objects, context: int, kind: str) -> None:
     ],
 )
 def test_copies(
-    ur: Calls, make: Objects, context: int, queue: int, source: str, destination: str
+    ur: URCalls, make: URObjects, context: int, queue: int, source: str, destination: str
 ) -> None:
     first, second = make.usm(context, source), make.usm(context, destination)
     make.put(queue, first, range(COUNT))
@@ -137,7 +137,7 @@ def test_copies(
 
 
 @rule("urEnqueueUSMMemcpy", "blocking: the memory is there when it returns")
-def test_blocking_copy(ur: Calls, make: Objects, queue: int, memory: int) -> None:
+def test_blocking_copy(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
     make.put(queue, memory, [5] * COUNT)
     data, event = ints([0] * COUNT), ctypes.c_void_p()
     ur.ok("urEnqueueUSMMemcpy", queue, True, data, memory, SIZE, 0, None, ctypes.byref(event))
@@ -146,7 +146,7 @@ def test_blocking_copy(ur: Calls, make: Objects, queue: int, memory: int) -> Non
 
 
 @rule("urEnqueueUSMMemcpy", "waits for the events of its list")
-def test_copy_waits(ur: Calls, make: Objects, context: int, queue: int, memory: int) -> None:
+def test_copy_waits(ur: URCalls, make: URObjects, context: int, queue: int, memory: int) -> None:
     gate, data = make.user_event(context), ints([1] * COUNT)
     make.put(queue, memory, [0] * COUNT)
     event = ur.new("urEnqueueUSMMemcpy", queue, False, memory, data, SIZE, 1, handles(gate.handle))
@@ -160,7 +160,7 @@ def test_copy_waits(ur: Calls, make: Objects, context: int, queue: int, memory: 
 @pytest.mark.parametrize(
     "size", each((1, 2, 3, 4, 5, 8, 16, 32, 64, 128), "urEnqueueUSMFill", "a pattern of {} bytes")
 )
-def test_fill(ur: Calls, make: Objects, queue: int, memory: int, size: int) -> None:
+def test_fill(ur: URCalls, make: URObjects, queue: int, memory: int, size: int) -> None:
     pattern, whole = bytes(range(1, size + 1)), SIZE // size * size
     make.put(queue, memory, [0] * COUNT)
     ur.ok("urEnqueueUSMFill", queue, memory, size, pattern, whole, 0, None, None)
@@ -171,7 +171,7 @@ def test_fill(ur: Calls, make: Objects, queue: int, memory: int, size: int) -> N
 
 @rule("urEnqueueUSMFill", "the pattern may be changed as soon as it returns")
 def test_fill_copies_its_pattern(
-    ur: Calls, make: Objects, context: int, queue: int, memory: int
+    ur: URCalls, make: URObjects, context: int, queue: int, memory: int
 ) -> None:
     pattern, gate = ints([3]), make.user_event(context)
     event = ur.new("urEnqueueUSMFill", queue, memory, 4, pattern, SIZE, 1, handles(gate.handle))
@@ -183,7 +183,7 @@ def test_fill_copies_its_pattern(
 
 
 @rule("urEnqueueUSMMemcpy2D", "copies rows of different pitch")
-def test_copy_2d(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_copy_2d(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     source, target = make.usm(context), make.usm(context)
     make.put(queue, source, range(COUNT))
     make.put(queue, target, [-1] * COUNT)
@@ -193,7 +193,7 @@ def test_copy_2d(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule("urEnqueueUSMFill2D", "fills a rectangle")
-def test_fill_2d(ur: Calls, make: Objects, context: int, queue: int, memory: int) -> None:
+def test_fill_2d(ur: URCalls, make: URObjects, context: int, queue: int, memory: int) -> None:
     make.put(queue, memory, [0] * COUNT)
     ur.ok("urEnqueueUSMFill2D", queue, memory, 64, 4, ints([6]), 16, 3, 0, None, None)
     expected = [6 if i % 16 < 4 and i < 48 else 0 for i in range(COUNT)]
@@ -201,7 +201,7 @@ def test_fill_2d(ur: Calls, make: Objects, context: int, queue: int, memory: int
 
 
 @rule("urEnqueueUSMPrefetch", "is a command with an event; a hint that is not supported is ignored")
-def test_prefetch(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_prefetch(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     memory = make.usm(context, "Shared")
     make.put(queue, memory, range(COUNT))
     event = ur.new(
@@ -228,7 +228,7 @@ def test_prefetch(ur: Calls, make: Objects, context: int, queue: int) -> None:
         for name in sorted(UR.groups["ur_usm_advice_flags_t"].values())
     ],
 )
-def test_advise(ur: Calls, make: Objects, context: int, queue: int, advice: str) -> None:
+def test_advise(ur: URCalls, make: URObjects, context: int, queue: int, advice: str) -> None:
     memory = make.usm(context, "Shared")
     make.put(queue, memory, range(COUNT))
     event = ctypes.c_void_p()
@@ -244,7 +244,7 @@ def test_advise(ur: Calls, make: Objects, context: int, queue: int, advice: str)
 
 
 @rule("urUSMContextMemcpyExp", "copies when it returns")
-def test_context_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_context_copy(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     source, target = make.usm(context), make.usm(context)
     make.put(queue, source, range(COUNT))
     if not ur.device_says("UR_DEVICE_INFO_USM_CONTEXT_MEMCPY_SUPPORT_EXP"):
@@ -254,7 +254,7 @@ def test_context_copy(ur: Calls, make: Objects, context: int, queue: int) -> Non
 
 
 @rule("urUSMImportExp", "host memory can be imported and released again")
-def test_import(ur: Calls, make: Objects, context: int, queue: int) -> None:
+def test_import(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     data = ints(range(COUNT))
     ur.ok("urUSMImportExp", context, data, SIZE)
     memory = make.usm(context)
@@ -264,7 +264,7 @@ def test_import(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule("urUSMPitchedAllocExp", "rows lie a pitch apart that holds them")
-def test_pitched(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_pitched(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     make.usm(context)
     pointer, pitch = ctypes.c_void_p(), ctypes.c_size_t()
     given = context, device, None, None, 60, 4, 4
@@ -275,13 +275,13 @@ def test_pitched(ur: Calls, make: Objects, context: int, device: int) -> None:
 
 
 @rule("urEnqueueUSMDeviceAllocExp", "memory from a queue can be used and freed in the queue")
-def test_asynchronous_allocation(ur: Calls, make: Objects, queue: int, program: int) -> None:
+def test_asynchronous_allocation(ur: URCalls, make: URObjects, queue: int, program: int) -> None:
     ur.require("UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP")
     pointer = ctypes.c_void_p()
     ur.ok(
         "urEnqueueUSMDeviceAllocExp", queue, None, SIZE, None, 0, None, ctypes.byref(pointer), None
     )
-    make.launch(queue, make.kernel(program), Pointer(pointer.value or 0), ints([2]))
+    make.launch(queue, make.kernel(program), PointerValue(pointer.value or 0), ints([2]))
     found = make.get(queue, pointer.value or 0)
     ur.ok("urEnqueueUSMFreeExp", queue, None, pointer, 0, None, None)
     ur.ok("urQueueFinish", queue)

@@ -6,14 +6,14 @@ import ctypes
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, failed, rule
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Pointer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.values import PointerValue
 from fairlead.loader.ur.abi import UR
 
 
 @rule("urVirtualMemGranularityGetInfo", "the recommended step is a multiple of the smallest")
-def test_granularity(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_granularity(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     step = make.granularity(context)
     query = "UR_VIRTUAL_MEM_GRANULARITY_INFO_RECOMMENDED"
     recommended = ur.info("urVirtualMemGranularityGetInfo", context, query, device, 1)
@@ -24,7 +24,7 @@ def test_granularity(ur: Calls, make: Objects, context: int, device: int) -> Non
 @rule(
     "urVirtualMemReserve", "gives addresses that are aligned, and urVirtualMemFree takes them back"
 )
-def test_reserve(ur: Calls, make: Objects, context: int) -> None:
+def test_reserve(ur: URCalls, make: URObjects, context: int) -> None:
     step = make.granularity(context)
     start = ur.new("urVirtualMemReserve", context, None, 2 * step)
     ur.ok("urVirtualMemFree", context, start, 2 * step)
@@ -32,12 +32,12 @@ def test_reserve(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urVirtualMemMap", "mapped memory can be used by a kernel")
-def test_map(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
+def test_map(ur: URCalls, make: URObjects, context: int, queue: int, program: int) -> None:
     step = make.granularity(context)
     physical, start = make.physical(context), ur.new("urVirtualMemReserve", context, None, step)
     flags = UR["UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE"]
     ur.ok("urVirtualMemMap", context, start, step, physical, 0, flags)
-    make.launch(queue, make.kernel(program), Pointer(start), ints([3]))
+    make.launch(queue, make.kernel(program), PointerValue(start), ints([3]))
     found = make.get(queue, start)
     access = ctypes.c_uint32()
     query = UR["UR_VIRTUAL_MEM_INFO_ACCESS_MODE"]
@@ -49,7 +49,7 @@ def test_map(ur: Calls, make: Objects, context: int, queue: int, program: int) -
 
 
 @rule("urPhysicalMemCreate", "INVALID_SIZE for a size that is no multiple of the smallest step")
-def test_odd_size(ur: Calls, make: Objects, context: int, device: int) -> None:
+def test_odd_size(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     size = make.granularity(context) + 1
     ur.fails(
         "urPhysicalMemCreate",

@@ -12,7 +12,7 @@ from .calls import address
 
 
 @dataclass(frozen=True)
-class Argument:
+class ArgumentValue:
     """A kernel argument that is not passed by its bytes.
 
     `kind` is the end of its name in UR_EXP_KERNEL_ARG_TYPE_.
@@ -26,7 +26,7 @@ class Argument:
         raise NotImplementedError
 
 
-class Pointer(Argument):
+class PointerValue(ArgumentValue):
     """A USM pointer."""
 
     kind = "POINTER"
@@ -35,7 +35,7 @@ class Pointer(Argument):
         entry.size, entry.value.pointer = ctypes.sizeof(ctypes.c_void_p), self.what
 
 
-class Buffer(Argument):
+class BufferValue(ArgumentValue):
     """A memory object."""
 
     kind = "MEM_OBJ"
@@ -45,7 +45,7 @@ class Buffer(Argument):
         entry.value.memObjTuple.flags = UR["UR_MEM_FLAG_READ_WRITE"]
 
 
-class Image(Buffer):
+class ImageValue(BufferValue):
     """An image that is read."""
 
     def put(self, entry: Any) -> None:
@@ -53,7 +53,7 @@ class Image(Buffer):
         entry.value.memObjTuple.flags = UR["UR_MEM_FLAG_READ_ONLY"]
 
 
-class Local(Argument):
+class LocalValue(ArgumentValue):
     """Bytes of local memory."""
 
     kind = "LOCAL"
@@ -62,7 +62,7 @@ class Local(Argument):
         entry.size = self.what
 
 
-class Sampler(Argument):
+class SamplerValue(ArgumentValue):
     """A sampler."""
 
     kind = "SAMPLER"

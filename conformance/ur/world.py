@@ -8,11 +8,11 @@ from functools import cached_property
 from fairlead.conformance.arrays import NO_EVENTS, sizes
 from fairlead.loader.ur.abi import UR
 
-from .objects import COUNT, SIZE, Objects
-from .values import Buffer
+from .objects import COUNT, SIZE, URObjects
+from .values import BufferValue
 
 
-class World(Objects):
+class World(URObjects):
     """One object of each kind. It lives as long as the library is open."""
 
     @cached_property
@@ -129,7 +129,7 @@ class World(Objects):
         """A finalized updatable command-buffer with one launch of `store`, and that command."""
         self.ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
         made, command = self.command_buffer(self.the_context, isUpdatable=True), ctypes.c_void_p()
-        given = self.arguments(Buffer(self.the_buffer), ctypes.c_int32(1))
+        given = self.arguments(BufferValue(self.the_buffer), ctypes.c_int32(1))
         shape = 1, sizes(0), sizes(COUNT), None
         rest = 0, None, 0, None, 0, None, None, None, ctypes.byref(command)
         self.ur.ok(

@@ -16,7 +16,7 @@ _SUCCESS: Final = "ZE_RESULT_SUCCESS"
 _STYPES: Final = {"ze_event_pool_counter_based_exp_desc_t": "COUNTER_BASED_EVENT_POOL_EXP_DESC"}
 
 
-class Calls:
+class ZECalls:
     """The functions of a driver by their names.
 
     Args:

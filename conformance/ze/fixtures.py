@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.checks import unsupported
-from fairlead.conformance.child import Target
+from fairlead.conformance.child import LibraryUnderTest
 from fairlead.conformance.device import choose
 from fairlead.conformance.ur.spirv import store
-from fairlead.conformance.ze.calls import Calls, new
+from fairlead.conformance.ze.calls import ZECalls, new
 from fairlead.conformance.ze.kernels import IMAGE_SOURCE, SOURCE
-from fairlead.conformance.ze.objects import Objects
+from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ze.abi import ZE
@@ -26,7 +26,7 @@ from fairlead.loader.ze.driver import ZEDevice, ZEDriver, load
 _MUTABLE = "ZE_experimental_mutable_command_list"
 
 
-def open_library(target: Target) -> ZEDriver:
+def open_library(target: LibraryUnderTest) -> ZEDriver:
     """Open and initialize the library.
 
     Raises:
@@ -41,7 +41,7 @@ def open_library(target: Target) -> ZEDriver:
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ZESelectable:
     """A device as device selectors see it."""
 
     device: ZEDevice
@@ -57,17 +57,17 @@ class Listed:
         """ "cpu", "gpu", or another name, which no selector matches."""
         return self.device.type.lower()
 
-    def sub_devices(self) -> Sequence[Listed]:
+    def sub_devices(self) -> Sequence[ZESelectable]:
         """Always empty: the suite does not divide a device to test its parts."""
         return ()
 
 
 def _choose(driver: ZEDriver, text: str) -> ZEDevice:
-    return choose([Listed(device) for device in driver.devices], text).device
+    return choose([ZESelectable(device) for device in driver.devices], text).device
 
 
 @pytest.fixture(scope="session")
-def chosen(target: Target) -> ZEDevice:
+def chosen(target: LibraryUnderTest) -> ZEDevice:
     """The device under test."""
     found = _choose(target.opened, target.device)
     target.about(driver=f"Level Zero {target.opened.api_version}", device=found.name)
@@ -75,9 +75,9 @@ def chosen(target: Target) -> ZEDevice:
 
 
 @pytest.fixture(scope="session")
-def ze(chosen: ZEDevice, target: Target) -> Calls:
+def ze(chosen: ZEDevice, target: LibraryUnderTest) -> ZECalls:
     """The driver's functions."""
-    calls, version = Calls(chosen.driver.table), ctypes.c_uint32()
+    calls, version = ZECalls(chosen.driver.table), ctypes.c_uint32()
     ask = "zeDriverGetApiVersion", chosen.driver_handle, byref(version)
     target.answer = lambda: calls.number(*ask)
     return calls
@@ -90,14 +90,14 @@ def device(chosen: ZEDevice) -> int:
 
 
 @pytest.fixture(scope="session")
-def context(target: Target, ze: Calls, chosen: ZEDevice) -> int:
+def context(target: LibraryUnderTest, ze: ZECalls, chosen: ZEDevice) -> int:
     """The session's context."""
     made = ze.made("zeContextCreate", chosen.driver_handle, byref(new("ze_context_desc_t")))
     target.at_end(lambda: ze.number("zeContextDestroy", made))
     return made
 
 
-def _build(ze: Calls, context: int, device: int, kind: int, data: bytes) -> int:
+def _build(ze: ZECalls, context: int, device: int, kind: int, data: bytes) -> int:
     given, made = ctypes.create_string_buffer(data, len(data)), ctypes.c_void_p()
     desc = new("ze_module_desc_t", format=kind, inputSize=len(data), pInputModule=given)
     code = ze.number("zeModuleCreate", context, device, byref(desc), byref(made), None)
@@ -105,13 +105,13 @@ def _build(ze: Calls, context: int, device: int, kind: int, data: bytes) -> int:
 
 
 @pytest.fixture(scope="session")
-def build(ze: Calls, context: int, device: int) -> Callable[[int, bytes], int]:
+def build(ze: ZECalls, context: int, device: int) -> Callable[[int, bytes], int]:
     """Builds a module of a ze_module_format_t. It returns 0 if the driver refuses."""
     return partial(_build, ze, context, device)
 
 
 @pytest.fixture(scope="session")
-def module_of(ze: Calls) -> Callable[[int, int, str], int]:
+def module_of(ze: ZECalls) -> Callable[[int, int, str], int]:
     """Returns the module of a context and a device that has a kernel."""
 
     @cache
@@ -138,21 +138,23 @@ def module(
 
 
 @pytest.fixture
-def make(ze: Calls, context: int, device: int, module: Callable[[str], int]) -> Iterator[Objects]:
+def make(
+    ze: ZECalls, context: int, device: int, module: Callable[[str], int]
+) -> Iterator[ZEObjects]:
     """Makes a case's objects."""
-    objects = Objects(ze, context, device, module)
+    objects = ZEObjects(ze, context, device, module)
     yield objects
     objects.close()
 
 
 @pytest.fixture
-def queue(make: Objects) -> int:
+def queue(make: ZEObjects) -> int:
     """A command queue."""
     return make.queue()
 
 
 @pytest.fixture(scope="session")
-def mutable(chosen: ZEDevice, ze: Calls) -> int:
+def mutable(chosen: ZEDevice, ze: ZECalls) -> int:
     """What of commands the device can change, ze_mutable_command_exp_flags_t."""
     if _MUTABLE not in chosen.driver.extensions:
         unsupported(f"the driver has no {_MUTABLE}")

@@ -8,7 +8,7 @@ from ctypes import byref
 from typing import Any, Final
 
 from fairlead.conformance.checks import equal, unsupported
-from fairlead.conformance.ze.calls import FOREVER, Calls, handles, new
+from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles, new
 from fairlead.loader.ze.abi import ZE
 
 #: Nanoseconds that the end of a case waits for each queue, which may wait for what never comes.
@@ -45,7 +45,7 @@ class Ints:
         return ctypes.c_void_p(self.address)
 
 
-class Objects:
+class ZEObjects:
     """Makes objects in one context on one device. `close` destroys them in reverse order.
 
     Args:
@@ -55,7 +55,9 @@ class Objects:
         module: makes the module with the kernels of kernels.py.
     """
 
-    def __init__(self, ze: Calls, context: int, device: int, module: Callable[[str], int]) -> None:
+    def __init__(
+        self, ze: ZECalls, context: int, device: int, module: Callable[[str], int]
+    ) -> None:
         self.ze, self.context, self.device = ze, context, device
         self._module = module
         self._ends: list[Callable[[], object]] = []

@@ -11,28 +11,28 @@ from typing import Any, Final
 import pytest
 
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.ze.calls import FOREVER, Calls, handles, new
-from fairlead.conformance.ze.objects import Objects
+from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles, new
+from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.ze.abi import ZE
 from fairlead.loader.ze.driver import ZEDevice
 
 _PART: Final = ZE["ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE"]
 
 
-def properties_of(ze: Calls, device: int) -> Any:
+def properties_of(ze: ZECalls, device: int) -> Any:
     row = new("ze_device_properties_t")
     ze.ok("zeDeviceGetProperties", device, byref(row))
     return row
 
 
-def root_of(ze: Calls, device: int) -> int:
+def root_of(ze: ZECalls, device: int) -> int:
     root = ctypes.c_void_p()
     ze.ok("zeDeviceGetRootDevice", device, byref(root))
     return root.value or 0
 
 
 @pytest.fixture
-def parts(ze: Calls, device: int) -> list[int]:
+def parts(ze: ZECalls, device: int) -> list[int]:
     """The sub-devices."""
     count = ctypes.c_uint32()
     ze.ok("zeDeviceGetSubDevices", device, byref(count), None)
@@ -45,16 +45,16 @@ def parts(ze: Calls, device: int) -> list[int]:
 
 @pytest.fixture
 def on_part(
-    ze: Calls, context: int, parts: list[int], module: Callable[[str], int]
-) -> Iterator[Objects]:
+    ze: ZECalls, context: int, parts: list[int], module: Callable[[str], int]
+) -> Iterator[ZEObjects]:
     """Makes objects of a sub-device, with kernels of the device's modules."""
-    objects = Objects(ze, context, parts[-1], module)
+    objects = ZEObjects(ze, context, parts[-1], module)
     yield objects
     objects.close()
 
 
 @rule("zeDeviceGetSubDevices", "each has the flag, a number and a UUID of its own, and its root")
-def test_properties(ze: Calls, device: int, parts: list[int]) -> None:
+def test_properties(ze: ZECalls, device: int, parts: list[int]) -> None:
     rows = [properties_of(ze, part) for part in parts]
     equal([row.flags & _PART for row in rows], [_PART] * len(parts), "the flags")
     equal(len({row.subdeviceId for row in rows}), len(parts), "how many numbers there are")
@@ -64,14 +64,14 @@ def test_properties(ze: Calls, device: int, parts: list[int]) -> None:
 
 
 @rule("zeDeviceGetRootDevice", "a device that is no sub-device has none")
-def test_root(ze: Calls, device: int) -> None:
+def test_root(ze: ZECalls, device: int) -> None:
     if properties_of(ze, device).flags & _PART:
         unsupported("the device is a sub-device")
     equal(root_of(ze, device), 0, "the root device")
 
 
 @rule("zeModuleCreate", "its kernels run on sub-devices of its device, with memory of the device")
-def test_module_of_device(make: Objects, on_part: Objects) -> None:
+def test_module_of_device(make: ZEObjects, on_part: ZEObjects) -> None:
     out = make.ints(0, 0, 0)
     made = on_part.list()
     on_part.launch(made, on_part.kernel("store", out.pointer, ctypes.c_int32(5)), 3)
@@ -81,11 +81,11 @@ def test_module_of_device(make: Objects, on_part: Objects) -> None:
 
 @rule("zeContextCreateEx", "a context of a sub-device alone has modules and memory")
 def test_context_of_part(
-    ze: Calls, chosen: ZEDevice, parts: list[int], module_of: Callable[..., int]
+    ze: ZECalls, chosen: ZEDevice, parts: list[int], module_of: Callable[..., int]
 ) -> None:
     given = byref(new("ze_context_desc_t")), 1, handles(parts[0])
     context = ze.made("zeContextCreateEx", chosen.driver_handle, *given)
-    make = Objects(ze, context, parts[0], partial(module_of, context, parts[0]))
+    make = ZEObjects(ze, context, parts[0], partial(module_of, context, parts[0]))
     try:
         out, made = make.ints(0, 0), make.immediate()
         make.launch(made, make.kernel("store", out.pointer, ctypes.c_int32(5)), 2)

@@ -6,20 +6,20 @@ import ctypes
 from ctypes import byref, c_int32
 
 from fairlead.conformance.checks import equal, failed, rule
-from fairlead.conformance.ze.calls import FOREVER, Calls, handles, new
-from fairlead.conformance.ze.objects import Objects
+from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles, new
+from fairlead.conformance.ze.objects import ZEObjects
 
 QUERY = "zeEventQueryStatus"
 
 
 @rule("zeEventCreate", "a new event is not signaled")
-def test_new(make: Objects, ze: Calls) -> None:
+def test_new(make: ZEObjects, ze: ZECalls) -> None:
     for event in make.events(3):
         ze.answers("NOT_READY", QUERY, event)
 
 
 @rule("zeEventHostSignal", "signals, again without effect, until a reset")
-def test_host(make: Objects, ze: Calls) -> None:
+def test_host(make: ZEObjects, ze: ZECalls) -> None:
     event, other = make.events(2)
     for _ in range(2):
         ze.ok("zeEventHostSignal", event)
@@ -32,14 +32,14 @@ def test_host(make: Objects, ze: Calls) -> None:
 
 
 @rule("zeEventHostSynchronize", "answers NOT_READY when the time is over")
-def test_timeout(make: Objects, ze: Calls) -> None:
+def test_timeout(make: ZEObjects, ze: ZECalls) -> None:
     (event,) = make.events()
     for timeout in (0, 1000):
         ze.answers("NOT_READY", "zeEventHostSynchronize", event, timeout)
 
 
 @rule("zeCommandListAppendSignalEvent", "signals in the order of the list")
-def test_signal(make: Objects, ze: Calls, queue: int) -> None:
+def test_signal(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     first, second = make.events(2)
     made = make.list()
     ze.ok("zeCommandListAppendWaitOnEvents", made, 1, handles(first))
@@ -52,7 +52,7 @@ def test_signal(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListAppendEventReset", "resets in the order of the list")
-def test_reset(make: Objects, ze: Calls, queue: int) -> None:
+def test_reset(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     (event,) = make.events()
     made = make.list()
     ze.ok("zeCommandListAppendEventReset", made, event)
@@ -63,7 +63,7 @@ def test_reset(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListAppendLaunchKernel", "signals its event after the kernel")
-def test_launch_signals(make: Objects, ze: Calls, queue: int) -> None:
+def test_launch_signals(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, (event,) = make.ints(count=4), make.events()
     made = make.list()
     make.launch(made, make.kernel("store", out.pointer, c_int32(3)), 4, event)
@@ -75,7 +75,7 @@ def test_launch_signals(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListAppendLaunchKernel", "waits for all its events")
-def test_launch_waits(make: Objects, ze: Calls, queue: int) -> None:
+def test_launch_waits(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, events = make.ints(count=4), make.events(2)
     made = make.list()
     make.launch(made, make.kernel("store", out.pointer, c_int32(3)), 4, 0, *events)
@@ -89,7 +89,7 @@ def test_launch_waits(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListAppendBarrier", "what comes after it waits for its events")
-def test_barrier(make: Objects, ze: Calls, queue: int) -> None:
+def test_barrier(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, (event, end) = make.ints(count=2), make.events(2)
     made = make.list()
     make.barrier(made, 0, event)
@@ -105,7 +105,7 @@ def test_barrier(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandQueueExecuteCommandLists", "one queue's list waits for another queue's")
-def test_two_queues(make: Objects, ze: Calls) -> None:
+def test_two_queues(make: ZEObjects, ze: ZECalls) -> None:
     out, (event,) = make.ints(count=2), make.events()
     first, second = make.list(), make.list()
     make.launch(first, make.kernel("store", out.pointer, c_int32(1)), 2, event)
@@ -121,7 +121,7 @@ def test_two_queues(make: Objects, ze: Calls) -> None:
 
 
 @rule("zeEventQueryKernelTimestamp", "a kernel's times are in order")
-def test_timestamps(make: Objects, ze: Calls, queue: int) -> None:
+def test_timestamps(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, (event,) = make.ints(count=4), make.events(flags=1 | 4)
     made = make.list()
     make.launch(made, make.kernel("store", out.pointer, c_int32(3)), 4, event)
@@ -135,7 +135,7 @@ def test_timestamps(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeFenceHostSynchronize", "a fence is signaled after the lists before it")
-def test_fence(make: Objects, ze: Calls, queue: int) -> None:
+def test_fence(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, (event,) = make.ints(count=2), make.events()
     fence, made = make.fence(queue), make.list()
     make.launch(made, make.kernel("store", out.pointer, c_int32(6)), 2, 0, event)
@@ -151,7 +151,7 @@ def test_fence(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeEventPoolCreate", "refuses a pool without events")
-def test_empty_pool(make: Objects, ze: Calls) -> None:
+def test_empty_pool(make: ZEObjects, ze: ZECalls) -> None:
     desc, pool = new("ze_event_pool_desc_t", count=0), ctypes.c_void_p()
     given = make.context, byref(desc), 0, None, byref(pool)
     ze.refuses("INVALID_SIZE", "zeEventPoolCreate", *given)

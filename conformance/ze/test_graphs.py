@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.ze.calls import FOREVER, Calls, handles
-from fairlead.conformance.ze.objects import Ints, Objects
+from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles
+from fairlead.conformance.ze.objects import Ints, ZEObjects
 from fairlead.loader.ze.driver import ZEDevice
 
 BEGIN, END = "zeCommandListBeginGraphCaptureExt", "zeCommandListEndGraphCaptureExt"
@@ -23,7 +23,7 @@ _NAME = "ZE_extension_record_replay_graph"
 class Graphs:
     """Captures of an immediate list, and their replay. What it makes ends with the case."""
 
-    def __init__(self, make: Objects, ze: Calls) -> None:
+    def __init__(self, make: ZEObjects, ze: ZECalls) -> None:
         self.make, self.ze, self.list = make, ze, make.immediate()
 
     def begin(self) -> None:
@@ -51,7 +51,7 @@ class Graphs:
 
 
 @pytest.fixture
-def graphs(make: Objects, ze: Calls, chosen: ZEDevice) -> Graphs:
+def graphs(make: ZEObjects, ze: ZECalls, chosen: ZEDevice) -> Graphs:
     """Captures graphs, if the driver has the extension."""
     if _NAME not in chosen.driver.extensions:
         unsupported(f"the driver has no {_NAME}")
@@ -59,7 +59,7 @@ def graphs(make: Objects, ze: Calls, chosen: ZEDevice) -> Graphs:
 
 
 @rule(BEGIN, "what is captured runs when its graph is appended, each time")
-def test_replay(graphs: Graphs, make: Objects) -> None:
+def test_replay(graphs: Graphs, make: ZEObjects) -> None:
     out = make.ints(1)
     kernel = make.kernel("twice", out.pointer)
     graphs.begin()
@@ -73,7 +73,7 @@ def test_replay(graphs: Graphs, make: Objects) -> None:
 
 
 @rule(BEGIN, "a launch takes the arguments of the capture's time")
-def test_moment(graphs: Graphs, make: Objects) -> None:
+def test_moment(graphs: Graphs, make: ZEObjects) -> None:
     out = make.ints(count=1)
     kernel = make.kernel("store", out.pointer, c_int32(5))
     graphs.begin()
@@ -84,7 +84,7 @@ def test_moment(graphs: Graphs, make: Objects) -> None:
 
 
 @rule(INTO, "the graph that was given is the one that the capture ends with")
-def test_into(graphs: Graphs, make: Objects, ze: Calls) -> None:
+def test_into(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     out, graph = make.ints(count=1), ze.made("zeGraphCreateExt", make.context, None)
     ze.ok(INTO, graphs.list, graph, None)
     make.launch(graphs.list, make.kernel("store", out.pointer, c_int32(5)), 1)
@@ -93,7 +93,7 @@ def test_into(graphs: Graphs, make: Objects, ze: Calls) -> None:
 
 
 @rule(ENABLED, "tells of a capture while it lasts")
-def test_enabled(graphs: Graphs, ze: Calls) -> None:
+def test_enabled(graphs: Graphs, ze: ZECalls) -> None:
     ze.answers("QUERY_FALSE", ENABLED, graphs.list)
     graphs.begin()
     ze.answers("QUERY_TRUE", ENABLED, graphs.list)
@@ -102,7 +102,7 @@ def test_enabled(graphs: Graphs, ze: Calls) -> None:
 
 
 @rule(EMPTY, "tells whether something was captured")
-def test_empty(graphs: Graphs, make: Objects, ze: Calls) -> None:
+def test_empty(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     graphs.begin()
     ze.answers("QUERY_TRUE", EMPTY, graphs.end())
     graphs.begin()
@@ -111,7 +111,7 @@ def test_empty(graphs: Graphs, make: Objects, ze: Calls) -> None:
 
 
 @rule(APPEND, "waits for events, and signals one")
-def test_events(graphs: Graphs, make: Objects, ze: Calls) -> None:
+def test_events(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     out, (before, after) = make.ints(count=1), make.events(2)
     graphs.begin()
     make.launch(graphs.list, make.kernel("store", out.pointer, c_int32(5)), 1)
@@ -124,7 +124,7 @@ def test_events(graphs: Graphs, make: Objects, ze: Calls) -> None:
 
 
 @rule(BEGIN, "a list that waits for an event of the capture joins it")
-def test_fork(graphs: Graphs, make: Objects, ze: Calls) -> None:
+def test_fork(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     out, other, (fork, join) = make.ints(1), make.immediate(), make.events(2)
     kernel = make.kernel("twice", out.pointer)
     graphs.begin()
@@ -138,7 +138,7 @@ def test_fork(graphs: Graphs, make: Objects, ze: Calls) -> None:
 
 
 @rule(END, "a list that was not joined again loses the capture")
-def test_unjoined(graphs: Graphs, make: Objects, ze: Calls) -> None:
+def test_unjoined(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     out, other, (fork,) = make.ints(1), make.immediate(), make.events(1)
     kernel = make.kernel("twice", out.pointer)
     graphs.begin()
@@ -148,7 +148,7 @@ def test_unjoined(graphs: Graphs, make: Objects, ze: Calls) -> None:
 
 
 @rule("zeGraphDestroyExt", "an executable graph runs without its source")
-def test_source(graphs: Graphs, make: Objects, ze: Calls) -> None:
+def test_source(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     out = make.ints(count=1)
     graphs.begin()
     make.launch(graphs.list, make.kernel("store", out.pointer, c_int32(5)), 1)
@@ -161,12 +161,12 @@ def test_source(graphs: Graphs, make: Objects, ze: Calls) -> None:
 
 
 @rule(BEGIN, "regular lists are not captured")
-def test_regular(graphs: Graphs, make: Objects, ze: Calls) -> None:
+def test_regular(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     ze.refuses("INVALID_COMMAND_LIST_TYPE", BEGIN, make.list(), None)
 
 
 @rule(BEGIN, "a list is captured once at a time")
-def test_twice(graphs: Graphs, ze: Calls) -> None:
+def test_twice(graphs: Graphs, ze: ZECalls) -> None:
     graphs.begin()
     ze.refuses("INVALID_ARGUMENT", BEGIN, graphs.list, None)
     graphs.end()
@@ -174,7 +174,7 @@ def test_twice(graphs: Graphs, ze: Calls) -> None:
 
 
 @rule("zeGraphDumpContentsExt", "writes a file")
-def test_dump(graphs: Graphs, make: Objects, ze: Calls, tmp_path: Path) -> None:
+def test_dump(graphs: Graphs, make: ZEObjects, ze: ZECalls, tmp_path: Path) -> None:
     graphs.begin()
     make.launch(graphs.list, make.kernel("store", make.ints(1).pointer, c_int32(5)), 1)
     file = tmp_path / "graph"

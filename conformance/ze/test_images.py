@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from fairlead.conformance.checks import each, equal, rule, unsupported
-from fairlead.conformance.ze.calls import FOREVER, Calls, new
-from fairlead.conformance.ze.objects import IMAGE_SIZES, Objects
+from fairlead.conformance.ze.calls import FOREVER, ZECalls, new
+from fairlead.conformance.ze.objects import IMAGE_SIZES, ZEObjects
 from fairlead.loader.ze.abi import ZE
 
 TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
@@ -19,7 +19,7 @@ Triple = tuple[int, int, int]
 
 
 @pytest.fixture(autouse=True)
-def limits(ze: Calls, device: int) -> Any:
+def limits(ze: ZECalls, device: int) -> Any:
     """What the device says of its images. It has some, or the case is unsupported."""
     row = new("ze_device_image_properties_t")
     ze.ok("zeDeviceGetImageProperties", device, byref(row))
@@ -27,7 +27,7 @@ def limits(ze: Calls, device: int) -> Any:
 
 
 @pytest.fixture
-def append(ze: Calls, make: Objects) -> Any:
+def append(ze: ZECalls, make: ZEObjects) -> Any:
     """Appends a command to a synchronous immediate list."""
     mode = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
     made = make.immediate(mode=mode)
@@ -70,7 +70,7 @@ def part(kind: str, origin: Triple, size: Triple) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", each(IMAGE_SIZES, FROM, "{}: a region is read as it was written"))
-def test_contents(kind: str, make: Objects, append: Any) -> None:
+def test_contents(kind: str, make: ZEObjects, append: Any) -> None:
     image, data, (x, y, z) = make.image(described(kind)), pixels(kind), IMAGE_SIZES[kind]
     append(FROM, image, data, None)
     origin, size = (1, min(1, y - 1), min(1, z - 1)), (x - 2, max(1, y - 2), max(1, z - 1))
@@ -80,7 +80,7 @@ def test_contents(kind: str, make: Objects, append: Any) -> None:
 
 
 @rule("zeCommandListAppendImageCopyRegion", "a slice of a 3D image to a 2D image")
-def test_region(make: Objects, append: Any) -> None:
+def test_region(make: ZEObjects, append: Any) -> None:
     volume, flat = make.image(described("3D")), make.image(described())
     append(FROM, volume, pixels("3D"), None)
     slices = region((0, 0, 0), (6, 4, 1)), region((0, 0, 2), (6, 4, 1))
@@ -91,7 +91,7 @@ def test_region(make: Objects, append: Any) -> None:
 
 
 @rule("zeCommandListAppendImageCopy", "a whole image in a regular list, as often as it runs")
-def test_whole(ze: Calls, make: Objects, queue: int, append: Any) -> None:
+def test_whole(ze: ZECalls, make: ZEObjects, queue: int, append: Any) -> None:
     images = [make.image(described()) for _ in range(2)]
     made, out = make.list(), ctypes.create_string_buffer(96)
     ze.ok("zeCommandListAppendImageCopy", made, images[1], images[0], *END)
@@ -106,7 +106,7 @@ def test_whole(ze: Calls, make: Objects, queue: int, append: Any) -> None:
 
 
 @rule("zeKernelSetArgumentValue", "a kernel samples an image, and writes another")
-def test_kernel(ze: Calls, make: Objects, queue: int, append: Any) -> None:
+def test_kernel(ze: ZECalls, make: ZEObjects, queue: int, append: Any) -> None:
     images = [make.image(described()) for _ in range(2)]
     append(FROM, images[0], pixels(), None)
     given = (ctypes.c_void_p(one) for one in (*images, make.sampler()))
@@ -122,7 +122,7 @@ def test_kernel(ze: Calls, make: Objects, queue: int, append: Any) -> None:
 
 
 @rule("zeImageGetProperties", "what can be created can be sampled")
-def test_properties(ze: Calls, device: int) -> None:
+def test_properties(ze: ZECalls, device: int) -> None:
     row = new("ze_image_properties_t")
     ze.ok("zeImageGetProperties", device, byref(described()), byref(row))
     point = ZE["ZE_IMAGE_SAMPLER_FILTER_FLAG_POINT"]
@@ -130,7 +130,7 @@ def test_properties(ze: Calls, device: int) -> None:
 
 
 @rule("zeImageCreate", "refuses NULL, and types that do not exist")
-def test_refused(ze: Calls, make: Objects) -> None:
+def test_refused(ze: ZECalls, make: ZEObjects) -> None:
     ask, out = ("zeImageCreate", make.context, make.device), byref(ctypes.c_void_p())
     ze.refuses("INVALID_NULL_POINTER", *ask, None, out)
     wrong = described()
@@ -140,7 +140,7 @@ def test_refused(ze: Calls, make: Objects) -> None:
 
 
 @rule("zeCommandListAppendImageCopyToMemory", "waits for its events, and signals one")
-def test_events(ze: Calls, make: Objects, append: Any) -> None:
+def test_events(ze: ZECalls, make: ZEObjects, append: Any) -> None:
     image, out, data = make.image(described()), ctypes.create_string_buffer(96), pixels()
     append(FROM, image, data, None)
     first, last = make.events(2)

@@ -6,14 +6,14 @@ import ctypes
 from ctypes import byref, c_int32
 
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.ze.calls import FOREVER, Calls, handles, new
-from fairlead.conformance.ze.objects import Objects
+from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles, new
+from fairlead.conformance.ze.objects import ZEObjects
 
 EXECUTE = "zeCommandQueueExecuteCommandLists"
 
 
 @rule(EXECUTE, "a list runs as often as it is executed")
-def test_again(make: Objects, ze: Calls, queue: int) -> None:
+def test_again(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out = make.ints(1)
     made, kernel = make.list(in_order=True), make.kernel("twice", out.pointer)
     for _ in range(2):
@@ -26,7 +26,7 @@ def test_again(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListAppendLaunchKernel", "takes arguments, sizes and offset of this moment")
-def test_moment(make: Objects, ze: Calls, queue: int) -> None:
+def test_moment(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out = make.ints(count=4)
     made, kernel = make.list(), make.kernel("store", out.pointer, c_int32(1))
     make.launch(made, kernel, 1)
@@ -40,7 +40,7 @@ def test_moment(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule(EXECUTE, "runs several lists one after the other")
-def test_several(make: Objects, ze: Calls, queue: int) -> None:
+def test_several(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, lists = make.ints(count=2), []
     for value, groups in ((1, 2), (2, 1)):
         lists.append(make.list())
@@ -51,7 +51,7 @@ def test_several(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListReset", "an executed list records anew")
-def test_reset(make: Objects, ze: Calls, queue: int) -> None:
+def test_reset(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out = make.ints(count=2)
     made = make.list()
     for value in (1, 2):
@@ -62,26 +62,26 @@ def test_reset(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListClose", "an empty list can be executed")
-def test_empty(make: Objects, queue: int) -> None:
+def test_empty(make: ZEObjects, queue: int) -> None:
     made = make.list()
     make.close_list(made)
     make.run(queue, made)
 
 
 @rule(EXECUTE, "refuses a list that is not closed, and no list")
-def test_not_closed(make: Objects, ze: Calls, queue: int) -> None:
+def test_not_closed(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     ze.refuses("INVALID_ARGUMENT", EXECUTE, queue, 1, handles(make.list()), None)
     ze.refuses("INVALID_SIZE", EXECUTE, queue, 0, handles(make.list()), None)
 
 
 @rule(EXECUTE, "refuses NULL")
-def test_null(make: Objects, ze: Calls, queue: int) -> None:
+def test_null(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     ze.refuses("INVALID_NULL_HANDLE", EXECUTE, None, 1, handles(make.list()), None)
     ze.refuses("INVALID_NULL_POINTER", EXECUTE, queue, 1, None, None)
 
 
 @rule("zeCommandListAppendLaunchKernel", "an immediate list runs at once, in order")
-def test_immediate(make: Objects, ze: Calls) -> None:
+def test_immediate(make: ZEObjects, ze: ZECalls) -> None:
     out, made = make.ints(count=2), make.immediate(flags=2)
     kernel = make.kernel("store", out.pointer, c_int32(1))
     make.launch(made, kernel, 2)
@@ -92,14 +92,14 @@ def test_immediate(make: Objects, ze: Calls) -> None:
 
 
 @rule("zeCommandListCreateImmediate", "a synchronous list has run when an append returns")
-def test_synchronous(make: Objects) -> None:
+def test_synchronous(make: ZEObjects) -> None:
     out, made = make.ints(count=2), make.immediate(mode=1)
     make.launch(made, make.kernel("store", out.pointer, c_int32(1)), 2)
     equal(out.all, [1, 1], "what the kernel has written")
 
 
 @rule("zeCommandListAppendMemoryCopy", "copies, and the kernel after a barrier sees it")
-def test_copy(make: Objects, ze: Calls, queue: int) -> None:
+def test_copy(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     source, out = make.ints(1, 2, 3), make.ints(count=3)
     made = make.list()
     given = out.address, source.address, 12, None, 0, None
@@ -111,7 +111,7 @@ def test_copy(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListAppendMemoryFill", "fills with patterns of 1, 2 and 4 bytes")
-def test_fill(make: Objects, ze: Calls, queue: int) -> None:
+def test_fill(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out = make.ints(count=4)
     for size, expected in ((1, 0x11111111), (2, 0x22112211), (4, 0x44332211)):
         made, pattern = make.list(), (ctypes.c_ubyte * size)(0x11, *(0x22, 0x33, 0x44)[: size - 1])
@@ -122,7 +122,7 @@ def test_fill(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeCommandListCreate", "refuses NULL and a group of queues that there is not")
-def test_create(make: Objects, ze: Calls) -> None:
+def test_create(make: ZEObjects, ze: ZECalls) -> None:
     desc, made = new("ze_command_list_desc_t"), ctypes.c_void_p()
     given = byref(desc), byref(made)
     routine = "zeCommandListCreate"
@@ -132,7 +132,7 @@ def test_create(make: Objects, ze: Calls) -> None:
 
 
 @rule("zeCommandQueueSynchronize", "answers NOT_READY while a list waits")
-def test_not_ready(make: Objects, ze: Calls, queue: int) -> None:
+def test_not_ready(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     (event,) = make.events()
     made = make.list()
     make.barrier(made, 0, event)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.checks import each, equal, rule
-from fairlead.conformance.ze.calls import Calls, new
-from fairlead.conformance.ze.objects import Objects
+from fairlead.conformance.ze.calls import ZECalls, new
+from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.ze.abi import ZE
 
 KINDS = ("Host", "Device", "Shared")
 
 
-def allocate(ze: Calls, make: Objects, kind: str, size: int, alignment: int = 0) -> int:
+def allocate(ze: ZECalls, make: ZEObjects, kind: str, size: int, alignment: int = 0) -> int:
     host, device = new("ze_host_mem_alloc_desc_t"), new("ze_device_mem_alloc_desc_t")
     descs: dict[str, tuple[Any, ...]] = {
         "Host": (byref(host),),
@@ -31,13 +31,13 @@ def allocate(ze: Calls, make: Objects, kind: str, size: int, alignment: int = 0)
 
 
 @pytest.mark.parametrize("kind", each(KINDS, "zeMemAlloc{}", "memory has its alignment"))
-def test_alignment(kind: str, ze: Calls, make: Objects) -> None:
+def test_alignment(kind: str, ze: ZECalls, make: ZEObjects) -> None:
     for alignment in (1, 8, 64, 4096):
         equal(allocate(ze, make, kind, 100, alignment) % alignment, 0, f"modulo {alignment}")
 
 
 @pytest.mark.parametrize("kind", each(KINDS, "zeMemGetAllocProperties", "knows {} memory"))
-def test_properties(kind: str, ze: Calls, make: Objects) -> None:
+def test_properties(kind: str, ze: ZECalls, make: ZEObjects) -> None:
     address, row = allocate(ze, make, kind, 100), new("ze_memory_allocation_properties_t")
     ask = "zeMemGetAllocProperties", make.context
     ze.ok(*ask, address + 99, byref(row), None)
@@ -45,7 +45,7 @@ def test_properties(kind: str, ze: Calls, make: Objects) -> None:
 
 
 @rule("zeMemGetAllocProperties", "says of other memory that it is unknown")
-def test_unknown(ze: Calls, make: Objects) -> None:
+def test_unknown(ze: ZECalls, make: ZEObjects) -> None:
     own, row = ctypes.create_string_buffer(64), new("ze_memory_allocation_properties_t")
     given = make.context, ctypes.addressof(own), byref(row), None
     ze.ok("zeMemGetAllocProperties", *given)
@@ -53,7 +53,7 @@ def test_unknown(ze: Calls, make: Objects) -> None:
 
 
 @rule("zeMemGetAddressRange", "gives the whole allocation")
-def test_range(ze: Calls, make: Objects) -> None:
+def test_range(ze: ZECalls, make: ZEObjects) -> None:
     address = allocate(ze, make, "Device", 256)
     base, size = ctypes.c_void_p(), ctypes.c_size_t()
     ze.ok("zeMemGetAddressRange", make.context, address + 100, byref(base), byref(size))
@@ -62,7 +62,7 @@ def test_range(ze: Calls, make: Objects) -> None:
 
 
 @rule("zeMemAllocDevice", "refuses an alignment that is no power of two, and a size of 0")
-def test_refused(ze: Calls, make: Objects) -> None:
+def test_refused(ze: ZECalls, make: ZEObjects) -> None:
     desc, out = new("ze_device_mem_alloc_desc_t"), ctypes.c_void_p()
     ask, end = ("zeMemAllocDevice", make.context, byref(desc)), (make.device, byref(out))
     ze.refuses("UNSUPPORTED_ALIGNMENT", *ask, 64, 3, *end)
@@ -70,6 +70,6 @@ def test_refused(ze: Calls, make: Objects) -> None:
 
 
 @rule("zeMemFree", "refuses NULL")
-def test_free_null(ze: Calls, make: Objects) -> None:
+def test_free_null(ze: ZECalls, make: ZEObjects) -> None:
     ze.refuses("INVALID_NULL_POINTER", "zeMemFree", make.context, None)
     ze.refuses("INVALID_NULL_HANDLE", "zeMemFree", None, 64)

@@ -8,15 +8,15 @@ from ctypes import byref, c_int16, c_int32
 
 from fairlead.conformance.checks import equal, failed, rule, unsupported
 from fairlead.conformance.ur.spirv import store
-from fairlead.conformance.ze.calls import Calls, new
-from fairlead.conformance.ze.objects import Objects
+from fairlead.conformance.ze.calls import ZECalls, new
+from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.ze.abi import ZE
 
 SET = "zeKernelSetArgumentValue"
 
 
 @rule("zeModuleCreate", "refuses SPIR-V that is damaged, with a build log")
-def test_damaged(make: Objects, ze: Calls, build: Callable[[int, bytes], int]) -> None:
+def test_damaged(make: ZEObjects, ze: ZECalls, build: Callable[[int, bytes], int]) -> None:
     if not build(ZE["ZE_MODULE_FORMAT_IL_SPIRV"], store()):
         unsupported("the driver takes no SPIR-V")
     data = store()[:40]
@@ -34,7 +34,7 @@ def test_damaged(make: Objects, ze: Calls, build: Callable[[int, bytes], int]) -
 
 
 @rule("zeModuleCreate", "refuses NULL")
-def test_null(make: Objects, ze: Calls) -> None:
+def test_null(make: ZEObjects, ze: ZECalls) -> None:
     module, desc = ctypes.c_void_p(), new("ze_module_desc_t")
     after = byref(desc), byref(module), None
     ze.refuses("INVALID_NULL_HANDLE", "zeModuleCreate", None, make.device, *after)
@@ -43,7 +43,7 @@ def test_null(make: Objects, ze: Calls) -> None:
 
 
 @rule("zeModuleGetKernelNames", "lists the kernels")
-def test_names(ze: Calls, module: Callable[[str], int]) -> None:
+def test_names(ze: ZECalls, module: Callable[[str], int]) -> None:
     found, count = module("store"), ctypes.c_uint32()
     ze.ok("zeModuleGetKernelNames", found, byref(count), None)
     names = (ctypes.c_char_p * count.value)()
@@ -52,7 +52,7 @@ def test_names(ze: Calls, module: Callable[[str], int]) -> None:
 
 
 @rule("zeKernelCreate", "refuses a name that the module does not have")
-def test_no_kernel(ze: Calls, module: Callable[[str], int]) -> None:
+def test_no_kernel(ze: ZECalls, module: Callable[[str], int]) -> None:
     text, kernel = ctypes.create_string_buffer(b"missing"), ctypes.c_void_p()
     desc = new("ze_kernel_desc_t", pKernelName=text)
     given = module("store"), byref(desc), byref(kernel)
@@ -60,7 +60,7 @@ def test_no_kernel(ze: Calls, module: Callable[[str], int]) -> None:
 
 
 @rule("zeKernelGetName", "gives the name")
-def test_name(make: Objects, ze: Calls) -> None:
+def test_name(make: ZEObjects, ze: ZECalls) -> None:
     kernel, size = make.kernel("store"), ctypes.c_size_t()
     ze.ok("zeKernelGetName", kernel, byref(size), None)
     text = ctypes.create_string_buffer(size.value)
@@ -69,20 +69,20 @@ def test_name(make: Objects, ze: Calls) -> None:
 
 
 @rule("zeKernelGetProperties", "counts the arguments")
-def test_properties(make: Objects, ze: Calls) -> None:
+def test_properties(make: ZEObjects, ze: ZECalls) -> None:
     row = new("ze_kernel_properties_t")
     ze.ok("zeKernelGetProperties", make.kernel("store"), byref(row))
     equal(row.numKernelArgs, 2, "numKernelArgs")
 
 
 @rule(SET, "refuses an argument that the kernel does not have")
-def test_argument_index(make: Objects, ze: Calls) -> None:
+def test_argument_index(make: ZEObjects, ze: ZECalls) -> None:
     given = make.kernel("store"), 2, 4, byref(c_int32(1))
     ze.refuses("INVALID_KERNEL_ARGUMENT_INDEX", SET, *given)
 
 
 @rule(SET, "refuses an argument of another size, and the one before stays")
-def test_argument_size(make: Objects, ze: Calls, queue: int) -> None:
+def test_argument_size(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out = make.ints(count=2)
     kernel = make.kernel("store", out.pointer, c_int32(1))
     ze.refuses("INVALID_KERNEL_ARGUMENT_SIZE", SET, kernel, 1, 2, byref(c_int16(9)))
@@ -93,13 +93,13 @@ def test_argument_size(make: Objects, ze: Calls, queue: int) -> None:
 
 
 @rule("zeKernelSetGroupSize", "refuses a group of nothing")
-def test_group_of_nothing(make: Objects, ze: Calls) -> None:
+def test_group_of_nothing(make: ZEObjects, ze: ZECalls) -> None:
     kernel = make.kernel("store")
     ze.refuses("INVALID_GROUP_SIZE_DIMENSION", "zeKernelSetGroupSize", kernel, 0, 1, 1)
 
 
 @rule("zeKernelSuggestGroupSize", "suggests a size that can be set")
-def test_suggestion(make: Objects, ze: Calls) -> None:
+def test_suggestion(make: ZEObjects, ze: ZECalls) -> None:
     kernel, found = make.kernel("store"), [ctypes.c_uint32() for _ in range(3)]
     given = kernel, 1000, 1, 1, *map(byref, found)
     ze.ok("zeKernelSuggestGroupSize", *given)

@@ -12,9 +12,9 @@ import ctypes
 from ctypes import byref, c_int32
 
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.ze.calls import FOREVER, Calls, handles
+from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles
 from fairlead.conformance.ze.objects import (
-    Objects,
+    ZEObjects,
     argument,
     global_offset,
     group_count,
@@ -29,12 +29,12 @@ SIGNAL = "zeCommandListUpdateMutableCommandSignalEventExp"
 WAITS = "zeCommandListUpdateMutableCommandWaitEventsExp"
 
 
-def change_kernel(ze: Calls, made: int, number: int, kernel: int) -> None:
+def change_kernel(ze: ZECalls, made: int, number: int, kernel: int) -> None:
     ze.ok(KERNELS, made, 1, byref(ctypes.c_uint64(number)), handles(kernel))
 
 
 def kernels_list(
-    make: Objects, old: int, new: int, signal: int = 0, *waits: int
+    make: ZEObjects, old: int, new: int, signal: int = 0, *waits: int
 ) -> tuple[int, int]:
     """Return a closed list of a launch that may become another one, and its identifier."""
     names = "KERNEL_ARGUMENTS", "GROUP_COUNT", "SIGNAL_EVENT", "WAIT_EVENTS", "KERNEL_INSTRUCTION"
@@ -52,7 +52,7 @@ def test_properties(mutable: int) -> None:
 
 
 @rule(UPDATE, "an argument that is a value changes")
-def test_value(make: Objects, mutable: int, queue: int) -> None:
+def test_value(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS")
     out = make.ints(count=4)
     made, number = make.closed(make.kernel("store", out.pointer, c_int32(7)), 4)
@@ -62,7 +62,7 @@ def test_value(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule(UPDATE, "an argument that is a pointer changes")
-def test_pointer(make: Objects, mutable: int, queue: int) -> None:
+def test_pointer(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS")
     out, other = make.ints(count=2), make.ints(count=2)
     made, number = make.closed(make.kernel("store", out.pointer, c_int32(7)), 2)
@@ -72,7 +72,7 @@ def test_pointer(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule(UPDATE, "the size of local memory changes with the group")
-def test_local_memory(make: Objects, mutable: int, queue: int) -> None:
+def test_local_memory(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS", "GROUP_SIZE")
     out = make.ints(count=8)
     made, number = make.closed(make.kernel("sums", out.pointer, 8, size=2), 2)
@@ -82,7 +82,7 @@ def test_local_memory(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule(UPDATE, "the group count changes, up and down")
-def test_group_count(make: Objects, mutable: int, queue: int) -> None:
+def test_group_count(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "GROUP_COUNT")
     out = make.ints(count=4)
     made, number = make.closed(make.kernel("store", out.pointer, c_int32(1)), 1)
@@ -93,7 +93,7 @@ def test_group_count(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule(UPDATE, "the group size changes")
-def test_group_size(make: Objects, mutable: int, queue: int) -> None:
+def test_group_size(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "GROUP_SIZE")
     out = make.ints(count=8)
     made, number = make.closed(make.kernel("store", out.pointer, c_int32(1), size=1), 2)
@@ -102,7 +102,7 @@ def test_group_size(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule(UPDATE, "the global offset changes")
-def test_global_offset(make: Objects, mutable: int, queue: int) -> None:
+def test_global_offset(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "GLOBAL_OFFSET")
     out = make.ints(count=4)
     made, number = make.closed(make.kernel("store", out.pointer, c_int32(1)), 2)
@@ -111,7 +111,7 @@ def test_global_offset(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule(UPDATE, "one call changes several things of several commands")
-def test_several_changes(make: Objects, mutable: int, queue: int) -> None:
+def test_several_changes(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS", "GROUP_COUNT")
     out, other = make.ints(count=4), make.ints(count=4)
     made, numbers = make.list(mutable=True), []
@@ -130,7 +130,7 @@ def test_several_changes(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule(UPDATE, "the last of several changes counts, and a list can be updated again and again")
-def test_again_and_again(make: Objects, mutable: int, queue: int) -> None:
+def test_again_and_again(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS")
     out = make.ints(count=2)
     made, number = make.closed(make.kernel("store", out.pointer, c_int32(1)), 2)
@@ -141,7 +141,7 @@ def test_again_and_again(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule(KERNELS, "the kernel changes")
-def test_kernel(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
+def test_kernel(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_INSTRUCTION", "KERNEL_ARGUMENTS", "GROUP_COUNT")
     out = make.ints(count=4)
     store, twice = make.kernel("store", out.pointer, c_int32(3)), make.kernel("twice")
@@ -153,7 +153,7 @@ def test_kernel(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
 
 
 @rule(KERNELS, "a command whose kernel changes signals its event")
-def test_kernel_signals(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
+def test_kernel_signals(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_INSTRUCTION", "KERNEL_ARGUMENTS", "GROUP_COUNT")
     out, (event,) = make.ints(2, 2, 2, 2), make.events()
     store, twice = make.kernel("store", out.pointer, c_int32(3)), make.kernel("twice")
@@ -166,7 +166,7 @@ def test_kernel_signals(make: Objects, ze: Calls, mutable: int, queue: int) -> N
 
 
 @rule(KERNELS, "a command whose kernel changes waits for its events")
-def test_kernel_waits(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
+def test_kernel_waits(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_INSTRUCTION", "KERNEL_ARGUMENTS", "GROUP_COUNT")
     out, (event,) = make.ints(2, 2, 2, 2), make.events()
     store, twice = make.kernel("store", out.pointer, c_int32(3)), make.kernel("twice")
@@ -181,7 +181,7 @@ def test_kernel_waits(make: Objects, ze: Calls, mutable: int, queue: int) -> Non
 
 
 @rule(SIGNAL, "a command signals another event, or none")
-def test_signal_event(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
+def test_signal_event(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "SIGNAL_EVENT")
     out, (first, second) = make.ints(count=1), make.events(2)
     made = make.list(mutable=True)
@@ -201,7 +201,7 @@ def test_signal_event(make: Objects, ze: Calls, mutable: int, queue: int) -> Non
 
 
 @rule(WAITS, "a command waits for another event")
-def test_wait_event(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
+def test_wait_event(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "WAIT_EVENTS")
     out, (first, second) = make.ints(count=1), make.events(2)
     made = make.list(mutable=True)
@@ -215,7 +215,7 @@ def test_wait_event(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
 
 
 @rule(WAITS, "NULL instead of a list: the command waits for nothing")
-def test_wait_for_nothing(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
+def test_wait_for_nothing(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "WAIT_EVENTS")
     out, events = make.ints(count=1), make.events(2)
     made = make.list(mutable=True)
@@ -228,7 +228,7 @@ def test_wait_for_nothing(make: Objects, ze: Calls, mutable: int, queue: int) ->
 
 
 @rule(WAITS, "NULL in a list: the command does not wait for that event any more")
-def test_wait_for_one_less(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
+def test_wait_for_one_less(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "WAIT_EVENTS")
     out, (first, second) = make.ints(count=1), make.events(2)
     made = make.list(mutable=True)
@@ -242,7 +242,7 @@ def test_wait_for_one_less(make: Objects, ze: Calls, mutable: int, queue: int) -
 
 
 @rule("zeCommandListImmediateAppendCommandListsExp", "runs a regular and a mutable list in order")
-def test_lists_on_an_immediate_list(make: Objects, ze: Calls, mutable: int) -> None:
+def test_lists_on_an_immediate_list(make: ZEObjects, ze: ZECalls, mutable: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS")
     out, immediate = make.ints(count=2), make.immediate()
     regular = make.list()
@@ -257,7 +257,7 @@ def test_lists_on_an_immediate_list(make: Objects, ze: Calls, mutable: int) -> N
 
 
 @rule("zeCommandListGetNextCommandIdExp", "an identifier is of the next command alone")
-def test_next_command(make: Objects, mutable: int, queue: int) -> None:
+def test_next_command(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS")
     out, other = make.ints(count=1), make.ints(count=1)
     made = make.list(mutable=True)
@@ -272,7 +272,7 @@ def test_next_command(make: Objects, mutable: int, queue: int) -> None:
 
 
 @rule("zeCommandListReset", "a mutable list records anew, with new identifiers")
-def test_reset(make: Objects, ze: Calls, mutable: int, queue: int) -> None:
+def test_reset(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS")
     out = make.ints(count=1)
     made, _ = make.closed(make.kernel("store", out.pointer, c_int32(1)), 1)

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.checks import each, rule
-from fairlead.conformance.ze.calls import Calls, handles, new
+from fairlead.conformance.ze.calls import ZECalls, handles, new
 from fairlead.conformance.ze.objects import (
     Ints,
-    Objects,
+    ZEObjects,
     argument,
     chained,
     global_offset,
@@ -43,24 +43,26 @@ CHANGES: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.fixture
-def out(make: Objects, mutable: int) -> Ints:
+def out(make: ZEObjects, mutable: int) -> Ints:
     """What the launch of a case writes."""
     needs(mutable, "KERNEL_ARGUMENTS")
     return make.ints(count=2)
 
 
 @pytest.fixture
-def kernel(make: Objects, out: Ints) -> int:
+def kernel(make: ZEObjects, out: Ints) -> int:
     """The kernel that writes 1."""
     return make.kernel("store", out.pointer, c_int32(1))
 
 
-def refuse(ze: Calls, made: int, *changes: Any, error: str = "INVALID_ARGUMENT") -> None:
+def refuse(ze: ZECalls, made: int, *changes: Any, error: str = "INVALID_ARGUMENT") -> None:
     ze.refuses(error, UPDATE, made, byref(chained(*changes)))
 
 
 @pytest.mark.parametrize("flag", each(CHANGES, UPDATE, "refuses {} if it was not asked for"))
-def test_flag(flag: str, make: Objects, ze: Calls, mutable: int, kernel: int, queue: int) -> None:
+def test_flag(
+    flag: str, make: ZEObjects, ze: ZECalls, mutable: int, kernel: int, queue: int
+) -> None:
     needs(mutable, flag)
     other = next(name for name in CHANGES if name != flag and mutable & flag_of(name))
     made, number = make.closed(kernel, 2, flag_of(other))
@@ -72,21 +74,23 @@ def flag_of(name: str) -> int:
 
 
 @rule(UPDATE, "refuses an unknown identifier, and makes no change of the call")
-def test_unknown_identifier(make: Objects, ze: Calls, out: Ints, kernel: int, queue: int) -> None:
+def test_unknown_identifier(
+    make: ZEObjects, ze: ZECalls, out: Ints, kernel: int, queue: int
+) -> None:
     made, number = make.closed(kernel, 2)
     refuse(ze, made, argument(number, 1, c_int32(9)), argument(number + 1, 1, c_int32(9)))
     make.check_result(queue, made, out, 1, 1)
 
 
 @rule(UPDATE, "refuses an argument that the kernel does not have")
-def test_argument_index(make: Objects, ze: Calls, out: Ints, kernel: int, queue: int) -> None:
+def test_argument_index(make: ZEObjects, ze: ZECalls, out: Ints, kernel: int, queue: int) -> None:
     made, number = make.closed(kernel, 2)
     refuse(ze, made, argument(number, 1, c_int32(9)), argument(number, 2, c_int32(9)))
     make.check_result(queue, made, out, 1, 1)
 
 
 @rule(UPDATE, "refuses an argument of another size")
-def test_argument_size(make: Objects, ze: Calls, out: Ints, kernel: int, queue: int) -> None:
+def test_argument_size(make: ZEObjects, ze: ZECalls, out: Ints, kernel: int, queue: int) -> None:
     made, number = make.closed(kernel, 2)
     refuse(ze, made, argument(number, 1, c_int16(9)))
     refuse(ze, made, argument(number, 0, c_int32(9)))
@@ -94,13 +98,13 @@ def test_argument_size(make: Objects, ze: Calls, out: Ints, kernel: int, queue: 
 
 
 @rule(UPDATE, "refuses a struct that is no change")
-def test_struct(make: Objects, ze: Calls, kernel: int) -> None:
+def test_struct(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made, _ = make.closed(kernel, 2)
     refuse(ze, made, new("ze_device_mem_alloc_desc_t"))
 
 
 @rule(UPDATE, "refuses flags, which are reserved")
-def test_reserved_flags(make: Objects, ze: Calls, kernel: int) -> None:
+def test_reserved_flags(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made, number = make.closed(kernel, 2)
     desc = chained(argument(number, 1, c_int32(2)))
     desc.flags = 1
@@ -108,14 +112,14 @@ def test_reserved_flags(make: Objects, ze: Calls, kernel: int) -> None:
 
 
 @rule(UPDATE, "refuses NULL")
-def test_null(make: Objects, ze: Calls, kernel: int) -> None:
+def test_null(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made, _ = make.closed(kernel, 2)
     ze.refuses("INVALID_NULL_HANDLE", UPDATE, None, byref(chained()))
     ze.refuses("INVALID_NULL_POINTER", UPDATE, made, None)
 
 
 @rule(UPDATE, "refuses a list that is not mutable")
-def test_list_is_not_mutable(make: Objects, ze: Calls, kernel: int) -> None:
+def test_list_is_not_mutable(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made = make.list()
     make.launch(made, kernel, 2)
     make.close_list(made)
@@ -123,7 +127,7 @@ def test_list_is_not_mutable(make: Objects, ze: Calls, kernel: int) -> None:
 
 
 @rule(UPDATE, "refuses a list that was never closed")
-def test_open_list(make: Objects, ze: Calls, kernel: int) -> None:
+def test_open_list(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made = make.list(mutable=True)
     number = make.next_id(made)
     make.launch(made, kernel, 2)
@@ -131,7 +135,9 @@ def test_open_list(make: Objects, ze: Calls, kernel: int) -> None:
 
 
 @rule("zeCommandQueueExecuteCommandLists", "refuses a list that was changed and not closed again")
-def test_close_after_update(make: Objects, ze: Calls, out: Ints, kernel: int, queue: int) -> None:
+def test_close_after_update(
+    make: ZEObjects, ze: ZECalls, out: Ints, kernel: int, queue: int
+) -> None:
     made, number = make.closed(kernel, 2)
     ze.ok(UPDATE, made, byref(chained(argument(number, 1, c_int32(2)))))
     routine = "zeCommandQueueExecuteCommandLists"
@@ -141,7 +147,7 @@ def test_close_after_update(make: Objects, ze: Calls, out: Ints, kernel: int, qu
 
 
 @rule(NEXT, "refuses a list that is not mutable, and one that is closed")
-def test_next_identifier(make: Objects, ze: Calls, kernel: int) -> None:
+def test_next_identifier(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t")
     made, _ = make.closed(kernel, 2)
     for one in (make.list(), made):
@@ -149,7 +155,7 @@ def test_next_identifier(make: Objects, ze: Calls, kernel: int) -> None:
 
 
 @rule(NEXT, "refuses NULL and unknown flags")
-def test_next_identifier_null(make: Objects, ze: Calls, mutable: int) -> None:
+def test_next_identifier_null(make: ZEObjects, ze: ZECalls, mutable: int) -> None:
     number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t", flags=1 << 30)
     made = make.list(mutable=True)
     ze.refuses("INVALID_NULL_POINTER", NEXT, made, None, byref(number))
@@ -157,14 +163,14 @@ def test_next_identifier_null(make: Objects, ze: Calls, mutable: int) -> None:
 
 
 @rule(SIGNAL, "refuses an identifier that did not ask for it")
-def test_signal_flag(make: Objects, ze: Calls, kernel: int) -> None:
+def test_signal_flag(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     (event,) = make.events()
     made, number = make.closed(kernel, 2, flag_of("KERNEL_ARGUMENTS"))
     ze.refuses("INVALID_ARGUMENT", SIGNAL, made, number, event)
 
 
 @rule(SIGNAL, "refuses an event of another kind of pool")
-def test_signal_kind(make: Objects, ze: Calls, mutable: int, kernel: int) -> None:
+def test_signal_kind(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) -> None:
     needs(mutable, "SIGNAL_EVENT")
     (event,), (timed,) = make.events(), make.events(flags=1 | 4)
     made = make.list(mutable=True)
@@ -175,7 +181,7 @@ def test_signal_kind(make: Objects, ze: Calls, mutable: int, kernel: int) -> Non
 
 
 @rule(WAITS, "refuses another number of events")
-def test_wait_count(make: Objects, ze: Calls, mutable: int, kernel: int) -> None:
+def test_wait_count(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) -> None:
     needs(mutable, "WAIT_EVENTS")
     first, second = make.events(2)
     made = make.list(mutable=True)
@@ -186,12 +192,12 @@ def test_wait_count(make: Objects, ze: Calls, mutable: int, kernel: int) -> None
 
 
 @rule(WAITS, "refuses an identifier that did not ask for it")
-def test_wait_flag(make: Objects, ze: Calls, kernel: int) -> None:
+def test_wait_flag(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made, number = make.closed(kernel, 2, flag_of("KERNEL_ARGUMENTS"))
     ze.refuses("INVALID_ARGUMENT", WAITS, made, number, 0, None)
 
 
-def alternatives(make: Objects, kernel: int) -> tuple[int, int]:
+def alternatives(make: ZEObjects, kernel: int) -> tuple[int, int]:
     """Return a closed list of a launch that may become `twice`, and its identifier."""
     made = make.list(mutable=True)
     flags = flag_of("KERNEL_ARGUMENTS") | flag_of("GROUP_COUNT") | flag_of("KERNEL_INSTRUCTION")
@@ -202,7 +208,7 @@ def alternatives(make: Objects, kernel: int) -> tuple[int, int]:
 
 
 @rule(KERNELS, "refuses a kernel that was not announced")
-def test_other_kernel(make: Objects, ze: Calls, mutable: int, kernel: int) -> None:
+def test_other_kernel(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) -> None:
     needs(mutable, "KERNEL_INSTRUCTION")
     made, number = alternatives(make, kernel)
     other = make.kernel("sizes")
@@ -211,7 +217,9 @@ def test_other_kernel(make: Objects, ze: Calls, mutable: int, kernel: int) -> No
 
 
 @rule("zeCommandListClose", "refuses a launch whose new kernel lacks an argument")
-def test_new_kernel_lacks_arguments(make: Objects, ze: Calls, mutable: int, kernel: int) -> None:
+def test_new_kernel_lacks_arguments(
+    make: ZEObjects, ze: ZECalls, mutable: int, kernel: int
+) -> None:
     needs(mutable, "KERNEL_INSTRUCTION")
     made = make.list(mutable=True)
     flags = flag_of("KERNEL_ARGUMENTS") | flag_of("GROUP_COUNT") | flag_of("KERNEL_INSTRUCTION")
@@ -225,7 +233,7 @@ def test_new_kernel_lacks_arguments(make: Objects, ze: Calls, mutable: int, kern
 
 
 @rule("zeCommandListCreate", "refuses flags of a mutable list, which are reserved")
-def test_mutable_list_flags(make: Objects, ze: Calls, mutable: int) -> None:
+def test_mutable_list_flags(make: ZEObjects, ze: ZECalls, mutable: int) -> None:
     chained_desc = new("ze_mutable_command_list_exp_desc_t", flags=1)
     desc, made = new("ze_command_list_desc_t", pNext=chained_desc), ctypes.c_void_p()
     given = make.context, make.device, byref(desc), byref(made)

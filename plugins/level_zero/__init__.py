@@ -9,8 +9,10 @@ from __future__ import annotations
 from . import (
     appends,
     contexts,
+    device_properties,
     devices,
     events,
+    execution,
     graphs,
     host_steps,
     image_copies,
@@ -19,6 +21,7 @@ from . import (
     lists,
     modules,
     mutable,
+    queues,
     samplers,
 )
 from .core import driver
@@ -26,9 +29,11 @@ from .core import driver
 __all__ = [
     "appends",
     "contexts",
+    "device_properties",
     "devices",
     "driver",
     "events",
+    "execution",
     "graphs",
     "host_steps",
     "image_copies",
@@ -37,5 +42,6 @@ __all__ = [
     "lists",
     "modules",
     "mutable",
+    "queues",
     "samplers",
 ]

@@ -9,11 +9,12 @@ from ...icd.abi import OPENCL
 from ...icd.calls import call
 from ..sdk._native_ze import ffi
 from ..sdk.objects import Object
+from .completions import Completion
 from .contexts import ZeContext
 from .core import ZE, driver, find_struct, ze_failure
 from .devices import ZeDevice
 from .in_c import EventInC, number_of
-from .streams import NOT_READY, Completion, Signal
+from .streams import NOT_READY, Signal
 
 _TIMES: Final = (
     ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"] | ZE["ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP"]

@@ -20,12 +20,13 @@ from ..sdk.objects import Object
 from .contexts import ZeContext
 from .core import ZE, driver, find_struct, ze_failure
 from .events import ZeEvent
-from .lists import ZeCommandList, append_steps, stream_of
+from .execution import append_steps
+from .lists import ZeCommandList, stream_of
+from .queues import SYNCHRONOUS
 from .recording import ListCommand, ListRecording
 
 _TRUE: Final = ZE.codes["ZE_RESULT_QUERY_TRUE"]
 _FALSE: Final = ZE.codes["ZE_RESULT_QUERY_FALSE"]
-_SYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
 _SIMPLE: Final = ZE["ZE_RECORD_REPLAY_GRAPH_EXT_DUMP_MODE_SIMPLE"]
 _Callback: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -70,7 +71,7 @@ class Capture:
             detail = "an event is of another capture, and captures do not become one"
             raise ze_failure("GRAPH_CAPTURE_MERGE_ATTEMPT", detail)
         if made.capture is None:
-            if made.device is not self.first.device or made.mode == _SYNCHRONOUS:
+            if made.device is not self.first.device or made.mode == SYNCHRONOUS:
                 raise self.refuse("a list joins that is synchronous, or of another device")
             self._join(made)
         return self.recording
@@ -149,7 +150,7 @@ class ZeGraph(Object):
         stream_of(made)
         if made.context is not self.context:
             raise ze_failure("INVALID_ARGUMENT", "the list is of another context")
-        if made.capture is not None or made.mode == _SYNCHRONOUS:
+        if made.capture is not None or made.mode == SYNCHRONOUS:
             raise ze_failure("INVALID_ARGUMENT", "the list is captured already, or synchronous")
         if self.primary is not None:
             raise ze_failure("INVALID_GRAPH", "the graph has a capture already")

@@ -15,11 +15,12 @@ from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import check
 from ..opencl.usm.strategies import required_strategy
 from ..opencl.usm.strategy import Operation
+from .completions import Completion
 from .core import driver
 from .events import ZeEvent
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
-from .streams import Completion, Stream, StreamStep, enqueue_order, run_now
+from .streams import Stream, StreamStep, enqueue_order, run_now
 
 _COPIES: Final = frozenset({"svm_copy", "copy", "read", "write"})
 _Sizes: Final = ctypes.c_size_t * 3

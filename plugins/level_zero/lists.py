@@ -1,130 +1,27 @@
-"""Command queues, fences and command lists: made, closed, executed, waited for.
+"""Command lists: made, closed, reset, asked.
 
 A regular list is a recording, which is executed any number of times. An immediate list is a stream:
 an append makes a recording of one command and runs it, unless nothing hinders its direct enqueue
-(immediate.py)."""
+(immediate.py). What runs lists is in execution.py."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from ..opencl.usm.allocations import release_memory
-from ..opencl.usm.registry import remove
 from ..sdk.objects import Object
-from .contexts import ZeContext, find_base
+from .completions import FOREVER
+from .contexts import ZeContext
 from .core import ZE, driver, find_struct, ze_failure
 from .devices import ZeDevice
 from .events import ZeEvent
 from .in_c import CHANGED, CLOSED, ListInC, number_of
+from .queues import SYNCHRONOUS, check_group
 from .recording import ListCommand, ListRecording
-from .streams import FOREVER, Signal, Stream, StreamStep, enqueue_order
+from .streams import Stream
 
-_PATIENCE: Final = 10_000_000_000  # nanoseconds
-_SYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
 _QUEUE_IN_ORDER: Final = ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"]
 _LIST_IN_ORDER: Final = ZE["ZE_COMMAND_LIST_FLAG_IN_ORDER"]
-
-
-def _check_group(ordinal: int, index: int = 0) -> None:
-    if ordinal or index:
-        raise ze_failure(
-            "INVALID_ARGUMENT", "a device has one group of command queues, and one queue in it"
-        )
-
-
-# queues
-
-
-@driver.kind
-class ZeQueue(Object):
-    """A command queue: a stream, and how it was made."""
-
-    type = "ze_command_queue_handle_t"
-
-    def __init__(self, context: ZeContext, device: ZeDevice, desc: Any) -> None:
-        self.context, self.device = context, device
-        self.flags, self.mode, self.priority = desc.flags, desc.mode, desc.priority
-        self.stream = Stream(context, device, desc.mode == _SYNCHRONOUS)
-
-    def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/ze_calls.h says."""
-        return number_of(self.stream.in_c.struct), 0, 0, 0
-
-    def close(self) -> None:
-        self.stream.close()
-
-
-@driver.kind
-class ZeFence(Signal):
-    """A fence, which a queue signals after lists."""
-
-    type = "ze_fence_handle_t"
-
-    def __init__(self, queue: ZeQueue, signaled: bool) -> None:
-        super().__init__()
-        self.queue, self._signaled = queue, signaled
-
-
-@driver.entry
-def zeCommandQueueCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeQueue:
-    hContext.check(hDevice)
-    _check_group(desc.ordinal, desc.index)
-    return ZeQueue(hContext, hDevice, desc)
-
-
-@driver.entry
-def zeCommandQueueSynchronize(hCommandQueue: ZeQueue, timeout: int) -> int:
-    return hCommandQueue.stream.wait(timeout)
-
-
-@driver.entry
-def zeCommandQueueGetOrdinal(hCommandQueue: ZeQueue) -> int:
-    return 0
-
-
-@driver.entry
-def zeCommandQueueGetIndex(hCommandQueue: ZeQueue) -> int:
-    return 0
-
-
-@driver.entry
-def zeCommandQueueGetFlags(hCmdQueue: ZeQueue) -> int:
-    return hCmdQueue.flags
-
-
-@driver.entry
-def zeCommandQueueGetMode(hCmdQueue: ZeQueue) -> int:
-    return hCmdQueue.mode
-
-
-@driver.entry
-def zeCommandQueueGetPriority(hCmdQueue: ZeQueue) -> int:
-    return hCmdQueue.priority
-
-
-@driver.entry
-def zeFenceCreate(hCommandQueue: ZeQueue, desc: Any) -> ZeFence:
-    return ZeFence(hCommandQueue, bool(desc.flags & ZE["ZE_FENCE_FLAG_SIGNALED"]))
-
-
-@driver.entry
-def zeFenceHostSynchronize(hFence: ZeFence, timeout: int) -> int:
-    return hFence.wait(timeout)
-
-
-@driver.entry
-def zeFenceQueryStatus(hFence: ZeFence) -> int:
-    return hFence.query()
-
-
-@driver.entry
-def zeFenceReset(hFence: ZeFence) -> None:
-    hFence.reset_by_host()
-
-
-# lists
 
 
 @driver.kind
@@ -203,7 +100,7 @@ class ZeCommandList(Object):
     @capture.setter
     def capture(self, value: Any) -> None:
         self._capture = value
-        stream = self.stream if value is None and self.mode != _SYNCHRONOUS else None
+        stream = self.stream if value is None and self.mode != SYNCHRONOUS else None
         self.in_c.run_on(stream.in_c if stream is not None else None)
 
     @property
@@ -263,7 +160,7 @@ class ZeCommandList(Object):
 
     def finish_append(self) -> None:
         """Wait for everything, if the immediate list is synchronous."""
-        if self.mode == _SYNCHRONOUS and self.stream is not None:
+        if self.mode == SYNCHRONOUS and self.stream is not None:
             self.stream.wait(FOREVER)
 
     def close_recording(self) -> None:
@@ -306,7 +203,7 @@ class ZeCommandList(Object):
 @driver.entry
 def zeCommandListCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeCommandList:
     hContext.check(hDevice)
-    _check_group(desc.commandQueueGroupOrdinal)
+    check_group(desc.commandQueueGroupOrdinal)
     mutable = find_struct(
         desc.pNext,
         "ZE_STRUCTURE_TYPE_MUTABLE_COMMAND_LIST_EXP_DESC",
@@ -325,7 +222,7 @@ def zeCommandListCreateImmediate(
     hContext: ZeContext, hDevice: ZeDevice, altdesc: Any
 ) -> ZeCommandList:
     hContext.check(hDevice)
-    _check_group(altdesc.ordinal, altdesc.index)
+    check_group(altdesc.ordinal, altdesc.index)
     in_order = bool(altdesc.flags & _QUEUE_IN_ORDER)
     return ZeCommandList(hContext, hDevice, altdesc.flags, in_order=in_order, queue=altdesc)
 
@@ -403,150 +300,3 @@ def stream_of(made: ZeCommandList) -> Stream:
     if made.stream is None:
         raise ze_failure("INVALID_COMMAND_LIST_TYPE", "the list is not immediate")
     return made.stream
-
-
-# execution
-
-
-def _steps(
-    lists: Sequence[ZeCommandList], context: ZeContext, device: ZeDevice
-) -> list[StreamStep]:
-    """Return what runs lists in order.
-
-    Raises:
-        LevelZeroError: INVALID_ARGUMENT, INVALID_COMMAND_LIST_TYPE.
-    """
-    for one in lists:
-        if one.context is not context or one.device is not device:
-            raise ze_failure("INVALID_ARGUMENT", "a list is of another context or device")
-        one.check_executable()
-    return [step for one in lists for step in one.recording.steps()]
-
-
-@driver.entry
-def zeCommandQueueExecuteCommandLists(
-    hCommandQueue: ZeQueue,
-    numCommandLists: int,
-    phCommandLists: list[ZeCommandList],
-    hFence: ZeFence | None,
-) -> None:
-    if not numCommandLists:
-        raise ze_failure("INVALID_SIZE", "there is nothing to execute")
-    if hFence is not None and hFence.queue is not hCommandQueue:
-        raise ze_failure("INVALID_SYNCHRONIZATION_OBJECT", "the fence is of another queue")
-    steps = _steps(phCommandLists, hCommandQueue.context, hCommandQueue.device)
-    if hFence is not None:
-        steps.append(StreamStep(effects=[(hFence, True)]))
-    hCommandQueue.stream.submit(steps)
-    if hCommandQueue.mode == _SYNCHRONOUS:
-        hCommandQueue.stream.wait(FOREVER)
-
-
-def append_steps(
-    made: ZeCommandList,
-    make: Callable[[], list[StreamStep]],
-    signal: ZeEvent | None,
-    waits: list[ZeEvent],
-) -> None:
-    """Run what was recorded elsewhere on an immediate list.
-
-    Args:
-        made: the list.
-        make: returns what is run.
-        signal: the event that it signals, or None.
-        waits: the events that it waits for.
-
-    Raises:
-        LevelZeroError: INVALID_COMMAND_LIST_TYPE, INVALID_SYNCHRONIZATION_OBJECT,
-            GRAPH_CAPTURE_UNSUPPORTED, GRAPH_INTERNAL_EVENT; what `make` raises.
-    """
-    stream = stream_of(made)
-    made.check_events((signal, *waits))
-    if made.capture is not None:
-        raise made.capture.refuse("a list runs no other lists or graphs")
-    for event in waits:
-        event.check_outside()
-    steps = [StreamStep(waits), *make()] if waits else make()
-    if signal is not None:
-        steps.append(StreamStep(effects=[(signal, True)]))
-    stream.submit(steps)
-    made.finish_append()
-
-
-@driver.entry
-def zeCommandListImmediateAppendCommandListsExp(
-    hCommandListImmediate: ZeCommandList,
-    numCommandLists: int,
-    phCommandLists: list[ZeCommandList],
-    hSignalEvent: ZeEvent | None,
-    phWaitEvents: list[ZeEvent],
-) -> None:
-    context, device = hCommandListImmediate.context, hCommandListImmediate.device
-    stream_of(hCommandListImmediate)
-    if not numCommandLists:
-        raise ze_failure("INVALID_SIZE", "there is nothing to execute")
-    append_steps(
-        hCommandListImmediate,
-        lambda: _steps(phCommandLists, context, device),
-        hSignalEvent,
-        phWaitEvents,
-    )
-
-
-@driver.entry
-def zeCommandListImmediateAppendCommandListsWithParameters(
-    hCommandListImmediate: ZeCommandList,
-    numCommandLists: int,
-    phCommandLists: list[ZeCommandList],
-    hSignalEvent: ZeEvent | None,
-    phWaitEvents: list[ZeEvent],
-) -> None:
-    zeCommandListImmediateAppendCommandListsExp(
-        hCommandListImmediate, numCommandLists, phCommandLists, hSignalEvent, phWaitEvents
-    )
-
-
-def _streams(context: ZeContext | None = None, device: ZeDevice | None = None) -> Iterator[Stream]:
-    """Yield the streams of a context, of a device and its sub-devices, or all."""
-    is_any = context is None and device is None
-    for kind in (ZeQueue, ZeCommandList):
-        for owner in list(driver.objects.of(kind.type).values()):
-            is_own = is_any or owner.context is context
-            is_own |= device is not None and owner.device.is_part_of(device)
-            if is_own and owner.stream is not None:
-                yield owner.stream
-
-
-def _finish() -> None:
-    """Wait at the end of the process for what runs: drivers' destructors do not expect it."""
-    deadline = time.monotonic_ns() + _PATIENCE
-    for stream in _streams():
-        with enqueue_order():
-            last = stream.learn_last()
-        if last is not None and last.is_pending:
-            last.wait(deadline)
-
-
-driver.on_end.append(_finish)
-
-
-@driver.entry
-def zeDeviceSynchronize(hDevice: ZeDevice) -> None:
-    for stream in _streams(device=hDevice):
-        stream.wait(FOREVER)
-
-
-# memory that commands may use
-
-
-@driver.entry
-def zeMemFreeExt(hContext: ZeContext, pMemFreeDesc: Any, ptr: int) -> None:
-    """Free memory after everything that is enqueued now, for both policies.
-
-    A list that is executed later must not use it.
-    """
-    find_base(hContext, ptr)
-    if pMemFreeDesc.freePolicy:
-        for stream in _streams(hContext):
-            stream.wait(FOREVER)
-    release_memory(remove(hContext.ur, ptr), wait=False)

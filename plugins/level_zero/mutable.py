@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from ...icd._native import lib as icd_lib
-from ...icd.calls import address
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.usm.addresses import pointer_argument
 from ..sdk._native_ze import ffi
@@ -24,205 +23,12 @@ from .arguments import make_arguments, set_in_command
 from .core import ZE, chain, driver, ze_failure
 from .devices import MUTABLE
 from .events import ZeEvent
-from .kernels import LaunchShape, ZeKernel
+from .kernels import ZeKernel
 from .lists import ZeCommandList
-from .recording import ListCommand, ListLaunch
+from .mutable_commands import FLAGS, LaunchDraft, MutableCommand, add_copy
+from .recording import ListLaunch
 
-_FLAGS: Final = {
-    name: ZE[f"ZE_MUTABLE_COMMAND_EXP_FLAG_{name}"]
-    for name in (
-        *("KERNEL_ARGUMENTS", "GROUP_COUNT", "GROUP_SIZE", "GLOBAL_OFFSET"),
-        *("SIGNAL_EVENT", "WAIT_EVENTS", "KERNEL_INSTRUCTION"),
-    )
-}
-_BY_DEFAULT: Final = MUTABLE & ~_FLAGS["KERNEL_INSTRUCTION"]
-
-Triple = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class LaunchDraft:
-    """What a launch will be. None: it is not given yet.
-
-    Attributes:
-        kernel: its kernel.
-        arguments: its arguments, by index.
-        counts, sizes, offsets: see `LaunchShape`.
-    """
-
-    kernel: ZeKernel
-    arguments: dict[int, URKernelArgument]
-    counts: Triple | None
-    sizes: Triple | None
-    offsets: Triple
-
-    @classmethod
-    def of(cls, launch: ListLaunch) -> LaunchDraft:
-        """Return a draft without changes."""
-        shape = launch.shape
-        arguments = dict(launch.arguments)
-        return cls(launch.kernel, arguments, shape.counts, shape.sizes, shape.offsets)
-
-    def finish(self) -> ListLaunch:
-        """Return the launch.
-
-        Raises:
-            LevelZeroError: INVALID_ARGUMENT if something is not given,
-                INVALID_GROUP_SIZE_DIMENSION.
-        """
-        name = self.kernel.name
-        if len(self.arguments) != self.kernel.ur.argument_count:
-            raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {name} are given")
-        if self.counts is None:
-            raise ze_failure("INVALID_ARGUMENT", f"the group count of {name} is not given")
-        sizes = self.sizes or self.kernel.sizes
-        self.kernel.check_group(sizes)
-        shape = LaunchShape(self.counts, sizes, self.offsets)
-        return ListLaunch(self.kernel, self.arguments, shape)
-
-
-class MutableCommand:
-    """A command that can be changed.
-
-    Args:
-        owner: its list.
-        number: its identifier.
-        flags: what can be changed, ze_mutable_command_exp_flags_t.
-        kernels: the kernels that it may launch; nothing if that is not changed.
-
-    Attributes:
-        command: the command, None before it is appended.
-        draft: what its launch will be, None if that is not changed.
-        row: what C knows of it (`fl_ze_command`), None before the list is closed.
-        touched: whether it was changed since the list was closed.
-    """
-
-    def __init__(
-        self, owner: ZeCommandList, number: int, flags: int, kernels: Sequence[ZeKernel]
-    ) -> None:
-        self.owner, self.number, self.flags, self.kernels = owner, number, flags, tuple(kernels)
-        self.command: ListCommand | None = None
-        self.draft: LaunchDraft | None = None
-        self.row: Any = None
-        self.touched = False
-        self._signal: ZeEvent | None = None
-        self._wait_count = 0
-
-    @property
-    def takes_arguments(self) -> bool:
-        """Return whether its arguments can be set after it is appended."""
-        return bool(self.flags & _FLAGS["KERNEL_ARGUMENTS"])
-
-    def check_kernel(self, kernel: ZeKernel) -> None:
-        """Raise LevelZeroError (INVALID_KERNEL_HANDLE) for a kernel that it may not launch."""
-        if self.kernels and kernel not in self.kernels:
-            raise ze_failure(
-                "INVALID_KERNEL_HANDLE", f"{kernel.name} is not one of the command's kernels"
-            )
-
-    def begin(self, command: ListCommand) -> None:
-        """Take the command that was appended."""
-        self.command, self._signal = command, command.signal
-        self._wait_count = len(command.waits)
-        assert self.owner.mutable is not None
-        self.owner.mutable[self.number] = self
-        if command.launch is not None and len(self.kernels) > 1:
-            recording = self.owner.recording
-            for kernel in self.kernels:
-                copy = recording.copies.of(kernel, _pointers_of(kernel))
-                _add_copy(recording.alternatives, copy)
-
-    def check(self, flag: str) -> ListCommand:
-        """Return the command.
-
-        Raises:
-            LevelZeroError: INVALID_ARGUMENT if this cannot be changed.
-        """
-        assert self.command is not None
-        if not self.flags & _FLAGS[flag]:
-            raise ze_failure(
-                "INVALID_ARGUMENT", f"command {self.number} was appended without {flag}"
-            )
-        return self.command
-
-    def present_draft(self) -> LaunchDraft:
-        """Return what its launch will be. Raises LevelZeroError (INVALID_ARGUMENT) without one."""
-        command = self.command
-        if command is None or command.launch is None:
-            raise ze_failure("INVALID_ARGUMENT", f"command {self.number} is not a launch")
-        self.learn()
-        return self.draft or LaunchDraft.of(command.launch)
-
-    @property
-    def was_changed(self) -> bool:
-        """Return whether it was changed since the list was closed."""
-        return self.touched or bool(self.row and self.row.dirty)
-
-    def learn(self) -> None:
-        """Learn which arguments C has changed."""
-        row, command = self.row, self.command
-        if not row or not row.changed or command is None or command.launch is None:
-            return
-        launch, present = command.launch, self.owner.recording.array.array + command.index
-        changed, row.changed = row.changed, 0
-        for index in range(changed.bit_length()):
-            if changed >> index & 1:
-                launch.arguments[index] = launch.kernel.argument_in(present, index)
-
-    def tell(self, row: Any, buffer: Any, number: int) -> None:
-        """Tell C how it changes its arguments.
-
-        Args:
-            row: its `fl_ze_command`.
-            buffer: the `fl_buffer *` that runs it.
-            number: its place there.
-        """
-        self.row = row
-        row.flags, row.number = self.flags, number
-        row.buffer = ffi.cast("struct fl_buffer *", address(buffer))
-        self.tell_kernel()
-
-    def tell_kernel(self) -> None:
-        """Tell C what it launches."""
-        row, command = self.row, self.command
-        if row is None or command is None or command.launch is None:
-            return
-        row.index, row.kernel = command.index, command.launch.kernel.in_c.struct
-        row.in_python = not (row.kernel.kernel and command.launch.is_complete)
-
-    def put_signal(self, event: ZeEvent | None) -> None:
-        """Give it another event to signal, or none."""
-        command = self.check("SIGNAL_EVENT")
-        if event is not None and (self._signal is None or not self._signal.alike(event)):
-            raise ze_failure(
-                "INVALID_ARGUMENT", "the event is not like the one that the command was given"
-            )
-        command.signal = event
-
-    def put_waits(self, events: Sequence[ZeEvent | None] | None, count: int) -> None:
-        """Give it other events to wait for. None of them, or None for one, means nothing."""
-        command = self.check("WAIT_EVENTS")
-        if (count or events is not None) and count != self._wait_count:
-            raise ze_failure(
-                "INVALID_SIZE", f"{count} events; the command was given {self._wait_count}"
-            )
-        self.owner.check_events(events or ())
-        command.waits = [event for event in events or () if event is not None]
-
-
-def _pointers_of(kernel: ZeKernel) -> dict[int, URKernelArgument]:
-    """Return the arguments of a kernel that are pointers, as if they were set."""
-    pointer = URKernelArgument(URKernelArgument.POINTER, 0, 0)
-    return dict.fromkeys(kernel.pointer_indices, pointer)
-
-
-def _add_copy(copies: list[Any], copy: Any) -> bool:
-    """Add a kernel to a list, unless it is there. Returns whether it was added."""
-    if any(address(copy) == address(one) for one in copies):
-        return False
-    copies.append(copy)
-    return True
-
+_BY_DEFAULT: Final = MUTABLE & ~FLAGS["KERNEL_INSTRUCTION"]
 
 # identifiers
 
@@ -234,7 +40,7 @@ def _next(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]) -> int:
     made.check_open()
     if flags & ~MUTABLE:
         raise ze_failure("UNSUPPORTED_ENUMERATION", "arguments of graphs cannot be changed")
-    if flags & _FLAGS["KERNEL_INSTRUCTION"] and not kernels:
+    if flags & FLAGS["KERNEL_INSTRUCTION"] and not kernels:
         raise ze_failure("INVALID_ARGUMENT", "the kernels that the command may launch are missing")
     for kernel in kernels:
         if not kernel.runs_on(made.context, made.device):
@@ -473,7 +279,7 @@ def _commit(made: ZeCommandList) -> None:
     drafts = {one: one.draft.finish() for one in made.touched if one.draft is not None}
     recording = made.recording
     is_new = [
-        _add_copy(recording.alternatives, recording.copies.of(new.kernel, new.arguments))
+        add_copy(recording.alternatives, recording.copies.of(new.kernel, new.arguments))
         for command, new in drafts.items()
         if command.command is not None
         and command.command.launch is not None

@@ -26,13 +26,14 @@ from ..opencl.usm.addresses import memory_functions
 from ..opencl.usm.strategy import Operation
 from ..sdk.kernel_arguments import URKernelArgument
 from .arguments import make_arguments
+from .completions import Completion
 from .contexts import ZeContext
 from .core import driver
 from .devices import ZeDevice
 from .events import ZeEvent
 from .in_c import ListInC, address_bits
 from .kernels import LaunchShape, ZeKernel
-from .streams import Completion, Signal, Stream, StreamStep
+from .streams import Signal, Stream, StreamStep
 
 #: What dropped recordings hold while an enqueue of them runs.
 _unfinished: Final = Lifetimes()

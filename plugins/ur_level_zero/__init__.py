@@ -9,6 +9,7 @@ from __future__ import annotations
 from . import (
     contexts,
     device_info,
+    devices,
     events,
     images,
     kernels,
@@ -36,6 +37,7 @@ __all__ = [
     "command_updates",
     "contexts",
     "device_info",
+    "devices",
     "events",
     "images",
     "kernels",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from .contexts import LZContext
 from .core import call, create, failure, struct
-from .platforms import LZDevice
+from .devices import LZDevice
 
 
 class LZRequest(NamedTuple):

@@ -30,8 +30,9 @@ from .core import (
     wait_until_ready,
     words,
 )
+from .devices import LZDevice
 from .in_c import LZEventsInC
-from .platforms import LZDevice, LZPlatform, new_context
+from .platforms import LZPlatform, new_context
 
 _POOL: Final = 64  # events of a pool
 _VISIBLE: Final = ZE["ZE_EVENT_POOL_FLAG_HOST_VISIBLE"]

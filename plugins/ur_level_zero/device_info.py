@@ -9,7 +9,7 @@ from typing import Any, Final
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from .core import ZE, adapter
-from .platforms import DOMAINS, LZDevice, type_of
+from .devices import DOMAINS, LZDevice, type_of
 
 #: Bytes to which sub-buffers are aligned: what any driver aligns memory to.
 BUFFER_ALIGNMENT: Final = 64

@@ -11,7 +11,7 @@ from ...loader.ze.abi import LevelZeroError
 from ..sdk.objects import Object
 from .contexts import EventCell, LZContext
 from .core import ZE, adapter, call, failure, is_owned
-from .platforms import LZDevice
+from .devices import LZDevice
 
 if TYPE_CHECKING:
     from .queues import LZQueue

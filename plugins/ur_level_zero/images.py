@@ -27,10 +27,10 @@ from ..sdk.rules import COPY, USE, check_memory_flags
 from ..sdk.ze.image_formats import ze_format_of
 from .contexts import LZContext
 from .core import ZE, adapter, create, is_owned, struct
+from .devices import LZDevice
 from .enqueue import Call, LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import LZMemory
-from .platforms import LZDevice
 from .queues import create_queue
 
 _COPY: Final = "zeCommandListAppendImageCopy"

@@ -21,7 +21,7 @@ from ..sdk.kernels import read_exec_info
 from ..sdk.objects import Object
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, ask, call, create, is_owned, struct
-from .platforms import LZDevice
+from .devices import LZDevice
 from .programs import LZProgram
 
 _INDIRECT: Final = sum(

@@ -15,10 +15,10 @@ from ..sdk.kernel_arguments import arguments_of
 from ..sdk.kernels import declare_suggestions, groups_by_local_memory
 from ..sdk.launch_properties import is_cooperative
 from .core import adapter, call, failure
+from .devices import LZDevice
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .kernels import GroupCount, LaunchSizes, LZKernel
-from .platforms import LZDevice
 from .queues import LZQueue
 
 LAUNCH: Final = "zeCommandListAppendLaunchKernel"

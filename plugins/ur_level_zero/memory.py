@@ -16,9 +16,9 @@ from ..sdk.rules import COPY, USE, check_memory_flags, check_part
 from .contexts import LZContext
 from .core import LZObject, adapter, call, create, failure, is_owned, struct
 from .device_info import BUFFER_ALIGNMENT
+from .devices import LZDevice
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
-from .platforms import LZDevice
 from .queues import create_queue
 
 COPY_MEMORY: Final = "zeCommandListAppendMemoryCopy"

@@ -14,8 +14,8 @@ from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
 from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, offset_of, region_of
 from ..sdk.rules import is_power_of_two
+from .devices import LZDevice
 from .memory import COPY_MEMORY, LZBuffer
-from .platforms import LZDevice
 
 _Region: Final = ZE.struct("ze_copy_region_t")
 _LARGEST: Final = 0xFFFFFFFF

@@ -15,10 +15,10 @@ from ..sdk.rules import check_build_devices, check_count
 from ..sdk.wrap import with_parameters
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, call, failure
+from .devices import LZDevice
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import COPY_MEMORY
-from .platforms import LZDevice
 from .programs import LZBuild, LZProgram
 
 _EXECUTABLE: Final = "EXECUTABLE"

@@ -30,7 +30,7 @@ from .core import (
     is_owned,
     struct,
 )
-from .platforms import LZDevice
+from .devices import LZDevice
 
 _SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _IL, _NATIVE = ZE["ZE_MODULE_FORMAT_IL_SPIRV"], ZE["ZE_MODULE_FORMAT_NATIVE"]

@@ -36,9 +36,9 @@ from .core import (
     wait_for_a_while,
     words,
 )
+from .devices import LZDevice, QueueGroup
 from .events import LZEvent
 from .in_c import LZQueueInC
-from .platforms import LZDevice, QueueGroup
 from .regular_queues import ASYNCHRONOUS, RegularQueue
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]

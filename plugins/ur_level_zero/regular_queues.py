@@ -8,7 +8,7 @@ from typing import Final
 
 from .contexts import LZContext
 from .core import ZE, call, create, struct, wait_until_ready, words
-from .platforms import LZDevice
+from .devices import LZDevice
 
 ASYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS"]
 

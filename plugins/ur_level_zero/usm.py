@@ -16,11 +16,11 @@ from ..sdk.usm import (
 from .allocations import LZRequest, add, allocate, check_place, find, release_memory, remove
 from .contexts import LZContext
 from .core import adapter, failure
+from .devices import LZDevice
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import COPY_MEMORY
 from .operations import Box, copy, copy_boxes, fill
-from .platforms import LZDevice
 from .queues import LZQueue, create_queue, drain_queues
 from .transfers import enqueue_operation
 

@@ -21,7 +21,7 @@ from helpers.support import FakePlugin, RunPython, once, with_short_limit
 
 from fairlead.conformance.checks import Mismatch, equal
 from fairlead.conformance.forks import in_fork, works_in_fork
-from fairlead.conformance.report import Case, Report, render
+from fairlead.conformance.report import Case, SuiteReport, render
 from fairlead.conformance.ur.listed import LISTED
 from fairlead.loader.ur.abi import UR
 
@@ -343,7 +343,7 @@ def test_the_report_names_what_is_not_implemented() -> None:
             + [("urOther", "UR_RESULT_ERROR_UNINITIALIZED"), ("urInfo", "another code")]
         )
     ]
-    text = render(Report("library", "ur", cases=cases))
+    text = render(SuiteReport("library", "ur", cases=cases))
     assert "not implemented, with the cases that need it: urMissing (3), urOther (1)\n" in text
     assert text.startswith("0 of 5 cases failed.")
 

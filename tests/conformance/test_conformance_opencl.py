@@ -19,7 +19,7 @@ from fairlead.cli.doctor import loaders
 from fairlead.conformance import harness
 from fairlead.conformance.device import UsageError
 from fairlead.conformance.opencl import commands
-from fairlead.conformance.report import Report
+from fairlead.conformance.report import SuiteReport
 from fairlead.icd import driver_profiles
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.search import Candidate
@@ -27,7 +27,7 @@ from fairlead.loader.base.search import Candidate
 pytestmark = pytest.mark.slow
 
 
-def failures(report: Report) -> dict[str, str]:
+def failures(report: SuiteReport) -> dict[str, str]:
     """The names of the cases that failed, and what was got."""
     assert not report.trouble and not report.left, report.trouble
     return {case.name: case.got for case in report.cases if case.outcome == "failed"}
@@ -144,7 +144,7 @@ def known(name: str) -> set[str]:
     return {line.split(" ", 1)[1] for line in lines if line.startswith(f"{name} ")}
 
 
-def check_known(report: Report, name: str, passed: int) -> None:
+def check_known(report: SuiteReport, name: str, passed: int) -> None:
     """A library fails what it is known to fail, and passes so many cases at least."""
     assert set(failures(report)) <= known(name)
     assert sum(case.outcome == "passed" for case in report.cases) >= passed

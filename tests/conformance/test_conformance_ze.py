@@ -9,7 +9,7 @@ import pytest
 from helpers.drivers import Driver
 
 from fairlead.conformance import harness
-from fairlead.conformance.report import Report
+from fairlead.conformance.report import SuiteReport
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.ze.libze_loader import path as loader_path
 from fairlead.plugins import build_level_zero_driver, level_zero_driver
@@ -20,7 +20,7 @@ _KINDS = ("1D", "1DARRAY", "2D", "2DARRAY", "3D")
 _HEAD = """
 from fairlead.plugins.level_zero import driver
 from fairlead.plugins.level_zero.lists import ZeCommandList
-from fairlead.plugins.level_zero.mutable import MutableCommand
+from fairlead.plugins.level_zero.mutable_commands import MutableCommand
 driver.in_c.clear()
 """
 _WAITS = """
@@ -88,7 +88,7 @@ BROKEN = {
 }
 
 
-def failures(report: Report) -> set[str]:
+def failures(report: SuiteReport) -> set[str]:
     """The names of the cases that failed."""
     assert not report.trouble and not report.left, report.trouble
     return {case.name for case in report.cases if case.outcome == "failed"}

@@ -23,10 +23,10 @@ from ...sdk.conversions import failure
 from ..contexts import EventCell, LZContext
 from ..core import adapter, words
 from ..device_info import updates_of
+from ..devices import LZDevice
 from ..events import LZEvent, span_of
 from ..in_c import LZBufferInC
 from ..memory import allocate_plain
-from ..platforms import LZDevice
 from ..queues import LZQueue
 from .paths import Submission, choose_path
 from .records import CommandRecord, LaunchState, LZCommand, LZCommandList

@@ -29,7 +29,8 @@ from ....loader.ze.abi import ZE
 from ...sdk.conversions import failure
 from ..contexts import EventCell, LZContext
 from ..core import call, words
-from ..platforms import LZDevice, LZPlatform
+from ..devices import LZDevice
+from ..platforms import LZPlatform
 from ..queues import BARRIER, LZQueue
 from ..regular_queues import Fence
 from .records import LZCommandList

@@ -13,8 +13,8 @@ from ...sdk.command_buffers import CommandObject
 from ...sdk.kernel_arguments import URKernelArgument
 from ..contexts import EventCell, LZContext
 from ..core import ZE, LevelZeroError, adapter, call, create, struct, words
+from ..devices import LZDevice, QueueGroup
 from ..kernels import LaunchSizes, LZKernel, LZLaunchShape
-from ..platforms import LZDevice, QueueGroup
 
 if TYPE_CHECKING:
     from .command_buffers import LZCommandBuffer

@@ -10,15 +10,15 @@ from helpers.drivers import Driver
 from fairlead import plugins
 from fairlead.api import nested_environment
 from fairlead.conformance.ur import kernels
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import Objects
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import URObjects
 from fairlead.icd.drivers import platforms
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.ur_level_zero.core import adapter as python_adapter
-from fairlead.plugins.ur_level_zero.platforms import LZDevice
+from fairlead.plugins.ur_level_zero.devices import LZDevice
 
 
 @pytest.fixture(scope="session")
@@ -38,33 +38,33 @@ def device(each_driver: Driver, level_zero: Plugin) -> PluginDevice:
 
 
 @pytest.fixture
-def calls(level_zero: Plugin, device: PluginDevice) -> Calls:
+def calls(level_zero: Plugin, device: PluginDevice) -> URCalls:
     """The adapter's functions."""
-    return Calls(level_zero, device.handle)
+    return URCalls(level_zero, device.handle)
 
 
 @pytest.fixture
-def make(level_zero: Plugin, device: PluginDevice, calls: Calls) -> Iterator[Objects]:
+def make(level_zero: Plugin, device: PluginDevice, calls: URCalls) -> Iterator[URObjects]:
     """Makes objects, and releases them."""
-    made = Objects(calls, level_zero.handles[0], device.platform.handle, device.handle)
+    made = URObjects(calls, level_zero.handles[0], device.platform.handle, device.handle)
     yield made
     made.close()
 
 
 @pytest.fixture
-def context(make: Objects) -> int:
+def context(make: URObjects) -> int:
     """A context of the device."""
     return make.context()
 
 
 @pytest.fixture
-def queue(make: Objects, context: int) -> int:
+def queue(make: URObjects, context: int) -> int:
     """An in-order queue."""
     return make.queue(context)
 
 
 @pytest.fixture
-def program(make: Objects, context: int) -> int:
+def program(make: URObjects, context: int) -> int:
     """The kernels of the conformance suite, made of OpenCL C."""
     return make.source_program(context, kernels.SOURCE)
 

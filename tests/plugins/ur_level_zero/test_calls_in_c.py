@@ -11,10 +11,10 @@ import pytest
 from helpers.entries import asked_of_python
 
 from fairlead.conformance.arrays import ints
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.recording import Recording, Update
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.recording import Update, URRecording
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins.sdk.start import calls_begin_in_c
 from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
@@ -29,7 +29,7 @@ FLAGS: Final = "", "OUT_OF_ORDER_EXEC_MODE_ENABLE"
 
 
 @pytest.fixture
-def program(make: Objects, context: int) -> int:
+def program(make: URObjects, context: int) -> int:
     """The kernels of SOURCE."""
     return make.source_program(context, SOURCE)
 
@@ -47,11 +47,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 class Adding:
     """A command-buffer that adds a number to a buffer."""
 
-    def __init__(self, make: Objects, context: int, program: int) -> None:
+    def __init__(self, make: URObjects, context: int, program: int) -> None:
         self.make, self.total, self.reader = make, make.buffer(context), make.queue(context)
         make.write(self.reader, self.total, [0] * COUNT)
-        self.recording = Recording(make, context, isInOrder=True, isUpdatable=True)
-        values = Buffer(self.total), ints([1])
+        self.recording = URRecording(make, context, isInOrder=True, isUpdatable=True)
+        values = BufferValue(self.total), ints([1])
         kernel = make.kernel(program, "add_value")
         self.step = self.recording.launch(kernel, *values, command=True)
         self.recording.finalize()
@@ -70,7 +70,7 @@ class Adding:
 
 
 @pytest.fixture
-def adding(make: Objects, context: int, program: int) -> Adding:
+def adding(make: URObjects, context: int, program: int) -> Adding:
     """The command-buffer."""
     return Adding(make, context, program)
 
@@ -102,7 +102,7 @@ def begin(adding: Adding, queue: int, asked: list[str]) -> None:
 
 @pytest.mark.parametrize("flags", FLAGS)
 def test_c_enqueues_again_and_waits(
-    flags: str, make: Objects, context: int, adding: Adding, asked: list[str]
+    flags: str, make: URObjects, context: int, adding: Adding, asked: list[str]
 ) -> None:
     queue = make.queue(context, flags)
     begin(adding, queue, asked)
@@ -122,7 +122,7 @@ def test_c_enqueues_again_and_waits(
 
 
 def test_events_are_made_when_c_has_none(
-    make: Objects, context: int, queue: int, adding: Adding, asked: list[str]
+    make: URObjects, context: int, queue: int, adding: Adding, asked: list[str]
 ) -> None:
     events = [adding.run(queue) for _ in range(200)]
     make.wait(*events)
@@ -133,7 +133,7 @@ def test_events_are_made_when_c_has_none(
 
 
 def test_python_knows_an_event_of_c(
-    make: Objects, context: int, queue: int, adding: Adding, asked: list[str], calls: Calls
+    make: URObjects, context: int, queue: int, adding: Adding, asked: list[str], calls: URCalls
 ) -> None:
     begin(adding, queue, asked)
     event = adding.run(queue)
@@ -149,7 +149,7 @@ def test_python_knows_an_event_of_c(
 
 
 def test_an_event_of_c_outlives_its_queue(
-    make: Objects, context: int, adding: Adding, asked: list[str]
+    make: URObjects, context: int, adding: Adding, asked: list[str]
 ) -> None:
     queue = make.queue(context)
     begin(adding, queue, asked)
@@ -171,7 +171,7 @@ def test_an_update_waits_for_what_c_has_enqueued(
 
 
 def test_executions_by_c_and_by_python_follow_each_other(
-    make: Objects, context: int, adding: Adding, asked: list[str]
+    make: URObjects, context: int, adding: Adding, asked: list[str]
 ) -> None:
     """On two queues, where each execution waits for the one before."""
     queues = [make.queue(context, flags) for flags in FLAGS]
@@ -183,7 +183,7 @@ def test_executions_by_c_and_by_python_follow_each_other(
 
 
 def test_a_wait_list_is_python_s(
-    make: Objects, queue: int, adding: Adding, asked: list[str]
+    make: URObjects, queue: int, adding: Adding, asked: list[str]
 ) -> None:
     begin(adding, queue, asked)
     last = adding.run(queue)
@@ -195,7 +195,7 @@ def test_a_wait_list_is_python_s(
 
 @pytest.mark.parametrize("flags", FLAGS)
 def test_what_c_has_enqueued_runs_to_its_end(
-    flags: str, make: Objects, context: int, program: int, asked: list[str]
+    flags: str, make: URObjects, context: int, program: int, asked: list[str]
 ) -> None:
     """The command-buffer is released while it runs, and then the queue."""
     for _ in range(10):
@@ -209,7 +209,7 @@ def test_what_c_has_enqueued_runs_to_its_end(
 
 
 def test_threads_enqueue_on_one_queue(
-    make: Objects, context: int, queue: int, adding: Adding, asked: list[str]
+    make: URObjects, context: int, queue: int, adding: Adding, asked: list[str]
 ) -> None:
     begin(adding, queue, asked)
 
@@ -233,7 +233,7 @@ def test_threads_enqueue_on_one_queue(
 @pytest.mark.parametrize("how", ["profiling", "any-order", "wait-event"])
 def test_what_needs_more_than_an_append_is_python_s(
     how: str,
-    make: Objects,
+    make: URObjects,
     context: int,
     program: int,
     asked: list[str],
@@ -242,7 +242,7 @@ def test_what_needs_more_than_an_append_is_python_s(
     if how == "wait-event":
         monkeypatch.setenv(VARIABLE, how)
     queue = make.queue(context, "PROFILING_ENABLE" if how == "profiling" else "")
-    recording = Recording(make, context, isInOrder=how != "any-order")
+    recording = URRecording(make, context, isInOrder=how != "any-order")
     recording.launch(make.kernel(program, "nothing"))
     recording.finalize()
     for _ in range(5):

@@ -12,12 +12,13 @@ from helpers.drivers import Driver
 
 from fairlead.conformance import harness
 from fairlead.conformance.arrays import NO_EVENTS
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import Objects
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import URObjects
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ze.abi import ZE
 from fairlead.plugins import level_zero_adapter
-from fairlead.plugins.ur_level_zero.platforms import LZDevice, LZPlatform
+from fairlead.plugins.ur_level_zero.devices import LZDevice
+from fairlead.plugins.ur_level_zero.platforms import LZPlatform
 
 #: Pixels along x, y and z of the images of each type.
 KINDS: Final = {
@@ -30,7 +31,7 @@ READ, WRITE = "urEnqueueMemImageRead", "urEnqueueMemImageWrite"
 Triple = tuple[int, int, int]
 
 
-def described(calls: Calls, kind: str = "IMAGE2D", **fields: int) -> Any:
+def described(calls: URCalls, kind: str = "IMAGE2D", **fields: int) -> Any:
     x, y, z = KINDS[kind]
     count = {"IMAGE1D_ARRAY": y, "IMAGE2D_ARRAY": z}.get(kind, 1)
     given = {"width": x, "height": y, "depth": z, "arraySize": count} | fields
@@ -42,7 +43,7 @@ def formed(order: str = "RGBA", channel: str = "UNSIGNED_INT8") -> Any:
     return UR.struct("ur_image_format_t")(*numbers)
 
 
-def image(calls: Calls, make: Objects, context: int, kind: str = "IMAGE2D") -> int:
+def image(calls: URCalls, make: URObjects, context: int, kind: str = "IMAGE2D") -> int:
     given = byref(formed()), byref(described(calls, kind)), None
     made = calls.new("urMemImageCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], *given)
     return make.own("urMemRelease", made)
@@ -63,8 +64,8 @@ def test_memory_has_pitches(
     kind: str,
     flags: str,
     extension: bool,
-    calls: Calls,
-    make: Objects,
+    calls: URCalls,
+    make: URObjects,
     context: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -96,8 +97,8 @@ def test_memory_has_pitches(
 
 
 def test_a_2d_image_has_no_slice_pitch(
-    calls: Calls,
-    make: Objects,
+    calls: URCalls,
+    make: URObjects,
     context: int,
     queue: int,
     behind: LZDevice,
@@ -118,7 +119,7 @@ def test_a_2d_image_has_no_slice_pitch(
     assert pitches == [(32, 0)]
 
 
-def test_an_image_is_no_buffer(calls: Calls, make: Objects, context: int, queue: int) -> None:
+def test_an_image_is_no_buffer(calls: URCalls, make: URObjects, context: int, queue: int) -> None:
     one, out = image(calls, make, context), ctypes.create_string_buffer(64)
     buffer, wrong = make.buffer(context), "INVALID_MEM_OBJECT"
     calls.fails("urEnqueueMemBufferRead", wrong, queue, one, True, 0, 16, out, *NO_EVENTS)
@@ -134,7 +135,7 @@ def test_an_image_is_no_buffer(calls: Calls, make: Objects, context: int, queue:
     calls.fails("urMemImageGetInfo", wrong, buffer, name, 8, out, byref(size))
 
 
-def test_formats_that_level_zero_lacks(calls: Calls, context: int) -> None:
+def test_formats_that_level_zero_lacks(calls: URCalls, context: int) -> None:
     form, desc = formed("SRGBA", "UNORM_INT8"), described(calls)
     given = UR["UR_MEM_FLAG_READ_WRITE"], byref(form), byref(desc), None
     out = byref(ctypes.c_void_p())
@@ -142,7 +143,7 @@ def test_formats_that_level_zero_lacks(calls: Calls, context: int) -> None:
 
 
 def test_a_kernel_may_not_write_an_image_that_is_only_read(
-    calls: Calls, make: Objects, context: int, behind: LZDevice, monkeypatch: pytest.MonkeyPatch
+    calls: URCalls, make: URObjects, context: int, behind: LZDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver is told what kernels do with an image."""
     flags: list[int] = []
@@ -162,8 +163,8 @@ def test_a_kernel_may_not_write_an_image_that_is_only_read(
 
 
 def test_a_device_without_images(
-    calls: Calls,
-    make: Objects,
+    calls: URCalls,
+    make: URObjects,
     context: int,
     queue: int,
     behind: LZDevice,
@@ -199,7 +200,7 @@ def test_the_conformance_suite(area: str, least: int, each_driver: Driver, tmp_p
     assert sum(case.outcome == "passed" for case in report.cases) >= least
 
 
-def test_native_handles(calls: Calls, make: Objects, context: int, queue: int) -> None:
+def test_native_handles(calls: URCalls, make: URObjects, context: int, queue: int) -> None:
     one, data, out = image(calls, make, context), pixels(24), ctypes.create_string_buffer(96)
     whole = area((0, 0, 0), (6, 4, 1))
     calls.ok(WRITE, queue, one, True, *whole, 0, 0, data, *NO_EVENTS)

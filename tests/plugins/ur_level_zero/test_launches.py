@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import Objects
-from fairlead.plugins.ur_level_zero.platforms import LZDevice
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import URObjects
+from fairlead.plugins.ur_level_zero.devices import LZDevice
 
 
 def test_local_memory_limits_how_many_groups_run_at_the_same_time(
-    make: Objects, program: int, calls: Calls, behind: LZDevice
+    make: URObjects, program: int, calls: URCalls, behind: LZDevice
 ) -> None:
     """Level Zero does not ask for the bytes that a launch adds."""
     count, local = ctypes.c_uint32(), (ctypes.c_size_t * 3)(1, 1, 1)

@@ -9,15 +9,15 @@ from typing import Any, Final
 import pytest
 
 from fairlead.conformance.arrays import ints
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.recording import Recording, Update
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.recording import Update, URRecording
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins.ur_level_zero.command_buffer.command_buffers import LZCommandBuffer
 from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
 from fairlead.plugins.ur_level_zero.core import adapter
-from fairlead.plugins.ur_level_zero.platforms import LZDevice, QueueGroup
+from fairlead.plugins.ur_level_zero.devices import LZDevice, QueueGroup
 
 PATHS: Final = "wait-event", "immediate-append"
 #: What the tests look at, by the ends of the names.
@@ -64,20 +64,20 @@ def python_object(kind: str, handle: int) -> Any:
     return registry.of(kind)[handle]
 
 
-def behind_buffer(recording: Recording) -> LZCommandBuffer:
+def behind_buffer(recording: URRecording) -> LZCommandBuffer:
     return python_object("ur_exp_command_buffer_handle_t", recording.handle)
 
 
 class Chain:
     """A command-buffer of a fill, a launch that adds 1, and a copy."""
 
-    def __init__(self, make: Objects, context: int, program: int, **how: bool) -> None:
+    def __init__(self, make: URObjects, context: int, program: int, **how: bool) -> None:
         self.source, self.target = make.buffer(context), make.buffer(context)
-        self.recording = Recording(make, context, **how)
+        self.recording = URRecording(make, context, **how)
         filled = self.recording.fill(self.source, 5)
         self.step = self.recording.launch(
             make.kernel(program, "add_one"),
-            Buffer(self.source),
+            BufferValue(self.source),
             after=(filled.point,),
             command=how.get("isUpdatable", False),
         )
@@ -86,13 +86,13 @@ class Chain:
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_executions_follow_each_other_on_two_queues(
-    path: str, make: Objects, context: int, program: int, in_order: bool
+    path: str, make: URObjects, context: int, program: int, in_order: bool
 ) -> None:
-    recording, total = Recording(make, context, isInOrder=in_order), make.buffer(context)
+    recording, total = URRecording(make, context, isInOrder=in_order), make.buffer(context)
     first, second = make.queue(context), make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
     make.write(first, total, [0] * COUNT)
-    one = recording.launch(make.kernel(program, "add_one"), Buffer(total))
-    recording.launch(make.kernel(program, "twice"), Buffer(total), after=(one.point,))
+    one = recording.launch(make.kernel(program, "add_one"), BufferValue(total))
+    recording.launch(make.kernel(program, "twice"), BufferValue(total), after=(one.point,))
     recording.finalize()
     events = [recording.enqueue(queue) for queue in (first, second, second, first)]
     make.wait(*events)
@@ -101,7 +101,7 @@ def test_executions_follow_each_other_on_two_queues(
 
 
 def test_an_execution_comes_after_the_queue_s_earlier_commands(
-    path: str, make: Objects, context: int, program: int, queue: int, calls: Calls
+    path: str, make: URObjects, context: int, program: int, queue: int, calls: URCalls
 ) -> None:
     chain = Chain(make, context, program)
     chain.recording.finalize()
@@ -116,14 +116,14 @@ def test_an_execution_comes_after_the_queue_s_earlier_commands(
 def test_calls_of_the_wait_event_path(
     monkeypatch: pytest.MonkeyPatch,
     watch: Callable[[], list[str]],
-    make: Objects,
+    make: URObjects,
     context: int,
     program: int,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "wait-event")
     queue = make.queue(context)
     watch()
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     recording.launch(make.kernel(program, "nothing"))
     assert watch() == ["AppendBarrier", "AppendLaunchKernel"]
     recording.finalize()
@@ -141,14 +141,14 @@ def test_calls_of_the_wait_event_path(
 def test_calls_of_the_immediate_append_path(
     monkeypatch: pytest.MonkeyPatch,
     watch: Callable[[], list[str]],
-    make: Objects,
+    make: URObjects,
     context: int,
     program: int,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "immediate-append")
     queue = make.queue(context)
     watch()
-    recording = Recording(make, context)
+    recording = URRecording(make, context)
     recording.launch(make.kernel(program, "nothing"))
     recording.finalize()
     resets = ["AppendBarrier", "AppendEventReset", "AppendEventReset", "AppendBarrier"]
@@ -163,14 +163,14 @@ def test_calls_of_the_immediate_append_path(
 def test_an_in_order_command_buffer_is_one_append(
     monkeypatch: pytest.MonkeyPatch,
     watch: Callable[[], list[str]],
-    make: Objects,
+    make: URObjects,
     context: int,
     program: int,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "immediate-append")
     queue = make.queue(context)
     watch()
-    recording = Recording(make, context, isInOrder=True)
+    recording = URRecording(make, context, isInOrder=True)
     recording.launch(make.kernel(program, "nothing"))
     recording.finalize()
     assert watch() == ["AppendLaunchKernel", "Close"]
@@ -182,7 +182,7 @@ def test_copies_have_a_list_of_their_own(
     path: str,
     monkeypatch: pytest.MonkeyPatch,
     behind: LZDevice,
-    make: Objects,
+    make: URObjects,
     context: int,
     program: int,
 ) -> None:
@@ -202,7 +202,7 @@ def test_copies_have_a_list_of_their_own(
 
 
 def test_a_profiled_execution_has_the_times_of_its_commands(
-    path: str, make: Objects, context: int, program: int, calls: Calls
+    path: str, make: URObjects, context: int, program: int, calls: URCalls
 ) -> None:
     queue = make.queue(context, "PROFILING_ENABLE")
     chain = Chain(make, context, program, enableProfiling=True)
@@ -220,13 +220,13 @@ def test_a_profiled_execution_has_the_times_of_its_commands(
 
 
 def test_a_refused_update_changes_nothing(
-    path: str, make: Objects, context: int, program: int, queue: int
+    path: str, make: URObjects, context: int, program: int, queue: int
 ) -> None:
     target = make.buffer(context)
-    recording = Recording(make, context, isUpdatable=True)
-    first = recording.launch(make.kernel(program), Buffer(target), ints([1]), command=True)
+    recording = URRecording(make, context, isUpdatable=True)
+    first = recording.launch(make.kernel(program), BufferValue(target), ints([1]), command=True)
     recording.finalize()
-    wrong = Update(first.command, {0: Buffer(target), 1: ctypes.c_int64(2)})
+    wrong = Update(first.command, {0: BufferValue(target), 1: ctypes.c_int64(2)})
     assert recording.try_update(wrong) == UR.codes["UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE"]
     recording.run(queue)
     assert make.read(queue, target) == [1] * COUNT
@@ -236,7 +236,7 @@ def test_a_refused_update_changes_nothing(
 
 
 def test_explain_says_the_path_and_why(
-    monkeypatch: pytest.MonkeyPatch, make: Objects, context: int, program: int
+    monkeypatch: pytest.MonkeyPatch, make: URObjects, context: int, program: int
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     chain = Chain(make, context, program)
@@ -247,7 +247,7 @@ def test_explain_says_the_path_and_why(
 
 
 def test_an_unknown_path_is_refused(
-    monkeypatch: pytest.MonkeyPatch, make: Objects, context: int, calls: Calls
+    monkeypatch: pytest.MonkeyPatch, make: URObjects, context: int, calls: URCalls
 ) -> None:
     monkeypatch.setenv(VARIABLE, "fast")
     description = calls.struct("ur_exp_command_buffer_desc_t")
@@ -257,7 +257,7 @@ def test_an_unknown_path_is_refused(
 
 
 def test_a_queue_keeps_nothing_of_executions_that_have_ended(
-    path: str, make: Objects, context: int, program: int, queue: int
+    path: str, make: URObjects, context: int, program: int, queue: int
 ) -> None:
     chain = Chain(make, context, program)
     chain.recording.finalize()
@@ -268,12 +268,12 @@ def test_a_queue_keeps_nothing_of_executions_that_have_ended(
 
 
 def test_a_command_buffer_is_released_while_it_runs(
-    path: str, make: Objects, context: int, program: int, queue: int
+    path: str, make: URObjects, context: int, program: int, queue: int
 ) -> None:
     target = make.buffer(context)
     kernel = make.kernel(program)
-    recording = Recording(make, context)
-    recording.launch(kernel, Buffer(target), ints([4]))
+    recording = URRecording(make, context)
+    recording.launch(kernel, BufferValue(target), ints([4]))
     recording.finalize()
     recording.enqueue(queue)
     make.release(recording.handle)

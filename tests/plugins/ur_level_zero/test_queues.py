@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import ints
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.plugins.ur_level_zero.contexts import EventCell
 from fairlead.plugins.ur_level_zero.core import adapter
-from fairlead.plugins.ur_level_zero.platforms import LZDevice
+from fairlead.plugins.ur_level_zero.devices import LZDevice
 from fairlead.plugins.ur_level_zero.queues import forget_ended
 
 
 @pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
 def test_events_of_level_zero_are_used_again(
-    flags: str, behind: LZDevice, make: Objects, context: int, monkeypatch: pytest.MonkeyPatch
+    flags: str, behind: LZDevice, make: URObjects, context: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
     create: Any = behind.table.zeEventCreate
@@ -37,7 +37,7 @@ def test_events_of_level_zero_are_used_again(
 
 @pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE"])
 def test_what_commands_use_may_be_released_before_they_end(
-    flags: str, make: Objects, context: int, program: int, calls: Calls
+    flags: str, make: URObjects, context: int, program: int, calls: URCalls
 ) -> None:
     reader = make.queue(context)
     for round_ in range(20):
@@ -47,7 +47,7 @@ def test_what_commands_use_may_be_released_before_they_end(
             make.buffer(context),
         )
         kernel = make.kernel(program)
-        launch = make.launch(queue, kernel, Buffer(source), ints([round_]))
+        launch = make.launch(queue, kernel, BufferValue(source), ints([round_]))
         wait = (ctypes.c_void_p * 1)(launch)
         copy = calls.new("urEnqueueMemBufferCopy", queue, source, target, 0, 0, SIZE, 1, wait)
         for handle in (launch, kernel, source, queue):
@@ -62,7 +62,7 @@ def test_what_commands_use_may_be_released_before_they_end(
 
 
 def test_an_in_order_queue_keeps_nothing_for_ever(
-    make: Objects, context: int, queue: int, calls: Calls
+    make: URObjects, context: int, queue: int, calls: URCalls
 ) -> None:
     """Its commands need no event, but some get one, so that it learns what has ended."""
     registry = adapter.registry
@@ -77,7 +77,7 @@ def test_an_in_order_queue_keeps_nothing_for_ever(
 
 
 def test_a_queue_of_a_native_list_runs_commands(
-    make: Objects, context: int, queue: int, calls: Calls
+    make: URObjects, context: int, queue: int, calls: URCalls
 ) -> None:
     native = calls.new("urQueueGetNativeHandle", queue, None)
     again = calls.new("urQueueCreateWithNativeHandle", native, context, make.device, None)
@@ -91,9 +91,9 @@ def test_a_queue_of_a_native_list_runs_commands(
 def test_memory_is_freed_after_the_commands_of_a_released_queue(
     flags: str,
     behind: LZDevice,
-    make: Objects,
+    make: URObjects,
     context: int,
-    calls: Calls,
+    calls: URCalls,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A queue's commands go on after its release."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import Objects
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import URObjects
 from fairlead.loader.ur.abi import UR
 
 
-def test_every_struct_of_a_chain_is_checked(calls: Calls, make: Objects, context: int) -> None:
+def test_every_struct_of_a_chain_is_checked(calls: URCalls, make: URObjects, context: int) -> None:
     """Also one behind another one, and in a chain that is a ring."""
     host = UR.struct("ur_usm_host_desc_t")(UR["UR_STRUCTURE_TYPE_USM_HOST_DESC"])
     device = UR.struct("ur_usm_device_desc_t")(UR["UR_STRUCTURE_TYPE_USM_DEVICE_DESC"])

@@ -9,14 +9,14 @@ import ctypes
 
 import pytest
 
-from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import Objects
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import URObjects
 from fairlead.loader.ur.abi import UR
 
 SIZE = 256
 
 
-def new_pool(calls: Calls, make: Objects, context: int, *, flags: int = 0) -> int:
+def new_pool(calls: URCalls, make: URObjects, context: int, *, flags: int = 0) -> int:
     """A pool that keeps what it is given back."""
     limits = calls.struct("ur_usm_pool_limits_desc_t", maxPoolableSize=1 << 20)
     how = calls.struct("ur_usm_pool_desc_t", flags=flags, pNext=ctypes.addressof(limits))
@@ -24,15 +24,15 @@ def new_pool(calls: Calls, make: Objects, context: int, *, flags: int = 0) -> in
     return make.own("urUSMPoolRelease", made)
 
 
-def allocate(calls: Calls, make: Objects, context: int, pool: int) -> int:
+def allocate(calls: URCalls, make: URObjects, context: int, pool: int) -> int:
     return calls.new("urUSMDeviceAlloc", context, make.device, None, pool, SIZE)
 
 
-def reserved(calls: Calls, pool: int) -> int:
+def reserved(calls: URCalls, pool: int) -> int:
     return calls.info("urUSMPoolGetInfo", pool, "UR_USM_POOL_INFO_RESERVED_CURRENT_EXP")
 
 
-def test_a_pool_gives_out_what_was_freed(calls: Calls, make: Objects, context: int) -> None:
+def test_a_pool_gives_out_what_was_freed(calls: URCalls, make: URObjects, context: int) -> None:
     pool = new_pool(calls, make, context)
     first = allocate(calls, make, context, pool)
     calls.ok("urUSMFree", context, first)
@@ -44,7 +44,7 @@ def test_a_pool_gives_out_what_was_freed(calls: Calls, make: Objects, context: i
 
 
 def test_a_new_allocation_can_be_zero(
-    calls: Calls, make: Objects, context: int, queue: int
+    calls: URCalls, make: URObjects, context: int, queue: int
 ) -> None:
     pool = new_pool(calls, make, context, flags=UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"])
     memory, host = allocate(calls, make, context, pool), ctypes.create_string_buffer(b"x" * SIZE)
@@ -56,7 +56,7 @@ def test_a_new_allocation_can_be_zero(
 
 @pytest.mark.parametrize("kind", ["Device", "Shared", "Host"])
 def test_allocations_and_frees_in_order(
-    calls: Calls, make: Objects, context: int, queue: int, kind: str
+    calls: URCalls, make: URObjects, context: int, queue: int, kind: str
 ) -> None:
     pool = new_pool(calls, make, context)
     address = ctypes.c_void_p()

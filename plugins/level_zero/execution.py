@@ -1,0 +1,161 @@
+"""Execution of command lists, and waits for everything that runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from ..opencl.usm.allocations import release_memory
+from ..opencl.usm.registry import remove
+from .completions import FOREVER
+from .contexts import ZeContext, find_base
+from .core import driver, ze_failure
+from .devices import ZeDevice
+from .events import ZeEvent
+from .lists import ZeCommandList, stream_of
+from .queues import SYNCHRONOUS, ZeFence, ZeQueue
+from .streams import Stream, StreamStep, enqueue_order
+
+_PATIENCE: Final = 10_000_000_000  # nanoseconds
+
+
+def _steps(
+    lists: Sequence[ZeCommandList], context: ZeContext, device: ZeDevice
+) -> list[StreamStep]:
+    """Return what runs lists in order.
+
+    Raises:
+        LevelZeroError: INVALID_ARGUMENT, INVALID_COMMAND_LIST_TYPE.
+    """
+    for one in lists:
+        if one.context is not context or one.device is not device:
+            raise ze_failure("INVALID_ARGUMENT", "a list is of another context or device")
+        one.check_executable()
+    return [step for one in lists for step in one.recording.steps()]
+
+
+@driver.entry
+def zeCommandQueueExecuteCommandLists(
+    hCommandQueue: ZeQueue,
+    numCommandLists: int,
+    phCommandLists: list[ZeCommandList],
+    hFence: ZeFence | None,
+) -> None:
+    if not numCommandLists:
+        raise ze_failure("INVALID_SIZE", "there is nothing to execute")
+    if hFence is not None and hFence.queue is not hCommandQueue:
+        raise ze_failure("INVALID_SYNCHRONIZATION_OBJECT", "the fence is of another queue")
+    steps = _steps(phCommandLists, hCommandQueue.context, hCommandQueue.device)
+    if hFence is not None:
+        steps.append(StreamStep(effects=[(hFence, True)]))
+    hCommandQueue.stream.submit(steps)
+    if hCommandQueue.mode == SYNCHRONOUS:
+        hCommandQueue.stream.wait(FOREVER)
+
+
+def append_steps(
+    made: ZeCommandList,
+    make: Callable[[], list[StreamStep]],
+    signal: ZeEvent | None,
+    waits: list[ZeEvent],
+) -> None:
+    """Run what was recorded elsewhere on an immediate list.
+
+    Args:
+        made: the list.
+        make: returns what is run.
+        signal: the event that it signals, or None.
+        waits: the events that it waits for.
+
+    Raises:
+        LevelZeroError: INVALID_COMMAND_LIST_TYPE, INVALID_SYNCHRONIZATION_OBJECT,
+            GRAPH_CAPTURE_UNSUPPORTED, GRAPH_INTERNAL_EVENT; what `make` raises.
+    """
+    stream = stream_of(made)
+    made.check_events((signal, *waits))
+    if made.capture is not None:
+        raise made.capture.refuse("a list runs no other lists or graphs")
+    for event in waits:
+        event.check_outside()
+    steps = [StreamStep(waits), *make()] if waits else make()
+    if signal is not None:
+        steps.append(StreamStep(effects=[(signal, True)]))
+    stream.submit(steps)
+    made.finish_append()
+
+
+@driver.entry
+def zeCommandListImmediateAppendCommandListsExp(
+    hCommandListImmediate: ZeCommandList,
+    numCommandLists: int,
+    phCommandLists: list[ZeCommandList],
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    context, device = hCommandListImmediate.context, hCommandListImmediate.device
+    stream_of(hCommandListImmediate)
+    if not numCommandLists:
+        raise ze_failure("INVALID_SIZE", "there is nothing to execute")
+    append_steps(
+        hCommandListImmediate,
+        lambda: _steps(phCommandLists, context, device),
+        hSignalEvent,
+        phWaitEvents,
+    )
+
+
+@driver.entry
+def zeCommandListImmediateAppendCommandListsWithParameters(
+    hCommandListImmediate: ZeCommandList,
+    numCommandLists: int,
+    phCommandLists: list[ZeCommandList],
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    zeCommandListImmediateAppendCommandListsExp(
+        hCommandListImmediate, numCommandLists, phCommandLists, hSignalEvent, phWaitEvents
+    )
+
+
+def _streams(context: ZeContext | None = None, device: ZeDevice | None = None) -> Iterator[Stream]:
+    """Yield the streams of a context, of a device and its sub-devices, or all."""
+    is_any = context is None and device is None
+    for kind in (ZeQueue, ZeCommandList):
+        for owner in list(driver.objects.of(kind.type).values()):
+            is_own = is_any or owner.context is context
+            is_own |= device is not None and owner.device.is_part_of(device)
+            if is_own and owner.stream is not None:
+                yield owner.stream
+
+
+def _finish() -> None:
+    """Wait at the end of the process for what runs: drivers' destructors do not expect it."""
+    deadline = time.monotonic_ns() + _PATIENCE
+    for stream in _streams():
+        with enqueue_order():
+            last = stream.learn_last()
+        if last is not None and last.is_pending:
+            last.wait(deadline)
+
+
+driver.on_end.append(_finish)
+
+
+@driver.entry
+def zeDeviceSynchronize(hDevice: ZeDevice) -> None:
+    for stream in _streams(device=hDevice):
+        stream.wait(FOREVER)
+
+
+@driver.entry
+def zeMemFreeExt(hContext: ZeContext, pMemFreeDesc: Any, ptr: int) -> None:
+    """Free memory after everything that is enqueued now, for both policies.
+
+    A list that is executed later must not use it.
+    """
+    find_base(hContext, ptr)
+    if pMemFreeDesc.freePolicy:
+        for stream in _streams(hContext):
+            stream.wait(FOREVER)
+    release_memory(remove(hContext.ur, ptr), wait=False)

@@ -1,0 +1,114 @@
+"""Command queues and fences."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..sdk.objects import Object
+from .contexts import ZeContext
+from .core import ZE, driver, ze_failure
+from .devices import ZeDevice
+from .in_c import number_of
+from .streams import Signal, Stream
+
+SYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
+
+
+def check_group(ordinal: int, index: int = 0) -> None:
+    """Raise LevelZeroError (INVALID_ARGUMENT) for a queue that no device has.
+
+    Args:
+        ordinal: the number of its group.
+        index: its number in the group.
+    """
+    if ordinal or index:
+        raise ze_failure(
+            "INVALID_ARGUMENT", "a device has one group of command queues, and one queue in it"
+        )
+
+
+@driver.kind
+class ZeQueue(Object):
+    """A command queue: a stream, and how it was made."""
+
+    type = "ze_command_queue_handle_t"
+
+    def __init__(self, context: ZeContext, device: ZeDevice, desc: Any) -> None:
+        self.context, self.device = context, device
+        self.flags, self.mode, self.priority = desc.flags, desc.mode, desc.priority
+        self.stream = Stream(context, device, desc.mode == SYNCHRONOUS)
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what native/ze_calls.h says."""
+        return number_of(self.stream.in_c.struct), 0, 0, 0
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+@driver.kind
+class ZeFence(Signal):
+    """A fence, which a queue signals after lists."""
+
+    type = "ze_fence_handle_t"
+
+    def __init__(self, queue: ZeQueue, signaled: bool) -> None:
+        super().__init__()
+        self.queue, self._signaled = queue, signaled
+
+
+@driver.entry
+def zeCommandQueueCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeQueue:
+    hContext.check(hDevice)
+    check_group(desc.ordinal, desc.index)
+    return ZeQueue(hContext, hDevice, desc)
+
+
+@driver.entry
+def zeCommandQueueSynchronize(hCommandQueue: ZeQueue, timeout: int) -> int:
+    return hCommandQueue.stream.wait(timeout)
+
+
+@driver.entry
+def zeCommandQueueGetOrdinal(hCommandQueue: ZeQueue) -> int:
+    return 0
+
+
+@driver.entry
+def zeCommandQueueGetIndex(hCommandQueue: ZeQueue) -> int:
+    return 0
+
+
+@driver.entry
+def zeCommandQueueGetFlags(hCmdQueue: ZeQueue) -> int:
+    return hCmdQueue.flags
+
+
+@driver.entry
+def zeCommandQueueGetMode(hCmdQueue: ZeQueue) -> int:
+    return hCmdQueue.mode
+
+
+@driver.entry
+def zeCommandQueueGetPriority(hCmdQueue: ZeQueue) -> int:
+    return hCmdQueue.priority
+
+
+@driver.entry
+def zeFenceCreate(hCommandQueue: ZeQueue, desc: Any) -> ZeFence:
+    return ZeFence(hCommandQueue, bool(desc.flags & ZE["ZE_FENCE_FLAG_SIGNALED"]))
+
+
+@driver.entry
+def zeFenceHostSynchronize(hFence: ZeFence, timeout: int) -> int:
+    return hFence.wait(timeout)
+
+
+@driver.entry
+def zeFenceQueryStatus(hFence: ZeFence) -> int:
+    return hFence.query()
+
+
+@driver.entry
+def zeFenceReset(hFence: ZeFence) -> None:
+    hFence.reset_by_host()

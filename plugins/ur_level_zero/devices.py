@@ -1,0 +1,262 @@
+"""Devices: what the driver tells of them, how they are divided, and which binaries they take."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
+from ..sdk.objects import Object
+from ..sdk.rules import check_count
+from .core import ZE, LevelZeroError, adapter, ask, ask_list, call, failure, struct
+
+if TYPE_CHECKING:
+    from .platforms import LZPlatform
+
+_COMPUTE: Final = ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE"]
+_COPY: Final = ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY"]
+#: The affinity domains by which programs ask for what Level Zero has divided a device into.
+DOMAINS: Final = tuple(
+    UR[f"UR_DEVICE_AFFINITY_DOMAIN_FLAG_{name}"] for name in ("NUMA", "NEXT_PARTITIONABLE")
+)
+#: The numbers of types that programs ask for, and Level Zero's types.
+_TYPES: Final = {
+    UR["UR_DEVICE_TYPE_GPU"]: ZE["ZE_DEVICE_TYPE_GPU"],
+    UR["UR_DEVICE_TYPE_CPU"]: ZE["ZE_DEVICE_TYPE_CPU"],
+    UR["UR_DEVICE_TYPE_FPGA"]: ZE["ZE_DEVICE_TYPE_FPGA"],
+}
+
+
+@dataclass(frozen=True)
+class QueueGroup:
+    """A group of command queues of a device.
+
+    Attributes:
+        ordinal: its number.
+        queues: how many queues of the device it has.
+        largest_pattern: bytes of the largest pattern of a fill.
+    """
+
+    ordinal: int
+    queues: int
+    largest_pattern: int
+
+
+@adapter.kind
+class LZDevice(Object):
+    """A device. It lives as long as the process.
+
+    Args:
+        ze: its handle.
+        platform: its platform.
+        parent: the device that a sub-device is a part of.
+    """
+
+    type, counted = "ur_device_handle_t", False
+
+    def __init__(self, ze: int, platform: LZPlatform, parent: LZDevice | None = None) -> None:
+        self.ze, self.platform, self.table, self.parent = ze, platform, platform.table, parent
+
+    @cached_property
+    def properties(self) -> Any:
+        """Return its ze_device_properties_t. The resolution of its timer is in hertz."""
+        return ask(
+            self.table,
+            "zeDeviceGetProperties",
+            self.ze,
+            "device_properties",
+            tag="DEVICE_PROPERTIES_1_2",
+        )
+
+    @cached_property
+    def compute(self) -> Any:
+        """Return its ze_device_compute_properties_t."""
+        return ask(self.table, "zeDeviceGetComputeProperties", self.ze, "device_compute_properties")
+
+    @cached_property
+    def module(self) -> Any:
+        """Return its ze_device_module_properties_t."""
+        return ask(self.table, "zeDeviceGetModuleProperties", self.ze, "device_module_properties")
+
+    @cached_property
+    def access(self) -> Any:
+        """Return its ze_device_memory_access_properties_t."""
+        return ask(
+            self.table,
+            "zeDeviceGetMemoryAccessProperties",
+            self.ze,
+            "device_memory_access_properties",
+        )
+
+    @cached_property
+    def images(self) -> Any:
+        """Return its ze_device_image_properties_t. All is 0 if the driver has no images."""
+        with contextlib.suppress(LevelZeroError):
+            if self.platform.has("zeImageCreate"):
+                routine, name = "zeDeviceGetImageProperties", "device_image_properties"
+                return ask(self.table, routine, self.ze, name)
+        return struct("device_image_properties")
+
+    @property
+    def has_images(self) -> bool:
+        """Return whether it has images."""
+        return bool(self.images.maxImageDims2D)
+
+    @cached_property
+    def memories(self) -> list[Any]:
+        """Return its ze_device_memory_properties_t."""
+        return ask_list(
+            self.table, "zeDeviceGetMemoryProperties", self.ze, "device_memory_properties"
+        )
+
+    @cached_property
+    def caches(self) -> list[Any]:
+        """Return its ze_device_cache_properties_t. Not every driver has any."""
+        with contextlib.suppress(LevelZeroError):
+            return ask_list(
+                self.table, "zeDeviceGetCacheProperties", self.ze, "device_cache_properties"
+            )
+        return []
+
+    @cached_property
+    def mutable_flags(self) -> int:
+        """Return what a mutable command can change, ze_mutable_command_exp_flags_t."""
+        if ZE.strings["ZE_MUTABLE_COMMAND_LIST_EXP_NAME"] not in self.platform.extensions:
+            return 0
+        row = struct("mutable_command_list_exp_properties")
+        with contextlib.suppress(LevelZeroError):
+            ask(self.table, "zeDeviceGetProperties", self.ze, "device_properties", pNext=row)
+        return row.mutableCommandFlags
+
+    @cached_property
+    def _groups(self) -> list[tuple[int, QueueGroup]]:
+        rows = ask_list(
+            self.table,
+            "zeDeviceGetCommandQueueGroupProperties",
+            self.ze,
+            "command_queue_group_properties",
+        )
+        return [
+            (row.flags, QueueGroup(number, row.numQueues, row.maxMemoryFillPatternSize))
+            for number, row in enumerate(rows)
+        ]
+
+    @cached_property
+    def compute_group(self) -> QueueGroup:
+        """Return the group whose queues run kernels. Raises URError (INVALID_DEVICE)."""
+        for flags, group in self._groups:
+            if flags & _COMPUTE:
+                return group
+        raise failure("INVALID_DEVICE", "the device has no queues that run kernels")
+
+    @cached_property
+    def copy_group(self) -> QueueGroup | None:
+        """Return the group whose queues only copy, None if there is none."""
+        found = (group for flags, group in self._groups if flags & _COPY and not flags & _COMPUTE)
+        return next(found, None)
+
+    @cached_property
+    def parts(self) -> tuple[LZDevice, ...]:
+        """Return its sub-devices, always the same objects."""
+        count = ctypes.c_uint32()
+        call(self.table, "zeDeviceGetSubDevices", self.ze, ctypes.byref(count), None)
+        found = (ctypes.c_void_p * count.value)()
+        if count.value:
+            call(self.table, "zeDeviceGetSubDevices", self.ze, ctypes.byref(count), found)
+        return tuple(LZDevice(handle or 0, self.platform, self) for handle in found)
+
+    @property
+    def takes_text(self) -> bool:
+        """Return whether its driver takes OpenCL C as the native format of modules."""
+        return "ZE_fairlead_opencl_c_modules" in self.platform.extensions
+
+    @cached_property
+    def takes_spirv(self) -> bool:
+        """Return whether it takes programs of SPIR-V."""
+        return bool(self.module.spirvVersionSupported)
+
+    def nanoseconds(self, ticks: int) -> int:
+        """Return a time stamp of an event in nanoseconds."""
+        return ticks * 1_000_000_000 // (self.properties.timerResolution or 1)
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the host's and the device's time in nanoseconds, taken together."""
+        host, device = ctypes.c_uint64(), ctypes.c_uint64()
+        call(
+            self.table,
+            "zeDeviceGetGlobalTimestamps",
+            self.ze,
+            ctypes.byref(host),
+            ctypes.byref(device),
+        )
+        return host.value, self.nanoseconds(device.value)
+
+    def is_part_of(self, other: LZDevice) -> bool:
+        """Return whether it is another device or a part of that."""
+        return self is other or (self.parent is not None and self.parent.is_part_of(other))
+
+
+def type_of(device: LZDevice) -> int:
+    """Return the ur_device_type_t of a device."""
+    kind = device.properties.type
+    return next((ur for ur, ze in _TYPES.items() if ze == kind), UR["UR_DEVICE_TYPE_CUSTOM"])
+
+
+@adapter.entry
+def urDeviceGetNativeHandle(hDevice: LZDevice) -> int:
+    return hDevice.ze
+
+
+@adapter.entry
+def urDeviceGetGlobalTimestamps(
+    hDevice: LZDevice, pDeviceTimestamp: Any, pHostTimestamp: Any
+) -> None:
+    host, device = hDevice.timestamp()
+    for pointer, value in ((pDeviceTimestamp, device), (pHostTimestamp, host)):
+        if pointer:
+            pointer[0] = value
+
+
+@adapter.entry
+def urDevicePartition(
+    hDevice: LZDevice, pProperties: Any, NumDevices: int
+) -> Sequence[LZDevice | int]:
+    """Return the sub-devices that the driver has: Level Zero divides devices in no other way."""
+    if not pProperties.pProperties:
+        raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
+    check_count(pProperties.PropCount, "INVALID_VALUE", "properties")
+    asked = [pProperties.pProperties[index] for index in range(pProperties.PropCount)]
+    if {one.type for one in asked} != {UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]}:
+        raise failure("INVALID_VALUE", "Level Zero does not divide devices by this type")
+    if any(one.value.affinity_domain not in DOMAINS for one in asked):
+        raise failure("INVALID_VALUE", "Level Zero does not divide devices by this domain")
+    if not hDevice.parts:
+        raise failure("DEVICE_PARTITION_FAILED", "the device has no sub-devices")
+    return hDevice.parts if NumDevices else range(len(hDevice.parts))
+
+
+def targets_of(device: LZDevice) -> list[str]:
+    """Return the targets of binaries that a device takes, the best first."""
+    return ["spir64_gen", "spir64"] if device.takes_spirv else []
+
+
+@adapter.entry
+def urDeviceSelectBinary(hDevice: LZDevice, pBinaries: Any, NumBinaries: int) -> int:
+    if not NumBinaries:
+        raise failure("INVALID_SIZE", "there is no binary to select from")
+    check_count(NumBinaries, "INVALID_SIZE", "binaries")
+    pointers = [pBinaries[index].pDeviceTargetSpec for index in range(NumBinaries)]
+    specs = [ffi.string(one).decode("utf-8", "replace") if one else "" for one in pointers]
+    targets = targets_of(hDevice)[1:]
+    for target in targets:
+        if target in specs:
+            return specs.index(target)
+    raise failure(
+        "INVALID_BINARY",
+        f"the device takes {' and '.join(targets) or 'none'}, not {', '.join(specs)}",
+    )
