@@ -14,6 +14,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.driver_profiles import profile_of
 from ...icd.drivers import drivers
 from ...icd.errors import OpenCLError
 from ...icd.errors import check as check_opencl
@@ -50,7 +51,7 @@ def _find_opencl(device: CuDevice) -> Any:
         adapter.log("info", f"no OpenCL driver can be used: {error}")
         return None
     for one in found:
-        if "NVIDIA" in one.platform.name and _UUID in one.extensions:
+        if _UUID in one.extensions and profile_of(one.platform).compiles_to_ptx:
             uuid = query(
                 one.platform.table, "clGetDeviceInfo", one.handle, OPENCL["CL_DEVICE_UUID_KHR"]
             )

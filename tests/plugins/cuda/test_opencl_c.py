@@ -80,6 +80,25 @@ def test_binaries_are_not_compiled(begin: bytes, monkeypatch: pytest.MonkeyPatch
     assert images.build_image(device, begin + b" kernel", "").data == begin + b" kernel"
 
 
+def test_the_compiler_is_known_by_its_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAIRLEAD_QUIRKS switches it off like all that is known of a driver."""
+
+    def device(name: str) -> SimpleNamespace:
+        platform = SimpleNamespace(name=name, vendor="", version="OpenCL 3.0", table=None)
+        one = SimpleNamespace(platform=platform, handle=1, extensions=("cl_khr_device_uuid",))
+        platform.devices = (one,)
+        return one
+
+    other, wanted = device("Portable Computing Language"), device("NVIDIA CUDA")
+    both = SimpleNamespace(platforms=(other.platform, wanted.platform))
+    monkeypatch.setattr(opencl_c, "drivers", lambda: both)
+    monkeypatch.setattr(opencl_c, "query", lambda *given: b"the same GPU")
+    gpu: Any = SimpleNamespace(found=SimpleNamespace(uuid=b"the same GPU"))
+    assert opencl_c._find_opencl(gpu) is wanted
+    monkeypatch.setenv("FAIRLEAD_QUIRKS", "-nvidia-ptx")
+    assert opencl_c._find_opencl(gpu) is None
+
+
 def test_ptx_and_opencl_c_are_told_apart() -> None:
     assert is_opencl_c(b"kernel void f() {}")
     assert not is_opencl_c(PTX.encode())
