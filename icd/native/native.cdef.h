@@ -91,7 +91,7 @@ uint32_t fl_pinned(const fl_recording *recording);
 int fl_has_parts(const fl_recording *recording);
 int fl_forgotten_kernels(void);
 
-/* --- arguments.c: the arguments of a launch, immutable and shared --- */
+/* --- argument_lists.c: the arguments of a launch, immutable and shared --- */
 /* What an argument is. FL_ARG_UNSEEN: the recording never saw it set; FL_ARG_VALUE without an address is local memory. */
 enum fl_argument_kind { FL_ARG_UNSEEN, FL_ARG_VALUE, FL_ARG_MEM, FL_ARG_SAMPLER, FL_ARG_SVM };
 /* What an argument becomes. `value` leads to `size` bytes: a value, or the handle of a memory object or sampler (8 bytes). It is NULL for

@@ -114,7 +114,7 @@ bool fl_pin(fl_pins *pins, const void *pointer);
 void fl_unpin_all(fl_pins *pins);
 void fl_free_with_pins(cl_context context, void *pointer);
 
-/* arguments.c: what one launch's arguments were. `value` is a copy of `size` bytes, the pointer itself for SVM, NULL for local memory. */
+/* argument_lists.c: what one launch's arguments were. `value` is a copy of `size` bytes, the pointer itself for SVM, NULL for local memory. */
 typedef struct fl_argument {
     uint8_t kind;   /* enum fl_argument_kind; FL_ARG_UNSEEN: as it is in the copied kernel */
     uint32_t size;  /* no device takes more; a graph may have a list for each of a million launches */
@@ -131,6 +131,28 @@ struct fl_arguments {
 };
 
 bool fl_same_argument(const fl_argument *a, const fl_argument *b);
+bool fl_same_list(const fl_arguments *a, const fl_arguments *b);   /* of equal counts */
+/* A list in one piece of memory: the values lie behind it. It holds no objects but cells. */
+fl_arguments *fl_new_list(const fl_argument *arguments, uint32_t count);
+uint32_t fl_size_in_list(size_t size);
+/* A reference to what an argument is, if it is an object. */
+void fl_retain_object(uint8_t kind, void *object);
+void fl_release_object(uint8_t kind, void *object);
+
+/* argument_kinds.c: what the source declares an argument as, where the driver has kept it. */
+enum fl_declared {
+    FL_NOT_ASKED,
+    FL_DECLARED_MEMORY,
+    FL_DECLARED_LOCAL_MEMORY,
+    FL_DECLARED_VALUE,
+    FL_DECLARED_SAMPLER,
+    FL_DECLARED_UNKNOWN,
+};
+uint8_t fl_declaration(cl_kernel kernel, cl_uint index);   /* enum fl_declared */
+/* What an argument with the value `object` is (enum fl_argument_kind). */
+uint8_t fl_kind_by(uint8_t declared, cl_kernel kernel, void *object);
+
+/* arguments.c: frozen launches. */
 cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 /* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments are those of this moment (the caller
  * owns a reference). Its memory objects and samplers are kept, its SVM pointers are pinned. After CL_SUCCESS the launch is refused all the
