@@ -1,5 +1,7 @@
-/* What the parts of the engine `cuda` share: cuda_memory.c makes buffers of memory that CUDA has too, cuda_nodes.c makes nodes of commands,
- * cuda_loops.c repeats them, and cuda.c builds, launches and updates graphs. CUDA's types and functions are generated from loader/cuda/cuda.abi. */
+/* What the parts of the engine `cuda` share: cuda_memory.c makes buffers of memory that CUDA has
+ * too, cuda_nodes.c makes nodes of commands, cuda_loops.c repeats them, cuda.c builds and updates
+ * graphs, and cuda_launches.c launches them. CUDA's types and functions are generated from
+ * loader/cuda/cuda.abi. */
 #ifndef FL_CUDA_H
 #define FL_CUDA_H
 
@@ -9,7 +11,8 @@
 
 #include <pthread.h>
 
-/* A function of the driver, through whatever trace is in front of its table: CU(device, cuInit)(0). */
+/* A function of the driver, through whatever trace is in front of its table: CU(device, cuInit)(0).
+ */
 #define CU(device, name) ((fn_##name *)(*(void *const *const *)(device)->table)[SLOT_##name])
 
 enum fl_cuda_kind { FL_NODE_NOTHING, FL_NODE_LAUNCH, FL_NODE_COPY, FL_NODE_FILL };
@@ -25,7 +28,7 @@ typedef struct fl_cuda_node {
     void **values;          /* of the launch, one for each parameter; in one piece with `bytes` */
     unsigned char *bytes;
     bool waits;             /* the launch, if it is started early */
-    bool is_fixed;          /* an argument is a Parameter's, and its value lies in the node itself */
+    bool is_fixed; /* an argument is a Parameter's, and its value lies in the node itself */
 } fl_cuda_node;
 
 /* Parameters that launches load from the device's memory: a word each, one after the other. */
@@ -35,18 +38,20 @@ typedef struct fl_cuda_cells {
     CUdeviceptr words;
 } fl_cuda_cells;
 /* Those of commands; `words` is 0. False: there is no memory. */
-bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands,
-                        uint32_t count);
+bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions,
+                        uint32_t function_count, const fl_command *commands, uint32_t count);
 void fl_forget_cuda_cells(fl_cuda_cells *cells);
 /* What a launch loads for a cell: its bytes, or the address of its memory object. */
 enum fl_cuda_reason fl_word_of_cell(const fl_cell *cell, uint64_t *word);
 
-/* What a command becomes: enum fl_cuda_reason, FL_CUDA_FINE if it can be one. The caller frees `values`. `cells` is NULL if it is only asked
- * whether it can. */
-enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_cuda_cells *cells,
-                                     const fl_command *command, fl_cuda_node *node);
+/* What a command becomes: enum fl_cuda_reason, FL_CUDA_FINE if it can be one. The caller frees
+ * `values`. `cells` is NULL if it is only asked whether it can. */
+enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count,
+                                     const fl_cuda_cells *cells, const fl_command *command,
+                                     fl_cuda_node *node);
 
-/* cuda_loops.c: a graph that repeats commands until a word of the device's memory is as wanted. The context of the device is current. */
+/* cuda_loops.c: a graph that repeats commands until a word of the device's memory is as wanted. The
+ * context of the device is current. */
 typedef struct fl_cuda_loop {
     CUgraph graph;
     CUgraphExec executable;
@@ -56,10 +61,54 @@ typedef struct fl_cuda_loop {
 /* An empty one: commands have to be added to *body. */
 CUresult fl_begin_loop(fl_cuda_device *device, fl_cuda_loop *loop, CUdeviceptr word, CUgraph *body);
 /* The nodes `last` are those after which none comes. */
-CUresult fl_end_loop(const fl_cuda_device *device, fl_cuda_loop *loop, CUgraph body, const CUgraphNode *last, size_t count);
+CUresult fl_end_loop(const fl_cuda_device *device, fl_cuda_loop *loop, CUgraph body,
+                     const CUgraphNode *last, size_t count);
 /* Repeat at least once and at most `times` times, and wait. */
-CUresult fl_run_loop(const fl_cuda_device *device, const fl_cuda_loop *loop, uint32_t times, bool wanted, uint32_t *ran, uint32_t *stopped);
+CUresult fl_run_loop(const fl_cuda_device *device, const fl_cuda_loop *loop, uint32_t times,
+                     bool wanted, uint32_t *ran, uint32_t *stopped);
 void fl_drop_loop(const fl_cuda_device *device, fl_cuda_loop *loop);
+
+/* --- the graph --- */
+
+enum { FL_CUDA_MEASURED = 8 };    /* replays that are timed */
+
+struct fl_cuda {
+    fl_cuda_device *device;
+    cl_context context;
+    const fl_cuda_function *functions;
+    uint32_t function_count, count;
+    const fl_command *commands;
+    uint32_t *first_before, *before;
+    struct fl_cuda_made {
+        enum fl_cuda_kind kind;
+        CUgraphNode node;
+        uint32_t followers;
+        bool is_fixed, is_early, is_small;   /* `is_small`: the next launch may start early */
+    } *nodes;
+    fl_cuda_cells cells;
+    uint64_t *words;          /* what the cells are for the next launch that is enqueued */
+    CUgraph graph;
+    CUgraphExec executable;
+    uint32_t early_threads, early; /* up to how many threads the launch has after which one may
+                                      start early, and how many do */
+    pthread_mutex_t running; /* of launches, which last as long as the GPU, and of their times;
+                                nobody with it takes `lock` */
+    fl_cuda_loop loop;
+    bool has_no_loop;         /* the driver refuses it */
+    uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
+    uint64_t taken[FL_CUDA_MEASURED]; /* by the first replays, in ns */
+    uint32_t timed;
+    pthread_mutex_t lock;     /* of what follows */
+    pthread_cond_t changed;
+    struct fl_cuda_job *first, **last;
+    bool has_thread, closing;
+    fl_cuda *next_unfinished; /* of those that were released before they ended */
+};
+
+/* The same commands as a loop. None starts early in it, and each was a node already. */
+CUresult fl_build_cuda_loop(fl_cuda *g, CUdeviceptr word);
+/* Nobody uses it any more. */
+void fl_destroy_cuda(fl_cuda *g);
 
 /* Make the context of a device current in this thread, and put back what was. A CUresult. */
 CUresult fl_cuda_enter(const fl_cuda_device *device);

@@ -403,7 +403,7 @@ uint32_t fl_direct_shared(const fl_direct *direct);   /* how many commands sever
 size_t fl_stack_left(void);
 enum { FL_STACK_NEEDED = 15 << 19 };
 
-/* --- cuda.c: the engine that runs commands as a CUDA Graph, and cuda_memory.c: buffers of memory that CUDA has too --- */
+/* --- cuda.c, cuda_launches.c: the engine that runs commands as a CUDA Graph, and cuda_memory.c: buffers of memory that CUDA has too --- */
 /* A device: `table` leads to the table of CUDA's functions that receives calls now (DispatchTable.address_of_top). `context` is retained. `lost`
  * is the code after which nothing runs on it any more. */
 typedef struct fl_cuda_device {

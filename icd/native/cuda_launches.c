@@ -1,0 +1,279 @@
+/* Launches of the engine `cuda`.
+ *
+ * The GPU takes 140 µs to change between OpenCL's context and CUDA's, so all commands of a graph
+ * run on CUDA's side. A replay that is waited for finishes the queue, launches the graph and waits,
+ * in the caller's thread. Any other one is ordered by events of OpenCL's: a thread of the graph's
+ * waits for what comes before it, launches, waits, and completes a user event for which the queue
+ * waits. So nothing that the program enqueues afterwards comes too early, and nothing blocks it. */
+#include "cuda.h"
+
+#include "waits.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct fl_cuda_job {
+    struct fl_cuda_job *next;
+    cl_event before, end;     /* references; `end` is a user event */
+    uint32_t times, held_count;
+    cl_mem *held;             /* references: what the words have the addresses of */
+    uint64_t words[];         /* of the cells */
+} job;
+
+/* Codes after which the context cannot be used: a kernel failed. */
+static bool is_deadly(CUresult code) {
+    return code >= CUDA_ERROR_ILLEGAL_ADDRESS && code < CUDA_ERROR_NOT_PERMITTED;
+}
+
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* The next launches load these words. No launch runs. */
+static CUresult send(fl_cuda *g, const uint64_t *words) {
+    const fl_cuda_device *d = g->device;
+    size_t size = g->cells.count * sizeof *words;
+    if (!size || (g->sent && !memcmp(g->sent, words, size)))
+        return CUDA_SUCCESS;
+    if (!g->sent && !(g->sent = malloc(size)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(g->sent, words, size);
+    CUresult code =
+        CU(d, cuMemcpyAsync)(g->cells.words, (CUdeviceptr)(uintptr_t)g->sent, size, d->stream);
+    if (code != CUDA_SUCCESS) {
+        free(g->sent);
+        g->sent = NULL;
+    }
+    return code;
+}
+
+/* Launch and wait. The caller has `running`, so that nobody updates or launches it meanwhile. */
+static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
+    fl_cuda_device *d = g->device;
+    if (d->lost)
+        return d->lost;
+    CUresult code = fl_cuda_enter(d);
+    if (code != CUDA_SUCCESS)
+        return code;
+    uint64_t begin = now();
+    code = send(g, words);
+    for (uint32_t i = 0; i < times && code == CUDA_SUCCESS; i++)
+        code = CU(d, cuGraphLaunch)(g->executable, d->stream);
+    CUresult end = CU(d, cuStreamSynchronize)(d->stream);
+    fl_cuda_leave(d);
+    if (g->timed < FL_CUDA_MEASURED && times)
+        g->taken[g->timed++] = (now() - begin) / times;
+    code = code == CUDA_SUCCESS ? end : code;
+    if (is_deadly(code))
+        d->lost = code;
+    return code;
+}
+
+static cl_int launch(fl_cuda *g, uint32_t times, const uint64_t *words) {
+    pthread_mutex_lock(&g->running);
+    CUresult code = launch_here(g, times, words);
+    pthread_mutex_unlock(&g->running);
+    return code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+}
+
+int fl_run_cuda(void *cuda, uint32_t times) {
+    fl_cuda *g = cuda;
+    return launch(g, times, g->words);
+}
+
+/* Run it so often without a look, and look at the word. The context is current. */
+static CUresult run_and_look(fl_cuda *g, uint32_t times, CUdeviceptr word, bool wanted,
+                             uint32_t *ran, uint32_t *stopped) {
+    const fl_cuda_device *d = g->device;
+    uint32_t value = 0;
+    CUresult code = times ? CU(d, cuGraphLaunch)(g->executable, d->stream) : CUDA_SUCCESS;
+    if (code == CUDA_SUCCESS)
+        code = CU(d, cuMemcpyAsync)((CUdeviceptr)(uintptr_t)&value, word, sizeof value, d->stream);
+    CUresult end = CU(d, cuStreamSynchronize)(d->stream);
+    *ran = times;
+    *stopped = (value != 0) == wanted;
+    return code == CUDA_SUCCESS ? end : code;
+}
+
+static bool has_loop(fl_cuda *g, CUdeviceptr word) {
+    if (g->loop.executable && g->loop.word == word)
+        return true;
+    fl_drop_loop(g->device, &g->loop);
+    g->has_no_loop |= fl_build_cuda_loop(g, word) != CUDA_SUCCESS;
+    return !g->has_no_loop;
+}
+
+int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted,
+                      uint32_t *ran, uint32_t *stopped) {
+    fl_cuda *g = cuda;
+    fl_cuda_device *d = g->device;
+    CUdeviceptr word = fl_cuda_address(flag);
+    *ran = *stopped = 0;
+    if (!word || (word += offset) % sizeof(uint32_t) || d->lost || g->has_no_loop ||
+        fl_cuda_enter(d) != CUDA_SUCCESS)
+        return FL_BUILD_ANEW;
+    pthread_mutex_lock(&g->running);
+    bool can = times < 2 || has_loop(g, word);
+    CUresult code = can ? send(g, g->words) : CUDA_SUCCESS;
+    if (can && code == CUDA_SUCCESS)
+        code = times < 2 ? run_and_look(g, times, word, wanted, ran, stopped)
+                         : fl_run_loop(d, &g->loop, times, wanted, ran, stopped);
+    pthread_mutex_unlock(&g->running);
+    fl_cuda_leave(d);
+    if (is_deadly(code))
+        d->lost = code;
+    return !can ? FL_BUILD_ANEW : code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+}
+
+/* Values that differ from turn to turn come one by one. */
+int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint32_t times) {
+    (void)cuda, (void)times;
+    for (const fl_value *v = values; v < values + count; v++)
+        if (v->series)
+            return CL_INVALID_OPERATION;
+    return CL_SUCCESS;
+}
+
+/* A launch of what the cells are now. */
+static job *new_job(const fl_cuda *g, uint32_t times) {
+    uint32_t count = g->cells.count;
+    job *j = calloc(1, sizeof *j + count * (sizeof *j->words + sizeof *j->held));
+    if (!j)
+        return NULL;
+    j->times = times;
+    j->held = (cl_mem *)(j->words + count);
+    for (uint32_t i = 0; i < count; i++) {
+        const fl_cell *cell = g->cells.list[i];
+        j->words[i] = g->words[i];
+        if (cell->conversion ==
+            FL_AS_MEMORY) { /* the program may set the Parameter to another one and release it */
+            cl_mem object = j->held[j->held_count++] = fl_object_of(cell);
+            CALL(fl_table_of(object), clRetainMemObject)(object);
+        }
+    }
+    return j;
+}
+
+static void drop(job *j) {
+    for (uint32_t i = 0; i < j->held_count; i++)
+        CALL(fl_table_of(j->held[i]), clReleaseMemObject)(j->held[i]);
+    if (j->end)
+        CALL(fl_table_of(j->end), clReleaseEvent)(j->end);
+    if (j->before)
+        CALL(fl_table_of(j->before), clReleaseEvent)(j->before);
+    free(j);
+}
+
+static void complete(job *j, cl_int status) {
+    CALL(fl_table_of(j->end), clSetUserEventStatus)(j->end, status);
+    drop(j);
+}
+
+/* The graph's thread. It ends when the graph is released and nothing is left to do. */
+static void *work(void *cuda) {
+    fl_cuda *g = cuda;
+    pthread_mutex_lock(&g->lock);
+    for (;;) {
+        while (!g->first && !g->closing)
+            pthread_cond_wait(&g->changed, &g->lock);
+        job *j = g->first;
+        if (!j)
+            break;
+        pthread_mutex_unlock(&g->lock);
+        cl_int code = CALL(fl_table_of(j->before), clWaitForEvents)(1, &j->before);
+        if (code == CL_SUCCESS)
+            code = launch(g, j->times, j->words);
+        pthread_mutex_lock(&g->lock);
+        g->first = j->next;
+        if (!g->first)
+            g->last = &g->first;
+        pthread_mutex_unlock(&g->lock);
+        complete(j, code);
+        pthread_mutex_lock(&g->lock);
+        pthread_cond_broadcast(&g->changed);
+    }
+    pthread_mutex_unlock(&g->lock);
+    fl_destroy_cuda(g);
+    return NULL;
+}
+
+/* Give the graph's thread a job. */
+static bool give(fl_cuda *g, job *j) {
+    pthread_t thread;
+    pthread_attr_t detached;
+    pthread_mutex_lock(&g->lock);
+    if (!g->has_thread) {
+        pthread_attr_init(&detached);
+        pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+        g->has_thread = pthread_create(&thread, &detached, work, g) == 0;
+        pthread_attr_destroy(&detached);
+    }
+    bool given = g->has_thread;
+    if (given) {
+        *g->last = j;
+        g->last = &j->next;
+        pthread_cond_broadcast(&g->changed);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return given;
+}
+
+int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times,
+                    uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+    fl_cuda *g = cuda;
+    cl_command_queue queue = *lanes;
+    void **table = fl_table_of(queue);
+    cl_event end = NULL;
+    cl_int code = CL_OUT_OF_HOST_MEMORY;
+    (void)lane_count;
+    *failed = UINT32_MAX;
+    if (g->device->lost)
+        return FL_BUILD_ANEW;
+    job *j = new_job(g, times);
+    if (!j)
+        return code;
+    j->end = CALL(table, clCreateUserEvent)(g->context, &code);
+    if (j->end)
+        code = CALL(table, clEnqueueBarrierWithWaitList)(queue, wait_count,
+                                                         (const cl_event *)wait_list, &j->before);
+    if (!j->before) {
+        drop(j);
+        return code;
+    }
+    code = CALL(table, clEnqueueBarrierWithWaitList)(queue, 1, &j->end, event ? &end : NULL);
+    CALL(table, clFlush)(queue);
+    if (code != CL_SUCCESS) {
+        complete(j, code);
+        return code;
+    }
+    if (!give(g, j)) {
+        complete(j, CL_OUT_OF_RESOURCES);
+        if (end)
+            CALL(table, clReleaseEvent)(end);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    if (event)
+        *event = end;
+    return CL_SUCCESS;
+}
+
+static int in_order(const void *a, const void *b) {
+    uint64_t first = *(const uint64_t *)a, second = *(const uint64_t *)b;
+    return first < second ? -1 : first > second;
+}
+
+uint64_t fl_cuda_taken(fl_cuda *g) {
+    uint64_t taken[FL_CUDA_MEASURED], median = 0;
+    if (pthread_mutex_trylock(&g->running))
+        return 0; /* nobody waits for a replay here */
+    if (g->timed == FL_CUDA_MEASURED) {
+        memcpy(taken, g->taken, sizeof taken);
+        qsort(taken, FL_CUDA_MEASURED, sizeof *taken, in_order);
+        median = taken[FL_CUDA_MEASURED / 2];
+    }
+    pthread_mutex_unlock(&g->running);
+    return median;
+}
