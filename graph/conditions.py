@@ -42,7 +42,13 @@ class RunsHere(Protocol):
     """A segment that the calling thread may be able to run, such as captured commands."""
 
     def run_until_here(
-        self, queue: int, times: int, flag: tuple[int, int], *, is_set: bool = True
+        self,
+        queue: int,
+        times: int,
+        flag: tuple[int, int],
+        *,
+        is_set: bool = True,
+        looks_first: bool = False,
     ) -> tuple[int, bool]: ...
 
 
@@ -71,17 +77,25 @@ class _Decision:
             self._queue = Queue(self._context, self._device, in_order=True)
         return self._queue
 
-    def run_here(self, graph: ExecutableGraph, times: int) -> tuple[int, bool]:
+    def run_here(
+        self, graph: ExecutableGraph, times: int, while_set: bool = True
+    ) -> tuple[int, bool]:
         """Run a graph in this thread for as long as the word is not 0, if its engine can.
 
+        Args:
+            graph: what is run.
+            times: how often at most.
+            while_set: False to run it for as long as the word is 0.
+
         Returns:
-            How often it was run, and whether the word is 0 now. If it is not, the rest has to be
+            How often it was run, and whether the word ended it. If not, the rest has to be
                 submitted.
         """
         handle, segment = getattr(self._flag, "int_ptr", None), graph.only
         if handle is None or not isinstance(segment, RunsHere):
             return 0, False
-        return segment.run_until_here(self.queue.native(), times, (handle, 0), is_set=False)
+        ends = {"is_set": not while_set, "looks_first": True}
+        return segment.run_until_here(self.queue.native(), times, (handle, 0), **ends)
 
     def run(self, graph: ExecutableGraph) -> None:
         """Run a graph, and wait for it."""
@@ -128,11 +142,15 @@ def choice_of(
     ]
     decision = decision_of(context, device, flag)
 
+    when = then is not None  # the flag for which the first look is part of a graph's run
+    tried = graphs[when]
+
     def run() -> None:
-        turns, is_clear = (0, False) if graphs[1] is None else decision.run_here(graphs[1], 1)
-        chosen = None if turns else graphs[not is_clear and decision.is_set()]
-        if chosen is not None:
-            decision.run(chosen)
+        turns, differs = (0, False) if tried is None else decision.run_here(tried, 1, when)
+        if not turns:
+            chosen = graphs[not when if differs else decision.is_set()]
+            if chosen is not None:
+                decision.run(chosen)
 
     run.__qualname__ = "if_else"
     return run

@@ -148,7 +148,7 @@ def share_memory(importer: Any = None) -> SharedMemory:
             if opencl in _shared:
                 continue
             try:
-                _share(opencl, importer)
+                share_opencl_device(opencl, importer)
             except FairleadError as error:
                 reasons.append(f"{name}: {reason_of(error, with_code=True)}")
         if not _shared:
@@ -194,7 +194,12 @@ def _opencl_devices(reasons: list[str]) -> Iterable[tuple[int, str]]:
             reasons.append(f"{platform.name}: {reason_of(error, with_code=True)}")
 
 
-def _share(opencl: int, importer: Any) -> None:
+def share_opencl_device(opencl: int, importer: Any = None) -> None:
+    """Share the memory of an OpenCL device (a handle). See `share_memory`.
+
+    Raises:
+        FairleadError: CUDA does not have it, or it cannot share its memory.
+    """
     uuid = ctypes.create_string_buffer(16)
     code = call(opencl, "clGetDeviceInfo", _UUID, 16, ctypes.addressof(uuid), None)
     check_opencl(code, "clGetDeviceInfo", "(CL_DEVICE_UUID_KHR)")

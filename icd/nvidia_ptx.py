@@ -42,8 +42,14 @@ _VARIABLE: Final = re.compile(
     r"^(?:\.visible\s+)?\.global\s+(?:\.align\s+\d+\s+)?\.\w+\s+([\w$]+)", re.MULTILINE
 )
 _IMAGE_TYPES: Final = frozenset({"texref", "samplerref", "surfref"})
-#: What a kernel begins with that may start early, and lets the next one start early.
-_WAIT: Final = "\n\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;"
+#: What a kernel begins with that lets the next one start early, and where it waits itself.
+_LET_START: Final = "\n\tgriddepcontrol.launch_dependents;"
+_WAIT: Final = "\n\tgriddepcontrol.wait;"
+#: Lines that touch no memory but parameters, and are run by every thread.
+_QUIET: Final = re.compile(
+    r"(?:\s*(?://.*|\.(?:reg|shared|local)\b[^;]*;|(?:ld\.param|mov|cvta?|add|sub|mul|mad|fma|neg|abs|"
+    r"min|max|and|or|xor|not|shl|shr|setp|selp)(?:\.\w+)+\s[^;]*;)?[ \t]*(?=\n))*"
+)
 #: The first PTX and the first GPU that have that.
 _WAIT_SINCE: Final = (7, 8), 90
 #: How the names of variables begin that nobody writes: string literals, and tables of functions
@@ -225,7 +231,8 @@ class PtxProgram:
             kernel = self.kernels[match[1]]
             if all(parameter.kind not in ("image", "other") for parameter in kernel.parameters):
                 begin, code = self.text[match.start() : match.end()], self.text[match.end() : end]
-                own = _with_local_memory(f"{begin}{_WAIT if variant.waits else ''}{code}", kernel)
+                code = _with_wait(code) if variant.waits else code
+                own = _with_local_memory(f"{begin}{code}", kernel)
                 loads = [bits for name, bits in variant.loads if name == kernel.name]
                 parts += [own, *(_with_loads(own, kernel, bits) for bits in loads)]
             place = end
@@ -299,6 +306,14 @@ def _register(match: re.Match[str], variant: Variant) -> str:
     else:
         value = variant.work_dim if number == _WORK_DIM else variant.offset[number - _OFFSET.start]
     return f"mov.u32{space}{target}, {value};"
+
+
+def _with_wait(code: str) -> str:
+    """A kernel that may start early. What comes before its first branch, and before it touches
+    memory, need not wait for the kernel before it."""
+    quiet = _QUIET.match(code)
+    place = quiet.end() if quiet else 0
+    return f"{_LET_START}{code[:place]}{_WAIT}{code[place:]}"
 
 
 def _with_local_memory(text: str, kernel: PtxKernel) -> str:

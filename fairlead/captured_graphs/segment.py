@@ -11,7 +11,7 @@ import atexit
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -268,7 +268,13 @@ class CapturedSegment:
             return self._buffer.addresses(queue, memory)
 
     def run_until_here(
-        self, queue: int, times: int, flag: tuple[int, int], *, is_set: bool = True
+        self,
+        queue: int,
+        times: int,
+        flag: tuple[int, int],
+        *,
+        is_set: bool = True,
+        looks_first: bool = False,
     ) -> tuple[int, bool]:
         """Run it in this thread until a word is not 0, after everything in a native queue.
 
@@ -276,7 +282,8 @@ class CapturedSegment:
             queue: a handle.
             times: how often at most.
             flag: a memory object (a handle), and the offset of the word in it, in bytes.
-            is_set: False to run it until the word is 0, and not at all if it is that already.
+            is_set: False to run it until the word is 0.
+            looks_first: whether it is not run at all if the word is as wanted already.
 
         Returns:
             How often it was run, and whether the word was as wanted. If it was not, the rest has to
@@ -288,19 +295,19 @@ class CapturedSegment:
         ran, stopped = 0, False
         for count in slices(times):
             with self._lock:
-                done, stopped = self._run_until_here(queue, count, flag, is_set, not ran)
+                first = looks_first and not ran
+                done, stopped = self._run_until_here(queue, count, flag, is_set, first)
             ran += done
             if stopped or done < count:
                 break
         return ran, stopped
 
     def _run_until_here(
-        self, queue: int, times: int, flag: tuple[int, int], is_set: bool, is_first: bool
+        self, queue: int, times: int, flag: tuple[int, int], is_set: bool, first: bool
     ) -> tuple[int, bool]:
         if self._commands.first is not None or (self._pending and self._still_pending()):
             return 0, False
         settings, run = self.settings, self._buffer.run_until
-        first = is_first and not is_set
         if settings is None or not settings.alternations:
             return run(queue, times, flag, is_set=is_set, looks_first=first)
         settings.begin_series({}, times)
@@ -432,7 +439,7 @@ class CapturedSegment:
         with self._lock:
             self._learn(as_captured(one).block for _, one in changes.values())
             new = {self._place[node]: as_captured(one).native for node, (_, one) in changes.items()}
-            if all(self._keeps_kernel(number, native) for number, native in new.items()):
+            if all(self._keep_kernels(new)):
                 self._buffer.change(list(new), lambda: self._put(new), "update")
             else:
                 self._make_anew(new)
@@ -477,13 +484,15 @@ class CapturedSegment:
                 self.settings = ParameterSettings(cells, {}, {}, self._commands.context)
             self.settings.learn(block.parameters, block.memory, block.names, block.swaps)
 
-    def _keeps_kernel(self, number: int, native: Any) -> bool:
-        """Return whether a command can use the kernel of the one that it replaces: the same
+    def _keep_kernels(self, commands: Mapping[int, Any]) -> Iterator[bool]:
+        """Yield of each command whether it can use the kernel of the one that it replaces: the same
         function."""
-        kernel = self._commands.array[number].kernel
-        return kernel == native.kernel or (
-            has_all_arguments(native) and same_function(kernel, native.kernel)
-        )
+        same: dict[tuple[Any, Any], bool] = {}
+        for number, native in commands.items():
+            kernels = self._commands.array[number].kernel, native.kernel
+            if kernels not in same:
+                same[kernels] = same_function(*kernels)
+            yield kernels[0] == kernels[1] or (same[kernels] and has_all_arguments(native))
 
     def _put(self, commands: Mapping[int, Any]) -> dict[int, bool]:
         """Change the array; commands keep their kernels and their queues."""
@@ -502,9 +511,10 @@ class CapturedSegment:
 
     def _make_anew(self, commands: Mapping[int, Any]) -> None:
         """Change the array when kernels change: make another command-buffer."""
-        for number, native in commands.items():
+        kept = self._keep_kernels(commands)
+        for (number, native), keeps in zip(commands.items(), kept, strict=True):
             row = self._commands.array + number
-            kernel, keeps = row.kernel, self._keeps_kernel(number, native)
+            kernel = row.kernel
             put(row, native, row.queue)
             if keeps:
                 row.kernel = kernel

@@ -54,12 +54,16 @@ def chained(order: Order, most: int = CHAINS) -> Edges:
         order: what each command comes after.
         most: at least 1.
     """
+    dependencies = [*map(list, order.dependencies)]
+    chain = [[], *([number] for number in range(len(dependencies) - 1))]
+    if dependencies == chain and not any(order.order_only):  # as most graphs are
+        return Edges(dependencies, 1)
     nothing = [-1] * most
     chains: list[list[int]] = [[] for _ in range(most)]  # the commands of each
     clocks: list[list[int]] = []  # of a command: the last place in each chain that it comes after
     before: list[list[int]] = []
     chain_of: list[int] = []  # of a command; -1 if it only orders others
-    for number, predecessors in enumerate(order.dependencies):
+    for number, predecessors in enumerate(dependencies):
         if len(predecessors) == 1 and not order.order_only[number]:
             last = predecessors[0]
             own = chain_of[last]

@@ -1,7 +1,7 @@
-/* Loops in CUDA: a node that repeats commands until a word is as wanted. The host is not asked between two turns.
+/* Loops and choices in CUDA: a node that repeats commands until a word is as wanted, or runs them only if it is not. The host is not asked.
  *
- * The commands are the body of a WHILE node. Its last node is a kernel of ours, which counts the turn, looks at the word, and says whether there
- * is another one. */
+ * The commands are the body of a WHILE node or of an IF node. Its last node is a kernel of ours, which counts the turn, looks at the word, and
+ * says whether there is another one. The same kernel is before an IF node, where it counts nothing. */
 #include "cuda.h"
 
 #include <string.h>
@@ -11,24 +11,25 @@ typedef struct state {
     uint32_t times, wanted, ran, stopped;
 } state;
 
-/* Its parameters: the condition of the node, the state, and the word. */
+/* Its parameters: the condition of the node, the state, the word, and how many turns it counts. */
 static const char turn_text[] =
     ".version 7.0\n"
     ".target sm_70\n"
     ".address_size 64\n"
     ".extern .func cudaGraphSetConditional(.param .b64 condition, .param .b32 value);\n"
-    ".visible .entry fl_turn(.param .u64 condition, .param .u64 state, .param .u64 word)\n"
+    ".visible .entry fl_turn(.param .u64 condition, .param .u64 state, .param .u64 word, .param .u32 turns)\n"
     "{\n"
     "\t.reg .pred %last, %set, %other;\n"
-    "\t.reg .b32 %times, %wanted, %ran, %value, %again;\n"
+    "\t.reg .b32 %times, %wanted, %ran, %value, %again, %turns;\n"
     "\t.reg .b64 %condition, %state, %word;\n"
     "\tld.param.u64 %condition, [condition];\n"
     "\tld.param.u64 %state, [state];\n"
     "\tld.param.u64 %word, [word];\n"
+    "\tld.param.u32 %turns, [turns];\n"
     "\tld.global.v2.u32 {%times, %wanted}, [%state];\n"
     "\tld.global.u32 %ran, [%state+8];\n"
     "\tld.volatile.global.u32 %value, [%word];\n"
-    "\tadd.u32 %ran, %ran, 1;\n"
+    "\tadd.u32 %ran, %ran, %turns;\n"
     "\tst.global.u32 [%state+8], %ran;\n"
     "\tsetp.ge.u32 %last, %ran, %times;\n"
     "\tsetp.ne.u32 %set, %value, 0;\n"
@@ -68,10 +69,18 @@ static CUresult find_turn(fl_cuda_device *d) {
     return code;
 }
 
-CUresult fl_begin_loop(fl_cuda_device *d, fl_cuda_loop *loop, CUdeviceptr word, CUgraph *body) {
+static CUresult add_turn(const fl_cuda_device *d, fl_cuda_loop *loop, CUgraph graph, const CUgraphNode *last, size_t count, uint32_t turns,
+                         CUgraphNode *node) {
+    void *values[] = {&loop->condition, &loop->state, &loop->word, &turns};
+    CUDA_KERNEL_NODE_PARAMS turn = {.func = d->turn, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+                                    .kernelParams = values};
+    return CU(d, cuGraphAddKernelNode_v2)(node, graph, last, count, &turn);
+}
+
+CUresult fl_begin_loop(fl_cuda_device *d, fl_cuda_loop *loop, CUdeviceptr word, bool is_choice, CUgraph *body) {
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
-    CUDA_CONDITIONAL_NODE_PARAMS given = {.type = CU_GRAPH_COND_TYPE_WHILE, .size = 1, .ctx = d->context};
-    CUgraphNode node;
+    CUDA_CONDITIONAL_NODE_PARAMS given = {.type = is_choice ? CU_GRAPH_COND_TYPE_IF : CU_GRAPH_COND_TYPE_WHILE, .size = 1, .ctx = d->context};
+    CUgraphNode look, node;
     *loop = (fl_cuda_loop){.word = word};
     CUresult code = find_turn(d);
     if (code == CUDA_SUCCESS)
@@ -79,12 +88,14 @@ CUresult fl_begin_loop(fl_cuda_device *d, fl_cuda_loop *loop, CUdeviceptr word, 
     if (code == CUDA_SUCCESS)
         code = CU(d, cuGraphCreate)(&loop->graph, 0);
     if (code == CUDA_SUCCESS)
-        code = CU(d, cuGraphConditionalHandleCreate)(&loop->condition, loop->graph, d->context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+        code = CU(d, cuGraphConditionalHandleCreate)(&loop->condition, loop->graph, d->context, !is_choice, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    if (code == CUDA_SUCCESS && is_choice)
+        code = add_turn(d, loop, loop->graph, NULL, 0, 0, &look);
     if (code != CUDA_SUCCESS)
         return code;
     given.handle = loop->condition;
     memcpy(params.reserved1, &given, sizeof given);
-    code = CU(d, cuGraphAddNode_v2)(&node, loop->graph, NULL, NULL, 0, &params);
+    code = CU(d, cuGraphAddNode_v2)(&node, loop->graph, is_choice ? &look : NULL, NULL, is_choice, &params);
     memcpy(&given, params.reserved1, sizeof given);
     if (code == CUDA_SUCCESS)
         *body = given.phGraph_out[0];
@@ -92,11 +103,8 @@ CUresult fl_begin_loop(fl_cuda_device *d, fl_cuda_loop *loop, CUdeviceptr word, 
 }
 
 CUresult fl_end_loop(const fl_cuda_device *d, fl_cuda_loop *loop, CUgraph body, const CUgraphNode *last, size_t count) {
-    void *values[] = {&loop->condition, &loop->state, &loop->word};
-    CUDA_KERNEL_NODE_PARAMS turn = {.func = d->turn, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
-                                    .kernelParams = values};
     CUgraphNode node;
-    CUresult code = CU(d, cuGraphAddKernelNode_v2)(&node, body, last, count, &turn);
+    CUresult code = add_turn(d, loop, body, last, count, 1, &node);
     return code == CUDA_SUCCESS ? CU(d, cuGraphInstantiateWithFlags)(&loop->executable, loop->graph, 0) : code;
 }
 

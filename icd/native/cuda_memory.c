@@ -43,10 +43,12 @@ typedef struct root {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static root *buckets[BUCKETS];
 static root *given_up;
-/* The slabs that a context's buffers come from. `released`: the program has released the context, so that empty slabs must not hold it. */
+/* The slabs that a context's buffers come from. `released`: the program has released the context, so that empty slabs must not hold it, and
+ * another context may have its handle. */
 static struct filling {
     struct filling *next;
     cl_context context;
+    const fl_cuda_device *device; /* NULL: ask */
     root *slabs[CLASSES];
     piece *open;                  /* has room for slabs, or is NULL */
     bool released;
@@ -237,8 +239,22 @@ static bool watch(cl_mem memory, void (*gone)(cl_mem, void *), void *data) {
     return set(memory, (void *)gone, data) == CL_SUCCESS;
 }
 
-static fl_cuda_device *device_of(cl_context context) {
+/* The slabs of a context. The caller has the lock. */
+static struct filling *find_filling(cl_context context) {
+    struct filling *f = fillings;
+    while (f && f->context != context)
+        f = f->next;
+    return f;
+}
+
+static const fl_cuda_device *device_of(cl_context context) {
     cl_device_id all[2];
+    pthread_mutex_lock(&lock);
+    struct filling *f = find_filling(context);
+    const fl_cuda_device *known = f && !f->released ? f->device : NULL;
+    pthread_mutex_unlock(&lock);
+    if (known)
+        return known->lost ? NULL : known;
     size_t size = 0;
     fn_clGetContextInfo *ask = (fn_clGetContextInfo *)fl_patched(context, SLOT_clGetContextInfo);
     if (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS || size != sizeof *all)
@@ -249,15 +265,8 @@ static fl_cuda_device *device_of(cl_context context) {
     return NULL;
 }
 
-/* The slab that buffers of a class come from. The caller has the lock. */
-static struct filling *find_filling(cl_context context) {
-    struct filling *f = fillings;
-    while (f && f->context != context)
-        f = f->next;
-    return f;
-}
-
-static struct filling *filling_of(cl_context context) {
+/* The caller has the lock. */
+static struct filling *filling_of(cl_context context, const fl_cuda_device *device) {
     struct filling *f = find_filling(context);
     if (!f) {
         f = calloc(1, sizeof *f);
@@ -268,6 +277,7 @@ static struct filling *filling_of(cl_context context) {
         fillings = f;
     }
     f->released = false;
+    f->device = device;
     return f;
 }
 
@@ -331,7 +341,7 @@ static root *new_slab(cl_context context, const fl_cuda_device *device, struct f
 static root *take_slot(cl_context context, const fl_cuda_device *device, size_t size, uint32_t *number) {
     uint32_t class = class_of(size);
     pthread_mutex_lock(&lock);
-    struct filling *home = filling_of(context);
+    struct filling *home = filling_of(context, device);
     root **at = home ? &home->slabs[class] : NULL;
     if (at && !*at) {
         pthread_mutex_unlock(&lock);   /* this may take a millisecond, and calls the driver */
@@ -413,7 +423,7 @@ static cl_mem shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
     if (!context || !size || flags & HOST_MEMORY || !host != !(flags & CL_MEM_COPY_HOST_PTR))
         return NULL;
     drop_given_up();
-    fl_cuda_device *device = device_of(context);
+    const fl_cuda_device *device = device_of(context);
     if (!device)
         return NULL;
     return size < OWN_FROM ? small_buffer(context, device, flags, size, host) : own_buffer(context, device, flags, size, host);
@@ -589,6 +599,8 @@ void fl_unshare_memory(void *opencl_device) {
             devices[i] = devices[--device_count];
             was = true;
         }
+    for (struct filling *f = fillings; f; f = f->next)
+        f->device = NULL;
     pthread_mutex_unlock(&lock);
     if (was) {
         fl_unpatch(table, SLOT_clCreateBuffer, &known);

@@ -195,7 +195,7 @@ int fl_run_direct(void *self, uint32_t times) {
     return failure_of(d->image);
 }
 
-int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped) {
+int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, int wanted, int first, uint32_t *ran, uint32_t *stopped) {
     fl_direct *d = self;
     uint32_t word;
     int reason;
@@ -203,6 +203,9 @@ int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, i
     if (!place || (place->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)) || offset + sizeof word > place->size)
         return FL_BUILD_ANEW;
     fl_stop stop = {.word = place->address + offset, .wanted = wanted != 0};
+    memcpy(&word, stop.word, sizeof word);
+    if (first && (word != 0) == stop.wanted)
+        times = 0;
     *ran = fl_run_image(d->image, times, d->ticket->values, d->ticket->series, &stop);
     memcpy(&word, stop.word, sizeof word);
     *stopped = times ? stop.stopped : (word != 0) == stop.wanted;

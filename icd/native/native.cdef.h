@@ -221,9 +221,9 @@ typedef struct fl_built {
      * 0 times: nothing is taken any more. */
     int (*take_series)(void *self, const fl_value *values, uint32_t count, uint32_t times);
     /* Run it in the caller's thread until the word at `offset` of the memory object `flag` is not 0, or if that is not `wanted`, until it is: at most
-     * `times` times, looking after each; 0 times: it is only looked. It takes the values of take_series. FL_BUILD_ANEW: nobody can look there;
-     * NULL: only queues run it. */
-    int (*run_until)(void *self, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
+     * `times` times, looking after each, and `first` before the first one; 0 times: it is only looked. It takes the values of take_series.
+     * FL_BUILD_ANEW: nobody can look there; NULL: only queues run it. */
+    int (*run_until)(void *self, uint32_t times, void *flag, size_t offset, int wanted, int first, uint32_t *ran, uint32_t *stopped);
     /* Where a buffer lies in the host's memory, if the host may read and write it; NULL: only the driver can tell. */
     void *(*find_address)(void *self, void *memory);
 } fl_built;
@@ -392,7 +392,7 @@ int fl_enqueue_direct(void *direct, void *const *lanes, uint32_t lane_count, uin
 int fl_update_direct(void *direct, uint32_t command, int relaunched);
 int fl_run_direct(void *direct, uint32_t times);
 int fl_set_cell_of_direct(void *direct, const fl_cell *cell);
-int fl_run_direct_until(void *direct, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
+int fl_run_direct_until(void *direct, uint32_t times, void *flag, size_t offset, int wanted, int first, uint32_t *ran, uint32_t *stopped);
 void *fl_find_address_direct(void *direct, void *memory);
 int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, uint32_t times);
 /* How long each command took at best, in ns, in one thread and in the way that it runs from now on: 1 if that is known, 0 if it was not run
@@ -466,7 +466,7 @@ int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched);
 int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell);
 int fl_run_cuda(void *cuda, uint32_t times);
-int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, uint32_t *ran, uint32_t *stopped);
+int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, int first, uint32_t *ran, uint32_t *stopped);
 int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint32_t times);
 const char *fl_turn_text(void);   /* cuda_loops.c: PTX */
 /* What a replay took, in ns: the median of the first ones; 0 until there are enough. */

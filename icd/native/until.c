@@ -69,13 +69,14 @@ int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32
         return FL_BUILD_ANEW;
     fl_enter(b);
     int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
-    if (code == CL_SUCCESS && first)
-        code = built->run_until(built->self, 0, flag, offset, wanted, &done, stopped);
-    bool at_once = !*stopped && fl_takes_all(route, values, count, times);
+    bool at_once = fl_takes_all(route, values, count, times);
+    if (code == CL_SUCCESS && first && !at_once)   /* before the values of the first turn are taken */
+        code = built->run_until(built->self, 0, flag, offset, wanted, 0, &done, stopped);
+    first = first && at_once;
     while (code == CL_SUCCESS && !*stopped && *ran < times) {
         code = at_once ? CL_SUCCESS : fl_take_next(b, values, count, *ran);
         if (code == CL_SUCCESS)
-            code = b->stale ? FL_BUILD_ANEW : built->run_until(built->self, at_once ? times : 1, flag, offset, wanted, &done, stopped);
+            code = b->stale ? FL_BUILD_ANEW : built->run_until(built->self, at_once ? times : 1, flag, offset, wanted, first, &done, stopped);
         *ran += code == FL_BUILD_ANEW ? 0 : done;
     }
     if (at_once) {

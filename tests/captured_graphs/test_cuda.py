@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.cuda import PTX, SOURCE, FakeCuda
+from helpers.cuda import PTX, SOURCE, FakeCuda, TranslatedOpenCL
 
 import fairlead
 from fairlead.captured_graphs.context import capture
@@ -27,18 +27,25 @@ from fairlead.graph import CommandGraph
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.command_buffer import cuda_functions
+from fairlead.icd.command_buffer import cuda_functions, cuda_trust
 from fairlead.icd.command_buffer.cuda_order import chained
+from fairlead.icd.command_buffer.cuda_test import difference_of
 from fairlead.icd.command_buffer.engines.cuda import _unfinished
 from fairlead.icd.command_buffer.order import Order
+from fairlead.icd.command_buffer.self_tests import SOURCE as SELF_TEST_SOURCE
+from fairlead.icd.driver_profiles import locate
 from fairlead.icd.drivers import platforms
+from fairlead.icd.nvidia_ptx import Variant
 from fairlead.loader.base import interrupts
+from fairlead.loader.base.search import Candidate
 from fairlead.runtime import Queue
 from fairlead.runtime.interop import context_of
 
 _SIZE = 64
 _READ_WRITE = cl.mem_flags.READ_WRITE
 _COPIED = cl.mem_flags.COPY_HOST_PTR
+#: As it is before a test has another one in its place.
+WHY_NOT_DEVICE = cuda_trust.why_not_device
 
 
 class Program:
@@ -476,7 +483,34 @@ def test_a_while_loop_and_a_choice_run_in_cuda(program: Program) -> None:
     before = program.fake.calls("cuGraphConditionalHandleCreate")
     Queue(context, context.devices[0]).graph(graph.finalize()).wait()
     assert program.values(y) == [-2]  # 0 after the loop, then one turn of each choice
-    assert program.fake.calls("cuGraphConditionalHandleCreate") - before == 1
+    assert program.fake.calls("cuGraphConditionalHandleCreate") - before == 2
+
+
+@pytest.mark.parametrize("value", [0, 5])
+@pytest.mark.parametrize("when", ["then", "otherwise"])
+def test_cuda_looks_at_the_flag_of_a_choice(program: Program, when: str, value: int) -> None:
+    loop, y = _countdown(program)
+    context, flag = context_of(program.context), program.buffer(value)
+    graph = CommandGraph(context, context.devices[0])
+    graph.if_else(flag, *((loop, None) if when == "then" else (None, loop)))
+    made, queue = graph.finalize(), Queue(context, context.devices[0])
+    reads = program.fake.calls("cuMemcpyAsync")
+    runs = bool(value) == (when == "then")
+    for turn in range(1, 4):  # each is one launch, and a copy of what CUDA has to know, and back
+        assert _ran(program, lambda: queue.graph(made).wait()) == 1
+        assert program.values(y) == [6 - turn * runs]
+    assert program.fake.calls("cuMemcpyAsync") - reads == 6
+
+
+def test_a_choice_of_two_graphs_runs_one_of_them(program: Program) -> None:
+    (loop, y), (other, z) = _countdown(program), _countdown(program)
+    context = context_of(program.context)
+    graph = CommandGraph(context, context.devices[0])
+    graph.if_else(y, loop, other)
+    made, queue = graph.finalize(), Queue(context, context.devices[0])
+    for _ in range(8):
+        queue.graph(made).wait()
+    assert (program.values(y), program.values(z)) == ([0], [4])
 
 
 def test_a_loop_takes_new_values_and_updates(program: Program) -> None:
@@ -497,6 +531,11 @@ def test_without_loops_of_the_driver_the_host_looks(program: Program, function: 
     program.fake.fail(function, 801)
     end = loop.replay(program.queue, times=5, until=flag, every=2)
     assert (end.replays, end.has_stopped, program.values(y)) == (5, False, [6 - 5])
+    context = context_of(program.context)
+    graph = CommandGraph(context, context.devices[0])
+    graph.if_else(y, loop, None, depends_on=graph.if_else(flag, loop, None))
+    Queue(context, context.devices[0]).graph(graph.finalize()).wait()
+    assert program.values(y) == [0]  # the first choice ran nothing
 
 
 def test_the_turn_of_a_loop_is_valid_ptx(tmp_path: Path) -> None:
@@ -676,6 +715,118 @@ def test_a_kernel_that_fails_ends_the_engine_and_not_the_graph(
     loop.replay(program.queue, wait=True)
     assert program.values(y) == [2 * now + 1]
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in loop.explain(program.queue)
+
+
+# --- the self-test of the compiler ---
+
+
+@pytest.fixture
+def compiled(
+    program: Program, pocl_wheel: Candidate, monkeypatch: pytest.MonkeyPatch
+) -> cuda_sharing.SharedDevice:
+    """A device whose kernels PoCL compiles, also for CUDA."""
+    monkeypatch.setenv("FAKE_CUDA_OPENCL", locate(pocl_wheel)[0])
+    monkeypatch.setattr(cuda_functions, "ptx_of", lambda program: SELF_TEST_SOURCE.decode())
+    monkeypatch.setattr(cuda_functions, "PtxProgram", TranslatedOpenCL)
+    device = cuda_sharing.shared_device(program.context.devices[0].int_ptr)
+    assert device is not None
+    return device
+
+
+def test_the_self_test_passes_where_cuda_does_what_opencl_does(
+    compiled: cuda_sharing.SharedDevice, program: Program
+) -> None:
+    steps: list[str] = []
+    before = program.fake.calls("cuGraphLaunch")
+    assert not difference_of(compiled, ("",), steps.append)
+    assert program.fake.calls("cuGraphLaunch") - before == 5 and steps[-1] == "ending"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "shape"),
+    [
+        ("fl_offset[", "fl_offset[4] = {0}, fl_unused[", "((5, 0, 0), (7, 1, 1), (1, 1, 1))"),
+        ("{2, 3, 5, 7}", "{2, 3, 5, 8}", "((0, 0, 0), (24, 1, 1), (8, 1, 1))"),
+        ("table[item", "table[1 + item", "((0, 0, 0), (24, 1, 1), (8, 1, 1))"),
+    ],
+    ids=["offset", "constant", "argument"],
+)
+def test_the_self_test_finds_what_is_translated_wrongly(
+    compiled: cuda_sharing.SharedDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    right: str,
+    wrong: str,
+    shape: str,
+) -> None:
+    translate = TranslatedOpenCL.translate
+
+    def wrongly(self: TranslatedOpenCL, variant: Variant) -> str:
+        text = translate(self, variant)
+        assert right in text
+        return text.replace(right, wrong, 1)
+
+    monkeypatch.setattr(TranslatedOpenCL, "translate", wrongly)
+    found = difference_of(compiled, ("",), lambda step: None)
+    assert found == f"results differ for {shape}"
+
+
+@pytest.fixture
+def untested(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Nothing is known of any driver. The self-test is the module of this file."""
+    monkeypatch.setattr(cuda_trust, "why_not_device", WHY_NOT_DEVICE)
+    monkeypatch.setattr(cuda_trust, "_known", {})
+    monkeypatch.setattr(cuda_trust, "SELF_TEST", "hostile_cuda_test")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path / "hostile_cuda_test.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def main(data, progress): return {'difference': 'results differ'}", "results differ"),
+        ("import os\ndef main(data, progress): progress('sharing'); os.abort()", "SIGABRT"),
+        ("def main(data, progress): progress('sharing'); raise ValueError('no PTX')", "no PTX"),
+    ],
+    ids=["differs", "crashes", "raises"],
+)
+def test_kernels_of_a_compiler_that_fails_the_self_test_do_not_run_in_cuda(
+    program: Program, untested: Path, text: str, reason: str
+) -> None:
+    untested.write_text(text, encoding="utf-8")
+    y = program.buffer(1)
+    said = _why_not(program, lambda: program.scale(y, 2, 1))
+    assert said.startswith("its self-test: ") and reason in said
+    assert program.values(y) == [3]  # by another engine
+
+
+def test_the_self_test_runs_once_and_is_remembered(
+    program: Program, untested: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = "def main(data, progress): return {'difference': ''}"
+    untested.write_text(passes, encoding="utf-8")
+    device = program.context.devices[0].int_ptr
+    assert cuda_trust.why_not_device(device) is None
+    untested.write_text("raise AssertionError('it runs again')", encoding="utf-8")
+    assert cuda_trust.why_not_device(device) is None
+    monkeypatch.setattr(cuda_trust, "_known", {})  # as in another process
+    assert cuda_trust.why_not_device(device) is None
+    identity = cuda_trust.device_identity(device)
+    monkeypatch.setattr(cuda_trust, "_known", {})
+    monkeypatch.setattr(
+        cuda_trust, "device_identity", lambda device: (*identity[:3], "a newer driver")
+    )
+    assert "it runs again" in (cuda_trust.why_not_device(device) or "")
+
+
+@pytest.mark.usefixtures("untested")
+def test_without_a_self_test_nothing_runs_in_cuda(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_PROBE", "0")
+    y = program.buffer(1)
+    said = _why_not(program, lambda: program.scale(y, 2, 1))
+    assert said == "FAIRLEAD_PROBE=0 forbids its self-test"
 
 
 # --- edges ---

@@ -15,9 +15,15 @@ from pyopencl.elementwise import ElementwiseKernel
 
 import fairlead
 from fairlead.captured_graphs.context import capture
+from fairlead.graph import CommandGraph
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
+from fairlead.icd.command_buffer import cuda_trust
+from fairlead.icd.command_buffer.cuda_test import difference_of
+from fairlead.icd.command_buffer.self_tests import library_of
 from fairlead.icd.drivers import platforms
+from fairlead.runtime import Queue
+from fairlead.runtime.interop import context_of
 
 pytestmark = pytest.mark.driver("nvidia")
 
@@ -117,6 +123,41 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[cl.CommandQueue]:
 def _engine(loop: Any, queue: cl.CommandQueue) -> str:
     """What explain says of the engine."""
     return next(one for one in loop.explain(queue).splitlines() if "  cuda" in one)
+
+
+def test_the_self_test_of_the_compiler_passes(gpu: cl.CommandQueue) -> None:
+    device = gpu.device.int_ptr
+    assert cuda_trust.try_library(library_of(device)) is None
+    shared, steps = cuda_sharing.shared_device(device), list[str]()
+    assert shared is not None
+    assert not difference_of(shared, ("", "-cl-denorms-are-zero"), steps.append)
+    assert sum("running" in step for step in steps) == 10
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_choice_runs_in_cuda(gpu: cl.CommandQueue, value: int) -> None:
+    source = "kernel void add(global int *x, int n) { x[get_global_id(0)] += n; }"
+    kernel = cl.Program(gpu.context, source).build().add
+    kernel.set_scalar_arg_dtypes([None, np.int32])
+    flag = cl_array.to_device(gpu, np.full(1, value, np.int32))
+    sums, branches = [], []
+    for number in (1, 100):
+        total = cl_array.zeros(gpu, 64, np.int32)
+        buffer: Any = total.data
+        with capture(gpu) as graph:
+            for _ in range(3):
+                kernel(gpu, (64,), None, buffer, number)
+        branches.append(graph.finalize())
+        sums.append(total)
+    context = context_of(gpu.context)
+    queue = Queue(context, context.devices[0])
+    for then, otherwise in (branches, (branches[0], None), (None, branches[1])):
+        graph = CommandGraph(context, context.devices[0])
+        graph.if_else(flag, then, otherwise)
+        queue.graph(graph.finalize()).wait()
+    expected = [(3 * 2 if value else 0), (0 if value else 300 * 2)]
+    assert [int(total.get()[0]) for total in sums] == expected
+    assert all("CUDA Graph" in _engine(one, gpu) for one in branches)
 
 
 def test_small_buffers_of_one_piece_of_memory_keep_their_numbers(gpu: cl.CommandQueue) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi
-from fairlead.icd.command_buffer import cuda_functions
+from fairlead.icd.command_buffer import cuda_functions, cuda_trust
+from fairlead.icd.nvidia_ptx import PtxKernel, PtxParameter, Variant
 from fairlead.loader.base.abi import Api
 from fairlead.loader.cuda.abi import CUDA
 from fairlead.loader.cuda.driver import CudaDriver
@@ -62,6 +63,50 @@ kernel void total(global int *to, global const int *from) {
 }
 kernel void prints(global int *y) { y[get_global_id(0)] = 1; }
 """
+
+
+#: What the self-test's kernel has as parameters, as NVIDIA's compiler says it.
+_PARAMETERS = (
+    PtxParameter("out", "memory", 8, 8),
+    PtxParameter("small", "value", 1, 1),
+    PtxParameter("large", "value", 8, 8),
+    PtxParameter("four", "value", 16, 16),
+    PtxParameter("both", "value", 32, 16),
+    PtxParameter("table", "memory", 8, 4),
+    PtxParameter("nothing", "memory", 8, 4),
+    PtxParameter("given", "local", 8, 8),
+)
+
+
+class TranslatedOpenCL:
+    """A program that stays OpenCL C: its translation gives a launch's offset and dimensions.
+
+    It stands for `PtxProgram`. The fake driver lets PoCL compile the text.
+
+    Args:
+        text: the self-test's kernel.
+    """
+
+    can_wait, asks = False, Variant(1, (1, 1, 1))
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.kernels = {
+            "fairlead_everything": PtxKernel("fairlead_everything", _PARAMETERS, None, None)
+        }
+
+    def variant(self, work_dim: int, offset: tuple[int, int, int]) -> Variant:
+        return Variant(work_dim, offset)
+
+    def translate(self, variant: Variant) -> str:
+        offset = ", ".join(map(str, (*variant.offset, 0)))
+        return f"""
+constant uint fl_offset[4] = {{{offset}}};
+static size_t fl_global_id(uint d) {{ return get_global_id(d) + fl_offset[d]; }}
+#define get_global_id(d) fl_global_id(d)
+#define get_global_offset(d) (size_t)fl_offset[d]
+#define get_work_dim() {variant.work_dim}
+{self.text}"""
 
 
 class FakeGpu:
@@ -170,6 +215,7 @@ def cuda_on_pocl(
         device.handle, fake_cuda.driver.devices[0], fake_cuda.driver, importer(fake_cuda)
     )
     monkeypatch.setattr(cuda_functions, "ptx_of", lambda program: PTX)
+    monkeypatch.setattr(cuda_trust, "why_not_device", lambda device: None)
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "cuda")
     yield fake_cuda
     cuda_sharing.stop_sharing()

@@ -153,12 +153,57 @@ def test_parameters_that_are_only_loaded_may_lie_in_memory() -> None:
 
 def test_kernels_that_may_start_early_wait_first() -> None:
     text = _program("functions").translate(replace(_NONE, waits=True))
-    begin = r"griddepcontrol\.launch_dependents;\s+griddepcontrol\.wait;\s+\.reg"
-    assert len(re.findall(rf"\.entry f\([^)]*\)\s*{{\s*{begin}", text)) == 1
+    begin = r"\.entry f\([^)]*\)\s*{\s*griddepcontrol\.launch_dependents;\s+\.reg"
+    assert len(re.findall(begin, text)) == 1
     assert text.count("griddepcontrol") == 2  # and not in functions
     plain = (_TEXTS / "functions.ptx").read_text(encoding="utf-8")
     for newer, older in ((".version 9.0", ".version 7.7"), ("sm_90", "sm_89")):
         assert not PtxProgram(plain.replace(newer, older)).can_wait
+
+
+#: What must not be before the wait: memory that others write, and places that not every thread
+#: passes.
+_LOUD = re.compile(r"\b(?:ld|st|atom|red|tex|suld|sust|bar|bra|ret|call)\b(?!\.param)|\$L|@%p")
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_kernels_wait_before_they_branch_or_touch_memory(name: str) -> None:
+    program = _program(name)
+    text = program.translate(replace(_NONE, waits=True))
+    entries = re.findall(r"\.entry [^{]*{(.*?)griddepcontrol\.wait;\s+(.*?)\n", text, re.S)
+    assert len(entries) == text.count(".entry ")
+    for before, _ in entries:
+        assert not _LOUD.search(before), before
+        assert "ld.param" in before or "callseq" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "waits_first"),
+    [
+        ("mov.u32 \t%r1, %ctaid.x;", False),
+        ("mul.wide.s32 \t%rd1, %r1, 4;", False),
+        ("ld.param.v2.u32 \t{%r1, %r2}, [k_1];", False),
+        ("// what it is", False),
+        ("ld.global.u32 \t%r1, [%rd1];", True),
+        ("ld.u32 \t%r1, [%rd1];", True),
+        ("st.local.u32 \t[%rd1], %r1;", True),
+        ("atom.global.add.u32 \t%r1, [%rd1], 1;", True),
+        ("@%p1 mov.u32 \t%r1, 5;", True),
+        ("@%p1 bra \t$L__BB0_2;", True),
+        ("$L__BB0_1:", True),
+        ("bar.sync \t0;", True),
+        ("ret;", True),
+        ("call.uni \tf;", True),
+        ("something.new \t%r1;", True),
+    ],
+)
+def test_what_a_kernel_does_before_it_waits(line: str, waits_first: bool) -> None:
+    head = ".version 9.0\n.target sm_90\n.address_size 64\n"
+    code = f"\t.reg .b32 \t%r<2>;\n\n\tld.param.u64 \t%rd1, [k_0];\n\t{line}\n\tret;\n"
+    program = PtxProgram(f"{head}.entry k(\n\t.param .u64 k_0\n)\n{{\n{code}}}\n")
+    text = program.translate(replace(_NONE, waits=True))
+    assert (text.index("griddepcontrol.wait;") < text.index(line)) == waits_first
+    assert text.index("ld.param.u64") < text.index("griddepcontrol.wait;")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ... import __version__
 from ...icd import discovery
-from ...icd.command_buffer.direct_trust import try_library
+from ...icd.command_buffer import cuda_trust, direct_trust
 from ...icd.driver_profiles import ROWS, ProfileRow, profile_for, switched_off
 from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
@@ -69,6 +69,7 @@ class DriverReport:
         habits: the ids of the habits that apply.
         handlers: the signals whose handlers it changes in the process, "SIGINT".
         direct: of PoCL: whether the engine `direct` runs its kernels, "on", or "off: " and why.
+        cuda: of NVIDIA's driver: the same of the engine `cuda`.
         notes: what is odd about it although it works.
     """
 
@@ -87,6 +88,7 @@ class DriverReport:
     habits: tuple[str, ...] = ()
     handlers: tuple[str, ...] = ()
     direct: str = ""
+    cuda: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -299,6 +301,7 @@ def _driver(report: ProbeReport) -> DriverReport:
         habits=report.habits,
         handlers=report.handlers,
         direct=_direct(report) if state == "usable" else "",
+        cuda=_cuda(report) if state == "usable" else "",
         notes=report.notes,
     )
 
@@ -307,9 +310,20 @@ def _direct(report: ProbeReport) -> str:
     """What the engine `direct` does with a driver; "" for one that is not PoCL."""
     for one in report.platforms:
         if profile_for(one.name, one.vendor, one.version).has_kernels_in_process:
-            why_not = try_library(report.real_path, one.version)
-            return f"off: {why_not}" if why_not else "on"
+            return _on_or_off(direct_trust.try_library(report.real_path, one.version))
     return ""
+
+
+def _cuda(report: ProbeReport) -> str:
+    """What the engine `cuda` does with a driver; "" for one whose compiler gives no PTX."""
+    profiles = (profile_for(one.name, one.vendor, one.version) for one in report.platforms)
+    if any(profile.compiles_to_ptx for profile in profiles):
+        return _on_or_off(cuda_trust.try_library(report.real_path))
+    return ""
+
+
+def _on_or_off(why_not: str | None) -> str:
+    return f"off: {why_not}" if why_not else "on"
 
 
 def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:

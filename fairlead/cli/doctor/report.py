@@ -139,6 +139,8 @@ def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[
         yield f"  habits: {', '.join(driver.habits)}"
     if driver.direct:
         yield f"  engine direct: {driver.direct}"
+    if driver.cuda:
+        yield f"  engine cuda: {driver.cuda}"
     if driver.handlers:
         yield f"  it changes the signal handlers of the process: {', '.join(driver.handlers)}"
     yield from (f"  note: {note}" for note in driver.notes)

@@ -19,6 +19,7 @@ from ...abi import OPENCL
 from ...calls import address, profile_of_device
 from ...cuda_sharing import SharedDevice, shared_device
 from ...errors import error
+from .. import cuda_trust
 from ..commands import OPERATIONS, CommandList
 from ..cuda_functions import CudaFunctions
 from ..cuda_order import Edges, chained
@@ -78,11 +79,13 @@ class Cuda(Engine):
             return _NOT_SHARED
         if device.lost:
             return device.lost
+        if (why_not := cuda_trust.why_not_device(target.device)) is not None:
+            return why_not
         found = self._find(commands, device)
         for kernel in commands.alternatives:
             if kernel in found.functions.why_not:
                 return f"a launch may come to another kernel, {found.functions.why_not[kernel]}"
-        return _why_not_commands(commands, found.functions)
+        return why_not_commands(commands, found.functions)
 
     def _find(self, commands: CommandList, device: SharedDevice) -> FoundCuda:
         key = self.name, device.opencl
@@ -98,7 +101,7 @@ class Cuda(Engine):
         return BuiltCuda(commands, found, profile_of_device(target.device).launch_seconds)
 
 
-def _why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | None:
+def why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | None:
     """Return why the first command that cannot be a node cannot, None if each can."""
     reason, count = ffi.new("uint32_t *"), len(commands)
     first = lib.fl_check_cuda(functions.array, functions.count, commands.array, count, reason)

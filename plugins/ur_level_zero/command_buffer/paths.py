@@ -1,4 +1,4 @@
-"""The ways in which a command-buffer runs on Level Zero.
+"""The two ways in which a command-buffer runs on Level Zero.
 
 A command-buffer is a regular command list, and a second one for copies where the device has queues
 that only copy. Level Zero executes lists without a wait list and without an event. So events stand
@@ -10,12 +10,10 @@ the commands are ready for the next execution.
   next enqueue waits on the host until this one has ended.
 - *immediate-append*: zeCommandListImmediateAppendCommandListsExp has a wait list and an event. The
   list that resets events is appended behind. Nobody waits on the host, because AllReset divides one
-  execution from the next.
-- *one-append*: the same function, once. One list without times resets its events at its own end.
-  Executions come after each other, so that nothing stands around them.
+  execution from the next. An in-order list without times has no events to reset: it is appended
+  alone.
 
-FAIRLEAD_ZE_COMMAND_BUFFER chooses one of the first two, which are those of the design. By default
-it is the last one that can be.
+FAIRLEAD_ZE_COMMAND_BUFFER chooses one. By default it is what the driver has.
 
 (The design of SYCL-Graph: "Level Zero"; docs/level_zero_adapter.md.)
 """
@@ -65,7 +63,7 @@ class CommandBufferPath(Protocol):
 
     Attributes:
         name: its name in `VARIABLE`.
-        is_one_append: whether an execution is one append, without events around it.
+        is_one_append: whether an execution is one append, without events of its own.
     """
 
     name: str
@@ -239,12 +237,12 @@ class ImmediateAppendPath(_Path):
 
 
 class OneAppendPath:
-    """The way by one zeCommandListImmediateAppendCommandListsExp.
+    """The way by zeCommandListImmediateAppendCommandListsExp where no event has to be reset.
 
-    It is for one list. Nobody asks for the times of its commands, which would be gone at its end.
+    That is so if the list is in-order and nobody asks for the times of its commands.
     """
 
-    name, is_one_append = "one-append", True
+    name, is_one_append = ImmediateAppendPath.name, True
 
     def __init__(self, context: LZContext, device: LZDevice) -> None:
         self.main: LZCommandList | None = None
@@ -257,13 +255,9 @@ class OneAppendPath:
     def finish(
         self, main: LZCommandList, copies: LZCommandList | None, cells: Sequence[EventCell]
     ) -> None:
-        """Append the resets, and close the list."""
-        assert copies is None
+        """Close the list."""
+        assert copies is None and not cells
         self.main = main
-        if cells:
-            main.barrier()
-            main.reset(*cells)
-            main.barrier()
         main.close()
 
     def enqueue(
@@ -290,12 +284,13 @@ def choose_path(
 
     Args:
         platform: the platform.
-        plain: whether there is one list, and nobody asks for the times of its commands.
+        plain: whether no events of commands have to be reset.
 
     Raises:
         URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for a way
             that the driver does not have.
     """
+    append = OneAppendPath if plain else ImmediateAppendPath
     wanted = secure_environ().get(VARIABLE, "").strip().lower()
     can = ZE.strings["ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME"] in platform.extensions
     if wanted == WaitEventPath.name:
@@ -303,12 +298,11 @@ def choose_path(
     if wanted == ImmediateAppendPath.name:
         if not can:
             raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_APPEND}")
-        return ImmediateAppendPath, f"{VARIABLE} says so"
+        return append, f"{VARIABLE} says so"
     if wanted not in ("", "auto"):
         raise failure(
             "INVALID_VALUE", f"{VARIABLE}={wanted}: it may be auto, wait-event, immediate-append"
         )
     if can:
-        append = OneAppendPath if plain else ImmediateAppendPath
         return append, f"the driver has {_APPEND}"
     return WaitEventPath, f"the driver has no {_APPEND}"

@@ -38,6 +38,14 @@ def test_a_machine_where_all_is_well(machine: Machine, fake_driver: FakeDriver) 
     )
 
 
+def test_it_says_whether_kernels_may_run_in_cuda(machine: Machine, fake_driver: FakeDriver) -> None:
+    machine.register("nvidia", fake_driver(name='"NVIDIA CUDA"', numbered=0))
+    (driver,) = machine.examine()["drivers"]
+    assert (driver["state"], driver["direct"]) == ("usable", "")
+    assert driver["cuda"] == "off: its self-test: no device of it shares its memory with CUDA"
+    assert f"engine cuda: {driver['cuda']}" in " ".join(machine.text().split())
+
+
 def test_real_drivers_with_no_variable_set(
     run_python: RunPython, pocl_wheel: Candidate, intel_cpu: Candidate
 ) -> None:

@@ -2,7 +2,7 @@
 #include "fake.h"
 
 struct fl_CUgraphNode {
-    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD, WHILE, CALL } kind;
+    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD, WHILE, IF, CALL } kind;
     launch launch;
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
@@ -10,7 +10,7 @@ struct fl_CUgraphNode {
     job call;
     CUevent event;
     record *record;   /* of a launch */
-    CUgraph child, graph;   /* `child` is the body of a loop, too */
+    CUgraph child, graph;   /* `child` is the body of a loop or a choice, too */
     struct condition *condition;
     bool off;
     size_t index, count, *before;
@@ -224,9 +224,10 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
                            CUgraphNodeParams *params) {
     BEGIN;
     CUDA_CONDITIONAL_NODE_PARAMS *given = (void *)params->reserved1;
-    if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || given->type != CU_GRAPH_COND_TYPE_WHILE || given->size != 1 || data)
+    bool is_loop = given->type == CU_GRAPH_COND_TYPE_WHILE;
+    if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || (!is_loop && given->type != CU_GRAPH_COND_TYPE_IF) || given->size != 1 || data)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult code = ADD(.kind = WHILE, .child = calloc(1, sizeof *graph), .condition = (void *)(uintptr_t)given->handle);
+    CUresult code = ADD(.kind = is_loop ? WHILE : IF, .child = calloc(1, sizeof *graph), .condition = (void *)(uintptr_t)given->handle);
     given->phGraph_out = &(*node)->child;
     return code;
 }
@@ -363,7 +364,7 @@ static CUresult run_graph(CUgraph graph) {
 
 static CUresult run_loop(CUgraphNode one) {
     CUresult code = CUDA_SUCCESS;
-    for (one->condition->value = one->condition->first; one->condition->value && !code;)
+    while (one->condition->value && !code)
         code = run_graph(one->child);
     return code;
 }
@@ -381,6 +382,7 @@ static CUresult run_node(CUgraphNode one) {
     case WAIT: fake_wait_for(one->record); break;
     case CHILD: return run_graph(one->child);
     case WHILE: return run_loop(one);
+    case IF: return one->condition->value ? run_graph(one->child) : CUDA_SUCCESS;
     case CALL: return one->call.run((void *)one->call.data);
     }
     return CUDA_SUCCESS;
@@ -399,6 +401,17 @@ static void take_events(CUgraph graph) {
     }
 }
 
+/* Each launch of a graph begins with their first values. */
+static void reset_conditions(CUgraph graph) {
+    for (size_t i = 0; i < graph->count; i++) {
+        CUgraphNode one = graph->nodes[i];
+        if (one->condition)
+            one->condition->value = one->condition->first;
+        if (one->child)
+            reset_conditions(one->child);
+    }
+}
+
 typedef struct pending {
     CUgraph graph;
     record *before, *after;
@@ -407,6 +420,7 @@ typedef struct pending {
 static CUresult run(void *data) {
     pending *one = data;
     fake_wait_for(one->before);
+    reset_conditions(one->graph);
     CUresult code = run_graph(one->graph);
     drop_graph(one->graph);
     fake_complete(one->after);

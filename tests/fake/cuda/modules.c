@@ -17,10 +17,10 @@ static void run_total(void **p, uint32_t items) {   /* global int *to, global co
         to[i] = (int)((uint32_t)to[i] * 3u + (uint32_t)from[i]);
 }
 
-static void run_turn(void **p, uint32_t items) {   /* the condition, global uint4 *state, global uint *word: icd/native/cuda_loops.c */
+static void run_turn(void **p, uint32_t items) {   /* icd/native/cuda_loops.c: the condition, global uint4 *state, global uint *word, uint turns */
     uint32_t *state = *(uint32_t **)p[1], set = **(uint32_t **)p[2] != 0;
     (void)items;
-    state[2]++;
+    state[2] += *(uint32_t *)p[3];
     state[3] = set == state[1];
     fake_set_condition(*(uint64_t *)p[0], !state[3] && state[2] < state[0]);
 }
@@ -35,11 +35,11 @@ static const struct {
     const char *name;
     void (*run)(void **, uint32_t);
     uint32_t count;
-    size_t sizes[3];
+    size_t sizes[4];
 } kernels[] = {{"scale", run_scale, 3, {8, 4, 4}},
                {"total", run_total, 2, {8, 8}},
                {"invert", run_invert, 2, {8, 8}},
-               {"fl_turn", run_turn, 3, {8, 8, 8}}};
+               {"fl_turn", run_turn, 4, {8, 8, 8, 4}}};
 
 /* --- OpenCL --- */
 
@@ -97,6 +97,15 @@ static size_t size_of_type(const char *name) {
     return 0;
 }
 
+/* Of a structure: the only size that the driver takes. */
+static size_t size_of_argument(cl_kernel kernel, cl_uint index) {
+    static const unsigned char none[256];
+    size_t size = sizeof none;
+    while (size && CL(kernel, clSetKernelArg)(kernel, index, size, none))
+        size--;
+    return size;
+}
+
 static CUresult describe(CUfunction f, cl_kernel kernel) {
     cl_uint count = 0;
     size_t offset = 0;
@@ -111,6 +120,8 @@ static CUresult describe(CUfunction f, cl_kernel kernel) {
         CL(kernel, clGetKernelArgInfo)(kernel, i, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL);
         f->kinds[i] = space == CL_KERNEL_ARG_ADDRESS_LOCAL ? LOCAL : space == CL_KERNEL_ARG_ADDRESS_PRIVATE ? VALUE : ADDRESS;
         f->sizes[i] = f->kinds[i] == VALUE ? size_of_type(type) : f->kinds[i] == LOCAL ? SIZE_OF_LOCAL : 8;
+        if (!f->sizes[i])
+            f->sizes[i] = size_of_argument(kernel, i);
         if (!f->sizes[i])
             return CUDA_ERROR_NOT_SUPPORTED;
         size_t align = f->sizes[i] < 16 ? f->sizes[i] : 16;

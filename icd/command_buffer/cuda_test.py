@@ -1,0 +1,64 @@
+"""The self-test of the engine `cuda`: kernels must do the same in OpenCL and, translated, in CUDA.
+
+cuda_trust.py runs `main` in a child process (self_tests.py). Its buffers are shared, too: OpenCL
+reads what CUDA has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from ...loader.base.children import candidate_from
+from ...loader.base.errors import FairleadError
+from ..calls import profile_of_device
+from ..cuda_sharing import SharedDevice, share_opencl_device, shared_device
+from ..drivers import load
+from .commands import CommandList
+from .cuda_functions import CudaFunctions
+from .engine import Built
+from .engines.cuda import BuiltCuda, FoundCuda, why_not_commands
+from .self_tests import difference
+
+_OPTIONS: Final = ("", "-cl-denorms-are-zero")
+
+
+def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
+    """Called in the child, for the driver whose candidate's `asdict` is `data`."""
+    progress("opening the library")
+    platform = load(candidate_from(data)).platforms[0]
+    found = "no device of it shares its memory with CUDA"
+    for device in platform.devices:
+        if not profile_of_device(device.handle).compiles_to_ptx:
+            continue
+        progress(f"sharing the memory of {device.name}")
+        with suppress(FairleadError):  # the program cannot share it either
+            share_opencl_device(device.handle)
+        shared = shared_device(device.handle)
+        if shared is not None:
+            found = difference_of(shared, _OPTIONS, progress)
+        if found:
+            break
+    return {"difference": found}
+
+
+def difference_of(
+    device: SharedDevice, options: tuple[str, ...], progress: Callable[[str], None]
+) -> str:
+    """Return the first difference between OpenCL's results and CUDA's, or "".
+
+    Args:
+        device: one whose memory is shared.
+        options: what the kernel is built with, one after the other.
+        progress: called with the next step.
+    """
+
+    def build(commands: CommandList) -> Built:
+        functions = CudaFunctions(commands, device)
+        why_not = why_not_commands(commands, functions)
+        if why_not:
+            raise FairleadError(why_not)
+        return BuiltCuda(commands, FoundCuda(device, functions))
+
+    return difference(device.opencl, options, lambda context: lambda kernel: build, progress)
