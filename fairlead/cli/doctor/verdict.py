@@ -31,9 +31,9 @@ These are warnings, and `ok` stays True:
   cannot be written.
 
 These are no problems: a machine without adapters and plugins, a second path to a file, what
-FAIRLEAD_EXCLUDE excludes, and fairlead's own manifests for drivers that are not installed. On a
-machine without a GPU these are none, either: an adapter that misses its vendor's library
-(libze_loader.so.1), and a driver of Level Zero, CUDA or HIP that has no device.
+FAIRLEAD_EXCLUDE excludes, and own manifests of drivers that are not installed. On a machine without
+a GPU these are none, either: an adapter that misses its vendor's library (libze_loader.so.1), and a
+driver of Level Zero, CUDA or HIP that has no device.
 """
 
 from __future__ import annotations

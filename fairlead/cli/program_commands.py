@@ -1,0 +1,156 @@
+"""The options of `fairlead run`, `layers` and `trace`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..loader.base.query import printable
+from .output import keep_stdout_to_ourselves
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--layers",
+    default="",
+    metavar="LIST",
+    help="OpenCL layers to load, as OPENCL_LAYERS; also command-buffer and trace.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def run(ctx: click.Context, layers: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND with fairlead's libOpenCL.so.1 in place of its own OpenCL loader.
+
+    It and its child processes get the drivers and repairs of fairlead: C programs, PyOpenCL and
+    programs that bring a loader along. Set-user-ID programs do not. Nothing else changes, and
+    nothing stays.
+
+    The exit code is that of COMMAND.
+    """
+    from .run import run
+
+    ctx.exit(run(command, layers))
+
+
+@click.command()
+@click.option("--own", is_flag=True, help="List those that come with fairlead, by their names.")
+def layers(own: bool) -> None:
+    """List the OpenCL layers that OPENCL_LAYERS and OPENCL_LAYER_PATH name, the innermost first.
+
+    \b
+    name | version of the interface | how it starts and ends | library
+    """
+    from .layers import list_layers, list_own
+
+    keep_stdout_to_ourselves()
+    if own:
+        for line in list_own():
+            click.echo(printable(line))
+        return
+    rows, warnings = list_layers()
+    for warning in warnings:
+        click.echo(f"warning: {printable(warning)}", err=True)
+    for row in rows:
+        click.echo(printable(str(row)))
+    if not rows and not warnings:
+        click.echo("the variables name no layer; --own lists those of fairlead", err=True)
+
+
+def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """A comma list of APIs, in the order in which it is written."""
+    from ..loader.trace.trace import APIS
+
+    names = tuple(filter(None, (name.strip().lower() for name in value.split(","))))
+    if unknown := [name for name in names if name not in APIS]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(APIS)}")
+    if not names:
+        raise click.BadParameter(f"name at least one of {', '.join(APIS)}")
+    return names
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the trace to this file, as Chrome trace JSON. "
+    "[default: fairlead-trace.json, without --html]",
+)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    help="Write a page for browsers to this file. It implies --device.",
+)
+@click.option(
+    "--apis",
+    default="ur,pi,cl",
+    show_default=True,
+    callback=_apis,
+    help="Trace these APIs: a comma list of ur, pi, cl, ze, cuda and hip.",
+)
+@click.option(
+    "--print",
+    "live",
+    is_flag=True,
+    help="Print calls to stderr as they happen; nothing is written to a file.",
+)
+@click.option("--times", is_flag=True, help="With --print, say how long each call took.")
+@click.option(
+    "--sycl", is_flag=True, help="Have a real DPC++ runtime print its calls to stdout, too."
+)
+@click.option(
+    "--device",
+    is_flag=True,
+    help="Say what devices did: when each command was queued, submitted, started and ended.",
+)
+@click.option(
+    "--only",
+    default="",
+    metavar="NAMES",
+    help="Show calls of these functions only: a comma list of patterns such as clEnqueue*.",
+)
+@click.option("--errors", is_flag=True, help="Show only calls that failed.")
+@click.option(
+    "--dump",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write the sources and the build logs of OpenCL programs into this folder.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def trace(
+    ctx: click.Context,
+    output: Path | None,
+    html: Path | None,
+    apis: tuple[str, ...],
+    live: bool,
+    times: bool,
+    sycl: bool,
+    device: bool,
+    only: str,
+    errors: bool,
+    dump: Path | None,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
+
+    The calls of all its processes go to one file, for ui.perfetto.dev or chrome://tracing, or to a
+    page for browsers. A table of the functions goes to stderr.
+
+    Traced are the OpenCL calls of any program whose libOpenCL loads layers, and all calls that
+    Python programs make through fairlead. With --print, calls that only the layer sees are printed
+    when COMMAND has ended.
+
+    The exit code is that of COMMAND.
+    """
+    from ..loader.trace.environment import Wanted
+    from .trace import run
+
+    if live and (device or html or dump):
+        raise click.UsageError("--device, --html and --dump write files, and --print writes none")
+    if not live and not html:
+        output = output or Path("fairlead-trace.json")
+    wanted = Wanted.of(only, errors)
+    file = None if live else output
+    ctx.exit(run(command, apis, file, times, sycl, device or bool(html), wanted, html, dump))
