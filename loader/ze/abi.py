@@ -21,8 +21,6 @@ VERSION: Final = "1.17"
 #: The same as table getters take it: the major version in the upper 16 bits, then the minor one.
 API_VERSION: Final = 1 << 16 | 17
 
-ZE_RESULT_SUCCESS: Final = 0
-
 #: The name of an extension begins so and ends with that of the OpenCL platform. Each handle of
 #: fairlead's own driver has one.
 PLATFORM_EXTENSION: Final = "ZE_fairlead_on_"

@@ -42,10 +42,6 @@ def _fill_graphs(address: int) -> None:
     row.graphFlags = ZE["ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH"]
 
 
-def _fill_event_properties(address: int) -> None:
-    ffi.cast("ze_device_event_properties_t *", address).flags = 0
-
-
 #: What fills a struct that a caller chains to the properties of a device.
 _CHAINED: Final[dict[int, Callable[[int], None]]] = {
     ZE["ZE_STRUCTURE_TYPE_MUTABLE_COMMAND_LIST_EXP_PROPERTIES"]: _fill_mutable,
