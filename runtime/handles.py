@@ -49,8 +49,8 @@ class RuntimeAdapter:
     Attributes:
         plugin: the loader's adapter.
         ur: the table of its functions.
-        open: whether it can be called. It cannot after it was closed, after the process began to
-            end, or in a forked child, where the threads of its drivers are missing.
+        open: whether it can be called. It cannot after it was closed or the process began to end.
+            Nor can it in a forked child, where the threads of its drivers are missing.
     """
 
     def __init__(self, plugin: Plugin) -> None:

@@ -20,8 +20,8 @@ from ..loader.base.memory import read_words
 from .arguments import IS_MEMORY, VALUE, Argument, number_argument
 from .errors import Errc, SYCLError
 
-#: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, the name of the type for
-#: an image or a sampler, None for another type, or where the driver does not tell.
+#: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, and the type's name for an
+#: image or a sampler. None: another type, or the driver does not tell.
 Declared: TypeAlias = Any
 
 #: The types that have no values, and what can be given for each.

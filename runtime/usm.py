@@ -5,8 +5,8 @@ reach them.
     memory.array[:] = 1
     queue.memcpy(other, memory)
 
-An allocation is freed when no object uses it any more, nodes of graphs among them, and everything
-that runs in its context has ended. `memory + n` points to its element n. Other packages see it by
+An allocation is freed when no object uses it any more, also no node of a graph, and everything in
+its context has ended. `memory + n` points to its element n. Other packages see it by
 `__sycl_usm_array_interface__`, and on CUDA by `__cuda_array_interface__`. Their memory is accepted
 if it has one of these. (SYCL 2020, section 4.8.)
 """

@@ -1,9 +1,9 @@
 """Mutable command lists: what an update changes.
 
 These are the cases of the public conformance tests: arguments, local memory, group count, group
-size, global offset, kernel (with its signal event, and with its wait events), several kernels and
-events, signal event, wait events (none, another one), several changes at once, and a mutable list
-beside a regular one.
+size and global offset; the kernel, also with its signal event and with its wait events; several
+kernels and events; the signal event; no wait events, and another one; several changes at once; and
+a mutable list beside a regular one.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 _ONCE: Final = 1
 
-#: What enqueues and what runs (CapturedSegment.again) and what they are given, the queue's class
-#: and its handle, how the event is made, and the route, which is kept alive.
+#: What enqueues and what runs (CapturedSegment.again), and what they are given. Then the queue's
+#: class and its handle, how the event is made, and the route, which is kept alive.
 _Again = tuple[
     Callable[[Any], int],
     Callable[[Any], int] | None,

@@ -1,6 +1,6 @@
 """What capture knows about PyOpenCL: its handles, owners of host memory, and calling lines.
 
-A captured transfer uses its host memory when the graph is replayed, so the owner of that memory has
+A captured transfer uses its host memory when the graph is replayed. So the owner of that memory has
 to live as long as the graph. OpenCL only sees an address. But a caller of PyOpenCL has the array in
 a variable, at least in PyOpenCL's own parameter. So the owner is found among the variables of the
 calling functions. PyOpenCL is not imported before it is needed.

@@ -2,8 +2,8 @@
 task.
 
 Only an OpenCL user event can stand for what Python does. There are two. The caller's queue waits
-for `released`, which completes even if the replay fails, because some drivers never end a command
-that waits for a failed event. The returned event fails if the replay does.
+for `released`, which completes even if the replay fails: some drivers never end a command that
+waits for a failed event. The returned event fails if the replay does.
 """
 
 from __future__ import annotations

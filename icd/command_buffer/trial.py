@@ -18,7 +18,7 @@ from .._native import ffi, lib
 TURNS: Final = 8
 
 #: Schedules differ less than engines do. On two busy cores the schedule that 8 turns chose took 5 %
-#: more than the best one, and with 16 turns 2 % (means of 16 graphs on two drivers).
+#: more than the best one. With 16 turns it took 2 % more (means of 16 graphs on two drivers).
 TURNS_OF_SCHEDULES: Final = 16
 
 #: A tie goes to the last rival, whose engine runs everything. It allows for measuring errors.

@@ -41,9 +41,9 @@ _REMEDY: Final = "update or reinstall it; FAIRLEAD_PROBE=0 opens it all the same
 _KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
 _LONGEST_WORK: Final = 1.0  # seconds
 _PIPE_SIZE: Final = 1 << 16
-# The child imports the parent's own package by its file, because an import hook may have found the
-# package that a child does not have. The path is passed, too: `-m` would search the working
-# directory first.
+# The child imports the parent's own package by its file. An import hook that the child does not
+# have may have found the package. The path is passed, too: `-m` would search the working directory
+# first.
 _CHILD: Final = """
 import sys
 sys.path[:] = sys.argv[6:]

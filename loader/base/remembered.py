@@ -83,8 +83,8 @@ def cache_directory() -> Path | None:
 def identity_of(kind: str, path: str) -> str | None:
     """Return what identifies a library, its present contents, and its surroundings.
 
-    A file that was rebuilt or replaced has another inode or another time of change (ctime), even if
-    its size and its time of modification (mtime) are the same.
+    A file that was rebuilt or replaced has another inode or another time of change (ctime). Its
+    size and its time of modification (mtime) may be the same.
 
     Args:
         kind: the kind of the facts: an API, for example.

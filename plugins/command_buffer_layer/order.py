@@ -1,7 +1,7 @@
 """What a command comes after, because of its queue and of its sync-points.
 
-A command comes after the sync-points that it names, after the last barrier of its queue and, if its
-queue is in order, after the command before it on that queue. (cl_khr_command_buffer, "Command
+A command comes after the sync-points that it names, and after the last barrier of its queue. On an
+in-order queue it also comes after the command before it. (cl_khr_command_buffer, "Command
 Synchronization")
 """
 

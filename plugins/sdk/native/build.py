@@ -73,8 +73,8 @@ _CALLS = {
         *("urEnqueueMemBufferWrite", "urEnqueueMemBufferCopy", "urEnqueueMemBufferFill"),
     ),
 }
-#: The entry points of the adapter on Level Zero that have a function in C (level_zero.c), and the
-#: functions of Level Zero that it calls.
+#: The entry points of the adapter on Level Zero that have a function in C (level_zero.c), and what
+#: that calls of Level Zero.
 _LEVEL_ZERO = ("urEnqueueCommandBufferExp", "urEventWait", "urQueueFinish")
 _ZE_FUNCTIONS = (
     *("zeCommandListImmediateAppendCommandListsExp", "zeCommandListHostSynchronize"),
