@@ -27,10 +27,10 @@ uint8_t fl_declaration(cl_kernel kernel, cl_uint index) {
                                             : FL_DECLARED_VALUE;
 }
 
-/* What eight bytes that a program set are, when only the bytes can tell: an object leads to
- * something that begins with this driver's table, and what the driver says of it must be what it
- * says of such objects. Drivers do not always check what kind of object they are asked about, so an
- * answer alone proves nothing: what they say has to make sense. */
+/* What eight bytes that a program set are, when only the bytes can tell: an object begins with this
+ * driver's table, and the driver must say of it what it says of such objects. Drivers do not always
+ * check what kind of object they are asked about, so an answer alone proves nothing: what they say
+ * has to make sense. */
 static bool looks_like_object(cl_kernel kernel, void *object) {
     fl_object head;
     return (uintptr_t)object % sizeof(void *) == 0 &&

@@ -4,7 +4,7 @@
  * A captured launch must be frozen: the program goes on to set other arguments on the same kernel.
  * And every memory object among the arguments must be kept, which OpenCL does not do
  * (clSetKernelArg retains nothing). The handles pass through the driver's own table, so its slots
- * are patched, and what passes is noted here until the last block has ended. */
+ * are patched. What passes is noted here until the last block has ended. */
 #include "native.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* One thread at a time changes or enqueues a command-buffer. Python's threads wait for each other by a lock of Python's. An update in C
- * has no GIL and must not wait for one, so it only tries. So what a thread waits for here is short. */
+/* One thread at a time changes or enqueues a command-buffer. Python's threads wait for each other
+ * by a lock of Python's. An update in C has no GIL and must not wait for one, so it only tries. So
+ * what a thread waits for here is short. */
 #pragma once
 
 #include <sched.h>

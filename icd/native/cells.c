@@ -1,11 +1,12 @@
 /* Parameters: numbers and memory objects that a program changes between two replays of a graph.
  *
- * A cell holds what a Parameter is at present, for everybody who uses it: arguments lead to the cell's bytes. So a change is one store,
- * however many launches there are. The cells of a recording hold what the program gave in the block; a command-buffer has its own.
+ * A cell holds what a Parameter is at present, for everybody who uses it: arguments lead to the
+ * cell's bytes. So a change is one store, however many launches there are. The cells of a recording
+ * hold what the program gave in the block; a command-buffer has its own.
  *
- * That an argument is a Parameter is never judged by its value. It is one if the program gave the Parameter's own memory, or its own memory
- * object, which nothing else has. Or PyOpenCL has asked it for a number, in the call that sets this kernel's arguments, and sets that number
- * next. */
+ * That an argument is a Parameter is never judged by its value. It is one if the program gave the
+ * Parameter's own memory, or its own memory object, which nothing else has. Or PyOpenCL has asked
+ * it for a number, in the call that sets this kernel's arguments, and sets that number next. */
 #include "native.h"
 
 #include "busy.h"
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A Parameter that lives, by its memory or its memory object; and the cells of recordings that were made of it. */
+/* A Parameter that lives, by its memory or its memory object; and the cells of recordings that were
+ * made of it. */
 typedef struct parameter {
     const void *key;
     uint64_t id;
@@ -78,7 +80,9 @@ void fl_look_at_cell(const fl_cell *cell, fl_cell_look *look) {
 
 static parameter *find(uint64_t id, const void *key, bool is_memory) {
     for (uint32_t i = 0; i < known.count; i++)
-        if (id ? known.list[i].id == id : known.list[i].key == key && (known.list[i].conversion == FL_AS_MEMORY) == is_memory)
+        if (id ? known.list[i].id == id
+               : known.list[i].key == key &&
+                     (known.list[i].conversion == FL_AS_MEMORY) == is_memory)
             return &known.list[i];
     return NULL;
 }
@@ -99,7 +103,8 @@ int fl_know_parameter(const void *key, uint64_t id, uint32_t conversion, size_t 
         known.list = list;
         known.room = room;
     }
-    known.list[known.count++] = (parameter){.key = key, .id = id, .conversion = conversion, .size = size};
+    known.list[known.count++] =
+        (parameter){.key = key, .id = id, .conversion = conversion, .size = size};
     pthread_mutex_unlock(&known.lock);
     return CL_SUCCESS;
 }
@@ -114,12 +119,14 @@ void fl_forget_parameter(uint64_t id) {
             break;
         }
     pthread_mutex_unlock(&known.lock);
-    for (uint32_t i = 0; i < gone.cell_count; i++)   /* without the lock: this may release a memory object */
+    for (uint32_t i = 0; i < gone.cell_count;
+         i++) /* without the lock: this may release a memory object */
         fl_release_cell(gone.cells[i]);
     free(gone.cells);
 }
 
-void fl_convert_parameter(uint64_t id, uint32_t conversion, const void *kernel, double real, int64_t integer) {
+void fl_convert_parameter(uint64_t id, uint32_t conversion, const void *kernel, double real,
+                          int64_t integer) {
     converted.id = id;
     converted.conversion = conversion;
     converted.kernel = kernel;
@@ -127,17 +134,22 @@ void fl_convert_parameter(uint64_t id, uint32_t conversion, const void *kernel, 
     converted.integer = integer;
 }
 
-/* Whether these bytes are the number that the Parameter gave. An earlier number, of a call that failed before it was set, is none of them. */
+/* Whether these bytes are the number that the Parameter gave. An earlier number, of a call that
+ * failed before it was set, is none of them. */
 static bool is_converted(size_t size, const void *value) {
     float narrow = (float)converted.real;
     int64_t kept = 0;
     if (converted.conversion == FL_AS_FLOAT)
-        return (size == sizeof narrow && !memcmp(value, &narrow, size)) || (size == sizeof(double) && !memcmp(value, &converted.real, size));
+        return (size == sizeof narrow && !memcmp(value, &narrow, size)) ||
+               (size == sizeof(double) && !memcmp(value, &converted.real, size));
     if (size > sizeof kept || memcmp(value, &converted.integer, size))
         return false;
-    uint32_t spare = 64 - 8 * (uint32_t)size;   /* it must be the number, signed or not, and not its low bytes alone */
+    uint32_t spare =
+        64 -
+        8 * (uint32_t)size; /* it must be the number, signed or not, and not its low bytes alone */
     kept = (int64_t)((uint64_t)converted.integer << spare);
-    return kept >> spare == converted.integer || (uint64_t)kept >> spare == (uint64_t)converted.integer;
+    return kept >> spare == converted.integer ||
+           (uint64_t)kept >> spare == (uint64_t)converted.integer;
 }
 
 bool fl_is_parameter(const void *value) {
@@ -204,7 +216,8 @@ uint32_t fl_find_cells(const fl_command *commands, uint32_t count, fl_cell **fou
     return all;
 }
 
-uint32_t fl_find_places(const fl_command *commands, uint32_t count, const fl_cell *cell, uint32_t *places, uint32_t room) {
+uint32_t fl_find_places(const fl_command *commands, uint32_t count, const fl_cell *cell,
+                        uint32_t *places, uint32_t room) {
     uint32_t all = 0;
     for (uint32_t i = 0; i < count; i++) {
         bool uses = fl_has_cell(commands[i].arguments, cell);
@@ -233,16 +246,19 @@ static int told(fl_buffer *b, int answer, int code) {
     return answer == CL_SUCCESS || answer == FL_BUILD_ANEW ? code : answer;
 }
 
-/* Everything that was built of a command-buffer is told of a cell's new bytes. The transfers are the last of its places. */
+/* Everything that was built of a command-buffer is told of a cell's new bytes. The transfers are
+ * the last of its places. */
 static int tell(fl_buffer *b, const fl_value *v) {
     int code = CL_SUCCESS;
     for (uint32_t i = 0; i < b->built_count; i++) {
         const fl_built *built = b->built[i];
         if (built->set_cell)
             code = told(b, built->set_cell(built->self, v->cell), code);
-        for (uint32_t k = built->set_cell ? v->place_count - v->transfer_count : 0; built->update && k < v->place_count; k++) {
+        for (uint32_t k = built->set_cell ? v->place_count - v->transfer_count : 0;
+             built->update && k < v->place_count; k++) {
             uint32_t number = v->places[k] - built->first;
-            code = number < built->count ? told(b, built->update(built->self, number, 0), code) : code;
+            code =
+                number < built->count ? told(b, built->update(built->self, number, 0), code) : code;
         }
     }
     return code;
@@ -304,7 +320,8 @@ bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count,
     for (const fl_value *v = values; v < values + count; v++)
         if (v->series && v->transfer_count)
             return false;
-    return route->part_count == 1 && built->take_series && built->take_series(built->self, values, count, times) == CL_SUCCESS;
+    return route->part_count == 1 && built->take_series &&
+           built->take_series(built->self, values, count, times) == CL_SUCCESS;
 }
 
 int fl_take_next(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn) {
@@ -327,8 +344,8 @@ int fl_take_turn(fl_buffer *buffer, const fl_value *values, uint32_t count, uint
     return code;
 }
 
-int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, uint32_t wait_count, void *const *wait_list,
-                      void **event, uint32_t *failed) {
+int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, uint32_t count,
+                      uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     int code = CL_SUCCESS;
     uint32_t turn = 0;
     const fl_built *built = route->parts[0].built;
@@ -348,7 +365,8 @@ int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, u
             code = FL_BUILD_ANEW;
         }
         if (code == CL_SUCCESS)
-            code = fl_enqueue_step(route, turn == 0, turn + 1 == times, wait_count, wait_list, event, failed);
+            code = fl_enqueue_step(route, turn == 0, turn + 1 == times, wait_count, wait_list,
+                                   event, failed);
     }
     fl_leave(route->buffer);
     return code;

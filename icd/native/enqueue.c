@@ -1,5 +1,6 @@
-/* Enqueues of a command-buffer. Each comes after the one before it, on whatever queues they are and whichever engines run it. All of it is
- * here and not in Python: a pass fills the caches with the driver's memory, and whatever runs after it runs cold. */
+/* Enqueues of a command-buffer. Each comes after the one before it, on whatever queues they are and
+ * whichever engines run it. All of it is here and not in Python: a pass fills the caches with the
+ * driver's memory, and whatever runs after it runs cold. */
 #include "native.h"
 #include "waits.h"
 
@@ -8,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One more enqueue was made. The reference to the event is taken over. The queue is retained here, since Ctrl-C may keep Python from it. */
+/* One more enqueue was made. The reference to the event is taken over. The queue is retained here,
+ * since Ctrl-C may keep Python from it. */
 void fl_remember(fl_buffer *b, void *queue, void *event) {
     void *old = b->last_event, *left = b->last_queue == queue ? NULL : b->last_queue;
     if (queue && queue != b->last_queue)
@@ -21,23 +23,28 @@ void fl_remember(fl_buffer *b, void *queue, void *event) {
         CALL(fl_table_of(left), clReleaseCommandQueue)(left);
 }
 
-static int enqueue_part(const fl_part *p, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+static int enqueue_part(const fl_part *p, uint32_t times, uint32_t wait_count,
+                        void *const *wait_list, void **event, uint32_t *failed) {
     const fl_built *built = p->built;
-    int code = built->enqueue(built->self, p->lanes, p->lane_count, times, wait_count, wait_list, event, failed);
+    int code = built->enqueue(built->self, p->lanes, p->lane_count, times, wait_count, wait_list,
+                              event, failed);
     if (*failed != UINT32_MAX)
         *failed += built->first;
     return code;
 }
 
-/* Several parts, over and over: each comes after the one before it, by the queue's order or by its event. */
-static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+/* Several parts, over and over: each comes after the one before it, by the queue's order or by its
+ * event. */
+static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_count,
+                         void *const *wait_list, void **event, uint32_t *failed) {
     void *before = NULL;
     for (uint32_t i = 0; i < times; i++)
         for (uint32_t k = 0; k < route->part_count; k++) {
             bool is_last = i + 1 == times && k + 1 == route->part_count;
             void *made = NULL;
             bool wanted = is_last || !route->in_order || fl_holds_events;
-            int code = enqueue_part(&route->parts[k], 1, wait_count, wait_list, wanted ? &made : NULL, failed);
+            int code = enqueue_part(&route->parts[k], 1, wait_count, wait_list,
+                                    wanted ? &made : NULL, failed);
             if (before)
                 fl_drop_event(before);
             if (code != CL_SUCCESS)
@@ -50,10 +57,12 @@ static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_co
     return CL_SUCCESS;
 }
 
-int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
+                   void *const *wait_list, void **event, uint32_t *failed) {
     void *end = NULL, **list = NULL;
     fl_buffer *b = route->buffer;
-    bool holds = b->holds_events && (wait_count || (b->held_last && b->last_event && !fl_has_ended(b->last_event)));
+    bool holds = b->holds_events &&
+                 (wait_count || (b->held_last && b->last_event && !fl_has_ended(b->last_event)));
     *failed = UINT32_MAX;
     if (b->last_event && (b->last_queue != route->queue || !route->in_order)) {
         list = malloc(((size_t)wait_count + 1) * sizeof *list);
@@ -63,12 +72,14 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, v
             memcpy(list, wait_list, wait_count * sizeof *list);
         list[wait_count++] = b->last_event;
         wait_list = list;
-        if (b->last_queue != route->queue)   /* SPEC clFlush: whoever waits for another queue's event has to flush that queue */
+        if (b->last_queue != route->queue) /* SPEC clFlush: whoever waits for another queue's event
+                                              has to flush that queue */
             CALL(fl_table_of(b->last_queue), clFlush)(b->last_queue);
     }
     fl_holds_events = holds;
-    int code = route->part_count == 1 ? enqueue_part(route->parts, times, wait_count, wait_list, &end, failed)
-                                      : enqueue_parts(route, times, wait_count, wait_list, &end, failed);
+    int code = route->part_count == 1
+                   ? enqueue_part(route->parts, times, wait_count, wait_list, &end, failed)
+                   : enqueue_parts(route, times, wait_count, wait_list, &end, failed);
     fl_holds_events = false;
     free(list);
     if (code != CL_SUCCESS)
@@ -88,17 +99,20 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, v
 }
 
 /* Where the queue keeps the order, only the last one needs an event. */
-int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
-                    uint32_t *failed) {
-    if (is_first || is_last || !route->in_order || route->part_count != 1 || route->buffer->held_last)
-        return fl_enqueue_all(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
+int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count,
+                    void *const *wait_list, void **event, uint32_t *failed) {
+    if (is_first || is_last || !route->in_order || route->part_count != 1 ||
+        route->buffer->held_last)
+        return fl_enqueue_all(route, 1, is_first ? wait_count : 0, wait_list,
+                              is_last ? event : NULL, failed);
     *failed = UINT32_MAX;
     int code = enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
     route->buffer->enqueued += code == CL_SUCCESS;
     return code;
 }
 
-int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list,
+               void **event, uint32_t *failed) {
     fl_enter(route->buffer);
     int code = fl_enqueue_all(route, times, wait_count, wait_list, event, failed);
     fl_leave(route->buffer);
@@ -131,7 +145,8 @@ intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint
     allowed &= !b->stale;
     if (allowed && code == CL_SUCCESS)
         code = fl_enqueue_all(route, 1, 0, NULL, &event, &route->failed);
-    if (code == FL_BUILD_ANEW) {   /* an engine cannot run anything any more, and nothing has happened */
+    if (code ==
+        FL_BUILD_ANEW) { /* an engine cannot run anything any more, and nothing has happened */
         b->stale = 1;
         code = CL_SUCCESS;
     }
@@ -147,7 +162,8 @@ intptr_t fl_enqueue_present(fl_buffer *b, void *queue) {
     if (!fl_try(b))
         return 0;
     const fl_route *route = b->again;
-    int code = route && route->queue == queue && route->forks == forks && !b->stale && !fl_is_captured(queue)
+    int code = route && route->queue == queue && route->forks == forks && !b->stale &&
+                       !fl_is_captured(queue)
                    ? fl_enqueue_all(route, 1, 0, NULL, &event, &failed)
                    : CL_SUCCESS;
     if (code == FL_BUILD_ANEW) {   /* as in fl_enqueue_turn */
@@ -166,7 +182,8 @@ static int run_here(const fl_route *route, uint32_t times) {
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i += route->part_count == 1 ? times : 1)
         for (uint32_t k = 0; k < route->part_count && code == CL_SUCCESS; k++) {
             const fl_built *built = route->parts[k].built;
-            code = built->run ? built->run(built->self, route->part_count == 1 ? times : 1) : CL_INVALID_OPERATION;
+            code = built->run ? built->run(built->self, route->part_count == 1 ? times : 1)
+                              : CL_INVALID_OPERATION;
         }
     return code;
 }
@@ -202,8 +219,9 @@ int fl_run_again(fl_route *route) {
 }
 
 /* Each comes after the one before it by its event, since the queue may be out of order. */
-int fl_enqueue_driver_buffer(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
-                             void **event, uint32_t *failed) {
+int fl_enqueue_driver_buffer(void *self, void *const *lanes, uint32_t lane_count, uint32_t times,
+                             uint32_t wait_count, void *const *wait_list, void **event,
+                             uint32_t *failed) {
     const fl_driver_buffer *d = self;
     fn_clEnqueueCommandBufferKHR *enqueue_buffer = (fn_clEnqueueCommandBufferKHR *)d->enqueue;
     cl_event before = NULL;
@@ -211,7 +229,8 @@ int fl_enqueue_driver_buffer(void *self, void *const *lanes, uint32_t lane_count
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
         cl_event made = NULL;
         bool wanted = event || i + 1 < times;
-        code = enqueue_buffer(1, (cl_command_queue *)lanes, d->buffer, wait_count, (const cl_event *)wait_list, wanted ? &made : NULL);
+        code = enqueue_buffer(1, (cl_command_queue *)lanes, d->buffer, wait_count,
+                              (const cl_event *)wait_list, wanted ? &made : NULL);
         if (before)
             fl_drop_event(before);
         before = made;
@@ -231,8 +250,11 @@ int fl_update_buffer(fl_buffer *b, uint32_t command, int relaunched) {
     cl_int code = CL_SUCCESS;
     for (uint32_t i = 0; i < b->built_count; i++) {
         const fl_built *built = b->built[i];
-        uint32_t number = command - built->first;   /* of a command before it: larger than any count */
-        cl_int failed = built->update && number < built->count ? built->update(built->self, number, relaunched) : CL_SUCCESS;
+        uint32_t number =
+            command - built->first; /* of a command before it: larger than any count */
+        cl_int failed = built->update && number < built->count
+                            ? built->update(built->self, number, relaunched)
+                            : CL_SUCCESS;
         if (failed == FL_BUILD_ANEW)
             b->stale = 1;
         else
@@ -254,7 +276,8 @@ int fl_take_over(fl_buffer *b, uint32_t command, fl_command *row, const fl_comma
     now.queue = row->queue;
     now.first_dep = row->first_dep;
     now.dep_count = row->dep_count;
-    now.arguments = fl_change_arguments(other->arguments, fl_argument_count(other->arguments), NULL, 0);
+    now.arguments =
+        fl_change_arguments(other->arguments, fl_argument_count(other->arguments), NULL, 0);
     if (!now.arguments)
         return CL_OUT_OF_HOST_MEMORY;
     fl_enter(b);

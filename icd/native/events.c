@@ -1,9 +1,11 @@
-/* Waits for events of a block, and their callbacks: calls on events do not come through the captured queue, so for the length of the
- * block these two slots of the driver's own table are watched. */
+/* Waits for events of a block, and their callbacks: calls on events do not come through the
+ * captured queue. So these two slots of the driver's own table are watched for the length of the
+ * block. */
 #include "recording.h"
 
-/* A wait for captured events. A client that cleans up holds the GIL and wants nothing but its memory back, which the graph keeps.
- * Another wait is refused, unless the observer knows it for housekeeping: then later commands come after the events waited for. */
+/* A wait for captured events. A client that cleans up holds the GIL and wants nothing but its
+ * memory back, which the graph keeps. Another wait is refused, unless the observer knows it for
+ * housekeeping: then later commands come after the events waited for. */
 static cl_int wait_captured(fl_recording *r, cl_uint count, const cl_event *list) {
     bool cleans_up = r->holds_gil && r->holds_gil();
     if (!cleans_up && r->observer(r->cookie, FL_ASK_WAIT, SLOT_clWaitForEvents, NULL, 0))
@@ -28,11 +30,13 @@ static cl_int watched_clWaitForEvents(cl_uint count, const cl_event *list) {
     return ((fn_clWaitForEvents *)fl_patched(list[0], SLOT_clWaitForEvents))(count, list);
 }
 
-static cl_int watched_clSetEventCallback(cl_event event, cl_int status, void *notify, void *user_data) {
+static cl_int watched_clSetEventCallback(cl_event event, cl_int status, void *notify,
+                                         void *user_data) {
     fl_recording *r = fl_owner_of(event);
     if (r)
         return fl_refuse(r, SLOT_clSetEventCallback, FL_CALLBACK);
-    return ((fn_clSetEventCallback *)fl_patched(event, SLOT_clSetEventCallback))(event, status, notify, user_data);
+    return ((fn_clSetEventCallback *)fl_patched(event, SLOT_clSetEventCallback))(event, status,
+                                                                                 notify, user_data);
 }
 
 int fl_watch_events(void **table, fl_mapping *known) {

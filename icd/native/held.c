@@ -1,6 +1,8 @@
-/* Events that are held until they have ended, on drivers that use the event of a command that fails after its last reference is gone.
+/* Events that are held until they have ended: some drivers use the event of a failing command after
+ * its last reference is gone.
  *
- * What ends an event may still be at work with it when its status is there. So an event is let go when it is found to have ended twice. */
+ * What ends an event may still be at work with it when its status is there. So an event is let go
+ * when it is found to have ended twice. */
 #include "native.h"
 
 #include <pthread.h>
@@ -19,11 +21,13 @@ static struct {
 
 bool fl_has_ended(void *event) {
     cl_int status = CL_COMPLETE;
-    cl_int code = CALL(fl_table_of(event), clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+    cl_int code = CALL(fl_table_of(event), clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                           sizeof status, &status, NULL);
     return code != CL_SUCCESS || status <= CL_COMPLETE;
 }
 
-/* Those that ended before the last look are put behind the others, and the answer is how many these are. */
+/* Those that ended before the last look are put behind the others, and the answer is how many these
+ * are. */
 static uint32_t sort(void) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < held.count; i++) {
@@ -49,7 +53,9 @@ void fl_hold_event(void *event) {
             gone[gone_count++] = held.list[i];
         if (gone)
             held.count = kept;
-        struct held *larger = held.count * 2 > held.room || !held.room ? realloc(held.list, room * sizeof *larger) : NULL;
+        struct held *larger = held.count * 2 > held.room || !held.room
+                                  ? realloc(held.list, room * sizeof *larger)
+                                  : NULL;
         if (larger) {
             held.list = larger;
             held.room = room;
@@ -58,7 +64,8 @@ void fl_hold_event(void *event) {
     if (held.count < held.room)
         held.list[held.count++] = (struct held){event, false};
     pthread_mutex_unlock(&held.lock);
-    for (uint32_t i = 0; i < gone_count; i++)   /* without the lock: a driver may call the program back */
+    for (uint32_t i = 0; i < gone_count;
+         i++) /* without the lock: a driver may call the program back */
         CALL(fl_table_of(gone[i].event), clReleaseEvent)(gone[i].event);
     free(gone);
 }

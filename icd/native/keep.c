@@ -1,14 +1,17 @@
-/* A set of OpenCL objects that are kept alive, each retained once. It only grows, and lets go of everything at once, the newest first:
- * drivers hold what belongs to a program or a context in lists, newest at the front, and search them at each release. */
+/* A set of OpenCL objects that are kept alive, each retained once. It only grows, and lets go of
+ * everything at once, the newest first: drivers hold what belongs to a program or a context in
+ * lists, newest at the front, and search them at each release. */
 #include "native.h"
 
 #include <stdlib.h>
 
 /* The slots by fl_kind. All of these functions take the object and nothing else. */
-static const int retain_slots[] = {SLOT_clRetainMemObject, SLOT_clRetainKernel, SLOT_clRetainEvent,
-                                   SLOT_clRetainSampler, SLOT_clRetainCommandQueue, SLOT_clRetainContext};
-static const int release_slots[] = {SLOT_clReleaseMemObject, SLOT_clReleaseKernel, SLOT_clReleaseEvent,
-                                    SLOT_clReleaseSampler, SLOT_clReleaseCommandQueue, SLOT_clReleaseContext};
+static const int retain_slots[] = {SLOT_clRetainMemObject,    SLOT_clRetainKernel,
+                                   SLOT_clRetainEvent,        SLOT_clRetainSampler,
+                                   SLOT_clRetainCommandQueue, SLOT_clRetainContext};
+static const int release_slots[] = {SLOT_clReleaseMemObject,    SLOT_clReleaseKernel,
+                                    SLOT_clReleaseEvent,        SLOT_clReleaseSampler,
+                                    SLOT_clReleaseCommandQueue, SLOT_clReleaseContext};
 
 static cl_int call(void *object, int slot) {
     return ((fn_clRetainMemObject *)fl_table_of(object)[slot])(object);
@@ -64,7 +67,8 @@ int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned) {
 /* What a memory object is a part of or made from. OpenCL 1.0 does not know the question. */
 static cl_int made_from(cl_mem mem, cl_mem *from) {
     *from = NULL;
-    cl_int code = CALL(fl_table_of(mem), clGetMemObjectInfo)(mem, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof *from, from, NULL);
+    cl_int code = CALL(fl_table_of(mem), clGetMemObjectInfo)(mem, CL_MEM_ASSOCIATED_MEMOBJECT,
+                                                             sizeof *from, from, NULL);
     return code == CL_INVALID_VALUE ? CL_SUCCESS : code;
 }
 

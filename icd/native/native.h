@@ -1,7 +1,9 @@
-/* The native part of fairlead.icd: tables, capture and replay. No Python in here: it runs without the GIL, in any thread, and
- * after the interpreter has ended. `native.cdef.h` is the part of it that Python calls.
+/* The native part of fairlead.icd: tables, capture and replay. No Python in here: it runs without
+ * the GIL, in any thread, and after the interpreter has ended. `native.cdef.h` is the part of it
+ * that Python calls.
  *
- * Terms: an object is anything that OpenCL hands out; its word 0 leads to a dispatch table (SPEC cl_khr_icd). */
+ * Terms: an object is anything that OpenCL hands out; its word 0 leads to a dispatch table (SPEC
+ * cl_khr_icd). */
 #ifndef FL_NATIVE_H
 #define FL_NATIVE_H
 
@@ -15,28 +17,37 @@
 
 #include "native.cdef.h"
 
-#define FL_ICD2_TAG ((void *)(sizeof(void *) == 8 ? (intptr_t)0x4F50454E434C3331 : (intptr_t)0x434C3331))
+#define FL_ICD2_TAG                                                                                \
+    ((void *)(sizeof(void *) == 8 ? (intptr_t)0x4F50454E434C3331 : (intptr_t)0x434C3331))
 
 /* The function in a slot of a table, with its type: CALL(table, clFinish)(queue). */
 #define CALL(table, name) ((fn_##name *)(table)[SLOT_##name])
 
 /* keep.c: a set of objects that are retained once each for as long as the set lives. */
-typedef enum { FL_KEEP_MEM, FL_KEEP_KERNEL, FL_KEEP_EVENT, FL_KEEP_SAMPLER, FL_KEEP_QUEUE, FL_KEEP_CONTEXT } fl_kind;
+typedef enum {
+    FL_KEEP_MEM,
+    FL_KEEP_KERNEL,
+    FL_KEEP_EVENT,
+    FL_KEEP_SAMPLER,
+    FL_KEEP_QUEUE,
+    FL_KEEP_CONTEXT
+} fl_kind;
 typedef struct fl_keep {
     struct fl_kept {
         void *object;
         fl_kind kind;
     } *entries;                /* in the order in which they came */
     uint32_t count, room;
-    uint32_t *places;          /* open addressing by object: number of the entry + 1, 0 where free */
+    uint32_t *places; /* open addressing by object: number of the entry + 1, 0 where free */
     uint32_t capacity;
-    bool has_parts;            /* there is a memory object that is a part of or made from another one */
+    bool has_parts; /* there is a memory object that is a part of or made from another one */
 } fl_keep;
 bool fl_keep_has(const fl_keep *keep, const void *object);
-/* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; negative: the code of
- * what went wrong, and nothing was retained. */
+/* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0:
+ * already there; negative: the code of what went wrong, and nothing was retained. */
 int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned);
-/* The same for a memory object, after what it is a part of or made from: not every driver keeps that. */
+/* The same for a memory object, after what it is a part of or made from: not every driver keeps
+ * that. */
 int fl_keep_add_memory(fl_keep *keep, cl_mem mem);
 /* The object's place in the order in which they came; it is there. */
 uint32_t fl_keep_index(const fl_keep *keep, const void *object);
@@ -45,8 +56,9 @@ void fl_keep_release(fl_keep *keep);
 /* patch.c: the function in a slot of a driver's table, our stub where there is none. */
 void *fl_slot(void *const *table, int slot);
 
-/* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. `known` is what the kernel's list of mappings
- * said last, {0} at first, so that it is read once for several slots and not kept for longer. */
+/* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. `known`
+ * is what the kernel's list of mappings said last, {0} at first. So it is read once for several
+ * slots, and not kept for longer. */
 typedef struct fl_mapping {
     uintptr_t low, high;
     int protection;
@@ -56,13 +68,15 @@ unsigned fl_unpatch(void **table, int slot, fl_mapping *known);
 void *fl_patched(const void *object, int slot);
 bool fl_is_patched(const void *object, int slot);
 
-/* recording.c: a memory object became a kernel's argument in this thread; recordings that do not keep it yet tell their observers. */
+/* recording.c: a memory object became a kernel's argument in this thread; recordings that do not
+ * keep it yet tell their observers. */
 void fl_tell_memory(cl_mem memory);
 
 /* The same for a Parameter, by its number: they keep it. */
 void fl_tell_parameter(uint64_t id);
 
-/* cells.c: what a Parameter is at present, in a recording or in a command-buffer. A memory object in it is retained. */
+/* cells.c: what a Parameter is at present, in a recording or in a command-buffer. A memory object
+ * in it is retained. */
 struct fl_cell {
     atomic_uint users;
     uint32_t conversion;   /* enum fl_conversion */
@@ -74,29 +88,34 @@ fl_cell *fl_retain_cell(fl_cell *cell);
 cl_mem fl_object_of(const fl_cell *cell);
 /* Whether an argument of a list, which may be NULL, is a Parameter's. */
 bool fl_has_cell(const fl_arguments *list, const fl_cell *cell);
-/* The cells of these rows take the value that their series have for a turn. The caller has the buffer. */
+/* The cells of these rows take the value that their series have for a turn. The caller has the
+ * buffer. */
 int fl_take_next(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn);
 /* The same for those that alternate. */
 int fl_take_turn(fl_buffer *buffer, const fl_value *values, uint32_t count, uint32_t turn);
-/* Whether an engine takes so many of these values with its next enqueue or run. Transfers are changed one by one. */
+/* Whether an engine takes so many of these values with its next enqueue or run. Transfers are
+ * changed one by one. */
 bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count, uint32_t times);
-/* The cell of the Parameter that a kernel's argument is being set to (a reference), and its number; NULL if it is none. */
+/* The cell of the Parameter that a kernel's argument is being set to (a reference), and its number;
+ * NULL if it is none. */
 fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_t *id);
 /* Whether memory is that of a Parameter's number. */
 bool fl_is_parameter(const void *value);
 
-/* held.c: while this thread enqueues what may fail by its wait list, on a driver that `holds_events` says so of. Then every command has an
- * event, and drops it so. */
+/* held.c: while this thread enqueues what may fail by its wait list, on a driver that
+ * `holds_events` says so of. Then every command has an event, and drops it so. */
 extern _Thread_local bool fl_holds_events;
 void fl_hold_event(void *event);         /* until it has ended; the reference is taken over */
 void fl_drop_event(void *event);   /* at once, or hold it */
 bool fl_has_ended(void *event);
 
 /* enqueue.c: fl_enqueue, if the caller has the buffer. */
-int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
-/* One of several enqueues that follow each other without a look at anything in between. The caller has the buffer. */
-int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
-                    uint32_t *failed);
+int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
+                   void *const *wait_list, void **event, uint32_t *failed);
+/* One of several enqueues that follow each other without a look at anything in between. The caller
+ * has the buffer. */
+int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count,
+                    void *const *wait_list, void **event, uint32_t *failed);
 
 /* arguments.c: what clSetKernelArg put into which kernel while a block records. */
 int fl_watch_arguments(void **table, fl_mapping *known);
@@ -114,10 +133,12 @@ bool fl_pin(fl_pins *pins, const void *pointer);
 void fl_unpin_all(fl_pins *pins);
 void fl_free_with_pins(cl_context context, void *pointer);
 
-/* argument_lists.c: what one launch's arguments were. `value` is a copy of `size` bytes, the pointer itself for SVM, NULL for local memory. */
+/* argument_lists.c: what one launch's arguments were. `value` is a copy of `size` bytes, the
+ * pointer itself for SVM, NULL for local memory. */
 typedef struct fl_argument {
     uint8_t kind;   /* enum fl_argument_kind; FL_ARG_UNSEEN: as it is in the copied kernel */
-    uint32_t size;  /* no device takes more; a graph may have a list for each of a million launches */
+    uint32_t
+        size; /* no device takes more; a graph may have a list for each of a million launches */
     const void *value;
     fl_cell *cell;  /* where the value lies if it is a Parameter's, a reference; else NULL */
 } fl_argument;
@@ -125,7 +146,8 @@ typedef struct fl_argument {
 struct fl_arguments {
     atomic_uint users;
     uint32_t count;
-    bool holds;     /* it has a reference to each of its objects; those of a capture are kept by the recording */
+    bool holds; /* it has a reference to each of its objects; those of a capture are kept by the
+                   recording */
     uint64_t hash;
     fl_argument list[];
 };
@@ -154,38 +176,45 @@ uint8_t fl_kind_by(uint8_t declared, cl_kernel kernel, void *object);
 
 /* arguments.c: frozen launches. */
 cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
-/* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments are those of this moment (the caller
- * owns a reference). Its memory objects and samplers are kept, its SVM pointers are pinned. After CL_SUCCESS the launch is refused all the
- * same if *reason says so. */
-cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, enum fl_reason *reason);
+/* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments
+ * are those of this moment (the caller owns a reference). Its memory objects and samplers are kept,
+ * its SVM pointers are pinned. After CL_SUCCESS the launch is refused all the same if *reason says
+ * so. */
+cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep,
+                 fl_pins *pins, enum fl_reason *reason);
 
 /* prepare.c: the kernels of a program, and what has to be set on them before each launch. */
-typedef struct fl_set {        /* small: a replay reads them all, past what the driver has left of the caches */
+typedef struct fl_set { /* small: a replay reads them all, past what the driver has left of the
+                           caches */
     union {
         const void *value;
         unsigned char bytes[8];
     };
     cl_uint size, index : 30, svm : 1, inside : 1;   /* `inside`: the value is `bytes` */
 } fl_set;
-typedef struct fl_launch {     /* what a replay reads of a step, in one line of the caches and in their order */
+typedef struct fl_launch { /* what a replay reads of a step, in one line of the caches and in their
+                              order */
     cl_kernel kernel;          /* NULL where the step launches none */
     uint32_t first_set;        /* there is room for its sets up to the next one's first */
     uint32_t set_count : 28, work_dim : 2, has_offset : 1, has_local : 1;
     size_t global[3], local[3];
 } fl_launch;
 struct fl_prepared {
-    fl_keep copied;            /* the kernels that commands name, or may; `kernels` are the program's own copies, in the same order */
+    fl_keep copied; /* the kernels that commands name, or may; `kernels` are the program's own
+                       copies, in the same order */
     cl_kernel *kernels;
-    uint32_t *last_step;       /* by kernel: the last step that launches it, UINT32_MAX if none does */
+    uint32_t *last_step; /* by kernel: the last step that launches it, UINT32_MAX if none does */
     uint32_t *kernel_of;       /* by step; UINT32_MAX where the step launches none */
-    uint32_t *next, *prior;    /* by step: the next that launches the same kernel, the first again after the last; and the one before */
+    uint32_t *next, *prior;    /* by step: the next that launches the same kernel, the first again
+                                  after the last; and the one before */
     fl_launch *launches;       /* by step, and one more */
     fl_set *sets;
     bool ready;                /* the kernels are as the last step leaves them */
     bool stale;                /* but for cells, which have changed since */
 };
 cl_int fl_prepare(fl_program *program);
-/* What turns the arguments `before` (NULL: nothing is known) into `after` is written to `sets`, or only counted if that is NULL. */
+/* What turns the arguments `before` (NULL: nothing is known) into `after` is written to `sets`, or
+ * only counted if that is NULL. */
 uint32_t fl_differences(const fl_arguments *before, const fl_arguments *after, fl_set *sets);
 
 #endif

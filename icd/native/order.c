@@ -1,7 +1,9 @@
-/* Order: what a recorded command comes after, by the rules of its queue and of the events that it waits for.
+/* Order: what a recorded command comes after, by the rules of its queue and of the events that it
+ * waits for.
  *
- * An in-order queue is a path. In an out-of-order queue a command comes after the last barrier and after its wait list; a barrier or
- * marker without a wait list comes after everything before it (SPEC clEnqueueBarrierWithWaitList, clEnqueueMarkerWithWaitList). */
+ * An in-order queue is a path. In an out-of-order queue a command comes after the last barrier and
+ * after its wait list; a barrier or marker without a wait list comes after everything before it
+ * (SPEC clEnqueueBarrierWithWaitList, clEnqueueMarkerWithWaitList). */
 #include "recording.h"
 
 #include <stdlib.h>
@@ -22,7 +24,8 @@ static bool reserve(void **array, uint32_t *capacity, uint32_t wanted, size_t si
     return true;
 }
 
-#define RESERVE(array, capacity, wanted) reserve((void **)&(array), &(capacity), (wanted), sizeof *(array))
+#define RESERVE(array, capacity, wanted)                                                           \
+    reserve((void **)&(array), &(capacity), (wanted), sizeof *(array))
 
 static bool push(uint32_t **array, uint32_t *count, uint32_t *capacity, uint32_t value) {
     if (!reserve((void **)array, capacity, *count + 1, sizeof value))
@@ -54,7 +57,8 @@ static cl_uint references(const fl_recording *r, cl_event event) {
     return count;
 }
 
-/* Put the points into a table of this capacity. Those whose event only we refer to are let go: nobody can name it any more. */
+/* Put the points into a table of this capacity. Those whose event only we refer to are let go:
+ * nobody can name it any more. */
 static bool move_points(fl_recording *r, uint32_t capacity) {
     sync_point *points = calloc(capacity, sizeof *points);
     if (!points)
@@ -77,12 +81,14 @@ static bool move_points(fl_recording *r, uint32_t capacity) {
 static bool make_room_for_point(fl_recording *r) {
     if (r->point_count * 2 < r->point_capacity)
         return true;
-    if (r->point_capacity && (!move_points(r, r->point_capacity) || r->point_count * 4 <= r->point_capacity))
+    if (r->point_capacity &&
+        (!move_points(r, r->point_capacity) || r->point_count * 4 <= r->point_capacity))
         return r->point_count * 2 < r->point_capacity;
     return move_points(r, r->point_capacity ? r->point_capacity * 2 : 128);
 }
 
-/* A completed user event for `node`. The recording holds a reference while the block lasts, so that the address stays its own. */
+/* A completed user event for `node`. The recording holds a reference while the block lasts, so that
+ * the address stays its own. */
 static cl_int hand_out(fl_recording *r, uint32_t node, cl_event *event) {
     cl_int code = CL_OUT_OF_HOST_MEMORY;
     if (!make_room_for_point(r))
@@ -97,7 +103,8 @@ static cl_int hand_out(fl_recording *r, uint32_t node, cl_event *event) {
         CALL(r->table, clReleaseEvent)(made);
         return code;
     }
-    if (!r->has_points)   /* it has the caller's reference and ours: the driver counts them as it should */
+    if (!r->has_points) /* it has the caller's reference and ours: the driver counts them as it
+                           should */
         r->counts_references = references(r, made) == 2;
     r->has_points = true;
     *point_of(r->points, r->point_capacity, made) = (sync_point){made, node};
@@ -115,7 +122,8 @@ void fl_forget_events(fl_recording *r) {
     r->point_count = r->point_capacity = 0;
 }
 
-/* An event that this recording did not hand out. If it has completed it orders nothing; else every replay waits for it. */
+/* An event that this recording did not hand out. If it has completed it orders nothing; else every
+ * replay waits for it. */
 static cl_int depend_on_outside(fl_recording *r, int slot, cl_event event) {
     cl_int status = CL_COMPLETE, code;
     cl_context context = NULL;
@@ -126,7 +134,8 @@ static cl_int depend_on_outside(fl_recording *r, int slot, cl_event event) {
     if (code == CL_SUCCESS && context != r->context)
         return fl_refuse(r, slot, FL_FOREIGN_EVENT);
     if (code == CL_SUCCESS)
-        code = CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+        code = CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
+                                           &status, NULL);
     if (code != CL_SUCCESS)
         return code;
     if (status < 0)
@@ -151,7 +160,8 @@ static bool depend(fl_recording *r, uint32_t first, uint32_t node) {
 }
 
 /* What a command waits for, by the rules of SPEC "Event objects" and of its queue. */
-static cl_int add_dependencies(call *c, int slot, uint32_t first, bool waits_for_all, cl_uint count, const cl_event *list) {
+static cl_int add_dependencies(call *c, int slot, uint32_t first, bool waits_for_all, cl_uint count,
+                               const cl_event *list) {
     fl_recording *r = c->recording;
     if (!count != !list)
         return CL_INVALID_EVENT_WAIT_LIST;
@@ -176,7 +186,8 @@ static cl_int add_dependencies(call *c, int slot, uint32_t first, bool waits_for
     return enough ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-/* What later commands of the queue wait for, now that `node` is there. `waits_for_all`: a barrier or marker without a wait list. */
+/* What later commands of the queue wait for, now that `node` is there. `waits_for_all`: a barrier
+ * or marker without a wait list. */
 static void advance(queue_state *queue, uint16_t op, bool waits_for_all, uint32_t node) {
     if (queue->in_order) {
         queue->barrier = node;
@@ -185,12 +196,14 @@ static void advance(queue_state *queue, uint16_t op, bool waits_for_all, uint32_
     if (waits_for_all)
         queue->open_count = 0;   /* whoever waits for this node waits for all of them */
     if (op == FL_BARRIER)
-        queue->barrier = node;   /* all later commands do; those before it stay open unless it waited for them */
+        queue->barrier =
+            node; /* all later commands do; those before it stay open unless it waited for them */
     if (op != FL_BARRIER || !waits_for_all)
         queue->open[queue->open_count++] = node;   /* room for it was made before */
 }
 
-/* Let the queue's next command come after what the host has waited for meanwhile. An out-of-order queue needs a barrier for that. */
+/* Let the queue's next command come after what the host has waited for meanwhile. An out-of-order
+ * queue needs a barrier for that. */
 static cl_int follow_host_waits(call *c, uint32_t *first) {
     fl_recording *r = c->recording;
     queue_state *queue = c->queue;
@@ -210,8 +223,10 @@ static cl_int follow_host_waits(call *c, uint32_t *first) {
     queue->host_waits_seen = r->host_wait_count;
     if (queue->in_order)
         return CL_SUCCESS;
-    r->commands[r->command_count++] = (fl_command){
-        .op = FL_BARRIER, .queue = (uint16_t)c->queue_index, .first_dep = *first, .dep_count = r->dep_count - *first};
+    r->commands[r->command_count++] = (fl_command){.op = FL_BARRIER,
+                                                   .queue = (uint16_t)c->queue_index,
+                                                   .first_dep = *first,
+                                                   .dep_count = r->dep_count - *first};
     queue->barrier = node;
     *first = r->dep_count;
     r->observer(r->cookie, FL_ASK_ADDED, FL_BARRIER, NULL, 0);
@@ -226,19 +241,31 @@ static void forget(fl_command *command) {
 
 /* What a replay calls for each command. */
 static const int replay_slots[] = {
-    [FL_KERNEL] = SLOT_clEnqueueNDRangeKernel, [FL_COPY] = SLOT_clEnqueueCopyBuffer, [FL_COPY_RECT] = SLOT_clEnqueueCopyBufferRect,
-    [FL_FILL] = SLOT_clEnqueueFillBuffer, [FL_READ] = SLOT_clEnqueueReadBuffer, [FL_WRITE] = SLOT_clEnqueueWriteBuffer,
-    [FL_READ_RECT] = SLOT_clEnqueueReadBufferRect, [FL_WRITE_RECT] = SLOT_clEnqueueWriteBufferRect,
-    [FL_SVM_COPY] = SLOT_clEnqueueSVMMemcpy, [FL_SVM_FILL] = SLOT_clEnqueueSVMMemFill, [FL_MARKER] = SLOT_clEnqueueMarkerWithWaitList,
-    [FL_BARRIER] = SLOT_clEnqueueBarrierWithWaitList, [FL_HINT] = SLOT_clEnqueueMarkerWithWaitList,
-    [FL_COPY_IMAGE] = SLOT_clEnqueueCopyImage, [FL_COPY_IMAGE_TO_BUFFER] = SLOT_clEnqueueCopyImageToBuffer,
-    [FL_COPY_BUFFER_TO_IMAGE] = SLOT_clEnqueueCopyBufferToImage, [FL_FILL_IMAGE] = SLOT_clEnqueueFillImage,
-    [FL_READ_IMAGE] = SLOT_clEnqueueReadImage, [FL_WRITE_IMAGE] = SLOT_clEnqueueWriteImage,
+    [FL_KERNEL] = SLOT_clEnqueueNDRangeKernel,
+    [FL_COPY] = SLOT_clEnqueueCopyBuffer,
+    [FL_COPY_RECT] = SLOT_clEnqueueCopyBufferRect,
+    [FL_FILL] = SLOT_clEnqueueFillBuffer,
+    [FL_READ] = SLOT_clEnqueueReadBuffer,
+    [FL_WRITE] = SLOT_clEnqueueWriteBuffer,
+    [FL_READ_RECT] = SLOT_clEnqueueReadBufferRect,
+    [FL_WRITE_RECT] = SLOT_clEnqueueWriteBufferRect,
+    [FL_SVM_COPY] = SLOT_clEnqueueSVMMemcpy,
+    [FL_SVM_FILL] = SLOT_clEnqueueSVMMemFill,
+    [FL_MARKER] = SLOT_clEnqueueMarkerWithWaitList,
+    [FL_BARRIER] = SLOT_clEnqueueBarrierWithWaitList,
+    [FL_HINT] = SLOT_clEnqueueMarkerWithWaitList,
+    [FL_COPY_IMAGE] = SLOT_clEnqueueCopyImage,
+    [FL_COPY_IMAGE_TO_BUFFER] = SLOT_clEnqueueCopyImageToBuffer,
+    [FL_COPY_BUFFER_TO_IMAGE] = SLOT_clEnqueueCopyBufferToImage,
+    [FL_FILL_IMAGE] = SLOT_clEnqueueFillImage,
+    [FL_READ_IMAGE] = SLOT_clEnqueueReadImage,
+    [FL_WRITE_IMAGE] = SLOT_clEnqueueWriteImage,
 };
 
-/* Append a command. Nothing of it stays if any part fails, but an outside event that it named is waited for all the same. The event
- * is made last of all: nothing that comes after it can fail. */
-cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
+/* Append a command. Nothing of it stays if any part fails, but an outside event that it named is
+ * waited for all the same. The event is made last of all: nothing that comes after it can fail. */
+cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count,
+                 const cl_event *wait_list, cl_event *event) {
     fl_recording *r = c->recording;
     queue_state *queue = c->queue;
     uint32_t first = r->dep_count, host_waits_seen = queue->host_waits_seen;
@@ -248,7 +275,8 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, cons
         forget(&command);
         return CL_INVALID_OPERATION;
     }
-    if (command.host && r->observer(r->cookie, FL_ASK_HOST, command.op, command.host, command.host_size))
+    if (command.host &&
+        r->observer(r->cookie, FL_ASK_HOST, command.op, command.host, command.host_size))
         return fl_refuse(r, slot, FL_HOST_MEMORY);
     if (follow_host_waits(c, &first) != CL_SUCCESS) {
         forget(&command);
@@ -264,7 +292,8 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, cons
     if (code != CL_SUCCESS) {
         r->dep_count = first;
         if (queue->in_order)
-            queue->host_waits_seen = host_waits_seen;   /* the next command has to follow them; out of order there is a barrier */
+            queue->host_waits_seen = host_waits_seen; /* the next command has to follow them; out of
+                                                         order there is a barrier */
         forget(&command);
         return code;
     }

@@ -1,8 +1,9 @@
 /* Exchanged slots in a driver's own table.
  *
- * Kernels, events and SVM are met by other threads and other queues too, so their calls cannot be seen by exchanging one object's
- * dispatch pointer: for as long as somebody watches, the slot itself holds a function of ours, which forwards. An entry here is
- * never removed, so that a thread that is still inside such a function finds the driver's function after the slot was restored. */
+ * Other threads and queues meet kernels, events and SVM, too. So exchanging one object's dispatch
+ * pointer does not show their calls: for as long as somebody watches, the slot itself holds a
+ * function of ours, which forwards. An entry here is never removed. So a thread that is still
+ * inside such a function finds the driver's function after the slot was restored. */
 #include "native.h"
 
 #include <inttypes.h>
@@ -20,7 +21,8 @@ static struct patch {
     _Atomic(void *) original;   /* what stood there, NULL included */
     void *replacement;
     unsigned users;
-    bool covered;               /* nobody watches, but ours could not be taken out: somebody had put another one over it */
+    bool covered; /* nobody watches, but ours could not be taken out: somebody had put another one
+                     over it */
 } patches[MOST_PATCHES];
 static atomic_uint patch_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,7 +50,8 @@ static bool look(const void *address, fl_mapping *known) {
         char r, w, x;
         if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %c%c%c", &m.low, &m.high, &r, &w, &x) != 5)
             continue;
-        m.protection = (r == 'r' ? PROT_READ : 0) | (w == 'w' ? PROT_WRITE : 0) | (x == 'x' ? PROT_EXEC : 0);
+        m.protection =
+            (r == 'r' ? PROT_READ : 0) | (w == 'w' ? PROT_WRITE : 0) | (x == 'x' ? PROT_EXEC : 0);
         found = at >= m.low && at < m.high;
         if (found)
             *known = m;
@@ -73,7 +76,8 @@ static bool store(void **slot, void *value, fl_mapping *known) {
     return true;
 }
 
-/* How many slots tables have that are shorter than ours: reading past an OpenCL 1.x driver's table is a crash, writing a worse one. */
+/* How many slots tables have that are shorter than ours: reading past an OpenCL 1.x driver's table
+ * is a crash, writing a worse one. */
 static struct length {
     void **table;
     uint32_t slots;
@@ -99,24 +103,29 @@ void fl_set_length(void **table, uint32_t slots) {
 }
 
 void *fl_slot(void *const *table, int slot) {
-    void *function = (uint32_t)slot < length_of(table) ? __atomic_load_n(&table[slot], __ATOMIC_ACQUIRE) : NULL;
+    void *function =
+        (uint32_t)slot < length_of(table) ? __atomic_load_n(&table[slot], __ATOMIC_ACQUIRE) : NULL;
     return function && function != FL_ICD2_TAG ? function : fl_stubs[slot];
 }
 
-/* Before the first user: what stands in the slot now is what calls go on to, unless it is ours or leads to ours. */
+/* Before the first user: what stands in the slot now is what calls go on to, unless it is ours or
+ * leads to ours. */
 static void begin(struct patch *patch) {
     void *present = __atomic_load_n(&patch->table[patch->slot], __ATOMIC_ACQUIRE);
-    patch->covered = patch->covered && present != patch->replacement && present != atomic_load(&patch->original);
+    patch->covered =
+        patch->covered && present != patch->replacement && present != atomic_load(&patch->original);
     if (!patch->covered && present != patch->replacement)
         atomic_store(&patch->original, present);
 }
 
-/* A thread that does not exist in a forked child may have the lock, and the child gives slots back (cuda_sharing.py). */
+/* A thread that does not exist in a forked child may have the lock, and the child gives slots back
+ * (cuda_sharing.py). */
 static void in_child(void) { pthread_mutex_init(&lock, NULL); }
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
 
-/* Put `replacement` into a slot; a second user of the same slot is counted. 0, or CL_OUT_OF_RESOURCES. */
+/* Put `replacement` into a slot; a second user of the same slot is counted. 0, or
+ * CL_OUT_OF_RESOURCES. */
 int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int code = CL_OUT_OF_RESOURCES;
@@ -142,8 +151,8 @@ int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
     return code;
 }
 
-/* With the last user the driver's function returns to the slot. If somebody else has put a function over ours, it stays: it goes on to ours,
- * which goes on to the driver's. */
+/* With the last user the driver's function returns to the slot. If somebody else has put a function
+ * over ours, it stays: it goes on to ours, which goes on to the driver's. */
 static void end(struct patch *patch, fl_mapping *known) {
     void **slot = &patch->table[patch->slot], *original = atomic_load(&patch->original);
     void *present = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
@@ -163,7 +172,8 @@ unsigned fl_unpatch(void **table, int slot, fl_mapping *known) {
     return users;
 }
 
-/* The driver's function behind a slot that may be patched, for a call on `object`; a stub where it has none. */
+/* The driver's function behind a slot that may be patched, for a call on `object`; a stub where it
+ * has none. */
 void *fl_patched(const void *object, int slot) {
     void **table = fl_table_of(object);
     struct patch *patch = find(table, slot);

@@ -1,9 +1,11 @@
 /* The kernels of a program.
  *
- * A launch has a copied kernel and a list of arguments. A program has one kernel of its own for each copy, and sets before a launch
- * those arguments that differ from what the launch before it left: that is what a C program does, and it is faster than a kernel
- * for every launch, which drivers meet with cold caches each time. What differs is worked out once, and after an update again for the two
- * launches that it touches. The program begins over and over, so the launch before a kernel's first is its last. */
+ * A launch has a copied kernel and a list of arguments. A program has one kernel of its own for
+ * each copy. Before a launch it sets those arguments that differ from what the launch before it
+ * left, as a C program does. That is faster than a kernel for every launch, which drivers meet with
+ * cold caches each time. What differs is worked out once, and after an update again for the two
+ * launches that it touches. The program begins over and over, so the launch before a kernel's first
+ * is its last. */
 #include "native.h"
 
 #include <stdlib.h>
@@ -19,7 +21,8 @@ static const fl_command *launch(const fl_program *p, uint32_t step) {
 }
 
 static void put(fl_set *set, cl_uint index, const fl_argument *a) {
-    *set = (fl_set){.value = a->value, .size = (cl_uint)a->size, .index = index, .svm = a->kind == FL_ARG_SVM};
+    *set = (fl_set){
+        .value = a->value, .size = (cl_uint)a->size, .index = index, .svm = a->kind == FL_ARG_SVM};
     set->inside = !set->svm && !a->cell && a->value && a->size <= sizeof set->bytes;
     if (set->inside)
         memcpy(set->bytes, a->value, a->size);
@@ -81,14 +84,16 @@ static uint32_t between(const fl_program *p, uint32_t before, uint32_t after, fl
     return fl_differences(launch(p, before)->arguments, launch(p, after)->arguments, sets);
 }
 
-/* Room for the sets of every step: what they are, or in a program that will be updated, what they can come to be. */
+/* Room for the sets of every step: what they are, or in a program that will be updated, what they
+ * can come to be. */
 static bool make_room(const fl_program *p, fl_prepared *made) {
     fl_launch *launches = made->launches;
     memset(launches, 0, ((size_t)p->step_count + 1) * sizeof *launches);
     for (uint32_t i = 0; i < p->step_count; i++)
         if (launch(p, i)) {
             uint32_t after = made->next[i];
-            launches[after + 1].first_set = p->updatable ? launch(p, after)->arguments->count : between(p, i, after, NULL);
+            launches[after + 1].first_set =
+                p->updatable ? launch(p, after)->arguments->count : between(p, i, after, NULL);
         }
     for (uint32_t i = 0; i < p->step_count; i++)
         launches[i + 1].first_set += launches[i].first_set;
@@ -162,7 +167,8 @@ cl_int fl_prepare(fl_program *p) {
     if (p->prepared)
         return CL_SUCCESS;
     p->prepared = calloc(1, sizeof *p->prepared);
-    if (p->prepared && copy_kernels(p, p->prepared) && allocate(p, p->prepared) && lay_out(p, p->prepared))
+    if (p->prepared && copy_kernels(p, p->prepared) && allocate(p, p->prepared) &&
+        lay_out(p, p->prepared))
         return CL_SUCCESS;
     fl_release(p);
     return CL_OUT_OF_HOST_MEMORY;

@@ -1,10 +1,13 @@
-/* Beginning and ending a block: for its length a queue's dispatch pointer leads to a recording table.
+/* Beginning and ending a block: for its length a queue's dispatch pointer leads to a recording
+ * table.
  *
- * A recording table is a copy of the driver's, with the queue's commands exchanged for functions that append to the recording, and
- * those that cannot be captured for functions that refuse. Any client's loader jumps into it by the ICD rules. The tables lie in a
- * pool that is never freed: a thread may still be on its way into one when the block has ended, and is then sent on to the driver.
+ * A recording table is a copy of the driver's. In place of the queue's commands it has functions
+ * that append to the recording. Commands that cannot be captured are refused. Any client's loader
+ * jumps into it by the ICD rules. The tables lie in a pool that is never freed: a thread may still
+ * be on its way into one when the block has ended, and is then sent on to the driver.
  *
- * Only the thread that began the block records, so a recording needs no lock; calls of other threads are refused. */
+ * Only the thread that began the block records, so a recording needs no lock; calls of other
+ * threads are refused. */
 #include "recording.h"
 
 #include <sched.h>
@@ -13,7 +16,8 @@
 #define MOST_TABLES 512
 
 static recording_table pool[MOST_TABLES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* the pool, and the list of active recordings */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* the pool, and the list of active recordings */
 static fl_recording *recordings;
 
 recording_table *fl_recording_table(const void *dispatch) {
@@ -21,14 +25,17 @@ recording_table *fl_recording_table(const void *dispatch) {
     return at < sizeof pool ? &pool[at / sizeof *pool] : NULL;
 }
 
-/* An ICD 2 driver's own table need hold no more than the tags; then word 1 leads to the loader's data, which in every loader begins
- * with a full table. */
+/* An ICD 2 driver's own table need hold no more than the tags; then word 1 leads to the loader's
+ * data, which in every loader begins with a full table. */
 void **fl_table_of(const void *object) {
     const fl_object *o = object;
     void **table = __atomic_load_n(&o->dispatch, __ATOMIC_ACQUIRE);
-    for (recording_table *ours = fl_recording_table(table); ours; ours = fl_recording_table(table)) {
-        void **original = atomic_load(&ours->original), **meanwhile = __atomic_load_n(&o->dispatch, __ATOMIC_ACQUIRE);
-        if (meanwhile == table) {   /* else the block has ended, and the recording table may be another queue's by now */
+    for (recording_table *ours = fl_recording_table(table); ours;
+         ours = fl_recording_table(table)) {
+        void **original = atomic_load(&ours->original),
+             **meanwhile = __atomic_load_n(&o->dispatch, __ATOMIC_ACQUIRE);
+        if (meanwhile == table) { /* else the block has ended, and the recording table may be
+                                     another queue's by now */
             table = original;
             break;
         }
@@ -38,7 +45,8 @@ void **fl_table_of(const void *object) {
 }
 
 int fl_is_captured(void *queue) {
-    recording_table *ours = fl_recording_table(__atomic_load_n(&((fl_object *)queue)->dispatch, __ATOMIC_ACQUIRE));
+    recording_table *ours =
+        fl_recording_table(__atomic_load_n(&((fl_object *)queue)->dispatch, __ATOMIC_ACQUIRE));
     return ours && atomic_load(&ours->recording);
 }
 
@@ -53,7 +61,8 @@ fl_recording *fl_owner_of(const void *event) {
 }
 
 static recording_table *take_table(fl_recording *r, uint32_t index) {
-    static void *recording_slots[FL_SLOTS];   /* what differs from the driver's table; filled once, under the lock */
+    static void *recording_slots[FL_SLOTS]; /* what differs from the driver's table; filled once,
+                                               under the lock */
     if (!recording_slots[SLOT_clFinish])
         fl_fill_recording_slots(recording_slots);
     queue_state *queue = &r->queues[index];
@@ -65,7 +74,8 @@ static recording_table *take_table(fl_recording *r, uint32_t index) {
         atomic_store(&t->original, queue->original);
         t->queue = index;
         for (int slot = 0; slot < FL_SLOTS; slot++) {
-            t->slots[slot] = recording_slots[slot] ? recording_slots[slot] : fl_slot(queue->table, slot);
+            t->slots[slot] =
+                recording_slots[slot] ? recording_slots[slot] : fl_slot(queue->table, slot);
         }
         t->slots[0] = fl_stubs[0];   /* no tag: ICD 2 loaders too have to come through this table */
         atomic_store_explicit(&t->recording, r, memory_order_release);
@@ -78,7 +88,8 @@ static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) 
     queue_state *state = &r->queues[index];
     cl_command_queue_properties properties = 0;
     *state = (queue_state){.queue = queue, .table = fl_table_of(queue), .barrier = NONE};
-    cl_int code = CALL(state->table, clGetCommandQueueInfo)(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    cl_int code = CALL(state->table, clGetCommandQueueInfo)(queue, CL_QUEUE_PROPERTIES,
+                                                            sizeof properties, &properties, NULL);
     if (code != CL_SUCCESS)
         return code;
     state->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
@@ -94,8 +105,10 @@ static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) 
 }
 
 /* What is watched while the block lasts. SVM is watched for longer. */
-static int (*const watches[])(void **table, fl_mapping *known) = {fl_watch_arguments, fl_watch_events, fl_watch_elsewhere, fl_watch_svm};
-static void (*const unwatches[])(void **table, fl_mapping *known) = {fl_unwatch_arguments, fl_unwatch_events, fl_unwatch_elsewhere, fl_unwatch_svm};
+static int (*const watches[])(void **table, fl_mapping *known) = {
+    fl_watch_arguments, fl_watch_events, fl_watch_elsewhere, fl_watch_svm};
+static void (*const unwatches[])(void **table, fl_mapping *known) = {
+    fl_unwatch_arguments, fl_unwatch_events, fl_unwatch_elsewhere, fl_unwatch_svm};
 enum { WATCHES = sizeof watches / sizeof *watches };
 
 static int watch(void **table) {
@@ -118,8 +131,8 @@ static void unwatch(const fl_recording *r, bool svm_too) {
             unwatches[k](r->watched[i], &known);
 }
 
-/* Whoever has found the recording in a table is let go first: it may be with the observer, which may want the GIL, so no lock is
- * held while it is waited for. */
+/* Whoever has found the recording in a table is let go first: it may be with the observer, which
+ * may want the GIL, so no lock is held while it is waited for. */
 static void restore(fl_recording *r) {
     for (uint32_t i = 0; i < r->queue_count; i++) {
         queue_state *queue = &r->queues[i];
@@ -146,8 +159,8 @@ static void restore(fl_recording *r) {
 }
 
 /* Begin a block. All queues are of one context. NULL: *code says why, and nothing has changed. */
-fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int allow_unseen, fl_observer *observer, void *cookie,
-                       int (*holds_gil)(void), int *code) {
+fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int allow_unseen,
+                       fl_observer *observer, void *cookie, int (*holds_gil)(void), int *code) {
     fl_recording *r = count && count <= MOST_QUEUES ? calloc(1, sizeof *r) : NULL;
     *code = count && count <= MOST_QUEUES ? CL_OUT_OF_HOST_MEMORY : CL_INVALID_VALUE;
     if (!r)
@@ -254,11 +267,13 @@ uint32_t fl_pinned(const fl_recording *r) {
     return r->pins.count;
 }
 
-/* A recording of this thread that has not heard of what has this number, NULL if all have. Only this thread begins and ends its own. */
+/* A recording of this thread that has not heard of what has this number, NULL if all have. Only
+ * this thread begins and ends its own. */
 static fl_recording *next_to_tell(uint64_t number, cl_mem memory) {
     pthread_mutex_lock(&lock);
     fl_recording *r = recordings;
-    while (r && (!pthread_equal(r->thread, pthread_self()) || r->heard == number || fl_keep_has(&r->keep, memory)))
+    while (r && (!pthread_equal(r->thread, pthread_self()) || r->heard == number ||
+                 fl_keep_has(&r->keep, memory)))
         r = r->next;
     if (r)
         r->heard = number;
@@ -270,7 +285,8 @@ void fl_tell_memory(cl_mem memory) {
     static _Atomic uint64_t numbers;
     uint64_t number = atomic_fetch_add(&numbers, 1) + 1;
     fl_recording *r;
-    while ((r = next_to_tell(number, memory)))   /* the list is looked at anew: an observer may end a recording */
+    while ((r = next_to_tell(
+                number, memory))) /* the list is looked at anew: an observer may end a recording */
         r->observer(r->cookie, FL_ASK_PASSED, 0, NULL, 0);
 }
 

@@ -1,7 +1,9 @@
-/* What the files of a recording share: its structure, and the steps from a call on a captured queue to a command.
+/* What the files of a recording share: its structure, and the steps from a call on a captured queue
+ * to a command.
  *
- * recording.c begins and ends a block and owns the tables, record.c and record_images.c have the functions that a recording table leads
- * to, order.c works out what a command comes after, events.c sees waits for events that were handed out in the block. */
+ * recording.c begins and ends a block and owns the tables. record.c and record_images.c have the
+ * functions that a recording table leads to. order.c works out what a command comes after. events.c
+ * sees waits for events that were handed out in the block. */
 #ifndef FL_RECORDING_H
 #define FL_RECORDING_H
 
@@ -13,7 +15,8 @@
 #define MOST_QUEUES 64
 #define NONE UINT32_MAX
 
-/* An event that was handed out for a command: a real user event, complete from the start, that we know as a sync-point. */
+/* An event that was handed out for a command: a real user event, complete from the start, that we
+ * know as a sync-point. */
 typedef struct sync_point {
     cl_event event;
     uint32_t node;
@@ -25,9 +28,11 @@ typedef struct queue_state {
     void **table;               /* the driver's table for calls of our own */
     struct recording_table *recording_table;
     bool in_order;
-    uint32_t *open, open_count, open_capacity;   /* what a later barrier or marker has to wait for */
-    uint32_t barrier;           /* the last barrier of an out-of-order queue, the last command of an in-order one; NONE */
-    uint32_t host_waits_seen;   /* how many of the recording's host waits this queue's commands already come after */
+    uint32_t *open, open_count, open_capacity; /* what a later barrier or marker has to wait for */
+    uint32_t barrier; /* the last barrier of an out-of-order queue, the last command of an in-order
+                         one; NONE */
+    uint32_t host_waits_seen; /* how many of the recording's host waits this queue's commands
+                                 already come after */
 } queue_state;
 
 struct fl_recording {
@@ -37,7 +42,8 @@ struct fl_recording {
     uint32_t queue_count;
     cl_context context;
     void **table;
-    void **watched[2];          /* the driver's own table, and with ICD 2 also the one that a loader gave it: a client may use either */
+    void **watched[2]; /* the driver's own table, and with ICD 2 also the one that a loader gave it:
+                          a client may use either */
     int watched_count;
     int allow_unseen;
     fl_observer *observer;
@@ -48,7 +54,8 @@ struct fl_recording {
     fl_command *commands;
     uint32_t command_count, command_capacity;
     uint32_t *deps, dep_count, dep_capacity;
-    uint32_t *host_waits, host_wait_count, host_wait_capacity;   /* nodes that the host waited for: later commands follow them */
+    uint32_t *host_waits, host_wait_count,
+        host_wait_capacity;      /* nodes that the host waited for: later commands follow them */
     sync_point *points;          /* open addressing by event, while the block lasts */
     uint32_t point_count, point_capacity;
     bool has_points, counts_references;
@@ -71,7 +78,8 @@ typedef struct recording_table {
     bool used;
 } recording_table;
 
-/* Who a call belongs to. recording == NULL: the block ended while the call was on its way, so it goes on to `table`. */
+/* Who a call belongs to. recording == NULL: the block ended while the call was on its way, so it
+ * goes on to `table`. */
 typedef struct call {
     fl_recording *recording;
     queue_state *queue;
@@ -80,21 +88,25 @@ typedef struct call {
     cl_int refused;    /* CL_SUCCESS: record it */
 } call;
 
-/* recording.c: the recording table that a dispatch pointer is, NULL if it is a driver's; the recording of this thread, among the
- * active ones, that handed out an event, NULL if none did. */
+/* recording.c: the recording table that a dispatch pointer is, NULL if it is a driver's; the
+ * recording of this thread, among the active ones, that handed out an event, NULL if none did. */
 recording_table *fl_recording_table(const void *dispatch);
 fl_recording *fl_owner_of(const void *event);
 
-/* record.c: what a recording table has where it differs from the driver's, and the steps of the functions in it: who a call belongs to;
- * refusing it; keeping the memory that it names; a fill's pattern; a read or a write (the observer is asked to keep the host's memory). */
+/* record.c: what a recording table has where it differs from the driver's, and the steps of the
+ * functions in it: who a call belongs to; refusing it; keeping the memory that it names; a fill's
+ * pattern; a read or a write (the observer is asked to keep the host's memory). */
 void fl_fill_recording_slots(void **slots);
 call fl_call_on(cl_command_queue queue, int slot);
 cl_int fl_refuse(fl_recording *recording, int slot, enum fl_reason reason);
 cl_int fl_keep_memory(call *call, int slot, cl_mem memory);
 cl_int fl_set_pattern(call *c, int slot, fl_command *command, const void *pattern, size_t size);
-cl_int fl_record_transfer(call *call, int slot, fl_command command, cl_mem memory, cl_bool blocking, const void *host, size_t size,
-                          cl_uint wait_count, const cl_event *wait_list, cl_event *event);
-static inline bool fl_has_size(const size_t *region) { return region && region[0] && region[1] && region[2]; }
+cl_int fl_record_transfer(call *call, int slot, fl_command command, cl_mem memory, cl_bool blocking,
+                          const void *host, size_t size, cl_uint wait_count,
+                          const cl_event *wait_list, cl_event *event);
+static inline bool fl_has_size(const size_t *region) {
+    return region && region[0] && region[1] && region[2];
+}
 
 /* Begins every recording function: sends late calls on to the driver, and answers refused ones. */
 #define ENTER(name, ...)                                                                     \
@@ -109,9 +121,11 @@ static inline bool fl_has_size(const size_t *region) { return region && region[0
 /* record_images.c: the same for the commands of images. */
 void fl_fill_image_slots(void **slots);
 
-/* order.c: append a command with what it comes after; nothing of it stays if any part fails. The node that an event stands for, or
- * NONE. The host waited for a node. The events of the block are let go. */
-cl_int fl_append(call *call, int slot, fl_command command, cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+/* order.c: append a command with what it comes after; nothing of it stays if any part fails. The
+ * node that an event stands for, or NONE. The host waited for a node. The events of the block are
+ * let go. */
+cl_int fl_append(call *call, int slot, fl_command command, cl_uint wait_count,
+                 const cl_event *wait_list, cl_event *event);
 uint32_t fl_node_of(const fl_recording *recording, const void *event);
 bool fl_follow(fl_recording *recording, uint32_t node);
 void fl_forget_events(fl_recording *recording);
@@ -120,7 +134,8 @@ void fl_forget_events(fl_recording *recording);
 int fl_watch_events(void **table, fl_mapping *known);
 void fl_unwatch_events(void **table, fl_mapping *known);
 
-/* elsewhere.c: see the commands of queues that are not captured. recording.c: the recordings of this thread and context are told of one. */
+/* elsewhere.c: see the commands of queues that are not captured. recording.c: the recordings of
+ * this thread and context are told of one. */
 int fl_watch_elsewhere(void **table, fl_mapping *known);
 void fl_unwatch_elsewhere(void **table, fl_mapping *known);
 void fl_tell_elsewhere(cl_context context, int slot);

@@ -1,14 +1,17 @@
-/* Replay: a program is a flat array of steps, walked without the GIL, each one call of the driver's own table.
+/* Replay: a program is a flat array of steps, walked without the GIL, each one call of the driver's
+ * own table.
  *
- * Where a lane is an in-order queue the steps carry no events at all; a step signals only if a step on another lane, or in an
- * out-of-order lane, has to wait for it. The first step of a lane also waits for the caller's wait list, the last gives the caller's
- * event. Kernels are the program's own (prepare.c). */
+ * Where a lane is an in-order queue the steps carry no events at all; a step signals only if a step
+ * on another lane, or in an out-of-order lane, has to wait for it. The first step of a lane also
+ * waits for the caller's wait list, the last gives the caller's event. Kernels are the program's
+ * own (prepare.c). */
 #include "native.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's own functions, also while somebody watches them, or those that its USM has instead. */
+/* The driver's own functions, also while somebody watches them, or those that its USM has instead.
+ */
 typedef struct functions {
     fn_clSetKernelArg *set;
     fn_clSetKernelArgSVMPointer *set_pointer;
@@ -16,43 +19,54 @@ typedef struct functions {
     fn_clEnqueueSVMMemFill *fill_memory;
 } functions;
 
-static cl_int issue(const fl_command *c, const functions *f, void **t, cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
+static cl_int issue(const fl_command *c, const functions *f, void **t, cl_command_queue q,
+                    cl_uint waits, const cl_event *list, cl_event *event) {
     const size_t *n = c->n;
     switch ((enum fl_op)c->op) {
     case FL_KERNEL:   /* launch */
         break;
     case FL_COPY:
-        return CALL(t, clEnqueueCopyBuffer)(q, c->source, c->target, n[0], n[1], n[2], waits, list, event);
+        return CALL(t, clEnqueueCopyBuffer)(q, c->source, c->target, n[0], n[1], n[2], waits, list,
+                                            event);
     case FL_COPY_RECT:
-        return CALL(t, clEnqueueCopyBufferRect)(q, c->source, c->target, n, n + 3, n + 6, n[9], n[10], n[11], n[12], waits, list, event);
+        return CALL(t, clEnqueueCopyBufferRect)(q, c->source, c->target, n, n + 3, n + 6, n[9],
+                                                n[10], n[11], n[12], waits, list, event);
     case FL_FILL:
-        return CALL(t, clEnqueueFillBuffer)(q, c->target, c->pattern, c->pattern_size, n[0], n[1], waits, list, event);
+        return CALL(t, clEnqueueFillBuffer)(q, c->target, c->pattern, c->pattern_size, n[0], n[1],
+                                            waits, list, event);
     case FL_READ:
-        return CALL(t, clEnqueueReadBuffer)(q, c->source, CL_FALSE, n[0], n[1], c->host, waits, list, event);
+        return CALL(t, clEnqueueReadBuffer)(q, c->source, CL_FALSE, n[0], n[1], c->host, waits,
+                                            list, event);
     case FL_WRITE:
-        return CALL(t, clEnqueueWriteBuffer)(q, c->target, CL_FALSE, n[0], n[1], c->host, waits, list, event);
+        return CALL(t, clEnqueueWriteBuffer)(q, c->target, CL_FALSE, n[0], n[1], c->host, waits,
+                                             list, event);
     case FL_READ_RECT:
-        return CALL(t, clEnqueueReadBufferRect)(q, c->source, CL_FALSE, n, n + 3, n + 6, n[9], n[10], n[11], n[12], c->host, waits, list,
-                                                event);
+        return CALL(t, clEnqueueReadBufferRect)(q, c->source, CL_FALSE, n, n + 3, n + 6, n[9],
+                                                n[10], n[11], n[12], c->host, waits, list, event);
     case FL_WRITE_RECT:
-        return CALL(t, clEnqueueWriteBufferRect)(q, c->target, CL_FALSE, n, n + 3, n + 6, n[9], n[10], n[11], n[12], c->host, waits,
-                                                 list, event);
+        return CALL(t, clEnqueueWriteBufferRect)(q, c->target, CL_FALSE, n, n + 3, n + 6, n[9],
+                                                 n[10], n[11], n[12], c->host, waits, list, event);
     case FL_SVM_COPY:
         return f->copy_memory(q, CL_FALSE, c->target, c->source, n[0], waits, list, event);
     case FL_SVM_FILL:
         return f->fill_memory(q, c->target, c->pattern, c->pattern_size, n[1], waits, list, event);
     case FL_COPY_IMAGE:
-        return CALL(t, clEnqueueCopyImage)(q, c->source, c->target, n, n + 3, n + 6, waits, list, event);
+        return CALL(t, clEnqueueCopyImage)(q, c->source, c->target, n, n + 3, n + 6, waits, list,
+                                           event);
     case FL_COPY_IMAGE_TO_BUFFER:
-        return CALL(t, clEnqueueCopyImageToBuffer)(q, c->source, c->target, n, n + 6, n[3], waits, list, event);
+        return CALL(t, clEnqueueCopyImageToBuffer)(q, c->source, c->target, n, n + 6, n[3], waits,
+                                                   list, event);
     case FL_COPY_BUFFER_TO_IMAGE:
-        return CALL(t, clEnqueueCopyBufferToImage)(q, c->source, c->target, n[0], n + 3, n + 6, waits, list, event);
+        return CALL(t, clEnqueueCopyBufferToImage)(q, c->source, c->target, n[0], n + 3, n + 6,
+                                                   waits, list, event);
     case FL_FILL_IMAGE:
         return CALL(t, clEnqueueFillImage)(q, c->target, c->pattern, n, n + 6, waits, list, event);
     case FL_READ_IMAGE:
-        return CALL(t, clEnqueueReadImage)(q, c->source, CL_FALSE, n, n + 6, n[9], n[10], c->host, waits, list, event);
+        return CALL(t, clEnqueueReadImage)(q, c->source, CL_FALSE, n, n + 6, n[9], n[10], c->host,
+                                           waits, list, event);
     case FL_WRITE_IMAGE:
-        return CALL(t, clEnqueueWriteImage)(q, c->target, CL_FALSE, n, n + 6, n[9], n[10], c->host, waits, list, event);
+        return CALL(t, clEnqueueWriteImage)(q, c->target, CL_FALSE, n, n + 6, n[9], n[10], c->host,
+                                            waits, list, event);
     case FL_MARKER:
     case FL_HINT:
         return CALL(t, clEnqueueMarkerWithWaitList)(q, waits, list, event);
@@ -65,7 +79,8 @@ static cl_int issue(const fl_command *c, const functions *f, void **t, cl_comman
 static const fl_command barrier = {.op = FL_BARRIER}, marker = {.op = FL_MARKER};
 
 /* A barrier whose event nobody wants. */
-static cl_int put_barrier(const functions *f, void **t, cl_command_queue q, cl_uint waits, const cl_event *list) {
+static cl_int put_barrier(const functions *f, void **t, cl_command_queue q, cl_uint waits,
+                          const cl_event *list) {
     cl_event made = NULL;
     cl_int code = issue(&barrier, f, t, q, waits, list, fl_holds_events ? &made : NULL);
     if (made)
@@ -104,11 +119,13 @@ static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count
 static cl_int set(const functions *f, cl_kernel kernel, const fl_set *sets, uint32_t count) {
     cl_int code = CL_SUCCESS;
     for (const fl_set *s = sets; s < sets + count && code == CL_SUCCESS; s++)
-        code = s->svm ? f->set_pointer(kernel, s->index, s->value) : f->set(kernel, s->index, s->size, s->inside ? s->bytes : s->value);
+        code = s->svm ? f->set_pointer(kernel, s->index, s->value)
+                      : f->set(kernel, s->index, s->size, s->inside ? s->bytes : s->value);
     return code;
 }
 
-/* Every kernel as its last launch leaves it: before the first replay, after a failure, and where an update has changed a last launch. */
+/* Every kernel as its last launch leaves it: before the first replay, after a failure, and where an
+ * update has changed a last launch. */
 static cl_int make_ready(const fl_program *p, const functions *f) {
     const fl_prepared *made = p->prepared;
     cl_int code = CL_SUCCESS;
@@ -135,7 +152,8 @@ static cl_int refresh(const fl_program *p, const functions *f) {
         const fl_arguments *arguments = p->commands[p->steps[made->last_step[k]].command].arguments;
         for (uint32_t i = 0; i < arguments->count && code == CL_SUCCESS; i++)
             if (arguments->list[i].cell)
-                code = f->set(made->kernels[k], i, arguments->list[i].size, arguments->list[i].value);
+                code =
+                    f->set(made->kernels[k], i, arguments->list[i].size, arguments->list[i].value);
     }
     return code;
 }
@@ -144,28 +162,36 @@ static functions functions_of(const fl_program *p, const void *object) {
     void **t = fl_table_of(object);
     return (functions){
         (fn_clSetKernelArg *)fl_patched(object, SLOT_clSetKernelArg),
-        (fn_clSetKernelArgSVMPointer *)(p->set_pointer ? p->set_pointer : fl_patched(object, SLOT_clSetKernelArgSVMPointer)),
-        (fn_clEnqueueSVMMemcpy *)(p->copy_memory ? p->copy_memory : fl_slot(t, SLOT_clEnqueueSVMMemcpy)),
-        (fn_clEnqueueSVMMemFill *)(p->fill_memory ? p->fill_memory : fl_slot(t, SLOT_clEnqueueSVMMemFill)),
+        (fn_clSetKernelArgSVMPointer *)(p->set_pointer
+                                            ? p->set_pointer
+                                            : fl_patched(object, SLOT_clSetKernelArgSVMPointer)),
+        (fn_clEnqueueSVMMemcpy *)(p->copy_memory ? p->copy_memory
+                                                 : fl_slot(t, SLOT_clEnqueueSVMMemcpy)),
+        (fn_clEnqueueSVMMemFill *)(p->fill_memory ? p->fill_memory
+                                                  : fl_slot(t, SLOT_clEnqueueSVMMemFill)),
     };
 }
 
 static bool is_empty(const fl_launch *l) {
-    return !l->global[0] || (l->work_dim > 1 && !l->global[1]) || (l->work_dim > 2 && !l->global[2]);
+    return !l->global[0] || (l->work_dim > 1 && !l->global[1]) ||
+           (l->work_dim > 2 && !l->global[2]);
 }
 
-static cl_int launch(const fl_program *p, const fl_launch *l, const fl_command *c, const functions *f, void **t, cl_command_queue q, cl_uint waits,
+static cl_int launch(const fl_program *p, const fl_launch *l, const fl_command *c,
+                     const functions *f, void **t, cl_command_queue q, cl_uint waits,
                      const cl_event *list, cl_event *event) {
     cl_int code = set(f, l->kernel, p->prepared->sets + l->first_set, l->set_count);
     if (code != CL_SUCCESS)
         return code;
     if (is_empty(l))   /* it only has its place in the order: drivers divide by its sizes */
         return waits || event ? issue(&marker, f, t, q, waits, list, event) : CL_SUCCESS;
-    return CALL(t, clEnqueueNDRangeKernel)(q, l->kernel, l->work_dim, l->has_offset ? c->n : NULL, l->global, l->has_local ? l->local : NULL, waits,
-                                           list, event);
+    return CALL(t, clEnqueueNDRangeKernel)(q, l->kernel, l->work_dim, l->has_offset ? c->n : NULL,
+                                           l->global, l->has_local ? l->local : NULL, waits, list,
+                                           event);
 }
 
-/* What the next launches need is on its way while the driver works on this one, and leaves little else in the caches. */
+/* What the next launches need is on its way while the driver works on this one, and leaves little
+ * else in the caches. */
 static void fetch(const fl_program *p, uint32_t step) {
     const fl_launch *l = &p->prepared->launches[step];   /* there is one more than steps */
     __builtin_prefetch(p->prepared->sets + l[1].first_set);
@@ -174,8 +200,8 @@ static void fetch(const fl_program *p, uint32_t step) {
 }
 
 /* One pass over the steps. `head` and `head_list` go before everything, on lane 0. */
-static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, workspace *w, cl_uint head, const cl_event *head_list, cl_event *event,
-                   uint32_t *failed) {
+static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, workspace *w,
+                   cl_uint head, const cl_event *head_list, cl_event *event, uint32_t *failed) {
     void **table = fl_table_of(lanes[0]);   /* all lanes are of one driver */
     const fl_step *steps = p->steps;
     uint32_t last = p->step_count - 1;
@@ -200,7 +226,9 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
         const fl_command *command = s->command == UINT32_MAX ? &barrier : &p->commands[s->command];
         const fl_launch *l = &p->prepared->launches[i];
         fetch(p, i);
-        cl_event spare = NULL, *out = s->signals ? &w->signals[i] : i == last && !p->final_wait_count ? event : NULL;
+        cl_event spare = NULL, *out = s->signals                          ? &w->signals[i]
+                                      : i == last && !p->final_wait_count ? event
+                                                                          : NULL;
         if (!out && fl_holds_events)
             out = &spare;
         cl_int code = l->kernel ? launch(p, l, command, f, table, lanes[s->lane], waits, list, out)
@@ -211,21 +239,25 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
         }
         if (spare)
             fl_hold_event(spare);
-        if (s->signals && i == last && !p->final_wait_count && event) {   /* exported, and the caller's as well */
+        if (s->signals && i == last && !p->final_wait_count &&
+            event) { /* exported, and the caller's as well */
             *event = w->signals[i];
             CALL(fl_table_of(*event), clRetainEvent)(*event);
         }
     }
     if (!p->final_wait_count)
         return CL_SUCCESS;
-    /* Several ends: a marker on lane 0 is the one that the caller sees, and what the next pass comes after. */
+    /* Several ends: a marker on lane 0 is the one that the caller sees, and what the next pass
+     * comes after. */
     *failed = UINT32_MAX;
     cl_uint waits = gather(w, p->final_waits, p->final_wait_count);
-    return event ? issue(&barrier, f, table, lanes[0], waits, w->list, event) : put_barrier(f, table, lanes[0], waits, w->list);
+    return event ? issue(&barrier, f, table, lanes[0], waits, w->list, event)
+                 : put_barrier(f, table, lanes[0], waits, w->list);
 }
 
-/* After a failure: what was enqueued on the other lanes is nothing that the caller knows of, and who waits for his queue may then give up the
- * memory that it uses. So that queue comes after it. */
+/* After a failure the caller's queue comes after what was enqueued on the other lanes. The caller
+ * does not know of it. Whoever waits for that queue may then give up the memory that it uses.
+ */
 static void join(void *const *lanes, uint32_t lane_count) {
     void **table = fl_table_of(lanes[0]);
     cl_event *ends = calloc(lane_count, sizeof *ends);
@@ -239,17 +271,19 @@ static void join(void *const *lanes, uint32_t lane_count) {
     free(ends);
 }
 
-/* Enqueue the program `times` times. *event, if wanted, is complete when all of it is. On failure *failed is the command's number,
- * or UINT32_MAX if it was a barrier; what was enqueued before it stays enqueued. */
-int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
-              void **event, uint32_t *failed) {
+/* Enqueue the program `times` times. *event, if wanted, is complete when all of it is. On failure
+ * *failed is the command's number, or UINT32_MAX if it was a barrier; what was enqueued before it
+ * stays enqueued. */
+int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t times,
+              uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     workspace w = {NULL, NULL};
     cl_int code = CL_SUCCESS;
     uint32_t widest = p->final_wait_count;
     bool events = p->final_wait_count > 0 || p->external_count > 0;
     *failed = UINT32_MAX;
     if (p->step_count == 0)
-        return issue(&marker, NULL, fl_table_of(lanes[0]), lanes[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
+        return issue(&marker, NULL, fl_table_of(lanes[0]), lanes[0], wait_count,
+                     (cl_event *)wait_list, (cl_event *)event);
     for (uint32_t i = 0; i < p->step_count; i++) {
         events |= p->steps[i].signals;
         if (p->steps[i].wait_count > widest)
@@ -272,19 +306,22 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
         w.signals[p->step_count + i] = p->externals[i];
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
         cl_uint head = i == 0 ? wait_count : 0;
-        code = pass(p, &f, lanes, &w, head, (cl_event *)wait_list, i + 1 == times ? (cl_event *)event : NULL, failed);
+        code = pass(p, &f, lanes, &w, head, (cl_event *)wait_list,
+                    i + 1 == times ? (cl_event *)event : NULL, failed);
         if (code == CL_SUCCESS && i + 1 == times)
             export_signals(p, &w);
         if (events)
             release_signals(p, &w);
     }
     if (p->prepared)
-        p->prepared->ready = code == CL_SUCCESS;   /* a failure leaves the kernels somewhere in between */
+        p->prepared->ready =
+            code == CL_SUCCESS; /* a failure leaves the kernels somewhere in between */
     if (code == CL_SUCCESS)
         p->prepared->stale = false;
     if (code != CL_SUCCESS)
         join(lanes, lane_count);
-    for (uint32_t i = 0; lane_count > 1 && i < lane_count; i++)   /* SPEC clFlush: lanes that wait for each other */
+    for (uint32_t i = 0; lane_count > 1 && i < lane_count;
+         i++) /* SPEC clFlush: lanes that wait for each other */
         CALL(fl_table_of(lanes[i]), clFlush)(lanes[i]);
     free(w.signals);
     free(w.list);
@@ -300,7 +337,8 @@ int fl_set_cell_of_program(void *program, const fl_cell *cell) {
     return CL_SUCCESS;
 }
 
-int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
-                       void **event, uint32_t *failed) {
+int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times,
+                       uint32_t wait_count, void *const *wait_list, void **event,
+                       uint32_t *failed) {
     return fl_replay(program, lanes, lane_count, times, wait_count, wait_list, event, failed);
 }

@@ -1,9 +1,10 @@
 /* SVM that a graph uses outlives the program's own free.
  *
- * SVM has no reference count. So a pointer that a command uses is pinned, and while anything is pinned the driver's clSVMAlloc,
- * clSVMFree and clEnqueueSVMFree are watched: the free of a pinned allocation is put off until the last pin is gone. An allocation
- * made before anything was watched has no known size; a pinned pointer at or above its base may lie in it, so its free is put off
- * as well: too late is harmless, too early is not. */
+ * SVM has no reference count. So a pointer that a command uses is pinned, and while anything is
+ * pinned the driver's clSVMAlloc, clSVMFree and clEnqueueSVMFree are watched: the free of a pinned
+ * allocation is put off until the last pin is gone. An allocation made before anything was watched
+ * has no known size; a pinned pointer at or above its base may lie in it, so its free is put off as
+ * well: too late is harmless, too early is not. */
 #include "native.h"
 
 #include <pthread.h>
@@ -23,7 +24,8 @@ static struct {
     pthread_mutex_t lock;
     allocation *known;
     uint32_t count, capacity;
-    fl_pins loose;        /* pinned pointers that lie in no known allocation, each as often as it is pinned */
+    fl_pins
+        loose; /* pinned pointers that lie in no known allocation, each as often as it is pinned */
 } svm = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool fl_list(fl_pins *list, const void *pointer) {
@@ -42,7 +44,8 @@ bool fl_list(fl_pins *list, const void *pointer) {
 static allocation *containing(const void *pointer) {
     for (uint32_t i = 0; i < svm.count; i++) {
         allocation *a = &svm.known[i];
-        if (a->size ? (const char *)pointer >= a->base && (const char *)pointer < a->base + a->size : pointer == a->base)
+        if (a->size ? (const char *)pointer >= a->base && (const char *)pointer < a->base + a->size
+                    : pointer == a->base)
             return a;
     }
     return NULL;
@@ -57,7 +60,8 @@ static allocation *remember(const void *base, size_t size, cl_context context) {
         svm.known = larger;
         svm.capacity = more;
     }
-    svm.known[svm.count] = (allocation){.base = base, .size = size, .context = context, .table = context->dispatch};
+    svm.known[svm.count] =
+        (allocation){.base = base, .size = size, .context = context, .table = context->dispatch};
     return &svm.known[svm.count++];
 }
 
@@ -68,8 +72,9 @@ static bool loose_above(const void *base) {
     return false;
 }
 
-/* Whether a free has to wait; if so it is noted, and *noted says that it was by this call. Called with the lock held. An allocation
- * that nobody pins is forgotten. Without memory to note it a free that has to wait comes to nothing. */
+/* Whether a free has to wait; if so it is noted, and *noted says that it was by this call. Called
+ * with the lock held. An allocation that nobody pins is forgotten. Without memory to note it a free
+ * that has to wait comes to nothing. */
 static bool put_off(cl_context context, const void *pointer, bool *noted) {
     allocation *a = containing(pointer);
     *noted = false;
@@ -101,9 +106,14 @@ static void take_back(const void *pointer) {
         *a = svm.known[--svm.count];
 }
 
-static void *watched_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment) {
-    void *pointer = ((fn_clSVMAlloc *)fl_patched(context, SLOT_clSVMAlloc))(context, flags, size, alignment);
-    if (pointer && fl_is_patched(context, SLOT_clSVMAlloc)) {   /* else somebody else still leads here, after the last block */
+static void *watched_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size,
+                                cl_uint alignment) {
+    void *pointer =
+        ((fn_clSVMAlloc *)fl_patched(context, SLOT_clSVMAlloc))(context, flags, size, alignment);
+    if (pointer &&
+        fl_is_patched(
+            context,
+            SLOT_clSVMAlloc)) { /* else somebody else still leads here, after the last block */
         pthread_mutex_lock(&svm.lock);
         remember(pointer, size, context);
         pthread_mutex_unlock(&svm.lock);
@@ -124,16 +134,18 @@ static void list_done(cl_event event, cl_int status, void *list) {
     free(list);
 }
 
-/* Free those of a list that nobody pins. PoCL reads the list when the command runs, so it has to last until then. */
-static cl_int free_some(cl_command_queue queue, cl_uint count, void **list, cl_uint wait_count, const cl_event *wait_list,
-                        cl_event *event) {
+/* Free those of a list that nobody pins. PoCL reads the list when the command runs, so it has to
+ * last until then. */
+static cl_int free_some(cl_command_queue queue, cl_uint count, void **list, cl_uint wait_count,
+                        const cl_event *wait_list, cl_event *event) {
     void **table = fl_table_of(queue);
     cl_event done = NULL;
-    cl_int code = ((fn_clEnqueueSVMFree *)fl_patched(queue, SLOT_clEnqueueSVMFree))(queue, count, list, NULL, NULL, wait_count,
-                                                                                   wait_list, &done);
+    cl_int code = ((fn_clEnqueueSVMFree *)fl_patched(queue, SLOT_clEnqueueSVMFree))(
+        queue, count, list, NULL, NULL, wait_count, wait_list, &done);
     if (code != CL_SUCCESS)
         return code;
-    ((fn_clSetEventCallback *)fl_patched(done, SLOT_clSetEventCallback))(done, CL_COMPLETE, (void *)list_done, list);
+    ((fn_clSetEventCallback *)fl_patched(done, SLOT_clSetEventCallback))(done, CL_COMPLETE,
+                                                                         (void *)list_done, list);
     if (event)
         *event = done;
     else
@@ -141,15 +153,19 @@ static cl_int free_some(cl_command_queue queue, cl_uint count, void **list, cl_u
     return CL_SUCCESS;
 }
 
-static cl_int watched_clEnqueueSVMFree(cl_command_queue queue, cl_uint count, void **pointers, void *free_function, void *user_data,
-                                       cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
+static cl_int watched_clEnqueueSVMFree(cl_command_queue queue, cl_uint count, void **pointers,
+                                       void *free_function, void *user_data, cl_uint wait_count,
+                                       const cl_event *wait_list, cl_event *event) {
     void **table = fl_table_of(queue);
     fn_clEnqueueSVMFree *of_driver = fl_patched(queue, SLOT_clEnqueueSVMFree);
     cl_context context = NULL;
     cl_uint left = 0, noted = 0;
-    if (free_function || !count || !pointers ||   /* the program frees by its own function, or the driver has an error to name */
-        CALL(table, clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS)
-        return of_driver(queue, count, pointers, free_function, user_data, wait_count, wait_list, event);
+    if (free_function || !count ||
+        !pointers || /* the program frees by its own function, or the driver has an error to name */
+        CALL(table, clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context, &context,
+                                           NULL) != CL_SUCCESS)
+        return of_driver(queue, count, pointers, free_function, user_data, wait_count, wait_list,
+                         event);
     void **now = malloc(2 * (size_t)count * sizeof *now), **later = now + count;
     if (!now)
         return CL_OUT_OF_HOST_MEMORY;
@@ -162,9 +178,10 @@ static cl_int watched_clEnqueueSVMFree(cl_command_queue queue, cl_uint count, vo
             later[noted++] = pointers[i];
     }
     pthread_mutex_unlock(&svm.lock);
-    cl_int code = left == count ? of_driver(queue, count, pointers, NULL, NULL, wait_count, wait_list, event)
-                  : left        ? free_some(queue, left, now, wait_count, wait_list, event)
-                                : CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, wait_list, event);
+    cl_int code =
+        left == count ? of_driver(queue, count, pointers, NULL, NULL, wait_count, wait_list, event)
+        : left ? free_some(queue, left, now, wait_count, wait_list, event)
+               : CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, wait_list, event);
     pthread_mutex_lock(&svm.lock);
     for (cl_uint i = 0; code != CL_SUCCESS && i < noted; i++)
         take_back(later[i]);
@@ -176,7 +193,8 @@ static cl_int watched_clEnqueueSVMFree(cl_command_queue queue, cl_uint count, vo
 
 int fl_watch_svm(void **table, fl_mapping *known) {
     static const int slots[] = {SLOT_clSVMAlloc, SLOT_clSVMFree, SLOT_clEnqueueSVMFree};
-    void *const functions[] = {(void *)watched_clSVMAlloc, (void *)watched_clSVMFree, (void *)watched_clEnqueueSVMFree};
+    void *const functions[] = {(void *)watched_clSVMAlloc, (void *)watched_clSVMFree,
+                               (void *)watched_clEnqueueSVMFree};
     for (int i = 0; i < 3; i++) {
         int code = fl_patch(table, slots[i], functions[i], known);
         if (code != CL_SUCCESS) {
@@ -188,7 +206,8 @@ int fl_watch_svm(void **table, fl_mapping *known) {
     return CL_SUCCESS;
 }
 
-/* What was known of a table's allocations is forgotten with its last watcher: their frees are not seen any more. */
+/* What was known of a table's allocations is forgotten with its last watcher: their frees are not
+ * seen any more. */
 void fl_unwatch_svm(void **table, fl_mapping *known) {
     fl_unpatch(table, SLOT_clEnqueueSVMFree, known);
     fl_unpatch(table, SLOT_clSVMFree, known);
@@ -219,7 +238,8 @@ bool fl_pin(fl_pins *pins, const void *pointer) {
     return done;
 }
 
-/* A free that the program recorded on a captured queue: it takes effect with the last pin, and the recording holds one. */
+/* A free that the program recorded on a captured queue: it takes effect with the last pin, and the
+ * recording holds one. */
 void fl_free_with_pins(cl_context context, void *pointer) {
     bool noted;
     pthread_mutex_lock(&svm.lock);
@@ -240,7 +260,8 @@ static void unpin(const void *pointer) {
         }
 }
 
-/* Take an allocation whose free was put off and that nothing pins any more out of the list; false if there is none. */
+/* Take an allocation whose free was put off and that nothing pins any more out of the list; false
+ * if there is none. */
 static bool take_free(allocation *taken) {
     for (uint32_t i = 0; i < svm.count; i++) {
         const allocation *a = &svm.known[i];

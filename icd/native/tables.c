@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A complete table in which every slot answers CL_INVALID_OPERATION; NULL if there is no memory. It is never freed: whoever
- * was handed a table may keep it for as long as the process lives. */
+/* A complete table in which every slot answers CL_INVALID_OPERATION; NULL if there is no memory. It
+ * is never freed: whoever was handed a table may keep it for as long as the process lives. */
 void **fl_new_table(void) {
     void **table = malloc(sizeof fl_stubs);
     if (table)

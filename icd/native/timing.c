@@ -1,12 +1,13 @@
-/* How long an enqueue takes, for the caller and for the device: by this engines are compared (icd/command_buffer/trial.py). Nothing is
- * waited for: events call back. */
+/* How long an enqueue takes, for the caller and for the device: by this engines are compared
+ * (icd/command_buffer/trial.py). Nothing is waited for: events call back. */
 #include "native.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* Times in nanoseconds; 0 is "not yet". The holders are Python and the callbacks that are still to come: the last of them frees it. */
+/* Times in nanoseconds; 0 is "not yet". The holders are Python and the callbacks that are still to
+ * come: the last of them frees it. */
 struct fl_timing {
     atomic_int holders, failed;
     _Atomic int64_t ready, end;
@@ -44,7 +45,8 @@ static void has_ended(cl_event event, cl_int status, void *timing) {
 
 static void call_back(fl_timing *t, void *event, void (*callback)(cl_event, cl_int, void *)) {
     atomic_fetch_add(&t->holders, 1);
-    if (CALL(fl_table_of(event), clSetEventCallback)(event, CL_COMPLETE, (void *)callback, t) != CL_SUCCESS) {
+    if (CALL(fl_table_of(event), clSetEventCallback)(event, CL_COMPLETE, (void *)callback, t) !=
+        CL_SUCCESS) {
         atomic_store(&t->failed, 1);
         fl_drop_timing(t);
     }
@@ -58,7 +60,8 @@ fl_timing *fl_begin_timing(void *queue, int marked, uint32_t wait_count, void *c
     t->holders = 1;
     t->marked = marked;
     if (marked) {
-        if (CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, (const cl_event *)wait_list, (cl_event *)&marker) == CL_SUCCESS) {
+        if (CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, (const cl_event *)wait_list,
+                                                     (cl_event *)&marker) == CL_SUCCESS) {
             call_back(t, marker, is_ready);
             CALL(table, clReleaseEvent)(marker);
         } else
@@ -73,13 +76,15 @@ void fl_end_timing(fl_timing *t, void *event) {
     call_back(t, event, has_ended);
 }
 
-/* The device begins once the marker before the enqueue is complete, but not before the enqueue has begun. */
+/* The device begins once the marker before the enqueue is complete, but not before the enqueue has
+ * begun. */
 int64_t fl_timing_of(const fl_timing *t) {
     int64_t ready = atomic_load(&t->ready), end = atomic_load(&t->end);
     if (atomic_load(&t->failed))
         return FL_NO_TIME;
     if (!end || (t->marked && !ready))
         return FL_NO_TIME_YET;
-    int64_t from = ready > t->begin ? ready : t->begin, here = t->back - t->begin, there = end - from;
+    int64_t from = ready > t->begin ? ready : t->begin, here = t->back - t->begin,
+            there = end - from;
     return there > here ? there : here;
 }

@@ -1,10 +1,13 @@
-/* libfairlead_trace.so: an OpenCL layer that writes down the calls of any program. There is no Python in it.
+/* libfairlead_trace.so: an OpenCL layer that writes down the calls of any program. There is no
+ * Python in it.
  *
- * An OpenCL loader that finds this library in OPENCL_LAYERS asks it for a table to put in front of its own (CL/cl_layer.h). It gets a
- * table of thunks (loader/base/native/layer.h), whose calls go into a log (loader/base/native/log.c). The log's memory is the file that
- * FAIRLEAD_TRACE_LOG names, `%p` in it being the process id. So no call is lost when the process is killed, crashes or ends by _exit. The
- * file begins with a head of a page, which `write_head` explains; the chunks of the log follow. icd/trace_layer.py reads it. Without the
- * variable nothing is in the program's way.
+ * An OpenCL loader that finds this library in OPENCL_LAYERS asks it for a table to put in front of
+ * its own (CL/cl_layer.h). It gets a table of thunks (loader/base/native/layer.h), whose calls go
+ * into a log (loader/base/native/log.c). The log's memory is the file that FAIRLEAD_TRACE_LOG
+ * names, `%p` in it being the process id. So no call is lost when the process is killed, crashes or
+ * ends by _exit. The file begins with a head of a page, which `write_head` explains; the chunks of
+ * the log follow. icd/trace_layer.py reads it. Without the variable nothing is in the program's
+ * way.
  *
  * A forked child has a log, and a file, of its own. */
 #define _GNU_SOURCE
@@ -45,9 +48,11 @@ static uint64_t now(clockid_t clock) {
 
 /* --- the file --- */
 
-/* The name of this process's file, to be freed. A process that went on by exec has another file for each program. */
+/* The name of this process's file, to be freed. A process that went on by exec has another file for
+ * each program. */
 static char *file_name(int program) {
-    char *name = malloc(13 * strlen(pattern) + 1), *end = name; /* two characters become 26 at most */
+    char *name = malloc(13 * strlen(pattern) + 1),
+         *end = name; /* two characters become 26 at most */
     for (const char *from = pattern; name && *from; from++) {
         if (from[0] == '%' && from[1] == 'p')
             end += sprintf(end, program ? "%d.%d" : "%d", (int)getpid(), program), from++;
@@ -59,7 +64,8 @@ static char *file_name(int program) {
     return name;
 }
 
-/* Some process may have mapped a file of this name, so it is never truncated. Without %p the last program has the name. */
+/* Some process may have mapped a file of this name, so it is never truncated. Without %p the last
+ * program has the name. */
 static int create_file(void) {
     int file = -1;
     for (int program = 0; file < 0 && program < 1000 && (path = file_name(program)); program++) {
@@ -78,14 +84,16 @@ static int create_file(void) {
 static int open_again(void) {
     struct stat found;
     int file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0 || (fstat(file, &found) == 0 && found.st_dev == own.st_dev && found.st_ino == own.st_ino))
+    if (file < 0 ||
+        (fstat(file, &found) == 0 && found.st_dev == own.st_dev && found.st_ino == own.st_ino))
         return file;
     close(file);
     errno = ESTALE;
     return -1;
 }
 
-/* More of the file in memory, of zeros. What is not reserved on the disk could not be written when it is too late to say so. */
+/* More of the file in memory, of zeros. What is not reserved on the disk could not be written when
+ * it is too late to say so. */
 static uint64_t *map_more(int file, off_t bytes) {
     do
         errno = posix_fallocate(file, size, bytes);
@@ -107,7 +115,8 @@ static void write_head(uint64_t *head) {
     fl_count_lost_at(calls, &head[5]);
 }
 
-/* The file is opened each time: a descriptor that is kept may become another file's, in a program that closes all of them. */
+/* The file is opened each time: a descriptor that is kept may become another file's, in a program
+ * that closes all of them. */
 static uint64_t *more(void) {
     if (size < 0)
         return NULL;
@@ -118,8 +127,10 @@ static uint64_t *more(void) {
     if (head)
         write_head(head);
     if (!chunk) {
-        dprintf(STDERR_FILENO, "fairlead: the OpenCL calls of process %d are lost from now on, %s cannot be written: %s\n", (int)getpid(),
-                path ? path : pattern, strerror(errno));
+        dprintf(STDERR_FILENO,
+                "fairlead: the OpenCL calls of process %d are lost from now on, %s cannot be "
+                "written: %s\n",
+                (int)getpid(), path ? path : pattern, strerror(errno));
         size = -1;
     }
     if (file >= 0)
@@ -139,8 +150,9 @@ static void new_log(void) {
 
 void fl_begin_layer(fl_layer *layer) {
     static const fl_device device = {
-        SLOT_clGetEventInfo,       SLOT_clGetEventProfilingInfo, SLOT_clRetainEvent,
-        SLOT_clReleaseEvent,       SLOT_clCreateCommandQueue,    SLOT_clCreateCommandQueueWithProperties,
+        SLOT_clGetEventInfo,        SLOT_clGetEventProfilingInfo,
+        SLOT_clRetainEvent,         SLOT_clReleaseEvent,
+        SLOT_clCreateCommandQueue,  SLOT_clCreateCommandQueueWithProperties,
         SLOT_clEnqueueNDRangeKernel};
     if (of_devices)
         fl_log_device(layer, calls, &device);
@@ -148,7 +160,8 @@ void fl_begin_layer(fl_layer *layer) {
         fl_log_calls(layer, calls);
 }
 
-/* A forked child begins anew. What it has of its parent's log stays where it is: some other thread may have been about to change it. */
+/* A forked child begins anew. What it has of its parent's log stays where it is: some other thread
+ * may have been about to change it. */
 static void begin_again(void) {
     new_log();
     for (fl_layer *layer = *fl_cl_thunks()->layers; layer; layer = layer->other)

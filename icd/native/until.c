@@ -1,19 +1,22 @@
-/* Loops that end by themselves: replays until a kernel has written something other than 0 to a flag.
+/* Loops that end by themselves: replays until a kernel has written something other than 0 to a
+ * flag.
  *
- * The word is read after every few replays, and the next few are enqueued before it is looked at. So the device does not wait for the host.
- * That costs some replays too many, which is told. */
+ * The word is read after every few replays, and the next few are enqueued before it is looked at.
+ * So the device does not wait for the host. That costs some replays too many, which is told. */
 #include "native.h"
 
 #include "busy.h"
 
-static cl_int read_flag(const fl_route *route, void *flag, size_t offset, uint32_t *word, cl_event *made) {
+static cl_int read_flag(const fl_route *route, void *flag, size_t offset, uint32_t *word,
+                        cl_event *made) {
     fl_buffer *b = route->buffer;
     fl_enter(b);   /* the last event may be exchanged by another thread */
     cl_event last = b->last_event;
     void **table = fl_table_of(route->queue);
     CALL(table, clRetainEvent)(last);
     fl_leave(b);
-    cl_int code = CALL(table, clEnqueueReadBuffer)(route->queue, flag, CL_FALSE, offset, sizeof *word, word, 1, &last, made);
+    cl_int code = CALL(table, clEnqueueReadBuffer)(route->queue, flag, CL_FALSE, offset,
+                                                   sizeof *word, word, 1, &last, made);
     CALL(table, clReleaseEvent)(last);
     if (code == CL_SUCCESS)
         CALL(table, clFlush)(route->queue);
@@ -29,8 +32,9 @@ static cl_int end_read(cl_event *read) {
     return code;
 }
 
-int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag, size_t offset, uint32_t wait_count,
-                     void *const *wait_list, uint32_t *ran, uint32_t *stopped, uint32_t *failed) {
+int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag,
+                     size_t offset, uint32_t wait_count, void *const *wait_list, uint32_t *ran,
+                     uint32_t *stopped, uint32_t *failed) {
     uint32_t words[2] = {0, 0};
     cl_event reads[2] = {NULL, NULL};
     cl_int code = CL_SUCCESS;
@@ -59,8 +63,9 @@ int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void
     return code;
 }
 
-int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, void *flag, size_t offset, int wanted, int first,
-                 uint32_t *ran, uint32_t *stopped) {
+int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32_t count,
+                 void *flag, size_t offset, int wanted, int first, uint32_t *ran,
+                 uint32_t *stopped) {
     fl_buffer *b = route->buffer;
     const fl_built *built = route->parts[0].built;
     uint32_t done = 0;
@@ -70,13 +75,15 @@ int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32
     fl_enter(b);
     int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
     bool at_once = fl_takes_all(route, values, count, times);
-    if (code == CL_SUCCESS && first && !at_once)   /* before the values of the first turn are taken */
+    if (code == CL_SUCCESS && first && !at_once) /* before the values of the first turn are taken */
         code = built->run_until(built->self, 0, flag, offset, wanted, 0, &done, stopped);
     first = first && at_once;
     while (code == CL_SUCCESS && !*stopped && *ran < times) {
         code = at_once ? CL_SUCCESS : fl_take_next(b, values, count, *ran);
         if (code == CL_SUCCESS)
-            code = b->stale ? FL_BUILD_ANEW : built->run_until(built->self, at_once ? times : 1, flag, offset, wanted, first, &done, stopped);
+            code = b->stale ? FL_BUILD_ANEW
+                            : built->run_until(built->self, at_once ? times : 1, flag, offset,
+                                               wanted, first, &done, stopped);
         *ran += code == FL_BUILD_ANEW ? 0 : done;
     }
     if (at_once) {

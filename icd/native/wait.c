@@ -1,4 +1,5 @@
-/* Waits in which at most one thread at a time is in the driver's own wait; the others are called back. icd/command_buffer/waiting.py says where and why. */
+/* Waits in which at most one thread at a time is in the driver's own wait; the others are called
+ * back. icd/command_buffer/waiting.py says where and why. */
 #include "native.h"
 
 #include <pthread.h>
@@ -13,11 +14,14 @@ enum { SHORT = 100000, AGAIN = 1000000, POLLED = 30000 };
 
 static atomic_flag taken = ATOMIC_FLAG_INIT;   /* the driver's wait */
 
-int32_t fl_take_wait(void) { return !atomic_flag_test_and_set_explicit(&taken, memory_order_acquire); }
+int32_t fl_take_wait(void) {
+    return !atomic_flag_test_and_set_explicit(&taken, memory_order_acquire);
+}
 
 void fl_give_wait_back(void) { atomic_flag_clear_explicit(&taken, memory_order_release); }
 
-/* Of the thread that waits and of the callback: the last of them frees it, since the callback may come long after the event's end. */
+/* Of the thread that waits and of the callback: the last of them frees it, since the callback may
+ * come long after the event's end. */
 typedef struct {
     sem_t ended;
     atomic_int holders;
@@ -46,16 +50,19 @@ static int ends_within(shared *s, long nanoseconds) {
 }
 
 static cl_int status_of(void **table, cl_event event, cl_int *status) {
-    return CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof *status, status, NULL);
+    return CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof *status,
+                                       status, NULL);
 }
 
-/* Not for the callback alone: others of the event's may come before it, and wait for something themselves. */
+/* Not for the callback alone: others of the event's may come before it, and wait for something
+ * themselves. */
 static void wait_for(void **table, cl_event event, shared *s) {
     cl_int status = CL_COMPLETE;
     if (ends_within(s, SHORT))
         return;
     while (!fl_take_wait()) {
-        if (ends_within(s, AGAIN) || status_of(table, event, &status) != CL_SUCCESS || status <= CL_COMPLETE)
+        if (ends_within(s, AGAIN) || status_of(table, event, &status) != CL_SUCCESS ||
+            status <= CL_COMPLETE)
             return;
     }
     CALL(table, clWaitForEvents)(1, &event);
@@ -70,7 +77,8 @@ static void flush_queue_of(void **table, cl_event event) {
         CALL(table, clFlush)(queue);
 }
 
-/* Have the semaphore of what is returned posted at the end of an event; NULL, and the code, if that cannot be. */
+/* Have the semaphore of what is returned posted at the end of an event; NULL, and the code, if that
+ * cannot be. */
 static shared *call_back(void **table, cl_event event, cl_int *code) {
     shared *s = malloc(sizeof *s);
     *code = CL_OUT_OF_HOST_MEMORY;
@@ -135,7 +143,9 @@ int32_t fl_finish(void *queue, int at_once) {
         return code;
     code = called_back(table, marker);
     CALL(table, clReleaseEvent)(marker);
-    return code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST ? CL_SUCCESS : code;   /* SPEC clFinish: whatever became of commands */
+    return code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+               ? CL_SUCCESS
+               : code; /* SPEC clFinish: whatever became of commands */
 }
 
 /* --- waits that the main thread can leave, to look for signals --- */

@@ -1,5 +1,5 @@
-/* The waits of wait.c, for C outside of this module (plugins/sdk/native/queues.c). native.cdef.h says what each does. A positive result is
- * FL_STILL_WAITING. */
+/* The waits of wait.c, for C outside of this module (plugins/sdk/native/queues.c). native.cdef.h
+ * says what each does. A positive result is FL_STILL_WAITING. */
 #pragma once
 
 #include <stdint.h>

@@ -16,7 +16,13 @@
 #include "memory.h"
 #include "slot_names.h"
 
-enum { MOST_PLATFORMS = 1024, MOST_TEXT = 1 << 20, MOST_SIBLINGS = 64, TAG_SLOT = SLOT_clUnloadCompiler, PROOF = 3 };
+enum {
+    MOST_PLATFORMS = 1024,
+    MOST_TEXT = 1 << 20,
+    MOST_SIBLINGS = 64,
+    TAG_SLOT = SLOT_clUnloadCompiler,
+    PROOF = 3
+};
 
 fn_clGetExtensionFunctionAddress clGetExtensionFunctionAddress; /* ours */
 
@@ -58,7 +64,9 @@ static size_t read_memory(const void *address, void *into, size_t size) {
         return (size_t)got;
     size_t done = 0;
     if (errno == ENOSYS || errno == EPERM) /* a sandbox forbids it */
-        for (size_t word = 0; done < size && (word = fl_safe_read((const char *)address + done, (char *)into + done, sizeof(void *)));)
+        for (size_t word = 0;
+             done < size && (word = fl_safe_read((const char *)address + done, (char *)into + done,
+                                                 sizeof(void *)));)
             done += word;
     return done;
 }
@@ -80,10 +88,12 @@ static char *ask(cl_platform_id platform, cl_platform_info name) {
 /* --- binding --- */
 
 /* Return why a platform of an ICD 2 driver cannot be used, NULL if it is bound now. */
-static const char *bind_2(cl_platform_id platform, get_function *function_of, fl_set_dispatch_data *set) {
+static const char *bind_2(cl_platform_id platform, get_function *function_of,
+                          fl_set_dispatch_data *set) {
     static const char *const names[FL_SLOTS] = {FL_SLOT_NAMES};
     if (!function_of || !set)
-        return "its table has the ICD 2 tags, but the driver lacks clIcdGetFunctionAddressForPlatformKHR or "
+        return "its table has the ICD 2 tags, but the driver lacks "
+               "clIcdGetFunctionAddressForPlatformKHR or "
                "clIcdSetPlatformDispatchDataKHR";
     void **table = malloc(sizeof fl_stubs);
     if (!table)
@@ -106,7 +116,8 @@ static unsigned slots_of(const char *version) {
     unsigned long major = 1, minor = 0;
     unsigned slots = 0;
     if (strncmp(version, "OpenCL ", 7) == 0)
-        major = strtoul(version + 7, &end, 10), minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 16;
+        major = strtoul(version + 7, &end, 10),
+        minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 16;
     if (major > 15 || minor > 15)
         major = 1, minor = 0;
     while (slots < FL_SLOTS && fl_since[slots] <= (major << 4 | minor))
@@ -114,7 +125,8 @@ static unsigned slots_of(const char *version) {
     return slots;
 }
 
-/* The slots from `slots` on are not there: whoever asks for one of them looks first which table it is. */
+/* The slots from `slots` on are not there: whoever asks for one of them looks first which table it
+ * is. */
 static void be_careful(void *const *table, unsigned slots) {
     struct short_table *one = malloc(sizeof *one);
     if (!one || fl_lacks_slot(table, slots)) {
@@ -128,7 +140,8 @@ static void be_careful(void *const *table, unsigned slots) {
             fl_bottom[slot] = fl_careful[slot];
 }
 
-/* Without a driver of ICD 2 no table has a tag. The careful forms stay, and so do those in entries.c. */
+/* Without a driver of ICD 2 no table has a tag. The careful forms stay, and so do those in
+ * entries.c. */
 void fl_settle(void) {
     for (unsigned slot = 0; slot < FL_SLOTS && !fl_guards_tables(); slot++)
         if (fl_icd1[slot] && fl_bottom[slot] != fl_careful[slot])
@@ -156,7 +169,8 @@ static int find_code(struct dl_phdr_info *info, size_t size, void *into) {
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         uintptr_t start = info->dlpi_addr + part->p_vaddr, end = start + part->p_memsz;
-        if (part->p_type == PT_LOAD && (part->p_flags & PF_X) && code->inside >= start && code->inside < end)
+        if (part->p_type == PT_LOAD && (part->p_flags & PF_X) && code->inside >= start &&
+            code->inside < end)
             return code->start = start, code->end = end, 1;
     }
     return 0;
@@ -169,9 +183,9 @@ static bool is_among(const void *word, void *const *words, unsigned count) {
     return false;
 }
 
-/* Some drivers have functions of versions that they do not claim, and nothing says how long their tables are. A further version is there if all of
- * its slots are NULL or functions of that driver which the table has only once, and if there are some of these. What else lies behind a table
- * seldom looks so. */
+/* Some drivers have functions of versions that they do not claim, and nothing says how long their
+ * tables are. A further version is there if each of its slots is NULL or a function of that driver,
+ * none occurs twice, and not all are NULL. What else lies behind a table seldom looks so. */
 static unsigned unclaimed_slots(void *const *words, unsigned slots, unsigned there) {
     struct code code = {(uintptr_t)words[SLOT_clGetPlatformInfo], 0, 0};
     unsigned functions = 0, whole = slots, slot = slots;
@@ -181,7 +195,8 @@ static unsigned unclaimed_slots(void *const *words, unsigned slots, unsigned the
             whole = slot;
         if (!words[slot])
             continue;
-        if ((uintptr_t)words[slot] < code.start || (uintptr_t)words[slot] >= code.end || is_among(words[slot], words, slot))
+        if ((uintptr_t)words[slot] < code.start || (uintptr_t)words[slot] >= code.end ||
+            is_among(words[slot], words, slot))
             return whole;
         functions++;
     }
@@ -189,18 +204,22 @@ static unsigned unclaimed_slots(void *const *words, unsigned slots, unsigned the
 }
 
 /* `there`: how many slots of its table can be read, and are in `words`. */
-static const char *bind_1(cl_platform_id platform, void *const *own, void *const *words, unsigned there) {
+static const char *bind_1(cl_platform_id platform, void *const *own, void *const *words,
+                          unsigned there) {
     char *version = own[SLOT_clGetPlatformInfo] ? ask(platform, CL_PLATFORM_VERSION) : NULL;
     if (!version)
-        return own[SLOT_clGetPlatformInfo] ? "it does not answer CL_PLATFORM_VERSION" : "clGetPlatformInfo is NULL in its dispatch table";
-    unsigned slots = slots_of(version) < there ? unclaimed_slots(words, slots_of(version), there) : there;
+        return own[SLOT_clGetPlatformInfo] ? "it does not answer CL_PLATFORM_VERSION"
+                                           : "clGetPlatformInfo is NULL in its dispatch table";
+    unsigned slots =
+        slots_of(version) < there ? unclaimed_slots(words, slots_of(version), there) : there;
     if (slots < FL_SLOTS)
         be_careful(own, slots);
     free(version);
     return NULL;
 }
 
-static const char *bind(cl_platform_id platform, get_function *function_of, fl_set_dispatch_data *set) {
+static const char *bind(cl_platform_id platform, get_function *function_of,
+                        fl_set_dispatch_data *set) {
     void *own = NULL, *words[FL_SLOTS];
     if (!platform || read_memory(platform, &own, sizeof own) < sizeof own)
         return platform ? "its handle leads to memory that cannot be read" : "its handle is NULL";
@@ -209,7 +228,8 @@ static const char *bind(cl_platform_id platform, get_function *function_of, fl_s
         return own ? "its dispatch table cannot be read" : "its dispatch table is NULL";
     if (words[0] != FL_TAG)
         return bind_1(platform, own, words, there);
-    return words[TAG_SLOT] == FL_TAG ? bind_2(platform, function_of, set) : "its table has the ICD 2 tag in slot 0 but not in slot 31";
+    return words[TAG_SLOT] == FL_TAG ? bind_2(platform, function_of, set)
+                                     : "its table has the ICD 2 tag in slot 0 but not in slot 31";
 }
 
 static bool is_known(cl_platform_id platform) {
@@ -220,14 +240,17 @@ static bool is_known(cl_platform_id platform) {
 }
 
 /* Return why a platform cannot be used, NULL if it was appended. */
-static const char *add(cl_platform_id platform, get_extension_function *extension, get_function *function_of, fl_set_dispatch_data *set) {
+static const char *add(cl_platform_id platform, get_extension_function *extension,
+                       get_function *function_of, fl_set_dispatch_data *set) {
     if (platform && is_known(platform))
         return "it was listed before";
     const char *reason = bind(platform, function_of, set);
     if (reason)
         return reason;
-    char *extensions = ask(platform, CL_PLATFORM_EXTENSIONS), *suffix = ask(platform, CL_PLATFORM_ICD_SUFFIX_KHR);
-    fl_platform *more = extensions && suffix ? realloc(fl_platforms, (fl_platform_count + 1) * sizeof *more) : NULL;
+    char *extensions = ask(platform, CL_PLATFORM_EXTENSIONS),
+         *suffix = ask(platform, CL_PLATFORM_ICD_SUFFIX_KHR);
+    fl_platform *more =
+        extensions && suffix ? realloc(fl_platforms, (fl_platform_count + 1) * sizeof *more) : NULL;
     free(extensions);
     if (!more) {
         free(suffix);
@@ -240,7 +263,8 @@ static const char *add(cl_platform_id platform, get_extension_function *extensio
 
 /* --- libraries --- */
 
-/* Whether a file is an OpenCL loader by its real name: libOpenCL.so.1.0.0, or libOpenCL-5519dec5.so.1.0.0 in a wheel. */
+/* Whether a file is an OpenCL loader by its real name: libOpenCL.so.1.0.0, or
+ * libOpenCL-5519dec5.so.1.0.0 in a wheel. */
 bool fl_is_named_like_a_loader(const char *library) {
     char path[PATH_MAX];
     if (!strchr(library, '/') || !realpath(library, path))
@@ -254,7 +278,8 @@ bool fl_is_named_like_a_loader(const char *library) {
     return strncmp(name, ".so", 3) == 0 && (!name[3] || name[3] == '.');
 }
 
-/* dlerror begins with the name of the missing library. Once that is open, its soname satisfies the dependency. */
+/* dlerror begins with the name of the missing library. Once that is open, its soname satisfies the
+ * dependency. */
 static void *open_with_siblings(const char *library, unsigned depth) {
     char sibling[PATH_MAX], folder[PATH_MAX], before[PATH_MAX] = "";
     snprintf(folder, sizeof folder, "%s", library);
@@ -264,8 +289,10 @@ static void *open_with_siblings(const char *library, unsigned depth) {
         const char *error = handle ? NULL : dlerror(), *end = error ? strchr(error, ':') : NULL;
         if (handle || !end || depth > 8)
             return handle;
-        int length = snprintf(sibling, sizeof sibling, "%s/%.*s", folder, (int)(end - error), error);
-        if (*error == '/' || length >= (int)sizeof sibling || strcmp(sibling, before) == 0 || !open_with_siblings(sibling, depth + 1))
+        int length =
+            snprintf(sibling, sizeof sibling, "%s/%.*s", folder, (int)(end - error), error);
+        if (*error == '/' || length >= (int)sizeof sibling || strcmp(sibling, before) == 0 ||
+            !open_with_siblings(sibling, depth + 1))
             return NULL;
         strcpy(before, sibling);
     }
@@ -288,22 +315,26 @@ static void *function(void *handle, get_extension_function *extension, const cha
 }
 
 static void list(const char *library, void *handle) {
-    get_extension_function *extension = (get_extension_function *)dlsym(handle, "clGetExtensionFunctionAddress");
+    get_extension_function *extension =
+        (get_extension_function *)dlsym(handle, "clGetExtensionFunctionAddress");
     if (extension && extension("clGetICDLoaderInfoOCLICD")) {
         fl_note("%s: it is an OpenCL loader, not a driver", library);
         return;
     }
-    get_platform_ids *ids = (get_platform_ids *)function(handle, extension, "clIcdGetPlatformIDsKHR");
+    get_platform_ids *ids =
+        (get_platform_ids *)function(handle, extension, "clIcdGetPlatformIDsKHR");
     cl_uint count = 0;
     cl_int code = ids ? ids(0, NULL, &count) : CL_INVALID_OPERATION;
     if (code || !count || count > MOST_PLATFORMS) {
-        fl_note("%s: it lists no platform (%s; code %d, count %u)", library, ids ? "clIcdGetPlatformIDsKHR" : "no clIcdGetPlatformIDsKHR",
-                code, count);
+        fl_note("%s: it lists no platform (%s; code %d, count %u)", library,
+                ids ? "clIcdGetPlatformIDsKHR" : "no clIcdGetPlatformIDsKHR", code, count);
         return;
     }
     cl_platform_id *found = calloc(count, sizeof *found);
-    get_function *function_of = (get_function *)function(handle, extension, "clIcdGetFunctionAddressForPlatformKHR");
-    fl_set_dispatch_data *set = (fl_set_dispatch_data *)function(handle, extension, "clIcdSetPlatformDispatchDataKHR");
+    get_function *function_of =
+        (get_function *)function(handle, extension, "clIcdGetFunctionAddressForPlatformKHR");
+    fl_set_dispatch_data *set =
+        (fl_set_dispatch_data *)function(handle, extension, "clIcdSetPlatformDispatchDataKHR");
     code = found ? ids(count, found, NULL) : CL_OUT_OF_HOST_MEMORY;
     if (code)
         fl_note("%s: it counts platforms and then fails to list them (code %d)", library, code);
@@ -321,7 +352,8 @@ void fl_open_driver(const char *library, bool siblings, int mode) {
         fl_note("%s: %s", library, dlerror());
         return;
     }
-    if (dlsym(handle, "clGetExtensionFunctionAddress") == (void *)clGetExtensionFunctionAddress || !is_new(handle)) {
+    if (dlsym(handle, "clGetExtensionFunctionAddress") == (void *)clGetExtensionFunctionAddress ||
+        !is_new(handle)) {
         dlclose(handle);
         fl_note("%s: it is open already", library);
         return;
@@ -333,15 +365,19 @@ void fl_open_driver(const char *library, bool siblings, int mode) {
 
 static bool reads(const void *address, const char *start, const char *end) {
     char *text = NULL, copy[128] = "";
-    if (read_memory(address, &text, sizeof text) < sizeof text || !text || read_memory(text, copy, sizeof copy - 1) < strlen(start) + 1)
+    if (read_memory(address, &text, sizeof text) < sizeof text || !text ||
+        read_memory(text, copy, sizeof copy - 1) < strlen(start) + 1)
         return false;
     size_t length = strlen(copy), last = strlen(end);
-    return strncmp(copy, start, strlen(start)) == 0 && length >= last && strcmp(copy + length - last, end) == 0;
+    return strncmp(copy, start, strlen(start)) == 0 && length >= last &&
+           strcmp(copy + length - last, end) == 0;
 }
 
-static void name_cpu(cl_device_id device, unsigned triple_offset, unsigned cpu_offset, const char *cpu) {
+static void name_cpu(cl_device_id device, unsigned triple_offset, unsigned cpu_offset,
+                     const char *cpu) {
     char *place = (char *)device + cpu_offset;
-    if (!device || !reads(place, "generic", "generic") || !reads((char *)device + triple_offset, "x86_64-", "linux-gnu"))
+    if (!device || !reads(place, "generic", "generic") ||
+        !reads((char *)device + triple_offset, "x86_64-", "linux-gnu"))
         return;
     char *name = strdup(cpu); /* the driver may read it until the end */
     if (name)
@@ -355,7 +391,8 @@ struct repair {
     char cpu[32];
     struct repair *next;
 };
-static pthread_mutex_t repair_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* a driver may call OpenCL */
+static pthread_mutex_t repair_lock =
+    PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* a driver may call OpenCL */
 static fn_clGetDeviceIDs *next_device_ids;
 static fn_clCreateContextFromType *next_context_from_type;
 
@@ -381,12 +418,14 @@ static void do_repairs(void) {
     pthread_mutex_unlock(&repair_lock);
 }
 
-static cl_int repaired_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room, cl_device_id *into, cl_uint *count) {
+static cl_int repaired_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room,
+                                  cl_device_id *into, cl_uint *count) {
     do_repairs();
     return next_device_ids(platform, type, room, into, count);
 }
 
-static cl_context repaired_context_from_type(const cl_context_properties *properties, cl_device_type type, void *notify, void *data,
+static cl_context repaired_context_from_type(const cl_context_properties *properties,
+                                             cl_device_type type, void *notify, void *data,
                                              cl_int *errcode_ret) {
     do_repairs();
     return next_context_from_type(properties, type, notify, data, errcode_ret);
@@ -400,7 +439,8 @@ void fl_name_cpus(cl_uint first, unsigned triple_offset, unsigned cpu_offset, co
     snprintf(repair->cpu, sizeof repair->cpu, "%s", cpu);
     if (!next_device_ids) {
         next_device_ids = (fn_clGetDeviceIDs *)fl_bottom[SLOT_clGetDeviceIDs];
-        next_context_from_type = (fn_clCreateContextFromType *)fl_bottom[SLOT_clCreateContextFromType];
+        next_context_from_type =
+            (fn_clCreateContextFromType *)fl_bottom[SLOT_clCreateContextFromType];
         fl_bottom[SLOT_clGetDeviceIDs] = (void *)repaired_device_ids;
         fl_bottom[SLOT_clCreateContextFromType] = (void *)repaired_context_from_type;
     }

@@ -10,10 +10,11 @@ enum { CONTEXT_PLATFORM = 0x1084 };
 
 #define SLOT_OF(object, name) ((fn_##name *)fl_table(object)[SLOT_##name])
 
-/* Which platform stands for NULL: that of OCL_ICD_DEFAULT_PLATFORM, else the first one. NULL if there is none, or if FAIRLEAD_NULL_PLATFORM
- * is "error". */
+/* Which platform stands for NULL: that of OCL_ICD_DEFAULT_PLATFORM, else the first one. NULL if
+ * there is none, or if FAIRLEAD_NULL_PLATFORM is "error". */
 cl_platform_id fl_default_platform(void) {
-    const char *rule = secure_getenv("FAIRLEAD_NULL_PLATFORM"), *number = secure_getenv("OCL_ICD_DEFAULT_PLATFORM");
+    const char *rule = secure_getenv("FAIRLEAD_NULL_PLATFORM"),
+               *number = secure_getenv("OCL_ICD_DEFAULT_PLATFORM");
     char *end;
     if (!fl_is_started() || (rule && strcmp(rule, "error") == 0))
         return NULL;
@@ -23,7 +24,8 @@ cl_platform_id fl_default_platform(void) {
     return index < fl_platform_count ? fl_platforms[index].handle : NULL;
 }
 
-cl_int dispatch_clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms, cl_uint *num_platforms) {
+cl_int dispatch_clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms,
+                                 cl_uint *num_platforms) {
     cl_uint count = fl_is_started() ? fl_platform_count : 0;
     if ((!num_entries && platforms) || (!platforms && !num_platforms))
         return CL_INVALID_VALUE;
@@ -42,15 +44,17 @@ static void *fail(cl_int code, cl_int *errcode_ret) {
     return NULL;
 }
 
-cl_context dispatch_clCreateContext(const cl_context_properties *properties, cl_uint num_devices, const cl_device_id *devices,
-                                    void *pfn_notify, void *user_data, cl_int *errcode_ret) {
+cl_context dispatch_clCreateContext(const cl_context_properties *properties, cl_uint num_devices,
+                                    const cl_device_id *devices, void *pfn_notify, void *user_data,
+                                    cl_int *errcode_ret) {
     if (!num_devices || !devices)
         return fail(CL_INVALID_VALUE, errcode_ret);
     if (!devices[0])
         return fail(CL_INVALID_DEVICE, errcode_ret);
     fl_keep_tables();
     fn_clCreateContext *create = SLOT_OF(devices[0], clCreateContext);
-    return create ? create(properties, num_devices, devices, pfn_notify, user_data, errcode_ret) : fail(CL_INVALID_OPERATION, errcode_ret);
+    return create ? create(properties, num_devices, devices, pfn_notify, user_data, errcode_ret)
+                  : fail(CL_INVALID_OPERATION, errcode_ret);
 }
 
 /* The platform that properties name, NULL if they name none. */
@@ -61,17 +65,20 @@ static cl_platform_id platform_of(const cl_context_properties *properties) {
     return NULL;
 }
 
-cl_context dispatch_clCreateContextFromType(const cl_context_properties *properties, cl_device_type device_type, void *pfn_notify,
+cl_context dispatch_clCreateContextFromType(const cl_context_properties *properties,
+                                            cl_device_type device_type, void *pfn_notify,
                                             void *user_data, cl_int *errcode_ret) {
     cl_platform_id platform = properties ? platform_of(properties) : fl_default_platform();
     if (!platform)
         return fail(CL_INVALID_PLATFORM, errcode_ret);
     fl_keep_tables();
     fn_clCreateContextFromType *create = SLOT_OF(platform, clCreateContextFromType);
-    return create ? create(properties, device_type, pfn_notify, user_data, errcode_ret) : fail(CL_INVALID_OPERATION, errcode_ret);
+    return create ? create(properties, device_type, pfn_notify, user_data, errcode_ret)
+                  : fail(CL_INVALID_OPERATION, errcode_ret);
 }
 
-cl_int dispatch_clGetGLContextInfoKHR(const cl_context_properties *properties, cl_gl_context_info param_name, size_t param_value_size,
+cl_int dispatch_clGetGLContextInfoKHR(const cl_context_properties *properties,
+                                      cl_gl_context_info param_name, size_t param_value_size,
                                       void *param_value, size_t *param_value_size_ret) {
     cl_platform_id platform = platform_of(properties);
     if (!platform)
@@ -80,7 +87,8 @@ cl_int dispatch_clGetGLContextInfoKHR(const cl_context_properties *properties, c
     if (fl_lacks_slot((void *const *)platform->dispatch, SLOT_clGetGLContextInfoKHR))
         return CL_INVALID_OPERATION;
     fn_clGetGLContextInfoKHR *ask = SLOT_OF(platform, clGetGLContextInfoKHR);
-    return ask ? ask(properties, param_name, param_value_size, param_value, param_value_size_ret) : CL_INVALID_OPERATION;
+    return ask ? ask(properties, param_name, param_value_size, param_value, param_value_size_ret)
+               : CL_INVALID_OPERATION;
 }
 
 /* It names no platform, and a compiler that stays loaded does no harm. */
@@ -97,8 +105,10 @@ cl_int dispatch_clWaitForEvents(cl_uint num_events, const cl_event *event_list) 
 
 /* cl_loader_info: how a program asks which loader it uses. */
 static cl_int loader_info(cl_uint name, size_t size, void *into, size_t *size_ret) {
-    static const char *const answers[] = {
-        [ICDL_OCL_VERSION] = "OpenCL 3.1", [ICDL_VERSION] = FL_VERSION, [ICDL_NAME] = "fairlead", [ICDL_VENDOR] = "fairlead"};
+    static const char *const answers[] = {[ICDL_OCL_VERSION] = "OpenCL 3.1",
+                                          [ICDL_VERSION] = FL_VERSION,
+                                          [ICDL_NAME] = "fairlead",
+                                          [ICDL_VENDOR] = "fairlead"};
     if (name < ICDL_OCL_VERSION || name > ICDL_VENDOR)
         return CL_INVALID_VALUE;
     size_t needed = strlen(answers[name]) + 1;
@@ -113,7 +123,8 @@ static cl_int loader_info(cl_uint name, size_t size, void *into, size_t *size_re
 
 /* What the loader answers itself, whatever the platform. */
 static void *own(const char *name) {
-    return strcmp(name, "clGetICDLoaderInfoOCLICD") == 0 ? (void *)loader_info : fl_own_extension(name);
+    return strcmp(name, "clGetICDLoaderInfoOCLICD") == 0 ? (void *)loader_info
+                                                         : fl_own_extension(name);
 }
 
 /* The functions between a loader and a driver are nobody else's. */
@@ -124,7 +135,8 @@ static void *ask_platform(cl_platform_id platform, const char *func_name) {
     fl_keep_tables();
     const unsigned slot = SLOT_clGetExtensionFunctionAddressForPlatform;
     if (!fl_lacks_slot((void *const *)platform->dispatch, slot) && fl_table(platform)[slot])
-        return ((fn_clGetExtensionFunctionAddressForPlatform *)fl_table(platform)[slot])(platform, func_name);
+        return ((fn_clGetExtensionFunctionAddressForPlatform *)fl_table(platform)[slot])(platform,
+                                                                                         func_name);
     for (cl_uint i = 0; i < fl_platform_count; i++)
         if (fl_platforms[i].handle == platform && fl_platforms[i].extension)
             return fl_platforms[i].extension(func_name);
@@ -145,7 +157,8 @@ void *dispatch_clGetExtensionFunctionAddress(const char *func_name) {
     return NULL;
 }
 
-void *dispatch_clGetExtensionFunctionAddressForPlatform(cl_platform_id platform, const char *func_name) {
+void *dispatch_clGetExtensionFunctionAddressForPlatform(cl_platform_id platform,
+                                                        const char *func_name) {
     void *found = func_name ? own(func_name) : NULL;
     if (!func_name || found || is_private(func_name))
         return found;

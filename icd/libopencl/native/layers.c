@@ -1,5 +1,6 @@
-/* Layers (cl_loader_layers 1.0.1): libraries that put a table in front of the drivers. OPENCL_LAYERS names them, the last one is outermost; those
- * of the manifests in OPENCL_LAYER_PATH, else /etc/OpenCL/layers, are inside them. */
+/* Layers (cl_loader_layers 1.0.1): libraries that put a table in front of the drivers.
+ * OPENCL_LAYERS names them, the last one is outermost; those of the manifests in OPENCL_LAYER_PATH,
+ * else /etc/OpenCL/layers, are inside them. */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -10,9 +11,10 @@
 enum { LAYER_API_VERSION = 0x4240, LAYER_API_VERSION_100 = 100 };
 
 typedef cl_int get_layer_info(cl_uint name, size_t size, void *into, size_t *size_ret);
-typedef cl_int init_layer(cl_uint count, void *const *target, cl_uint *count_ret, void *const **layer_ret);
-typedef cl_int init_layer_with_properties(cl_uint count, void *const *target, cl_uint *count_ret, void *const **layer_ret,
-                                          const cl_properties *properties);
+typedef cl_int init_layer(cl_uint count, void *const *target, cl_uint *count_ret,
+                          void *const **layer_ret);
+typedef cl_int init_layer_with_properties(cl_uint count, void *const *target, cl_uint *count_ret,
+                                          void *const **layer_ret, const cl_properties *properties);
 typedef cl_int deinit_layer(void);
 
 static struct layer {
@@ -33,11 +35,13 @@ static bool is_legacy(void) { return secure_getenv("OCL_ICD_FORCE_LEGACY_TERMINA
 static const char *start(void *handle) {
     get_layer_info *info = (get_layer_info *)dlsym(handle, "clGetLayerInfo");
     init_layer *init = (init_layer *)dlsym(handle, "clInitLayer");
-    init_layer_with_properties *init_with = (init_layer_with_properties *)dlsym(handle, "clInitLayerWithProperties");
+    init_layer_with_properties *init_with =
+        (init_layer_with_properties *)dlsym(handle, "clInitLayerWithProperties");
     cl_uint version = 0, count = 0;
     void *const *theirs = NULL;
     if (!info || (!init && !init_with))
-        return "it is no layer: it lacks clGetLayerInfo, or clInitLayer and clInitLayerWithProperties";
+        return "it is no layer: it lacks clGetLayerInfo, or clInitLayer and "
+               "clInitLayerWithProperties";
     if (info(LAYER_API_VERSION, sizeof version, &version, NULL) || version != LAYER_API_VERSION_100)
         return "it is a layer of a version other than 100";
     void **table = copy_of(top);
@@ -45,13 +49,15 @@ static const char *start(void *handle) {
     if (!table || !layer)
         return "there is no memory";
     bool with_properties = init_with && !(is_legacy() && init);
-    cl_int code = with_properties ? init_with(FL_SLOTS, top, &count, &theirs, NULL) : init(FL_SLOTS, top, &count, &theirs);
+    cl_int code = with_properties ? init_with(FL_SLOTS, top, &count, &theirs, NULL)
+                                  : init(FL_SLOTS, top, &count, &theirs);
     if (code || (count && !theirs))
         return "it failed to start";
     for (cl_uint slot = 0; slot < count && slot < FL_SLOTS; slot++)
         if (theirs[slot])
             table[slot] = theirs[slot];
-    *layer = (struct layer){with_properties ? (deinit_layer *)dlsym(handle, "clDeinitLayer") : NULL, outermost};
+    *layer = (struct layer){with_properties ? (deinit_layer *)dlsym(handle, "clDeinitLayer") : NULL,
+                            outermost};
     outermost = layer;
     top = table;
     return NULL;
@@ -80,7 +86,8 @@ void fl_start_layers(void) {
 void fl_end_layers(void) {
     if (!outermost || is_legacy())
         return;
-    memcpy(fl_current, fl_bottom, sizeof fl_current); /* what comes after still reaches the drivers */
+    memcpy(fl_current, fl_bottom,
+           sizeof fl_current); /* what comes after still reaches the drivers */
     for (struct layer *layer = outermost; layer; layer = layer->inner)
         if (layer->deinit)
             layer->deinit();

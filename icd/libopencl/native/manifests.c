@@ -1,5 +1,6 @@
-/* The plain rules of ICDs, for a program that no Python helps: loader/base/manifests.py and icd/discovery.py in C, without the steps that need a
- * Python. No manifest is waited for, and none opens the program itself. */
+/* The plain rules of ICDs, for a program that no Python helps: loader/base/manifests.py and
+ * icd/discovery.py in C, without the steps that need a Python. No manifest is waited for, and none
+ * opens the program itself. */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -32,15 +33,18 @@ static bool ends_in(const char *name, const char *suffix) {
 /* The text of a manifest, to be freed; NULL if it is none. */
 static char *read_manifest(const char *path) {
     struct stat status;
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY); /* nobody may ever write to a named pipe */
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC |
+                              O_NOCTTY); /* nobody may ever write to a named pipe */
     char *text = NULL;
     ssize_t size = -1;
-    if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= MOST_BYTES && (text = malloc(MOST_BYTES + 1)))
+    if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_size <= MOST_BYTES && (text = malloc(MOST_BYTES + 1)))
         size = read(file, text, MOST_BYTES);
     if (file >= 0)
         close(file);
     for (ssize_t i = 0; i < size; i++)
-        if ((unsigned char)text[i] < 9 || ((unsigned char)text[i] > 13 && (unsigned char)text[i] < 32) || text[i] == 127)
+        if ((unsigned char)text[i] < 9 ||
+            ((unsigned char)text[i] > 13 && (unsigned char)text[i] < 32) || text[i] == 127)
             size = -1;
     if (size < 0) {
         fl_note("%s: it cannot be read, or it is no manifest", path);
@@ -55,7 +59,9 @@ static char *read_manifest(const char *path) {
 static void take_from(const char *name, const char *manifest, fl_take *take) {
     char beside[PATH_MAX];
     int folder = (int)(strrchr(manifest, '/') - manifest);
-    if (*name != '/' && snprintf(beside, sizeof beside, "%.*s/%s", folder, manifest, name) < (int)sizeof beside && is_file(beside))
+    if (*name != '/' &&
+        snprintf(beside, sizeof beside, "%.*s/%s", folder, manifest, name) < (int)sizeof beside &&
+        is_file(beside))
         take(beside);
     else if (*name != '/' && strchr(name, '/'))
         fl_note("%s: it names %s, and there is no such file", manifest, name);
@@ -79,14 +85,17 @@ static void each_of_manifest(const char *manifest, fl_take *take) {
     free(text);
 }
 
-static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+static int by_bytes(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
 
 bool fl_each_of_directory(const char *directory, const char *suffix, fl_take *take) {
     struct dirent **entries;
     char path[PATH_MAX];
     int count = scandir(directory, &entries, NULL, by_bytes);
     for (int i = 0; i < count; i++) {
-        if (ends_in(entries[i]->d_name, suffix) && snprintf(path, sizeof path, "%s/%s", directory, entries[i]->d_name) < (int)sizeof path)
+        if (ends_in(entries[i]->d_name, suffix) &&
+            snprintf(path, sizeof path, "%s/%s", directory, entries[i]->d_name) < (int)sizeof path)
             each_of_manifest(path, take);
         free(entries[i]);
     }
@@ -126,7 +135,8 @@ static void take_vendor(const char *name) {
         open_named(name);
     } else {
         const char *vendors = secure_getenv("OPENCL_VENDOR_PATH");
-        int length = snprintf(path, sizeof path, "%s/%s", vendors && *vendors ? vendors : "/etc/OpenCL/vendors", name);
+        int length = snprintf(path, sizeof path, "%s/%s",
+                              vendors && *vendors ? vendors : "/etc/OpenCL/vendors", name);
         if (strchr(name, '/') || length >= (int)sizeof path || !is_file(path))
             snprintf(path, sizeof path, "%s%s", strchr(name, '/') ? "" : "./", name);
         each_of_manifest(path, open_one);
@@ -134,12 +144,15 @@ static void take_vendor(const char *name) {
 }
 
 void fl_search(void) {
-    const char *names = secure_getenv("OCL_ICD_FILENAMES"), *vendors = secure_getenv("OCL_ICD_VENDORS");
+    const char *names = secure_getenv("OCL_ICD_FILENAMES"),
+               *vendors = secure_getenv("OCL_ICD_VENDORS");
     const char *directory = secure_getenv("OPENCL_VENDOR_PATH");
     if (names)
         fl_each_of_list(names, open_named);
     if (vendors && *vendors)
         fl_each_of_list(vendors, take_vendor);
-    else if (!fl_each_of_directory(directory && *directory ? directory : "/etc/OpenCL/vendors", ".icd", open_one))
-        fl_note("%s: there is no such directory", directory && *directory ? directory : "/etc/OpenCL/vendors");
+    else if (!fl_each_of_directory(directory && *directory ? directory : "/etc/OpenCL/vendors",
+                                   ".icd", open_one))
+        fl_note("%s: there is no such directory",
+                directory && *directory ? directory : "/etc/OpenCL/vendors");
 }

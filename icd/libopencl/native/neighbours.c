@@ -1,7 +1,8 @@
-/* Other OpenCL loaders in this process. A platform of ICD 2 has one dispatch table, and the last loader that binds it gives it that. If that
- * loader is unloaded, it takes its table along, and the next call through it is a crash. Its table may also end before the last slots. So whoever
- * asks a platform or a device something has us look first: the platform gets our table again, which serves other loaders, too. A loader that is
- * there stays, because objects may have its table. */
+/* Other OpenCL loaders in this process. A platform of ICD 2 has one dispatch table, and the last
+ * loader that binds it gives it that. If that loader is unloaded, it takes its table along, and the
+ * next call through it is a crash. Its table may also end before the last slots. So whoever asks a
+ * platform or a device something has us look first: the platform gets our table again, which serves
+ * other loaders, too. A loader that is there stays, because objects may have its table. */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -44,7 +45,8 @@ struct found {
 static int find(struct dl_phdr_info *info, size_t size, void *into) {
     struct found *found = into;
     (void)size;
-    if ((const void *)info->dlpi_addr != found->ours && found->count < MOST && info->dlpi_name && is_neighbour(info->dlpi_name))
+    if ((const void *)info->dlpi_addr != found->ours && found->count < MOST && info->dlpi_name &&
+        is_neighbour(info->dlpi_name))
         found->paths[found->count++] = strdup(info->dlpi_name);
     return 0;
 }
@@ -52,7 +54,8 @@ static int find(struct dl_phdr_info *info, size_t size, void *into) {
 /* Have every neighbour stay where it is. */
 static void keep_neighbours(void) {
     Dl_info ours;
-    struct found found = {dladdr((void *)keep_neighbours, &ours) ? ours.dli_fbase : NULL, {NULL}, 0};
+    struct found found = {
+        dladdr((void *)keep_neighbours, &ours) ? ours.dli_fbase : NULL, {NULL}, 0};
     dl_iterate_phdr(find, &found); /* it holds the linker's lock */
     for (int i = 0; i < found.count; i++) {
         if (found.paths[i])

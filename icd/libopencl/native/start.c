@@ -1,4 +1,5 @@
-/* The start: at the first call that needs a driver, once, from any thread, and in forked children. */
+/* The start: at the first call that needs a driver, once, from any thread, and in forked children.
+ */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -40,7 +41,8 @@ bool fl_is_started(void) { return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == S
 bool fl_start(void) {
     if (fl_is_started())
         return true;
-    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == STARTING && pthread_equal(starter, pthread_self()))
+    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == STARTING &&
+        pthread_equal(starter, pthread_self()))
         return false;
     pthread_mutex_lock(&lock);
     if (state != STARTED) {

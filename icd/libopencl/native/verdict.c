@@ -1,8 +1,10 @@
-/* Which drivers Python found sound, and what it repairs: read from a file that Python wrote, so that most processes start no Python.
+/* Which drivers Python found sound, and what it repairs: read from a file that Python wrote, so
+ * that most processes start no Python.
  *
- * The file begins with a key: this machine's name and the variables that the search depends on. Its name is a hash of the key. A `file` line for
- * every file and folder that the search looked at says when it was changed last; if one has changed, or there is no such file, Python is started
- * in a child process and writes it anew (icd/libopencl/verdict.py, which also describes the lines). */
+ * The file begins with a key: this machine's name and the variables that the search depends on. Its
+ * name is a hash of the key. A `file` line for every file and folder that the search looked at says
+ * when it was changed last. If one has changed, or there is no such file, a child process starts
+ * Python, which writes it anew. icd/libopencl/verdict.py describes the lines. */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -23,10 +25,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 1 << 22, PATIENCE = 300 /* seconds for Python, which has time limits of its own for every driver */ };
+enum {
+    MOST_BYTES = 1 << 22,
+    PATIENCE = 300 /* seconds for Python, which has time limits of its own for every driver */
+};
 
 #define HEAD "fairlead drivers 1\n"
-/* Set by fairlead: in the Python that this file starts, and in the programs that `fairlead run` starts. */
+/* Set by fairlead: in the Python that this file starts, and in the programs that `fairlead run`
+ * starts. */
 #define IN_CHILD "FAIRLEAD_LIBOPENCL_CHILD"
 #define OUR_PYTHON "FAIRLEAD_LIBOPENCL_PYTHON"
 
@@ -34,11 +40,14 @@ extern char **environ;
 
 /* What the search depends on. */
 static const char *const variables[] = {
-    "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "PYOPENCL_HOME", "OCL_ICD_PLATFORM_SORT",
-    "FAIRLEAD_EXCLUDE", "FAIRLEAD_QUIRKS", "FAIRLEAD_PROBE", "LD_LIBRARY_PATH"};
+    "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS",       "OPENCL_VENDOR_PATH",
+    "PYOPENCL_HOME",     "OCL_ICD_PLATFORM_SORT", "FAIRLEAD_EXCLUDE",
+    "FAIRLEAD_QUIRKS",   "FAIRLEAD_PROBE",        "LD_LIBRARY_PATH"};
 
-/* What the child does not get: it would load layers, us or the program's own libraries into Python. */
-static const char *const withheld[] = {"LD_PRELOAD=", "OPENCL_LAYERS=", "OPENCL_LAYER_PATH=", "LD_AUDIT=", "FAIRLEAD_TRACE="};
+/* What the child does not get: it would load layers, us or the program's own libraries into Python.
+ */
+static const char *const withheld[] = {
+    "LD_PRELOAD=", "OPENCL_LAYERS=", "OPENCL_LAYER_PATH=", "LD_AUDIT=", "FAIRLEAD_TRACE="};
 
 static bool has_relative_path(const char *list) {
     for (const char *part = list; part; part = strchr(part, ':') ? strchr(part, ':') + 1 : NULL)
@@ -65,7 +74,9 @@ static char *make_key(void) {
     end += sprintf(end, HEAD "host %s\n", machine.nodename);
     for (size_t i = 0; i < COUNT; i++)
         if (values[i] && *values[i])
-            end = stpcpy(stpcpy(stpcpy(stpcpy(stpcpy(end, "variable "), variables[i]), "="), values[i]), "\n");
+            end = stpcpy(
+                stpcpy(stpcpy(stpcpy(stpcpy(end, "variable "), variables[i]), "="), values[i]),
+                "\n");
     if (relative && getcwd(stpcpy(end, "here "), PATH_MAX))
         strcat(end, "\n");
     else
@@ -80,8 +91,11 @@ static char *file_name(const char *key) {
         hash = (hash ^ (unsigned char)*at) * 1099511628211u;
     const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
     char *path = NULL;
-    if (cache && *cache == '/' ? asprintf(&path, "%s/fairlead/drivers/%016llx", cache, (unsigned long long)hash) < 0
-        : !home || *home != '/' || asprintf(&path, "%s/.cache/fairlead/drivers/%016llx", home, (unsigned long long)hash) < 0)
+    if (cache && *cache == '/'
+            ? asprintf(&path, "%s/fairlead/drivers/%016llx", cache, (unsigned long long)hash) < 0
+            : !home || *home != '/' ||
+                  asprintf(&path, "%s/.cache/fairlead/drivers/%016llx", home,
+                           (unsigned long long)hash) < 0)
         return NULL;
     return path;
 }
@@ -124,7 +138,9 @@ static char *read_all(int file, size_t most, const struct timespec *deadline) {
     return text;
 }
 
-static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+static bool begins(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
 
 /* Whether a verdict is whole, and about this key. */
 static bool is_whole(const char *text, const char *key) {
@@ -136,19 +152,21 @@ static bool is_whole(const char *text, const char *key) {
 static bool is_unchanged(const char *facts) {
     char *at, name[PATH_MAX];
     struct stat status;
-    long long when = strtoll(facts, &at, 10), number = strtoll(at, &at, 10), bytes = strtoll(at, &at, 10);
+    long long when = strtoll(facts, &at, 10), number = strtoll(at, &at, 10),
+              bytes = strtoll(at, &at, 10);
     size_t length = *at == ' ' ? strcspn(++at, "\n") : 0;
     if (!length || length >= sizeof name)
         return false;
     *(char *)mempcpy(name, at, length) = '\0';
     if (stat(name, &status))
         return !when && !number;
-    return when == status.st_mtim.tv_sec * 1000000000ll + status.st_mtim.tv_nsec && number == (long long)status.st_ino &&
-           bytes == (long long)status.st_size;
+    return when == status.st_mtim.tv_sec * 1000000000ll + status.st_mtim.tv_nsec &&
+           number == (long long)status.st_ino && bytes == (long long)status.st_size;
 }
 
 static bool is_fresh(const char *facts) {
-    for (const char *line = facts; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+    for (const char *line = facts; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         if (begins(line, "file ") && !is_unchanged(line + strlen("file ")))
             return false;
         if (begins(line, "until ")) {
@@ -160,13 +178,15 @@ static bool is_fresh(const char *facts) {
     return true;
 }
 
-/* The verdict in a file that only this user could write, to be freed; NULL if there is none that holds. */
+/* The verdict in a file that only this user could write, to be freed; NULL if there is none that
+ * holds. */
 static char *read_verdict(const char *path, const char *key) {
     struct stat status;
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (file < 0)
         return NULL;
-    if (fstat(file, &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022) || status.st_size > MOST_BYTES) {
+    if (fstat(file, &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
+        (status.st_mode & 022) || status.st_size > MOST_BYTES) {
         close(file);
         return NULL;
     }
@@ -179,8 +199,8 @@ static char *read_verdict(const char *path, const char *key) {
 
 /* --- Python --- */
 
-/* What Python runs, which lies beside us, and where it finds fairlead: our path up to there is `…/fairlead/icd/libopencl/libOpenCL.so.1`, in the
- * tree without `fairlead`. */
+/* What Python runs, which lies beside us, and where it finds fairlead: our path up to there is
+ * `…/fairlead/icd/libopencl/libOpenCL.so.1`, in the tree without `fairlead`. */
 static void find_root(char root[PATH_MAX], char script[PATH_MAX + 16]) {
     Dl_info info;
     *root = *script = '\0';
@@ -199,7 +219,9 @@ static void find_root(char root[PATH_MAX], char script[PATH_MAX + 16]) {
 
 /* Python's path, or a name on PATH; "" if there is none. */
 static void find_python(const char *root, char *python, size_t size) {
-    const char *asked = secure_getenv("FAIRLEAD_PYTHON"), *named = asked && *asked ? asked : secure_getenv(OUR_PYTHON), *lib = strstr(root, "/lib/python");
+    const char *asked = secure_getenv("FAIRLEAD_PYTHON"),
+               *named = asked && *asked ? asked : secure_getenv(OUR_PYTHON),
+               *lib = strstr(root, "/lib/python");
     if (!lib)
         lib = strstr(root, "/lib64/python");
     snprintf(python, size, "%s", named ? named : "");
@@ -239,7 +261,8 @@ static char **child_environment(void) {
     return made;
 }
 
-/* The part of a text that a verdict is: what is installed in Python may print something before it. */
+/* The part of a text that a verdict is: what is installed in Python may print something before it.
+ */
 static char *behind_noise(char *text, const char *key) {
     char *start = text ? strstr(text, key) : NULL;
     if (start)
@@ -247,8 +270,10 @@ static char *behind_noise(char *text, const char *key) {
     return text;
 }
 
-/* What the child prints, to be freed; NULL and errno if it could not be started. Its signals and descriptors are its own. */
-static char *run_python(const char *python, const char *script, const char *root, const char *path, const char *key) {
+/* What the child prints, to be freed; NULL and errno if it could not be started. Its signals and
+ * descriptors are its own. */
+static char *run_python(const char *python, const char *script, const char *root, const char *path,
+                        const char *key) {
     const char *const arguments[] = {python, "-ISu", script, root, path ? path : "", key, NULL};
     int ends[2];
     pid_t child;
@@ -272,10 +297,12 @@ static char *run_python(const char *python, const char *script, const char *root
     posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &usual);
-    int failed = posix_spawnp(&child, python, &files, &attributes, (char *const *)arguments, environment);
+    int failed =
+        posix_spawnp(&child, python, &files, &attributes, (char *const *)arguments, environment);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     free(environment);
@@ -288,7 +315,8 @@ static char *run_python(const char *python, const char *script, const char *root
     char *text = read_all(ends[0], MOST_BYTES, &deadline);
     if (!text)
         kill(-child, SIGKILL);
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) /* a program that ignores SIGCHLD has ECHILD */
+    while (waitpid(child, NULL, 0) < 0 &&
+           errno == EINTR) /* a program that ignores SIGCHLD has ECHILD */
         ;
     errno = 0;
     return text;
@@ -302,14 +330,16 @@ void fl_drop_guard(void) {
     guard = -1;
 }
 
-/* Wait until no other process asks Python; a process that stands still is waited for no longer than a Python. */
+/* Wait until no other process asks Python; a process that stands still is waited for no longer than
+ * a Python. */
 static void take_guard(const char *path) {
     char name[PATH_MAX];
     const struct timespec pause = {0, 5000000};
     if (!path || snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name)
         return;
     guard = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    for (long tries = 0; guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) && tries < PATIENCE * 200; tries++)
+    for (long tries = 0; guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) && tries < PATIENCE * 200;
+         tries++)
         nanosleep(&pause, NULL);
 }
 
@@ -324,19 +354,22 @@ static char *ask_python(char *path, const char *key) {
     take_guard(path);
     char *text = path ? read_verdict(path, key) : NULL;
     int error = 0;
-    if (!text && *python && !is_whole(text = behind_noise(run_python(python, script, root, path, key), key), key)) {
+    if (!text && *python &&
+        !is_whole(text = behind_noise(run_python(python, script, root, path, key), key), key)) {
         error = text ? 0 : errno;
         free(text);
         text = NULL;
     }
     fl_drop_guard();
-    static const char rest[] = "OpenCL drivers are looked for by the plain rules, and none is tried first or repaired";
+    static const char rest[] =
+        "OpenCL drivers are looked for by the plain rules, and none is tried first or repaired";
     if (!text && !*python)
         fl_say("no Python was found: %s", rest);
     else if (!text && error)
         fl_say("%s cannot be started (%s): %s", python, strerror(error), rest);
     else if (!text)
-        fl_say("%s does not run fairlead (`%s -m fairlead doctor` may say why): %s", python, python, rest);
+        fl_say("%s does not run fairlead (`%s -m fairlead doctor` may say why): %s", python, python,
+               rest);
     return text;
 }
 
@@ -362,7 +395,8 @@ static void obey(char *facts) {
 }
 
 bool fl_use_verdict(void) {
-    if (getauxval(AT_SECURE) || getenv(IN_CHILD)) /* the user's files say nothing about such a program */
+    if (getauxval(AT_SECURE) ||
+        getenv(IN_CHILD)) /* the user's files say nothing about such a program */
         return false;
     char *key = make_key(), *path = key ? file_name(key) : NULL;
     char *text = path ? read_verdict(path, key) : NULL;

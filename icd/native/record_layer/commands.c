@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the arguments of a command are: Q queue, M memory, k kernel, n number, 3 three sizes,
-    d sizes
- * of each dimension, p a pattern (its size follows), c a colour, H the host's memory that is read,
- * R that is written, u what was mapped, s and t addresses that are read and written (of SVM or of
- * the host's), m and v SVM that is mapped and unmapped, W and L the events to wait for, E the event. */
+/* What the arguments of a command are. Q: queue. M: memory. k: kernel. n: number. 3: three sizes.
+ * d: sizes of each dimension. p: a pattern, whose size follows. c: a colour. H: the host's memory
+ * that is read. R: the host's memory that is written. u: what was mapped. s, t: addresses that are
+ * read and written, of SVM or of the host's memory. m, v: SVM that is mapped and unmapped. W, L:
+ * the events to wait for. E: the event. */
 static const char *const forms[FL_SLOTS] = {
     [SLOT_clEnqueueReadBuffer] = "QMnnnRWLE",
     [SLOT_clEnqueueReadBufferRect] = "QMn333nnnnRWLE",

@@ -8,7 +8,8 @@
  * So the log has everything that the commands depend on. icd/record_layer.py reads it.
  *
  * Variables: FAIRLEAD_RECORD is the folder for the log. FAIRLEAD_RECORD_FROM and _TO are the
- * numbers of the first and last command. Of _KERNEL alone the launches count. _CONTENTS "0" leaves contents
+ * numbers of the first and last command. Of _KERNEL alone the launches count. _CONTENTS "0" leaves
+ contents
  * out. Without FAIRLEAD_RECORD nothing is in the program's way. */
 #define _GNU_SOURCE
 #include "record.h"
@@ -98,7 +99,8 @@ static void note_call(const fl_call *call) {
         break;
     }
     case SLOT_clSetKernelExecInfo:
-        if ((kernel = fl_find(object, FL_K_KERNEL)) && ((uint32_t)a[1] == SVM_PTRS || (uint32_t)a[1] == SVM_FINE_GRAIN_SYSTEM))
+        if ((kernel = fl_find(object, FL_K_KERNEL)) &&
+            ((uint32_t)a[1] == SVM_PTRS || (uint32_t)a[1] == SVM_FINE_GRAIN_SYSTEM))
             kernel->refused = call->function;
         break;
     case SLOT_clSetProgramSpecializationConstant:

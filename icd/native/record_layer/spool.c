@@ -136,7 +136,8 @@ uint64_t *fl_write_record(fl_record *record, enum fl_record_kind kind) {
 
 /* --- data: equal bytes are in the log once --- */
 
-/* The words of a DATA record. `other` leads to the next one of its row, or of the spare ones: it means nothing to a reader. */
+/* The words of a DATA record. `other` leads to the next one of its row, or of the spare ones: it
+ * means nothing to a reader. */
 enum { HEAD, NUMBER, IS_THERE, BYTES, HASH, OTHER, DATA_HEAD, ROWS = 1 << 16 };
 
 static uint64_t *rows[ROWS]; /* those that are there, by hash */

@@ -207,8 +207,10 @@ static uint32_t look(const fl_call *call, piece *pieces, uint64_t **end) {
 
 size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *arguments, uint32_t count,
                uint64_t *into) {
-    fl_call call = {
-        .layer = (fl_layer *)layer, .function = function, .count = count, .arguments = (uint64_t *)arguments};
+    fl_call call = {.layer = (fl_layer *)layer,
+                    .function = function,
+                    .count = count,
+                    .arguments = (uint64_t *)arguments};
     piece pieces[MOST];
     uint64_t *end = into;
     look(&call, pieces, &end);

@@ -1,8 +1,8 @@
-/* The events of enqueued command-buffers. They are the driver's, of its last command; here they get the type, the queue and the times
- * of a command-buffer.
+/* The events of enqueued command-buffers. They are the driver's, of its last command; here they get
+ * the type, the queue and the times of a command-buffer.
  *
- * An event is known as long as the program has references to it, which are counted here for that. The calls of a program without such
- * events are passed on after one look at a counter. */
+ * An event is known as long as the program has references to it, which are counted here for that.
+ * The calls of a program without such events are passed on after one look at a counter. */
 #include "hooks.h"
 
 #include <pthread.h>
@@ -30,10 +30,13 @@ static known_event **place_of(const void *event) {
 /* The table that serves an object: with ICD 2 that of its loader (cl_khr_icd 2.0). */
 static void *const *table_of(const void *object) {
     const fl_object *o = object;
-    return *o->dispatch == (void *)(intptr_t)0x4F50454E434C3331 ? o->dispatch_data : (void *const *)o->dispatch;
+    return *o->dispatch == (void *)(intptr_t)0x4F50454E434C3331 ? o->dispatch_data
+                                                                : (void *const *)o->dispatch;
 }
 
-void fl_release_event(void *event) { ((fn_clReleaseEvent *)table_of(event)[SLOT_clReleaseEvent])(event); }
+void fl_release_event(void *event) {
+    ((fn_clReleaseEvent *)table_of(event)[SLOT_clReleaseEvent])(event);
+}
 
 /* Without memory it stays an event of the driver's last command. */
 void fl_note_event(void *event, void *first, uint32_t many) {
@@ -92,26 +95,34 @@ static bool is_known(const void *event, known_event *copy) {
     return found != NULL;
 }
 
-cl_int hook_clGetEventInfo(fl_next next, cl_event event, cl_event_info param_name, size_t param_value_size, void *param_value,
+cl_int hook_clGetEventInfo(fl_next next, cl_event event, cl_event_info param_name,
+                           size_t param_value_size, void *param_value,
                            size_t *param_value_size_ret) {
     known_event known;
-    if (count && (param_name == CL_EVENT_COMMAND_TYPE || param_name == CL_EVENT_COMMAND_QUEUE) && is_known(event, &known)) {
+    if (count && (param_name == CL_EVENT_COMMAND_TYPE || param_name == CL_EVENT_COMMAND_QUEUE) &&
+        is_known(event, &known)) {
         static const cl_uint type = CL_COMMAND_COMMAND_BUFFER_KHR;
         static void *const no_queue;
         if (param_name == CL_EVENT_COMMAND_TYPE)
-            return fl_answer(&type, sizeof type, param_value_size, param_value, param_value_size_ret);
+            return fl_answer(&type, sizeof type, param_value_size, param_value,
+                             param_value_size_ret);
         if (known.many)
-            return fl_answer(&no_queue, sizeof no_queue, param_value_size, param_value, param_value_size_ret);
+            return fl_answer(&no_queue, sizeof no_queue, param_value_size, param_value,
+                             param_value_size_ret);
     }
-    return NEXT(clGetEventInfo)(event, param_name, param_value_size, param_value, param_value_size_ret);
+    return NEXT(clGetEventInfo)(event, param_name, param_value_size, param_value,
+                                param_value_size_ret);
 }
 
 /* It begins with its first command. */
-cl_int hook_clGetEventProfilingInfo(fl_next next, cl_event event, cl_profiling_info param_name, size_t param_value_size, void *param_value,
+cl_int hook_clGetEventProfilingInfo(fl_next next, cl_event event, cl_profiling_info param_name,
+                                    size_t param_value_size, void *param_value,
                                     size_t *param_value_size_ret) {
     known_event known;
-    bool is_begin = param_name >= CL_PROFILING_COMMAND_QUEUED && param_name <= CL_PROFILING_COMMAND_START;
+    bool is_begin =
+        param_name >= CL_PROFILING_COMMAND_QUEUED && param_name <= CL_PROFILING_COMMAND_START;
     if (count && is_begin && is_known(event, &known) && known.first)
         event = known.first;
-    return NEXT(clGetEventProfilingInfo)(event, param_name, param_value_size, param_value, param_value_size_ret);
+    return NEXT(clGetEventProfilingInfo)(event, param_name, param_value_size, param_value,
+                                         param_value_size_ret);
 }

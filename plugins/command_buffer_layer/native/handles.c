@@ -1,7 +1,9 @@
-/* Handles of command-buffers and of their commands, and the functions that count references and enqueue.
+/* Handles of command-buffers and of their commands, and the functions that count references and
+ * enqueue.
  *
- * A program may pass anything for a handle. So handles lie in blocks that are never freed, and a pointer is a handle if it leads to the
- * beginning of one that is in use. Free ones are used again as late as possible. */
+ * A program may pass anything for a handle. So handles lie in blocks that are never freed. A
+ * pointer is a handle if it leads to the beginning of one that is in use. Free ones are used again
+ * as late as possible. */
 #include "extension_names.h"
 #include "hooks.h"
 
@@ -28,7 +30,8 @@ static handle *known(void *pointer, uint32_t kind) {
     for (unsigned i = 0; i < count; i++) {
         uintptr_t offset = (uintptr_t)pointer - (uintptr_t)blocks[i];
         if (offset < BLOCK * sizeof(handle))
-            return offset % sizeof(handle) == 0 && ((handle *)pointer)->kind == kind ? pointer : NULL;
+            return offset % sizeof(handle) == 0 && ((handle *)pointer)->kind == kind ? pointer
+                                                                                     : NULL;
     }
     return NULL;
 }
@@ -113,12 +116,16 @@ cl_int fl_clReleaseCommandBufferKHR(cl_command_buffer_khr command_buffer) {
         ;
     if (!count)
         return CL_INVALID_COMMAND_BUFFER_KHR;
-    fn_clReleaseCommandBufferKHR *body = count == 1 ? (fn_clReleaseCommandBufferKHR *)fl_body(ENTRY_clReleaseCommandBufferKHR) : NULL;
+    fn_clReleaseCommandBufferKHR *body =
+        count == 1 ? (fn_clReleaseCommandBufferKHR *)fl_body(ENTRY_clReleaseCommandBufferKHR)
+                   : NULL;
     return body ? fl_leave(body(command_buffer)) : CL_SUCCESS;
 }
 
-cl_int fl_clEnqueueCommandBufferKHR(cl_uint num_queues, cl_command_queue *queues, cl_command_buffer_khr command_buffer,
-                                    cl_uint num_events_in_wait_list, const cl_event *event_wait_list, cl_event *event) {
+cl_int fl_clEnqueueCommandBufferKHR(cl_uint num_queues, cl_command_queue *queues,
+                                    cl_command_buffer_khr command_buffer,
+                                    cl_uint num_events_in_wait_list,
+                                    const cl_event *event_wait_list, cl_event *event) {
     bool is_plain = !num_queues && !queues && !num_events_in_wait_list && !event_wait_list;
     intptr_t done = is_plain ? fl_enqueue_known(command_buffer) : 0;
     if (done > 0) { /* an event */
@@ -133,6 +140,9 @@ cl_int fl_clEnqueueCommandBufferKHR(cl_uint num_queues, cl_command_queue *queues
     }
     if (done)
         return (cl_int)done;
-    fn_clEnqueueCommandBufferKHR *body = (fn_clEnqueueCommandBufferKHR *)fl_body(ENTRY_clEnqueueCommandBufferKHR);
-    return body ? fl_leave(body(num_queues, queues, command_buffer, num_events_in_wait_list, event_wait_list, event)) : fl_without_body();
+    fn_clEnqueueCommandBufferKHR *body =
+        (fn_clEnqueueCommandBufferKHR *)fl_body(ENTRY_clEnqueueCommandBufferKHR);
+    return body ? fl_leave(body(num_queues, queues, command_buffer, num_events_in_wait_list,
+                                event_wait_list, event))
+                : fl_without_body();
 }

@@ -1,7 +1,9 @@
-/* What the program has set on kernels, so that a launch can be recorded with the arguments of its moment.
+/* What the program has set on kernels, so that a launch can be recorded with the arguments of its
+ * moment.
  *
- * OpenCL cannot be asked for a kernel's arguments. So every call that sets one is seen here. A kernel's memory may become another
- * kernel's: what was seen is forgotten when a kernel is made at its address. */
+ * OpenCL cannot be asked for a kernel's arguments. So every call that sets one is seen here. A
+ * kernel's memory may become another kernel's: what was seen is forgotten when a kernel is made at
+ * its address. */
 #include "hooks.h"
 
 #include <pthread.h>
@@ -76,7 +78,8 @@ static void set(value *v, uint32_t kind, size_t size, const void *bytes) {
     *v = (value){kind, size, copy};
 }
 
-static void note(const void *kernel, uint32_t index, uint32_t kind, size_t size, const void *bytes) {
+static void note(const void *kernel, uint32_t index, uint32_t kind, size_t size,
+                 const void *bytes) {
     pthread_mutex_lock(&lock);
     seen_kernel *seen = find_or_make(kernel);
     if (seen && index >= seen->count) { /* the driver has taken it, so there are so many */
@@ -136,14 +139,16 @@ static void note_exec_info(const void *kernel, uint32_t name, size_t size, const
 
 /* --- what the program calls --- */
 
-cl_kernel hook_clCreateKernel(fl_next next, cl_program program, const char *kernel_name, cl_int *errcode_ret) {
+cl_kernel hook_clCreateKernel(fl_next next, cl_program program, const char *kernel_name,
+                              cl_int *errcode_ret) {
     cl_kernel made = NEXT(clCreateKernel)(program, kernel_name, errcode_ret);
     if (made)
         begin(made);
     return made;
 }
 
-cl_int hook_clCreateKernelsInProgram(fl_next next, cl_program program, cl_uint num_kernels, cl_kernel *kernels, cl_uint *num_kernels_ret) {
+cl_int hook_clCreateKernelsInProgram(fl_next next, cl_program program, cl_uint num_kernels,
+                                     cl_kernel *kernels, cl_uint *num_kernels_ret) {
     cl_uint count = 0;
     cl_int code = NEXT(clCreateKernelsInProgram)(program, num_kernels, kernels, &count);
     for (cl_uint i = 0; code == CL_SUCCESS && kernels && i < count; i++)
@@ -162,7 +167,9 @@ cl_kernel hook_clCloneKernel(fl_next next, cl_kernel source_kernel, cl_int *errc
     pthread_mutex_lock(&lock);
     const seen_kernel *from = find(source_kernel);
     seen_kernel *seen = from ? find_or_make(made) : NULL;
-    value *more = seen && seen->count < from->count ? realloc(seen->arguments, from->count * sizeof *more) : NULL;
+    value *more = seen && seen->count < from->count
+                      ? realloc(seen->arguments, from->count * sizeof *more)
+                      : NULL;
     if (more) {
         memset(more + seen->count, 0, (from->count - seen->count) * sizeof *more);
         seen->arguments = more;
@@ -170,30 +177,34 @@ cl_kernel hook_clCloneKernel(fl_next next, cl_kernel source_kernel, cl_int *errc
     }
     for (uint32_t i = 0; seen && i < from->count && i < seen->count; i++)
         if (from->arguments[i].kind)
-            set(&seen->arguments[i], from->arguments[i].kind, from->arguments[i].size, from->arguments[i].bytes);
+            set(&seen->arguments[i], from->arguments[i].kind, from->arguments[i].size,
+                from->arguments[i].bytes);
     for (uint32_t i = 0; seen && i < from->exec_count; i++)
         if (from->exec_infos[i].value.kind)
-            set_exec_info(seen, from->exec_infos[i].name, from->exec_infos[i].value.size, from->exec_infos[i].value.bytes);
+            set_exec_info(seen, from->exec_infos[i].name, from->exec_infos[i].value.size,
+                          from->exec_infos[i].value.bytes);
     pthread_mutex_unlock(&lock);
     return made;
 }
 
-cl_int hook_clSetKernelArg(fl_next next, cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void *arg_value) {
+cl_int hook_clSetKernelArg(fl_next next, cl_kernel kernel, cl_uint arg_index, size_t arg_size,
+                           const void *arg_value) {
     cl_int code = NEXT(clSetKernelArg)(kernel, arg_index, arg_size, arg_value);
     if (code == CL_SUCCESS)
         note(kernel, arg_index, FL_SET, arg_size, arg_value);
     return code;
 }
 
-cl_int hook_clSetKernelArgSVMPointer(fl_next next, cl_kernel kernel, cl_uint arg_index, const void *arg_value) {
+cl_int hook_clSetKernelArgSVMPointer(fl_next next, cl_kernel kernel, cl_uint arg_index,
+                                     const void *arg_value) {
     cl_int code = NEXT(clSetKernelArgSVMPointer)(kernel, arg_index, arg_value);
     if (code == CL_SUCCESS)
         note(kernel, arg_index, FL_SET_POINTER, 0, arg_value);
     return code;
 }
 
-cl_int hook_clSetKernelExecInfo(fl_next next, cl_kernel kernel, cl_kernel_exec_info param_name, size_t param_value_size,
-                                const void *param_value) {
+cl_int hook_clSetKernelExecInfo(fl_next next, cl_kernel kernel, cl_kernel_exec_info param_name,
+                                size_t param_value_size, const void *param_value) {
     cl_int code = NEXT(clSetKernelExecInfo)(kernel, param_name, param_value_size, param_value);
     if (code == CL_SUCCESS)
         note_exec_info(kernel, param_name, param_value_size, param_value);
@@ -210,10 +221,13 @@ static uint32_t look(const value *v, void *room, size_t size, size_t *needed, vo
     return v->kind;
 }
 
-uint32_t fl_seen_argument(void *kernel, uint32_t index, void *room, size_t size, size_t *needed, void **pointer) {
+uint32_t fl_seen_argument(void *kernel, uint32_t index, void *room, size_t size, size_t *needed,
+                          void **pointer) {
     pthread_mutex_lock(&lock);
     const seen_kernel *seen = find(kernel);
-    uint32_t kind = seen && index < seen->count ? look(&seen->arguments[index], room, size, needed, pointer) : FL_UNSET;
+    uint32_t kind = seen && index < seen->count
+                        ? look(&seen->arguments[index], room, size, needed, pointer)
+                        : FL_UNSET;
     pthread_mutex_unlock(&lock);
     return kind;
 }
@@ -230,7 +244,8 @@ uint32_t fl_seen_exec_info(void *kernel, uint32_t index, void *room, size_t size
     void *pointer;
     pthread_mutex_lock(&lock);
     const seen_kernel *seen = find(kernel);
-    bool is_there = seen && index < seen->exec_count && seen->exec_infos[index].value.kind == FL_SET;
+    bool is_there =
+        seen && index < seen->exec_count && seen->exec_infos[index].value.kind == FL_SET;
     uint32_t name = is_there ? seen->exec_infos[index].name : 0;
     if (is_there)
         look(&seen->exec_infos[index].value, room, size, needed, &pointer);

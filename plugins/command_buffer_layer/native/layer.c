@@ -1,8 +1,10 @@
-/* libfairlead_command_buffer.so: an OpenCL layer that gives command-buffers to drivers without them. ../__init__.py says how.
+/* libfairlead_command_buffer.so: an OpenCL layer that gives command-buffers to drivers without
+ * them. ../__init__.py says how.
  *
- * An OpenCL loader gives it a table, and gets a copy with a few functions exchanged (hooks.h). All others are the next table's own. The
- * functions of the extensions have no slot: programs ask for them by name. The first call of one finds a Python (python.c), which puts
- * a function into `bodies` for each (../start.py). Queries, references and repeated enqueues do without it.
+ * An OpenCL loader gives it a table, and gets a copy with a few functions exchanged (hooks.h). All
+ * others are the next table's own. The functions of the extensions have no slot: programs ask for
+ * them by name. The first call of one finds a Python (python.c), which puts a function into
+ * `bodies` for each (../start.py). Queries, references and repeated enqueues do without it.
  *
  * Several loaders of a process may load it. Each has an instance, with a table of its own. */
 #define _GNU_SOURCE
@@ -18,7 +20,8 @@ enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSI
 #define FL_MODULE "fairlead.plugins.command_buffer_layer.start"
 
 /* Replaced in the file by plugins/sdk/build.py, which looks for the first line. */
-__attribute__((used)) static const volatile char configuration[8192] = "FAIRLEAD SHELL CONFIGURATION\n";
+__attribute__((used)) static const volatile char configuration[8192] =
+    "FAIRLEAD SHELL CONFIGURATION\n";
 
 #include "extension_names.h" /* generated: FL_ENTRIES, fl_names */
 
@@ -39,13 +42,15 @@ static void leave(void) {
         teardown();
 }
 
-/* Handlers run in the reverse order of their registration, so this end comes before that of drivers which were opened earlier. */
+/* Handlers run in the reverse order of their registration, so this end comes before that of drivers
+ * which were opened earlier. */
 static void at_exit(void (*function)(void)) {
     teardown = function;
     atexit(leave);
 }
 
-/* A thread that waits for the lock does not hold the GIL, because the thread with the lock needs it. */
+/* A thread that waits for the lock does not hold the GIL, because the thread with the lock needs
+ * it. */
 static void start(void) {
     static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     void *thread = fl_python_release();
@@ -83,7 +88,9 @@ void *fl_body(unsigned entry) {
     return atomic_load_explicit(&bodies[entry], memory_order_acquire);
 }
 
-cl_int fl_without_body(void) { return state == CLOSED ? CL_INVALID_OPERATION : CL_OUT_OF_RESOURCES; }
+cl_int fl_without_body(void) {
+    return state == CLOSED ? CL_INVALID_OPERATION : CL_OUT_OF_RESOURCES;
+}
 
 cl_int fl_leave(cl_int code) {
     const volatile int *due = fl_state.interrupt_due;
@@ -102,18 +109,21 @@ cl_int fl_answer(const void *value, size_t size, size_t room, void *into, size_t
     return CL_SUCCESS;
 }
 
-FL_EXPORT cl_int clGetLayerInfo(cl_uint param_name, size_t param_value_size, void *param_value, size_t *param_value_size_ret) {
+FL_EXPORT cl_int clGetLayerInfo(cl_uint param_name, size_t param_value_size, void *param_value,
+                                size_t *param_value_size_ret) {
     static const cl_uint version = CL_LAYER_API_VERSION_100;
     static const char name[] = "fairlead command-buffer";
     if (param_name == CL_LAYER_API_VERSION)
-        return fl_answer(&version, sizeof version, param_value_size, param_value, param_value_size_ret);
+        return fl_answer(&version, sizeof version, param_value_size, param_value,
+                         param_value_size_ret);
     if (param_name == CL_LAYER_NAME)
         return fl_answer(name, sizeof name, param_value_size, param_value, param_value_size_ret);
     return CL_INVALID_VALUE;
 }
 
-/* The number of the instance with this next table. C has no closures, so each has hooks of its own. A loader that comes again with the same
- * functions gets its old instance: some are unloaded and loaded over and over. FL_INSTANCES: all are taken. The table is kept or freed. */
+/* The number of the instance with this next table. C has no closures, so each has hooks of its own.
+ * A loader that comes again with the same functions gets its old instance: some are unloaded and
+ * loaded over and over. FL_INSTANCES: all are taken. The table is kept or freed. */
 static unsigned instance_of(void **next) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static void **known[FL_INSTANCES];
@@ -132,9 +142,10 @@ static unsigned instance_of(void **next) {
     return instance;
 }
 
-/* The loader's table may be shorter than ours, and may have NULL where its system has no such function. The hooks reach the next
- * functions by a table that has a stub there. */
-FL_EXPORT cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch, cl_uint *num_entries_ret, void *const **layer_dispatch_ret) {
+/* The loader's table may be shorter than ours, and may have NULL where its system has no such
+ * function. The hooks reach the next functions by a table that has a stub there. */
+FL_EXPORT cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch,
+                             cl_uint *num_entries_ret, void *const **layer_dispatch_ret) {
     if (!num_entries || !target_dispatch || !num_entries_ret || !layer_dispatch_ret)
         return CL_INVALID_VALUE;
     void **next = malloc(sizeof(void *) * FL_SLOTS), **table = malloc(sizeof(void *) * num_entries);
@@ -161,8 +172,10 @@ FL_EXPORT cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch, 
     return CL_SUCCESS;
 }
 
-FL_EXPORT cl_int clInitLayerWithProperties(cl_uint num_entries, void *const *target_dispatch, cl_uint *num_entries_ret,
-                                           void *const **layer_dispatch_ret, const uint64_t *properties) {
+FL_EXPORT cl_int clInitLayerWithProperties(cl_uint num_entries, void *const *target_dispatch,
+                                           cl_uint *num_entries_ret,
+                                           void *const **layer_dispatch_ret,
+                                           const uint64_t *properties) {
     if (properties && *properties) /* none is defined */
         return CL_INVALID_PROPERTY;
     return clInitLayer(num_entries, target_dispatch, num_entries_ret, layer_dispatch_ret);

@@ -1,4 +1,5 @@
-/* What the files of the command-buffer layer share. The struct at the end is also known to Python (start.py). */
+/* What the files of the command-buffer layer share. The struct at the end is also known to Python
+ * (start.py). */
 #ifndef FL_COMMAND_BUFFER_LAYER_H
 #define FL_COMMAND_BUFFER_LAYER_H
 
@@ -39,7 +40,8 @@ cl_int fl_answer(const void *value, size_t size, size_t room, void *into, size_t
 /* --- queries.c --- */
 bool fl_serves_platform(fl_next next, cl_platform_id platform);
 
-/* --- handles.c: command-buffers and commands. Their memory is never freed, so any pointer can be looked up. --- */
+/* --- handles.c: command-buffers and commands. Their memory is never freed, so any pointer can be
+ * looked up. --- */
 enum { FL_FREE, FL_BUFFER, FL_COMMAND };
 /* What a handle leads to. NULL: there is no memory. `like` is an object of the same driver. */
 void *fl_new_handle(uint32_t kind, void *like);
@@ -48,20 +50,25 @@ void fl_free_handle(void *handle);
 uint32_t fl_references(void *handle);
 /* The route that C enqueues by, or NULL. After it nobody is on the one before. */
 void fl_set_route(void *handle, void *route);
-/* The handle is a command-buffer that C can enqueue: the event of its end, a code, or 0 for "ask Python". */
+/* The handle is a command-buffer that C can enqueue: the event of its end, a code, or 0 for "ask
+ * Python". */
 intptr_t fl_enqueue_known(void *handle);
 
 /* --- kernels.c: what the program has set on kernels --- */
 enum { FL_UNSET, FL_SET, FL_SET_POINTER };
-/* What an argument was set to: the answer is the kind. `room` takes its value if that has at most `size` bytes; *needed is how many it has.
- * *pointer is NULL for local memory, and the pointer itself of FL_SET_POINTER. */
-uint32_t fl_seen_argument(void *kernel, uint32_t index, void *room, size_t size, size_t *needed, void **pointer);
-/* How often clSetKernelExecInfo was called on a kernel, and the last value of its parameter number `index`: 0 is the end. */
+/* What an argument was set to: the answer is the kind. `room` takes its value if that has at most
+ * `size` bytes; *needed is how many it has. *pointer is NULL for local memory, and the pointer
+ * itself of FL_SET_POINTER. */
+uint32_t fl_seen_argument(void *kernel, uint32_t index, void *room, size_t size, size_t *needed,
+                          void **pointer);
+/* How often clSetKernelExecInfo was called on a kernel, and the last value of its parameter number
+ * `index`: 0 is the end. */
 uint32_t fl_exec_changes(void *kernel);
 uint32_t fl_seen_exec_info(void *kernel, uint32_t index, void *room, size_t size, size_t *needed);
 
 /* --- events.c: the events of enqueued command-buffers --- */
-/* `first` is the event of its first command, a reference, or NULL; `many`: it is of several queues. */
+/* `first` is the event of its first command, a reference, or NULL; `many`: it is of several queues.
+ */
 void fl_note_event(void *event, void *first, uint32_t many);
 
 typedef struct fl_command_layer {
@@ -78,9 +85,11 @@ typedef struct fl_command_layer {
     void (*free_handle)(void *handle);
     uint32_t (*references)(void *handle);
     void (*set_route)(void *handle, void *route);
-    uint32_t (*seen_argument)(void *kernel, uint32_t index, void *room, size_t size, size_t *needed, void **pointer);
+    uint32_t (*seen_argument)(void *kernel, uint32_t index, void *room, size_t size, size_t *needed,
+                              void **pointer);
     uint32_t (*exec_changes)(void *kernel);
-    uint32_t (*seen_exec_info)(void *kernel, uint32_t index, void *room, size_t size, size_t *needed);
+    uint32_t (*seen_exec_info)(void *kernel, uint32_t index, void *room, size_t size,
+                               size_t *needed);
     void (*note_event)(void *event, void *first, uint32_t many);
 } fl_command_layer;
 extern fl_command_layer fl_state;

@@ -1,7 +1,8 @@
 /* What platforms and devices say of the extensions, and the addresses of their functions.
  *
- * A device is served unless its driver has all three extensions in these versions or later. Its list then has them in these versions,
- * whatever the driver says. Other extensions of the driver's own command-buffers are left out: their functions do not know ours. */
+ * A device is served unless its driver has all three extensions in these versions or later. Its
+ * list then has them in these versions, whatever the driver says. Other extensions of the driver's
+ * own command-buffers are left out: their functions do not know ours. */
 #include "hooks.h"
 
 #include <stdio.h>
@@ -60,7 +61,8 @@ static bool is_as_new(const query *q) {
     name_version *list = ask(q, q->versions, &size, &code);
     for (size_t i = 0; list && i < size / sizeof *list; i++)
         for (unsigned k = 0; k < OURS; k++)
-            found += strncmp(list[i].name, ours[k].name, NAME_SIZE) == 0 && list[i].version >= ours[k].version;
+            found += strncmp(list[i].name, ours[k].name, NAME_SIZE) == 0 &&
+                     list[i].version >= ours[k].version;
     free(list);
     return found == OURS;
 }
@@ -77,7 +79,8 @@ static bool is_old(const query *q) {
 }
 
 static query of_device(fl_next next, cl_device_id device) {
-    return (query){NEXT(clGetDeviceInfo), device, CL_DEVICE_EXTENSIONS, CL_DEVICE_EXTENSIONS_WITH_VERSION};
+    return (query){NEXT(clGetDeviceInfo), device, CL_DEVICE_EXTENSIONS,
+                   CL_DEVICE_EXTENSIONS_WITH_VERSION};
 }
 
 static bool serves_device(fl_next next, cl_device_id device) {
@@ -99,7 +102,8 @@ bool fl_serves_platform(fl_next next, cl_platform_id platform) {
 static cl_int answer_names(const query *q, size_t room, void *into, size_t *size_ret) {
     size_t size, used = 0;
     cl_int code;
-    char *theirs = ask(q, q->names, &size, &code), *list = theirs ? malloc(size + (NAME_SIZE + 1) * OURS + 1) : NULL;
+    char *theirs = ask(q, q->names, &size, &code),
+         *list = theirs ? malloc(size + (NAME_SIZE + 1) * OURS + 1) : NULL;
     for (const char *name = theirs; list && *name;) {
         size_t length = strcspn(name, " ");
         if (length && !is_replaced(name, length)) {
@@ -121,14 +125,16 @@ static cl_int answer_names(const query *q, size_t room, void *into, size_t *size
 static cl_int answer_versions(const query *q, size_t room, void *into, size_t *size_ret) {
     size_t size, used = 0;
     cl_int code;
-    name_version *theirs = ask(q, q->versions, &size, &code), *list = theirs ? malloc(size + sizeof ours) : NULL;
+    name_version *theirs = ask(q, q->versions, &size, &code),
+                 *list = theirs ? malloc(size + sizeof ours) : NULL;
     for (size_t i = 0; list && i < size / sizeof *list; i++)
         if (!is_replaced(theirs[i].name, strnlen(theirs[i].name, NAME_SIZE)))
             list[used++] = theirs[i];
     if (list)
         memcpy(list + used, ours, sizeof ours);
     if (theirs)
-        code = list ? fl_answer(list, used * sizeof *list + sizeof ours, room, into, size_ret) : CL_OUT_OF_HOST_MEMORY;
+        code = list ? fl_answer(list, used * sizeof *list + sizeof ours, room, into, size_ret)
+                    : CL_OUT_OF_HOST_MEMORY;
     free(list);
     free(theirs);
     return code;
@@ -145,28 +151,34 @@ static uint64_t bits_of(const query *q, cl_uint param_name) {
     return bits;
 }
 
-/* Queues run what the driver's own queues run, so a launch may print, and may enqueue if the device can. */
+/* Queues run what the driver's own queues run, so a launch may print, and may enqueue if the device
+ * can. */
 static uint64_t capabilities(const query *q) {
     bool enqueues = bits_of(q, CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES) & CL_DEVICE_QUEUE_SUPPORTED;
-    return CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR | CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR |
+    return CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR |
+           CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR |
            CL_COMMAND_BUFFER_CAPABILITY_MULTIPLE_QUEUE_KHR |
            (enqueues ? CL_COMMAND_BUFFER_CAPABILITY_DEVICE_SIDE_ENQUEUE_KHR : 0);
 }
 
 static uint64_t mutable_fields(const query *q) {
     bool has_svm = bits_of(q, CL_DEVICE_SVM_CAPABILITIES) != 0;
-    return CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR | CL_MUTABLE_DISPATCH_GLOBAL_SIZE_KHR | CL_MUTABLE_DISPATCH_LOCAL_SIZE_KHR |
-           CL_MUTABLE_DISPATCH_ARGUMENTS_KHR | (has_svm ? CL_MUTABLE_DISPATCH_EXEC_INFO_KHR : 0);
+    return CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR | CL_MUTABLE_DISPATCH_GLOBAL_SIZE_KHR |
+           CL_MUTABLE_DISPATCH_LOCAL_SIZE_KHR | CL_MUTABLE_DISPATCH_ARGUMENTS_KHR |
+           (has_svm ? CL_MUTABLE_DISPATCH_EXEC_INFO_KHR : 0);
 }
 
-/* The device's answer to a question of the extensions. Devices wait for each other by events, so none is listed as one that can do it
- * natively (CL_COMMAND_BUFFER_PLATFORM_UNIVERSAL_SYNC_KHR). */
-static cl_int answer_device(const query *q, cl_uint param_name, size_t room, void *into, size_t *size_ret) {
+/* The device's answer to a question of the extensions. Devices wait for each other by events, so
+ * none is listed as one that can do it natively (CL_COMMAND_BUFFER_PLATFORM_UNIVERSAL_SYNC_KHR). */
+static cl_int answer_device(const query *q, cl_uint param_name, size_t room, void *into,
+                            size_t *size_ret) {
     uint64_t bits = 0;
     size_t size = sizeof bits;
     switch (param_name) {
     case CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR: bits = capabilities(q); break;
-    case CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR: bits = bits_of(q, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES); break;
+    case CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR:
+        bits = bits_of(q, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES);
+        break;
     case CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR: break;
     case CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR: bits = mutable_fields(q); break;
     case CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR: size = sizeof(cl_uint); break;
@@ -176,11 +188,14 @@ static cl_int answer_device(const query *q, cl_uint param_name, size_t room, voi
     return fl_answer(&bits, size, room, into, size_ret);
 }
 
-cl_int hook_clGetDeviceInfo(fl_next next, cl_device_id device, cl_device_info param_name, size_t param_value_size, void *param_value,
+cl_int hook_clGetDeviceInfo(fl_next next, cl_device_id device, cl_device_info param_name,
+                            size_t param_value_size, void *param_value,
                             size_t *param_value_size_ret) {
-    bool lists = param_name == CL_DEVICE_EXTENSIONS || param_name == CL_DEVICE_EXTENSIONS_WITH_VERSION;
+    bool lists =
+        param_name == CL_DEVICE_EXTENSIONS || param_name == CL_DEVICE_EXTENSIONS_WITH_VERSION;
     bool asks = param_name == CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR ||
-                (param_name >= CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR && param_name <= CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR);
+                (param_name >= CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR &&
+                 param_name <= CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR);
     if ((lists || asks) && serves_device(next, device)) {
         query q = of_device(next, device);
         if (param_name == CL_DEVICE_EXTENSIONS)
@@ -189,24 +204,30 @@ cl_int hook_clGetDeviceInfo(fl_next next, cl_device_id device, cl_device_info pa
             return answer_versions(&q, param_value_size, param_value, param_value_size_ret);
         return answer_device(&q, param_name, param_value_size, param_value, param_value_size_ret);
     }
-    return NEXT(clGetDeviceInfo)(device, param_name, param_value_size, param_value, param_value_size_ret);
+    return NEXT(clGetDeviceInfo)(device, param_name, param_value_size, param_value,
+                                 param_value_size_ret);
 }
 
-cl_int hook_clGetPlatformInfo(fl_next next, cl_platform_id platform, cl_platform_info param_name, size_t param_value_size,
-                              void *param_value, size_t *param_value_size_ret) {
-    static const uint64_t bits = CL_COMMAND_BUFFER_PLATFORM_UNIVERSAL_SYNC_KHR | CL_COMMAND_BUFFER_PLATFORM_REMAP_QUEUES_KHR |
+cl_int hook_clGetPlatformInfo(fl_next next, cl_platform_id platform, cl_platform_info param_name,
+                              size_t param_value_size, void *param_value,
+                              size_t *param_value_size_ret) {
+    static const uint64_t bits = CL_COMMAND_BUFFER_PLATFORM_UNIVERSAL_SYNC_KHR |
+                                 CL_COMMAND_BUFFER_PLATFORM_REMAP_QUEUES_KHR |
                                  CL_COMMAND_BUFFER_PLATFORM_AUTOMATIC_REMAP_KHR;
-    bool is_ours = param_name == CL_PLATFORM_EXTENSIONS || param_name == CL_PLATFORM_EXTENSIONS_WITH_VERSION ||
+    bool is_ours = param_name == CL_PLATFORM_EXTENSIONS ||
+                   param_name == CL_PLATFORM_EXTENSIONS_WITH_VERSION ||
                    param_name == CL_PLATFORM_COMMAND_BUFFER_CAPABILITIES_KHR;
     if (is_ours && fl_serves_platform(next, platform)) {
-        query q = {(fn_clGetDeviceInfo *)NEXT(clGetPlatformInfo), platform, CL_PLATFORM_EXTENSIONS, CL_PLATFORM_EXTENSIONS_WITH_VERSION};
+        query q = {(fn_clGetDeviceInfo *)NEXT(clGetPlatformInfo), platform, CL_PLATFORM_EXTENSIONS,
+                   CL_PLATFORM_EXTENSIONS_WITH_VERSION};
         if (param_name == CL_PLATFORM_EXTENSIONS)
             return answer_names(&q, param_value_size, param_value, param_value_size_ret);
         if (param_name == CL_PLATFORM_EXTENSIONS_WITH_VERSION)
             return answer_versions(&q, param_value_size, param_value, param_value_size_ret);
         return fl_answer(&bits, sizeof bits, param_value_size, param_value, param_value_size_ret);
     }
-    return NEXT(clGetPlatformInfo)(platform, param_name, param_value_size, param_value, param_value_size_ret);
+    return NEXT(clGetPlatformInfo)(platform, param_name, param_value_size, param_value,
+                                   param_value_size_ret);
 }
 
 void *hook_clGetExtensionFunctionAddress(fl_next next, const char *func_name) {
@@ -214,7 +235,10 @@ void *hook_clGetExtensionFunctionAddress(fl_next next, const char *func_name) {
     return found ? found : NEXT(clGetExtensionFunctionAddress)(func_name);
 }
 
-void *hook_clGetExtensionFunctionAddressForPlatform(fl_next next, cl_platform_id platform, const char *func_name) {
+void *hook_clGetExtensionFunctionAddressForPlatform(fl_next next, cl_platform_id platform,
+                                                    const char *func_name) {
     void *found = func_name ? fl_own_function(func_name) : NULL;
-    return found && fl_serves_platform(next, platform) ? found : NEXT(clGetExtensionFunctionAddressForPlatform)(platform, func_name);
+    return found && fl_serves_platform(next, platform)
+               ? found
+               : NEXT(clGetExtensionFunctionAddressForPlatform)(platform, func_name);
 }

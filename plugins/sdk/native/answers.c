@@ -1,4 +1,5 @@
-/* Answers to queries that cannot change. Python gives an answer once, and C keeps it with the object.
+/* Answers to queries that cannot change. Python gives an answer once, and C keeps it with the
+ * object.
  *
  * Answers are only added while the object lives. So readers need no lock. */
 #include "calls.h"

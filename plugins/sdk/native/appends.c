@@ -1,8 +1,8 @@
 /* Appends of launches to command-buffers.
  *
- * Python appends the first launch of a kernel. It copies the kernel, checks the work-group, and asks
- * the driver which values it takes. C appends the launches after that for which this holds, too.
- * Python learns of these when it uses the command-buffer next (URCommandBuffer.recording). */
+ * Python appends the first launch of a kernel. It copies the kernel, checks the work-group, and
+ * asks the driver which values it takes. C appends the launches after that for which this holds,
+ * too. Python learns of these when it uses the command-buffer next (URCommandBuffer.recording). */
 #include "calls.h"
 
 #include <stdlib.h>

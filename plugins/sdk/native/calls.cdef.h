@@ -1,5 +1,5 @@
-/* What C knows of the reference adapter's objects. Python makes these structs, and they live as long
- * as the objects (calls.h). Numbers are OpenCL's handles or addresses of functions. */
+/* What C knows of the reference adapter's objects. Python makes these structs, and they live as
+ * long as the objects (calls.h). Numbers are OpenCL's handles or addresses of functions. */
 
 /* A platform. It lives as long as the process. */
 typedef struct fl_driver {
@@ -50,8 +50,8 @@ typedef struct fl_queue {
     uint64_t enqueued;        /* commands, each counted after it was enqueued */
     uint64_t finished;        /* commands that are known to be complete */
     uint64_t late;            /* the place of the last blocking write that may still run */
-    /* The last launch that found all else complete, and such launches that were over soon: each by a
-     * number for its kernel and sizes. Only the thread that waits in steps uses these. */
+    /* The last launch that found all else complete, and such launches that were over soon: each by
+     * a number for its kernel and sizes. Only the thread that waits in steps uses these. */
     uint64_t launch, launch_place, brief[8];
     int64_t launch_began;     /* nanoseconds */
     struct fl_queue *next;    /* in the list of all queues */
@@ -93,20 +93,21 @@ typedef struct fl_kernel {
     size_t required[3];       /* the work-group that it is compiled for, 0: any */
     fl_kept_argument *arguments;
     /* What Python knows of launches in command-buffers: how often anything but an argument was set,
-     * a work-group that a device takes, and the sizes of values that the driver takes, or 0. */
+     * a work-group that a device takes, and the sizes of the driver's values, or 0. */
     uint64_t settings, group_device;
     uint32_t group_dimensions;
     size_t group[3];
     uint32_t sizes[FL_ARGUMENTS];
 } fl_kernel;
 
-/* What the C of Level Zero drivers calls of this library. `type` is a ur_exp_kernel_arg_type_t, not of
- * a memory object. set_argument returns 0, or FL_TO_PYTHON with nothing changed. */
+/* What the C of Level Zero drivers calls of this library. `type` is a ur_exp_kernel_arg_type_t, not
+ * of a memory object. set_argument returns 0, or FL_TO_PYTHON with nothing changed. */
 typedef struct fl_sdk_functions {
     const uintptr_t *(*words)(uint32_t adapter, uintptr_t handle, unsigned kind);
     int32_t (*set_argument)(fl_kernel *kernel, uint32_t index, uint32_t type, size_t size,
                             uintptr_t value);
-    /* Waits for an event of an in-order queue: 0, OpenCL's code, or FL_TO_PYTHON if it is not over. */
+    /* Waits for an event of an in-order queue: 0, OpenCL's code, or FL_TO_PYTHON if it is not over.
+     */
     int32_t (*wait)(const fl_driver *driver, void *event);
     /* The execution status of an event; a negative number is a failure. */
     int32_t (*status)(const fl_driver *driver, void *event);

@@ -1,8 +1,9 @@
 /* Entry points of the reference adapter without Python.
  *
  * A function fl_ur... answers a call of ur..., or returns FL_TO_PYTHON. Then nothing has changed,
- * and Python makes the whole call: it explains errors, and does all that is rare. So a function here
- * gives every argument that it does not expect to Python, and everything that the driver refuses.
+ * and Python makes the whole call: it explains errors, and does all that is rare. So a function
+ * here gives every argument that it does not expect to Python, and everything that the driver
+ * refuses.
  *
  * The four numbers of a handle (Object.describe_to_c) are:
  *
@@ -13,7 +14,8 @@
  * | context | the cl_context | fl_context | | fl_answers |
  * | command-buffer | fl_launches of the reference adapter | fl_gpu_graph | | fl_answers |
  * | command of CUDA and HIP | | fl_gpu_command | | |
- * | device, platform | OpenCL's handle | fl_driver of a device | fl_device_memory of a root device | fl_answers |
+ * | device, platform | OpenCL's handle | fl_driver of a device | fl_device_memory of a root device
+ * | fl_answers |
  *
  * 0 instead of an address means that only Python knows the object. */
 #pragma once

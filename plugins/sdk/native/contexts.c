@@ -1,5 +1,5 @@
-/* Contexts of root devices, which live as long as the process. Python makes an object of a context as
- * soon as anything is made in it. Before that C has all that there is. */
+/* Contexts of root devices, which live as long as the process. Python makes an object of a context
+ * as soon as anything is made in it. Before that C has all that there is. */
 #include "calls.h"
 
 #include <stdlib.h>

@@ -33,8 +33,8 @@ bool fl_retain(uintptr_t handle);
 /* Removes a reference, and returns how many there were. */
 int32_t fl_release(uintptr_t handle);
 
-/* Sets whether threads without the GIL may wait for it, and what the main thread calls soon after
- * the last release of a handle in C. */
+/* Sets whether threads without the GIL may wait for it. Also sets what the main thread calls soon
+ * after the last release of a handle in C. */
 void fl_counting(bool may_wait, void (*reap)(void));
 /* The handles whose last reference was released since the last call, in order. */
 fl_handle *fl_take(void);

@@ -1,8 +1,8 @@
 /* Updates of launches in command-buffers that are graphs of CUDA or HIP, and launches of graphs.
  *
  * A launch that can be updated stays with its command (fl_gpu_command), as the driver takes it. C
- * writes new arguments into it, and gives it to the driver. Python makes all other updates. It reads
- * what C has written first. */
+ * writes new arguments into it, and gives it to the driver. Python makes all other updates. It
+ * reads what C has written first. */
 #include "gpu_launches.h"
 
 #include <stdlib.h>

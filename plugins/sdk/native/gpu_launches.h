@@ -17,8 +17,8 @@ static inline void *fl_gpu_slot(const fl_gpu_device *d, uint32_t number) {
 bool fl_enter_gpu(const fl_gpu_device *device, fl_gpu_before *before);
 void fl_leave_gpu(const fl_gpu_device *device, fl_gpu_before before);
 
-/* urCommandBufferUpdateKernelLaunchExp of a graph. False: nothing has changed, and it is Python's, or
- * the reference adapter's. */
+/* urCommandBufferUpdateKernelLaunchExp of a graph. False: nothing has changed, and it is Python's,
+ * or the reference adapter's. */
 bool fl_update_gpu_graph(uint32_t adapter, uintptr_t buffer, uint32_t count,
                          const ur_exp_command_buffer_update_kernel_launch_desc_t *updates);
 /* urQueueFinish of a queue on one stream. False: Python waits. */

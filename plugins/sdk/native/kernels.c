@@ -127,7 +127,8 @@ static int32_t set_one(uint32_t adapter, uintptr_t handle, uint32_t index, uint3
     return code ? FL_TO_PYTHON : 0;
 }
 
-static int32_t set_alone(fl_kernel *k, uint32_t index, uint32_t type, size_t size, uintptr_t value) {
+static int32_t set_alone(fl_kernel *k, uint32_t index, uint32_t type, size_t size,
+                         uintptr_t value) {
     fl_kept_argument kept;
     if (!try_kernel(k))
         return FL_TO_PYTHON;

@@ -296,7 +296,8 @@ int32_t fl_entry_update(uint32_t adapter, uintptr_t buffer, uint32_t count, cons
                                  : NULL;
     if (words) {
         const fl_launches *l = (const fl_launches *)words[LAUNCHES];
-        fl_buffer *b = l && l->updatable && !l->part ? l->buffer : NULL;   /* Python makes the parts */
+        fl_buffer *b =
+            l && l->updatable && !l->part ? l->buffer : NULL; /* Python makes the parts */
         if (b && fl_try(b)) {
             code =
                 b->python_updates || !count ? FL_NOT_PLAIN : fl_update_plainly(l, updates, count);

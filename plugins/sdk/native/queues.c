@@ -12,7 +12,8 @@ int PyGILState_Check(void);
 void *PyEval_SaveThread(void);
 void PyEval_RestoreThread(void *state);
 
-/* Milliseconds before Python waits, and looks at signals. Bytes that an idle queue moves at once. */
+/* Milliseconds before Python waits, and looks at signals. Bytes that an idle queue moves at once.
+ */
 enum { STEP = 50, BRIEF = 1 << 16 };
 
 fl_python fl_in_python;
@@ -43,7 +44,8 @@ static int32_t wait_in_steps(const fl_driver *driver, void *cl, bool is_queue) {
     struct fl_waiting *waiting = NULL;
     if (*fl_interrupt_due())
         return FL_TO_PYTHON;
-    int32_t code = (is_queue ? fl_icd_waits->begin_finish : fl_icd_waits->begin_wait)(cl, driver->turns, &waiting);
+    int32_t code = (is_queue ? fl_icd_waits->begin_finish
+                             : fl_icd_waits->begin_wait)(cl, driver->turns, &waiting);
     if (!waiting)
         return code;
     code = fl_icd_waits->go_on_waiting(waiting, STEP);

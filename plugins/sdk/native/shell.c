@@ -1,6 +1,6 @@
 /* A shell is an empty Unified Runtime adapter: tables, entry points, and what finds a Python that
- * has the bodies. With FL_PI (pi_shell.c) it is an empty PI plugin, with FL_ZE (ze_shell.c) an empty
- * Level Zero driver.
+ * has the bodies. With FL_PI (pi_shell.c) it is an empty PI plugin, with FL_ZE (ze_shell.c) an
+ * empty Level Zero driver.
  *
  * The first call of a table getter, or of piPluginInit, finds a Python (python.c). Python puts a
  * function into `bodies` for each entry point that is implemented (plugins/sdk/start.py,

@@ -14,11 +14,12 @@
 enum { ROOM = 1024 /* entries that a getter may write: several times the longest table */ };
 
 /* The names that the Level Zero loader knows, in its order (loader/ze/discovery.py). */
-static const char *const names[] = {
-    "libze_intel_gpu.so.1", "libze_intel_gpu_legacy1.so.1", "libze_intel_vpu.so.1", "libze_intel_npu.so.1"};
+static const char *const names[] = {"libze_intel_gpu.so.1", "libze_intel_gpu_legacy1.so.1",
+                                    "libze_intel_vpu.so.1", "libze_intel_npu.so.1"};
 
 static fl_drivers *opened, *kept, ready;
-static pthread_mutex_t showing = PTHREAD_MUTEX_INITIALIZER; /* of `kept` and `fl_current`; no driver is called with it */
+static pthread_mutex_t showing =
+    PTHREAD_MUTEX_INITIALIZER; /* of `kept` and `fl_current`; no driver is called with it */
 _Thread_local bool fl_busy;
 
 bool fl_is_set(const char *variable) {
@@ -39,7 +40,9 @@ void fl_note(const char *format, ...) {
     va_end(arguments);
 }
 
-bool fl_has(const fl_driver *driver, unsigned slot) { return driver->table[slot] != fl_unsupported[slot]; }
+bool fl_has(const fl_driver *driver, unsigned slot) {
+    return driver->table[slot] != fl_unsupported[slot];
+}
 
 /* The newest version of a table that a driver gives, and its entries; -1 if it gives none. */
 static int ask(void *library, unsigned table, void **entries) {
@@ -61,7 +64,8 @@ static void fill(fl_driver *driver) {
     memcpy(driver->table, fl_unsupported, sizeof driver->table);
     for (unsigned table = 0; fl_first_slots[table] < FL_SLOTS; table++) {
         int minor = ask(driver->library, table, entries);
-        for (unsigned first = fl_first_slots[table], slot = first; slot < fl_first_slots[table + 1]; slot++)
+        for (unsigned first = fl_first_slots[table], slot = first; slot < fl_first_slots[table + 1];
+             slot++)
             if (minor >= fl_since[slot] && entries[slot - first])
                 driver->table[slot] = entries[slot - first];
     }
@@ -78,7 +82,8 @@ static int find_range(struct dl_phdr_info *info, size_t size, void *data) {
     for (int i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type != PT_LOAD)
             continue;
-        uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, end = start + info->dlpi_phdr[i].p_memsz;
+        uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr,
+                  end = start + info->dlpi_phdr[i].p_memsz;
         driver->start = start < driver->start ? start : driver->start;
         driver->end = end > driver->end ? end : driver->end;
     }
@@ -100,9 +105,11 @@ static void open_driver(fl_drivers *into, const char *name, bool named) {
             fl_note("%s is left out: %s", name, dlerror());
         return;
     }
-    fl_driver *driver = is_open(into, library) || into->count == FL_MOST_DRIVERS ? NULL : calloc(1, sizeof *driver);
+    fl_driver *driver =
+        is_open(into, library) || into->count == FL_MOST_DRIVERS ? NULL : calloc(1, sizeof *driver);
     if (!driver || dlsym(library, "zelLoaderGetVersions")) {
-        fl_note("%s is left out: it is %s", name, driver ? "a loader" : "open already, or one too many");
+        fl_note("%s is left out: it is %s", name,
+                driver ? "a loader" : "open already, or one too many");
         free(driver);
         dlclose(library);
         return;
@@ -110,8 +117,10 @@ static void open_driver(fl_drivers *into, const char *name, bool named) {
     driver->library = library;
     snprintf(driver->name, sizeof driver->name, "%s", name);
     fill(driver);
-    if (!fl_has(driver, SLOT_zeInitDrivers) && !(fl_has(driver, SLOT_zeInit) && fl_has(driver, SLOT_zeDriverGet))) {
-        fl_note("%s is left out: it has no zeInitDrivers, and not both zeInit and zeDriverGet", name);
+    if (!fl_has(driver, SLOT_zeInitDrivers) &&
+        !(fl_has(driver, SLOT_zeInit) && fl_has(driver, SLOT_zeDriverGet))) {
+        fl_note("%s is left out: it has no zeInitDrivers, and not both zeInit and zeDriverGet",
+                name);
         free(driver); /* the library stays: it may have started threads */
         return;
     }
@@ -119,7 +128,8 @@ static void open_driver(fl_drivers *into, const char *name, bool named) {
     into->all[into->count++] = driver;
 }
 
-/* fairlead's own driver: `plugins` lies beside `loader`, of which this library is loader/ze/libze_loader/libze_loader.so.1. */
+/* fairlead's own driver: `plugins` lies beside `loader`, of which this library is
+ * loader/ze/libze_loader/libze_loader.so.1. */
 static void open_own_driver(fl_drivers *into) {
     Dl_info info;
     char path[PATH_MAX + 64];
@@ -159,8 +169,9 @@ static void close_all(fl_drivers *drivers) {
     free(drivers);
 }
 
-/* Nobody waits for another thread that opens drivers, because a driver may need a lock that the waiting thread has, such as Python's. Of threads
- * that open them at the same time, the first one that is done opens them for all. */
+/* Nobody waits for another thread that opens drivers, because a driver may need a lock that the
+ * waiting thread has, such as Python's. Of threads that open them at the same time, the first one
+ * that is done opens them for all. */
 const fl_drivers *fl_open_drivers(void) {
     fl_drivers *there = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
     if (there || fl_busy)
@@ -171,7 +182,8 @@ const fl_drivers *fl_open_drivers(void) {
     fl_busy = true;
     open_all(made);
     fl_busy = false;
-    if (__atomic_compare_exchange_n(&opened, &there, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (__atomic_compare_exchange_n(&opened, &there, made, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
         return made;
     close_all(made);
     return there;
@@ -180,7 +192,9 @@ const fl_drivers *fl_open_drivers(void) {
 const fl_drivers *fl_kept_drivers(void) { return __atomic_load_n(&kept, __ATOMIC_ACQUIRE); }
 
 /* The functions that concern all drivers are always those of entries.c. */
-static bool concerns_all(unsigned slot) { return slot == SLOT_zeInit || slot == SLOT_zeDriverGet || slot == SLOT_zeInitDrivers; }
+static bool concerns_all(unsigned slot) {
+    return slot == SLOT_zeInit || slot == SLOT_zeDriverGet || slot == SLOT_zeInitDrivers;
+}
 
 /* What stays is not written: another thread may be in the call of it. */
 static void put(void **entry, void *function) {

@@ -1,4 +1,5 @@
-/* The functions that concern all drivers, the getters of tables, and what programs ask of a loader itself. */
+/* The functions that concern all drivers, the getters of tables, and what programs ask of a loader
+ * itself. */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -27,7 +28,8 @@ typedef struct gathered {
     ze_result_t code; /* the first error of a driver */
 } gathered;
 
-typedef ze_result_t list_function(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into, const void *data);
+typedef ze_result_t list_function(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into,
+                                  const void *data);
 
 /* Append a driver's handles. It is asked for their number first. */
 static ze_result_t gather(gathered *all, fl_driver *driver, list_function *list, const void *data) {
@@ -62,7 +64,8 @@ static ze_result_t answer(gathered *all, uint32_t *count, ze_driver_handle_t *in
 typedef ze_result_t init_function(gathered *all, fl_driver *driver, const void *data);
 
 /* Initialize every driver by a function, and gather its handles if there is a list. */
-static ze_result_t initialize_all(gathered *all, const fl_drivers *drivers, init_function *one, const void *data) {
+static ze_result_t initialize_all(gathered *all, const fl_drivers *drivers, init_function *one,
+                                  const void *data) {
     ze_result_t first = ZE_RESULT_ERROR_UNINITIALIZED;
     bool any = false;
     fl_busy = true;
@@ -78,8 +81,9 @@ static ze_result_t initialize_all(gathered *all, const fl_drivers *drivers, init
     return any ? ZE_RESULT_SUCCESS : first;
 }
 
-/* The drivers that fail the first time are left out for good. Threads may make the first init together: no lock is held while a driver is called.
- * One of them says which drivers were ready, and the others begin again with those. */
+/* The drivers that fail the first time are left out for good. Threads may make the first init
+ * together: no lock is held while a driver is called. One of them says which drivers were ready,
+ * and the others begin again with those. */
 static ze_result_t initialize(gathered *all, init_function *one, const void *data) {
     if (fl_busy) /* a driver calls Level Zero while it is initialized */
         return ZE_RESULT_ERROR_UNINITIALIZED;
@@ -97,11 +101,13 @@ static ze_result_t initialize(gathered *all, init_function *one, const void *dat
 
 #define CALL(driver, name) ((fn_##name *)(driver)->table[SLOT_##name])
 
-static ze_result_t list_by_init(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into, const void *desc) {
+static ze_result_t list_by_init(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into,
+                                const void *desc) {
     return CALL(driver, zeInitDrivers)(count, into, (ze_init_driver_type_desc_t *)desc);
 }
 
-static ze_result_t list_by_get(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into, const void *data) {
+static ze_result_t list_by_get(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into,
+                               const void *data) {
     (void)data;
     return CALL(driver, zeDriverGet)(count, into);
 }
@@ -112,7 +118,9 @@ static ze_result_t init_one(gathered *all, fl_driver *driver, const void *data) 
     if (fl_has(driver, SLOT_zeInit) && fl_has(driver, SLOT_zeDriverGet)) {
         uint32_t count = 0;
         ze_result_t code = CALL(driver, zeInit)(*flags);
-        return code ? code : CALL(driver, zeDriverGet)(&count, NULL) || !count ? ZE_RESULT_ERROR_UNINITIALIZED : ZE_RESULT_SUCCESS;
+        return code                                                ? code
+               : CALL(driver, zeDriverGet)(&count, NULL) || !count ? ZE_RESULT_ERROR_UNINITIALIZED
+                                                                   : ZE_RESULT_SUCCESS;
     }
     ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL_TYPES};
     uint32_t count = 0;
@@ -120,7 +128,8 @@ static ze_result_t init_one(gathered *all, fl_driver *driver, const void *data) 
     return CALL(driver, zeInitDrivers)(&count, NULL, &desc);
 }
 
-/* zeInitDrivers. A driver of before 1.10 gets zeInit: GPU is bit 0 of both, and NPU is bit 1, there called VPU. */
+/* zeInitDrivers. A driver of before 1.10 gets zeInit: GPU is bit 0 of both, and NPU is bit 1, there
+ * called VPU. */
 static ze_result_t init_and_list_one(gathered *all, fl_driver *driver, const void *data) {
     const ze_init_driver_type_desc_t *desc = data;
     if (fl_has(driver, SLOT_zeInitDrivers))
@@ -132,7 +141,8 @@ static ze_result_t init_and_list_one(gathered *all, fl_driver *driver, const voi
 
 ze_result_t fl_init(ze_init_flags_t flags) { return initialize(NULL, init_one, &flags); }
 
-ze_result_t fl_init_drivers(uint32_t *count, ze_driver_handle_t *drivers, ze_init_driver_type_desc_t *desc) {
+ze_result_t fl_init_drivers(uint32_t *count, ze_driver_handle_t *drivers,
+                            ze_init_driver_type_desc_t *desc) {
     if (!count || !desc)
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     if (!desc->flags)
@@ -156,7 +166,8 @@ ze_result_t fl_driver_get(uint32_t *count, ze_driver_handle_t *drivers) {
     for (unsigned i = 0; kept && i < kept->count; i++) {
         ze_result_t one = gather(&all, kept->all[i], list_by_get, NULL);
         if (one == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) { /* it only has zeInitDrivers */
-            ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL_TYPES};
+            ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC,
+                                               .flags = ALL_TYPES};
             one = gather(&all, kept->all[i], list_by_init, &desc);
         }
         any |= one == ZE_RESULT_SUCCESS;
@@ -178,7 +189,8 @@ ze_result_t fl_pass_on(const char *getter, uint32_t version, void *table) {
     if (version >> 16 != 1 || version > FL_VERSION)
         return ZE_RESULT_ERROR_UNSUPPORTED_VERSION;
     const fl_drivers *kept = fl_kept_drivers(), *drivers = kept ? kept : fl_open_drivers();
-    get *its = drivers && drivers->count == 1 ? (get *)dlsym(drivers->all[0]->library, getter) : NULL;
+    get *its =
+        drivers && drivers->count == 1 ? (get *)dlsym(drivers->all[0]->library, getter) : NULL;
     if (its)
         its(version, table); /* what it does not fill stays NULL, which clients check */
     return ZE_RESULT_SUCCESS;
@@ -192,8 +204,10 @@ typedef struct version {
     int major, minor, patch;
 } version;
 
-/* The version of the Level Zero loader whose functions these are: static loaders in programs compare it. */
-static const version ours[] = {{"loader", FL_VERSION, 1, 32, 0}, {"tracing layer", FL_VERSION, 1, 32, 0}};
+/* The version of the Level Zero loader whose functions these are: static loaders in programs
+ * compare it. */
+static const version ours[] = {{"loader", FL_VERSION, 1, 32, 0},
+                               {"tracing layer", FL_VERSION, 1, 32, 0}};
 
 FL_EXPORT ze_result_t zeLoaderInit(void) {
     const fl_drivers *drivers = fl_open_drivers();
@@ -221,7 +235,9 @@ FL_EXPORT ze_result_t zelLoaderGetVersions(size_t *count, version *into) {
     return ZE_RESULT_SUCCESS;
 }
 
-FL_EXPORT ze_result_t zelLoaderGetVersionsInternal(size_t *count, version *into) { return zelLoaderGetVersions(count, into); }
+FL_EXPORT ze_result_t zelLoaderGetVersionsInternal(size_t *count, version *into) {
+    return zelLoaderGetVersions(count, into);
+}
 
 /* Handles are the drivers' own. */
 FL_EXPORT ze_result_t zelLoaderTranslateHandle(uint32_t type, void *handle, void **into) {
@@ -236,9 +252,11 @@ FL_EXPORT ze_result_t zelLoaderTranslateHandleInternal(uint32_t type, void *hand
     return zelLoaderTranslateHandle(type, handle, into);
 }
 
-/* A static loader asks whether any driver can be used, before it calls zeInit or zeInitDrivers itself. */
-FL_EXPORT ze_result_t zelLoaderDriverCheck(ze_init_flags_t flags, ze_init_driver_type_desc_t *desc, void *global, void *sysman,
-                                           bool *again, bool sysman_only) {
+/* A static loader asks whether any driver can be used, before it calls zeInit or zeInitDrivers
+ * itself. */
+FL_EXPORT ze_result_t zelLoaderDriverCheck(ze_init_flags_t flags, ze_init_driver_type_desc_t *desc,
+                                           void *global, void *sysman, bool *again,
+                                           bool sysman_only) {
     (void)flags, (void)desc, (void)global, (void)sysman, (void)again, (void)sysman_only;
     return zeLoaderInit();
 }
@@ -254,12 +272,14 @@ static void forget_callback(uint32_t index) {
         __atomic_store_n(&callbacks[index], NULL, __ATOMIC_RELEASE);
 }
 
-FL_EXPORT ze_result_t zelRegisterTeardownCallback(teardown_callback *callback, void (**done)(uint32_t), uint32_t *index) {
+FL_EXPORT ze_result_t zelRegisterTeardownCallback(teardown_callback *callback,
+                                                  void (**done)(uint32_t), uint32_t *index) {
     if (!callback || !done || !index)
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     for (uint32_t i = 0; i < MOST_CALLBACKS; i++) {
         teardown_callback *nothing = NULL;
-        if (__atomic_compare_exchange_n(&callbacks[i], &nothing, callback, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        if (__atomic_compare_exchange_n(&callbacks[i], &nothing, callback, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
             *done = forget_callback, *index = i;
             return ZE_RESULT_SUCCESS;
         }
@@ -267,7 +287,9 @@ FL_EXPORT ze_result_t zelRegisterTeardownCallback(teardown_callback *callback, v
     return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-FL_EXPORT bool zelCheckIsLoaderInTearDown(void) { return __atomic_load_n(&ended, __ATOMIC_ACQUIRE); }
+FL_EXPORT bool zelCheckIsLoaderInTearDown(void) {
+    return __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
+}
 
 /* A driver goes away, as the process ends: no call reaches one from now on. */
 FL_EXPORT ze_result_t zelSetDriverTeardown(void) {

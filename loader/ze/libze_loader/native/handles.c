@@ -1,8 +1,11 @@
-/* Which driver made a handle, for processes with several drivers. Handles stay the drivers' own: nothing is translated, in structs neither.
+/* Which driver made a handle, for processes with several drivers. Handles stay the drivers' own:
+ * nothing is translated, in structs neither.
  *
- * A hash table with open addressing. Readers take no lock: they see a table that is whole, and entries whose key is written after their driver.
- * A table that is too small is replaced by one twice as large, and kept, because a reader may be in it. A handle that came from elsewhere, such as
- * an extension's function, is known by its first word: it points into the file of the driver (a table of functions). */
+ * A hash table with open addressing. Readers take no lock: they see a table that is whole, and
+ * entries whose key is written after their driver. A table that is too small is replaced by one
+ * twice as large, and kept, because a reader may be in it. A handle that came from elsewhere, such
+ * as an extension's function, is known by its first word: it points into the file of the driver (a
+ * table of functions). */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -38,8 +41,8 @@ static entry *find(map *in, const void *handle) {
     }
 }
 
-/* A map of twice the size, with the living handles of another one; NULL if there is no memory. The other one stays, so maps of the same size
- * would be a leak while handles come and go. */
+/* A map of twice the size, with the living handles of another one; NULL if there is no memory. The
+ * other one stays, so maps of the same size would be a leak while handles come and go. */
 static map *grown(map *from) {
     size_t size = from ? 2 * from->size : 1024;
     map *made = calloc(1, sizeof *made + size * sizeof *made->entries);

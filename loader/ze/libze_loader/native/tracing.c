@@ -1,7 +1,9 @@
-/* The tracing layer: callbacks of tools before and after each call (layers/zel_tracing_api.h). It is there while ZE_ENABLE_TRACING_LAYER is 1,
- * or zelEnableTracingLayer was called. Then `fl_current` leads to the `traced_` functions.
+/* The tracing layer: callbacks of tools before and after each call (layers/zel_tracing_api.h). It
+ * is there while ZE_ENABLE_TRACING_LAYER is 1, or zelEnableTracingLayer was called. Then
+ * `fl_current` leads to the `traced_` functions.
  *
- * A call of Level Zero in a callback is not traced. A tracer lives until the calls that it traces have ended: they count as its users. */
+ * A call of Level Zero in a callback is not traced. A tracer lives until the calls that it traces
+ * have ended: they count as its users. */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -11,7 +13,8 @@
 
 enum { PROLOGUE, EPILOGUE, PLACES, STYPE_TRACER_DESC = 1 };
 
-/* Of any function: `params` is a struct of pointers to its parameters, which a callback may change. */
+/* Of any function: `params` is a struct of pointers to its parameters, which a callback may change.
+ */
 typedef void callback(void *params, ze_result_t result, void *data, void **own);
 
 typedef struct fl_tracer {
@@ -28,7 +31,8 @@ typedef struct tracer_desc {
     void *pUserData;
 } tracer_desc;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the tracers; no callback is called with it */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* of the tracers; no callback is called with it */
 static pthread_cond_t unused = PTHREAD_COND_INITIALIZER; /* a tracer has no users any more */
 static fl_tracer *tracers, *enabled[FL_MOST_TRACERS];
 static unsigned enabled_count, layers; /* `layers`: how often the layer was enabled */
@@ -107,7 +111,8 @@ static fl_tracer **find(const fl_tracer *tracer) {
     return at;
 }
 
-/* Begin to use a tracer, with the lock if it is one. Callbacks are changed while nobody can call them. */
+/* Begin to use a tracer, with the lock if it is one. Callbacks are changed while nobody can call
+ * them. */
 static ze_result_t begin_use(const fl_tracer *tracer, bool to_change) {
     pthread_mutex_lock(&lock);
     bool known = tracer && *find(tracer);
@@ -124,7 +129,8 @@ static ze_result_t end_use(ze_result_t code) {
 
 FL_EXPORT ze_result_t zelTracerCreate(const tracer_desc *desc, fl_tracer **tracer) {
     if (!fl_is_traced()) {
-        fl_note("zelTracerCreate fails: there is no tracing layer; set ZE_ENABLE_TRACING_LAYER=1, or call zelEnableTracingLayer");
+        fl_note("zelTracerCreate fails: there is no tracing layer; set ZE_ENABLE_TRACING_LAYER=1, "
+                "or call zelEnableTracingLayer");
         return ZE_RESULT_ERROR_UNINITIALIZED;
     }
     if (!desc || !tracer || !desc->pUserData)
@@ -163,9 +169,13 @@ static ze_result_t set_callbacks(fl_tracer *tracer, int place, callback *const *
     return end_use(callbacks ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_NULL_POINTER);
 }
 
-FL_EXPORT ze_result_t zelTracerSetPrologues(fl_tracer *tracer, callback *const *callbacks) { return set_callbacks(tracer, PROLOGUE, callbacks); }
+FL_EXPORT ze_result_t zelTracerSetPrologues(fl_tracer *tracer, callback *const *callbacks) {
+    return set_callbacks(tracer, PROLOGUE, callbacks);
+}
 
-FL_EXPORT ze_result_t zelTracerSetEpilogues(fl_tracer *tracer, callback *const *callbacks) { return set_callbacks(tracer, EPILOGUE, callbacks); }
+FL_EXPORT ze_result_t zelTracerSetEpilogues(fl_tracer *tracer, callback *const *callbacks) {
+    return set_callbacks(tracer, EPILOGUE, callbacks);
+}
 
 ze_result_t fl_register(void *handle, uint32_t place, unsigned slot, void *function) {
     fl_tracer *tracer = handle;
@@ -210,7 +220,8 @@ FL_EXPORT ze_result_t zelGetTracerApiProcAddrTable(uint32_t version, void **tabl
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     if (version >> 16 != 1 || version > FL_VERSION)
         return ZE_RESULT_ERROR_UNSUPPORTED_VERSION;
-    void *const entries[] = {(void *)zelTracerCreate, (void *)zelTracerDestroy, (void *)zelTracerSetPrologues, (void *)zelTracerSetEpilogues,
+    void *const entries[] = {(void *)zelTracerCreate, (void *)zelTracerDestroy,
+                             (void *)zelTracerSetPrologues, (void *)zelTracerSetEpilogues,
                              (void *)zelTracerSetEnabled};
     memcpy(table, entries, sizeof entries);
     return ZE_RESULT_SUCCESS;
