@@ -337,19 +337,21 @@ SCENARIO(direct_until) {
     uint32_t ran = 9, stopped = 9;
     make_parameter(w, &d);
     const size_t word = sizeof(float);
-    OK(fl_run_direct_until(d.made, 0, d.a, word, 1, &ran, &stopped));
+    OK(fl_run_direct_until(d.made, 0, d.a, word, 1, 0, &ran, &stopped));
     CHECK(ran == 0 && !stopped);
     d.row.series = numbers;
     OK(fl_take_series_direct(d.made, &d.row, 1, 4));
-    OK(fl_run_direct_until(d.made, 4, d.a, word, 1, &ran, &stopped));
+    OK(fl_run_direct_until(d.made, 4, d.a, word, 1, 0, &ran, &stopped));
     CHECK(ran == 3 && stopped && d.host_a[1] == 7);
-    OK(fl_run_direct_until(d.made, 4, d.a, word, 0, &ran, &stopped));   /* the same values from the beginning */
+    OK(fl_run_direct_until(d.made, 4, d.a, word, 0, 0, &ran, &stopped));   /* the same values from the beginning */
     CHECK(ran == 1 && stopped && d.host_a[1] == 0);
+    OK(fl_run_direct_until(d.made, 4, d.a, word, 0, 1, &ran, &stopped));   /* it is so already */
+    CHECK(ran == 0 && stopped);
     OK(fl_take_series_direct(d.made, NULL, 0, 0));
     set_cell(&d, 0);
-    OK(fl_run_direct_until(d.made, 5, d.a, word, 1, &ran, &stopped));
+    OK(fl_run_direct_until(d.made, 5, d.a, word, 1, 0, &ran, &stopped));
     CHECK(ran == 5 && !stopped);
-    EQUAL(fl_run_direct_until(d.made, 5, d.a, sizeof d.host_a - 2, 1, &ran, &stopped), FL_BUILD_ANEW);
+    EQUAL(fl_run_direct_until(d.made, 5, d.a, sizeof d.host_a - 2, 1, 0, &ran, &stopped), FL_BUILD_ANEW);
     finish(w, &d);
 }
 
