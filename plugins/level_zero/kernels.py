@@ -16,9 +16,9 @@ from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
-from ..opencl.kernel_arguments import set_arguments
+from ..opencl.kernel_arguments import set_arguments, set_on
 from ..opencl.kernel_info import suggest_local_size, urKernelSetExecInfo
-from ..opencl.kernels import URKernel, set_on
+from ..opencl.kernels import URKernel
 from ..sdk._native_ze import ffi
 from ..sdk.conversions import keep_text
 from ..sdk.kernel_arguments import URKernelArgument

@@ -1,16 +1,21 @@
-"""Arguments of kernels, set on a cl_kernel."""
+"""Arguments of kernels: set on a cl_kernel, all before a launch or one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from sys import byteorder
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
+from ...icd.errors import OpenCLError
+from ...loader.ur.abi import URError
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from .contexts import URContext
-from .core import check, failure
+from .core import adapter, check, failure
 from .platforms import extension
 from .usm.addresses import pointer_argument
+
+if TYPE_CHECKING:
+    from .kernels import URKernel
 
 _BYTES: Final = frozenset((URKernelArgument.VALUE, URKernelArgument.LOCAL))  # taken as they are
 
@@ -58,3 +63,55 @@ def _set_pointer(kernel: int, context: URContext, index: int, address: int) -> t
         return routine, extension(context.platform, routine)(kernel, index, value)
     handle = value.to_bytes(HANDLE_SIZE, byteorder) if value else None
     return "clSetKernelArg", context.table.clSetKernelArg(kernel, index, HANDLE_SIZE, handle)
+
+
+def set_on(kernel: URKernel, arguments: list[tuple[int, URKernelArgument]]) -> None:
+    """Set arguments on a kernel whose lock is held. If one is refused, nothing changes.
+
+    Args:
+        kernel: the kernel.
+        arguments: their indices, and what they are set to.
+
+    Raises:
+        OpenCLError: see `set_arguments`.
+        URError: see `set_arguments`.
+    """
+    try:
+        set_arguments(kernel.cl, kernel.context, arguments)
+    except (OpenCLError, URError):
+        kernel.restore(index for index, _ in arguments)
+        raise
+    kernel.remember(arguments)
+
+
+# the functions of older releases, which set one argument before a launch
+
+
+def _set_one(kernel: URKernel, index: int, argument: URKernelArgument) -> None:
+    with kernel.lock:
+        set_on(kernel, [(index, argument)])
+
+
+@adapter.entry
+def urKernelSetArgValue(hKernel: URKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
+    _set_one(hKernel, argIndex, value_argument(argSize, pArgValue))
+
+
+@adapter.entry
+def urKernelSetArgLocal(hKernel: URKernel, argIndex: int, argSize: int) -> None:
+    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.LOCAL, argSize, None))
+
+
+@adapter.entry
+def urKernelSetArgPointer(hKernel: URKernel, argIndex: int, pArgValue: int) -> None:
+    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.POINTER, 0, pArgValue))
+
+
+@adapter.entry
+def urKernelSetArgMemObj(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
+    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, hArgValue))
+
+
+@adapter.entry
+def urKernelSetArgSampler(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
+    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.SAMPLER, HANDLE_SIZE, hArgValue))

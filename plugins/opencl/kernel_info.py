@@ -15,7 +15,8 @@ from ...loader.ur.abi import UR
 from ..sdk.kernels import declare_suggestions, read_exec_info
 from .core import adapter, check, failure
 from .devices import URDevice
-from .kernels import URKernel, set_on
+from .kernel_arguments import set_on
+from .kernels import URKernel
 from .queues import URQueue
 from .usm.registry import allocations_of
 

@@ -21,7 +21,7 @@ from ...loader.base.forks import new_lock
 from ...loader.ur.abi import URError
 from ..sdk._native import ffi, lib
 from ..sdk.answers import new_answers
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -381,58 +381,6 @@ def urKernelCreateWithNativeHandle(
     kernel = URKernel(hNativeKernel, program)
     kernel.shared = True
     return kernel
-
-
-def set_on(kernel: URKernel, arguments: list[tuple[int, URKernelArgument]]) -> None:
-    """Set arguments on a kernel whose lock is held. If one is refused, nothing changes.
-
-    Args:
-        kernel: the kernel.
-        arguments: their indices, and what they are set to.
-
-    Raises:
-        OpenCLError: see `set_arguments`.
-        URError: see `set_arguments`.
-    """
-    try:
-        set_arguments(kernel.cl, kernel.context, arguments)
-    except (OpenCLError, URError):
-        kernel.restore(index for index, _ in arguments)
-        raise
-    kernel.remember(arguments)
-
-
-# the functions of older releases, which set one argument before a launch
-
-
-def _set_one(kernel: URKernel, index: int, argument: URKernelArgument) -> None:
-    with kernel.lock:
-        set_on(kernel, [(index, argument)])
-
-
-@adapter.entry
-def urKernelSetArgValue(hKernel: URKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, value_argument(argSize, pArgValue))
-
-
-@adapter.entry
-def urKernelSetArgLocal(hKernel: URKernel, argIndex: int, argSize: int) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.LOCAL, argSize, None))
-
-
-@adapter.entry
-def urKernelSetArgPointer(hKernel: URKernel, argIndex: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.POINTER, 0, pArgValue))
-
-
-@adapter.entry
-def urKernelSetArgMemObj(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, hArgValue))
-
-
-@adapter.entry
-def urKernelSetArgSampler(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.SAMPLER, HANDLE_SIZE, hArgValue))
 
 
 from . import kernel_info  # noqa: E402, F401  # declares urKernelGetInfo and others

@@ -26,8 +26,9 @@ from ..sdk.wrap import with_parameters
 from .core import adapter, check, failure
 from .devices import URDevice
 from .events import UREvent
+from .kernel_arguments import set_on
 from .kernel_info import declare_memory, recreate_kernel, suggest_local_size
-from .kernels import URKernel, set_on
+from .kernels import URKernel
 from .platforms import extension
 from .queues import URQueue, create_queue
 

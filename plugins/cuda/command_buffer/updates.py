@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from ...sdk.command_buffers import (
+from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
     launch_command,

@@ -20,7 +20,7 @@ from ....icd.command_buffer.command_buffer import CommandBuffer
 from ....icd.errors import check
 from ....icd.errors import error as opencl_error
 from ...sdk._native import ffi, lib
-from ...sdk.command_buffers import (
+from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
     launch_command,

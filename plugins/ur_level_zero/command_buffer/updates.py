@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ....loader.ze.abi import LevelZeroError
-from ...sdk.command_buffers import (
+from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
     launch_command,

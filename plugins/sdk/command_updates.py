@@ -1,0 +1,128 @@
+"""Updates of launches in command-buffers: what a program asks for, read and checked.
+
+(Unified Runtime: EXP-COMMAND-BUFFER, "Updating command-buffer commands".)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from ._native import ffi
+from .adapter import Adapter, live_object
+from .command_buffers import CommandBufferObject, CommandObject
+from .conversions import failure
+from .kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from .rules import LONGEST, check_count
+
+_BAD_COMMAND: Final = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
+_BAD_ARGUMENT: Final = "INVALID_KERNEL_ARGUMENT_INDEX"
+
+
+class NewSizes(NamedTuple):
+    """The work sizes that an update asks for, None where it keeps the present ones."""
+
+    dim: int
+    offset: list[int] | None
+    size: list[int] | None
+    local: list[int] | None
+
+
+def sizes_of(update: Any, dim: int) -> NewSizes:
+    """Read the work sizes of an update.
+
+    Args:
+        update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
+        dim: the present dimensions.
+
+    Raises:
+        URError: INVALID_WORK_DIMENSION, INVALID_VALUE.
+    """
+    new = update.newWorkDim
+    if not 1 <= new <= 3:
+        raise failure("INVALID_WORK_DIMENSION")
+    pointers = update.pNewGlobalWorkOffset, update.pNewGlobalWorkSize, update.pNewLocalWorkSize
+    sizes = NewSizes(new, *(ffi.unpack(one, new) if one else None for one in pointers))
+    if new != dim and not (sizes.offset and sizes.size):
+        raise failure(
+            "INVALID_VALUE",
+            "another number of dimensions needs a new offset and a new global size",
+        )
+    return sizes
+
+
+def new_kernel_of(adapter: Adapter, update: Any, kernels: Any) -> Any:
+    """Return the kernel that an update asks for, None for the present one.
+
+    Args:
+        adapter: whose kernel it is.
+        update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
+        kernels: the kernels that the command may launch.
+
+    Raises:
+        URError: INVALID_KERNEL, INVALID_VALUE.
+    """
+    if not update.hNewKernel:
+        return None
+    kernel = live_object(adapter, "ur_kernel_handle_t", update.hNewKernel, "INVALID_KERNEL")
+    if kernel not in kernels:
+        raise failure(
+            "INVALID_VALUE", "the kernel is not one that the command was given as an alternative"
+        )
+    return kernel
+
+
+def new_arguments_of(adapter: Adapter, update: Any) -> Iterator[tuple[int, URKernelArgument]]:
+    """Yield the new arguments of an update, and their indices.
+
+    Args:
+        adapter: whose memory objects they are.
+        update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
+
+    Raises:
+        URError: a list that is NULL or too long, a handle that is not alive.
+    """
+    lists = (
+        (update.numNewValueArgs, update.pNewValueArgList),
+        (update.numNewPointerArgs, update.pNewPointerArgList),
+        (update.numNewMemObjArgs, update.pNewMemObjArgList),
+    )
+    for count, array in lists:
+        check_count(count, _BAD_ARGUMENT, "arguments")
+        if count and not array:
+            raise failure("INVALID_NULL_POINTER", "a list of arguments is NULL")
+    values, pointers, memory = ([array[one] for one in range(count)] for count, array in lists)
+    for row in values:
+        yield row.argIndex, value_argument(row.argSize, _address(row.pNewValueArg))
+    for row in pointers:  # the address of the pointer
+        place = _address(row.pNewPointerArg)
+        value = ctypes.c_uint64.from_address(place).value if place else 0
+        yield row.argIndex, URKernelArgument(URKernelArgument.POINTER, 0, value)
+    for row in memory:
+        handle, code = _address(row.hNewMemObjArg), "INVALID_MEM_OBJECT"
+        found = live_object(adapter, "ur_mem_handle_t", handle, code) if handle else None
+        yield row.argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, found)
+
+
+def _address(value: Any) -> int:
+    return int(ffi.cast("uintptr_t", value))
+
+
+def launch_command(adapter: Adapter, buffer: CommandBufferObject, handle: int) -> Any:
+    """Return the launch in a command-buffer that a handle is of.
+
+    Raises:
+        URError: INVALID_NULL_HANDLE, INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP.
+    """
+    code = _BAD_COMMAND if handle else "INVALID_NULL_HANDLE"
+    command = live_object(adapter, CommandObject.type, handle, code)
+    if not command.is_launch or command.buffer is not buffer:
+        raise failure(_BAD_COMMAND, "it is not a launch of this command-buffer")
+    return command
+
+
+def check_update_count(count: int) -> None:
+    """Raise URError (INVALID_SIZE) for no updates, or for more than any program has."""
+    if not 0 < count <= LONGEST:
+        raise failure("INVALID_SIZE", f"{count} updates")
