@@ -318,8 +318,8 @@ class CoherentMemory(Memory):
                 With "read" the array is read-only.
 
         Raises:
-            SYCLError: invalid, if a graph that is being recorded uses the buffer, or if this thread
-                has another such block open that this one would wait for.
+            SYCLError: invalid, if a graph that is being recorded uses the buffer. Also if this one
+                would wait for another such block of this thread.
             BaseException: what a command that wrote to the buffer raised.
         """
         self.check_access(mode, "host_access")

@@ -289,8 +289,8 @@ class Executable(Drawable, Pickles):
 
         The first command comes after the events in `wait_for` and after the last replay of this
         executable. An exception of a host task is raised by the event's `wait`. If both the graph
-        and the queue profile, `event.profile.start` is when the first command of all replays began,
-        and `event.profile.end` when the last one ended.
+        and the queue profile, `event.profile.start` is when the first command of all replays began.
+        `event.profile.end` is when the last one ended.
 
         Nothing is waited for, unless `wait` says so. With it, on an in-order queue, the engine
         `direct` runs the graph in the caller's thread, which is fastest on PoCL.

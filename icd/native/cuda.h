@@ -1,6 +1,6 @@
 /* What the parts of the engine `cuda` share: cuda_memory.c makes buffers of memory that CUDA has
- * too, cuda_nodes.c makes nodes of commands, cuda_loops.c repeats them, cuda.c builds and updates
- * graphs, and cuda_launches.c launches them. CUDA's types and functions are generated from
+ * too. cuda_nodes.c makes nodes of commands, and cuda_loops.c repeats them. cuda.c builds and
+ * updates graphs, and cuda_launches.c launches them. CUDA's types and functions are generated from
  * loader/cuda/cuda.abi. */
 #ifndef FL_CUDA_H
 #define FL_CUDA_H
@@ -50,8 +50,8 @@ enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t
                                      const fl_cuda_cells *cells, const fl_command *command,
                                      fl_cuda_node *node);
 
-/* cuda_loops.c: a graph that repeats commands until a word of the device's memory is as wanted, or
- * looks at the word and runs them once or not at all. The context of the device is current. */
+/* cuda_loops.c: a graph that repeats commands until a word of the device's memory is as wanted. Or
+ * it looks at the word, and runs them once or not at all. The context of the device is current. */
 typedef struct fl_cuda_loop {
     CUgraph graph;
     CUgraphExec executable;

@@ -77,8 +77,8 @@ class ListCommand:
 
     Attributes:
         index: its place in the array.
-        role: "command", "barrier" (what follows comes after all before it), "wait" (what follows
-            comes after its events), "signal" or "reset" (of `signal`), "host" (`run` enqueues it).
+        role: "command"; "barrier": what follows comes after all before it; "wait": what follows
+            comes after its events; "signal" or "reset", of `signal`; "host": `run` enqueues it.
         waits: the events that it waits for.
         signal: the event that it signals, or None.
         launch: what it launches, or None.

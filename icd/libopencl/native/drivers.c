@@ -184,8 +184,8 @@ static bool is_among(const void *word, void *const *words, unsigned count) {
 }
 
 /* Some drivers have functions of versions that they do not claim, and nothing says how long their
- * tables are. A further version is there if each of its slots is NULL or a function of that driver,
- * none occurs twice, and not all are NULL. What else lies behind a table seldom looks so. */
+ * tables are. A further version is there if its slots are not all NULL, and the others are
+ * functions of that driver, each another one. What else lies behind a table seldom looks so. */
 static unsigned unclaimed_slots(void *const *words, unsigned slots, unsigned there) {
     struct code code = {(uintptr_t)words[SLOT_clGetPlatformInfo], 0, 0};
     unsigned functions = 0, whole = slots, slot = slots;
