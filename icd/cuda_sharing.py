@@ -44,8 +44,9 @@ class SharedDevice:
 
     Attributes:
         native: what C knows of it, an `fl_cuda_device *`.
-        early_threads: a kernel of so many threads lets the next one of its chain start before it
-            has ended (programmatic dependent launch). Larger kernels would become slower.
+        early_threads: a kernel of up to so many threads may let the next one of its chain start
+            while it runs (programmatic dependent launch). After larger ones that would be slower.
+            0: none starts before the one before it has ended.
         why_not_early: why `early_threads` is 0, "" if it is not.
     """
 

@@ -130,7 +130,7 @@ class _Program:
     def module(self, variant: Variant) -> CudaModule:
         """Return the module of a variant. Raises FairleadError if there is none."""
         assert self.ptx is not None
-        waits = self._device.early_threads > 0 and self.ptx.can_wait
+        waits = self._device.early_threads if self.ptx.can_wait else 0
         variant = replace(variant, loads=tuple(sorted(self.loads)), waits=waits)
         if variant not in self._modules:
             if len(self._modules) == _MOST_VARIANTS:

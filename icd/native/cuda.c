@@ -36,9 +36,9 @@ static CUresult add_node(const fl_cuda_device *d, CUgraph graph, const fl_cuda_n
     }
 }
 
-/* A launch after the only node that it comes after, which nothing else comes after: when all groups
- * of that one have begun it is on the device already. It waits there for the other's end. One edge
- * at a time, since drivers take the kind of the first for all. */
+/* A launch after the only node that it comes after, which nothing else comes after: it is on the
+ * device when that one ends, or before, and waits there for its results. One edge at a time, since
+ * drivers take the kind of the first for all. */
 static CUresult add_early(const fl_cuda_device *d, CUgraph graph, const fl_cuda_node *n,
                           CUgraphNode before, CUgraphNode *made) {
     static const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
@@ -46,11 +46,6 @@ static CUresult add_early(const fl_cuda_device *d, CUgraph graph, const fl_cuda_
     CUresult code = add_node(d, graph, n, NULL, 0, made);
     return code == CUDA_SUCCESS ? CU(d, cuGraphAddDependencies_v2)(graph, &before, made, &edge, 1)
                                 : code;
-}
-
-static uint64_t threads_of(const CUDA_KERNEL_NODE_PARAMS *l) {
-    return (uint64_t)l->gridDimX * l->gridDimY * l->gridDimZ * l->blockDimX * l->blockDimY *
-           l->blockDimZ;
 }
 
 /* Add a command after the nodes `list`, the only one of which is `only`. */
@@ -61,16 +56,15 @@ static CUresult add_command(fl_cuda *g, CUgraph graph, uint32_t number, const CU
     CUresult code = CUDA_ERROR_INVALID_VALUE;
     bool fine = fl_describe_node(g->functions, g->function_count, &g->cells, &g->commands[number],
                                  &n) == FL_CUDA_FINE;
-    bool early =
-        only && only->is_small && only->followers == 1 && n.kind == FL_NODE_LAUNCH && n.waits;
+    bool waits = fine && n.kind == FL_NODE_LAUNCH && n.waits;
+    bool early = g->starts_early && waits && only && only->waits && only->followers == 1;
     if (fine && early)
         code = add_early(g->device, graph, &n, *list, &made->node);
     else if (fine)
         code = add_node(g->device, graph, &n, list, count, &made->node);
     made->kind = n.kind;
     made->is_fixed = n.is_fixed;
-    made->is_small =
-        n.kind == FL_NODE_LAUNCH && n.waits && threads_of(&n.launch) <= g->early_threads;
+    made->waits = waits;
     made->is_early = early;
     free(n.values);
     return code;
@@ -126,7 +120,7 @@ static CUresult build_either(fl_cuda *g) {
     if (code == CUDA_SUCCESS || !g->early)
         return code;
     drop_graph(g);
-    g->early_threads = 0;
+    g->starts_early = false;
     return build(g);
 }
 
@@ -220,7 +214,7 @@ static uint32_t *copied(const uint32_t *numbers, uint32_t count) {
 
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions,
                      uint32_t function_count, const fl_command *commands, uint32_t count,
-                     const uint32_t *first_before, const uint32_t *before, uint32_t early_threads,
+                     const uint32_t *first_before, const uint32_t *before, int starts_early,
                      int *code) {
     fl_cuda *g = calloc(1, sizeof *g);
     *code = CUDA_ERROR_OUT_OF_MEMORY;
@@ -232,7 +226,7 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
                    .function_count = function_count,
                    .count = count,
                    .commands = commands,
-                   .early_threads = early_threads};
+                   .starts_early = starts_early};
     g->nodes = calloc(count ? count : 1, sizeof *g->nodes);
     g->first_before = copied(first_before, count + 1);
     g->before = copied(before, first_before[count]);

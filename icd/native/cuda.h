@@ -57,6 +57,7 @@ typedef struct fl_cuda_loop {
     CUgraphExec executable;
     CUgraphConditionalHandle condition;
     CUdeviceptr state, word;
+    void *host;               /* memory of the host that the device has, too */
 } fl_cuda_loop;
 /* An empty one: commands have to be added to *body. `is_choice`: it looks first, and runs once at
  * most. */
@@ -85,14 +86,14 @@ struct fl_cuda {
         enum fl_cuda_kind kind;
         CUgraphNode node;
         uint32_t followers;
-        bool is_fixed, is_early, is_small;   /* `is_small`: the next launch may start early */
+        bool is_fixed, is_early, waits;   /* `waits`: a launch, if it starts early */
     } *nodes;
     fl_cuda_cells cells;
     uint64_t *words;          /* what the cells are for the next launch that is enqueued */
     CUgraph graph;
     CUgraphExec executable;
-    uint32_t early_threads, early; /* up to how many threads the launch has after which one may
-                                      start early, and how many do */
+    bool starts_early;        /* whether launches may start early, and how many do */
+    uint32_t early;
     pthread_mutex_t running; /* of launches, which last as long as the GPU, and of their times;
                                 nobody with it takes `lock` */
     fl_cuda_loop loops[2];    /* the second one is a choice */

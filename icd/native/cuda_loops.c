@@ -84,6 +84,10 @@ CUresult fl_begin_loop(fl_cuda_device *d, fl_cuda_loop *loop, CUdeviceptr word, 
     *loop = (fl_cuda_loop){.word = word};
     CUresult code = find_turn(d);
     if (code == CUDA_SUCCESS)
+        code = CU(d, cuMemHostAlloc)(&loop->host, sizeof(state), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (is_choice)   /* whose state is looked at twice: copies would take longer */
+        loop->state = (CUdeviceptr)(uintptr_t)loop->host;
+    else if (code == CUDA_SUCCESS)
         code = CU(d, cuMemAlloc_v2)(&loop->state, sizeof(state));
     if (code == CUDA_SUCCESS)
         code = CU(d, cuGraphCreate)(&loop->graph, 0);
@@ -109,16 +113,18 @@ CUresult fl_end_loop(const fl_cuda_device *d, fl_cuda_loop *loop, CUgraph body, 
 }
 
 CUresult fl_run_loop(const fl_cuda_device *d, const fl_cuda_loop *loop, uint32_t times, bool wanted, uint32_t *ran, uint32_t *stopped) {
-    state now = {.times = times, .wanted = wanted};
-    CUdeviceptr here = (CUdeviceptr)(uintptr_t)&now;
-    CUresult code = CU(d, cuMemcpyAsync)(loop->state, here, sizeof now, d->stream);
+    volatile state *now = loop->host;
+    CUdeviceptr here = (CUdeviceptr)(uintptr_t)loop->host;
+    bool copies = loop->state != here;
+    *now = (state){.times = times, .wanted = wanted};
+    CUresult code = copies ? CU(d, cuMemcpyAsync)(loop->state, here, sizeof *now, d->stream) : CUDA_SUCCESS;
     if (code == CUDA_SUCCESS)
         code = CU(d, cuGraphLaunch)(loop->executable, d->stream);
-    if (code == CUDA_SUCCESS)
-        code = CU(d, cuMemcpyAsync)(here, loop->state, sizeof now, d->stream);
+    if (code == CUDA_SUCCESS && copies)
+        code = CU(d, cuMemcpyAsync)(here, loop->state, sizeof *now, d->stream);
     CUresult end = CU(d, cuStreamSynchronize)(d->stream);
-    *ran = now.ran;
-    *stopped = now.stopped;
+    *ran = now->ran;
+    *stopped = now->stopped;
     return code == CUDA_SUCCESS ? end : code;
 }
 
@@ -127,7 +133,9 @@ void fl_drop_loop(const fl_cuda_device *d, fl_cuda_loop *loop) {
         CU(d, cuGraphExecDestroy)(loop->executable);
     if (loop->graph)
         CU(d, cuGraphDestroy)(loop->graph);
-    if (loop->state)
+    if (loop->state && loop->state != (CUdeviceptr)(uintptr_t)loop->host)
         CU(d, cuMemFree_v2)(loop->state);
+    if (loop->host)
+        CU(d, cuMemFreeHost)(loop->host);
     *loop = (fl_cuda_loop){0};
 }

@@ -449,11 +449,12 @@ enum fl_cuda_reason {
 uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands, uint32_t count,
                        uint32_t *reason);
 typedef struct fl_cuda fl_cuda;
-/* A graph of commands that all can be nodes. A node comes after those in `before`, from first_before[its number] up to the next one's. A launch of
- * up to `early_threads` threads lets the next one of its chain start early. What it is given outlives it, but for the numbers. NULL: *code is
- * CUDA's. */
+/* A graph of commands that all can be nodes. A node comes after those in `before`, from
+ * first_before[its number] up to the next one's. `starts_early`: a launch that waits may start before
+ * the end of the one that it comes after, if nothing else comes after that. What it is given outlives
+ * it, but for the numbers. NULL: *code is CUDA's. */
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
-                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, uint32_t early_threads,
+                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int starts_early,
                      int *code);
 /* How many nodes start early. */
 uint32_t fl_cuda_early(const fl_cuda *cuda);

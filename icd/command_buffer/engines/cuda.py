@@ -142,7 +142,7 @@ class BuiltCuda(Built):
             len(commands),
             ffi.new("uint32_t[]", self._edges.first),
             ffi.new("uint32_t[]", [*self._edges.flat, 0]),
-            found.device.early_threads if self._edges.chains <= _MOST_EARLY_CHAINS else 0,
+            found.device.early_threads > 0 and self._edges.chains <= _MOST_EARLY_CHAINS,
             code,
         )
         if not self._graph:
