@@ -6,7 +6,7 @@ row of C functions (`fl_built`), so that an enqueue is one native call whatever 
 plan.py divides the commands among the engines. command_buffer.py enqueues and updates what they
 built.
 
-A new engine is a new file in engines/ and a name in its table ENGINES.
+A new engine is a new file in engines/ and a line of the table ENGINES in choice.py.
 """
 
 from __future__ import annotations

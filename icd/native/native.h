@@ -117,7 +117,7 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
 int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count,
                     void *const *wait_list, void **event, uint32_t *failed);
 
-/* arguments.c: what clSetKernelArg put into which kernel while a block records. */
+/* freeze.c: what clSetKernelArg put into which kernel while a block records. */
 int fl_watch_arguments(void **table, fl_mapping *known);
 void fl_unwatch_arguments(void **table, fl_mapping *known);
 
@@ -174,7 +174,7 @@ uint8_t fl_declaration(cl_kernel kernel, cl_uint index);   /* enum fl_declared *
 /* What an argument with the value `object` is (enum fl_argument_kind). */
 uint8_t fl_kind_by(uint8_t declared, cl_kernel kernel, void *object);
 
-/* arguments.c: frozen launches. */
+/* freeze.c: frozen launches. */
 cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 /* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments
  * are those of this moment (the caller owns a reference). Its memory objects and samplers are kept,

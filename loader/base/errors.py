@@ -1,9 +1,9 @@
 """Typed errors. Each names the routine, the symbolic code, what happened, and the remedy.
 
 `FairleadError` is the base class: `except fairlead.FairleadError` catches every error of fairlead.
-Each API (OpenCL, Unified Runtime, PI, Level Zero) derives one class from `CodeError`. The names and
-sentences of its codes are in the section [errors] of its ABI data: opencl.abi, ur.abi, pi.abi,
-ze.abi.
+Each API (OpenCL, Unified Runtime, PI, Level Zero, CUDA, HIP) derives one class from `CodeError`.
+The names and sentences of its codes are in the section [errors] of its ABI data: opencl.abi,
+ur.abi, pi.abi, ze.abi, cuda.abi, hip.abi.
 """
 
 from __future__ import annotations

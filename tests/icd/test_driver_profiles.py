@@ -18,6 +18,7 @@ from fairlead.icd.driver_profiles import (
     ROWS,
     Applies,
     DriverProfile,
+    ProfileRow,
     active,
     profile_for,
     profile_of,
@@ -55,15 +56,12 @@ def test_names_of_drivers_are_compared_in_one_file() -> None:
     """Elsewhere the product asks for capabilities."""
     compared = re.compile(
         r"(==|!=|\bin\b|startswith\().{0,12}[\"'](Intel|NVIDIA|Portable|PoCL)"
-        r"|[\"'](Intel\(R\)|NVIDIA CUDA|Portable Computing|PoCL \d)"
+        r"|[\"'](Intel|NVIDIA|Portable|PoCL)[^\"']*[\"'] (==|!=|in|not in) "
+        r"|[\"'](Intel\(R\) OpenCL|NVIDIA CUDA|Portable Computing|PoCL \d)"
     )
     for folder in (
-        "icd",
-        "plugins",
-        "graph",
-        "runtime",
-        "fairlead/cli",
-        "fairlead/captured_graphs",
+        *("icd", "plugins", "graph", "runtime", "loader", "conformance"),
+        *("fairlead/cli", "fairlead/captured_graphs", "fairlead/graph_files"),
     ):
         for path in (*ROOT.glob(f"{folder}/**/*.py"), *ROOT.glob(f"{folder}/**/*.[ch]")):
             if path.name != "driver_profiles.py":
@@ -125,6 +123,12 @@ def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {row.id for row in ROWS} - {row.id for row in active()} == off
         needs_lock = profile_for("NVIDIA CUDA", "", "").svm_needs_lock
         assert needs_lock is ("svm-needs-lock" not in off)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_each_row_is_switched_off_alone(row: ProfileRow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_QUIRKS", f"-{row.id}")
+    assert [one.id for one in ROWS if one not in active()] == [row.id]
 
 
 def test_a_good_driver_needs_none(fake_driver: FakeDriver) -> None:
