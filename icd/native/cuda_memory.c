@@ -1,24 +1,30 @@
 /* Buffers of memory that both OpenCL and CUDA have.
  *
- * While somebody shares memory, a few slots of the driver's own table lead to functions of ours. A buffer that the program creates is made of
- * CUDA's memory, which the driver imports: a large one by itself, a small one as a sub-buffer of a slab. The program sees no difference: what it
- * asks of such a buffer is answered as for any other. Where a buffer cannot be shared, the driver makes it as always.
+ * While somebody shares memory, a few slots of the driver's own table lead to functions of ours. A
+ * buffer that the program creates is made of CUDA's memory, which the driver imports: a large one
+ * by itself, a small one as a sub-buffer of a slab. The program sees no difference: what it asks of
+ * such a buffer is answered as for any other. Where a buffer cannot be shared, the driver makes it
+ * as always.
  *
- * A slab is filled once, and given up when all its buffers are gone. Its memory is not used again, since OpenCL may still run what uses it. */
+ * A slab is filled once, and given up when all its buffers are gone. Its memory is not used again,
+ * since OpenCL may still run what uses it. */
 #include "cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { BUCKETS = 1024, MOST_SLOTS = 128, FIRST_CLASS = 9, CLASSES = 12 };   /* slots of 512 bytes to 1 MiB */
+enum { BUCKETS = 1024, MOST_SLOTS = 128 };
+enum { FIRST_CLASS = 9, CLASSES = 12 };   /* slots of 512 bytes to 1 MiB */
 #define OWN_FROM ((size_t)1 << 20)
-_Static_assert((size_t)1 << (FIRST_CLASS + CLASSES - 1) == OWN_FROM, "each smaller buffer has a class");
+_Static_assert((size_t)1 << (FIRST_CLASS + CLASSES - 1) == OWN_FROM,
+               "each smaller buffer has a class");
 #define MOST_OF_A_SLAB ((size_t)16 << 20)
 #define PIECE ((size_t)2 << 20)   /* CUDA's granularity */
 #define HOST_MEMORY (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)
 
-/* A piece of CUDA's memory. Slabs whose slots are small share one, because CUDA's pieces have 2 MiB at least and take long to make. */
+/* A piece of CUDA's memory. Slabs whose slots are small share one, because CUDA's pieces have 2 MiB
+ * at least and take long to make. */
 typedef struct piece {
     const fl_cuda_device *device;
     CUdeviceptr address;
@@ -33,7 +39,8 @@ typedef struct root {
     cl_mem memory;
     cl_context context;
     struct piece *piece;
-    size_t first, slot;           /* where a slab begins in the piece; `slot` is 0 for a buffer of the program's */
+    size_t first,
+        slot; /* where a slab begins in the piece; `slot` is 0 for a buffer of the program's */
     struct filling *home;         /* of a slab, and its place there */
     uint32_t class;
     uint32_t slots, used, live;
@@ -43,8 +50,8 @@ typedef struct root {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static root *buckets[BUCKETS];
 static root *given_up;
-/* The slabs that a context's buffers come from. `released`: the program has released the context, so that empty slabs must not hold it, and
- * another context may have its handle. */
+/* The slabs that a context's buffers come from. `released`: the program has released the context,
+ * so that empty slabs must not hold it, and another context may have its handle. */
 static struct filling {
     struct filling *next;
     cl_context context;
@@ -87,7 +94,8 @@ static CUresult take(piece *p, size_t size) {
                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->number}};
     CUmemAccessDesc access = {kind.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     size_t granularity = 0;
-    CUresult code = CU(d, cuMemGetAllocationGranularity)(&granularity, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    CUresult code =
+        CU(d, cuMemGetAllocationGranularity)(&granularity, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (code == CUDA_SUCCESS && !granularity)
         code = CUDA_ERROR_NOT_SUPPORTED;
     if (code != CUDA_SUCCESS)
@@ -153,8 +161,10 @@ static void give_back(root *r) {
 /* --- OpenCL's side --- */
 
 /* The driver's import of a file descriptor, which it owns from then on. */
-static void *import_descriptor(void *context, uint64_t flags, uint64_t address, int descriptor, size_t size, int32_t *code) {
-    cl_mem_properties properties[] = {CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR, (cl_mem_properties)descriptor, 0};
+static void *import_descriptor(void *context, uint64_t flags, uint64_t address, int descriptor,
+                               size_t size, int32_t *code) {
+    cl_mem_properties properties[] = {CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR,
+                                      (cl_mem_properties)descriptor, 0};
     fn_clCreateBufferWithProperties *create =
         (fn_clCreateBufferWithProperties *)fl_patched(context, SLOT_clCreateBufferWithProperties);
     void *memory = create(context, properties, flags, size, NULL, code);
@@ -176,8 +186,10 @@ static root *new_root(cl_context context, piece *p, cl_mem_flags flags, size_t s
     }
     r->piece = p;
     r->context = context;
-    if (CU(device, cuMemExportToShareableHandle)(&descriptor, p->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS)
-        r->memory = (import_memory ? import_memory : import_descriptor)(context, flags, p->address, descriptor, size, &code);
+    if (CU(device, cuMemExportToShareableHandle)(
+            &descriptor, p->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS)
+        r->memory = (import_memory ? import_memory : import_descriptor)(context, flags, p->address,
+                                                                        descriptor, size, &code);
     fl_cuda_leave(device);
     if (!r->memory) {
         give_back(r);
@@ -234,8 +246,8 @@ static void drop_given_up(void) {
 }
 
 static bool watch(cl_mem memory, void (*gone)(cl_mem, void *), void *data) {
-    fn_clSetMemObjectDestructorCallback *set =
-        (fn_clSetMemObjectDestructorCallback *)fl_patched(memory, SLOT_clSetMemObjectDestructorCallback);
+    fn_clSetMemObjectDestructorCallback *set = (fn_clSetMemObjectDestructorCallback *)fl_patched(
+        memory, SLOT_clSetMemObjectDestructorCallback);
     return set(memory, (void *)gone, data) == CL_SUCCESS;
 }
 
@@ -257,7 +269,8 @@ static const fl_cuda_device *device_of(cl_context context) {
         return known->lost ? NULL : known;
     size_t size = 0;
     fn_clGetContextInfo *ask = (fn_clGetContextInfo *)fl_patched(context, SLOT_clGetContextInfo);
-    if (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS || size != sizeof *all)
+    if (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS ||
+        size != sizeof *all)
         return NULL;
     for (uint32_t i = 0; i < device_count; i++)
         if (devices[i].opencl == all[0] && !devices[i].cuda->lost)
@@ -312,9 +325,11 @@ static void open_piece(struct filling *home, piece *p) {
     drop_piece(before);
 }
 
-static root *new_slab(cl_context context, const fl_cuda_device *device, struct filling *home, uint32_t class) {
+static root *new_slab(cl_context context, const fl_cuda_device *device, struct filling *home,
+                      uint32_t class) {
     size_t slot = (size_t)1 << (FIRST_CLASS + class);
-    uint32_t slots = MOST_OF_A_SLAB / slot < MOST_SLOTS ? (uint32_t)(MOST_OF_A_SLAB / slot) : MOST_SLOTS;
+    uint32_t slots =
+        MOST_OF_A_SLAB / slot < MOST_SLOTS ? (uint32_t)(MOST_OF_A_SLAB / slot) : MOST_SLOTS;
     size_t first = 0, size = slot * slots;
     piece *p = take_range(home, size, &first);
     root *made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped) : NULL;
@@ -338,7 +353,8 @@ static root *new_slab(cl_context context, const fl_cuda_device *device, struct f
 }
 
 /* A place in a slab, counted as live; NULL if there is none to be had. */
-static root *take_slot(cl_context context, const fl_cuda_device *device, size_t size, uint32_t *number) {
+static root *take_slot(cl_context context, const fl_cuda_device *device, size_t size,
+                       uint32_t *number) {
     uint32_t class = class_of(size);
     pthread_mutex_lock(&lock);
     struct filling *home = filling_of(context, device);
@@ -371,13 +387,15 @@ static bool copy_in(const fl_cuda_device *device, CUdeviceptr to, const void *fr
         return false;
     CUresult code = CU(device, cuMemcpyHtoD_v2)(to, from, size);
     if (code == CUDA_SUCCESS)
-        code = CU(device, cuStreamSynchronize)(NULL);   /* SPEC cuMemcpyHtoD: it may return when the source is read */
+        code = CU(device, cuStreamSynchronize)(
+            NULL); /* SPEC cuMemcpyHtoD: it may return when the source is read */
     fl_cuda_leave(device);
     return code == CUDA_SUCCESS;
 }
 
 /* A sub-buffer of a slab that looks like a buffer. */
-static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags, size_t size, void *host) {
+static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags,
+                           size_t size, void *host) {
     uint32_t number;
     cl_int code;
     root *slab = take_slot(context, device, size, &number);
@@ -387,10 +405,12 @@ static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_
         size_t origin, size;
     } region = {slab->first + number * slab->slot, size};   /* a cl_buffer_region */
     slab->flags[number] = flags;
-    fn_clCreateSubBuffer *create = (fn_clCreateSubBuffer *)fl_patched(slab->memory, SLOT_clCreateSubBuffer);
+    fn_clCreateSubBuffer *create =
+        (fn_clCreateSubBuffer *)fl_patched(slab->memory, SLOT_clCreateSubBuffer);
     cl_mem memory = NULL;
     if (!host || copy_in(device, slab->piece->address + region.origin, host, size))
-        memory = create(slab->memory, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+        memory = create(slab->memory, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR,
+                        CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
     if (memory && watch(memory, slot_gone, slab))
         return memory;
     if (memory)
@@ -399,7 +419,8 @@ static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_
     return NULL;
 }
 
-static cl_mem own_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags, size_t size, void *host) {
+static cl_mem own_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags,
+                         size_t size, void *host) {
     piece *p = new_piece(device, size);
     root *r = p ? new_root(context, p, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, size) : NULL;
     if (!r)
@@ -426,7 +447,8 @@ static cl_mem shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
     const fl_cuda_device *device = device_of(context);
     if (!device)
         return NULL;
-    return size < OWN_FROM ? small_buffer(context, device, flags, size, host) : own_buffer(context, device, flags, size, host);
+    return size < OWN_FROM ? small_buffer(context, device, flags, size, host)
+                           : own_buffer(context, device, flags, size, host);
 }
 
 /* The driver has made an object. A handle that was a shared buffer's is not one any more. */
@@ -440,18 +462,21 @@ static cl_mem not_shared(cl_mem memory) {
     return memory;
 }
 
-static cl_mem create_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *code) {
+static cl_mem create_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host,
+                            cl_int *code) {
     cl_mem memory = shared_buffer(context, flags, size, host);
     if (memory) {
         if (code)
             *code = CL_SUCCESS;
         return memory;
     }
-    return not_shared(((fn_clCreateBuffer *)fl_patched(context, SLOT_clCreateBuffer))(context, flags, size, host, code));
+    return not_shared(((fn_clCreateBuffer *)fl_patched(context, SLOT_clCreateBuffer))(
+        context, flags, size, host, code));
 }
 
-static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_properties *properties, cl_mem_flags flags, size_t size,
-                                            void *host, cl_int *code) {
+static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_properties *properties,
+                                            cl_mem_flags flags, size_t size, void *host,
+                                            cl_int *code) {
     if (!properties)
         return create_buffer(context, flags, size, host, code);
     fn_clCreateBufferWithProperties *create =
@@ -459,9 +484,11 @@ static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_pro
     return not_shared(create(context, properties, flags, size, host, code));
 }
 
-/* What the driver says of a buffer: what it is a part of, and where. In a part of a slab's part NVIDIA's driver counts from the slab's begin. */
+/* What the driver says of a buffer: what it is a part of, and where. In a part of a slab's part
+ * NVIDIA's driver counts from the slab's begin. */
 static cl_mem parent_of(cl_mem memory, size_t *offset) {
-    fn_clGetMemObjectInfo *ask = (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    fn_clGetMemObjectInfo *ask =
+        (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
     cl_mem parent = NULL;
     *offset = 0;
     if (ask(memory, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof parent, &parent, NULL) != CL_SUCCESS ||
@@ -473,7 +500,8 @@ static cl_mem parent_of(cl_mem memory, size_t *offset) {
 uint64_t fl_cuda_address(void *memory) {
     size_t offset = 0, ignored = 0;
     for (int depth = 0; memory && depth < 3; depth++) {
-        pthread_mutex_lock(&lock);   /* not around calls of the driver, which may hold a lock of its own when it calls back */
+        pthread_mutex_lock(&lock); /* not around calls of the driver, which may hold a lock of its
+                                      own when it calls back */
         root *r = find(memory);
         uint64_t address = r ? r->piece->address + offset : 0;
         pthread_mutex_unlock(&lock);
@@ -504,9 +532,10 @@ static cl_int answer(const void *value, size_t size, size_t room, void *to, size
 
 /* A slot of a slab is a buffer without a parent, and an import one without properties. */
 static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, size_t *size_ret) {
-    fn_clGetMemObjectInfo *ask = (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
-    bool concerns = what == CL_MEM_ASSOCIATED_MEMOBJECT || what == CL_MEM_OFFSET || what == CL_MEM_FLAGS || what == CL_MEM_HOST_PTR ||
-                    what == CL_MEM_PROPERTIES;
+    fn_clGetMemObjectInfo *ask =
+        (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    bool concerns = what == CL_MEM_ASSOCIATED_MEMOBJECT || what == CL_MEM_OFFSET ||
+                    what == CL_MEM_FLAGS || what == CL_MEM_HOST_PTR || what == CL_MEM_PROPERTIES;
     void *none = NULL;
     size_t offset = 0, first = 0;
     if (!concerns)
@@ -547,7 +576,8 @@ static cl_int release_context(cl_context context) {
         f->open = NULL;
     pthread_mutex_unlock(&lock);
     drop_piece(open);
-    fn_clReleaseContext *release = (fn_clReleaseContext *)fl_patched(context, SLOT_clReleaseContext);
+    fn_clReleaseContext *release =
+        (fn_clReleaseContext *)fl_patched(context, SLOT_clReleaseContext);
     drop_given_up();
     return release(context);
 }

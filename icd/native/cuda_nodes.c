@@ -1,21 +1,29 @@
-/* Commands as nodes of a CUDA Graph: launches, copies and fills of shared buffers. What cannot be one has a reason. */
+/* Commands as nodes of a CUDA Graph: launches, copies and fills of shared buffers. What cannot be
+ * one has a reason. */
 #include "cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_GROUPS_Y_Z = 65535, CHOSEN = 256, MOST_CHOSEN = 1024, MOST_LOCAL = 1 << 30 /* bytes */ };
+enum {
+    MOST_GROUPS_Y_Z = 65535,
+    CHOSEN = 256,
+    MOST_CHOSEN = 1024,
+    MOST_LOCAL = 1 << 30 /* bytes */
+};
 
 static uint32_t wanted(const fl_cuda_function *f, const fl_command *c) {
     for (uint32_t i = 0; i < 3; i++)
-        if (f->asks >> i & 1 && f->offset[i] != (c->has_offset && i < c->work_dim ? (uint32_t)c->n[i] : 0))
+        if (f->asks >> i & 1 &&
+            f->offset[i] != (c->has_offset && i < c->work_dim ? (uint32_t)c->n[i] : 0))
             return 0;
     if ((fl_cell_bits(c->arguments) & f->loadable) != f->loads)
         return 0;
     return !(f->asks >> 3 & 1) || f->work_dim == c->work_dim;
 }
 
-static const fl_cuda_function *function_of(const fl_cuda_function *functions, uint32_t count, const fl_command *c) {
+static const fl_cuda_function *function_of(const fl_cuda_function *functions, uint32_t count,
+                                           const fl_command *c) {
     for (uint32_t i = 0; i < count; i++)
         if (functions[i].kernel == c->kernel && wanted(&functions[i], c))
             return functions[i].function ? &functions[i] : NULL;
@@ -31,7 +39,8 @@ static size_t chosen(size_t global, size_t most) {
     return best == 1 && global <= MOST_CHOSEN && global <= most ? global : best;
 }
 
-static enum fl_cuda_reason set_sizes(const fl_cuda_function *f, const fl_command *c, CUDA_KERNEL_NODE_PARAMS *launch) {
+static enum fl_cuda_reason set_sizes(const fl_cuda_function *f, const fl_command *c,
+                                     CUDA_KERNEL_NODE_PARAMS *launch) {
     size_t groups[3], local[3], threads = 1;
     for (uint32_t i = 0; i < 3; i++) {
         size_t global = i < c->work_dim ? c->n[3 + i] : 1;
@@ -65,7 +74,8 @@ static enum fl_cuda_reason address_of(void *memory, uint64_t *address) {
     return memory && !*address ? FL_CUDA_NOT_SHARED : FL_CUDA_FINE;
 }
 
-static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t index, const fl_change *argument, unsigned char *to,
+static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t index,
+                                         const fl_change *argument, unsigned char *to,
                                          uint32_t *local_memory) {
     uint64_t address = 0;
     void *memory = NULL;
@@ -78,7 +88,8 @@ static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t ind
     case FL_CUDA_LOCAL: {
         uint32_t alignment = f->alignments[index] > 16 ? f->alignments[index] : 16;
         *local_memory = (*local_memory + alignment - 1) / alignment * alignment;
-        if (argument->kind != FL_ARG_VALUE || argument->value || *local_memory > MOST_LOCAL || argument->size > MOST_LOCAL - *local_memory)
+        if (argument->kind != FL_ARG_VALUE || argument->value || *local_memory > MOST_LOCAL ||
+            argument->size > MOST_LOCAL - *local_memory)
             return FL_CUDA_ARGUMENT;
         address = *local_memory;
         *local_memory += (uint32_t)argument->size;
@@ -114,12 +125,15 @@ static bool has_cell(const fl_cuda_cells *cells, const fl_cell *cell, uint64_t *
     return false;
 }
 
-bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands,
-                        uint32_t count) {
+bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions,
+                        uint32_t function_count, const fl_command *commands, uint32_t count) {
     uint64_t address;
     for (uint32_t i = 0; i < count; i++) {
-        const fl_cuda_function *f = commands[i].op == FL_KERNEL ? function_of(functions, function_count, &commands[i]) : NULL;
-        for (uint32_t k = 0; f && k < FL_CUDA_MOST_LOADS && k < fl_argument_count(commands[i].arguments); k++) {
+        const fl_cuda_function *f = commands[i].op == FL_KERNEL
+                                        ? function_of(functions, function_count, &commands[i])
+                                        : NULL;
+        for (uint32_t k = 0;
+             f && k < FL_CUDA_MOST_LOADS && k < fl_argument_count(commands[i].arguments); k++) {
             fl_cell *cell = commands[i].arguments->list[k].cell;
             if (!(f->loads >> k & 1) || has_cell(cells, cell, &address))
                 continue;
@@ -148,7 +162,8 @@ enum fl_cuda_reason fl_word_of_cell(const fl_cell *cell, uint64_t *word) {
 }
 
 /* The value of a Parameter becomes the address of its word. */
-static enum fl_cuda_reason move_to_memory(const fl_cuda_cells *cells, const fl_cell *cell, unsigned char *value) {
+static enum fl_cuda_reason move_to_memory(const fl_cuda_cells *cells, const fl_cell *cell,
+                                          unsigned char *value) {
     uint64_t address = 0;
     if (cells && !has_cell(cells, cell, &address))
         return FL_CUDA_ARGUMENT;
@@ -156,7 +171,8 @@ static enum fl_cuda_reason move_to_memory(const fl_cuda_cells *cells, const fl_c
     return FL_CUDA_FINE;
 }
 
-static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_cuda_cells *cells, const fl_command *c, fl_cuda_node *node) {
+static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_cuda_cells *cells,
+                                           const fl_command *c, fl_cuda_node *node) {
     uint32_t count = f ? f->parameter_count : 0, local_memory = 0;
     size_t place = 0, size = 1;
     if (!f)
@@ -173,23 +189,27 @@ static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_c
         fl_change argument = {0};
         if (fl_get_argument(c->arguments, i, &argument) != CL_SUCCESS)
             return FL_CUDA_UNSEEN;
-        enum fl_cuda_reason reason = set_parameter(f, i, &argument, node->bytes + place, &local_memory);
+        enum fl_cuda_reason reason =
+            set_parameter(f, i, &argument, node->bytes + place, &local_memory);
         if (reason == FL_CUDA_FINE && i < FL_CUDA_MOST_LOADS && f->loads >> i & 1)
             reason = move_to_memory(cells, c->arguments->list[i].cell, node->bytes + place);
         if (reason != FL_CUDA_FINE)
             return reason;
-        node->is_fixed |= c->arguments->list[i].cell && !(i < FL_CUDA_MOST_LOADS && f->loads >> i & 1);
+        node->is_fixed |=
+            c->arguments->list[i].cell && !(i < FL_CUDA_MOST_LOADS && f->loads >> i & 1);
         node->values[i] = node->bytes + place;
         place += (f->sizes[i] + 15) / 16 * 16;
     }
     node->kind = FL_NODE_LAUNCH;
     node->waits = f->waits;
-    node->launch = (CUDA_KERNEL_NODE_PARAMS){.func = f->function, .sharedMemBytes = local_memory, .kernelParams = node->values};
+    node->launch = (CUDA_KERNEL_NODE_PARAMS){
+        .func = f->function, .sharedMemBytes = local_memory, .kernelParams = node->values};
     return set_sizes(f, c, &node->launch);
 }
 
 /* `pitches`: a row and a slice of the source, and of the target. */
-static enum fl_cuda_reason describe_region(const fl_command *c, const size_t first[3], const size_t second[3], const size_t region[3],
+static enum fl_cuda_reason describe_region(const fl_command *c, const size_t first[3],
+                                           const size_t second[3], const size_t region[3],
                                            const size_t pitches[4], fl_cuda_node *node) {
     uint64_t from, to;
     enum fl_cuda_reason reason = address_of(c->source, &from);
@@ -197,26 +217,31 @@ static enum fl_cuda_reason describe_region(const fl_command *c, const size_t fir
         reason = address_of(c->target, &to);
     if (reason != FL_CUDA_FINE)
         return reason;
-    if (!region[0] || !region[1] || !region[2] || pitches[1] % pitches[0] || pitches[3] % pitches[2])
+    if (!region[0] || !region[1] || !region[2] || pitches[1] % pitches[0] ||
+        pitches[3] % pitches[2])
         return FL_CUDA_RANGE;
     node->kind = FL_NODE_COPY;
-    node->copy = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                 .srcDevice = from + first[0] + first[1] * pitches[0] + first[2] * pitches[1],
-                                 .srcPitch = pitches[0],
-                                 .srcHeight = pitches[1] / pitches[0],
-                                 .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                 .dstDevice = to + second[0] + second[1] * pitches[2] + second[2] * pitches[3],
-                                 .dstPitch = pitches[2],
-                                 .dstHeight = pitches[3] / pitches[2],
-                                 .WidthInBytes = region[0],
-                                 .Height = region[1],
-                                 .Depth = region[2]};
+    node->copy = (CUDA_MEMCPY3D){
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = from + first[0] + first[1] * pitches[0] + first[2] * pitches[1],
+        .srcPitch = pitches[0],
+        .srcHeight = pitches[1] / pitches[0],
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = to + second[0] + second[1] * pitches[2] + second[2] * pitches[3],
+        .dstPitch = pitches[2],
+        .dstHeight = pitches[3] / pitches[2],
+        .WidthInBytes = region[0],
+        .Height = region[1],
+        .Depth = region[2]};
     return FL_CUDA_FINE;
 }
 
 static enum fl_cuda_reason describe_copy(const fl_command *c, fl_cuda_node *node) {
-    const size_t size = c->n[2], first[3] = {c->n[0]}, second[3] = {c->n[1]}, region[3] = {size, 1, 1};
-    return size ? describe_region(c, first, second, region, (const size_t[]){size, size, size, size}, node) : FL_CUDA_RANGE;
+    const size_t size = c->n[2], first[3] = {c->n[0]}, second[3] = {c->n[1]},
+                 region[3] = {size, 1, 1};
+    return size ? describe_region(c, first, second, region,
+                                  (const size_t[]){size, size, size, size}, node)
+                : FL_CUDA_RANGE;
 }
 
 static enum fl_cuda_reason describe_rect(const fl_command *c, fl_cuda_node *node) {
@@ -226,7 +251,8 @@ static enum fl_cuda_reason describe_rect(const fl_command *c, fl_cuda_node *node
         pitches[i] = c->n[9 + i] ? c->n[9 + i] : region[0];
         pitches[i + 1] = c->n[10 + i] ? c->n[10 + i] : pitches[i] * region[1];
     }
-    return pitches[0] && pitches[2] ? describe_region(c, &c->n[0], &c->n[3], region, pitches, node) : FL_CUDA_RANGE;
+    return pitches[0] && pitches[2] ? describe_region(c, &c->n[0], &c->n[3], region, pitches, node)
+                                    : FL_CUDA_RANGE;
 }
 
 /* A pattern as a word that repeats; 0 if it is longer. */
@@ -257,11 +283,14 @@ static enum fl_cuda_reason describe_fill(const fl_command *c, fl_cuda_node *node
     return FL_CUDA_FINE;
 }
 
-enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count, const fl_cuda_cells *cells,
-                                     const fl_command *command, fl_cuda_node *node) {
+enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count,
+                                     const fl_cuda_cells *cells, const fl_command *command,
+                                     fl_cuda_node *node) {
     memset(node, 0, sizeof *node);
     switch (command->op) {
-    case FL_KERNEL: return describe_launch(function_of(functions, function_count, command), cells, command, node);
+    case FL_KERNEL:
+        return describe_launch(function_of(functions, function_count, command), cells, command,
+                               node);
     case FL_COPY: return describe_copy(command, node);
     case FL_COPY_RECT: return describe_rect(command, node);
     case FL_FILL: return describe_fill(command, node);
@@ -272,8 +301,8 @@ enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t
     }
 }
 
-uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands, uint32_t count,
-                       uint32_t *reason) {
+uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count,
+                       const fl_command *commands, uint32_t count, uint32_t *reason) {
     for (uint32_t i = 0; i < count; i++) {
         fl_cuda_node node;
         *reason = fl_describe_node(functions, function_count, NULL, &commands[i], &node);

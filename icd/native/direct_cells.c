@@ -1,4 +1,5 @@
-/* Parameters in the engine `direct`: which places an image has for them, and what these hold in an enqueue. */
+/* Parameters in the engine `direct`: which places an image has for them, and what these hold in an
+ * enqueue. */
 #include "direct.h"
 
 #include <stdlib.h>
@@ -46,7 +47,8 @@ void fl_forget_cells(fl_direct_cells *cells) {
     *cells = (fl_direct_cells){0};
 }
 
-int fl_value_of_cell(const fl_direct *d, fl_direct_memory *memory, const fl_cell *cell, const void *bytes, unsigned char *to) {
+int fl_value_of_cell(const fl_direct *d, fl_direct_memory *memory, const fl_cell *cell,
+                     const void *bytes, unsigned char *to) {
     cl_mem object;
     int reason = FL_DIRECT_FINE;
     if (cell->conversion != FL_AS_MEMORY) {
@@ -62,10 +64,12 @@ int fl_value_of_cell(const fl_direct *d, fl_direct_memory *memory, const fl_cell
 
 /* --- series --- */
 
-static bool fill(const fl_direct *d, fl_direct_memory *memory, const fl_value *v, uint32_t times, struct fl_direct_column *column) {
+static bool fill(const fl_direct *d, fl_direct_memory *memory, const fl_value *v, uint32_t times,
+                 struct fl_direct_column *column) {
     const unsigned char *from = v->series;
     size_t size = v->cell->size;
-    if (__builtin_mul_overflow(size, (size_t)times, &size) || !(column->values = malloc(size ? size : 1)))
+    if (__builtin_mul_overflow(size, (size_t)times, &size) ||
+        !(column->values = malloc(size ? size : 1)))
         return false;
     column->size = v->cell->size;
     if (v->cell->conversion != FL_AS_MEMORY) {
@@ -84,13 +88,15 @@ static void release(fl_direct_series *series) {
     free(series);
 }
 
-fl_direct_series *fl_new_series(const fl_direct *d, fl_direct_memory *memory, const fl_value *values, uint32_t count, uint32_t times) {
+fl_direct_series *fl_new_series(const fl_direct *d, fl_direct_memory *memory,
+                                const fl_value *values, uint32_t count, uint32_t times) {
     fl_direct_series *made = calloc(1, sizeof *made + count * sizeof *made->columns);
     if (!made)
         return NULL;
     made->times = times;
     for (const fl_value *v = values; v < values + count; v++) {
-        const struct fl_direct_cell *place = v->series ? fl_place_of_cell(&d->cells, v->cell) : NULL;
+        const struct fl_direct_cell *place =
+            v->series ? fl_place_of_cell(&d->cells, v->cell) : NULL;
         if (!place)
             continue;
         struct fl_direct_column *column = &made->columns[made->column_count++];

@@ -1,4 +1,5 @@
-/* Where buffers lie, and which local sizes the driver chooses: what the driver has to be asked, on a queue of the engine's own. */
+/* Where buffers lie, and which local sizes the driver chooses: what the driver has to be asked, on
+ * a queue of the engine's own. */
 #include "direct.h"
 
 #include <pthread.h>
@@ -7,18 +8,21 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* of the shapes of all devices */
 
-/* The pointer of a map is where a kernel finds the buffer, on a device that shares the host's memory. */
+/* The pointer of a map is where a kernel finds the buffer, on a device that shares the host's
+ * memory. */
 static void *address_of(const fl_direct_device *d, cl_mem buffer, uint64_t flags) {
     void **t = fl_table_of(buffer);
     cl_int code = CL_INVALID_OPERATION;
     if (flags & CL_MEM_HOST_NO_ACCESS)
         return NULL;
     cl_map_flags way = flags & CL_MEM_HOST_WRITE_ONLY ? CL_MAP_WRITE : CL_MAP_READ;
-    void *found = CALL(t, clEnqueueMapBuffer)(d->queue, buffer, CL_TRUE, way, 0, 1, 0, NULL, NULL, &code);
+    void *found =
+        CALL(t, clEnqueueMapBuffer)(d->queue, buffer, CL_TRUE, way, 0, 1, 0, NULL, NULL, &code);
     if (code != CL_SUCCESS || !found)
         return NULL;
     cl_event unmapped;
-    if (CALL(t, clEnqueueUnmapMemObject)(d->queue, buffer, found, 0, NULL, &unmapped) == CL_SUCCESS) {
+    if (CALL(t, clEnqueueUnmapMemObject)(d->queue, buffer, found, 0, NULL, &unmapped) ==
+        CL_SUCCESS) {
         CALL(t, clWaitForEvents)(1, &unmapped);
         CALL(t, clReleaseEvent)(unmapped);
     }
@@ -42,12 +46,13 @@ static bool ask(const fl_direct_device *d, cl_mem buffer, struct fl_place *place
     return place->address != NULL;
 }
 
-const struct fl_place *fl_find_memory(const fl_direct_device *device, fl_direct_memory *memory, const fl_direct_memory *before, cl_mem buffer,
-                                      int *reason) {
+const struct fl_place *fl_find_memory(const fl_direct_device *device, fl_direct_memory *memory,
+                                      const fl_direct_memory *before, cl_mem buffer, int *reason) {
     struct fl_place place;
     if (fl_keep_has(&memory->keep, buffer))
         return &memory->places[fl_keep_index(&memory->keep, buffer)];
-    if (before && fl_keep_has(&before->keep, buffer))   /* it is kept there: the handle is the same buffer's */
+    if (before &&
+        fl_keep_has(&before->keep, buffer)) /* it is kept there: the handle is the same buffer's */
         place = before->places[fl_keep_index(&before->keep, buffer)];
     else if (!ask(device, buffer, &place, reason))
         return NULL;
@@ -73,7 +78,8 @@ void fl_forget_memory(fl_direct_memory *memory) {
     *memory = (fl_direct_memory){0};
 }
 
-/* A launch of a kernel of ours tells. It is as large, so what takes long by itself stays with the driver. */
+/* A launch of a kernel of ours tells. It is as large, so what takes long by itself stays with the
+ * driver. */
 static bool ask_shape(fl_direct_device *d, const fl_command *c, size_t *local) {
     void **t = fl_table_of(d->queue);
     uint64_t items = 1, answer[3];
@@ -82,9 +88,11 @@ static bool ask_shape(fl_direct_device *d, const fl_command *c, size_t *local) {
     for (uint32_t i = 0; i < c->work_dim; i++)
         if (__builtin_mul_overflow(items, c->n[3 + i], &items) || items > FL_DIRECT_MOST_ITEMS)
             return false;
-    cl_int code = CALL(t, clEnqueueNDRangeKernel)(d->queue, d->shape, c->work_dim, NULL, c->n + 3, NULL, 0, NULL, NULL);
+    cl_int code = CALL(t, clEnqueueNDRangeKernel)(d->queue, d->shape, c->work_dim, NULL, c->n + 3,
+                                                  NULL, 0, NULL, NULL);
     if (code == CL_SUCCESS)
-        code = CALL(t, clEnqueueReadBuffer)(d->queue, d->answer, CL_TRUE, 0, sizeof answer, answer, 0, NULL, NULL);
+        code = CALL(t, clEnqueueReadBuffer)(d->queue, d->answer, CL_TRUE, 0, sizeof answer, answer,
+                                            0, NULL, NULL);
     for (int i = 0; i < 3; i++)
         local[i] = (size_t)answer[i];
     return code == CL_SUCCESS;
@@ -95,7 +103,8 @@ bool fl_choose_local(fl_direct_device *d, const fl_command *c, size_t *local) {
     bool known = false;
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; !known && i < d->shape_count && i < room; i++)
-        if (d->shapes[i].work_dim == c->work_dim && !memcmp(d->shapes[i].global, c->n + 3, c->work_dim * sizeof *c->n)) {
+        if (d->shapes[i].work_dim == c->work_dim &&
+            !memcmp(d->shapes[i].global, c->n + 3, c->work_dim * sizeof *c->n)) {
             memcpy(local, d->shapes[i].local, sizeof d->shapes[i].local);
             known = true;
         }

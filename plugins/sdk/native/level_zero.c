@@ -1,8 +1,8 @@
 /* What a runtime calls for each submission of a command-buffer, in the adapter on Level Zero.
  *
  * C enqueues a command-buffer that is one append of a list, without a wait list, where Python has
- * enqueued it before (OneAppendPath). It makes the event, waits for it, and ends it. Everything else
- * is Python's. The numbers of a handle (calls.h) are:
+ * enqueued it before (OneAppendPath). It makes the event, waits for it, and ends it. Everything
+ * else is Python's. The numbers of a handle (calls.h) are:
  *
  * | queue | 0 | fl_lz_queue | | |
  * | command-buffer | 0 | fl_lz_buffer | | fl_answers |

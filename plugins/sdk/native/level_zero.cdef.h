@@ -1,5 +1,5 @@
-/* What C knows of the adapter on Level Zero (level_zero.c). Python makes these structs, and they live
- * as long as the objects. Lists and events are Level Zero's handles. */
+/* What C knows of the adapter on Level Zero (level_zero.c). Python makes these structs, and they
+ * live as long as the objects. Lists and events are Level Zero's handles. */
 
 /* A lock of one thread, which may enter it again. Python's threads take turns by another lock. */
 typedef struct fl_lz_lock {
@@ -33,7 +33,8 @@ typedef struct fl_lz_queue {
     fl_lz_context *context;
     uintptr_t list;
     fl_lz_lock lock;          /* of the list */
-    struct fl_lz_queue *around;   /* runs command-buffers, in order; NULL: only Python enqueues them */
+    struct fl_lz_queue
+        *around;              /* runs command-buffers, in order; NULL: only Python enqueues them */
     int32_t only_c;           /* C may wait for it: all that may run was enqueued by C */
     int32_t pending;          /* C has enqueued something that Python does not know */
 } fl_lz_queue;

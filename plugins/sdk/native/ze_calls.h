@@ -1,9 +1,9 @@
 /* Entry points of the Level Zero driver without Python.
  *
- * A function fl_ze... answers a call of ze..., or returns FL_TO_PYTHON. Then nothing has changed, and
- * Python makes the whole call (calls.h). The first number of a handle is the address of its struct:
- * fl_ze_kernel, fl_ze_list, fl_ze_queue or fl_ze_event. Level Zero does not allow two threads in calls with the same kernel or
- * list. */
+ * A function fl_ze... answers a call of ze..., or returns FL_TO_PYTHON. Then nothing has changed,
+ * and Python makes the whole call (calls.h). The first number of a handle is the address of its
+ * struct: fl_ze_kernel, fl_ze_list, fl_ze_queue or fl_ze_event. Level Zero does not allow two
+ * threads in calls with the same kernel or list. */
 #pragma once
 
 #include <stdbool.h>

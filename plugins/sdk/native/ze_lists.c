@@ -1,8 +1,8 @@
 /* Launches that are appended to command lists, and changes of their arguments.
  *
- * Python has the list's commands as objects, which it makes when it needs them (ListRecording). Until
- * then an append is a row in the array. An update stores into the array at once: nobody reads that
- * before the list is closed again. The close tells what was built of it. */
+ * Python has the list's commands as objects, which it makes when it needs them (ListRecording).
+ * Until then an append is a row in the array. An update stores into the array at once: nobody reads
+ * that before the list is closed again. The close tells what was built of it. */
 #include "ze_calls.h"
 #include "ze_entries_in_c.h"
 
