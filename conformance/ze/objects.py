@@ -239,9 +239,9 @@ def argument(command: int, index: int, value: Any) -> Any:
     return new("ze_mutable_kernel_argument_exp_desc_t", commandId=command, argIndex=index, **given)
 
 
-def group_count(command: int, x: int) -> Any:
+def group_count(command: int, x: int, y: int = 1, z: int = 1) -> Any:
     """Return a change of the number of groups."""
-    count = new("ze_group_count_t", groupCountX=x, groupCountY=1, groupCountZ=1)
+    count = new("ze_group_count_t", groupCountX=x, groupCountY=y, groupCountZ=z)
     return new("ze_mutable_group_count_exp_desc_t", commandId=command, pGroupCount=count)
 
 

@@ -92,6 +92,16 @@ def test_group_count(make: ZEObjects, mutable: int, queue: int) -> None:
         make.check_result(queue, made, out, *[1] * count, *[0] * (4 - count))
 
 
+@rule(UPDATE, "no groups: nothing is launched, until the group count changes again")
+def test_no_groups(make: ZEObjects, mutable: int, queue: int) -> None:
+    needs(mutable, "GROUP_COUNT")
+    out = make.ints(count=2)
+    made, number = make.closed(make.kernel("store", out.pointer, c_int32(1)), 2)
+    for counts, expected in (((0, 1, 1), [0, 0]), ((2, 0, 1), [0, 0]), ((2, 1, 1), [1, 1])):
+        make.change(made, group_count(number, *counts))
+        make.check_result(queue, made, out, *expected)
+
+
 @rule(UPDATE, "the group size changes")
 def test_group_size(make: ZEObjects, mutable: int, queue: int) -> None:
     needs(mutable, "GROUP_SIZE")

@@ -53,9 +53,7 @@ def append_launch(
     recording, next_id = made.begin_append(signal, waits), made.next_id
     if next_id is not None:
         next_id.check_kernel(kernel)
-    if shape.is_empty:
-        if next_id is not None:
-            raise ze_failure("INVALID_ARGUMENT", "a mutable launch has at least one group")
+    if shape.is_empty and next_id is None:
         made.end_append(recording, recording.add("barrier", waits, signal))
         return
     launch = ListLaunch(kernel, kernel.ur.arguments, shape)

@@ -53,6 +53,7 @@ class ZeEvent(Signal):
         wait: the same when it is waited for.
 
     Attributes:
+        in_c: what C knows of it.
         capture: the capture that lasts and has a command that signals it (graphs.py), or None.
     """
 
@@ -63,22 +64,22 @@ class ZeEvent(Signal):
         super().__init__()
         self.pool, self.context = pool, pool.context
         self.signal_scope, self.wait_scope = signal, wait
-        self._in_c = EventInC(pool.context.ur)
-        if not self._may_be_c_s:
-            self._in_c.take()
+        self.in_c = EventInC(pool.context.ur)
+        if not self.may_be_c_s:
+            self.in_c.take()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""
-        return number_of(self._in_c.struct), 0, 0, 0
+        return number_of(self.in_c.struct), 0, 0, 0
 
     @property
-    def _may_be_c_s(self) -> bool:
+    def may_be_c_s(self) -> bool:
         """Return whether C can do all with it: it has no times, and is in no capture."""
         return not (self.has_times or self.is_counter_based or self.capture is not None)
 
     def learn(self) -> None:
         """Learn whether C has signaled it. From now on only Python does."""
-        cl = self._in_c.take()
+        cl = self.in_c.take()
         if cl:
             self._signaled, self.error, self.timing = True, None, None
             in_turn = self.context.ur.platform.profile.waits_one_at_a_time
@@ -86,8 +87,8 @@ class ZeEvent(Signal):
 
     def let_c_signal(self) -> None:
         """Let C signal it again, if it can."""
-        if self._may_be_c_s:
-            self._in_c.give()
+        if self.may_be_c_s:
+            self.in_c.give()
 
     def close(self) -> None:
         self.learn()

@@ -7,7 +7,7 @@ answers nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ...icd.calls import address
@@ -148,6 +148,7 @@ class ListInC:
         self._copies: dict[tuple[int, int, int], Any] = {}
         self._commands: Any = None
         self._built: Any = None
+        self._resets: Any = None
 
     def run_on(self, queue: QueueInC | None) -> None:
         """Let C append lists to an immediate list, which runs on a queue; not if that is None."""
@@ -210,12 +211,16 @@ class ListInC:
             one = one.next
         return found
 
-    def close(self, only: Any) -> None:
+    def close(self, only: Any, resets: Sequence[EventInC] = ()) -> None:
         """Note that it is closed, and that everything built knows its commands.
 
         Args:
-            only: the `fl_buffer *` that runs all of it without events, None if there is none.
+            only: the `fl_buffer *` that runs all of it, None if there is none, or if events of
+                elsewhere matter.
+            resets: the events that it leaves reset.
         """
+        self._resets = ffi.new("fl_ze_event *[]", [event.struct for event in resets])
+        self.struct.resets, self.struct.reset_count = self._resets, len(resets)
         self.struct.only = ffi.cast("struct fl_buffer *", address(only) if only else 0)
         struct, one = self.struct, self.struct.dirty
         while one:

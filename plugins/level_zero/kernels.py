@@ -48,7 +48,7 @@ class LaunchShape:
     def dim(self) -> int:
         """Return the dimensions that it needs."""
         rows = zip(self.counts, self.sizes, self.offsets, strict=True)
-        used = [number for number, (n, size, at) in enumerate(rows, 1) if n * size > 1 or at]
+        used = [number for number, (n, size, at) in enumerate(rows, 1) if n * size != 1 or at]
         return max(used, default=1)
 
     @property

@@ -170,8 +170,8 @@ class ZeCommandList(Object):
         launches = (command.launch for command in self.recording.commands)
         missing = (one.kernel.name for one in launches if one and not one.is_complete)
         self.incomplete = next(missing, "")
-        can_run = len(parts) == 1 and not self.incomplete
-        self.in_c.close(parts[0].plain_buffer if can_run else None)
+        only = parts[0].plain_buffer if len(parts) == 1 and not self.incomplete else None
+        self.in_c.close(only, [event.in_c for event in parts[0].resets] if only else ())
 
     def check_executable(self) -> None:
         """Check that it can be executed.

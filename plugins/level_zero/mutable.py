@@ -124,8 +124,6 @@ def _put_counts(draft: LaunchDraft, row: Any) -> LaunchDraft:
         raise ze_failure("INVALID_NULL_POINTER", "pGroupCount")
     count = row.pGroupCount[0]
     counts = count.groupCountX, count.groupCountY, count.groupCountZ
-    if not all(counts):
-        raise ze_failure("INVALID_ARGUMENT", "a mutable launch has at least one group")
     return replace(draft, counts=counts)
 
 

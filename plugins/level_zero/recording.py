@@ -33,7 +33,7 @@ from .devices import ZeDevice
 from .events import ZeEvent
 from .in_c import ListInC, address_bits
 from .kernels import LaunchShape, ZeKernel
-from .streams import Signal, Stream, StreamStep
+from .streams import Stream, StreamStep
 
 #: What dropped recordings hold while an enqueue of them runs.
 _unfinished: Final = Lifetimes()
@@ -111,7 +111,7 @@ class ListPart:
     first: int
     end: int
     waits: list[ZeEvent] = field(default_factory=list)
-    effects: dict[Signal, bool] = field(default_factory=dict)
+    effects: dict[ZeEvent, bool] = field(default_factory=dict)
     timed: dict[int, ZeEvent] = field(default_factory=dict)
     timed_by_end: list[ZeEvent] = field(default_factory=list)
     buffer: CommandBuffer | None = None
@@ -119,9 +119,20 @@ class ListPart:
 
     @property
     def plain_buffer(self) -> Any:
-        """Return the `fl_buffer *` that runs it, None if it has to do with events or the host."""
-        events = self.waits, self.effects, self.timed, self.timed_by_end
-        return None if any(events) or self.run or self.buffer is None else self.buffer.native
+        """Return the `fl_buffer *` that runs it, None if only Python can.
+
+        Its events are its own: it waits for no others, and leaves them reset. Nobody asks for their
+        times, and the host runs nothing.
+        """
+        others = self.waits or self.timed or self.timed_by_end or any(self.effects.values())
+        if others or self.run is not None or self.buffer is None:
+            return None
+        return self.buffer.native if all(one.may_be_c_s for one in self.effects) else None
+
+    @property
+    def resets(self) -> list[ZeEvent]:
+        """Return the events that it leaves reset."""
+        return [event for event, is_set in self.effects.items() if not is_set]
 
 
 class ListRecording:

@@ -211,14 +211,16 @@ class LZKernel(Object):
     # sizes
 
     def shape(self, device: LZDevice, sizes: LaunchSizes) -> LZLaunchShape:
-        """Return the shape of a launch, which is not empty.
+        """Return the shape of a launch. An empty one has no groups.
 
         Raises:
             URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE, UNSUPPORTED_FEATURE.
             LevelZeroError: what the driver answers.
         """
         self.check_group(device, sizes.local, sizes.dim)
-        local = sizes.local or self.required or self.suggest(device, sizes.total)
+        local = sizes.local or self.required
+        if local is None:
+            local = self.suggest(device, sizes.total) if all(sizes.total) else (1, 1, 1)
         pairs = list(zip(sizes.total, local, strict=True))
         if any(total % size for total, size in pairs):
             raise failure(

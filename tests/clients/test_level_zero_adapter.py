@@ -34,9 +34,9 @@ def test_it_prints_what_it_says(
     assert (output.out, output.err, output.code) == (printed(source), "", 0)
 
 
-@pytest.mark.parametrize("path", ["wait-event", "immediate-append"])
+@pytest.mark.parametrize("path", ["wait-event", "immediate-append", "auto"])
 @pytest.mark.parametrize("program", GRAPHS)
-def test_graphs_and_their_updates_by_both_paths(
+def test_graphs_and_their_updates_by_each_path(
     program: str,
     path: str,
     driver: str,
@@ -51,4 +51,8 @@ def test_graphs_and_their_updates_by_both_paths(
         UR_LOG_FAIRLEAD="level:info",
     )
     assert (output.out, output.code) == (printed(HERE / f"device/{program}.cpp"), 0)
-    assert f"commands: {path}, because FAIRLEAD_ZE_COMMAND_BUFFER says so" in output.err
+    if path == "auto":
+        why = "one-append, because the driver has zeCommandListImmediateAppendCommandListsExp"
+    else:
+        why = f"{path}, because FAIRLEAD_ZE_COMMAND_BUFFER says so"
+    assert f"commands: {why}" in output.err

@@ -82,7 +82,7 @@ BROKEN = {
             *("mutable::group_count", "mutable::group_size", "mutable::global_offset"),
             *("mutable::several_changes", "mutable::again_and_again", "mutable::kernel"),
             *("mutable::kernel_signals", "mutable::kernel_waits", "mutable::next_command"),
-            *("mutable::lists_on_an_immediate_list", "mutable::reset"),
+            *("mutable::lists_on_an_immediate_list", "mutable::reset", "mutable::no_groups"),
         },
     ),
 }

@@ -73,7 +73,9 @@ typedef struct fl_ze_list {
     fl_ze_command *commands;  /* what can be changed, after the first close */
     fl_ze_command *dirty;     /* the last one that became so */
     fl_ze_copy *copies;       /* the last one used comes first */
-    struct fl_buffer *only;   /* runs all of it without events, NULL: Python executes it */
+    struct fl_buffer *only;   /* runs all of it, NULL: Python executes it */
+    fl_ze_event *const *resets;   /* what it leaves reset. They are reset before, or Python runs it */
+    uint32_t reset_count;
     fl_ze_queue *stream;      /* of an immediate list that C appends lists to, or NULL */
 } fl_ze_list;
 

@@ -1,4 +1,4 @@
-/* Executions of lists that need no events, and waits for them.
+/* Executions of lists that need no events of elsewhere, and waits for them.
  *
  * Two threads may use a queue. Python keeps the end of what it has enqueued last, and C that of its
  * own. Whoever waits waits for both (Stream.last). */
@@ -16,10 +16,18 @@ static fl_ze_queue *queue_of(uint32_t driver, uintptr_t handle) {
     return queue && !queue->in_python ? queue : NULL;
 }
 
+/* Whether the events that a list leaves reset are so already: it signals them for itself alone. */
+static bool are_reset(const fl_ze_list *list) {
+    for (uint32_t i = 0; i < list->reset_count; i++)
+        if (__atomic_load_n(&list->resets[i]->state, __ATOMIC_ACQUIRE) != FL_ZE_RESET)
+            return false;
+    return true;
+}
+
 /* Whether a queue can execute a list without Python. */
 static bool can_run(const fl_ze_queue *queue, const fl_ze_list *list) {
     return list && list->state == FL_ZE_CLOSED && list->only && list->context == queue->context &&
-           list->device == queue->device;
+           list->device == queue->device && are_reset(list);
 }
 
 /* Returns the cl_event, which the queue has, or NULL: Python does it. */

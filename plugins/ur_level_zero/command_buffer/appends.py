@@ -258,7 +258,7 @@ def _append_launch(
     with kernel.lock:
         kernel.set(arguments)
         kernel.check_complete()
-        if 0 in size:
+        if 0 in size and not append.command:  # an update may make it launch something
             return append.place("KERNEL_LAUNCH")
         shape = kernel.shape(buffer.device, sizes)
         handle, groups = kernel.apply(buffer.device, shape), GroupCount(*shape.counts)

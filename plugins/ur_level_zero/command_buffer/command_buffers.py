@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -84,14 +85,16 @@ class LZCommandBuffer(CommandBufferObject):
         self.lock = self.in_c.lock
         self._around: LZQueue | None = None
         self._finalized = False
-        kind, self._why = choose_path(device.platform, plain=in_order and not profiling)
+        copy_group = device.copy_group if not in_order else None
+        is_plain = copy_group is None and not profiling
+        kind, self._why = choose_path(device.platform, plain=is_plain)
         self.path = kind(context, device)
         how = {"in_order": in_order, "mutable": updatable}
         self.main = LZCommandList(context, device, device.compute_group, **how)
         self.path.begin(self.main)
         self.copies: LZCommandList | None = None
-        if device.copy_group is not None and not in_order:
-            self.copies = LZCommandList(context, device, device.copy_group, **how)
+        if copy_group is not None:
+            self.copies = LZCommandList(context, device, copy_group, **how)
             self.path.begin(self.copies)
         self._submission: Submission | None = None
 
@@ -257,15 +260,21 @@ class LZCommandBuffer(CommandBufferObject):
             if made is not None and made.is_changed:
                 made.close()
 
+    def handle_ends(self) -> None:
+        """Let the queue go that it ran on last, because that keeps it while it runs."""
+        around = self._around if self.in_c.struct.pending else None
+        if around is not None and around.keep((self.main, self.records, self.path)):
+            self.in_c.struct.pending, self._submission = 0, None
+        else:
+            with suppress(LevelZeroError):  # the queue's next wait says what is wrong
+                self._learn()
+        self.in_c.struct.around, self._around = ffi.NULL, None
+
     def close(self) -> None:
         registry = adapter.registry
         if registry is not None:
             for command in self.commands:
                 registry.forget(command)
-        kept = self.main, self.records, self.path
-        around = self._around if self.in_c.struct.pending else None
-        if around is not None and around.keep(kept):
-            return
         try:
             self.settle()
         except LevelZeroError as error:  # nobody could handle it

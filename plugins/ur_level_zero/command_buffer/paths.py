@@ -1,4 +1,4 @@
-"""The two ways in which a command-buffer runs on Level Zero.
+"""The ways in which a command-buffer runs on Level Zero.
 
 A command-buffer is a regular command list, and a second one for copies where the device has queues
 that only copy. Level Zero executes lists without a wait list and without an event. So events stand
@@ -10,10 +10,12 @@ the commands are ready for the next execution.
   next enqueue waits on the host until this one has ended.
 - *immediate-append*: zeCommandListImmediateAppendCommandListsExp has a wait list and an event. The
   list that resets events is appended behind. Nobody waits on the host, because AllReset divides one
-  execution from the next. An in-order list without times has no events to reset: it is appended
-  alone.
+  execution from the next.
+- *one-append*: the same function, once. One list without times resets its events at its own end.
+  Executions come after each other, so that nothing stands around them.
 
-FAIRLEAD_ZE_COMMAND_BUFFER chooses one. By default it is what the driver has.
+FAIRLEAD_ZE_COMMAND_BUFFER chooses one of the first two, which are those of the design. By default
+it is the last one that can be.
 
 (The design of SYCL-Graph: "Level Zero"; docs/level_zero_adapter.md.)
 """
@@ -63,7 +65,7 @@ class CommandBufferPath(Protocol):
 
     Attributes:
         name: its name in `VARIABLE`.
-        is_one_append: whether an execution is one append, without events of its own.
+        is_one_append: whether an execution is one append, without events around it.
     """
 
     name: str
@@ -237,12 +239,12 @@ class ImmediateAppendPath(_Path):
 
 
 class OneAppendPath:
-    """The way by zeCommandListImmediateAppendCommandListsExp where no event has to be reset.
+    """The way by one zeCommandListImmediateAppendCommandListsExp.
 
-    That is so if the list is in-order and nobody asks for the times of its commands.
+    It is for one list. Nobody asks for the times of its commands, which would be gone at its end.
     """
 
-    name, is_one_append = ImmediateAppendPath.name, True
+    name, is_one_append = "one-append", True
 
     def __init__(self, context: LZContext, device: LZDevice) -> None:
         self.main: LZCommandList | None = None
@@ -255,9 +257,13 @@ class OneAppendPath:
     def finish(
         self, main: LZCommandList, copies: LZCommandList | None, cells: Sequence[EventCell]
     ) -> None:
-        """Close the list."""
-        assert copies is None and not cells
+        """Append the resets, and close the list."""
+        assert copies is None
         self.main = main
+        if cells:
+            main.barrier()
+            main.reset(*cells)
+            main.barrier()
         main.close()
 
     def enqueue(
@@ -284,13 +290,12 @@ def choose_path(
 
     Args:
         platform: the platform.
-        plain: whether no events of commands have to be reset.
+        plain: whether there is one list, and nobody asks for the times of its commands.
 
     Raises:
         URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for a way
             that the driver does not have.
     """
-    append = OneAppendPath if plain else ImmediateAppendPath
     wanted = secure_environ().get(VARIABLE, "").strip().lower()
     can = ZE.strings["ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME"] in platform.extensions
     if wanted == WaitEventPath.name:
@@ -298,11 +303,12 @@ def choose_path(
     if wanted == ImmediateAppendPath.name:
         if not can:
             raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_APPEND}")
-        return append, f"{VARIABLE} says so"
+        return ImmediateAppendPath, f"{VARIABLE} says so"
     if wanted not in ("", "auto"):
         raise failure(
             "INVALID_VALUE", f"{VARIABLE}={wanted}: it may be auto, wait-event, immediate-append"
         )
     if can:
+        append = OneAppendPath if plain else ImmediateAppendPath
         return append, f"the driver has {_APPEND}"
     return WaitEventPath, f"the driver has no {_APPEND}"

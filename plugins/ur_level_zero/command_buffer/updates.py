@@ -64,8 +64,6 @@ class _Draft:
 
     def _take_sizes(self, new: NewSizes) -> None:
         old, dim = self.sizes, new.dim
-        if new.size is not None and not all(new.size):
-            raise failure("INVALID_VALUE", "an update cannot make a launch empty")
         if new.local is not None and not all(new.local):
             raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
         kept = old.local if new.size is None else None

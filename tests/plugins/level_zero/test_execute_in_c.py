@@ -221,3 +221,36 @@ def test_a_destroyed_event_of_c(bench: ZeBench) -> None:
     bench.ze.ok("zeEventDestroy", event)
     bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
     assert out.all == [3 * (times + 1)] * 4
+
+
+def test_c_runs_a_list_that_leaves_its_own_events_reset(bench: ZeBench) -> None:
+    """Python runs it where one of them is signaled before."""
+    out, (event,) = bench.ints(0), bench.events(1)
+    made, to = bench.list(), bench.immediate(flags=2)
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(3)), 1, event)
+    bench.launch(made, bench.kernel("mul", out.pointer, c_int(2)), 1, 0, event)
+    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
+    bench.ze.ok("zeCommandListAppendEventReset", made, event)
+    bench.ze.ok("zeCommandListClose", made)
+    times = append_until_c_does(bench, to, made)
+    bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
+    expected = 0
+    for _ in range(times):
+        expected = to_int(2 * (expected + 3))
+    assert out[0] == expected
+    with asked_of_python() as asked:
+        for by_host in (False, True, False):
+            if by_host:
+                bench.ze.ok("zeEventHostSignal", event)
+            asked.clear()
+            append(bench, to, made)
+            assert asked == ([APPEND] if by_host else [])
+            bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
+            assert bench.ze.code("zeEventQueryStatus", event) == "NOT_READY"
+            expected = to_int(2 * (expected + 3))
+            assert out[0] == expected
+
+
+def to_int(value: int) -> int:
+    """Return what a number becomes in an int of C."""
+    return c_int(value).value

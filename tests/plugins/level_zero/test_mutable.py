@@ -69,6 +69,44 @@ def test_group_count_changes(bench: ZeBench) -> None:
     assert out.all == [1] * 6 + [0] * 2
 
 
+@pytest.mark.parametrize("none", [(0, 1, 1), (4, 0, 1), (4, 2, 0), (0, 0, 0)])
+def test_a_launch_of_no_groups_has_its_place_only(
+    bench: ZeBench, none: tuple[int, int, int]
+) -> None:
+    out, after, (event,) = bench.ints(count=4), bench.ints(0), bench.events(1)
+    made = bench.list(mutable=True)
+    kernel = bench.kernel("add", out.pointer, c_int(1))
+    number = bench.next_id(made)
+    bench.launch(made, kernel, 0, event)  # it is appended as an empty one
+    bench.launch(made, bench.kernel("add", after.pointer, c_int(1)), 1, 0, event)
+    bench.ze.ok("zeCommandListClose", made)
+    seen: list[int] = []
+    for counts in ((0, 1, 1), (2, 1, 1), none, (4, 1, 1)):
+        assert bench.update(made, group_count(number, *counts)) == "SUCCESS"
+        bench.ze.ok("zeCommandListClose", made)
+        bench.run(made)
+        assert bench.ze.code("zeEventQueryStatus", event) == "SUCCESS"
+        bench.ze.ok("zeEventHostReset", event)
+        seen.append(sum(out.all))
+    assert seen == [0, 2, 2, 6]
+    assert (out.all, after.all) == ([2, 2, 1, 1], [4])
+
+
+def test_another_kernel_may_have_no_groups(bench: ZeBench) -> None:
+    out = bench.ints(1, 1, 1, 1)
+    made, number, mul = kernels_list(bench, out)
+    assert change_kernel(bench, made, number, mul) == "SUCCESS"
+    changes = argument(number, 0, out.pointer), argument(number, 1, c_int(10))
+    assert bench.update(made, *changes, group_count(number, 0)) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [1] * 4
+    assert bench.update(made, group_count(number, 2)) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [10, 10, 1, 1]
+
+
 def test_group_size_changes(bench: ZeBench) -> None:
     out = bench.ints(count=9)
     made, number = closed(bench, bench.kernel("shape", out.pointer, size=2), 3)
@@ -297,7 +335,6 @@ def test_a_changed_list_is_closed_before_it_runs(bench: ZeBench) -> None:
         (0, lambda number, out: argument(number, 2, c_int(2))),
         (0, lambda number, out: argument(number, 1, ctypes.c_int64(2))),
         (0, lambda number, out: argument(number, 0, c_int(2))),
-        (0, lambda number, out: group_count(number, 0)),
         (0, lambda number, out: new("ze_context_desc_t")),
     ],
 )

@@ -74,7 +74,6 @@ class Model:
         ):
             kind = self.random.choice(("value", "value", "memory", "groups"))
             given = self.random.randint(0, 1 if kind == "memory" else GROUPS)
-            given = max(given, 1) if kind == "groups" else given
             rows.append(self._row(launch, kind, given))
             if not wrong:
                 setattr(launch, kind, given)

@@ -37,7 +37,7 @@ def program(make: URObjects, context: int) -> int:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The entry points that Python is asked for, of those that begin in C."""
-    monkeypatch.setenv(VARIABLE, "immediate-append")
+    monkeypatch.delenv(VARIABLE, raising=False)
     if not calls_begin_in_c(lambda *_: None):
         pytest.skip("FAIRLEAD_CALLS=python")
     with asked_of_python(adapter) as names:
@@ -47,10 +47,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 class Adding:
     """A command-buffer that adds a number to a buffer."""
 
-    def __init__(self, make: URObjects, context: int, program: int) -> None:
+    def __init__(
+        self, make: URObjects, context: int, program: int, *, in_order: bool = True
+    ) -> None:
         self.make, self.total, self.reader = make, make.buffer(context), make.queue(context)
         make.write(self.reader, self.total, [0] * COUNT)
-        self.recording = URRecording(make, context, isInOrder=True, isUpdatable=True)
+        self.recording = URRecording(make, context, isInOrder=in_order, isUpdatable=True)
         values = BufferValue(self.total), ints([1])
         kernel = make.kernel(program, "add_value")
         self.step = self.recording.launch(kernel, *values, command=True)
@@ -69,10 +71,10 @@ class Adding:
         return numbers.pop()
 
 
-@pytest.fixture
-def adding(make: URObjects, context: int, program: int) -> Adding:
-    """The command-buffer."""
-    return Adding(make, context, program)
+@pytest.fixture(params=["in-order", "any-order"])
+def adding(request: pytest.FixtureRequest, make: URObjects, context: int, program: int) -> Adding:
+    """The command-buffer. One of any order resets the events of its commands."""
+    return Adding(make, context, program, in_order=request.param == "in-order")
 
 
 def in_thread(function: Callable[[], Any]) -> None:
@@ -230,7 +232,7 @@ def test_threads_enqueue_on_one_queue(
     assert adding.sum == 402
 
 
-@pytest.mark.parametrize("how", ["profiling", "any-order", "wait-event"])
+@pytest.mark.parametrize("how", ["profiling", "immediate-append", "wait-event"])
 def test_what_needs_more_than_an_append_is_python_s(
     how: str,
     make: URObjects,
@@ -239,10 +241,11 @@ def test_what_needs_more_than_an_append_is_python_s(
     asked: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if how == "wait-event":
+    profiles = how == "profiling"
+    if not profiles:
         monkeypatch.setenv(VARIABLE, how)
-    queue = make.queue(context, "PROFILING_ENABLE" if how == "profiling" else "")
-    recording = URRecording(make, context, isInOrder=how != "any-order")
+    queue = make.queue(context, "PROFILING_ENABLE" if profiles else "")
+    recording = URRecording(make, context, isInOrder=True)
     recording.launch(make.kernel(program, "nothing"))
     recording.finalize()
     for _ in range(5):

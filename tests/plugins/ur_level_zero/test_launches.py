@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
+import pytest
+
 from fairlead.conformance.ur.calls import URCalls
-from fairlead.conformance.ur.objects import URObjects
+from fairlead.conformance.ur.objects import COUNT, URObjects
+from fairlead.conformance.ur.recording import Update, URRecording
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.plugins.ur_level_zero.devices import LZDevice
 
 
@@ -24,3 +28,29 @@ def test_local_memory_limits_how_many_groups_run_at_the_same_time(
     assert ask(0) >= 1
     assert 1 <= ask(room // 2) <= ask(0)
     assert ask(room + 1) == 0
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("local", [(), (2,)])
+def test_updates_make_a_launch_empty_and_launch_it_again(
+    make: URObjects,
+    context: int,
+    program: int,
+    queue: int,
+    in_order: bool,
+    local: tuple[int, ...],
+) -> None:
+    """An empty launch can be appended, too."""
+    buffer = make.buffer(context)
+    make.write(queue, buffer, [0] * COUNT)
+    recording = URRecording(make, context, isUpdatable=True, isInOrder=in_order)
+    kernel = make.kernel(program, "add_one")
+    step = recording.launch(kernel, BufferValue(buffer), size=(0,), local=local, command=True)
+    recording.launch(kernel, BufferValue(buffer), size=(1,), after=(step.point,))
+    recording.finalize()
+    expected = [0] * COUNT
+    for size in (0, 4, 0, 8):
+        recording.update(Update(step.command, size=(size,), local=local or None))
+        recording.run(queue)
+        expected = [value + (place < size) + (place < 1) for place, value in enumerate(expected)]
+        assert make.read(queue, buffer) == expected

@@ -19,7 +19,7 @@ from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
 from fairlead.plugins.ur_level_zero.core import adapter
 from fairlead.plugins.ur_level_zero.devices import LZDevice, QueueGroup
 
-PATHS: Final = "wait-event", "immediate-append"
+PATHS: Final = "wait-event", "immediate-append", "one-append"
 #: What the tests look at, by the ends of the names.
 WATCHED: Final = (
     *("AppendBarrier", "AppendEventReset", "AppendSignalEvent", "AppendLaunchKernel"),
@@ -30,8 +30,8 @@ WATCHED: Final = (
 
 @pytest.fixture(params=PATHS)
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each path in turn."""
-    monkeypatch.setenv(VARIABLE, request.param)
+    """Each path in turn. The last one is chosen by default, where it can be."""
+    monkeypatch.setenv(VARIABLE, "auto" if request.param == "one-append" else request.param)
     return request.param
 
 
@@ -160,20 +160,23 @@ def test_calls_of_the_immediate_append_path(
         assert watch() == [append, "AppendBarrier", append]
 
 
-def test_an_in_order_command_buffer_is_one_append(
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_command_buffer_without_times_is_one_append(
     monkeypatch: pytest.MonkeyPatch,
     watch: Callable[[], list[str]],
     make: URObjects,
     context: int,
     program: int,
+    in_order: bool,
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "immediate-append")
+    monkeypatch.delenv(VARIABLE, raising=False)
     queue = make.queue(context)
     watch()
-    recording = URRecording(make, context, isInOrder=True)
+    recording = URRecording(make, context, isInOrder=in_order)
     recording.launch(make.kernel(program, "nothing"))
     recording.finalize()
-    assert watch() == ["AppendLaunchKernel", "Close"]
+    resets = [] if in_order else ["AppendBarrier", "AppendEventReset", "AppendBarrier"]
+    assert watch() == ["AppendLaunchKernel", *resets, "Close"]
     recording.enqueue(queue)
     assert watch() == ["ImmediateAppendCommandListsExp"]
 
@@ -241,7 +244,7 @@ def test_explain_says_the_path_and_why(
     monkeypatch.delenv(VARIABLE, raising=False)
     chain = Chain(make, context, program)
     assert behind_buffer(chain.recording).explain() == (
-        "3 commands: immediate-append, because the driver has "
+        "3 commands: one-append, because the driver has "
         "zeCommandListImmediateAppendCommandListsExp; a list of commands, by events"
     )
 
