@@ -26,6 +26,7 @@ MEASURES = (
     "arrays",
     "command_buffer",
     "command_buffer_layer",
+    "ze_lists",
     "direct",
     "schedules",
     "parameters",

@@ -168,6 +168,12 @@ def two_threads() -> ctypes.CDLL:
     return _compiled("two_threads.c", "-O3", "-march=native", "-pthread")
 
 
+@cache
+def ze_lists() -> ctypes.CDLL:
+    """Return ze_lists.c, compiled."""
+    return _compiled("ze_lists.c", "-O2")
+
+
 def _compiled(name: str, *options: str) -> ctypes.CDLL:
     with TemporaryDirectory() as folder:
         library = Path(folder, "library.so")

@@ -7,7 +7,8 @@ answers nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from ...icd.calls import address
@@ -109,6 +110,16 @@ class QueueInC:
     def __init__(self, context: Any, device: int, cl: int) -> None:
         fields = {"context": context.cl, "device": device, "cl": cl}
         self.struct = ffi.new("fl_ze_queue *", {**fields, "driver": _driver_in_c(context)})
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let C enqueue nothing on it."""
+        before = self.struct.in_python
+        lib.fl_ze_pause(self.struct)
+        try:
+            yield
+        finally:
+            self.struct.in_python = before
 
     def take_last(self) -> int:
         """Return the event of what C has enqueued last, a reference, and forget it; 0 for none."""

@@ -168,7 +168,7 @@ class StreamStep:
         run: enqueues its commands after OpenCL events, and returns the event of their end, a
             reference. None: it has no commands.
         effects: the events that it signals (True) and resets (False), in order.
-        after: is called after it was enqueued, with its end.
+        after: is called after it was enqueued, with its end, because events have its times.
     """
 
     waits: Sequence[Signal] = ()
@@ -186,7 +186,7 @@ class Stream:
         synchronous: whether every submission is waited for.
 
     Attributes:
-        cl: the queue.
+        cl: the queue. From the first command on whose times an event has, it is one that profiles.
         in_c: what C knows of it. C enqueues lists, too, if no step is pending.
         pending: the steps that are not enqueued.
         last: the end of what was enqueued last.
@@ -195,7 +195,7 @@ class Stream:
 
     def __init__(self, context: ZeContext, device: ZeDevice, synchronous: bool = False) -> None:
         self.context, self.device, self.synchronous = context, device, synchronous
-        self.cl = new_queue(context.ur.cl, device.ur.cl, _PROFILING)
+        self.cl, self._profiles = new_queue(context.ur.cl, device.ur.cl), False
         self.in_c = QueueInC(context.ur, device.ur.cl, self.cl)
         self.in_c.struct.in_python = synchronous
         self.waits_one_at_a_time = context.ur.platform.profile.waits_one_at_a_time
@@ -259,6 +259,25 @@ class Stream:
                 self.last = self.end_of(end)
             self.in_c.struct.pending = 1
         return self.last
+
+    def begin_times(self) -> None:
+        """Run on a queue that profiles from now on, after what was enqueued. The lock is held.
+
+        Raises:
+            OpenCLError: there can be no such queue.
+        """
+        if self._profiles:
+            return
+        cl = new_queue(self.context.ur.cl, self.device.ur.cl, _PROFILING)
+        with self.in_c.paused():
+            last = self.learn_last()
+            if last is not None and last.is_pending:
+                call(self.cl, "clFlush")
+                begin = enqueue_marker(cl, [last.cl], "clEnqueueBarrierWithWaitList")
+                call(begin, "clReleaseEvent")
+            call(self.cl, "clReleaseCommandQueue")
+            self.cl = self.in_c.struct.cl = cl
+        self._profiles = True
 
     def end_of(self, cl: int) -> Completion:
         """Return the end of a command of this stream: its event, a reference."""
@@ -333,6 +352,8 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
     Raises:
         LevelZeroError, OpenCLError, URError: it could not be enqueued.
     """
+    if step.after is not None:
+        stream.begin_times()
     waits = unfinished(stream, step.waits)
     stream.in_c.struct.pending = 1
     if step.run is not None:

@@ -46,11 +46,14 @@ typedef struct fl_ze_queue {
     uintptr_t context, device, cl;
     const struct fl_driver *driver;
     int32_t in_python;        /* steps wait for their events, or the queue is synchronous */
+    int32_t users;            /* threads that enqueue on it in C */
     int32_t pending;          /* what Python has enqueued is not known to have ended */
     void *last;               /* the event of what C has enqueued last, a reference, or NULL */
 } fl_ze_queue;
 /* Takes that event out. */
 void *fl_ze_take_last(fl_ze_queue *queue);
+/* Sets `in_python`, and waits until no thread enqueues on it in C. */
+void fl_ze_pause(fl_ze_queue *queue);
 
 /* What C knows of an event: one of these, or the cl_event that signals it, a reference. */
 enum { FL_ZE_RESET, FL_ZE_IN_PYTHON, FL_ZE_BUSY };

@@ -5,6 +5,8 @@
 #include "ze_calls.h"
 #include "ze_entries_in_c.h"
 
+#include <sched.h>
+
 static void *exchange_last(fl_ze_queue *queue, void *event) {
     return __atomic_exchange_n(&queue->last, event, __ATOMIC_ACQ_REL);
 }
@@ -30,8 +32,14 @@ static bool can_run(const fl_ze_queue *queue, const fl_ze_list *list) {
            list->device == queue->device && are_reset(list);
 }
 
+void fl_ze_pause(fl_ze_queue *queue) {
+    __atomic_store_n(&queue->in_python, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&queue->users, __ATOMIC_SEQ_CST))
+        sched_yield();
+}
+
 /* Returns the cl_event, which the queue has, or NULL: Python does it. */
-static void *run(fl_ze_queue *queue, const fl_ze_list *list, fl_ze_event *event) {
+static void *run_now(fl_ze_queue *queue, const fl_ze_list *list, fl_ze_event *event) {
     uintptr_t signaled = 0;
     if (!can_run(queue, list) || (event && !fl_ze_begin_signal(event, &signaled)))
         return NULL;
@@ -42,6 +50,14 @@ static void *run(fl_ze_queue *queue, const fl_ze_list *list, fl_ze_event *event)
     void *before = made ? exchange_last(queue, made) : NULL;
     if (before)
         fl_ze_icd->release_event(before);
+    return made;
+}
+
+static void *run(fl_ze_queue *queue, const fl_ze_list *list, fl_ze_event *event) {
+    __atomic_add_fetch(&queue->users, 1, __ATOMIC_SEQ_CST);
+    bool is_ours = !__atomic_load_n(&queue->in_python, __ATOMIC_SEQ_CST);
+    void *made = is_ours ? run_now(queue, list, event) : NULL;
+    __atomic_sub_fetch(&queue->users, 1, __ATOMIC_SEQ_CST);
     return made;
 }
 

@@ -11,7 +11,13 @@ from helpers.ze_bench import FOREVER, ZeBench
 from helpers.ze_calls import array, new
 from helpers.ze_entries import asked_of_python, begin_in_c
 
+from fairlead.icd.abi import OPENCL
+from fairlead.icd.calls import properties_of
 from fairlead.loader.ze.abi import ZE
+from fairlead.plugins.level_zero.core import driver
+from fairlead.plugins.level_zero.lists import ZeCommandList
+
+PROFILING = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
 
 
 def adding(bench: ZeBench, out: object, value: int = 1) -> int:
@@ -254,3 +260,24 @@ def test_c_runs_a_list_that_leaves_its_own_events_reset(bench: ZeBench) -> None:
 def to_int(value: int) -> int:
     """Return what a number becomes in an int of C."""
     return c_int(value).value
+
+
+def test_times_begin_behind_what_c_has_enqueued(bench: ZeBench) -> None:
+    """The queue of OpenCL profiles from then on. Before that it costs nothing more."""
+    out, (event,) = bench.ints(count=4), bench.events(1, 5)
+    made, to = adding(bench, out.pointer), bench.immediate(flags=2)
+    times = append_until_c_does(bench, to, made)
+    stream = driver.objects.of(ZeCommandList.type)[to].stream
+    assert stream is not None and not properties_of(stream.cl) & PROFILING
+    for _ in range(5):
+        append(bench, to, made)
+    bench.launch(to, bench.kernel("mul", out.pointer, c_int(2)), 4, event)
+    for _ in range(5):
+        append(bench, to, made)
+    bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
+    assert out.all == [3 * (times + 5) * 2 + 3 * 5] * 4
+    assert properties_of(stream.cl) & PROFILING
+    row = new_times()
+    bench.ze.ok("zeEventQueryKernelTimestamp", event, byref(row))
+    assert 0 < row.context.kernelStart < row.context.kernelEnd
+    assert append_until_c_does(bench, to, made)
