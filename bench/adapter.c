@@ -1,7 +1,9 @@
-/* What C does with the reference adapter. As a library: what adapter.py times, the threads of soak.py. As a program
- * without Python, `adapter LIBRARY`: how long it takes from dlopen to all devices, as JSON.
+/* What C does with the reference adapter. As a library: what adapter.py times, the threads of
+ * soak.py. As a program without Python, `adapter LIBRARY`: how long it takes from dlopen to all
+ * devices, as JSON.
  *
- * adapter_abi.h is made of the ABI data (adapter_work.py): every type and prototype of both interfaces. */
+ * adapter_abi.h is made of the ABI data (adapter_work.py): every type and prototype of both
+ * interfaces. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -25,8 +27,8 @@ static double seconds(void) {
 /* --- what is timed --- */
 
 /* Enqueues of a command-buffer that are not waited for, and the end of the last. */
-int32_t enqueues(fn_urEnqueueCommandBufferExp *enqueue, fn_urQueueFinish *finish, ur_queue_handle_t queue,
-                 ur_exp_command_buffer_handle_t buffer, uint32_t count) {
+int32_t enqueues(fn_urEnqueueCommandBufferExp *enqueue, fn_urQueueFinish *finish,
+                 ur_queue_handle_t queue, ur_exp_command_buffer_handle_t buffer, uint32_t count) {
     int32_t code = 0;
     for (uint32_t i = 0; i < count && !code; i++)
         code = enqueue(queue, buffer, 0, NULL, NULL);
@@ -34,13 +36,15 @@ int32_t enqueues(fn_urEnqueueCommandBufferExp *enqueue, fn_urQueueFinish *finish
 }
 
 /* One enqueue of the driver's own, and its end. */
-int32_t native_pass(fn_clEnqueueCommandBufferKHR *enqueue, fn_clFinish *finish, cl_command_queue queue, cl_command_buffer_khr buffer) {
+int32_t native_pass(fn_clEnqueueCommandBufferKHR *enqueue, fn_clFinish *finish,
+                    cl_command_queue queue, cl_command_buffer_khr buffer) {
     int32_t code = enqueue(0, NULL, buffer, 0, NULL, NULL);
     return code ? code : finish(queue);
 }
 
 /* One update after the other, each of one command. */
-int32_t updates(fn_urCommandBufferUpdateKernelLaunchExp *change, ur_exp_command_buffer_handle_t buffer, update *list, uint32_t count) {
+int32_t updates(fn_urCommandBufferUpdateKernelLaunchExp *change,
+                ur_exp_command_buffer_handle_t buffer, update *list, uint32_t count) {
     int32_t code = 0;
     for (uint32_t i = 0; i < count && !code; i++)
         code = change(buffer, 1, &list[i]);
@@ -55,14 +59,16 @@ typedef struct functions {
     fn_urEnqueueMemBufferRead *read;
 } functions;
 
-/* Launch i of the command-buffer turns cell i into 3 * cell + values[i]; updates[i] gives it the value that is there. */
+/* Launch i of the command-buffer turns cell i into 3 * cell + values[i]; updates[i] gives it the
+ * value that is there. */
 typedef struct worker {
     const functions *call;
     ur_queue_handle_t queue;
     ur_exp_command_buffer_handle_t buffer;
     ur_mem_handle_t memory;
     update *updates;
-    uint32_t *values, *cells, *expected;   /* `expected`: what `cells`, which are read, have to be */
+    /* `expected`: what `cells`, which are read, have to be */
+    uint32_t *values, *cells, *expected;
     uint32_t launches, random;
     uint64_t enqueued, updated, wrong;
     double end;
@@ -74,9 +80,11 @@ static uint32_t next(worker *w) {
     return (w->random = w->random * 1664525 + 1013904223) >> 8;
 }
 
-/* Other values for some launches that follow each other: all in one update, or each in one of its own. */
+/* Other values for some launches that follow each other: all in one update, or each in one of its
+ * own. */
 static int32_t change_some(worker *w) {
-    uint32_t first = next(w) % w->launches, count = 1 + next(w) % (w->launches - first), each = next(w) & 1;
+    uint32_t first = next(w) % w->launches, count = 1 + next(w) % (w->launches - first),
+             each = next(w) & 1;
     for (uint32_t i = first; i < first + count; i++)
         w->values[i] = next(w);
     int32_t code = each ? updates(w->call->update, w->buffer, w->updates + first, count)
@@ -97,7 +105,8 @@ static int32_t work(worker *w) {
             w->expected[cell] = 3 * w->expected[cell] + w->values[cell];
     }
     if (!code)
-        code = w->call->read(w->queue, w->memory, true, 0, w->launches * sizeof *w->cells, w->cells, 0, NULL, NULL);
+        code = w->call->read(w->queue, w->memory, true, 0, w->launches * sizeof *w->cells, w->cells,
+                             0, NULL, NULL);
     for (uint32_t cell = 0; cell < w->launches && !code; cell++)
         w->wrong += w->cells[cell] != w->expected[cell];
     return code;
@@ -152,7 +161,8 @@ int main(int argument_count, char **arguments) {
     ur_platform_handle_t platforms[16];
     uint32_t platform_count, device_count, all = 0;
     opened = argument_count == 2 ? dlopen(arguments[1], RTLD_LAZY | RTLD_LOCAL) : NULL;
-    check(((int32_t (*)(uint32_t, void **))function("urGetAdapterProcAddrTable"))(UR_API_VERSION_CURRENT, table));
+    check(((int32_t (*)(uint32_t, void **))function("urGetAdapterProcAddrTable"))(
+        UR_API_VERSION_CURRENT, table));
     check(CALL(urAdapterGet)(1, &adapter, NULL));
     check(CALL(urPlatformGet)(adapter, 16, platforms, &platform_count));
     for (uint32_t i = 0; i < platform_count; i++) {

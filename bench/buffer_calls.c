@@ -1,6 +1,8 @@
-/* What calls about small buffers cost in a C program. bench/buffer_calls.py compiles it and calls `measure`.
+/* What calls about small buffers cost in a C program. bench/buffer_calls.py compiles it and calls
+ * `measure`.
  *
- * Calls go through the objects' dispatch tables, as a loader makes them. Each figure is the least of ROUNDS rounds, in ns a call. */
+ * Calls go through the objects' dispatch tables, as a loader makes them. Each figure is the least
+ * of ROUNDS rounds, in ns a call. */
 #include "opencl_abi.h"
 
 #include <stdint.h>
@@ -37,7 +39,8 @@ int measure(cl_context context, double *figures) {
     cl_int code = CL_SUCCESS;
     size_t size;
     cl_device_id devices[16];
-    cl_mem parent = CL(context, clCreateBuffer)(context, CL_MEM_READ_WRITE, (size_t)2 << 20, NULL, &code);
+    cl_mem parent =
+        CL(context, clCreateBuffer)(context, CL_MEM_READ_WRITE, (size_t)2 << 20, NULL, &code);
     for (int round = 0; round < ROUNDS && !code; round++) {
         double begin = now();
         for (int i = 0; i < COUNT && !code; i++)
@@ -54,7 +57,8 @@ int measure(cl_context context, double *figures) {
             struct {
                 size_t origin, size;
             } region = {(size_t)i * PLACE, SIZE};
-            made[i] = CL(parent, clCreateSubBuffer)(parent, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+            made[i] = CL(parent, clCreateSubBuffer)(parent, CL_MEM_READ_WRITE,
+                                                    CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
         }
         keep_least(&figures[CREATE_PART], begin);
         if (code)
@@ -69,7 +73,8 @@ int measure(cl_context context, double *figures) {
         keep_least(&figures[RELEASE_PART], begin);
         begin = now();
         for (int i = 0; i < COUNT; i++)
-            code = CL(context, clGetContextInfo)(context, CL_CONTEXT_DEVICES, sizeof devices, devices, &size);
+            code = CL(context, clGetContextInfo)(context, CL_CONTEXT_DEVICES, sizeof devices,
+                                                 devices, &size);
         keep_least(&figures[ASK_CONTEXT], begin);
     }
     CL(parent, clReleaseMemObject)(parent);

@@ -1,5 +1,6 @@
-/* What single calls of Unified Runtime cost in a C program: `calls ADAPTER LAYOUT ROUNDS`, on the adapter's first device.
- * LAYOUT is the release that its tables have the order of. Writes one line for each call: its name and nanoseconds.
+/* What single calls of Unified Runtime cost in a C program: `calls ADAPTER LAYOUT ROUNDS`, on the
+ * adapter's first device. LAYOUT is the release that its tables have the order of. Writes one line
+ * for each call: its name and nanoseconds.
  *
  * calls_abi.h is made of the ABI data (calls.py). */
 #define _GNU_SOURCE
@@ -20,14 +21,16 @@ enum { PLATFORMS = 8, BYTES = 4096, BATCH = 200, THREADS = 8 };
 static void *adapter_library;
 static const char *layout;   /* of its tables */
 
-/* A function of the adapter. `places`, which is generated, says for each layout where functions are. */
+/* A function of the adapter. `places`, which is generated, says for each layout where functions
+ * are. */
 static void *function(const char *name) {
     void *table[64] = {NULL};
     char getter[64];
     for (const struct place *p = places; p->name; p++)
         if (strcmp(p->name, name) == 0 && strcmp(p->layout, layout) == 0) {
             snprintf(getter, sizeof getter, "urGet%sProcAddrTable", p->table);
-            int32_t (*get)(uint32_t, void **) = (int32_t (*)(uint32_t, void **))dlsym(adapter_library, getter);
+            int32_t (*get)(uint32_t, void **) =
+                (int32_t (*)(uint32_t, void **))dlsym(adapter_library, getter);
             if (get && get(UR_API_VERSION_CURRENT, table) == 0 && table[p->index])
                 return table[p->index];
         }
@@ -44,7 +47,11 @@ static int32_t check_code(int32_t code, int line) {
 }
 
 /* A call that has to succeed. Functions are looked up once. */
-#define UR(name) ({ static fn_##name *known; known ? known : (known = (fn_##name *)function(#name)); })
+#define UR(name)                                                                                   \
+    ({                                                                                             \
+        static fn_##name *known;                                                                   \
+        known ? known : (known = (fn_##name *)function(#name));                                    \
+    })
 #define OK(name, ...) check_code(UR(name)(__VA_ARGS__), __LINE__)
 
 static double read_clock(clockid_t clock) {
@@ -85,7 +92,8 @@ static void device_usm(void) {
 
 static void group_size(void) {
     size_t answer;
-    OK(urKernelGetGroupInfo, w.kernel, w.device, UR_KERNEL_GROUP_INFO_WORK_GROUP_SIZE, sizeof answer, &answer, NULL);
+    OK(urKernelGetGroupInfo, w.kernel, w.device, UR_KERNEL_GROUP_INFO_WORK_GROUP_SIZE,
+       sizeof answer, &answer, NULL);
 }
 
 static void set_value(void) { OK(urKernelSetArgValue, w.kernel, 1, sizeof number, NULL, &number); }
@@ -97,7 +105,8 @@ static bool is_old(void) { return strcmp(layout, "2025.3") == 0; }
 
 static void enqueue(ur_queue_handle_t queue, ur_kernel_handle_t kernel, ur_event_handle_t *event) {
     if (is_old())
-        OK(urEnqueueKernelLaunch_2025_3, queue, kernel, 1, NULL, &one, &group, 0, NULL, 0, NULL, event);
+        OK(urEnqueueKernelLaunch_2025_3, queue, kernel, 1, NULL, &one, &group, 0, NULL, 0, NULL,
+           event);
     else
         OK(urEnqueueKernelLaunch, queue, kernel, 1, NULL, &one, &group, NULL, 0, NULL, event);
 }
@@ -125,7 +134,8 @@ static void wait_for_done(void) { OK(urEventWait, 1, &w.done); }
 
 static void status(void) {
     uint32_t answer;
-    OK(urEventGetInfo, w.done, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS, sizeof answer, &answer, NULL);
+    OK(urEventGetInfo, w.done, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS, sizeof answer, &answer,
+       NULL);
 }
 
 static void retain_event(void) {
@@ -137,19 +147,31 @@ static void marker(void) { OK(urEnqueueEventsWait, w.queue, 0, NULL, NULL); }
 
 static void barrier(void) { OK(urEnqueueEventsWaitWithBarrier, w.queue, 1, &w.done, NULL); }
 
-static void memcpy_waited(void) { OK(urEnqueueUSMMemcpy, w.queue, true, w.shared, w.host, 64, 0, NULL, NULL); }
+static void memcpy_waited(void) {
+    OK(urEnqueueUSMMemcpy, w.queue, true, w.shared, w.host, 64, 0, NULL, NULL);
+}
 
-static void memcpy_enqueued(void) { OK(urEnqueueUSMMemcpy, w.queue, false, w.shared, w.device_memory, 64, 0, NULL, NULL); }
+static void memcpy_enqueued(void) {
+    OK(urEnqueueUSMMemcpy, w.queue, false, w.shared, w.device_memory, 64, 0, NULL, NULL);
+}
 
 static void fill(void) { OK(urEnqueueUSMFill, w.queue, w.shared, 4, &number, 64, 0, NULL, NULL); }
 
-static void read_buffer(void) { OK(urEnqueueMemBufferRead, w.queue, w.a, true, 0, 64, w.host, 0, NULL, NULL); }
+static void read_buffer(void) {
+    OK(urEnqueueMemBufferRead, w.queue, w.a, true, 0, 64, w.host, 0, NULL, NULL);
+}
 
-static void write_buffer(void) { OK(urEnqueueMemBufferWrite, w.queue, w.a, true, 0, 64, w.host, 0, NULL, NULL); }
+static void write_buffer(void) {
+    OK(urEnqueueMemBufferWrite, w.queue, w.a, true, 0, 64, w.host, 0, NULL, NULL);
+}
 
-static void copy_buffer(void) { OK(urEnqueueMemBufferCopy, w.queue, w.a, w.b, 0, 0, 64, 0, NULL, NULL); }
+static void copy_buffer(void) {
+    OK(urEnqueueMemBufferCopy, w.queue, w.a, w.b, 0, 0, 64, 0, NULL, NULL);
+}
 
-static void fill_buffer(void) { OK(urEnqueueMemBufferFill, w.queue, w.a, &number, 4, 0, 64, 0, NULL, NULL); }
+static void fill_buffer(void) {
+    OK(urEnqueueMemBufferFill, w.queue, w.a, &number, 4, 0, 64, 0, NULL, NULL);
+}
 
 static void allocation(void) {
     void *made;
@@ -159,7 +181,8 @@ static void allocation(void) {
 
 static void memory_type(void) {
     uint32_t answer;
-    OK(urUSMGetMemAllocInfo, w.context, w.shared, UR_USM_ALLOC_INFO_TYPE, sizeof answer, &answer, NULL);
+    OK(urUSMGetMemAllocInfo, w.context, w.shared, UR_USM_ALLOC_INFO_TYPE, sizeof answer, &answer,
+       NULL);
 }
 
 static void context(void) {
@@ -280,9 +303,11 @@ static void measure_threads(unsigned threads, unsigned each) {
         end_worker(&workers[i]);
 }
 
-/* The program, by the driver's own functions: not every driver takes SPIR-V. The first word of an object leads to them. */
+/* The program, by the driver's own functions: not every driver takes SPIR-V. The first word of an
+ * object leads to them. */
 static ur_program_handle_t build_program(void) {
-    static const char *const source = "kernel void store(global uint *to, uint value) { to[get_global_id(0)] = value; }";
+    static const char *const source =
+        "kernel void store(global uint *to, uint value) { to[get_global_id(0)] = value; }";
     ur_program_handle_t made;
     ur_native_handle_t context, device;
     int32_t code;
@@ -290,9 +315,11 @@ static ur_program_handle_t build_program(void) {
     OK(urDeviceGetNativeHandle, w.device, &device);
     void *const *table = *(void *const **)context;
     cl_device_id built = (cl_device_id)device;
-    cl_program native = ((fn_clCreateProgramWithSource *)table[SLOT_clCreateProgramWithSource])((cl_context)context, 1, (const char **)&source, NULL, &code);
+    cl_program native = ((fn_clCreateProgramWithSource *)table[SLOT_clCreateProgramWithSource])(
+        (cl_context)context, 1, (const char **)&source, NULL, &code);
     check_code(code, __LINE__);
-    check_code(((fn_clBuildProgram *)table[SLOT_clBuildProgram])(native, 1, &built, "", NULL, NULL), __LINE__);
+    check_code(((fn_clBuildProgram *)table[SLOT_clBuildProgram])(native, 1, &built, "", NULL, NULL),
+               __LINE__);
     OK(urProgramCreateWithNativeHandle, (ur_native_handle_t)native, w.context, NULL, &made);
     return made;
 }

@@ -1,7 +1,7 @@
 /* What command-buffers of the adapter for CUDA cost in a C program: `cuda_calls ADAPTER LIBCUDA`.
  *
- * Writes one line for each call: its name and nanoseconds, the median of the rounds. A bare launch is
- * cuGraphLaunch of an executable graph that is made of the same graph, on a stream of its own.
+ * Writes one line for each call: its name and nanoseconds, the median of the rounds. A bare launch
+ * is cuGraphLaunch of an executable graph that is made of the same graph, on a stream of its own.
  * cuda_calls_abi.h is made of the ABI data (cuda_calls.py). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,7 +36,11 @@ static void check_code(int32_t code, int line) {
 }
 
 /* A call that has to succeed. Functions are looked up once. */
-#define CALL(library, name) ({ static fn_##name *known; known ? known : (known = (fn_##name *)function(library, #name)); })
+#define CALL(library, name)                                                                        \
+    ({                                                                                             \
+        static fn_##name *known;                                                                   \
+        known ? known : (known = (fn_##name *)function(library, #name));                           \
+    })
 #define OK(name, ...) check_code(CALL(adapter_library, name)(__VA_ARGS__), __LINE__)
 #define CU(name, ...) check_code(CALL(driver_library, name)(__VA_ARGS__), __LINE__)
 
@@ -65,12 +69,14 @@ static uintptr_t kernel;
 static uintptr_t y, x;
 static uintptr_t current;
 static uintptr_t stream;
-static const char source[] = "kernel void axpy(global float *y, global const float *x, float a) { size_t i = get_global_id(0); y[i] += a * x[i]; }";
+static const char source[] = "kernel void axpy(global float *y, global const float *x, float a) { "
+                             "size_t i = get_global_id(0); y[i] += a * x[i]; }";
 
 /* The adapter starts when it is asked for a table, as every loader does. */
 static void start_adapter(void) {
     void *table[64];
-    int32_t (*get)(uint32_t, void **) = (int32_t (*)(uint32_t, void **))function(adapter_library, "urGetAdapterProcAddrTable");
+    int32_t (*get)(uint32_t, void **) =
+        (int32_t (*)(uint32_t, void **))function(adapter_library, "urGetAdapterProcAddrTable");
     check_code(get(UR_API_VERSION_CURRENT, table), __LINE__);
 }
 
@@ -97,7 +103,9 @@ static void begin(void) {
 }
 
 static uintptr_t new_buffer(bool updatable) {
-    ur_exp_command_buffer_desc_t how = {.stype = UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC, .isUpdatable = updatable, .isInOrder = true};
+    ur_exp_command_buffer_desc_t how = {.stype = UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC,
+                                        .isUpdatable = updatable,
+                                        .isInOrder = true};
     uintptr_t made;
     OK(urCommandBufferCreateExp, context, device, &how, &made);
     return made;
@@ -105,12 +113,19 @@ static uintptr_t new_buffer(bool updatable) {
 
 static void append(uintptr_t buffer, float factor, uintptr_t *command) {
     static const size_t whole = ITEMS;
-    ur_exp_kernel_arg_properties_t rows[3] = {{.stype = UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES, .type = UR_EXP_KERNEL_ARG_TYPE_POINTER},
-                                              {.stype = UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES, .type = UR_EXP_KERNEL_ARG_TYPE_POINTER, .index = 1},
-                                              {.stype = UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES, .type = UR_EXP_KERNEL_ARG_TYPE_VALUE, .index = 2, .size = 4}};
+    ur_exp_kernel_arg_properties_t rows[3] = {{.stype = UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES,
+                                               .type = UR_EXP_KERNEL_ARG_TYPE_POINTER},
+                                              {.stype = UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES,
+                                               .type = UR_EXP_KERNEL_ARG_TYPE_POINTER,
+                                               .index = 1},
+                                              {.stype = UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES,
+                                               .type = UR_EXP_KERNEL_ARG_TYPE_VALUE,
+                                               .index = 2,
+                                               .size = 4}};
     uint32_t point;
     rows[0].value.pointer = y, rows[1].value.pointer = x, rows[2].value.value = (uintptr_t)&factor;
-    OK(urCommandBufferAppendKernelLaunchWithArgsExp, buffer, kernel, 1, NULL, &whole, NULL, 3, rows, 0, NULL, 0, NULL, 0, NULL, &point, NULL, command);
+    OK(urCommandBufferAppendKernelLaunchWithArgsExp, buffer, kernel, 1, NULL, &whole, NULL, 3, rows,
+       0, NULL, 0, NULL, 0, NULL, &point, NULL, command);
 }
 
 static uintptr_t build(unsigned nodes) {
@@ -186,8 +201,17 @@ static void measure_updates(void) {
         double start = now();
         for (unsigned i = 0; i < NODES; i++) {
             float factor = (float)i;
-            ur_exp_command_buffer_update_value_arg_desc_t value = {.stype = UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC, .argIndex = 2, .argSize = 4, .pNewValueArg = (uintptr_t)&factor};
-            ur_exp_command_buffer_update_kernel_launch_desc_t update = {.stype = UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC, .hCommand = commands[i % FEW], .newWorkDim = 1, .numNewValueArgs = 1, .pNewValueArgList = &value};
+            ur_exp_command_buffer_update_value_arg_desc_t value = {
+                .stype = UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC,
+                .argIndex = 2,
+                .argSize = 4,
+                .pNewValueArg = (uintptr_t)&factor};
+            ur_exp_command_buffer_update_kernel_launch_desc_t update = {
+                .stype = UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC,
+                .hCommand = commands[i % FEW],
+                .newWorkDim = 1,
+                .numNewValueArgs = 1,
+                .pNewValueArgList = &value};
             OK(urCommandBufferUpdateKernelLaunchExp, buffer, 1, &update);
         }
         took[round] = (now() - start) / NODES;

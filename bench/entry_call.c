@@ -1,4 +1,5 @@
-/* A program without Python that uses an adapter: how long it takes to start, and calls. `entry_call LIBRARY ROUNDS CALLS` prints JSON. */
+/* A program without Python that uses an adapter: how long it takes to start, and calls. `entry_call
+ * LIBRARY ROUNDS CALLS` prints JSON. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -31,7 +32,8 @@ static void check(int32_t code) {
 /* What is timed. The functions are looked up beforehand, as in a table. */
 static int32_t (*retain)(void *), (*release)(void *), (*release_event)(void *);
 static int32_t (*info)(void *, uint32_t, size_t, void *, size_t *);
-static int32_t (*copy)(void *, _Bool, void *, const void *, size_t, uint32_t, void *const *, void **);
+static int32_t (*copy)(void *, _Bool, void *, const void *, size_t, uint32_t, void *const *,
+                       void **);
 
 static void references(void) {
     check(retain(queue));
@@ -76,11 +78,16 @@ int main(int count, char **arguments) {
     printf("{\"start\": %.1f", microseconds() - start);
     int number = atoi(arguments[2]), calls = atoi(arguments[3]);
     if (number) {
-        check(((int32_t (*)(void *, uint32_t, void **, uint32_t *))function("urPlatformGet"))(adapter, 1, &platform, NULL));
-        check(((int32_t (*)(void *, int, uint32_t, void **, uint32_t *))function("urDeviceGet"))(platform, 2, 1, &device, NULL));
-        check(((int32_t (*)(uint32_t, void **, void *, void **))function("urContextCreate"))(1, &device, NULL, &context));
-        check(((int32_t (*)(void *, void *, void *, void **))function("urQueueCreate"))(context, device, NULL, &queue));
-        retain = function("urQueueRetain"), release = function("urQueueRelease"), release_event = function("urEventRelease");
+        check(((int32_t (*)(void *, uint32_t, void **, uint32_t *))function("urPlatformGet"))(
+            adapter, 1, &platform, NULL));
+        check(((int32_t (*)(void *, int, uint32_t, void **, uint32_t *))function("urDeviceGet"))(
+            platform, 2, 1, &device, NULL));
+        check(((int32_t (*)(uint32_t, void **, void *, void **))function("urContextCreate"))(
+            1, &device, NULL, &context));
+        check(((int32_t (*)(void *, void *, void *, void **))function("urQueueCreate"))(
+            context, device, NULL, &queue));
+        retain = function("urQueueRetain"), release = function("urQueueRelease"),
+        release_event = function("urEventRelease");
         info = function("urDeviceGetInfo"), copy = function("urEnqueueUSMMemcpy");
         rounds("references", references, number, calls, 2);
         rounds("query", query, number, calls, 1);

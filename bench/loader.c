@@ -1,5 +1,5 @@
-/* What an OpenCL loader costs: `loader LIBRARY first` prints the ns of the first clGetPlatformIDs, `loader LIBRARY calls N` the least ns of a
- * clRetainContext among several rounds of N calls. */
+/* What an OpenCL loader costs: `loader LIBRARY first` prints the ns of the first clGetPlatformIDs,
+ * `loader LIBRARY calls N` the least ns of a clRetainContext among several rounds of N calls. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -20,11 +20,13 @@ int main(int argc, char **argv) {
     void *library = dlopen(argv[1], RTLD_NOW), *platform = NULL, *device = NULL;
     if (argc < 3 || !library)
         return 2;
-    int (*ids)(uint32_t, void **, uint32_t *) = (int (*)(uint32_t, void **, uint32_t *))dlsym(library, "clGetPlatformIDs");
+    int (*ids)(uint32_t, void **, uint32_t *) =
+        (int (*)(uint32_t, void **, uint32_t *))dlsym(library, "clGetPlatformIDs");
     int (*devices)(void *, uint64_t, uint32_t, void **, uint32_t *) =
         (int (*)(void *, uint64_t, uint32_t, void **, uint32_t *))dlsym(library, "clGetDeviceIDs");
     void *(*create)(void *, uint32_t, void **, void *, void *, int *) =
-        (void *(*)(void *, uint32_t, void **, void *, void *, int *))dlsym(library, "clCreateContext");
+        (void *(*)(void *, uint32_t, void **, void *, void *, int *))dlsym(library,
+                                                                           "clCreateContext");
     int (*retain)(void *) = (int (*)(void *))dlsym(library, "clRetainContext");
     double begin = now(), best = 1e18;
     int code = ids(1, &platform, NULL);

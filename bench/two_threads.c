@@ -1,4 +1,5 @@
-/* The bound of the engine direct for long launches: their work by two threads of plain C, each with the same half of the memory each time. */
+/* The bound of the engine direct for long launches: their work by two threads of plain C, each with
+ * the same half of the memory each time. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
-/* With -DDRIVER: a Level Zero driver that does nothing. Else a program, LIBRARY HOW CALLS: it prints the nanoseconds of a zeEventQueryStatus, the
- * least of its batches. HOW is "table", by the driver's own table, or "loader", by the exported function of a loader. */
+/* With -DDRIVER: a Level Zero driver that does nothing. Else a program, LIBRARY HOW CALLS: it
+ * prints the nanoseconds of a zeEventQueryStatus, the least of its batches. HOW is "table", by the
+ * driver's own table, or "loader", by the exported function of a loader. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 enum { VERSION = 1 << 16 | 17, BATCHES = 20, ROOM = 64 };
 
 #ifdef DRIVER
-static ze_result_t init_drivers(uint32_t *count, ze_driver_handle_t *into, ze_init_driver_type_desc_t *desc) {
+static ze_result_t init_drivers(uint32_t *count, ze_driver_handle_t *into,
+                                ze_init_driver_type_desc_t *desc) {
     static char handle[64];
     if (into && *count)
         *into = (void *)handle;
@@ -20,7 +22,9 @@ static ze_result_t init_drivers(uint32_t *count, ze_driver_handle_t *into, ze_in
     return ZE_RESULT_SUCCESS;
 }
 
-static ze_result_t query(ze_event_handle_t event) { return event ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY; }
+static ze_result_t query(ze_event_handle_t event) {
+    return event ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
+}
 
 EXPORTED ze_result_t zeGetGlobalProcAddrTable(uint32_t version, void **table) {
     table[1] = (void *)init_drivers;
@@ -49,9 +53,11 @@ int main(int count, char **arguments) {
     fn_zeInitDrivers *init;
     fn_zeEventQueryStatus *volatile query;
     if (!strcmp(arguments[2], "table")) {
-        ((ze_result_t(*)(uint32_t, void **))dlsym(library, "zeGetGlobalProcAddrTable"))(VERSION, table);
+        ((ze_result_t (*)(uint32_t, void **))dlsym(library, "zeGetGlobalProcAddrTable"))(VERSION,
+                                                                                         table);
         init = (fn_zeInitDrivers *)table[1];
-        ((ze_result_t(*)(uint32_t, void **))dlsym(library, "zeGetEventProcAddrTable"))(VERSION, table);
+        ((ze_result_t (*)(uint32_t, void **))dlsym(library, "zeGetEventProcAddrTable"))(VERSION,
+                                                                                        table);
         query = (fn_zeEventQueryStatus *)table[SLOT_zeEventQueryStatus - SLOT_zeEventCreate];
     } else {
         init = (fn_zeInitDrivers *)dlsym(library, "zeInitDrivers");

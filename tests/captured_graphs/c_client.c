@@ -1,5 +1,5 @@
-/* A C module that is given a queue: it calls the OpenCL loader that it was linked with, and knows nothing of captures. It makes the kernel and
- * the buffer between, and gives both up at once. */
+/* A C module that is given a queue: it calls the OpenCL loader that it was linked with, and knows
+ * nothing of captures. It makes the kernel and the buffer between, and gives both up at once. */
 #include "opencl_abi.h"
 
 fn_clCreateKernel clCreateKernel;
@@ -16,7 +16,8 @@ fn_clReleaseEvent clReleaseEvent;
         return code
 
 /* Add 1, 2 … `steps` to `count` numbers of `memory`, by way of another buffer. */
-__attribute__((visibility("default"))) cl_int add_steps(cl_context context, cl_command_queue queue, cl_program program, cl_mem memory,
+__attribute__((visibility("default"))) cl_int add_steps(cl_context context, cl_command_queue queue,
+                                                        cl_program program, cl_mem memory,
                                                         size_t count, cl_int steps) {
     cl_int code = 0;
     cl_event first = NULL;
@@ -31,7 +32,8 @@ __attribute__((visibility("default"))) cl_int add_steps(cl_context context, cl_c
     for (cl_int step = 1; step <= steps; step++) {
         DO(clSetKernelArg(add, 0, sizeof between, &between));
         DO(clSetKernelArg(add, 1, sizeof step, &step));
-        DO(clEnqueueNDRangeKernel(queue, add, 1, NULL, &count, NULL, step == 1, step == 1 ? &first : NULL, NULL));
+        DO(clEnqueueNDRangeKernel(queue, add, 1, NULL, &count, NULL, step == 1,
+                                  step == 1 ? &first : NULL, NULL));
     }
     DO(clEnqueueCopyBuffer(queue, between, memory, 0, 0, size, 0, NULL, NULL));
     DO(clReleaseEvent(first));

@@ -54,19 +54,22 @@ int main(int argc, char **argv) {
     MUST(clGetPlatformIDs(16, platforms, NULL));
     MUST(clGetDeviceIDs(platforms[atoi(argv[1])], CL_DEVICE_TYPE_ALL, 1, &device, NULL));
     cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
-    cl_command_queue_properties order = strcmp(what, "unordered") ? 0 : CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+    cl_command_queue_properties order =
+        strcmp(what, "unordered") ? 0 : CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
     cl_command_queue queue = clCreateCommandQueue(context, device, order, &code), other;
     MUST(code);
     cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
     MUST(clBuildProgram(program, 1, &device, "-DUNUSED=1", NULL, NULL));
-    cl_kernel add = clCreateKernel(program, "add", &code), scale = clCreateKernel(program, "scale", &code);
+    cl_kernel add = clCreateKernel(program, "add", &code),
+              scale = clCreateKernel(program, "scale", &code);
     cl_kernel look = clCreateKernel(program, "look", &code);
     MUST(code);
     int numbers[COUNT], more[COUNT], out[2 * COUNT] = {0};
     for (int i = 0; i < COUNT; i++)
         numbers[i] = i, more[i] = 7 * i - 5;
     cl_mem x = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof numbers, NULL, &code);
-    cl_mem y = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof more, more, &code);
+    cl_mem y =
+        clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof more, more, &code);
     MUST(code);
     size_t global = COUNT, local = 8;
     cl_event event = NULL, second = NULL;
@@ -86,18 +89,21 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(what, "image")) {
         cl_image_format format = {CL_R, CL_SIGNED_INT32};
-        cl_image_desc shape = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 8};
+        cl_image_desc shape = {
+            .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 8};
         size_t origin[3] = {0}, region[3] = {8, 8, 1};
         cl_mem image = clCreateImage(context, CL_MEM_READ_ONLY, &format, &shape, NULL, &code);
         MUST(code);
-        cl_sampler sampler = clCreateSampler(context, CL_FALSE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, &code);
+        cl_sampler sampler =
+            clCreateSampler(context, CL_FALSE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, &code);
         MUST(clEnqueueWriteImage(queue, image, CL_TRUE, origin, region, 0, 0, more, 0, NULL, NULL));
         MUST(clSetKernelArg(look, 0, sizeof image, &image));
         MUST(clSetKernelArg(look, 1, sizeof sampler, &sampler));
         MUST(clSetKernelArg(look, 2, sizeof x, &x));
         MUST(clEnqueueNDRangeKernel(queue, look, 1, NULL, &global, NULL, 0, NULL, NULL));
     } else if (!strcmp(what, "map")) {
-        int *mapped = clEnqueueMapBuffer(queue, x, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 16, 64, 0, NULL, NULL, &code);
+        int *mapped = clEnqueueMapBuffer(queue, x, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 16, 64, 0,
+                                         NULL, NULL, &code);
         MUST(code);
         for (int i = 0; i < 16; i++)
             mapped[i] = mapped[i] / 2 + i;
@@ -105,9 +111,12 @@ int main(int argc, char **argv) {
     } else if (!strcmp(what, "rect")) {
         size_t from[3] = {8, 1, 0}, to[3] = {0, 2, 0}, region[3] = {16, 2, 1};
         cl_buffer_region part = {0, 128};
-        MUST(clEnqueueWriteBufferRect(queue, x, CL_TRUE, to, from, region, 32, 0, 64, 0, more, 0, NULL, NULL));
-        MUST(clEnqueueReadBufferRect(queue, x, CL_TRUE, to, from, region, 32, 0, 64, 0, out + COUNT / 2, 0, NULL, NULL));
-        cl_mem half = clCreateSubBuffer(x, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &part, &code);
+        MUST(clEnqueueWriteBufferRect(queue, x, CL_TRUE, to, from, region, 32, 0, 64, 0, more, 0,
+                                      NULL, NULL));
+        MUST(clEnqueueReadBufferRect(queue, x, CL_TRUE, to, from, region, 32, 0, 64, 0,
+                                     out + COUNT / 2, 0, NULL, NULL));
+        cl_mem half =
+            clCreateSubBuffer(x, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &part, &code);
         MUST(code);
         MUST(clEnqueueFillBuffer(queue, half, &is, 1, 8, 16, 0, NULL, NULL));
         MUST(clEnqueueCopyBuffer(queue, y, half, 64, 32, 32, 0, NULL, NULL));
@@ -125,7 +134,8 @@ int main(int argc, char **argv) {
             return 4;
         for (int round = 0; round < 3; round++) {
             if (!strcmp(what, "svm"))
-                MUST(clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_WRITE | CL_MAP_READ, svm, 2 * sizeof more, 0, NULL, NULL));
+                MUST(clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_WRITE | CL_MAP_READ, svm,
+                                     2 * sizeof more, 0, NULL, NULL));
             for (int i = 0; i < 2 * COUNT; i++)
                 svm[i] = round ? svm[i] / 3 + round : i;
             if (!strcmp(what, "svm"))
@@ -147,7 +157,8 @@ int main(int argc, char **argv) {
         much[BYTES / 2] = 1;
         cl_mem large = clCreateBuffer(context, CL_MEM_READ_WRITE, BYTES, NULL, &code);
         for (int i = 0; i < 2 * TIMES; i++)
-            MUST(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, BYTES, much + i % 2 * BYTES, 0, NULL, NULL));
+            MUST(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, BYTES, much + i % 2 * BYTES, 0,
+                                      NULL, NULL));
         MUST(clEnqueueCopyBuffer(queue, large, x, 0, 0, 4, 0, NULL, NULL));
         free(much);
     } else if (!strcmp(what, "native")) {

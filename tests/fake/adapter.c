@@ -1,6 +1,7 @@
-/* A fake Unified Runtime adapter that keeps the rules: an adapter, a platform, a device and contexts, with every check that the
- * specification lists for them. A knob is a macro given to the compiler (-DRETAIN_STEP=2) that breaks one rule; tests/helpers/plugin_header.py writes
- * the tables. What it does not implement answers UNSUPPORTED_FEATURE. */
+/* A fake Unified Runtime adapter that keeps the rules: an adapter, a platform, a device and
+ * contexts, with every check that the specification lists for them. A knob is a macro given to the
+ * compiler (-DRETAIN_STEP=2) that breaks one rule; tests/helpers/plugin_header.py writes the
+ * tables. What it does not implement answers UNSUPPORTED_FEATURE. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,7 +77,8 @@ typedef struct {
 
 static void *whole[1024];
 static object the_adapter = {whole, ADAPTER, 0, NULL, NULL};
-static object the_platforms[2] = {{whole, PLATFORM, 1, NULL, NULL}, {whole, PLATFORM, 1, NULL, NULL}};
+static object the_platforms[2] = {{whole, PLATFORM, 1, NULL, NULL},
+                                  {whole, PLATFORM, 1, NULL, NULL}};
 static object the_device = {whole, DEVICE, 1, NULL, NULL};
 
 #define CHECK(handle, of, code)         \
@@ -148,11 +150,13 @@ HIDDEN int urAdapterGetLastError(object *adapter, const char **message, int32_t 
 }
 
 #define OWN_urAdapterGetInfo
-HIDDEN int urAdapterGetInfo(object *adapter, uint32_t name, size_t room, void *into, size_t *returned) {
+HIDDEN int urAdapterGetInfo(object *adapter, uint32_t name, size_t room, void *into,
+                            size_t *returned) {
     CHECK(adapter, ADAPTER, INVALID_VALUE);
     switch (name) {
     case UR_ADAPTER_INFO_BACKEND: return give_number(UR_BACKEND_NATIVE_CPU, room, into, returned);
-    case UR_ADAPTER_INFO_REFERENCE_COUNT: return give_number(adapter->references, room, into, returned);
+    case UR_ADAPTER_INFO_REFERENCE_COUNT:
+        return give_number(adapter->references, room, into, returned);
     case UR_ADAPTER_INFO_VERSION: return give_number(1, room, into, returned);
     default: return ERROR(INVALID_ENUMERATION);
     }
@@ -185,7 +189,8 @@ HIDDEN int urPlatformGet(object *adapter, uint32_t room, object **into, uint32_t
 }
 
 #define OWN_urPlatformGetInfo
-HIDDEN int urPlatformGetInfo(object *platform, uint32_t name, size_t room, void *into, size_t *returned) {
+HIDDEN int urPlatformGetInfo(object *platform, uint32_t name, size_t room, void *into,
+                             size_t *returned) {
     object *adapter = &the_adapter;
     CHECK(platform, PLATFORM, INVALID_PLATFORM);
     switch (name) {
@@ -220,16 +225,19 @@ HIDDEN int urPlatformGetBackendOption(object *platform, const char *option, cons
 /* Device */
 
 #define OWN_urDeviceGet
-HIDDEN int urDeviceGet(object *platform, uint32_t type, uint32_t room, object **into, uint32_t *count) {
+HIDDEN int urDeviceGet(object *platform, uint32_t type, uint32_t room, object **into,
+                       uint32_t *count) {
     CHECK(platform, PLATFORM, INVALID_PLATFORM);
     NEED(type && type <= UR_DEVICE_TYPE_CUSTOM, INVALID_ENUMERATION);
     NEED(into || !room, INVALID_NULL_POINTER);
-    NEED(type == UR_DEVICE_TYPE_ALL || type == UR_DEVICE_TYPE_DEFAULT || type == UR_DEVICE_TYPE_CPU, DEVICE_NOT_FOUND);
+    NEED(type == UR_DEVICE_TYPE_ALL || type == UR_DEVICE_TYPE_DEFAULT || type == UR_DEVICE_TYPE_CPU,
+         DEVICE_NOT_FOUND);
     return give_one(&the_device, room, into, count);
 }
 
 #define OWN_urDeviceGetInfo
-HIDDEN int urDeviceGetInfo(object *device, uint32_t name, size_t room, void *into, size_t *returned) {
+HIDDEN int urDeviceGetInfo(object *device, uint32_t name, size_t room, void *into,
+                           size_t *returned) {
     object *platform = &the_platforms[0], *parent = NULL;
     CHECK(device, DEVICE, INVALID_DEVICE);
     switch (name) {
@@ -239,7 +247,9 @@ HIDDEN int urDeviceGetInfo(object *device, uint32_t name, size_t room, void *int
     case UR_DEVICE_INFO_PLATFORM: return give(&platform, sizeof platform, room, into, returned);
     case UR_DEVICE_INFO_PARENT_DEVICE: return give(&parent, sizeof parent, room, into, returned);
     case UR_DEVICE_INFO_REFERENCE_COUNT: return give_number(1, room, into, returned);
-    default: return name <= UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP ? ERROR(UNSUPPORTED_ENUMERATION) : ERROR(INVALID_ENUMERATION);
+    default:
+        return name <= UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP ? ERROR(UNSUPPORTED_ENUMERATION)
+                                                                    : ERROR(INVALID_ENUMERATION);
     }
 }
 
@@ -261,7 +271,8 @@ typedef struct {
 } context_properties;
 
 #define OWN_urContextCreate
-HIDDEN int urContextCreate(uint32_t count, object *const *devices, const context_properties *how, object **into) {
+HIDDEN int urContextCreate(uint32_t count, object *const *devices, const context_properties *how,
+                           object **into) {
     NEED(devices && into, INVALID_NULL_POINTER);
     if (how) {
         AT_PROPERTIES;
@@ -295,7 +306,8 @@ HIDDEN int urContextRelease(object *context) {
 }
 
 #define OWN_urContextGetInfo
-HIDDEN int urContextGetInfo(object *context, uint32_t name, size_t room, void *into, size_t *returned) {
+HIDDEN int urContextGetInfo(object *context, uint32_t name, size_t room, void *into,
+                            size_t *returned) {
     object *device = &the_device;
     int code;
     CHECK(context, CONTEXT, INVALID_CONTEXT);
@@ -305,8 +317,12 @@ HIDDEN int urContextGetInfo(object *context, uint32_t name, size_t room, void *i
         code = give_number(1, room, into, returned);
         break;
     case UR_CONTEXT_INFO_DEVICES: code = give(&device, sizeof device, room, into, returned); break;
-    case UR_CONTEXT_INFO_REFERENCE_COUNT: code = give_number(context->references, room, into, returned); break;
-    default: return name <= UR_CONTEXT_INFO_USM_FILL2D_SUPPORT ? ERROR(UNSUPPORTED_ENUMERATION) : ERROR(INVALID_ENUMERATION);
+    case UR_CONTEXT_INFO_REFERENCE_COUNT:
+        code = give_number(context->references, room, into, returned);
+        break;
+    default:
+        return name <= UR_CONTEXT_INFO_USM_FILL2D_SUPPORT ? ERROR(UNSUPPORTED_ENUMERATION)
+                                                          : ERROR(INVALID_ENUMERATION);
     }
     if (!code && into)
         memset((char *)into + room, 0, BEYOND);

@@ -1,5 +1,6 @@
-/* A fake OpenCL driver with knobs: one platform list, one device each, contexts and queues, and every way to break the ICD
- * protocol. A knob is a macro given to the compiler (-DSET_ERROR=-6); conftest.py's fixture `fake_driver` builds the variants. */
+/* A fake OpenCL driver with knobs: one platform list, one device each, contexts and queues, and
+ * every way to break the ICD protocol. A knob is a macro given to the compiler (-DSET_ERROR=-6);
+ * conftest.py's fixture `fake_driver` builds the variants. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <locale.h>
@@ -38,7 +39,8 @@
 #define SET_STORES 1
 #endif
 #ifndef SET_CHECKS
-#define SET_CHECKS 1 /* whether it takes complete tables only; Khronos' loader has NULL for Direct3D */
+#define SET_CHECKS                                                                                 \
+    1 /* whether it takes complete tables only; Khronos' loader has NULL for Direct3D */
 #endif
 #ifndef EXPORTS
 #define EXPORTS 2 /* 2: clGetExtensionFunctionAddress, 1: only clIcdGetPlatformIDsKHR, 0: nothing */
@@ -47,7 +49,8 @@
 #define IS_LOADER 0 /* answer to clGetICDLoaderInfoOCLICD, as libOpenCL.so.1 does */
 #endif
 
-/* Its platforms. COUNT is what it says, PLATFORMS what it has; what is broken is broken in platform 0. */
+/* Its platforms. COUNT is what it says, PLATFORMS what it has; what is broken is broken in platform
+ * 0. */
 #ifndef PLATFORMS
 #define PLATFORMS 1
 #endif
@@ -94,7 +97,8 @@
 #define UNLOADABLE 0
 #endif
 
-/* Its dispatch table: the slots that it has before memory ends, one that is NULL and one that leads nowhere. */
+/* Its dispatch table: the slots that it has before memory ends, one that is NULL and one that leads
+ * nowhere. */
 #ifndef SLOTS
 #define SLOTS FL_SLOTS
 #endif
@@ -199,25 +203,30 @@ static cl_int give_text(const char *value, size_t room, void *into, size_t *size
     return give(value, strlen(value) + 1, room, into, size_ret);
 }
 
-static cl_int get_platform_info(cl_platform_id platform, cl_platform_info name, size_t room, void *into, size_t *size) {
+static cl_int get_platform_info(cl_platform_id platform, cl_platform_info name, size_t room,
+                                void *into, size_t *size) {
     cl_bool unloadable = UNLOADABLE;
     char numbered[64];
     if (!platform)
         return CL_INVALID_PLATFORM;
-    snprintf(numbered, sizeof numbered, NUMBERED ? "%s %d" : "%s%.0d", NAME, (int)(platform - platforms));
+    snprintf(numbered, sizeof numbered, NUMBERED ? "%s %d" : "%s%.0d", NAME,
+             (int)(platform - platforms));
     switch (name) {
     case CL_PLATFORM_NAME: return give_text(numbered, room, into, size);
     case CL_PLATFORM_VENDOR: return give_text(VENDOR, room, into, size);
     case CL_PLATFORM_VERSION: return give_text(VERSION, room, into, size);
     case CL_PLATFORM_PROFILE: return give_text("FULL_PROFILE", room, into, size);
-    case CL_PLATFORM_EXTENSIONS: return EXTENSIONS_ERROR ? EXTENSIONS_ERROR : give_text(EXTENSIONS, room, into, size);
-    case CL_PLATFORM_ICD_SUFFIX_KHR: return SUFFIX_ERROR ? SUFFIX_ERROR : give("FAKE", SUFFIX_SIZE, room, into, size);
+    case CL_PLATFORM_EXTENSIONS:
+        return EXTENSIONS_ERROR ? EXTENSIONS_ERROR : give_text(EXTENSIONS, room, into, size);
+    case CL_PLATFORM_ICD_SUFFIX_KHR:
+        return SUFFIX_ERROR ? SUFFIX_ERROR : give("FAKE", SUFFIX_SIZE, room, into, size);
     case CL_PLATFORM_UNLOADABLE_KHR: return give(&unloadable, sizeof unloadable, room, into, size);
     default: return CL_INVALID_VALUE;
     }
 }
 
-static cl_int get_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room, cl_device_id *into, cl_uint *count) {
+static cl_int get_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room,
+                             cl_device_id *into, cl_uint *count) {
     (void)type;
     if (!DEVICES)
         return CL_DEVICE_NOT_FOUND;
@@ -228,7 +237,8 @@ static cl_int get_device_ids(cl_platform_id platform, cl_device_type type, cl_ui
     return CL_SUCCESS;
 }
 
-static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t room, void *into, size_t *size) {
+static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t room, void *into,
+                              size_t *size) {
     cl_bool yes = 1;
     cl_uint units = 7, align = 128, version = (3u << 22) | (1u << 12) | 4u;
     cl_device_type type = DEVICE_TYPE;
@@ -239,7 +249,9 @@ static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t r
     cl_platform_id platform = &platforms[(device - devices[0]) / (DEVICES + 1)];
     size_t group = 64;
     cl_ulong svm = CL_DEVICE_SVM_COARSE_GRAIN_BUFFER | CL_DEVICE_SVM_FINE_GRAIN_BUFFER;
-    cl_ulong queues = CL_QUEUE_PROFILING_ENABLE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, recorded = CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR | 1 << 3; /* on out-of-order queues */
+    /* on out-of-order queues */
+    cl_ulong queues = CL_QUEUE_PROFILING_ENABLE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+             recorded = CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR | 1 << 3;
     if (!device)
         return CL_INVALID_DEVICE;
     if ((device - devices[0]) % (DEVICES + 1) == FAULTY_DEVICE) {
@@ -260,14 +272,16 @@ static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t r
     case CL_DEVICE_MIN_DATA_TYPE_ALIGN_SIZE: return give(&align, sizeof align, room, into, size);
     case CL_DEVICE_SVM_CAPABILITIES: return give(&svm, sizeof svm, room, into, size);
     case CL_DEVICE_QUEUE_ON_HOST_PROPERTIES: return give(&queues, sizeof queues, room, into, size);
-    case CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR: return give(&recorded, sizeof recorded, room, into, size);
+    case CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR:
+        return give(&recorded, sizeof recorded, room, into, size);
     case CL_DEVICE_TYPE: return give(&type, sizeof type, room, into, size);
     case CL_DEVICE_AVAILABLE: return give(&yes, sizeof yes, room, into, size);
     case CL_DEVICE_MAX_COMPUTE_UNITS: return give(&units, sizeof units, room, into, size);
     case CL_DEVICE_NUMERIC_VERSION: return give(&version, sizeof version, room, into, size);
     case CL_DEVICE_GLOBAL_MEM_SIZE: return give(&memory, sizeof memory, room, into, size);
     case CL_DEVICE_MAX_WORK_ITEM_SIZES: return give(sizes, sizeof sizes, room, into, size);
-    case CL_DEVICE_EXTENSIONS_WITH_VERSION: return give(&extension, sizeof extension, room, into, size);
+    case CL_DEVICE_EXTENSIONS_WITH_VERSION:
+        return give(&extension, sizeof extension, room, into, size);
     case CL_DEVICE_UUID: return give("0123456789abcdef", 16, room, into, size);
     default: return CL_INVALID_VALUE;
     }
@@ -275,8 +289,9 @@ static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t r
 
 #include "commands.h"
 
-static cl_context create_context(const cl_context_properties *properties, cl_uint count, const cl_device_id *on, void *notify,
-                                 void *user_data, cl_int *errcode_ret) {
+static cl_context create_context(const cl_context_properties *properties, cl_uint count,
+                                 const cl_device_id *on, void *notify, void *user_data,
+                                 cl_int *errcode_ret) {
     thing *made;
     (void)properties, (void)count, (void)notify, (void)user_data;
     if (errcode_ret)
@@ -299,10 +314,13 @@ static int vendor_function(void) {
 }
 
 static void *extension_function(cl_platform_id platform, const char *name) {
-    return !platform ? NULL : strcmp(name, "clFakeFunctionFAKE") == 0 ? (void *)vendor_function : command_extension(name);
+    return !platform                                 ? NULL
+           : strcmp(name, "clFakeFunctionFAKE") == 0 ? (void *)vendor_function
+                                                     : command_extension(name);
 }
 
-static const struct entry { const char *name; int slot; void *function; } entries[] = {
+static const struct entry { const char *name; int slot; void *function;
+} entries[] = {
     {"clGetPlatformInfo", SLOT_clGetPlatformInfo, (void *)get_platform_info},
     {"clGetDeviceIDs", SLOT_clGetDeviceIDs, (void *)get_device_ids},
     {"clGetDeviceInfo", SLOT_clGetDeviceInfo, (void *)get_device_info},
@@ -310,12 +328,14 @@ static const struct entry { const char *name; int slot; void *function; } entrie
     {"clReleaseContext", SLOT_clReleaseContext, (void *)release},
     {"clFinish", SLOT_clFinish, (void *)finish},
     COMMAND_ENTRIES,
-    {"clGetExtensionFunctionAddressForPlatform", SLOT_clGetExtensionFunctionAddressForPlatform, (void *)extension_function},
+    {"clGetExtensionFunctionAddressForPlatform", SLOT_clGetExtensionFunctionAddressForPlatform,
+     (void *)extension_function},
 };
 
 /* The ICD protocol. */
 
-LINKAGE(LIST, EXPORTS) cl_int clIcdGetPlatformIDsKHR(cl_uint room, cl_platform_id *into, cl_uint *count) {
+LINKAGE(LIST, EXPORTS)
+cl_int clIcdGetPlatformIDsKHR(cl_uint room, cl_platform_id *into, cl_uint *count) {
     AT_LIST;
     if (count)
         *count = COUNT;
@@ -360,7 +380,8 @@ LINKAGE(ENTRY, EXPORTS) void *clGetExtensionFunctionAddress(const char *name) {
     return extension_function(platforms, name);
 }
 
-/* The table ends where a page that nobody may read begins, so that whoever reads past it crashes. */
+/* The table ends where a page that nobody may read begins, so that whoever reads past it crashes.
+ */
 static void make_table(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

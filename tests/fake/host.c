@@ -1,5 +1,6 @@
-/* A program that loads adapters as a Unified Runtime loader does, and is told what to do by its arguments: `host open PATH table adapter platform`.
- * Each command prints a line. `pick N` goes back to the Nth library that was opened. */
+/* A program that loads adapters as a Unified Runtime loader does, and is told what to do by its
+ * arguments: `host open PATH table adapter platform`. Each command prints a line. `pick N` goes
+ * back to the Nth library that was opened. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -32,7 +33,8 @@ static void open_library(const char *path) {
 
 static void table(const char *version) {
     void *table[300] = {NULL};
-    printf("table: %d\n", ((getter *)function("urGetAdapterProcAddrTable"))((uint32_t)atoi(version), *version == '-' ? NULL : table));
+    printf("table: %d\n", ((getter *)function("urGetAdapterProcAddrTable"))(
+                              (uint32_t)atoi(version), *version == '-' ? NULL : table));
 }
 
 /* Whether an entry of a table is a certain function: `slot Enqueue 0 urEnqueueEventsWait`. */
@@ -46,25 +48,30 @@ static void slot(const char *name, const char *index, const char *expected) {
 
 static void adapter(void) {
     uint32_t count = 0;
-    int code = ((int (*)(uint32_t, void **, uint32_t *))function("urAdapterGet"))(1, &now->adapter, &count);
+    int code = ((int (*)(uint32_t, void **, uint32_t *))function("urAdapterGet"))(1, &now->adapter,
+                                                                                  &count);
     int first = now->adapter && **(void ***)now->adapter == function("urAdapterGet");
     printf("adapter: %d count %u first word %s\n", code, count, first ? "ok" : "wrong");
 }
 
 static void platform(void) {
     char name[100] = "";
-    int got = ((int (*)(void *, uint32_t, void **, uint32_t *))function("urPlatformGet"))(now->adapter, 1, &now->platform, NULL);
-    int code = ((int (*)(void *, int, size_t, void *, size_t *))function("urPlatformGetInfo"))(now->platform, 1, sizeof name, name, NULL);
+    int got = ((int (*)(void *, uint32_t, void **, uint32_t *))function("urPlatformGet"))(
+        now->adapter, 1, &now->platform, NULL);
+    int code = ((int (*)(void *, int, size_t, void *, size_t *))function("urPlatformGetInfo"))(
+        now->platform, 1, sizeof name, name, NULL);
     printf("platform: %d %d %s\n", got, code, name);
 }
 
 /* Gets devices, retains each, and releases it as often as needed: `devices 4` of the platform. */
 static void devices(int count) {
     void *found[16];
-    int code = ((int (*)(void *, int, uint32_t, void **, uint32_t *))function("urDeviceGet"))(now->platform, 1, (uint32_t)count, found, NULL);
+    int code = ((int (*)(void *, int, uint32_t, void **, uint32_t *))function("urDeviceGet"))(
+        now->platform, 1, (uint32_t)count, found, NULL);
     for (int i = 0; i < count && !code; i++) {
         code |= ((int (*)(void *))function("urDeviceRetain"))(found[i]);
-        code |= ((int (*)(void *))function("urDeviceRelease"))(found[i]) | ((int (*)(void *))function("urDeviceRelease"))(found[i]);
+        code |= ((int (*)(void *))function("urDeviceRelease"))(found[i]) |
+                ((int (*)(void *))function("urDeviceRelease"))(found[i]);
     }
     printf("devices: %d\n", code);
 }
@@ -76,11 +83,13 @@ static void on_adapter(const char *name) {
 static void last_error(void) {
     const char *message = "";
     int32_t error = 0;
-    int code = ((int (*)(void *, const char **, int32_t *))function("urAdapterGetLastError"))(now->adapter, &message, &error);
+    int code = ((int (*)(void *, const char **, int32_t *))function("urAdapterGetLastError"))(
+        now->adapter, &message, &error);
     printf("last: %d %d %s\n", code, error, message);
 }
 
-/* What a thread does: it asks for the table, like everybody, and then counts. The answer is how many calls failed. */
+/* What a thread does: it asks for the table, like everybody, and then counts. The answer is how
+ * many calls failed. */
 static void *work(void *unused) {
     (void)unused;
     void *table[300] = {NULL};
@@ -88,7 +97,8 @@ static void *work(void *unused) {
     void *mine = NULL;
     failed += !failed && ((int (*)(uint32_t, void **, uint32_t *))table[0])(1, &mine, NULL);
     for (int i = 0; i < 1000 && !failed; i++)
-        failed += ((int (*)(void *))function("urAdapterRetain"))(mine) || ((int (*)(void *))function("urAdapterRelease"))(mine);
+        failed += ((int (*)(void *))function("urAdapterRetain"))(mine) ||
+                  ((int (*)(void *))function("urAdapterRelease"))(mine);
     return (void *)failed;
 }
 
@@ -105,7 +115,8 @@ static void threads(const char *count) {
     printf("threads: %d failed\n", (int)failed);
 }
 
-/* Calls at the very end, from a handler that was registered before anything was opened and so runs last. */
+/* Calls at the very end, from a handler that was registered before anything was opened and so runs
+ * last. */
 static void late(void) {
     for (struct library *end = now; end >= libraries; end--) {
         now = end;

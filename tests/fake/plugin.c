@@ -1,8 +1,10 @@
-/* A fake plugin with knobs: a Unified Runtime adapter (INTERFACE 1) or a PI plugin (INTERFACE 2) with platforms and devices, and every
- * way to break the protocol by which a plugin is bound. A knob is a macro given to the compiler (-DLAYOUT=2); conftest.py's fixture
- * `fake_plugin` builds the variants, tests/helpers/plugin_header.py writes the tables of each layout.
+/* A fake plugin with knobs: a Unified Runtime adapter (INTERFACE 1) or a PI plugin (INTERFACE 2)
+ * with platforms and devices, and every way to break the protocol by which a plugin is bound. A
+ * knob is a macro given to the compiler (-DLAYOUT=2); conftest.py's fixture `fake_plugin` builds
+ * the variants, tests/helpers/plugin_header.py writes the tables of each layout.
  *
- * Environment: FAKE_LOG names a file into which a line is written for each of load, teardown, adapter release, unload. */
+ * Environment: FAKE_LOG names a file into which a line is written for each of load, teardown,
+ * adapter release, unload. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stddef.h>
@@ -56,7 +58,9 @@
 #define SHIFT_AT 140
 #endif
 #ifndef EXPORTS
-#define EXPORTS 2 /* 2: every PI function, 1: those that this file implements, 0: piPluginInit alone, -1: nothing, for UR as well */
+#define EXPORTS                                                                                    \
+    2 /* 2: every PI function, 1: those that this file implements, 0: piPluginInit alone, -1:      \
+         nothing, for UR as well */
 #endif
 
 /* What it has. COUNT is the number of platforms that it says, PLATFORMS that which it has. */
@@ -159,7 +163,8 @@ static void note(const char *what) {
     }
 }
 
-/* Objects. The first word of each leads to the whole table, as a loader that intercepts needs it. */
+/* Objects. The first word of each leads to the whole table, as a loader that intercepts needs it.
+ */
 
 typedef struct object {
     void **table;
@@ -197,7 +202,8 @@ static int release(object *it) {
     return 0;
 }
 
-static int list(object *first, int has, uint32_t says, uint32_t room, object **into, uint32_t *count) {
+static int list(object *first, int has, uint32_t says, uint32_t room, object **into,
+                uint32_t *count) {
     if (count)
         *count = says;
     for (int i = 0; into && i < (int)room && i < has; i++)
@@ -253,7 +259,9 @@ static int platform_info(object *platform, unsigned name, size_t room, void *int
 /* The place of a root device among all of them, -1 for anything else. */
 static ptrdiff_t device_number(const object *device) {
     uintptr_t first = (uintptr_t)devices, place = (uintptr_t)device;
-    return place >= first && place < first + sizeof devices ? (ptrdiff_t)((place - first) / sizeof *device) : -1;
+    return place >= first && place < first + sizeof devices
+               ? (ptrdiff_t)((place - first) / sizeof *device)
+               : -1;
 }
 
 static int device_info(object *device, unsigned name, size_t room, void *into, size_t *size) {
@@ -286,14 +294,16 @@ static int list_devices(object *platform, uint32_t room, object **into, uint32_t
     AT_DEVICES;
     if (!platform)
         return ERROR(INVALID_PLATFORM);
-    return DEVICES ? list(devices[platform->number], DEVICES, DEVICES, room, into, count) : ERROR(DEVICE_NOT_FOUND);
+    return DEVICES ? list(devices[platform->number], DEVICES, DEVICES, room, into, count)
+                   : ERROR(DEVICE_NOT_FOUND);
 }
 
 static int divide(object *device, uint32_t room, object **into, uint32_t *count) {
     ptrdiff_t place = device_number(device);
     if (!SUB_DEVICES || place < 0)
         return ERROR(DEVICE_PARTITION_FAILED);
-    return list(parts[place / (DEVICES + 1)][place % (DEVICES + 1)], SUB_DEVICES, SUB_DEVICES, room, into, count);
+    return list(parts[place / (DEVICES + 1)][place % (DEVICES + 1)], SUB_DEVICES, SUB_DEVICES, room,
+                into, count);
 }
 
 /* Unified Runtime */
@@ -323,7 +333,8 @@ OWN int urAdapterGetInfo(object *adapter, unsigned name, size_t room, void *into
     uint32_t backend = BACKEND, references = (uint32_t)adapter->references, version = 3;
     switch (name) {
     case UR_ADAPTER_INFO_BACKEND: return give(&backend, sizeof backend, room, into, size);
-    case UR_ADAPTER_INFO_REFERENCE_COUNT: return give(&references, sizeof references, room, into, size);
+    case UR_ADAPTER_INFO_REFERENCE_COUNT:
+        return give(&references, sizeof references, room, into, size);
     case UR_ADAPTER_INFO_VERSION: return give(&version, sizeof version, room, into, size);
     default: return ERROR(INVALID_ENUMERATION);
     }
@@ -343,8 +354,11 @@ OWN int urPlatformGetInfo(object *platform, unsigned name, size_t room, void *in
 }
 
 #define OWN_urDeviceGet
-OWN int urDeviceGet(object *platform, uint32_t type, uint32_t room, object **into, uint32_t *count) {
-    return type == UR_DEVICE_TYPE_ALL || type == DEVICE_TYPE ? list_devices(platform, room, into, count) : ERROR(DEVICE_NOT_FOUND);
+OWN int urDeviceGet(object *platform, uint32_t type, uint32_t room, object **into,
+                    uint32_t *count) {
+    return type == UR_DEVICE_TYPE_ALL || type == DEVICE_TYPE
+               ? list_devices(platform, room, into, count)
+               : ERROR(DEVICE_NOT_FOUND);
 }
 
 #define OWN_urDeviceGetInfo
@@ -353,7 +367,8 @@ OWN int urDeviceGetInfo(object *device, unsigned name, size_t room, void *into, 
 }
 
 #define OWN_urDevicePartition
-OWN int urDevicePartition(object *device, const void *how, uint32_t room, object **into, uint32_t *count) {
+OWN int urDevicePartition(object *device, const void *how, uint32_t room, object **into,
+                          uint32_t *count) {
     return how ? divide(device, room, into, count) : ERROR(INVALID_NULL_POINTER);
 }
 
@@ -394,7 +409,8 @@ OWN int urQueueFinish(object *queue) { return queue ? 0 : ERROR(INVALID_NULL_HAN
 #undef UR_STUB
 
 /* Fill one table as the knobs want it. */
-static int give_table(const char *table, uint32_t version, void **into, void *const *own, const char *const *names, size_t length) {
+static int give_table(const char *table, uint32_t version, void **into, void *const *own,
+                      const char *const *names, size_t length) {
     int broken = strcmp(table, STRING(TABLE)) == 0;
     size_t written = broken ? WRITTEN_OF_TABLE : WRITTEN;
     AT_INIT;
@@ -447,7 +463,8 @@ OWN int piPlatformGetInfo(object *platform, unsigned name, size_t room, void *in
 }
 
 #define OWN_piDevicesGet
-OWN int piDevicesGet(object *platform, uint64_t type, uint32_t room, object **into, uint32_t *count) {
+OWN int piDevicesGet(object *platform, uint64_t type, uint32_t room, object **into,
+                     uint32_t *count) {
     return type & DEVICE_TYPE ? list_devices(platform, room, into, count) : ERROR(DEVICE_NOT_FOUND);
 }
 
@@ -457,7 +474,8 @@ OWN int piDeviceGetInfo(object *device, unsigned name, size_t room, void *into, 
 }
 
 #define OWN_piDevicePartition
-OWN int piDevicePartition(object *device, const intptr_t *how, uint32_t room, object **into, uint32_t *count) {
+OWN int piDevicePartition(object *device, const intptr_t *how, uint32_t room, object **into,
+                          uint32_t *count) {
     return how ? divide(device, room, into, count) : ERROR(INVALID_VALUE);
 }
 
@@ -467,7 +485,8 @@ OWN int piDeviceRetain(object *device) { return retain(device); }
 OWN int piDeviceRelease(object *device) { return --device->references, 0; }
 
 #define OWN_piContextCreate
-OWN int piContextCreate(const intptr_t *properties, uint32_t count, object *const *on, void *notify, void *data, object **into) {
+OWN int piContextCreate(const intptr_t *properties, uint32_t count, object *const *on, void *notify,
+                        void *data, object **into) {
     (void)properties, (void)notify, (void)data;
     return count ? new_object(on[0], into) : ERROR(INVALID_VALUE);
 }
@@ -511,7 +530,8 @@ HIDDEN
 int piPluginInit(struct plugin *plugin) {
     void *const own[] = {PI_EVERY(POINTER_TO)};
     static const char *const names[] = {PI_EVERY(NAME_OF)};
-    size_t length = sizeof own / sizeof *own, room = sizeof plugin->plugin_version, size = sizeof PLUGIN_VERSION;
+    size_t length = sizeof own / sizeof *own, room = sizeof plugin->plugin_version,
+           size = sizeof PLUGIN_VERSION;
     size_t written = WRITTEN;
     AT_INIT;
     if (strncmp(plugin->host_version, PLUGIN_VERSION, 3) < 0)

@@ -1,5 +1,6 @@
-/* A fake Level Zero driver: a driver handle, devices, contexts, event pools and events, with the checks that the specification lists for them.
- * A knob is a macro given to the compiler (-DINIT_CODE=...) that breaks one rule; tests/helpers/ze_header.py writes the tables. */
+/* A fake Level Zero driver: a driver handle, devices, contexts, event pools and events, with the
+ * checks that the specification lists for them. A knob is a macro given to the compiler
+ * (-DINIT_CODE=...) that breaks one rule; tests/helpers/ze_header.py writes the tables. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -66,7 +67,8 @@ static __attribute__((unused)) void hang(void) {
         pause();
 }
 
-/* A child that is forked while the driver is initialized starts Level Zero itself. The parent crashes if the child fails. */
+/* A child that is forked while the driver is initialized starts Level Zero itself. The parent
+ * crashes if the child fails. */
 static __attribute__((unused)) void fork_once(void) {
     static int done;
     int status = 0;
@@ -104,7 +106,8 @@ static __attribute__((unused)) void meet_first(void) {
 
 __attribute__((constructor)) static void at_load(void) { AT_LOAD; }
 
-static ze_result_t fill(uint32_t version, void **table, void *const *entries, const uint8_t *since, uint32_t count) {
+static ze_result_t fill(uint32_t version, void **table, void *const *entries, const uint8_t *since,
+                        uint32_t count) {
     AT_GETTER;
     if (GETTER_CODE)
         return GETTER_CODE;
@@ -130,7 +133,9 @@ static const char here[] = "the driver's file";
 static object driver = {.file = here, .kind = 1}, devices[DEVICES ? DEVICES : 1];
 static atomic_int initialized;
 
-static int is(const void *handle, uint32_t kind) { return handle && ((const object *)handle)->kind == kind; }
+static int is(const void *handle, uint32_t kind) {
+    return handle && ((const object *)handle)->kind == kind;
+}
 
 static object *new_object(uint32_t kind, void *parent) {
     object *made = calloc(1, sizeof *made);
@@ -163,7 +168,8 @@ ze_result_t fake_zeDriverGet(uint32_t *count, ze_driver_handle_t *drivers) {
 }
 
 #ifndef NO_INITDRIVERS
-ze_result_t fake_zeInitDrivers(uint32_t *count, ze_driver_handle_t *drivers, ze_init_driver_type_desc_t *desc) {
+ze_result_t fake_zeInitDrivers(uint32_t *count, ze_driver_handle_t *drivers,
+                               ze_init_driver_type_desc_t *desc) {
     NEED(count && desc, INVALID_NULL_POINTER);
     NEED(desc->stype == ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC && desc->flags, INVALID_ARGUMENT);
     ze_result_t code = fake_zeInit(0);
@@ -177,13 +183,15 @@ ze_result_t fake_zeDriverGetApiVersion(ze_driver_handle_t hDriver, ze_api_versio
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t fake_zeDriverGetProperties(ze_driver_handle_t hDriver, ze_driver_properties_t *properties) {
+ze_result_t fake_zeDriverGetProperties(ze_driver_handle_t hDriver,
+                                       ze_driver_properties_t *properties) {
     NEED(hDriver, INVALID_NULL_HANDLE);
     properties->driverVersion = 7;
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t fake_zeDriverGetExtensionProperties(ze_driver_handle_t hDriver, uint32_t *count, ze_driver_extension_properties_t *into) {
+ze_result_t fake_zeDriverGetExtensionProperties(ze_driver_handle_t hDriver, uint32_t *count,
+                                                ze_driver_extension_properties_t *into) {
     NEED(hDriver, INVALID_NULL_HANDLE);
     if (*count && into)
         *into = (ze_driver_extension_properties_t){"ZE_fake", 1u << 16 | 2};
@@ -197,14 +205,16 @@ static ze_result_t make_event(ze_event_handle_t *event) {
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t fake_zeDriverGetExtensionFunctionAddress(ze_driver_handle_t hDriver, const char *name, void **address) {
+ze_result_t fake_zeDriverGetExtensionFunctionAddress(ze_driver_handle_t hDriver, const char *name,
+                                                     void **address) {
     NEED(hDriver, INVALID_NULL_HANDLE);
     NEED(!strcmp(name, "zexFakeEvent"), UNSUPPORTED_FEATURE);
     *address = (void *)make_event;
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t fake_zeDeviceGet(ze_driver_handle_t hDriver, uint32_t *count, ze_device_handle_t *into) {
+ze_result_t fake_zeDeviceGet(ze_driver_handle_t hDriver, uint32_t *count,
+                             ze_device_handle_t *into) {
     NEED(hDriver, INVALID_NULL_HANDLE);
     NEED(is(hDriver, 1), INVALID_ARGUMENT);
     for (int i = 0; i < DEVICES; i++)
@@ -212,18 +222,22 @@ ze_result_t fake_zeDeviceGet(ze_driver_handle_t hDriver, uint32_t *count, ze_dev
     return list(count, (void **)into, devices, DEVICES);
 }
 
-ze_result_t fake_zeDeviceGetProperties(ze_device_handle_t hDevice, ze_device_properties_t *properties) {
+ze_result_t fake_zeDeviceGetProperties(ze_device_handle_t hDevice,
+                                       ze_device_properties_t *properties) {
     if (PROPERTIES_CODE)
         return PROPERTIES_CODE;
     NEED(is(hDevice, 2), INVALID_ARGUMENT);
-    NEED(properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES || properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2,
+    NEED(properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES ||
+             properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2,
          INVALID_ARGUMENT);
     properties->type = ZE_DEVICE_TYPE_GPU, properties->vendorId = 0x8086;
-    snprintf(properties->name, sizeof properties->name, "%s %d", NAME, (int)((object *)hDevice - devices));
+    snprintf(properties->name, sizeof properties->name, "%s %d", NAME,
+             (int)((object *)hDevice - devices));
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t fake_zeContextCreate(ze_driver_handle_t hDriver, const ze_context_desc_t *desc, ze_context_handle_t *context) {
+ze_result_t fake_zeContextCreate(ze_driver_handle_t hDriver, const ze_context_desc_t *desc,
+                                 ze_context_handle_t *context) {
     NEED(is(hDriver, 1), INVALID_ARGUMENT);
     *context = (void *)new_object(3, hDriver);
     return ZE_RESULT_SUCCESS;
@@ -240,7 +254,8 @@ ze_context_handle_t fake_zeDriverGetDefaultContext(ze_driver_handle_t hDriver) {
     return (void *)&context;
 }
 
-ze_result_t fake_zeEventPoolCreate(ze_context_handle_t context, const ze_event_pool_desc_t *desc, uint32_t count, ze_device_handle_t *of,
+ze_result_t fake_zeEventPoolCreate(ze_context_handle_t context, const ze_event_pool_desc_t *desc,
+                                   uint32_t count, ze_device_handle_t *of,
                                    ze_event_pool_handle_t *pool) {
     NEED(is(context, 3), INVALID_ARGUMENT);
     *pool = (void *)new_object(4, context);
@@ -253,7 +268,8 @@ ze_result_t fake_zeEventPoolDestroy(ze_event_pool_handle_t pool) {
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t fake_zeEventCreate(ze_event_pool_handle_t pool, const ze_event_desc_t *desc, ze_event_handle_t *event) {
+ze_result_t fake_zeEventCreate(ze_event_pool_handle_t pool, const ze_event_desc_t *desc,
+                               ze_event_handle_t *event) {
     NEED(is(pool, 4), INVALID_ARGUMENT);
     *event = (void *)new_object(5, pool);
     return ZE_RESULT_SUCCESS;
@@ -278,16 +294,20 @@ ze_result_t fake_zeEventQueryStatus(ze_event_handle_t event) {
 
 /* What Intel's adapters ask of a device before they list it. */
 
-ze_result_t fake_zeDeviceGetSubDevices(ze_device_handle_t hDevice, uint32_t *count, ze_device_handle_t *into) {
+ze_result_t fake_zeDeviceGetSubDevices(ze_device_handle_t hDevice, uint32_t *count,
+                                       ze_device_handle_t *into) {
     NEED(is(hDevice, 2), INVALID_ARGUMENT);
     *count = 0;
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t fake_zeDeviceGetCommandQueueGroupProperties(ze_device_handle_t hDevice, uint32_t *count, ze_command_queue_group_properties_t *into) {
+ze_result_t fake_zeDeviceGetCommandQueueGroupProperties(ze_device_handle_t hDevice, uint32_t *count,
+                                                        ze_command_queue_group_properties_t *into) {
     NEED(is(hDevice, 2), INVALID_ARGUMENT);
     if (*count && into)
-        into->flags = ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE | ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY, into->numQueues = 1;
+        into->flags = ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE |
+                      ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY,
+        into->numQueues = 1;
     *count = 1;
     return ZE_RESULT_SUCCESS;
 }

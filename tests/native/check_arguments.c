@@ -1,4 +1,5 @@
-/* Kernels and their arguments: frozen at the launch, kept alive, and refused where they were not seen. */
+/* Kernels and their arguments: frozen at the launch, kept alive, and refused where they were not
+ * seen. */
 #include "harness.h"
 
 static const mock_entry *replayed(world *w, const fl_recording *r, uint32_t number) {
@@ -9,12 +10,14 @@ static const mock_entry *replayed(world *w, const fl_recording *r, uint32_t numb
     return mock_log(mock_count() - 1);
 }
 
-static bool launched_with(world *w, const fl_recording *r, uint32_t number, const void *first, const void *second) {
+static bool launched_with(world *w, const fl_recording *r, uint32_t number, const void *first,
+                          const void *second) {
     const mock_entry *e = replayed(w, r, number);
     return e->arguments[0] == (uintptr_t)first && e->arguments[1] == (uintptr_t)second;
 }
 
-/* A launch has the arguments of its moment; launches with the same arguments share one list, and all share one copied kernel. */
+/* A launch has the arguments of its moment; launches with the same arguments share one list, and
+ * all share one copied kernel. */
 SCENARIO(arguments_frozen) {
     fl_recording *r = begin(w);
     set_arguments(w, w->kernel, w->a, w->b, 1);
@@ -31,9 +34,12 @@ SCENARIO(arguments_frozen) {
     EQUAL(mock_calls(SLOT_clCloneKernel), 1);
     end(w, r);
     set_arguments(w, w->kernel, w->b, w->b, 9);
-    CHECK(command(r, 0)->arguments == command(r, 1)->arguments && command(r, 3)->arguments == command(r, 4)->arguments);
-    CHECK(command(r, 0)->arguments != command(r, 2)->arguments && command(r, 0)->kernel == command(r, 4)->kernel);
-    CHECK(launched_with(w, r, 0, w->a, w->b) && launched_with(w, r, 2, w->b, w->a) && launched_with(w, r, 3, w->b, w->a));
+    CHECK(command(r, 0)->arguments == command(r, 1)->arguments &&
+          command(r, 3)->arguments == command(r, 4)->arguments);
+    CHECK(command(r, 0)->arguments != command(r, 2)->arguments &&
+          command(r, 0)->kernel == command(r, 4)->kernel);
+    CHECK(launched_with(w, r, 0, w->a, w->b) && launched_with(w, r, 2, w->b, w->a) &&
+          launched_with(w, r, 3, w->b, w->a));
     CHECK(replayed(w, r, 2)->arguments[2] != replayed(w, r, 3)->arguments[2]);
     drop(w, r);
     EQUAL(mock_references(w->kernel), 1);
@@ -46,11 +52,14 @@ SCENARIO(arguments_unseen) {
     OK(CL(values, clSetKernelArg)(values, 0, 16, NULL));
     OK(CL(values, clSetKernelArg)(values, 1, sizeof value, &value));
     fl_recording *r = begin(w);
-    refused(w, launch(w->queue, w->kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel, FL_UNSEEN_ARGUMENT);
+    refused(w, launch(w->queue, w->kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel,
+            FL_UNSEEN_ARGUMENT);
     OK(CL(w->kernel, clSetKernelArg)(w->kernel, 0, sizeof w->a, &w->a));
-    refused(w, launch(w->queue, w->kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel, FL_UNSEEN_ARGUMENT);
+    refused(w, launch(w->queue, w->kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel,
+            FL_UNSEEN_ARGUMENT);
     OK(CL(w->kernel, clSetKernelArg)(w->kernel, 1, sizeof w->b, &w->b));
-    OK(launch(w->queue, w->kernel, 0, NULL, NULL));   /* the value was set before: it is in the clone */
+    /* the value was set before: it is in the clone */
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
     OK(launch(w->queue, values, 0, NULL, NULL));
     end(w, r);
     EQUAL(count_of(r), 2);
@@ -73,7 +82,8 @@ static void set_pointer(cl_kernel kernel, cl_uint index, const void *value) {
     OK(CL(kernel, clSetKernelArg)(kernel, index, sizeof value, &value));
 }
 
-/* Every kind: a memory object, local memory, a value as large as a pointer, a sampler, and no memory object. */
+/* Every kind: a memory object, local memory, a value as large as a pointer, a sampler, and no
+ * memory object. */
 SCENARIO(arguments_kinds) {
     cl_kernel kernel = make_kernel(w, "kinds:mlvsm");
     cl_sampler sampler = mock_sampler(w->context);
@@ -98,13 +108,15 @@ SCENARIO(arguments_kinds) {
     OK(CL(kernel, clReleaseKernel)(kernel));
 }
 
-/* Without clGetKernelArgInfo the bytes have to tell: those of a memory object do, others lead nowhere or to something else. */
+/* Without clGetKernelArgInfo the bytes have to tell: those of a memory object do, others lead
+ * nowhere or to something else. */
 SCENARIO(arguments_not_told) {
     mock_hide_argument_info(true);
     cl_kernel kernel = make_kernel(w, "secret:mvvvvv");
     int64_t elsewhere[2] = {0};   /* as many bytes as an object begins with */
     fl_recording *r = begin(w);
-    refused(w, launch(w->queue, kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel, FL_UNSEEN_ARGUMENT);
+    refused(w, launch(w->queue, kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel,
+            FL_UNSEEN_ARGUMENT);
     set_pointer(kernel, 0, w->a);
     set_pointer(kernel, 1, (void *)8);
     set_pointer(kernel, 2, (void *)-8);
@@ -120,7 +132,8 @@ SCENARIO(arguments_not_told) {
     OK(CL(kernel, clReleaseKernel)(kernel));
 }
 
-/* A sampler is none of memory, whatever its address space is and whatever a driver says that checks no kinds. */
+/* A sampler is none of memory, whatever its address space is and whatever a driver says that checks
+ * no kinds. */
 SCENARIO(arguments_sampler_like_memory) {
     for (int told = 0; told < 2; told++) {
         mock_hide_argument_info(!told);
@@ -140,7 +153,8 @@ SCENARIO(arguments_sampler_like_memory) {
     }
 }
 
-/* Before OpenCL 2.1 there is no clCloneKernel: the kernel is made again and its arguments set again. */
+/* Before OpenCL 2.1 there is no clCloneKernel: the kernel is made again and its arguments set
+ * again. */
 SCENARIO(arguments_no_clone) {
     for (int how = 0; how < 2; how++) {
         if (how == 0)
@@ -155,7 +169,8 @@ SCENARIO(arguments_no_clone) {
         OK(CL(kernel, clSetKernelArg)(kernel, 2, sizeof value, &value));
         set_pointer(kernel, 3, sampler);
         if (how == 1)
-            mock_fail(SLOT_clCloneKernel, 0, CL_INVALID_OPERATION);   /* it is there and does not work */
+            /* it is there and does not work */
+            mock_fail(SLOT_clCloneKernel, 0, CL_INVALID_OPERATION);
         OK(launch(w->queue, kernel, 0, NULL, NULL));
         EQUAL(mock_has_failed(), how == 1);
         EQUAL(mock_calls(SLOT_clCreateKernel), 1);
@@ -177,10 +192,12 @@ SCENARIO(arguments_no_clone_unseen) {
     fl_recording *r = begin(w);
     set_pointer(w->kernel, 0, w->a);
     set_pointer(w->kernel, 1, w->b);
-    refused(w, launch(w->queue, w->kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel, FL_NO_CLONE);
+    refused(w, launch(w->queue, w->kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel,
+            FL_NO_CLONE);
     mock_fail(SLOT_clSetKernelArg, 1, CL_OUT_OF_RESOURCES);
     set_pointer(w->kernel, 0, w->b);
-    EQUAL(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof(float), &(float){2}), CL_OUT_OF_RESOURCES);
+    EQUAL(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof(float), &(float){2}),
+          CL_OUT_OF_RESOURCES);
     CHECK(mock_has_failed());
     OK(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof(float), &(float){2}));
     OK(launch(w->queue, w->kernel, 0, NULL, NULL));
@@ -191,7 +208,8 @@ SCENARIO(arguments_no_clone_unseen) {
 }
 
 SCENARIO(arguments_svm) {
-    char *svm = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0), *other = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0);
+    char *svm = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0),
+         *other = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0);
     fl_recording *r = begin(w);
     float value = 1;
     OK(CL(w->kernel, clSetKernelArgSVMPointer)(w->kernel, 0, svm));
@@ -206,12 +224,14 @@ SCENARIO(arguments_svm) {
     CL(w->context, clSVMFree)(w->context, svm);
     end(w, r);
     CL(w->context, clSVMFree)(w->context, other);
-    CHECK(launched_with(w, r, 0, svm, svm) && launched_with(w, r, 1, svm, other) && launched_with(w, r, 2, w->a, NULL));
+    CHECK(launched_with(w, r, 0, svm, svm) && launched_with(w, r, 1, svm, other) &&
+          launched_with(w, r, 2, w->a, NULL));
     drop(w, r);
     EQUAL(mock_living_svm(), 0);
 }
 
-/* What was seen of one driver's kernels is forgotten with the last block of that driver, also while another driver's goes on. */
+/* What was seen of one driver's kernels is forgotten with the last block of that driver, also while
+ * another driver's goes on. */
 SCENARIO(arguments_two_drivers) {
     world *v = world_new(w->variant, 1);
     fl_recording *outer = begin(v), *r = begin(w);
@@ -222,7 +242,8 @@ SCENARIO(arguments_two_drivers) {
     drop(w, r);
     set_arguments(w, w->kernel, w->b, w->b, 2);   /* nobody sees it */
     r = begin(w);
-    refused(w, launch(w->queue, w->kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel, FL_UNSEEN_ARGUMENT);
+    refused(w, launch(w->queue, w->kernel, 0, NULL, NULL), SLOT_clEnqueueNDRangeKernel,
+            FL_UNSEEN_ARGUMENT);
     set_pointer(w->kernel, 0, w->a);
     set_pointer(w->kernel, 1, w->b);
     OK(launch(w->queue, w->kernel, 0, NULL, NULL));
@@ -235,7 +256,8 @@ SCENARIO(arguments_two_drivers) {
     world_end(v);
 }
 
-/* A buffer is gone and another has its address, while a block goes on that remembers launches: the same bytes, another argument. */
+/* A buffer is gone and another has its address, while a block goes on that remembers launches: the
+ * same bytes, another argument. */
 SCENARIO(arguments_address_again) {
     cl_mem mem = mock_buffer(w->context, 64, NULL);
     fl_recording *outer = begin_free(w), *r = begin(w);

@@ -1,4 +1,5 @@
-/* How blocks begin and end: several at once, in several threads, when something is refused, and what they leave behind. */
+/* How blocks begin and end: several at once, in several threads, when something is refused, and
+ * what they leave behind. */
 #include "harness.h"
 
 #include <pthread.h>
@@ -39,7 +40,8 @@ SCENARIO(block_nested) {
     CHECK(mock_is_untouched(w->m));
     EQUAL(count_of(r), 1);
     EQUAL(count_of(s), 2);
-    CHECK(command(r, 0)->arguments == command(s, 0)->arguments && command(s, 0)->arguments != command(s, 1)->arguments);
+    CHECK(command(r, 0)->arguments == command(s, 0)->arguments &&
+          command(s, 0)->arguments != command(s, 1)->arguments);
     drop(w, r);
     drop(w, s);
 }
@@ -64,9 +66,11 @@ SCENARIO(block_deeply_nested) {
     }
 }
 
-/* A driver's table is in one mapping: that is asked for once when a block begins, and once when it ends. */
+/* A driver's table is in one mapping: that is asked for once when a block begins, and once when it
+ * ends. */
 SCENARIO(block_looks_once) {
-    int before = files_opened(), tables = w->variant == MOCK_ICD2 || w->variant == MOCK_ICD2_BARE ? 2 : 1;
+    int before = files_opened(),
+        tables = w->variant == MOCK_ICD2 || w->variant == MOCK_ICD2_BARE ? 2 : 1;
     fl_recording *r = begin(w);
     CHECK(files_opened() - before <= tables);
     before = files_opened();
@@ -85,7 +89,8 @@ static cl_int interposer(cl_kernel kernel, cl_uint index, size_t size, const voi
     return over(kernel, index, size, value);
 }
 
-/* Somebody who exchanges a slot in the block, and after it, keeps it: calls go through his function and reach the driver. */
+/* Somebody who exchanges a slot in the block, and after it, keeps it: calls go through his function
+ * and reach the driver. */
 SCENARIO(block_interposed) {
     enum { SLOT = SLOT_clSetKernelArg };
     interposed = 0;
@@ -109,7 +114,8 @@ SCENARIO(block_interposed) {
     CHECK(mock_function(w->kernel, SLOT) == (void *)interposer);
     fl_drop(r);
 
-    mock_exchange_slot(w->m, SLOT, (void *)over);   /* he leaves, and what he found is there again */
+    /* he leaves, and what he found is there again */
+    mock_exchange_slot(w->m, SLOT, (void *)over);
     set_arguments(w, w->kernel, w->b, w->a, 4);
     EQUAL(interposed, 9);
     r = begin(w);
@@ -222,7 +228,8 @@ SCENARIO(block_table_locked) {
     world_end(locked);
 }
 
-/* What a client loaded from the recording table before the block ended goes on to the driver, refused calls as well. */
+/* What a client loaded from the recording table before the block ended goes on to the driver,
+ * refused calls as well. */
 SCENARIO(block_late_calls) {
     fl_recording *r = begin(w);
     cl_command_queue q = w->queue;
@@ -252,7 +259,8 @@ SCENARIO(block_late_calls) {
     drop(w, r);
 }
 
-/* A loader puts stubs where a driver has nothing; they are there again after a block, and before it they answer as they do. */
+/* A loader puts stubs where a driver has nothing; they are there again after a block, and before it
+ * they answer as they do. */
 SCENARIO(block_stub_slots) {
     mock_put_slot(w->m, SLOT_clSetKernelArgSVMPointer, fl_stubs[SLOT_clSetKernelArgSVMPointer]);
     mock_put_slot(w->m, SLOT_clSVMAlloc, fl_stubs[SLOT_clSVMAlloc]);
@@ -276,7 +284,8 @@ SCENARIO(block_empty_slots) {
     fl_recording *r = begin(w);
     char host[8];
     EQUAL(fill(w->queue, w->a, NULL), CL_INVALID_OPERATION);
-    EQUAL(CL(w->queue, clEnqueueSVMMemcpy)(w->queue, CL_FALSE, host, host, 8, 0, NULL, NULL), CL_INVALID_OPERATION);
+    EQUAL(CL(w->queue, clEnqueueSVMMemcpy)(w->queue, CL_FALSE, host, host, 8, 0, NULL, NULL),
+          CL_INVALID_OPERATION);
     EQUAL(CL(w->kernel, clSetKernelArgSVMPointer)(w->kernel, 0, NULL), CL_INVALID_OPERATION);
     EQUAL(count_of(r), 0);
     end(w, r);
@@ -289,13 +298,16 @@ SCENARIO(block_other_slots) {
     fl_recording *r = begin(w);
     cl_command_queue_properties properties = 1;
     cl_context context = NULL;
-    OK(CL(w->queue, clGetCommandQueueInfo)(w->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
+    OK(CL(w->queue, clGetCommandQueueInfo)(w->queue, CL_QUEUE_PROPERTIES, sizeof properties,
+                                           &properties, NULL));
     EQUAL(properties, 0);
-    OK(CL(w->queue, clGetCommandQueueInfo)(w->queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL));
+    OK(CL(w->queue, clGetCommandQueueInfo)(w->queue, CL_QUEUE_CONTEXT, sizeof context, &context,
+                                           NULL));
     CHECK(context == w->context);
     OK(CL(w->queue, clRetainCommandQueue)(w->queue));
     OK(CL(w->queue, clReleaseCommandQueue)(w->queue));
-    OK(fill(w->free_queue, w->a, NULL));   /* another queue is not captured, which the observer is told */
+    /* another queue is not captured, which the observer is told */
+    OK(fill(w->free_queue, w->a, NULL));
     EQUAL(atomic_load(&w->trace.elsewhere), 1);
     EQUAL(mock_count(), 1);
     end(w, r);
@@ -360,7 +372,8 @@ static void *intrude_slowly(void *data) {
 SCENARIO(thread_intruder_outlives) {
     atomic_store(&intruder_is_in, 0), atomic_store(&dropped, 0), atomic_store(&seen_dropped, 0);
     int code;
-    fl_recording *r = fl_begin((void *const *)&w->queue, 1, w->context, false, slow_observer, &w->trace, harness_gil, &code);
+    fl_recording *r = fl_begin((void *const *)&w->queue, 1, w->context, false, slow_observer,
+                               &w->trace, harness_gil, &code);
     job j = {.w = w};
     pthread_t thread;
     OK(code);
@@ -446,7 +459,8 @@ SCENARIO(thread_many_blocks) {
     EQUAL(mock_references(w->a), 1);
 }
 
-/* All want the same queue: one of them has it at a time, and in the end it is the driver's again. */
+/* All want the same queue: one of them has it at a time, and in the end it is the driver's again.
+ */
 static void *capture_one(void *data) {
     job *j = data;
     world *w = j->w;
@@ -523,7 +537,8 @@ SCENARIO(thread_svm) {
     EQUAL(mock_references(w->context), 1);
 }
 
-/* Drivers come and go, and what was exchanged in a table is remembered for good; when there is no room, a block cannot begin. */
+/* Drivers come and go, and what was exchanged in a table is remembered for good; when there is no
+ * room, a block cannot begin. */
 SCENARIO(block_patches_exhausted) {
     enum { TABLES = 60 };
     static void *tables[MOCK_VARIANTS][TABLES][FL_SLOTS];

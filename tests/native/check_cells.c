@@ -1,4 +1,5 @@
-/* Parameters: which arguments are found to be one, and what replays give the driver after a change. */
+/* Parameters: which arguments are found to be one, and what replays give the driver after a change.
+ */
 #include "harness.h"
 
 #include <string.h>
@@ -37,12 +38,17 @@ static void make(loop *l, world *w, const fl_recording *r) {
         OK(fl_bind_arguments(&l->array.commands[i], l->cells, l->cell_count));
         l->steps[i] = (fl_step){.command = i};
     }
-    l->program = (fl_program){.commands = l->array.commands, .steps = l->steps, .step_count = count, .updatable = 1};
-    l->built = (fl_built){.enqueue = fl_enqueue_program, .set_cell = fl_set_cell_of_program, .self = &l->program, .count = count};
+    l->program = (fl_program){
+        .commands = l->array.commands, .steps = l->steps, .step_count = count, .updatable = 1};
+    l->built = (fl_built){.enqueue = fl_enqueue_program,
+                          .set_cell = fl_set_cell_of_program,
+                          .self = &l->program,
+                          .count = count};
     l->list[0] = &l->built;
     l->buffer = (fl_buffer){.built = l->list, .built_count = 1};
     l->part = (fl_part){.built = &l->built, .lanes = (void *const *)&w->queue, .lane_count = 1};
-    l->route = (fl_route){.buffer = &l->buffer, .queue = w->queue, .in_order = 1, .part_count = 1, .parts = &l->part};
+    l->route = (fl_route){
+        .buffer = &l->buffer, .queue = w->queue, .in_order = 1, .part_count = 1, .parts = &l->part};
 }
 
 static void give_up(loop *l) {
@@ -65,7 +71,8 @@ static void replay(loop *l) {
     OK(fl_enqueue(&l->route, 1, 0, NULL, NULL, &failed));
 }
 
-/* A number is found by its memory, or because it was asked for in this very call; an equal one is none. */
+/* A number is found by its memory, or because it was asked for in this very call; an equal one is
+ * none. */
 SCENARIO(cells_of_numbers) {
     float number = 2, equal = 2;
     loop l;
@@ -79,7 +86,8 @@ SCENARIO(cells_of_numbers) {
     fl_convert_parameter(NUMBER, FL_AS_FLOAT, w->kernel, 2, 0);
     OK(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof equal, &equal));
     OK(launch(w->queue, w->kernel, 0, NULL, NULL));
-    fl_convert_parameter(NUMBER, FL_AS_FLOAT, w->kernel, 3, 0);   /* it was not set: another number was */
+    /* it was not set: another number was */
+    fl_convert_parameter(NUMBER, FL_AS_FLOAT, w->kernel, 3, 0);
     OK(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof equal, &equal));
     OK(launch(w->queue, w->kernel, 0, NULL, NULL));
     end(w, r);
@@ -130,7 +138,8 @@ SCENARIO(cells_of_memory) {
     fl_allow_again(&l.buffer, &l.route);
     for (uint32_t turn = 0; turn < 4; turn++) {
         mock_clear();
-        intptr_t event = turn < 3 ? fl_enqueue_turn(&l.route, l.values, 1, turn) : fl_enqueue_again(&l.route);
+        intptr_t event =
+            turn < 3 ? fl_enqueue_turn(&l.route, l.values, 1, turn) : fl_enqueue_again(&l.route);
         CHECK(event > 0);
         release_event((cl_event)event);
         CHECK(memcmp(&mock_log(0)->arguments[0], &pair[turn == 1], sizeof w->a) == 0);

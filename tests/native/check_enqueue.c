@@ -1,4 +1,5 @@
-/* Enqueues of command-buffers: parts of several engines follow each other, and enqueues do; updates reach the part that they are for. */
+/* Enqueues of command-buffers: parts of several engines follow each other, and enqueues do; updates
+ * reach the part that they are for. */
 #include "harness.h"
 
 #include <string.h>
@@ -23,8 +24,10 @@ static void begin_parts(world *w, parts *p, cl_command_queue queue) {
     end(w, r);
     *p = (parts){.recording = r, .queue = queue};
     for (uint32_t i = 0; i < 2; i++) {
-        p->programs[i] = (fl_program){.commands = command(r, 2 * i), .steps = two_steps, .step_count = 2};
-        p->built[i] = (fl_built){.enqueue = fl_enqueue_program, .self = &p->programs[i], .first = 2 * i, .count = 2};
+        p->programs[i] =
+            (fl_program){.commands = command(r, 2 * i), .steps = two_steps, .step_count = 2};
+        p->built[i] = (fl_built){
+            .enqueue = fl_enqueue_program, .self = &p->programs[i], .first = 2 * i, .count = 2};
         p->list[i] = (fl_part){&p->built[i], &p->queue, 1};
     }
     p->route = (fl_route){&p->buffer, queue, queue == w->queue, 2, p->list, 0, 0};
@@ -60,7 +63,8 @@ SCENARIO(enqueue_parts_in_order) {
     end_parts(w, &p);
 }
 
-/* On an out-of-order one each part waits for the event of the one before it, also of the enqueue before. */
+/* On an out-of-order one each part waits for the event of the one before it, also of the enqueue
+ * before. */
 SCENARIO(enqueue_parts_out_of_order) {
     parts p;
     begin_parts(w, &p, w->free_queue);
@@ -77,7 +81,8 @@ SCENARIO(enqueue_parts_out_of_order) {
     end_parts(w, &p);
 }
 
-/* Wherever the driver refuses: the number of the command in the whole, and no event is left over. */
+/* Wherever the driver refuses: the number of the command in the whole, and no event is left over.
+ */
 SCENARIO(enqueue_parts_fail) {
     parts p;
     begin_parts(w, &p, w->free_queue);
@@ -94,8 +99,9 @@ SCENARIO(enqueue_parts_fail) {
 }
 
 /* Some drivers refuse a list of no events that is not NULL. */
-static int enqueue_strictly(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
-                            void **event, uint32_t *failed) {
+static int enqueue_strictly(void *self, void *const *lanes, uint32_t lane_count, uint32_t times,
+                            uint32_t wait_count, void *const *wait_list, void **event,
+                            uint32_t *failed) {
     EQUAL(!wait_count, !wait_list);
     return fl_enqueue_program(self, lanes, lane_count, times, wait_count, wait_list, event, failed);
 }
@@ -122,7 +128,8 @@ static int note_update(void *self, uint32_t number, int relaunched) {
     return relaunched ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
 }
 
-/* An update is for the part that has the command, by its number there; a part that C cannot update is left alone. */
+/* An update is for the part that has the command, by its number there; a part that C cannot update
+ * is left alone. */
 SCENARIO(enqueue_updates) {
     fl_built built[3] = {{.update = note_update, .self = (void *)0, .first = 0, .count = 2},
                          {.update = note_update, .self = (void *)1, .first = 2, .count = 3},
@@ -145,7 +152,8 @@ static struct {
     cl_context context;
 } driver;
 
-static cl_int enqueue_buffer(cl_uint count, cl_command_queue *queues, void *buffer, cl_uint wait_count, const cl_event *list, cl_event *event) {
+static cl_int enqueue_buffer(cl_uint count, cl_command_queue *queues, void *buffer,
+                             cl_uint wait_count, const cl_event *list, cl_event *event) {
     if (driver.calls == driver.refuse_at)
         return CL_INVALID_OPERATION;
     driver.waits[driver.calls++] = wait_count;
@@ -171,6 +179,7 @@ SCENARIO(enqueue_driver_buffer) {
     release_event(e);
     OK(fl_enqueue_driver_buffer(&d, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed));
     driver.refuse_at = 5;
-    EQUAL(fl_enqueue_driver_buffer(&d, (void *const *)&w->queue, 1, 3, 0, NULL, NULL, &failed), CL_INVALID_OPERATION);
+    EQUAL(fl_enqueue_driver_buffer(&d, (void *const *)&w->queue, 1, 3, 0, NULL, NULL, &failed),
+          CL_INVALID_OPERATION);
     EQUAL(driver.calls, 5);
 }

@@ -1,5 +1,5 @@
-/* Scenarios of plugins/sdk/native/launches.c: what appends and updates of launches make of a caller's rows. Handles are numbers here, whose words
- * `fl_words` knows. */
+/* Scenarios of plugins/sdk/native/launches.c: what appends and updates of launches make of a
+ * caller's rows. Handles are numbers here, whose words `fl_words` knows. */
 #include "harness.h"
 #include "ur_types.h"
 
@@ -8,9 +8,19 @@
 
 #include <string.h>
 
-enum { ADAPTER = 3, BUFFER = 500, KERNEL = 600, COMMANDS = 700, MEMORY = 800, OTHERS = 801, SAMPLER = 900, PART = 0x5000 };
+enum {
+    ADAPTER = 3,
+    BUFFER = 500,
+    KERNEL = 600,
+    COMMANDS = 700,
+    MEMORY = 800,
+    OTHERS = 801,
+    SAMPLER = 900,
+    PART = 0x5000
+};
 
-static uintptr_t words[4][4];   /* of the memory object, of another context's, of the sampler; and of a command */
+/* of the memory object, of another context's, of the sampler; and of a command */
+static uintptr_t words[4][4];
 
 const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
     EQUAL(adapter, ADAPTER);
@@ -18,9 +28,11 @@ const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
         return words[handle - MEMORY];
     if (kind == kind_ur_sampler_handle_t && handle == SAMPLER)
         return words[2];
-    if (kind != kind_ur_exp_command_buffer_command_handle_t || handle < COMMANDS || handle >= COMMANDS + 8)
+    if (kind != kind_ur_exp_command_buffer_command_handle_t || handle < COMMANDS ||
+        handle >= COMMANDS + 8)
         return NULL;
-    const uintptr_t now[] = {handle - COMMANDS, handle == COMMANDS + 7 ? 0 : BUFFER, KERNEL, handle != COMMANDS + 6};
+    const uintptr_t now[] = {handle - COMMANDS, handle == COMMANDS + 7 ? 0 : BUFFER, KERNEL,
+                             handle != COMMANDS + 6};
     memcpy(words[3], now, sizeof now);
     return words[3];
 }
@@ -36,12 +48,15 @@ const uintptr_t *fl_hold(uint32_t adapter, uintptr_t handle, unsigned kind) {
     return of_buffer;
 }
 
-int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind, fl_counting_body *python) {
+int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind,
+                         fl_counting_body *python) {
     held--;
     return 0;
 }
 
-static uintptr_t part_of(void *context, uintptr_t address) { return address == PART ? *(uintptr_t *)context : 0; }
+static uintptr_t part_of(void *context, uintptr_t address) {
+    return address == PART ? *(uintptr_t *)context : 0;
+}
 
 typedef struct buffer {
     fl_array commands;
@@ -53,8 +68,15 @@ typedef struct buffer {
 static void begin_buffer(world *w, buffer *b) {
     fl_use_icd(fl_exported());
     *b = (buffer){.sampler = mock_sampler(w->context)};
-    b->launches = (fl_launches){.adapter = ADAPTER, .cl_context = (uintptr_t)w->context, .commands = &b->commands, .handle = BUFFER, .buffer = &b->buffer};
-    memcpy(words, (uintptr_t[3][4]){{(uintptr_t)w->a, (uintptr_t)w->context}, {(uintptr_t)w->b, 77}, {(uintptr_t)b->sampler, (uintptr_t)w->context}},
+    b->launches = (fl_launches){.adapter = ADAPTER,
+                                .cl_context = (uintptr_t)w->context,
+                                .commands = &b->commands,
+                                .handle = BUFFER,
+                                .buffer = &b->buffer};
+    memcpy(words,
+           (uintptr_t[3][4]){{(uintptr_t)w->a, (uintptr_t)w->context},
+                             {(uintptr_t)w->b, 77},
+                             {(uintptr_t)b->sampler, (uintptr_t)w->context}},
            3 * sizeof *words);
 }
 
@@ -63,7 +85,8 @@ static void end_buffer(buffer *b) {
     CL(b->sampler, clReleaseSampler)(b->sampler);
 }
 
-static ur_exp_kernel_arg_properties_t row(uint32_t type, uint32_t index, size_t size, uintptr_t word) {
+static ur_exp_kernel_arg_properties_t row(uint32_t type, uint32_t index, size_t size,
+                                          uintptr_t word) {
     ur_exp_kernel_arg_properties_t made = {.type = type, .index = index, .size = size};
     memcpy(&made.value, &word, sizeof word);
     return made;
@@ -75,7 +98,8 @@ static ur_exp_kernel_arg_properties_t row(uint32_t type, uint32_t index, size_t 
 #define ROWS(...) (ur_exp_kernel_arg_properties_t[]){__VA_ARGS__}
 static const size_t SIZE[] = {8, 2};
 
-static fl_appended append(buffer *b, const ur_exp_kernel_arg_properties_t *rows, uint32_t count, uint32_t arguments) {
+static fl_appended append(buffer *b, const ur_exp_kernel_arg_properties_t *rows, uint32_t count,
+                          uint32_t arguments) {
     return fl_append_launch(&b->launches, 2, NULL, SIZE, NULL, rows, count, arguments, false, NULL);
 }
 
@@ -91,31 +115,42 @@ SCENARIO(launches_appended) {
     begin_buffer(w, &b);
     uint64_t number = 42;
     int memory_before = mock_references(w->a), sampler_before = mock_references(b.sampler);
-    fl_appended done = append(&b, ROWS(OBJECT(4, MEMORY), VALUE(1, number), row(UR_EXP_KERNEL_ARG_TYPE_LOCAL, 2, 64, 0), POINTER(0, 0x1234),
-                                       row(UR_EXP_KERNEL_ARG_TYPE_SAMPLER, 3, 8, SAMPLER), OBJECT(5, 0), POINTER(6, 0)), 7, 7);
+    fl_appended done = append(&b,
+                              ROWS(OBJECT(4, MEMORY), VALUE(1, number),
+                                   row(UR_EXP_KERNEL_ARG_TYPE_LOCAL, 2, 64, 0), POINTER(0, 0x1234),
+                                   row(UR_EXP_KERNEL_ARG_TYPE_SAMPLER, 3, 8, SAMPLER), OBJECT(5, 0),
+                                   POINTER(6, 0)),
+                              7, 7);
     EQUAL(done.code, 0);
     EQUAL(done.addresses, 1);
     EQUAL(b.commands.count, 1);
     const fl_command *c = b.commands.commands;
     CHECK(c->op == FL_KERNEL && c->work_dim == 2 && !c->has_offset && !c->has_local);
     CHECK(memcmp(c->n, (size_t[]){0, 0, 0, 8, 2, 1, 0, 0, 1}, 9 * sizeof(size_t)) == 0);
-    static const struct { uint32_t kind; size_t size; } kinds[] = {{4, 0}, {1, 8}, {1, 64}, {3, 8}, {2, 8}, {1, 8}, {1, 8}};
+    static const struct {
+        uint32_t kind;
+        size_t size;
+    } kinds[] = {{4, 0}, {1, 8}, {1, 64}, {3, 8}, {2, 8}, {1, 8}, {1, 8}};
     for (uint32_t i = 0; i < 7; i++) {
         EQUAL(argument(&b, 0, i).kind, kinds[i].kind);
         EQUAL(argument(&b, 0, i).size, kinds[i].size);
     }
     CHECK(argument(&b, 0, 0).value == (void *)0x1234 && argument(&b, 0, 2).value == NULL);
     EQUAL(*(const uint64_t *)argument(&b, 0, 1).value, 42);
-    CHECK(*(void *const *)argument(&b, 0, 4).value == w->a && *(void *const *)argument(&b, 0, 5).value == NULL);
+    CHECK(*(void *const *)argument(&b, 0, 4).value == w->a &&
+          *(void *const *)argument(&b, 0, 5).value == NULL);
     EQUAL(mock_references(w->a), memory_before + 1);
     EQUAL(mock_references(b.sampler), sampler_before + 1);
     fl_drop_command(&b.commands);
     EQUAL(mock_references(w->a), memory_before);
     EQUAL(mock_references(b.sampler), sampler_before);
     const size_t some[] = {3, 1};
-    done = fl_append_launch(&b.launches, 1, some, SIZE, some, ROWS(OBJECT(0, (uintptr_t)w->a)), 1, 1, true, NULL);   /* OpenCL's own object */
+    /* OpenCL's own object */
+    done = fl_append_launch(&b.launches, 1, some, SIZE, some, ROWS(OBJECT(0, (uintptr_t)w->a)), 1,
+                            1, true, NULL);
     EQUAL(done.code, 0);
-    CHECK(b.commands.commands->has_offset && b.commands.commands->has_local && b.commands.commands->n[6] == 3 && b.commands.commands->n[7] == 1);
+    CHECK(b.commands.commands->has_offset && b.commands.commands->has_local &&
+          b.commands.commands->n[6] == 3 && b.commands.commands->n[7] == 1);
     end_buffer(&b);
     EQUAL(mock_references(w->a), memory_before);
 }
@@ -125,14 +160,22 @@ SCENARIO(launches_refused) {
     buffer b;
     begin_buffer(w, &b);
     uint64_t number = 1;
-    const struct { ur_exp_kernel_arg_properties_t rows[2]; int32_t code; uint32_t index; } wrong[] = {
+    const struct {
+        ur_exp_kernel_arg_properties_t rows[2];
+        int32_t code;
+        uint32_t index;
+    } wrong[] = {
         {{VALUE(0, number), VALUE(2, number)}, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX, 2},
         {{VALUE(0, number), VALUE(0, number)}, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX, 0},
-        {{VALUE(0, number), row(UR_EXP_KERNEL_ARG_TYPE_VALUE, 1, 1 << 20, (uintptr_t)&number)}, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE, 1},
+        {{VALUE(0, number), row(UR_EXP_KERNEL_ARG_TYPE_VALUE, 1, 1 << 20, (uintptr_t)&number)},
+         UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE,
+         1},
         {{VALUE(0, number), row(77, 1, 8, 0)}, UR_RESULT_ERROR_INVALID_ENUMERATION, 1},
         {{OBJECT(1, 5), VALUE(0, number)}, UR_RESULT_ERROR_INVALID_MEM_OBJECT, 1},
         {{OBJECT(1, OTHERS), VALUE(0, number)}, UR_RESULT_ERROR_INVALID_CONTEXT, 1},
-        {{row(UR_EXP_KERNEL_ARG_TYPE_SAMPLER, 1, 8, 0), VALUE(0, number)}, UR_RESULT_ERROR_INVALID_SAMPLER, 1},
+        {{row(UR_EXP_KERNEL_ARG_TYPE_SAMPLER, 1, 8, 0), VALUE(0, number)},
+         UR_RESULT_ERROR_INVALID_SAMPLER,
+         1},
     };
     for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         fl_appended done = append(&b, wrong[i].rows, 2, 2);
@@ -148,7 +191,8 @@ SCENARIO(launches_refused) {
     end_buffer(&b);
 }
 
-/* An address is an argument, or, where drivers take none, a part of a buffer; NULL is what the driver takes for it. */
+/* An address is an argument, or, where drivers take none, a part of a buffer; NULL is what the
+ * driver takes for it. */
 SCENARIO(launches_pointers) {
     buffer b;
     begin_buffer(w, &b);
@@ -167,7 +211,8 @@ SCENARIO(launches_pointers) {
     end_buffer(&b);
 }
 
-/* More arguments than fit on the stack, more commands than there is room for at first, and no memory for any of it. */
+/* More arguments than fit on the stack, more commands than there is room for at first, and no
+ * memory for any of it. */
 SCENARIO(launches_many) {
     buffer b;
     begin_buffer(w, &b);
@@ -199,7 +244,8 @@ SCENARIO(launches_many) {
 }
 
 static ur_exp_command_buffer_update_kernel_launch_desc_t update_of(uint32_t command) {
-    return (ur_exp_command_buffer_update_kernel_launch_desc_t){.hCommand = COMMANDS + command, .newWorkDim = 2};
+    return (ur_exp_command_buffer_update_kernel_launch_desc_t){.hCommand = COMMANDS + command,
+                                                               .newWorkDim = 2};
 }
 
 /* New arguments reach the program that replays them; what is not plain changes nothing. */
@@ -210,20 +256,28 @@ SCENARIO(launches_updated) {
     uint64_t numbers[] = {10, 20, 30};
     int before = mock_references(w->a);
     for (uint32_t i = 0; i < 3; i++) {
-        EQUAL(append(&b, ROWS(OBJECT(0, MEMORY), VALUE(1, numbers[i]), VALUE(2, numbers[i])), 3, 3).code, 0);
+        EQUAL(append(&b, ROWS(OBJECT(0, MEMORY), VALUE(1, numbers[i]), VALUE(2, numbers[i])), 3, 3)
+                  .code,
+              0);
         b.commands.commands[i].kernel = kernel;
     }
     {
         fl_step steps[] = {{.command = 2}, {.command = 0}, {.command = 1}};
         const uint32_t step_of[] = {1, 2, 0};
-        PROGRAM program = {.commands = b.commands.commands, .steps = steps, .step_count = 3, .updatable = 1, .step_of = step_of};
+        PROGRAM program = {.commands = b.commands.commands,
+                           .steps = steps,
+                           .step_count = 3,
+                           .updatable = 1,
+                           .step_of = step_of};
         const fl_built built = {.update = fl_update_program, .self = &program, .count = 3};
         b.buffer = (fl_buffer){.built = (const fl_built *[]){&built}, .built_count = 1};
         uint32_t failed;
         OK(fl_replay(&program, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed));
         uint64_t other = 50;
-        ur_exp_command_buffer_update_value_arg_desc_t values[] = {{.argIndex = 1, .argSize = 8, .pNewValueArg = (uintptr_t)&other}};
-        ur_exp_command_buffer_update_memobj_arg_desc_t memory[] = {{.argIndex = 0, .hNewMemObjArg = 0}};
+        ur_exp_command_buffer_update_value_arg_desc_t values[] = {
+            {.argIndex = 1, .argSize = 8, .pNewValueArg = (uintptr_t)&other}};
+        ur_exp_command_buffer_update_memobj_arg_desc_t memory[] = {
+            {.argIndex = 0, .hNewMemObjArg = 0}};
         ur_exp_command_buffer_update_kernel_launch_desc_t updates[] = {update_of(1), update_of(2)};
         updates[0].numNewValueArgs = updates[1].numNewMemObjArgs = 1;
         updates[0].pNewValueArgList = values;
@@ -237,11 +291,13 @@ SCENARIO(launches_updated) {
             EQUAL(mock_log(i)->arguments[1], expected[i]);
         }
         EQUAL(mock_references(w->a), before + 2);
-        ur_exp_command_buffer_update_kernel_launch_desc_t others[] = {updates[0], updates[0], updates[0], updates[0], updates[0], updates[0],
-                                                                      updates[0], updates[0], updates[0]};
+        ur_exp_command_buffer_update_kernel_launch_desc_t others[] = {
+            updates[0], updates[0], updates[0], updates[0], updates[0],
+            updates[0], updates[0], updates[0], updates[0]};
         uint64_t wider[2] = {60, 60};
-        ur_exp_command_buffer_update_value_arg_desc_t wrong[] = {{.argIndex = 1, .argSize = 16, .pNewValueArg = (uintptr_t)wider},
-                                                                 {.argIndex = 3, .argSize = 8, .pNewValueArg = (uintptr_t)wider}};
+        ur_exp_command_buffer_update_value_arg_desc_t wrong[] = {
+            {.argIndex = 1, .argSize = 16, .pNewValueArg = (uintptr_t)wider},
+            {.argIndex = 3, .argSize = 8, .pNewValueArg = (uintptr_t)wider}};
         others[0].hNewKernel = KERNEL + 1;
         others[1].newWorkDim = 1;
         others[2].pNewGlobalWorkSize = (size_t *)SIZE;
@@ -264,10 +320,12 @@ SCENARIO(launches_updated) {
         fl_change changes[2];
         uintptr_t room[2];
         uint32_t index = 9;
-        EQUAL(fl_read_update(&b.launches, &others[6], b.commands.commands[1].arguments, 3, changes, room, &index),
+        EQUAL(fl_read_update(&b.launches, &others[6], b.commands.commands[1].arguments, 3, changes,
+                             room, &index),
               UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE);
         EQUAL(index, 1);
-        OK(fl_read_update(&b.launches, &others[6], NULL, 3, changes, room, &index));   /* for another kernel any size may be right */
+        /* for another kernel any size may be right */
+        OK(fl_read_update(&b.launches, &others[6], NULL, 3, changes, room, &index));
         EQUAL(changes[0].size, 16);
     }
     end_buffer(&b);
@@ -277,14 +335,16 @@ SCENARIO(launches_updated) {
 
 static uint32_t left_to_python;
 
-static int32_t python_update(uint32_t adapter, uintptr_t buffer, uint32_t count, const ur_exp_command_buffer_update_kernel_launch_desc_t *updates) {
+static int32_t python_update(uint32_t adapter, uintptr_t buffer, uint32_t count,
+                             const ur_exp_command_buffer_update_kernel_launch_desc_t *updates) {
     left_to_python++;
     return 99;
 }
 
 static int32_t python_release(uint32_t adapter, uintptr_t handle) { return 0; }
 
-/* The entry point does what is plain, and leaves the rest to Python: also what nobody else may touch at the moment. */
+/* The entry point does what is plain, and leaves the rest to Python: also what nobody else may
+ * touch at the moment. */
 SCENARIO(launches_entry) {
     buffer b;
     begin_buffer(w, &b);
@@ -293,11 +353,13 @@ SCENARIO(launches_entry) {
     uint64_t number = 10, other = 20;
     EQUAL(append(&b, ROWS(OBJECT(0, MEMORY), VALUE(1, number)), 2, 2).code, 0);
     b.commands.commands[0].kernel = kernel;
-    ur_exp_command_buffer_update_value_arg_desc_t values[] = {{.argIndex = 1, .argSize = 8, .pNewValueArg = (uintptr_t)&other}};
+    ur_exp_command_buffer_update_value_arg_desc_t values[] = {
+        {.argIndex = 1, .argSize = 8, .pNewValueArg = (uintptr_t)&other}};
     ur_exp_command_buffer_update_kernel_launch_desc_t wanted = update_of(0);
     wanted.numNewValueArgs = 1;
     wanted.pNewValueArgList = values;
-#define UPDATE(handle, count, list) fl_entry_update(ADAPTER, handle, count, list, python_update, python_release)
+#define UPDATE(handle, count, list)                                                                \
+    fl_entry_update(ADAPTER, handle, count, list, python_update, python_release)
     fl_change now;
     of_buffer[0] = (uintptr_t)&b.launches;
     b.launches.updatable = true;

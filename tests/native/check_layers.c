@@ -1,5 +1,6 @@
-/* Layers in front of a table of Unified Runtime functions, and the log of calls. A process has only so many layers and none is ever
- * given up, so the scenarios share two: one in front of `own`, one with nothing behind it. */
+/* Layers in front of a table of Unified Runtime functions, and the log of calls. A process has only
+ * so many layers and none is ever given up, so the scenarios share two: one in front of `own`, one
+ * with nothing behind it. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,7 +14,16 @@
 
 #include "../../loader/base/native/native.cdef.h"
 
-enum { UNSUPPORTED = 44, ORPHAN = 4711, ANSWER = 77, UNITS = 42, HEAD = 6, THREADS = 4, ROUNDS = 300, LAYERS = 16 };
+enum {
+    UNSUPPORTED = 44,
+    ORPHAN = 4711,
+    ANSWER = 77,
+    UNITS = 42,
+    HEAD = 6,
+    THREADS = 4,
+    ROUNDS = 300,
+    LAYERS = 16
+};
 
 #define NOWHERE ((void *)0x123456789000)
 #define DEVICE ((void *)0xd0)
@@ -63,7 +73,8 @@ static void set_up(void) {
 static void *entry(const fl_layer *layer, int slot) { return fl_layer_table(layer)[slot]; }
 
 static int ask(uint32_t name, void *value, size_t *size) {
-    return ((info_function *)entry(in_front, SLOT_urDeviceGetInfo))(DEVICE, name, sizeof(uint32_t), value, size);
+    return ((info_function *)entry(in_front, SLOT_urDeviceGetInfo))(DEVICE, name, sizeof(uint32_t),
+                                                                    value, size);
 }
 
 static int create(const char *name, void **kernel) {
@@ -104,7 +115,8 @@ SCENARIO(layer_forwards) {
     EQUAL(size, sizeof value);
     EQUAL(((info_function *)entry(in_front, SLOT_urDeviceGetInfo))(NULL, 0, 0, NULL, NULL), 1);
     EQUAL(((finish_function *)entry(in_front, SLOT_urQueueFinish))(DEVICE), UNSUPPORTED);
-    own[SLOT_urQueueFinish] = fl_ur_thunks()->uninitialized[SLOT_urQueueFinish];   /* what changes behind it is seen */
+    /* what changes behind it is seen */
+    own[SLOT_urQueueFinish] = fl_ur_thunks()->uninitialized[SLOT_urQueueFinish];
     CHECK(((finish_function *)entry(in_front, SLOT_urQueueFinish))(DEVICE) != UNSUPPORTED);
     own[SLOT_urQueueFinish] = fl_ur_thunks()->unsupported[SLOT_urQueueFinish];
     EQUAL(atomic_load(&forwarded), 2);
@@ -184,8 +196,12 @@ typedef struct record {
 
 /* The record at the beginning of some words, which are that many at least. */
 static record read_record(const uint64_t *words, size_t left) {
-    record r = {.words = words, .arguments = words + HEAD, .length = (uint32_t)words[0], .function = (uint32_t)(words[0] >> 32)};
-    r.count = words[1] & 0xffff, r.piece_count = (words[1] >> 16) & 0xffff, r.thread = (uint32_t)(words[1] >> 32);
+    record r = {.words = words,
+                .arguments = words + HEAD,
+                .length = (uint32_t)words[0],
+                .function = (uint32_t)(words[0] >> 32)};
+    r.count = words[1] & 0xffff, r.piece_count = (words[1] >> 16) & 0xffff,
+    r.thread = (uint32_t)(words[1] >> 32);
     r.pieces = r.arguments + r.count;
     CHECK(r.length >= HEAD + r.count && r.length <= left);
     const uint64_t *here = r.pieces;
@@ -277,7 +293,8 @@ SCENARIO(log_wild_pointers) {
     EQUAL(create(NOWHERE, &kernel), 2);
     record r = read_record(copied, copy(log));
     EQUAL(piece_of(&r, 1, &bytes), 0);
-    EQUAL(piece_of(&r, 2, &bytes), sizeof kernel);   /* one that leads nowhere does not take the next one along */
+    /* one that leads nowhere does not take the next one along */
+    EQUAL(piece_of(&r, 2, &bytes), sizeof kernel);
     CHECK(*(void *const *)bytes == DEVICE);
     fl_clear_log(log);
     OK(ask(3, NOWHERE, &size));
@@ -449,7 +466,8 @@ SCENARIO(thread_one_log) {
     end_log(log);
 }
 
-/* The log comes and goes while calls are under way: a call is written down whole or not at all, and its result is the adapter's. */
+/* The log comes and goes while calls are under way: a call is written down whole or not at all, and
+ * its result is the adapter's. */
 SCENARIO(thread_log_comes_and_goes) {
     set_up();
     fl_log *log = fl_new_log(sizeof copied);
@@ -474,7 +492,8 @@ static void *take_a_layer(void *data) {
     return NULL;
 }
 
-/* Each gets a layer of its own, until there is none. The first variant of the mock driver leaves some for the next. */
+/* Each gets a layer of its own, until there is none. The first variant of the mock driver leaves
+ * some for the next. */
 SCENARIO(thread_taking_layers) {
     fl_layer *layers[THREADS] = {NULL};
     atomic_store(&gate, 0);

@@ -1,5 +1,5 @@
-/* Failures: no memory at any allocation, a driver that refuses any call, and addresses that lead nowhere. After each one everything is
- * as it was, and nothing is left over. */
+/* Failures: no memory at any allocation, a driver that refuses any call, and addresses that lead
+ * nowhere. After each one everything is as it was, and nothing is left over. */
 #include "harness.h"
 
 #include <string.h>
@@ -27,11 +27,13 @@ static void replay_all(world *w, const fl_recording *r) {
     fl_replay(&program, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed);
 }
 
-/* An image of a buffer, and a sampler among a launch's arguments: the program gives all of them up at once. */
+/* An image of a buffer, and a sampler among a launch's arguments: the program gives all of them up
+ * at once. */
 static void images(world *w, cl_command_queue q) {
     const size_t at[3] = {0, 0, 0}, region[3] = {2, 1, 1};
     char host[64];
-    cl_mem buffer = mock_buffer(w->context, 64, NULL), image = mock_image(w->context, CL_MEM_OBJECT_IMAGE1D_BUFFER, buffer);
+    cl_mem buffer = mock_buffer(w->context, 64, NULL),
+           image = mock_image(w->context, CL_MEM_OBJECT_IMAGE1D_BUFFER, buffer);
     cl_sampler sampler = mock_sampler(w->context);
     cl_kernel kernel = CL(w->program, clCreateKernel)(w->program, "draws:ms", NULL);
     if (kernel) {
@@ -48,7 +50,8 @@ static void images(world *w, cl_command_queue q) {
     CL(buffer, clReleaseMemObject)(buffer);
 }
 
-/* A program's block that does everything and stops at nothing. `mine` are the SVM allocations that are still the program's. */
+/* A program's block that does everything and stops at nothing. `mine` are the SVM allocations that
+ * are still the program's. */
 static void block(world *w, fl_recording *r, cl_event *pending, void *unknown, void **mine) {
     cl_command_queue q = w->free_queue;
     cl_event e = NULL;
@@ -65,7 +68,8 @@ static void block(world *w, fl_recording *r, cl_event *pending, void *unknown, v
     fill(q, w->b, NULL);
     CL(q, clEnqueueReadBuffer)(q, w->b, CL_FALSE, 0, 8, host, 0, NULL, NULL);
     images(w, q);
-    bool used = unknown && CL(q, clEnqueueSVMMemFill)(q, unknown, "ab", 2, 8, 0, NULL, NULL) == CL_SUCCESS;
+    bool used =
+        unknown && CL(q, clEnqueueSVMMemFill)(q, unknown, "ab", 2, 8, 0, NULL, NULL) == CL_SUCCESS;
     cl_int code = marker(q, 0, NULL, &e);
     if (code == CL_SUCCESS)
         CL(e, clWaitForEvents)(1, &e);
@@ -73,7 +77,8 @@ static void block(world *w, fl_recording *r, cl_event *pending, void *unknown, v
     if (known && CL(q, clEnqueueSVMFree)(q, 1, &known, NULL, NULL, 0, NULL, NULL) != CL_SUCCESS)
         *mine = known;
     if (unknown)
-        CL(w->context, clSVMFree)(w->context, unknown);   /* cannot fail; without memory it may come to nothing, but not too early */
+        /* cannot fail; without memory it may come to nothing, but not too early */
+        CL(w->context, clSVMFree)(w->context, unknown);
     CHECK(!used || mock_svm_lives(unknown));
     fl_end(r);
     CHECK(!fl_is_captured(w->queue) && !fl_is_captured(w->free_queue));
@@ -113,9 +118,11 @@ static void fail_anywhere(world *w, void (*let_fail)(int n)) {
         world *v = world_new(w->variant, 1);
         let_fail(n);
         failed = session(v);
-        if (mock_living_svm() || mock_references(v->context) != 1 || mock_references(v->kernel) != 1 || mock_references(v->a) != 1)
-            DIE("failure number %d left something over: %d SVM allocations, %d references to the context", n, mock_living_svm(),
-                mock_references(v->context));
+        if (mock_living_svm() || mock_references(v->context) != 1 ||
+            mock_references(v->kernel) != 1 || mock_references(v->a) != 1)
+            DIE("failure number %d left something over: %d SVM allocations, %d references to the "
+                "context",
+                n, mock_living_svm(), mock_references(v->context));
         drop(v, begin(v));   /* what failed has no bearing on the next block */
         world_end(v);        /* looks for all the rest */
         CHECK(n < 2000);
@@ -138,7 +145,8 @@ SCENARIO(memory_of_replay) {
         cl_event e = NULL;
         uint32_t failed = 0;
         memory_fails(n, false);
-        EQUAL(fl_replay(&program, (void *const *)&w->queue, 1, 1, 0, NULL, (void **)&e, &failed), CL_OUT_OF_HOST_MEMORY);
+        EQUAL(fl_replay(&program, (void *const *)&w->queue, 1, 1, 0, NULL, (void **)&e, &failed),
+              CL_OUT_OF_HOST_MEMORY);
         CHECK(memory_has_failed());
         CHECK(e == NULL);
         EQUAL(failed, UINT32_MAX);
@@ -150,11 +158,13 @@ SCENARIO(memory_of_replay) {
 /* A list of frees that there is no memory to look at: an error, and what a graph uses stays. */
 SCENARIO(memory_of_free) {
     fl_recording *r = begin(w);
-    void *list[] = {CL(w->context, clSVMAlloc)(w->context, 0, 64, 0), CL(w->context, clSVMAlloc)(w->context, 0, 64, 0)};
+    void *list[] = {CL(w->context, clSVMAlloc)(w->context, 0, 64, 0),
+                    CL(w->context, clSVMAlloc)(w->context, 0, 64, 0)};
     OK(CL(w->queue, clEnqueueSVMMemFill)(w->queue, list[0], "ab", 2, 16, 0, NULL, NULL));
     end(w, r);
     memory_fails(0, false);
-    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 2, list, NULL, NULL, 0, NULL, NULL), CL_OUT_OF_HOST_MEMORY);
+    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 2, list, NULL, NULL, 0, NULL, NULL),
+          CL_OUT_OF_HOST_MEMORY);
     CHECK(memory_has_failed());
     EQUAL(mock_living_svm(), 2);
     OK(CL(w->queue, clEnqueueSVMFree)(w->queue, 2, list, NULL, NULL, 0, NULL, NULL));
@@ -164,7 +174,8 @@ SCENARIO(memory_of_free) {
 
 SCENARIO(safe_reads) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char into[256], *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char into[256],
+        *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(two != MAP_FAILED);
     memset(two, 'x', 2 * page);
     CHECK(mprotect(two + page, page, PROT_NONE) == 0);

@@ -29,7 +29,8 @@ SCENARIO(order_out_of_order) {
     OK(marker(q, 1, e, NULL));                                   /* 2: after 0 */
     OK(marker(q, 0, NULL, NULL));                                /* 3: after all */
     OK(fill(q, w->a, NULL));                                     /* 4: after nothing */
-    OK(CL(q, clEnqueueBarrierWithWaitList)(q, 1, &e[1], NULL));  /* 5: after 1; all later ones after it */
+    /* 5: after 1; all later ones after it */
+    OK(CL(q, clEnqueueBarrierWithWaitList)(q, 1, &e[1], NULL));
     OK(fill(q, w->a, NULL));                                     /* 6 */
     OK(CL(q, clEnqueueBarrier)(q));                              /* 7: after all */
     OK(fill(q, w->a, NULL));                                     /* 8 */
@@ -67,7 +68,8 @@ SCENARIO(order_two_queues) {
     drop(w, r);
 }
 
-/* An event of the block is complete, the program's own, and lives on after the graph is gone. More than the first table holds. */
+/* An event of the block is complete, the program's own, and lives on after the graph is gone. More
+ * than the first table holds. */
 SCENARIO(order_events) {
     enum { MANY = 300 };
     cl_event events[MANY];
@@ -77,7 +79,8 @@ SCENARIO(order_events) {
         OK(fill(w->free_queue, w->a, &events[i]));
     OK(marker(w->free_queue, 30, events, NULL));
     OK(marker(w->free_queue, 2, (const cl_event[]){events[MANY - 1], events[MANY - 1]}, NULL));
-    OK(CL(events[7], clGetEventInfo)(events[7], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    OK(CL(events[7], clGetEventInfo)(events[7], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
+                                     &status, NULL));
     EQUAL(status, CL_COMPLETE);
     EQUAL(mock_references(events[7]), 2);
     end(w, r);
@@ -89,7 +92,8 @@ SCENARIO(order_events) {
         release_event(events[i]);
 }
 
-/* Events that the program drops in the block are let go in it; those that it keeps stay what they were. */
+/* Events that the program drops in the block are let go in it; those that it keeps stay what they
+ * were. */
 SCENARIO(order_dropped_events) {
     enum { MANY = 1000, EVERY = 97 };
     cl_event events[MANY];
@@ -133,7 +137,8 @@ SCENARIO(order_outside_events) {
     release_event(done);
 }
 
-/* A call that failed for another reason does not make the graph forget an event, when the program goes on to use it. */
+/* A call that failed for another reason does not make the graph forget an event, when the program
+ * goes on to use it. */
 SCENARIO(order_pending_after_error) {
     cl_event pending = mock_pending(w->context);
     cl_event list[] = {pending, NULL};
@@ -152,7 +157,8 @@ SCENARIO(order_failed_event) {
     cl_event failed = mock_pending(w->context);
     mock_complete(failed, CL_OUT_OF_RESOURCES);
     fl_recording *r = begin(w);
-    refused(w, marker(w->queue, 1, &failed, NULL), SLOT_clEnqueueMarkerWithWaitList, FL_FAILED_EVENT);
+    refused(w, marker(w->queue, 1, &failed, NULL), SLOT_clEnqueueMarkerWithWaitList,
+            FL_FAILED_EVENT);
     EQUAL(count_of(r), 0);
     end(w, r);
     drop(w, r);
@@ -163,9 +169,11 @@ SCENARIO(order_foreign_event) {
     cl_context context = mock_context(w->m);
     cl_event foreign = mock_pending(context), other;
     fl_recording *r = begin(w), *s = begin_free(w);
-    refused(w, marker(w->queue, 1, &foreign, NULL), SLOT_clEnqueueMarkerWithWaitList, FL_FOREIGN_EVENT);
+    refused(w, marker(w->queue, 1, &foreign, NULL), SLOT_clEnqueueMarkerWithWaitList,
+            FL_FOREIGN_EVENT);
     OK(fill(w->free_queue, w->a, &other));   /* an event of another block */
-    refused(w, marker(w->queue, 1, &other, NULL), SLOT_clEnqueueMarkerWithWaitList, FL_FOREIGN_EVENT);
+    refused(w, marker(w->queue, 1, &other, NULL), SLOT_clEnqueueMarkerWithWaitList,
+            FL_FOREIGN_EVENT);
     fl_end(s);
     OK(marker(w->queue, 1, &other, NULL));   /* harmless now */
     end(w, r);
@@ -186,7 +194,8 @@ SCENARIO(order_waits) {
     atomic_store(&w->trace.no_wait, true);
     refused(w, CL(e, clWaitForEvents)(2, list), SLOT_clWaitForEvents, FL_WAITS);
     EQUAL(w->trace.waits, 1);
-    atomic_store(&harness_holds_gil, 1);   /* a destructor: it wants its memory back, and nothing is asked */
+    /* a destructor: it wants its memory back, and nothing is asked */
+    atomic_store(&harness_holds_gil, 1);
     OK(CL(e, clWaitForEvents)(2, list));
     EQUAL(w->trace.waits, 1);
     EQUAL(count_of(r), 1);
@@ -201,7 +210,8 @@ SCENARIO(order_waits) {
     release_event(e);
 }
 
-/* A client's own tidying: what comes later on any captured queue comes after what was waited for. */
+/* A client's own tidying: what comes later on any captured queue comes after what was waited for.
+ */
 SCENARIO(order_housekeeping) {
     cl_event e;
     fl_recording *r = begin_on(w, (const cl_command_queue[]){w->queue, w->free_queue}, 2, false);
@@ -232,7 +242,8 @@ SCENARIO(order_housekeeping_after_error) {
     OK(CL(e, clWaitForEvents)(1, &e));
     EQUAL(marker(w->queue, 1, &nothing, NULL), CL_INVALID_EVENT_WAIT_LIST);
     OK(fill(w->queue, w->a, NULL));                                                       /* 1 */
-    EQUAL(marker(w->free_queue, 1, &nothing, NULL), CL_INVALID_EVENT_WAIT_LIST);          /* 2: a barrier may stay */
+    /* 2: a barrier may stay */
+    EQUAL(marker(w->free_queue, 1, &nothing, NULL), CL_INVALID_EVENT_WAIT_LIST);
     OK(fill(w->free_queue, w->a, NULL));                                                  /* 3 */
     release_event(e);
     end(w, r);
@@ -256,7 +267,9 @@ SCENARIO(order_mixed_wait) {
     release_event(list[1]);
 }
 
-static void never(cl_event event, cl_int status, void *data) { atomic_fetch_add((atomic_int *)data, 1); }
+static void never(cl_event event, cl_int status, void *data) {
+    atomic_fetch_add((atomic_int *)data, 1);
+}
 
 SCENARIO(order_callback) {
     atomic_int called = 0;
@@ -264,7 +277,8 @@ SCENARIO(order_callback) {
     OK(fill(w->queue, w->a, &before));
     fl_recording *r = begin(w);
     OK(fill(w->queue, w->a, &e));
-    refused(w, CL(e, clSetEventCallback)(e, CL_COMPLETE, (void *)never, &called), SLOT_clSetEventCallback, FL_CALLBACK);
+    refused(w, CL(e, clSetEventCallback)(e, CL_COMPLETE, (void *)never, &called),
+            SLOT_clSetEventCallback, FL_CALLBACK);
     EQUAL(called, 0);
     OK(CL(before, clSetEventCallback)(before, CL_COMPLETE, (void *)never, &called));
     EQUAL(called, 1);
@@ -276,7 +290,8 @@ SCENARIO(order_callback) {
     release_event(e);
 }
 
-/* A wait by callback ends when the event does, whatever became of it, and says what the driver's own would. */
+/* A wait by callback ends when the event does, whatever became of it, and says what the driver's
+ * own would. */
 SCENARIO(wait_called_back) {
     cl_event event = mock_pending(w->context);
     mock_complete(event, CL_COMPLETE);

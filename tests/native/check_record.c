@@ -9,19 +9,23 @@ SCENARIO(record_every_command) {
     const char pattern[4] = {'a', 'b', 'c', 'd'};
     const size_t offset[3] = {1, 2, 3}, global[3] = {8, 4, 2}, local[3] = {4, 2, 1};
     const size_t at[3] = {0, 1, 2}, there[3] = {3, 4, 5}, region[3] = {6, 2, 2};
-    void *svm = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0), *other = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0);
+    void *svm = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0),
+         *other = CL(w->context, clSVMAlloc)(w->context, 0, 64, 0);
     void *freed[] = {other};
     set_arguments(w, w->kernel, w->a, w->b, value);
 
     OK(CL(q, clEnqueueNDRangeKernel)(q, w->kernel, 3, offset, global, local, 0, NULL, NULL));
     OK(CL(q, clEnqueueTask)(q, w->kernel, 0, NULL, NULL));
     OK(CL(q, clEnqueueCopyBuffer)(q, w->a, w->b, 1, 2, 3, 0, NULL, NULL));
-    OK(CL(q, clEnqueueCopyBufferRect)(q, w->a, w->b, at, there, region, 10, 20, 30, 40, 0, NULL, NULL));
+    OK(CL(q, clEnqueueCopyBufferRect)(q, w->a, w->b, at, there, region, 10, 20, 30, 40, 0, NULL,
+                                      NULL));
     OK(CL(q, clEnqueueFillBuffer)(q, w->a, pattern, sizeof pattern, 4, 8, 0, NULL, NULL));
     OK(CL(q, clEnqueueReadBuffer)(q, w->a, CL_FALSE, 5, 6, host, 0, NULL, NULL));
     OK(CL(q, clEnqueueWriteBuffer)(q, w->a, CL_FALSE, 7, 8, host, 0, NULL, NULL));
-    OK(CL(q, clEnqueueReadBufferRect)(q, w->a, CL_FALSE, at, there, region, 10, 20, 30, 200, host, 0, NULL, NULL));
-    OK(CL(q, clEnqueueWriteBufferRect)(q, w->a, CL_FALSE, at, there, region, 0, 0, 0, 0, host, 0, NULL, NULL));
+    OK(CL(q, clEnqueueReadBufferRect)(q, w->a, CL_FALSE, at, there, region, 10, 20, 30, 200, host,
+                                      0, NULL, NULL));
+    OK(CL(q, clEnqueueWriteBufferRect)(q, w->a, CL_FALSE, at, there, region, 0, 0, 0, 0, host, 0,
+                                       NULL, NULL));
     OK(CL(q, clEnqueueSVMMemcpy)(q, CL_FALSE, svm, other, 16, 0, NULL, NULL));
     OK(CL(q, clEnqueueSVMMemFill)(q, svm, pattern, sizeof pattern, 32, 0, NULL, NULL));
     OK(CL(q, clEnqueueMarkerWithWaitList)(q, 0, NULL, NULL));
@@ -35,9 +39,10 @@ SCENARIO(record_every_command) {
     EQUAL(mock_count(), 0);   /* nothing reached the driver */
     end(w, r);
 
-    static const uint16_t ops[] = {FL_KERNEL, FL_KERNEL, FL_COPY, FL_COPY_RECT, FL_FILL, FL_READ, FL_WRITE, FL_READ_RECT,
-                                   FL_WRITE_RECT, FL_SVM_COPY, FL_SVM_FILL, FL_MARKER, FL_BARRIER, FL_MARKER, FL_BARRIER, FL_HINT,
-                                   FL_HINT};
+    static const uint16_t ops[] = {FL_KERNEL,   FL_KERNEL, FL_COPY,      FL_COPY_RECT,  FL_FILL,
+                                   FL_READ,     FL_WRITE,  FL_READ_RECT, FL_WRITE_RECT, FL_SVM_COPY,
+                                   FL_SVM_FILL, FL_MARKER, FL_BARRIER,   FL_MARKER,     FL_BARRIER,
+                                   FL_HINT,     FL_HINT};
     EQUAL(count_of(r), sizeof ops / sizeof *ops);
     EQUAL(w->trace.nodes, count_of(r));
     EQUAL(w->trace.refusals, 0);
@@ -45,7 +50,8 @@ SCENARIO(record_every_command) {
         EQUAL(command(r, i)->op, ops[i]);
     EQUAL(command(r, 0)->n[8], local[2]);
     EQUAL(command(r, 1)->n[3], 1);
-    CHECK(command(r, 0)->kernel == command(r, 1)->kernel && command(r, 0)->kernel != (void *)w->kernel);
+    CHECK(command(r, 0)->kernel == command(r, 1)->kernel &&
+          command(r, 0)->kernel != (void *)w->kernel);
     EQUAL(command(r, 3)->n[12], 40);
     CHECK(command(r, 4)->pattern != (void *)pattern);
     CHECK(command(r, 5)->host == host);
@@ -62,10 +68,12 @@ SCENARIO(record_every_command) {
 
 static void *mapped(cl_command_queue q, cl_mem image, cl_int *code) {
     *code = 1;
-    return CL(q, clEnqueueMapImage)(q, image, CL_FALSE, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, code);
+    return CL(q, clEnqueueMapImage)(q, image, CL_FALSE, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL,
+                                    code);
 }
 
-/* All of them, and each by what its own signature has for an error. That no slot is forgotten is counted in the table itself. */
+/* All of them, and each by what its own signature has for an error. That no slot is forgotten is
+ * counted in the table itself. */
 SCENARIO(record_refuses_other_commands) {
     fl_recording *r = begin(w);
     cl_command_queue q = w->queue;
@@ -83,7 +91,8 @@ SCENARIO(record_refuses_other_commands) {
     EQUAL(atomic_exchange(&w->trace.refusals, 0), 1);
     CHECK(mapped(q, w->a, &code) == NULL);
     refused(w, code, SLOT_clEnqueueMapImage, FL_CANNOT_CAPTURE), tried++;
-#define REFUSED(name, ...) refused(w, CL(q, name)(q, __VA_ARGS__, 0, NULL, NULL), SLOT_##name, FL_CANNOT_CAPTURE), tried++
+#define REFUSED(name, ...)                                                                         \
+    refused(w, CL(q, name)(q, __VA_ARGS__, 0, NULL, NULL), SLOT_##name, FL_CANNOT_CAPTURE), tried++
     REFUSED(clEnqueueUnmapMemObject, w->a, NULL);
     REFUSED(clEnqueueNativeKernel, NULL, NULL, 0, 0, NULL, NULL);
     REFUSED(clEnqueueSVMMap, CL_TRUE, 0, NULL, 0);
@@ -99,7 +108,8 @@ SCENARIO(record_refuses_other_commands) {
     REFUSED(clEnqueueAcquireDX9MediaSurfacesKHR, 0, NULL);
     REFUSED(clEnqueueReleaseDX9MediaSurfacesKHR, 0, NULL);
 #undef REFUSED
-    const int recorded = 21 + 6;   /* the calls of record_every_command, clEnqueueWaitForEvents and clFinish; those of images */
+    /* the calls of record_every_command, clEnqueueWaitForEvents and clFinish; those of images */
+    const int recorded = 21 + 6;
     EQUAL(slots, tried + recorded);
     EQUAL(count_of(r), 0);
     EQUAL(mock_count(), 0);
@@ -112,13 +122,20 @@ SCENARIO(record_refuses_blocking) {
     cl_command_queue q = w->queue;
     char host[64];
     const size_t at[3] = {0, 0, 0}, region[3] = {4, 4, 1};
-    refused(w, CL(q, clEnqueueReadBuffer)(q, w->a, CL_TRUE, 0, 8, host, 0, NULL, NULL), SLOT_clEnqueueReadBuffer, FL_BLOCKING);
-    refused(w, CL(q, clEnqueueWriteBuffer)(q, w->a, CL_TRUE, 0, 8, host, 0, NULL, NULL), SLOT_clEnqueueWriteBuffer, FL_BLOCKING);
-    refused(w, CL(q, clEnqueueReadBufferRect)(q, w->a, CL_TRUE, at, at, region, 0, 0, 0, 0, host, 0, NULL, NULL),
+    refused(w, CL(q, clEnqueueReadBuffer)(q, w->a, CL_TRUE, 0, 8, host, 0, NULL, NULL),
+            SLOT_clEnqueueReadBuffer, FL_BLOCKING);
+    refused(w, CL(q, clEnqueueWriteBuffer)(q, w->a, CL_TRUE, 0, 8, host, 0, NULL, NULL),
+            SLOT_clEnqueueWriteBuffer, FL_BLOCKING);
+    refused(w,
+            CL(q, clEnqueueReadBufferRect)(q, w->a, CL_TRUE, at, at, region, 0, 0, 0, 0, host, 0,
+                                           NULL, NULL),
             SLOT_clEnqueueReadBufferRect, FL_BLOCKING);
-    refused(w, CL(q, clEnqueueWriteBufferRect)(q, w->a, CL_TRUE, at, at, region, 0, 0, 0, 0, host, 0, NULL, NULL),
+    refused(w,
+            CL(q, clEnqueueWriteBufferRect)(q, w->a, CL_TRUE, at, at, region, 0, 0, 0, 0, host, 0,
+                                            NULL, NULL),
             SLOT_clEnqueueWriteBufferRect, FL_BLOCKING);
-    refused(w, CL(q, clEnqueueSVMMemcpy)(q, CL_TRUE, host, host, 8, 0, NULL, NULL), SLOT_clEnqueueSVMMemcpy, FL_BLOCKING);
+    refused(w, CL(q, clEnqueueSVMMemcpy)(q, CL_TRUE, host, host, 8, 0, NULL, NULL),
+            SLOT_clEnqueueSVMMemcpy, FL_BLOCKING);
     refused(w, CL(q, clFinish)(q), SLOT_clFinish, FL_WAITS);
     EQUAL(count_of(r), 0);
     end(w, r);
@@ -133,17 +150,31 @@ SCENARIO(record_bad_arguments) {
     cl_event nothing = NULL, event = NULL;
     set_arguments(w, w->kernel, w->a, w->b, 1);
     EQUAL(launch(q, NULL, 0, NULL, NULL), CL_INVALID_KERNEL);
-    EQUAL(CL(q, clEnqueueNDRangeKernel)(q, w->kernel, 0, NULL, &one, NULL, 0, NULL, NULL), CL_INVALID_WORK_DIMENSION);
-    EQUAL(CL(q, clEnqueueNDRangeKernel)(q, w->kernel, 4, NULL, &one, NULL, 0, NULL, NULL), CL_INVALID_WORK_DIMENSION);
+    EQUAL(CL(q, clEnqueueNDRangeKernel)(q, w->kernel, 0, NULL, &one, NULL, 0, NULL, NULL),
+          CL_INVALID_WORK_DIMENSION);
+    EQUAL(CL(q, clEnqueueNDRangeKernel)(q, w->kernel, 4, NULL, &one, NULL, 0, NULL, NULL),
+          CL_INVALID_WORK_DIMENSION);
     EQUAL(CL(q, clEnqueueCopyBuffer)(q, NULL, w->b, 0, 0, 8, 0, NULL, NULL), CL_INVALID_MEM_OBJECT);
     EQUAL(CL(q, clEnqueueCopyBuffer)(q, w->a, NULL, 0, 0, 8, 0, NULL, NULL), CL_INVALID_MEM_OBJECT);
-    EQUAL(CL(q, clEnqueueCopyBufferRect)(q, w->a, w->b, NULL, at, region, 0, 0, 0, 0, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(q, clEnqueueReadBufferRect)(q, w->a, CL_FALSE, at, NULL, region, 0, 0, 0, 0, host, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(q, clEnqueueWriteBufferRect)(q, w->a, CL_FALSE, at, at, NULL, 0, 0, 0, 0, host, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(q, clEnqueueReadBufferRect)(q, w->a, CL_FALSE, at, at, none, 0, 0, 0, 0, host, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(q, clEnqueueWriteBufferRect)(q, w->a, CL_FALSE, at, at, none, 0, 0, 0, 0, host, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(q, clEnqueueReadBuffer)(q, w->a, CL_FALSE, 0, 8, NULL, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(q, clEnqueueWriteBuffer)(q, NULL, CL_FALSE, 0, 8, host, 0, NULL, NULL), CL_INVALID_MEM_OBJECT);
+    EQUAL(
+        CL(q, clEnqueueCopyBufferRect)(q, w->a, w->b, NULL, at, region, 0, 0, 0, 0, 0, NULL, NULL),
+        CL_INVALID_VALUE);
+    EQUAL(CL(q, clEnqueueReadBufferRect)(q, w->a, CL_FALSE, at, NULL, region, 0, 0, 0, 0, host, 0,
+                                         NULL, NULL),
+          CL_INVALID_VALUE);
+    EQUAL(CL(q, clEnqueueWriteBufferRect)(q, w->a, CL_FALSE, at, at, NULL, 0, 0, 0, 0, host, 0,
+                                          NULL, NULL),
+          CL_INVALID_VALUE);
+    EQUAL(CL(q, clEnqueueReadBufferRect)(q, w->a, CL_FALSE, at, at, none, 0, 0, 0, 0, host, 0, NULL,
+                                         NULL),
+          CL_INVALID_VALUE);
+    EQUAL(CL(q, clEnqueueWriteBufferRect)(q, w->a, CL_FALSE, at, at, none, 0, 0, 0, 0, host, 0,
+                                          NULL, NULL),
+          CL_INVALID_VALUE);
+    EQUAL(CL(q, clEnqueueReadBuffer)(q, w->a, CL_FALSE, 0, 8, NULL, 0, NULL, NULL),
+          CL_INVALID_VALUE);
+    EQUAL(CL(q, clEnqueueWriteBuffer)(q, NULL, CL_FALSE, 0, 8, host, 0, NULL, NULL),
+          CL_INVALID_MEM_OBJECT);
     EQUAL(CL(q, clEnqueueSVMMemcpy)(q, CL_FALSE, NULL, host, 8, 0, NULL, NULL), CL_INVALID_VALUE);
     EQUAL(CL(q, clEnqueueSVMMemFill)(q, NULL, "ab", 2, 8, 0, NULL, NULL), CL_INVALID_VALUE);
     EQUAL(CL(q, clEnqueueWaitForEvents)(q, 0, NULL), CL_INVALID_VALUE);
@@ -167,7 +198,8 @@ SCENARIO(record_bad_objects) {
     cl_command_queue q = w->queue;
     cl_sampler sampler = mock_sampler(w->context);
     EQUAL(fill(q, (cl_mem)sampler, NULL), CL_INVALID_MEM_OBJECT);
-    EQUAL(CL(q, clEnqueueCopyBuffer)(q, w->a, (cl_mem)sampler, 0, 0, 8, 0, NULL, NULL), CL_INVALID_MEM_OBJECT);
+    EQUAL(CL(q, clEnqueueCopyBuffer)(q, w->a, (cl_mem)sampler, 0, 0, 8, 0, NULL, NULL),
+          CL_INVALID_MEM_OBJECT);
     EQUAL(launch(q, (cl_kernel)sampler, 0, NULL, NULL), CL_INVALID_KERNEL);
     EQUAL(count_of(r), 0);
     end(w, r);
@@ -176,15 +208,18 @@ SCENARIO(record_bad_objects) {
     CL(sampler, clReleaseSampler)(sampler);
 }
 
-/* SPEC clEnqueueFillBuffer: 1, 2, 4 … 128 bytes. No other size may be read from the program's memory. */
+/* SPEC clEnqueueFillBuffer: 1, 2, 4 … 128 bytes. No other size may be read from the program's
+ * memory. */
 SCENARIO(record_bad_patterns) {
     fl_recording *r = begin(w);
     cl_command_queue q = w->queue;
     const size_t wrong[] = {0, 3, 129, 256, (size_t)1 << 20, SIZE_MAX};
     char one = 'x';
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        EQUAL(CL(q, clEnqueueFillBuffer)(q, w->a, &one, wrong[i], 0, 8, 0, NULL, NULL), CL_INVALID_VALUE);
-        EQUAL(CL(q, clEnqueueSVMMemFill)(q, &one, &one, wrong[i], 8, 0, NULL, NULL), CL_INVALID_VALUE);
+        EQUAL(CL(q, clEnqueueFillBuffer)(q, w->a, &one, wrong[i], 0, 8, 0, NULL, NULL),
+              CL_INVALID_VALUE);
+        EQUAL(CL(q, clEnqueueSVMMemFill)(q, &one, &one, wrong[i], 8, 0, NULL, NULL),
+              CL_INVALID_VALUE);
     }
     EQUAL(CL(q, clEnqueueFillBuffer)(q, w->a, NULL, 4, 0, 8, 0, NULL, NULL), CL_INVALID_VALUE);
     EQUAL(count_of(r), 0);
@@ -198,7 +233,8 @@ SCENARIO(record_host_memory) {
     cl_command_queue q = w->queue;
     fl_recording *r = begin(w);
     atomic_store(&w->trace.no_host, true);
-    refused(w, CL(q, clEnqueueReadBuffer)(q, w->a, CL_FALSE, 0, 8, host, 0, NULL, NULL), SLOT_clEnqueueReadBuffer, FL_HOST_MEMORY);
+    refused(w, CL(q, clEnqueueReadBuffer)(q, w->a, CL_FALSE, 0, 8, host, 0, NULL, NULL),
+            SLOT_clEnqueueReadBuffer, FL_HOST_MEMORY);
     atomic_store(&w->trace.no_host, false);
     OK(CL(q, clEnqueueReadBuffer)(q, w->a, CL_FALSE, 0, 8, host, 0, NULL, NULL));
     CHECK(w->trace.host == host && w->trace.host_size == 8);

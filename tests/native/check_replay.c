@@ -1,4 +1,5 @@
-/* Replay: what the driver is given, in which order, with which events, and what is left when it refuses. */
+/* Replay: what the driver is given, in which order, with which events, and what is left when it
+ * refuses. */
 #include "harness.h"
 
 #include <string.h>
@@ -21,12 +22,15 @@ static void issue_all(world *w, commands *c) {
     OK(CL(q, clEnqueueNDRangeKernel)(q, w->kernel, 2, NULL, global, NULL, 0, NULL, NULL));
     OK(CL(q, clEnqueueTask)(q, w->kernel, 0, NULL, NULL));
     OK(CL(q, clEnqueueCopyBuffer)(q, w->a, w->b, 1, 2, 3, 0, NULL, NULL));
-    OK(CL(q, clEnqueueCopyBufferRect)(q, w->a, w->b, at, there, region, 10, 20, 30, 40, 0, NULL, NULL));
+    OK(CL(q, clEnqueueCopyBufferRect)(q, w->a, w->b, at, there, region, 10, 20, 30, 40, 0, NULL,
+                                      NULL));
     OK(CL(q, clEnqueueFillBuffer)(q, w->a, "abcd", 4, 4, 8, 0, NULL, NULL));
     OK(CL(q, clEnqueueReadBuffer)(q, w->a, CL_FALSE, 5, 6, c->host, 0, NULL, NULL));
     OK(CL(q, clEnqueueWriteBuffer)(q, w->b, CL_FALSE, 7, 8, c->host, 0, NULL, NULL));
-    OK(CL(q, clEnqueueReadBufferRect)(q, w->a, CL_FALSE, at, there, region, 10, 20, 30, 200, c->host, 0, NULL, NULL));
-    OK(CL(q, clEnqueueWriteBufferRect)(q, w->b, CL_FALSE, there, at, region, 1, 2, 3, 4, c->host, 0, NULL, NULL));
+    OK(CL(q, clEnqueueReadBufferRect)(q, w->a, CL_FALSE, at, there, region, 10, 20, 30, 200,
+                                      c->host, 0, NULL, NULL));
+    OK(CL(q, clEnqueueWriteBufferRect)(q, w->b, CL_FALSE, there, at, region, 1, 2, 3, 4, c->host, 0,
+                                       NULL, NULL));
     OK(CL(q, clEnqueueSVMMemcpy)(q, CL_FALSE, c->svm, c->other, 16, 0, NULL, NULL));
     OK(CL(q, clEnqueueSVMMemFill)(q, c->svm, "xy", 2, 32, 0, NULL, NULL));
     OK(CL(q, clEnqueueMarkerWithWaitList)(q, 0, NULL, NULL));
@@ -38,10 +42,13 @@ static void issue_all(world *w, commands *c) {
 }
 
 static bool same(const mock_entry *a, const mock_entry *b) {
-    return a->slot == b->slot && a->queue == b->queue && a->source == b->source && a->target == b->target && a->host == b->host &&
-           a->work_dim == b->work_dim && a->has_offset == b->has_offset && a->has_local == b->has_local &&
-           memcmp(a->n, b->n, sizeof a->n) == 0 && memcmp(a->arguments, b->arguments, sizeof a->arguments) == 0 &&
-           a->pattern_size == b->pattern_size && memcmp(a->pattern, b->pattern, sizeof a->pattern) == 0;
+    return a->slot == b->slot && a->queue == b->queue && a->source == b->source &&
+           a->target == b->target && a->host == b->host && a->work_dim == b->work_dim &&
+           a->has_offset == b->has_offset && a->has_local == b->has_local &&
+           memcmp(a->n, b->n, sizeof a->n) == 0 &&
+           memcmp(a->arguments, b->arguments, sizeof a->arguments) == 0 &&
+           a->pattern_size == b->pattern_size &&
+           memcmp(a->pattern, b->pattern, sizeof a->pattern) == 0;
 }
 
 /* The law of capture: a replay gives the driver what the calls themselves would have given it. */
@@ -84,7 +91,8 @@ SCENARIO(replay_times) {
     fl_step steps[] = {{.command = 0}, {.command = 1}, {.command = 2}};
     PROGRAM program = {.commands = command(r, 0), .steps = steps, .step_count = 3};
     uint32_t failed;
-    OK(fl_replay(&program, (void *const *)&w->queue, 1, 4, 2, (void *const *)before, (void **)&e, &failed));
+    OK(fl_replay(&program, (void *const *)&w->queue, 1, 4, 2, (void *const *)before, (void **)&e,
+                 &failed));
     EQUAL(mock_count(), 12);
     for (int i = 0; i < 12; i++) {
         EQUAL(mock_log(i)->wait_count, i == 0 ? 2 : 0);
@@ -93,7 +101,8 @@ SCENARIO(replay_times) {
     EQUAL(mock_references(e), 1);
     EQUAL(mock_calls(SLOT_clFlush), 0);
     release_event(e);
-    OK(fl_replay(&program, (void *const *)&w->queue, 1, 2, 0, NULL, NULL, &failed));   /* no event wanted */
+    /* no event wanted */
+    OK(fl_replay(&program, (void *const *)&w->queue, 1, 2, 0, NULL, NULL, &failed));
     EQUAL(mock_count(), 18);
     release_event(before[0]);
     release_event(before[1]);
@@ -103,13 +112,16 @@ SCENARIO(replay_times) {
 SCENARIO(replay_barriers) {
     fl_recording *r = three_fills(w);
     cl_event e = NULL;
-    fl_step steps[] = {{.command = BARRIER}, {.command = 0}, {.command = 1}, {.command = BARRIER}, {.command = 2}, {.command = BARRIER}};
+    fl_step steps[] = {{.command = BARRIER}, {.command = 0}, {.command = 1},
+                       {.command = BARRIER}, {.command = 2}, {.command = BARRIER}};
     PROGRAM program = {.commands = command(r, 0), .steps = steps, .step_count = 6};
     uint32_t failed;
     OK(fl_replay(&program, (void *const *)&w->free_queue, 1, 2, 0, NULL, (void **)&e, &failed));
     EQUAL(mock_count(), 12);
     for (int i = 0; i < 12; i++)
-        EQUAL(mock_log(i)->slot, i % 6 == 0 || i % 6 == 3 || i % 6 == 5 ? SLOT_clEnqueueBarrierWithWaitList : SLOT_clEnqueueFillBuffer);
+        EQUAL(mock_log(i)->slot, i % 6 == 0 || i % 6 == 3 || i % 6 == 5
+                                     ? SLOT_clEnqueueBarrierWithWaitList
+                                     : SLOT_clEnqueueFillBuffer);
     CHECK(mock_log(11)->event == e);
     release_event(e);
     drop(w, r);
@@ -125,8 +137,12 @@ static const fl_step forked[] = {
 static const uint32_t forked_waits[] = {0, 1, 0, 1}, forked_ends[] = {2, 3};
 
 static fl_program fork_of(const fl_recording *r) {
-    return (fl_program){.commands = command(r, 0), .steps = forked, .step_count = 4, .waits = forked_waits,
-                        .final_wait_count = 2, .final_waits = forked_ends};
+    return (fl_program){.commands = command(r, 0),
+                        .steps = forked,
+                        .step_count = 4,
+                        .waits = forked_waits,
+                        .final_wait_count = 2,
+                        .final_waits = forked_ends};
 }
 
 SCENARIO(replay_events_on_lanes) {
@@ -135,7 +151,8 @@ SCENARIO(replay_events_on_lanes) {
     cl_event before = mock_pending(w->context), e = NULL;
     PROGRAM program = fork_of(r);
     uint32_t failed;
-    OK(fl_replay(&program, (void *const *)lanes, 3, 2, 1, (void *const *)&before, (void **)&e, &failed));
+    OK(fl_replay(&program, (void *const *)lanes, 3, 2, 1, (void *const *)&before, (void **)&e,
+                 &failed));
     EQUAL(mock_count(), 10);
     for (int base = 0; base < 10; base += 5) {
         EQUAL(mock_log(base)->wait_count, base == 0);
@@ -165,7 +182,8 @@ SCENARIO(replay_empty) {
     cl_event before = mock_pending(w->context), e = NULL;
     uint32_t failed;
     PROGRAM program = {.commands = NULL};
-    OK(fl_replay(&program, (void *const *)&w->queue, 1, 3, 1, (void *const *)&before, (void **)&e, &failed));
+    OK(fl_replay(&program, (void *const *)&w->queue, 1, 3, 1, (void *const *)&before, (void **)&e,
+                 &failed));
     EQUAL(mock_count(), 1);
     EQUAL(mock_log(0)->wait_count, 1);
     CHECK(mock_log(0)->event == e);
@@ -174,8 +192,8 @@ SCENARIO(replay_empty) {
     drop(w, r);
 }
 
-/* Wherever the driver refuses: the right number, no event to the caller, none left over, the caller's queue comes after what was enqueued on
- * the others, and the next replay is whole. */
+/* Wherever the driver refuses: the right number, no event to the caller, none left over, the
+ * caller's queue comes after what was enqueued on the others, and the next replay is whole. */
 SCENARIO(replay_fails) {
     fl_recording *r = three_fills(w);
     cl_command_queue lanes[] = {w->free_queue, w->queue, mock_queue(w->context, false)};
@@ -186,11 +204,13 @@ SCENARIO(replay_fails) {
         uint32_t failed = 77;
         mock_clear();
         mock_fail(-1, n, CL_OUT_OF_RESOURCES);
-        EQUAL(fl_replay(&program, (void *const *)lanes, 3, 2, 0, NULL, (void **)&e, &failed), CL_OUT_OF_RESOURCES);
+        EQUAL(fl_replay(&program, (void *const *)lanes, 3, 2, 0, NULL, (void **)&e, &failed),
+              CL_OUT_OF_RESOURCES);
         CHECK(mock_has_failed());
         EQUAL(failed, numbers[n % 5]);
         EQUAL(mock_count(), n + 3);
-        CHECK(mock_log(n)->queue == lanes[1] && mock_log(n + 1)->queue == lanes[2] && mock_log(n + 2)->queue == lanes[0]);
+        CHECK(mock_log(n)->queue == lanes[1] && mock_log(n + 1)->queue == lanes[2] &&
+              mock_log(n + 2)->queue == lanes[0]);
         EQUAL(mock_log(n + 2)->wait_count, 2);
         EQUAL(mock_log(n + 2)->waits[1], n + 1);
         CHECK(e == NULL);
@@ -206,13 +226,18 @@ static fl_arguments *numbers(uint32_t count, uint64_t first) {
     uint64_t values[MOST_ARGUMENTS];
     for (uint32_t i = 0; i < count; i++) {
         values[i] = first + i;
-        changes[i] = (fl_change){.index = i, .kind = FL_ARG_VALUE, .size = sizeof *values, .value = &values[i]};
+        changes[i] = (fl_change){
+            .index = i, .kind = FL_ARG_VALUE, .size = sizeof *values, .value = &values[i]};
     }
     return fl_change_arguments(NULL, count, changes, count);
 }
 
 static fl_command launch_of(cl_kernel kernel, uint32_t count, uint64_t first) {
-    return (fl_command){.op = FL_KERNEL, .work_dim = 1, .kernel = kernel, .arguments = numbers(count, first), .n = {0, 0, 0, 1, 1, 1, 1, 1, 1}};
+    return (fl_command){.op = FL_KERNEL,
+                        .work_dim = 1,
+                        .kernel = kernel,
+                        .arguments = numbers(count, first),
+                        .n = {0, 0, 0, 1, 1, 1, 1, 1, 1}};
 }
 
 /* Three launches are replayed twice, each with the arguments that it has now. */
@@ -228,15 +253,21 @@ static void replay_numbers(world *w, fl_program *p, const uint64_t *first) {
     }
 }
 
-/* Other arguments, then another kernel with more of them, and that without memory: the next replay is right in each case. Also with a
- * kernel that has no arguments. */
+/* Other arguments, then another kernel with more of them, and that without memory: the next replay
+ * is right in each case. Also with a kernel that has no arguments. */
 SCENARIO(replay_updated) {
-    cl_kernel few = make_kernel(w, "few:v"), many = make_kernel(w, "many:vvvvvv"), none = make_kernel(w, "none:");
+    cl_kernel few = make_kernel(w, "few:v"), many = make_kernel(w, "many:vvvvvv"),
+              none = make_kernel(w, "none:");
     void *others[] = {few, many, none};
     fl_command commands[] = {launch_of(few, 1, 10), launch_of(few, 1, 20), launch_of(many, 6, 30)};
     fl_step steps[] = {{.command = 0}, {.command = 1}, {.command = 2}};
     {
-        PROGRAM program = {.commands = commands, .steps = steps, .step_count = 3, .updatable = 1, .other_count = 3, .others = others};
+        PROGRAM program = {.commands = commands,
+                           .steps = steps,
+                           .step_count = 3,
+                           .updatable = 1,
+                           .other_count = 3,
+                           .others = others};
         OK(fl_update(&program, 1, 1));   /* there is nothing to be updated yet */
         replay_numbers(w, &program, (uint64_t[]){10, 20, 30});
         OK(fl_set_argument(&commands[1], 0, FL_ARG_VALUE, sizeof(uint64_t), &(uint64_t){50}));
@@ -248,7 +279,8 @@ SCENARIO(replay_updated) {
             OK(fl_set_argument(&commands[0], 0, FL_ARG_VALUE, sizeof(uint64_t), &(uint64_t){80}));
             OK(fl_update(&program, 1, 1));
             OK(fl_update(&program, 0, 0));
-            replay_numbers(w, &program, again % 2 ? (uint64_t[]){80, 60, 30} : (uint64_t[]){80, 70, 30});
+            replay_numbers(w, &program,
+                           again % 2 ? (uint64_t[]){80, 60, 30} : (uint64_t[]){80, 70, 30});
         }
         for (int n = 0; n < 2; n++) {
             fl_release_arguments(commands[1].arguments);

@@ -1,4 +1,5 @@
-/* SVM that a graph uses is freed with the graph, however and whenever the program frees it, and everything else at once. */
+/* SVM that a graph uses is freed with the graph, however and whenever the program frees it, and
+ * everything else at once. */
 #include "harness.h"
 
 static void *make(world *w) {
@@ -24,7 +25,8 @@ SCENARIO(svm_freed_in_block) {
     CHECK(mock_svm_lives(used) && mock_svm_lives(inside) && !mock_svm_lives(unused));
     end(w, r);
     CHECK(mock_svm_lives(used) && mock_svm_lives(inside));
-    EQUAL(mock_references(w->context), 4);   /* the program's, the graph's, and one for each free that was put off */
+    /* the program's, the graph's, and one for each free that was put off */
+    EQUAL(mock_references(w->context), 4);
     drop(w, r);
     EQUAL(mock_living_svm(), 0);
     EQUAL(mock_references(w->context), 1);
@@ -141,7 +143,8 @@ SCENARIO(svm_two_graphs) {
     fl_recording *r = begin(w), *s = begin_free(w);
     char *known = make(w);
     use(w, known);
-    OK(CL(w->free_queue, clEnqueueSVMMemFill)(w->free_queue, known + 4, "ab", 2, 16, 0, NULL, NULL));
+    OK(CL(w->free_queue, clEnqueueSVMMemFill)(w->free_queue, known + 4, "ab", 2, 16, 0, NULL,
+                                              NULL));
     let_go(w, known);
     fl_end(r);
     end(w, s);
@@ -164,7 +167,8 @@ SCENARIO(svm_two_graphs) {
     EQUAL(mock_living_svm(), 0);
 }
 
-/* A free on the captured queue: the graph's from then on, with a sync-point if an event is wanted. */
+/* A free on the captured queue: the graph's from then on, with a sync-point if an event is wanted.
+ */
 SCENARIO(svm_free_recorded) {
     void *before = make(w);
     fl_recording *r = begin(w);
@@ -188,13 +192,15 @@ static void free_all(cl_command_queue queue, cl_uint count, void **list, void *d
         let_go(data, list[i]);
 }
 
-/* The program frees by its own function: on the captured queue that cannot be recorded, on another its frees are seen. */
+/* The program frees by its own function: on the captured queue that cannot be recorded, on another
+ * its frees are seen. */
 SCENARIO(svm_free_function) {
     fl_recording *r = begin(w);
     void *list[] = {make(w), make(w)};
     use(w, list[0]);
-    refused(w, CL(w->queue, clEnqueueSVMFree)(w->queue, 2, list, (void *)free_all, w, 0, NULL, NULL), SLOT_clEnqueueSVMFree,
-            FL_CANNOT_CAPTURE);
+    refused(w,
+            CL(w->queue, clEnqueueSVMFree)(w->queue, 2, list, (void *)free_all, w, 0, NULL, NULL),
+            SLOT_clEnqueueSVMFree, FL_CANNOT_CAPTURE);
     end(w, r);
     OK(CL(w->queue, clEnqueueSVMFree)(w->queue, 2, list, (void *)free_all, w, 0, NULL, NULL));
     CHECK(mock_svm_lives(list[0]) && !mock_svm_lives(list[1]));
@@ -202,15 +208,18 @@ SCENARIO(svm_free_function) {
     EQUAL(mock_living_svm(), 0);
 }
 
-/* A call that failed freed nothing: what it named is still the program's, used by a graph or not. */
+/* A call that failed freed nothing: what it named is still the program's, used by a graph or not.
+ */
 SCENARIO(svm_failed_free) {
     fl_recording *r = begin(w);
     void *list[] = {make(w), make(w)};
     cl_event nothing = NULL;
     use(w, list[0]);
     end(w, r);
-    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 2, list, NULL, NULL, 1, NULL, NULL), CL_INVALID_EVENT_WAIT_LIST);
-    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 1, list, NULL, NULL, 0, &nothing, NULL), CL_INVALID_EVENT_WAIT_LIST);
+    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 2, list, NULL, NULL, 1, NULL, NULL),
+          CL_INVALID_EVENT_WAIT_LIST);
+    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 1, list, NULL, NULL, 0, &nothing, NULL),
+          CL_INVALID_EVENT_WAIT_LIST);
     drop(w, r);
     CHECK(mock_svm_lives(list[0]) && mock_svm_lives(list[1]));
     EQUAL(mock_references(w->context), 1);
@@ -221,10 +230,14 @@ SCENARIO(svm_failed_free) {
 SCENARIO(svm_bad_list) {
     fl_recording *r = begin(w);
     void *one = make(w);
-    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 1, NULL, NULL, NULL, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 0, &one, NULL, NULL, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(w->free_queue, clEnqueueSVMFree)(w->free_queue, 1, NULL, NULL, NULL, 0, NULL, NULL), CL_INVALID_VALUE);
-    EQUAL(CL(w->free_queue, clEnqueueSVMFree)(w->free_queue, 0, &one, NULL, NULL, 0, NULL, NULL), CL_INVALID_VALUE);
+    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 1, NULL, NULL, NULL, 0, NULL, NULL),
+          CL_INVALID_VALUE);
+    EQUAL(CL(w->queue, clEnqueueSVMFree)(w->queue, 0, &one, NULL, NULL, 0, NULL, NULL),
+          CL_INVALID_VALUE);
+    EQUAL(CL(w->free_queue, clEnqueueSVMFree)(w->free_queue, 1, NULL, NULL, NULL, 0, NULL, NULL),
+          CL_INVALID_VALUE);
+    EQUAL(CL(w->free_queue, clEnqueueSVMFree)(w->free_queue, 0, &one, NULL, NULL, 0, NULL, NULL),
+          CL_INVALID_VALUE);
     let_go(w, one);
     end(w, r);
     drop(w, r);

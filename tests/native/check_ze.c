@@ -1,5 +1,6 @@
-/* Scenarios of the Level Zero driver's entry points in C (plugins/sdk/native/ze_*.c): what C answers itself, what it leaves to Python, and that it
- * then has changed nothing. Handles are numbers here, which `words_of` knows. */
+/* Scenarios of the Level Zero driver's entry points in C (plugins/sdk/native/ze_*.c): what C
+ * answers itself, what it leaves to Python, and that it then has changed nothing. Handles are
+ * numbers here, which `words_of` knows. */
 #include "harness.h"
 #include "calls.cdef.h"
 #include "ur_types.h"
@@ -11,11 +12,22 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { DRIVER = 2, KERNEL = 100, LIST = 200, QUEUE = 300, GONE = 400, IMMEDIATE = 500, EVENT = 600, TO_PYTHON = INT32_MIN, ROUNDS = 200, WAITERS = 4 };
+enum {
+    DRIVER = 2,
+    KERNEL = 100,
+    LIST = 200,
+    QUEUE = 300,
+    GONE = 400,
+    IMMEDIATE = 500,
+    EVENT = 600,
+    TO_PYTHON = INT32_MIN,
+    ROUNDS = 200,
+    WAITERS = 4
+};
 #define PYTHON(call) EQUAL(call, TO_PYTHON)
 
-/* A kernel with a value of 4 bytes, an address, local memory and what the driver does not tell; a list of its launches; a queue, an immediate list
- * on it, and an event. */
+/* A kernel with a value of 4 bytes, an address, local memory and what the driver does not tell; a
+ * list of its launches; a queue, an immediate list on it, and an event. */
 static struct {
     fl_ze_kernel kernel;
     fl_kernel inner;
@@ -59,7 +71,8 @@ static const uintptr_t *words_of(uint32_t driver, uintptr_t handle, unsigned kin
     return NULL;
 }
 
-static int32_t keep_argument(fl_kernel *kernel, uint32_t index, uint32_t type, size_t size, uintptr_t value) {
+static int32_t keep_argument(fl_kernel *kernel, uint32_t index, uint32_t type, size_t size,
+                             uintptr_t value) {
     CHECK(kernel == &z.inner && index < kernel->count);
     fl_kept_argument *kept = &kernel->arguments[index];
     if (type == UR_EXP_KERNEL_ARG_TYPE_VALUE) {
@@ -67,7 +80,9 @@ static int32_t keep_argument(fl_kernel *kernel, uint32_t index, uint32_t type, s
             return TO_PYTHON;
         memcpy(kept->bytes, (const void *)value, size);
     }
-    kept->kind = type == UR_EXP_KERNEL_ARG_TYPE_VALUE ? FL_KEPT_VALUE : type == UR_EXP_KERNEL_ARG_TYPE_LOCAL ? FL_KEPT_LOCAL : FL_KEPT_POINTER;
+    kept->kind = type == UR_EXP_KERNEL_ARG_TYPE_VALUE   ? FL_KEPT_VALUE
+                 : type == UR_EXP_KERNEL_ARG_TYPE_LOCAL ? FL_KEPT_LOCAL
+                                                        : FL_KEPT_POINTER;
     kept->size = size, kept->value = value;
     return 0;
 }
@@ -113,7 +128,13 @@ static void begin_ze(world *w) {
     memcpy(z.kinds, kinds, sizeof kinds);
     static fl_context context = {.usm = FL_USM_SVM};
     z.inner = (fl_kernel){.context = &context, .busy = &z.busy, .count = 4, .arguments = z.kept};
-    z.kernel = (fl_ze_kernel){.kernel = &z.inner, .context = 7, .device = 8, .kinds = z.kinds, .count = 4, .most = 256, .sizes = {4, 2, 1},
+    z.kernel = (fl_ze_kernel){.kernel = &z.inner,
+                              .context = 7,
+                              .device = 8,
+                              .kinds = z.kinds,
+                              .count = 4,
+                              .most = 256,
+                              .sizes = {4, 2, 1},
                               .limits = {256, 256, 64}};
     z.copy = (fl_ze_copy){.kernel = &z.kernel, .addresses = 2, .mask = ~0ull, .copy = z.cl};
     z.list = (fl_ze_list){.context = 7, .device = 8, .array = &z.array, .copies = &z.copy};
@@ -160,25 +181,35 @@ static void build(world *w) {
     z.copy.addresses = 2;
     OK(append(LIST, KERNEL, 3));
     z.program = (fl_program){.commands = z.array.commands, .steps = &step, .step_count = 1};
-    z.built = (fl_built){.enqueue = fl_enqueue_program, .update = note_update, .self = &z.program, .count = 1};
+    z.built = (fl_built){
+        .enqueue = fl_enqueue_program, .update = note_update, .self = &z.program, .count = 1};
     z.builts[0] = &z.built;
     z.lane = w->queue;
     z.part = (fl_part){&z.built, &z.lane, 1};
     z.buffer = (fl_buffer){.built = z.builts, .built_count = 1};
     z.route = (fl_route){&z.buffer, w->queue, 1, 1, &z.part, 0, 0};
     fl_allow_again(&z.buffer, &z.route);
-    z.command = (fl_ze_command){.flags = ZE_MUTABLE_COMMAND_EXP_FLAG_KERNEL_ARGUMENTS, .kernel = &z.kernel, .buffer = &z.buffer};
-    z.list.commands = &z.command, z.list.count = 1, z.list.only = &z.buffer, z.list.state = FL_ZE_CLOSED;
+    z.command = (fl_ze_command){.flags = ZE_MUTABLE_COMMAND_EXP_FLAG_KERNEL_ARGUMENTS,
+                                .kernel = &z.kernel,
+                                .buffer = &z.buffer};
+    z.list.commands = &z.command, z.list.count = 1, z.list.only = &z.buffer,
+    z.list.state = FL_ZE_CLOSED;
 }
 
 static int32_t update(const void *chain) {
-    const ze_mutable_commands_exp_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MUTABLE_COMMANDS_EXP_DESC, .pNext = (uintptr_t)chain};
+    const ze_mutable_commands_exp_desc_t desc = {
+        .stype = ZE_STRUCTURE_TYPE_MUTABLE_COMMANDS_EXP_DESC, .pNext = (uintptr_t)chain};
     return fl_zeCommandListUpdateMutableCommandsExp(DRIVER, LIST, &desc);
 }
 
-static ze_mutable_kernel_argument_exp_desc_t change(uint64_t id, uint32_t index, size_t size, const void *value) {
-    return (ze_mutable_kernel_argument_exp_desc_t){.stype = ZE_STRUCTURE_TYPE_MUTABLE_KERNEL_ARGUMENT_EXP_DESC, .commandId = id,
-                                                   .argIndex = index, .argSize = size, .pArgValue = (uintptr_t)value};
+static ze_mutable_kernel_argument_exp_desc_t change(uint64_t id, uint32_t index, size_t size,
+                                                    const void *value) {
+    return (ze_mutable_kernel_argument_exp_desc_t){
+        .stype = ZE_STRUCTURE_TYPE_MUTABLE_KERNEL_ARGUMENT_EXP_DESC,
+        .commandId = id,
+        .argIndex = index,
+        .argSize = size,
+        .pArgValue = (uintptr_t)value};
 }
 
 static uint32_t value_now(void) {
@@ -194,7 +225,8 @@ SCENARIO(ze_kernels) {
     uint64_t wide = 77;
     begin_ze(w);
     set_all(value, 0x1000);
-    CHECK(z.kept[0].kind == FL_KEPT_VALUE && z.kept[1].value == 0x1000 && z.kept[2].size == 64 && z.kept[3].size == 2);
+    CHECK(z.kept[0].kind == FL_KEPT_VALUE && z.kept[1].value == 0x1000 && z.kept[2].size == 64 &&
+          z.kept[3].size == 2);
     OK(set(1, 8, NULL));
     EQUAL(z.kept[1].value, 0);
     PYTHON(set(0, 4, NULL));        /* a value that is missing */
@@ -207,7 +239,8 @@ SCENARIO(ze_kernels) {
     PYTHON(fl_zeKernelSetArgumentValue(DRIVER, LIST, 0, 4, (uintptr_t)&value));
     PYTHON(fl_zeKernelSetArgumentValue(DRIVER, 0, 0, 4, (uintptr_t)&value));
     OK(fl_zeKernelSetGroupSize(DRIVER, KERNEL, 16, 16, 1));
-    const uint32_t wrong[][3] = {{0, 1, 1}, {257, 1, 1}, {1, 1, 65}, {16, 17, 1}, {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
+    const uint32_t wrong[][3] = {
+        {0, 1, 1}, {257, 1, 1}, {1, 1, 65}, {16, 17, 1}, {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         PYTHON(fl_zeKernelSetGroupSize(DRIVER, KERNEL, wrong[i][0], wrong[i][1], wrong[i][2]));
     CHECK(z.kernel.sizes[0] == 16 && z.kernel.sizes[1] == 16);
@@ -230,16 +263,23 @@ SCENARIO(ze_appends) {
     OK(fl_zeKernelSetGlobalOffsetExp(DRIVER, KERNEL, 0, 2, 0));
     OK(append(LIST, KERNEL, 3));
     const fl_command *made = z.array.commands;
-    CHECK(z.array.count == 1 && made->op == FL_KERNEL && made->kernel == z.cl && made->work_dim == 2 && made->has_offset);
+    CHECK(z.array.count == 1 && made->op == FL_KERNEL && made->kernel == z.cl &&
+          made->work_dim == 2 && made->has_offset);
     CHECK(memcmp(made->n, (size_t[]){0, 2, 0, 12, 2, 1, 4, 2, 1}, 9 * sizeof(size_t)) == 0);
     z.kernel.settings++;            /* it needs another copy */
     PYTHON(append(LIST, KERNEL, 3));
-    fl_ze_copy other = {.next = z.list.copies, .kernel = &z.kernel, .settings = 1, .addresses = 0, .mask = 0, .copy = z.cl};
+    fl_ze_copy other = {.next = z.list.copies,
+                        .kernel = &z.kernel,
+                        .settings = 1,
+                        .addresses = 0,
+                        .mask = 0,
+                        .copy = z.cl};
     z.list.copies = &other;
     OK(append(LIST, KERNEL, 3));
     z.kernel.settings = 0;
     OK(append(LIST, KERNEL, 3));
-    CHECK(z.list.copies == &z.copy && z.copy.next == &other && !other.next);   /* the one that was used comes first */
+    /* the one that was used comes first */
+    CHECK(z.list.copies == &z.copy && z.copy.next == &other && !other.next);
     z.copy.addresses = 0;           /* of launches without addresses */
     PYTHON(append(LIST, KERNEL, 3));
     z.copy.addresses = 2;
@@ -291,14 +331,17 @@ SCENARIO(ze_updates) {
     ze_mutable_kernel_argument_exp_desc_t b = change(1, 1, 8, &memory), a = change(1, 0, 4, &first);
     a.pNext = (uintptr_t)&b;
     OK(update(&a));
-    CHECK(value_now() == 6 && z.list.state == FL_ZE_CHANGED && z.command.changed == 3 && z.list.dirty == &z.command && !z.updates);
-    PYTHON(fl_zeCommandQueueExecuteCommandLists(DRIVER, QUEUE, 1, (uintptr_t[]){LIST}, 0));   /* it has to be closed first */
+    CHECK(value_now() == 6 && z.list.state == FL_ZE_CHANGED && z.command.changed == 3 &&
+          z.list.dirty == &z.command && !z.updates);
+    /* it has to be closed first */
+    PYTHON(fl_zeCommandQueueExecuteCommandLists(DRIVER, QUEUE, 1, (uintptr_t[]){LIST}, 0));
     OK(update(NULL));
     a = change(1, 0, 4, &second);
     OK(update(&a));
     CHECK(!z.command.next);         /* once in the list of what is dirty */
     OK(fl_zeCommandListClose(DRIVER, LIST));
-    CHECK(z.updates == 1 && z.list.state == FL_ZE_CLOSED && !z.command.dirty && !z.list.dirty && value_now() == 7);
+    CHECK(z.updates == 1 && z.list.state == FL_ZE_CLOSED && !z.command.dirty && !z.list.dirty &&
+          value_now() == 7);
     PYTHON(fl_zeCommandListClose(DRIVER, LIST));   /* nothing is to be closed */
     OK(update(&a));
     z.refuses = 1;
@@ -315,10 +358,13 @@ SCENARIO(ze_updates) {
         uint32_t index;
         size_t size;
         const void *value;
-    } wrong[] = {{0, 0, 4, &first}, {2, 0, 4, &first}, {UINT64_MAX, 0, 4, &first}, {1, 4, 4, &first}, {1, 0, 8, &first}, {1, 0, 4, NULL},
-                 {1, 1, 4, &memory}, {1, 2, 128, NULL}, {1, 3, 8, &memory}, {1, 3, 4, &first}};
+    } wrong[] = {{0, 0, 4, &first},  {2, 0, 4, &first}, {UINT64_MAX, 0, 4, &first},
+                 {1, 4, 4, &first},  {1, 0, 8, &first}, {1, 0, 4, NULL},
+                 {1, 1, 4, &memory}, {1, 2, 128, NULL}, {1, 3, 8, &memory},
+                 {1, 3, 4, &first}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        ze_mutable_kernel_argument_exp_desc_t bad = change(wrong[i].id, wrong[i].index, wrong[i].size, wrong[i].value);
+        ze_mutable_kernel_argument_exp_desc_t bad =
+            change(wrong[i].id, wrong[i].index, wrong[i].size, wrong[i].value);
         a = change(1, 0, 4, &first);
         a.pNext = (uintptr_t)&bad;
         PYTHON(update(&a));
@@ -326,7 +372,8 @@ SCENARIO(ze_updates) {
     }
     a.pNext = (uintptr_t)&a;        /* a ring */
     PYTHON(update(&a));
-    uint32_t other = ZE_STRUCTURE_TYPE_MUTABLE_GROUP_COUNT_EXP_DESC;   /* a shorter struct: no byte behind its type is read */
+    /* a shorter struct: no byte behind its type is read */
+    uint32_t other = ZE_STRUCTURE_TYPE_MUTABLE_GROUP_COUNT_EXP_DESC;
     PYTHON(update(&other));
     b = change(1, 3, 2, &little);
     OK(update(&b));
@@ -338,7 +385,9 @@ SCENARIO(ze_updates) {
     end_ze();
 }
 
-static int32_t execute(uint32_t count) { return fl_zeCommandQueueExecuteCommandLists(DRIVER, QUEUE, count, (uintptr_t[]){LIST, LIST}, 0); }
+static int32_t execute(uint32_t count) {
+    return fl_zeCommandQueueExecuteCommandLists(DRIVER, QUEUE, count, (uintptr_t[]){LIST, LIST}, 0);
+}
 
 SCENARIO(ze_executes) {
     begin_ze(w);
@@ -375,7 +424,8 @@ SCENARIO(ze_executes) {
 }
 
 static int32_t append_list(uintptr_t list, uintptr_t signal, uint32_t waits) {
-    return fl_zeCommandListImmediateAppendCommandListsExp(DRIVER, IMMEDIATE, 1, (uintptr_t[]){list}, signal, waits, NULL);
+    return fl_zeCommandListImmediateAppendCommandListsExp(DRIVER, IMMEDIATE, 1, (uintptr_t[]){list},
+                                                          signal, waits, NULL);
 }
 
 SCENARIO(ze_signals_events) {

@@ -1,5 +1,6 @@
-/* Runs scenarios: `harness` all of them, `harness NAME…` those of these names, and where a name ends with _ all that begin so; each with
- * every variant of the mock driver. What is wrong is said and ends the process. */
+/* Runs scenarios: `harness` all of them, `harness NAME…` those of these names, and where a name
+ * ends with _ all that begin so; each with every variant of the mock driver. What is wrong is said
+ * and ends the process. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -91,13 +92,15 @@ void world_end(world *w) {
 }
 
 fl_recording *try_begin(world *w, const cl_command_queue *queues, uint32_t count, int *code) {
-    return fl_begin((void *const *)queues, count, w->context, false, harness_observe, &w->trace, harness_gil, code);
+    return fl_begin((void *const *)queues, count, w->context, false, harness_observe, &w->trace,
+                    harness_gil, code);
 }
 
-fl_recording *begin_on(world *w, const cl_command_queue *queues, uint32_t count, bool allow_unseen) {
+fl_recording *begin_on(world *w, const cl_command_queue *queues, uint32_t count,
+                       bool allow_unseen) {
     int code;
-    fl_recording *r =
-        fl_begin((void *const *)queues, count, w->context, allow_unseen, harness_observe, &w->trace, harness_gil, &code);
+    fl_recording *r = fl_begin((void *const *)queues, count, w->context, allow_unseen,
+                               harness_observe, &w->trace, harness_gil, &code);
     OK(code);
     CHECK(r != NULL);
     for (uint32_t i = 0; i < count; i++)
@@ -162,9 +165,11 @@ void set_arguments(world *w, cl_kernel kernel, cl_mem a, cl_mem b, float value) 
     OK(CL(kernel, clSetKernelArg)(kernel, 2, sizeof value, &value));
 }
 
-cl_int launch(cl_command_queue queue, cl_kernel kernel, cl_uint count, const cl_event *list, cl_event *event) {
+cl_int launch(cl_command_queue queue, cl_kernel kernel, cl_uint count, const cl_event *list,
+              cl_event *event) {
     const size_t global = 64;
-    return CL(queue, clEnqueueNDRangeKernel)(queue, kernel, 1, NULL, &global, NULL, count, list, event);
+    return CL(queue, clEnqueueNDRangeKernel)(queue, kernel, 1, NULL, &global, NULL, count, list,
+                                             event);
 }
 
 cl_int marker(cl_command_queue queue, cl_uint count, const cl_event *list, cl_event *event) {
@@ -191,7 +196,8 @@ static const struct {
 
 static bool is_meant(const char *name, const char *asked) {
     size_t length = strlen(asked);
-    return length && asked[length - 1] == '_' ? strncmp(name, asked, length) == 0 : strcmp(name, asked) == 0;
+    return length && asked[length - 1] == '_' ? strncmp(name, asked, length) == 0
+                                              : strcmp(name, asked) == 0;
 }
 
 int main(int count, char **names) {

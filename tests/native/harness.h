@@ -1,4 +1,5 @@
-/* What the scenarios share: a world of a driver with one context, the observer that Python is otherwise, and checks. */
+/* What the scenarios share: a world of a driver with one context, the observer that Python is
+ * otherwise, and checks. */
 #ifndef HARNESS_H
 #define HARNESS_H
 
@@ -35,7 +36,8 @@ int harness_observe(void *cookie, int what, uint32_t detail, void *address, size
 world *world_new(mock_variant variant, int number);
 void world_end(world *w);
 
-/* Begin on some queues; what goes wrong ends the test. `begin` also looks that the block is there, `end` that all is as it was. */
+/* Begin on some queues; what goes wrong ends the test. `begin` also looks that the block is there,
+ * `end` that all is as it was. */
 fl_recording *begin_on(world *w, const cl_command_queue *queues, uint32_t count, bool allow_unseen);
 fl_recording *begin(world *w);
 fl_recording *begin_free(world *w);
@@ -55,7 +57,8 @@ void refused(world *w, int code, int slot, enum fl_reason reason);
 
 cl_kernel make_kernel(world *w, const char *name);
 void set_arguments(world *w, cl_kernel kernel, cl_mem a, cl_mem b, float value);
-cl_int launch(cl_command_queue queue, cl_kernel kernel, cl_uint count, const cl_event *list, cl_event *event);
+cl_int launch(cl_command_queue queue, cl_kernel kernel, cl_uint count, const cl_event *list,
+              cl_event *event);
 cl_int marker(cl_command_queue queue, cl_uint count, const cl_event *list, cl_event *event);
 cl_int fill(cl_command_queue queue, cl_mem buffer, cl_event *event);
 void release_event(cl_event event);

@@ -1,5 +1,6 @@
-/* The mock driver. Every object begins with the dispatch pointer and the dispatch data (SPEC cl_khr_icd), and counts its references;
- * an object that nobody refers to keeps its memory until the driver is closed, without its table, so that a use of it is noticed. */
+/* The mock driver. Every object begins with the dispatch pointer and the dispatch data (SPEC
+ * cl_khr_icd), and counts its references; an object that nobody refers to keeps its memory until
+ * the driver is closed, without its table, so that a use of it is noticed. */
 #define _GNU_SOURCE
 #include "mock.h"
 #include "native.h"
@@ -15,7 +16,8 @@
 #include <unistd.h>
 
 enum kind { DEAD, CONTEXT, QUEUE, BUFFER, SAMPLER, PROGRAM, KERNEL, EVENT };
-static const char *const kind_names[] = {"dead", "context", "queue", "buffer", "sampler", "program", "kernel", "event"};
+static const char *const kind_names[] = {"dead",    "context", "queue",  "buffer",
+                                         "sampler", "program", "kernel", "event"};
 
 typedef struct value {
     bool set, svm;
@@ -44,7 +46,8 @@ typedef struct object {
     int entry;
     void (*notify)(cl_event, cl_int, void *);
     void *notify_data;
-    void **to_free;          /* the program's list of SVM pointers, read when the command runs, as PoCL does */
+    /* the program's list of SVM pointers, read when the command runs, as PoCL does */
+    void **to_free;
     uint32_t to_free_count;
 } object;
 
@@ -93,7 +96,12 @@ static void leave(void) { pthread_mutex_unlock(&state.lock); }
 
 static object *make(mock *m, enum kind kind, object *context) {
     object *o = __real_calloc(1, sizeof *o);
-    *o = (object){.head = {m->own, m->data}, .kind = kind, .references = 1, .driver = m, .context = context, .entry = -1};
+    *o = (object){.head = {m->own, m->data},
+                  .kind = kind,
+                  .references = 1,
+                  .driver = m,
+                  .context = context,
+                  .entry = -1};
     enter();
     o->next = m->objects;
     m->objects = o;
@@ -101,7 +109,8 @@ static object *make(mock *m, enum kind kind, object *context) {
     return o;
 }
 
-/* The object behind a handle, if it is of that kind. One that is gone, or that was never there, ends the test. */
+/* The object behind a handle, if it is of that kind. One that is gone, or that was never there,
+ * ends the test. */
 static object *is(const void *handle, enum kind kind) {
     object *o = (object *)handle;
     if (!o)
@@ -140,8 +149,8 @@ int mock_references(const void *object_) {
     return count;
 }
 
-#define COUNTED(type, Name, KIND, CODE)                                                              \
-    static cl_int mock_clRetain##Name(type handle) { return retain(handle, KIND, CODE); }            \
+#define COUNTED(type, Name, KIND, CODE)                                                            \
+    static cl_int mock_clRetain##Name(type handle) { return retain(handle, KIND, CODE); }          \
     static cl_int mock_clRelease##Name(type handle) { return release(handle, KIND, CODE); }
 COUNTED(cl_context, Context, CONTEXT, CL_INVALID_CONTEXT)
 COUNTED(cl_command_queue, CommandQueue, QUEUE, CL_INVALID_COMMAND_QUEUE)
@@ -180,7 +189,9 @@ cl_mem mock_image(cl_context context, cl_mem_object_type type, cl_mem made_from)
     return &o->head;
 }
 
-void mock_made_from(cl_mem image, cl_mem source) { ((object *)image)->made_from = (object *)source; }
+void mock_made_from(cl_mem image, cl_mem source) {
+    ((object *)image)->made_from = (object *)source;
+}
 void mock_is_depth(cl_mem image) { ((object *)image)->format[0] = CL_DEPTH; }
 
 void mock_buffer_again(cl_context context, cl_mem gone) {
@@ -201,7 +212,8 @@ void mock_release_program(cl_program program) { release(program, PROGRAM, CL_INV
 static cl_int injected(int slot) {
     enter();
     cl_int code = CL_SUCCESS;
-    if (state.fail_in >= 0 && (state.fail_slot < 0 || state.fail_slot == slot) && state.fail_in-- == 0) {
+    if (state.fail_in >= 0 && (state.fail_slot < 0 || state.fail_slot == slot) &&
+        state.fail_in-- == 0) {
         code = state.fail_code;
         state.failed = true;
     }
@@ -264,7 +276,8 @@ static void seen(int slot) {
     leave();
 }
 
-static cl_int answer(const void *value_, size_t value_size, size_t size, void *into, size_t *size_ret) {
+static cl_int answer(const void *value_, size_t value_size, size_t size, void *into,
+                     size_t *size_ret) {
     if (into && size < value_size)
         return CL_INVALID_VALUE;
     if (into)
@@ -277,15 +290,19 @@ static cl_int answer(const void *value_, size_t value_size, size_t size, void *i
 
 /* --- queries --- */
 
-static cl_int mock_clGetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info name, size_t size, void *into, size_t *size_ret) {
+static cl_int mock_clGetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info name,
+                                         size_t size, void *into, size_t *size_ret) {
     MAY_FAIL(clGetCommandQueueInfo);
     object *o = is(queue, QUEUE);
     if (!o)
         return CL_INVALID_COMMAND_QUEUE;
-    return name == CL_QUEUE_CONTEXT ? ANSWER(o->context) : name == CL_QUEUE_PROPERTIES ? ANSWER(o->properties) : CL_INVALID_VALUE;
+    return name == CL_QUEUE_CONTEXT      ? ANSWER(o->context)
+           : name == CL_QUEUE_PROPERTIES ? ANSWER(o->properties)
+                                         : CL_INVALID_VALUE;
 }
 
-static cl_int mock_clGetMemObjectInfo(cl_mem mem, cl_mem_info name, size_t size, void *into, size_t *size_ret) {
+static cl_int mock_clGetMemObjectInfo(cl_mem mem, cl_mem_info name, size_t size, void *into,
+                                      size_t *size_ret) {
     MAY_FAIL(clGetMemObjectInfo);
     object *o = is(mem, BUFFER), *sampler = state.confuses_samplers ? is(mem, SAMPLER) : NULL;
     cl_uint references;
@@ -303,7 +320,9 @@ static cl_int mock_clGetMemObjectInfo(cl_mem mem, cl_mem_info name, size_t size,
     case CL_MEM_FLAGS: return ANSWER(o->flags);
     case CL_MEM_HOST_PTR: return ANSWER(o->host);
     case CL_MEM_SIZE: return ANSWER(o->size);
-    case CL_MEM_REFERENCE_COUNT: references = (cl_uint)mock_references(mem); return ANSWER(references);
+    case CL_MEM_REFERENCE_COUNT:
+        references = (cl_uint)mock_references(mem);
+        return ANSWER(references);
     }
     return CL_INVALID_VALUE;
 }
@@ -318,16 +337,20 @@ static object *is_buffer(const void *handle) {
     return o && o->type == CL_MEM_OBJECT_BUFFER ? o : NULL;
 }
 
-static cl_int mock_clGetImageInfo(cl_mem image, cl_image_info name, size_t size, void *into, size_t *size_ret) {
+static cl_int mock_clGetImageInfo(cl_mem image, cl_image_info name, size_t size, void *into,
+                                  size_t *size_ret) {
     MAY_FAIL(clGetImageInfo);
     object *o = is_image(image);
     const size_t element = 16;
     if (!o)
         return CL_INVALID_MEM_OBJECT;
-    return name == CL_IMAGE_ELEMENT_SIZE ? ANSWER(element) : name == CL_IMAGE_FORMAT ? ANSWER(o->format) : CL_INVALID_VALUE;
+    return name == CL_IMAGE_ELEMENT_SIZE ? ANSWER(element)
+           : name == CL_IMAGE_FORMAT     ? ANSWER(o->format)
+                                         : CL_INVALID_VALUE;
 }
 
-static cl_int mock_clGetSamplerInfo(cl_sampler sampler, cl_sampler_info name, size_t size, void *into, size_t *size_ret) {
+static cl_int mock_clGetSamplerInfo(cl_sampler sampler, cl_sampler_info name, size_t size,
+                                    void *into, size_t *size_ret) {
     MAY_FAIL(clGetSamplerInfo);
     object *o = is(sampler, SAMPLER);
     const cl_uint addressing = CL_ADDRESS_CLAMP, filter = CL_FILTER_NEAREST;
@@ -339,7 +362,8 @@ static cl_int mock_clGetSamplerInfo(cl_sampler sampler, cl_sampler_info name, si
                                                 : CL_INVALID_VALUE;
 }
 
-static cl_int mock_clGetEventInfo(cl_event event, cl_event_info name, size_t size, void *into, size_t *size_ret) {
+static cl_int mock_clGetEventInfo(cl_event event, cl_event_info name, size_t size, void *into,
+                                  size_t *size_ret) {
     MAY_FAIL(clGetEventInfo);
     object *o = is(event, EVENT);
     if (!o)
@@ -390,7 +414,8 @@ static cl_kernel mock_clCloneKernel(cl_kernel kernel, cl_int *errcode_ret) {
     return o ? &o->head : NULL;
 }
 
-static cl_int mock_clGetKernelInfo(cl_kernel kernel, cl_kernel_info name, size_t size, void *into, size_t *size_ret) {
+static cl_int mock_clGetKernelInfo(cl_kernel kernel, cl_kernel_info name, size_t size, void *into,
+                                   size_t *size_ret) {
     MAY_FAIL(clGetKernelInfo);
     object *o = is(kernel, KERNEL);
     if (!o)
@@ -404,8 +429,8 @@ static cl_int mock_clGetKernelInfo(cl_kernel kernel, cl_kernel_info name, size_t
     return CL_INVALID_VALUE;
 }
 
-static cl_int mock_clGetKernelArgInfo(cl_kernel kernel, cl_uint index, cl_kernel_arg_info name, size_t size, void *into,
-                                      size_t *size_ret) {
+static cl_int mock_clGetKernelArgInfo(cl_kernel kernel, cl_uint index, cl_kernel_arg_info name,
+                                      size_t size, void *into, size_t *size_ret) {
     MAY_FAIL(clGetKernelArgInfo);
     object *o = is(kernel, KERNEL);
     if (!o || index >= o->argument_count)
@@ -418,7 +443,9 @@ static cl_int mock_clGetKernelArgInfo(cl_kernel kernel, cl_uint index, cl_kernel
                       : is_a == 's' && state.confuses_samplers ? CL_KERNEL_ARG_ADDRESS_CONSTANT
                                     : CL_KERNEL_ARG_ADDRESS_PRIVATE;
     const char *type = is_a == 's' ? "sampler_t" : "float";
-    return name == CL_KERNEL_ARG_ADDRESS_QUALIFIER ? ANSWER(address) : answer(type, strlen(type) + 1, size, into, size_ret);
+    return name == CL_KERNEL_ARG_ADDRESS_QUALIFIER
+               ? ANSWER(address)
+               : answer(type, strlen(type) + 1, size, into, size_ret);
 }
 
 static cl_int mock_clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void *from) {
@@ -445,7 +472,8 @@ static cl_int mock_clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint index, con
     object *o = is(kernel, KERNEL);
     if (!o || index >= o->argument_count)
         return o ? CL_INVALID_ARG_INDEX : CL_INVALID_KERNEL;
-    o->arguments[index] = (value){.set = true, .svm = true, .size = sizeof pointer, .bits = (uintptr_t)pointer};
+    o->arguments[index] =
+        (value){.set = true, .svm = true, .size = sizeof pointer, .bits = (uintptr_t)pointer};
     return CL_SUCCESS;
 }
 
@@ -518,7 +546,8 @@ static cl_int mock_clWaitForEvents(cl_uint count, const cl_event *list) {
 
 /* --- commands --- */
 
-static cl_int enqueue(mock_entry entry, cl_uint count, const cl_event *list, cl_event *event, object **made) {
+static cl_int enqueue(mock_entry entry, cl_uint count, const cl_event *list, cl_event *event,
+                      object **made) {
     object *queue = is(entry.queue, QUEUE);
     cl_int code = queue ? injected(entry.slot) : CL_INVALID_COMMAND_QUEUE;
     if (code != CL_SUCCESS)
@@ -555,13 +584,19 @@ static cl_int enqueue(mock_entry entry, cl_uint count, const cl_event *list, cl_
 #define WAITS_PARAMETERS cl_uint count, const cl_event *list, cl_event *event
 #define WAITS count, list, event, NULL
 
-static cl_int mock_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint work_dim, const size_t *offset,
-                                          const size_t *global, const size_t *local, WAITS_PARAMETERS) {
+static cl_int mock_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel,
+                                          cl_uint work_dim, const size_t *offset,
+                                          const size_t *global, const size_t *local,
+                                          WAITS_PARAMETERS) {
     object *k = is(kernel, KERNEL);
     if (!k)
         return CL_INVALID_KERNEL;
-    mock_entry entry = {.slot = SLOT_clEnqueueNDRangeKernel, .queue = queue, .kernel = kernel, .work_dim = work_dim,
-                        .has_offset = offset != NULL, .has_local = local != NULL};
+    mock_entry entry = {.slot = SLOT_clEnqueueNDRangeKernel,
+                        .queue = queue,
+                        .kernel = kernel,
+                        .work_dim = work_dim,
+                        .has_offset = offset != NULL,
+                        .has_local = local != NULL};
     for (cl_uint i = 0; i < work_dim; i++) {
         entry.n[i] = offset ? offset[i] : 0;
         entry.n[3 + i] = global[i];
@@ -586,15 +621,19 @@ static cl_int mock_clEnqueueTask(cl_command_queue queue, cl_kernel kernel, WAITS
     return mock_clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &one, count, list, event);
 }
 
-static cl_int mock_clEnqueueCopyBuffer(cl_command_queue queue, cl_mem source, cl_mem target, size_t source_offset, size_t target_offset,
-                                       size_t size, WAITS_PARAMETERS) {
-    mock_entry entry = {.slot = SLOT_clEnqueueCopyBuffer, .queue = queue, .source = source, .target = target,
+static cl_int mock_clEnqueueCopyBuffer(cl_command_queue queue, cl_mem source, cl_mem target,
+                                       size_t source_offset, size_t target_offset, size_t size,
+                                       WAITS_PARAMETERS) {
+    mock_entry entry = {.slot = SLOT_clEnqueueCopyBuffer,
+                        .queue = queue,
+                        .source = source,
+                        .target = target,
                         .n = {source_offset, target_offset, size}};
     return is(source, BUFFER) && is(target, BUFFER) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static mock_entry rect(int slot, void *queue, const size_t *a, const size_t *b, const size_t *region, size_t p, size_t q, size_t r,
-                       size_t s) {
+static mock_entry rect(int slot, void *queue, const size_t *a, const size_t *b,
+                       const size_t *region, size_t p, size_t q, size_t r, size_t s) {
     mock_entry entry = {.slot = slot, .queue = queue, .n = {[9] = p, q, r, s}};
     memcpy(entry.n, a, 3 * sizeof *a);
     memcpy(entry.n + 3, b, 3 * sizeof *b);
@@ -602,8 +641,10 @@ static mock_entry rect(int slot, void *queue, const size_t *a, const size_t *b, 
     return entry;
 }
 
-static cl_int mock_clEnqueueCopyBufferRect(cl_command_queue queue, cl_mem source, cl_mem target, const size_t *a, const size_t *b,
-                                           const size_t *region, size_t p, size_t q, size_t r, size_t s, WAITS_PARAMETERS) {
+static cl_int mock_clEnqueueCopyBufferRect(cl_command_queue queue, cl_mem source, cl_mem target,
+                                           const size_t *a, const size_t *b, const size_t *region,
+                                           size_t p, size_t q, size_t r, size_t s,
+                                           WAITS_PARAMETERS) {
     mock_entry entry = rect(SLOT_clEnqueueCopyBufferRect, queue, a, b, region, p, q, r, s);
     entry.source = source;
     entry.target = target;
@@ -615,36 +656,50 @@ static void put_pattern(mock_entry *entry, const void *pattern, size_t size) {
     memcpy(entry->pattern, pattern, size < sizeof entry->pattern ? size : sizeof entry->pattern);
 }
 
-static cl_int mock_clEnqueueFillBuffer(cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_size, size_t offset,
-                                       size_t size, WAITS_PARAMETERS) {
-    mock_entry entry = {.slot = SLOT_clEnqueueFillBuffer, .queue = queue, .target = buffer, .n = {offset, size}};
+static cl_int mock_clEnqueueFillBuffer(cl_command_queue queue, cl_mem buffer, const void *pattern,
+                                       size_t pattern_size, size_t offset, size_t size,
+                                       WAITS_PARAMETERS) {
+    mock_entry entry = {
+        .slot = SLOT_clEnqueueFillBuffer, .queue = queue, .target = buffer, .n = {offset, size}};
     put_pattern(&entry, pattern, pattern_size);
     return is(buffer, BUFFER) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static cl_int mock_clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size, void *host,
-                                       WAITS_PARAMETERS) {
-    mock_entry entry = {.slot = SLOT_clEnqueueReadBuffer, .queue = queue, .source = buffer, .host = host, .n = {offset, size}};
+static cl_int mock_clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+                                       size_t offset, size_t size, void *host, WAITS_PARAMETERS) {
+    mock_entry entry = {.slot = SLOT_clEnqueueReadBuffer,
+                        .queue = queue,
+                        .source = buffer,
+                        .host = host,
+                        .n = {offset, size}};
     return is(buffer, BUFFER) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static cl_int mock_clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size,
-                                        const void *host, WAITS_PARAMETERS) {
-    mock_entry entry = {.slot = SLOT_clEnqueueWriteBuffer, .queue = queue, .target = buffer, .host = (void *)host, .n = {offset, size}};
+static cl_int mock_clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+                                        size_t offset, size_t size, const void *host,
+                                        WAITS_PARAMETERS) {
+    mock_entry entry = {.slot = SLOT_clEnqueueWriteBuffer,
+                        .queue = queue,
+                        .target = buffer,
+                        .host = (void *)host,
+                        .n = {offset, size}};
     return is(buffer, BUFFER) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static cl_int mock_clEnqueueReadBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking, const size_t *a, const size_t *b,
-                                           const size_t *region, size_t p, size_t q, size_t r, size_t s, void *host, WAITS_PARAMETERS) {
+static cl_int mock_clEnqueueReadBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+                                           const size_t *a, const size_t *b, const size_t *region,
+                                           size_t p, size_t q, size_t r, size_t s, void *host,
+                                           WAITS_PARAMETERS) {
     mock_entry entry = rect(SLOT_clEnqueueReadBufferRect, queue, a, b, region, p, q, r, s);
     entry.source = buffer;
     entry.host = host;
     return is(buffer, BUFFER) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static cl_int mock_clEnqueueWriteBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking, const size_t *a, const size_t *b,
-                                            const size_t *region, size_t p, size_t q, size_t r, size_t s, const void *host,
-                                            WAITS_PARAMETERS) {
+static cl_int mock_clEnqueueWriteBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+                                            const size_t *a, const size_t *b, const size_t *region,
+                                            size_t p, size_t q, size_t r, size_t s,
+                                            const void *host, WAITS_PARAMETERS) {
     mock_entry entry = rect(SLOT_clEnqueueWriteBufferRect, queue, a, b, region, p, q, r, s);
     entry.target = buffer;
     entry.host = (void *)host;
@@ -658,16 +713,18 @@ static mock_entry on_image(int slot, void *queue, const size_t *origin, const si
     return rect(slot, queue, origin, nowhere, region, 0, 0, 0, 0);
 }
 
-static cl_int mock_clEnqueueCopyImage(cl_command_queue queue, cl_mem source, cl_mem target, const size_t *a, const size_t *b,
-                                      const size_t *region, WAITS_PARAMETERS) {
+static cl_int mock_clEnqueueCopyImage(cl_command_queue queue, cl_mem source, cl_mem target,
+                                      const size_t *a, const size_t *b, const size_t *region,
+                                      WAITS_PARAMETERS) {
     mock_entry entry = rect(SLOT_clEnqueueCopyImage, queue, a, b, region, 0, 0, 0, 0);
     entry.source = source;
     entry.target = target;
     return is_image(source) && is_image(target) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static cl_int mock_clEnqueueCopyImageToBuffer(cl_command_queue queue, cl_mem source, cl_mem target, const size_t *origin,
-                                              const size_t *region, size_t offset, WAITS_PARAMETERS) {
+static cl_int mock_clEnqueueCopyImageToBuffer(cl_command_queue queue, cl_mem source, cl_mem target,
+                                              const size_t *origin, const size_t *region,
+                                              size_t offset, WAITS_PARAMETERS) {
     mock_entry entry = on_image(SLOT_clEnqueueCopyImageToBuffer, queue, origin, region);
     entry.source = source;
     entry.target = target;
@@ -675,7 +732,8 @@ static cl_int mock_clEnqueueCopyImageToBuffer(cl_command_queue queue, cl_mem sou
     return is_image(source) && is_buffer(target) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static cl_int mock_clEnqueueCopyBufferToImage(cl_command_queue queue, cl_mem source, cl_mem target, size_t offset, const size_t *origin,
+static cl_int mock_clEnqueueCopyBufferToImage(cl_command_queue queue, cl_mem source, cl_mem target,
+                                              size_t offset, const size_t *origin,
                                               const size_t *region, WAITS_PARAMETERS) {
     mock_entry entry = on_image(SLOT_clEnqueueCopyBufferToImage, queue, origin, region);
     entry.source = source;
@@ -684,7 +742,8 @@ static cl_int mock_clEnqueueCopyBufferToImage(cl_command_queue queue, cl_mem sou
     return is_buffer(source) && is_image(target) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static cl_int mock_clEnqueueFillImage(cl_command_queue queue, cl_mem image, const void *colour, const size_t *origin, const size_t *region,
+static cl_int mock_clEnqueueFillImage(cl_command_queue queue, cl_mem image, const void *colour,
+                                      const size_t *origin, const size_t *region,
                                       WAITS_PARAMETERS) {
     mock_entry entry = on_image(SLOT_clEnqueueFillImage, queue, origin, region);
     object *o = is_image(image);
@@ -695,8 +754,9 @@ static cl_int mock_clEnqueueFillImage(cl_command_queue queue, cl_mem image, cons
     return enqueue(entry, WAITS);
 }
 
-static cl_int transfer(int slot, cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin, const size_t *region,
-                       size_t row, size_t slice, const void *host, WAITS_PARAMETERS) {
+static cl_int transfer(int slot, cl_command_queue queue, cl_mem image, cl_bool blocking,
+                       const size_t *origin, const size_t *region, size_t row, size_t slice,
+                       const void *host, WAITS_PARAMETERS) {
     mock_entry entry = on_image(slot, queue, origin, region);
     entry.source = image;
     entry.host = (void *)host;
@@ -706,27 +766,34 @@ static cl_int transfer(int slot, cl_command_queue queue, cl_mem image, cl_bool b
     return is_image(image) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
-static cl_int mock_clEnqueueReadImage(cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin, const size_t *region,
-                                      size_t row, size_t slice, void *host, WAITS_PARAMETERS) {
-    return transfer(SLOT_clEnqueueReadImage, queue, image, blocking, origin, region, row, slice, host, count, list, event);
+static cl_int mock_clEnqueueReadImage(cl_command_queue queue, cl_mem image, cl_bool blocking,
+                                      const size_t *origin, const size_t *region, size_t row,
+                                      size_t slice, void *host, WAITS_PARAMETERS) {
+    return transfer(SLOT_clEnqueueReadImage, queue, image, blocking, origin, region, row, slice,
+                    host, count, list, event);
 }
 
-static cl_int mock_clEnqueueWriteImage(cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin, const size_t *region,
-                                       size_t row, size_t slice, const void *host, WAITS_PARAMETERS) {
-    return transfer(SLOT_clEnqueueWriteImage, queue, image, blocking, origin, region, row, slice, host, count, list, event);
+static cl_int mock_clEnqueueWriteImage(cl_command_queue queue, cl_mem image, cl_bool blocking,
+                                       const size_t *origin, const size_t *region, size_t row,
+                                       size_t slice, const void *host, WAITS_PARAMETERS) {
+    return transfer(SLOT_clEnqueueWriteImage, queue, image, blocking, origin, region, row, slice,
+                    host, count, list, event);
 }
 
-static void *mock_clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags, size_t offset,
-                                     size_t size, WAITS_PARAMETERS, cl_int *errcode_ret) {
-    mock_entry entry = {.slot = SLOT_clEnqueueMapBuffer, .queue = queue, .source = buffer, .n = {offset, size}};
+static void *mock_clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+                                     cl_map_flags flags, size_t offset, size_t size,
+                                     WAITS_PARAMETERS, cl_int *errcode_ret) {
+    mock_entry entry = {
+        .slot = SLOT_clEnqueueMapBuffer, .queue = queue, .source = buffer, .n = {offset, size}};
     cl_int code = enqueue(entry, WAITS);
     if (errcode_ret)
         *errcode_ret = code;
     return code == CL_SUCCESS ? buffer : NULL;
 }
 
-static cl_int mock_clEnqueueNativeKernel(cl_command_queue queue, void *function, void *arguments, size_t size, cl_uint mem_count,
-                                         const cl_mem *mems, const void **places, WAITS_PARAMETERS) {
+static cl_int mock_clEnqueueNativeKernel(cl_command_queue queue, void *function, void *arguments,
+                                         size_t size, cl_uint mem_count, const cl_mem *mems,
+                                         const void **places, WAITS_PARAMETERS) {
     return enqueue((mock_entry){.slot = SLOT_clEnqueueNativeKernel, .queue = queue}, WAITS);
 }
 
@@ -742,19 +809,24 @@ static cl_int mock_clEnqueueMarker(cl_command_queue queue, cl_event *event) {
     return mock_clEnqueueMarkerWithWaitList(queue, 0, NULL, event);
 }
 
-static cl_int mock_clEnqueueWaitForEvents(cl_command_queue queue, cl_uint count, const cl_event *list) {
+static cl_int mock_clEnqueueWaitForEvents(cl_command_queue queue, cl_uint count,
+                                          const cl_event *list) {
     return mock_clEnqueueBarrierWithWaitList(queue, count, list, NULL);
 }
 
-static cl_int mock_clEnqueueBarrier(cl_command_queue queue) { return mock_clEnqueueBarrierWithWaitList(queue, 0, NULL, NULL); }
+static cl_int mock_clEnqueueBarrier(cl_command_queue queue) {
+    return mock_clEnqueueBarrierWithWaitList(queue, 0, NULL, NULL);
+}
 
 /* A migration is logged as the marker that a replay makes of it. */
-static cl_int mock_clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint mem_count, const cl_mem *mems, cl_mem_migration_flags flags,
+static cl_int mock_clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint mem_count,
+                                              const cl_mem *mems, cl_mem_migration_flags flags,
                                               WAITS_PARAMETERS) {
     return mock_clEnqueueMarkerWithWaitList(queue, count, list, event);
 }
 
-static cl_int mock_clEnqueueSVMMigrateMem(cl_command_queue queue, cl_uint pointer_count, const void **pointers, const size_t *sizes,
+static cl_int mock_clEnqueueSVMMigrateMem(cl_command_queue queue, cl_uint pointer_count,
+                                          const void **pointers, const size_t *sizes,
                                           cl_mem_migration_flags flags, WAITS_PARAMETERS) {
     return mock_clEnqueueMarkerWithWaitList(queue, count, list, event);
 }
@@ -780,7 +852,8 @@ static allocation *svm_at(const void *pointer) {
     return NULL;
 }
 
-static void *mock_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment) {
+static void *mock_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size,
+                             cl_uint alignment) {
     if (!is(context, CONTEXT) || injected(SLOT_clSVMAlloc))
         return NULL;
     void *pointer = __real_malloc(size);
@@ -831,9 +904,10 @@ static void not_freed(const void *pointer) {
     leave();
 }
 
-/* The pointers are read when the command runs; a driver frees by its own function, not through its table. */
-static cl_int mock_clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_count, void **pointers, void *function, void *user_data,
-                                    WAITS_PARAMETERS) {
+/* The pointers are read when the command runs; a driver frees by its own function, not through its
+ * table. */
+static cl_int mock_clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_count, void **pointers,
+                                    void *function, void *user_data, WAITS_PARAMETERS) {
     object *done;
     if (!pointer_count || !pointers)
         return CL_INVALID_VALUE;
@@ -842,7 +916,8 @@ static cl_int mock_clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_coun
     if (code != CL_SUCCESS)
         return code;
     if (function)
-        ((void (*)(cl_command_queue, cl_uint, void **, void *))function)(queue, pointer_count, pointers, user_data);
+        ((void (*)(cl_command_queue, cl_uint, void **, void *))function)(queue, pointer_count,
+                                                                         pointers, user_data);
     else if (done->status == CL_COMPLETE)
         for (cl_uint i = 0; i < pointer_count; i++)
             mock_clSVMFree(&done->context->head, pointers[i]);
@@ -855,17 +930,22 @@ static cl_int mock_clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_coun
     return CL_SUCCESS;
 }
 
-static cl_int mock_clEnqueueSVMMemcpy(cl_command_queue queue, cl_bool blocking, void *target, const void *source, size_t size,
-                                      WAITS_PARAMETERS) {
-    mock_entry entry = {.slot = SLOT_clEnqueueSVMMemcpy, .queue = queue, .source = (void *)source, .target = target, .n = {size}};
+static cl_int mock_clEnqueueSVMMemcpy(cl_command_queue queue, cl_bool blocking, void *target,
+                                      const void *source, size_t size, WAITS_PARAMETERS) {
+    mock_entry entry = {.slot = SLOT_clEnqueueSVMMemcpy,
+                        .queue = queue,
+                        .source = (void *)source,
+                        .target = target,
+                        .n = {size}};
     not_freed(source);
     not_freed(target);
     return enqueue(entry, WAITS);
 }
 
-static cl_int mock_clEnqueueSVMMemFill(cl_command_queue queue, void *pointer, const void *pattern, size_t pattern_size, size_t size,
-                                       WAITS_PARAMETERS) {
-    mock_entry entry = {.slot = SLOT_clEnqueueSVMMemFill, .queue = queue, .target = pointer, .n = {size}};
+static cl_int mock_clEnqueueSVMMemFill(cl_command_queue queue, void *pointer, const void *pattern,
+                                       size_t pattern_size, size_t size, WAITS_PARAMETERS) {
+    mock_entry entry = {
+        .slot = SLOT_clEnqueueSVMMemFill, .queue = queue, .target = pointer, .n = {size}};
     not_freed(pointer);
     put_pattern(&entry, pattern, pattern_size);
     return enqueue(entry, WAITS);
@@ -875,29 +955,43 @@ static cl_int mock_clEnqueueSVMMemFill(cl_command_queue queue, void *pointer, co
 
 static void fill(void **table) {
 #define HAS(name) table[SLOT_##name] = (void *)(fn_##name *)mock_##name
-    HAS(clRetainContext), HAS(clReleaseContext), HAS(clRetainCommandQueue), HAS(clReleaseCommandQueue), HAS(clGetCommandQueueInfo);
-    HAS(clRetainMemObject), HAS(clReleaseMemObject), HAS(clGetMemObjectInfo), HAS(clRetainSampler), HAS(clReleaseSampler);
-    HAS(clCreateKernel), HAS(clRetainKernel), HAS(clReleaseKernel), HAS(clSetKernelArg), HAS(clSetKernelArgSVMPointer);
-    HAS(clGetKernelInfo), HAS(clGetKernelArgInfo), HAS(clCloneKernel), HAS(clCreateUserEvent), HAS(clSetUserEventStatus);
-    HAS(clRetainEvent), HAS(clReleaseEvent), HAS(clGetEventInfo), HAS(clSetEventCallback), HAS(clWaitForEvents), HAS(clFlush);
-    HAS(clFinish), HAS(clSVMAlloc), HAS(clSVMFree), HAS(clEnqueueSVMFree), HAS(clEnqueueSVMMemcpy), HAS(clEnqueueSVMMemFill);
-    HAS(clEnqueueNDRangeKernel), HAS(clEnqueueTask), HAS(clEnqueueCopyBuffer), HAS(clEnqueueCopyBufferRect), HAS(clEnqueueFillBuffer);
-    HAS(clEnqueueReadBuffer), HAS(clEnqueueWriteBuffer), HAS(clEnqueueReadBufferRect), HAS(clEnqueueWriteBufferRect);
-    HAS(clEnqueueMapBuffer), HAS(clEnqueueNativeKernel), HAS(clEnqueueMarkerWithWaitList), HAS(clEnqueueBarrierWithWaitList);
-    HAS(clEnqueueMarker), HAS(clEnqueueWaitForEvents), HAS(clEnqueueBarrier), HAS(clEnqueueMigrateMemObjects);
-    HAS(clEnqueueSVMMigrateMem), HAS(clGetImageInfo), HAS(clGetSamplerInfo), HAS(clEnqueueCopyImage), HAS(clEnqueueFillImage);
-    HAS(clEnqueueCopyImageToBuffer), HAS(clEnqueueCopyBufferToImage), HAS(clEnqueueReadImage), HAS(clEnqueueWriteImage);
+    HAS(clRetainContext), HAS(clReleaseContext), HAS(clRetainCommandQueue),
+        HAS(clReleaseCommandQueue), HAS(clGetCommandQueueInfo);
+    HAS(clRetainMemObject), HAS(clReleaseMemObject), HAS(clGetMemObjectInfo), HAS(clRetainSampler),
+        HAS(clReleaseSampler);
+    HAS(clCreateKernel), HAS(clRetainKernel), HAS(clReleaseKernel), HAS(clSetKernelArg),
+        HAS(clSetKernelArgSVMPointer);
+    HAS(clGetKernelInfo), HAS(clGetKernelArgInfo), HAS(clCloneKernel), HAS(clCreateUserEvent),
+        HAS(clSetUserEventStatus);
+    HAS(clRetainEvent), HAS(clReleaseEvent), HAS(clGetEventInfo), HAS(clSetEventCallback),
+        HAS(clWaitForEvents), HAS(clFlush);
+    HAS(clFinish), HAS(clSVMAlloc), HAS(clSVMFree), HAS(clEnqueueSVMFree), HAS(clEnqueueSVMMemcpy),
+        HAS(clEnqueueSVMMemFill);
+    HAS(clEnqueueNDRangeKernel), HAS(clEnqueueTask), HAS(clEnqueueCopyBuffer),
+        HAS(clEnqueueCopyBufferRect), HAS(clEnqueueFillBuffer);
+    HAS(clEnqueueReadBuffer), HAS(clEnqueueWriteBuffer), HAS(clEnqueueReadBufferRect),
+        HAS(clEnqueueWriteBufferRect);
+    HAS(clEnqueueMapBuffer), HAS(clEnqueueNativeKernel), HAS(clEnqueueMarkerWithWaitList),
+        HAS(clEnqueueBarrierWithWaitList);
+    HAS(clEnqueueMarker), HAS(clEnqueueWaitForEvents), HAS(clEnqueueBarrier),
+        HAS(clEnqueueMigrateMemObjects);
+    HAS(clEnqueueSVMMigrateMem), HAS(clGetImageInfo), HAS(clGetSamplerInfo),
+        HAS(clEnqueueCopyImage), HAS(clEnqueueFillImage);
+    HAS(clEnqueueCopyImageToBuffer), HAS(clEnqueueCopyBufferToImage), HAS(clEnqueueReadImage),
+        HAS(clEnqueueWriteImage);
 #undef HAS
 }
 
-/* A page with a copy of `table`: read-only, and `for_good` if even mprotect cannot open it (a file that may only be read). */
+/* A page with a copy of `table`: read-only, and `for_good` if even mprotect cannot open it (a file
+ * that may only be read). */
 static void **seal(void *const *table, bool for_good) {
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
     int file = memfd_create("table", 0);
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     int read_only = open(path, O_RDONLY);
-    if (file < 0 || read_only < 0 || ftruncate(file, (off_t)size) != 0 || pwrite(file, table, FL_SLOTS * sizeof *table, 0) < 0)
+    if (file < 0 || read_only < 0 || ftruncate(file, (off_t)size) != 0 ||
+        pwrite(file, table, FL_SLOTS * sizeof *table, 0) < 0)
         DIE("no memory for a read-only table");
     void **page = mmap(NULL, size, PROT_READ, MAP_SHARED, for_good ? read_only : file, 0);
     if (page == MAP_FAILED)
@@ -913,10 +1007,12 @@ static mock *opened(mock_variant variant, int number) {
     m->variant = variant;
     if (variant != MOCK_ICD2_BARE)
         fill(own);
-    m->own = variant == MOCK_SEALED || variant == MOCK_LOCKED ? seal(own, variant == MOCK_LOCKED) : own;
+    m->own =
+        variant == MOCK_SEALED || variant == MOCK_LOCKED ? seal(own, variant == MOCK_LOCKED) : own;
     if (variant == MOCK_ICD2 || variant == MOCK_ICD2_BARE) {
         fill(data);
-        for (int slot = 0; slot < FL_SLOTS; slot++)   /* as a loader does: no NULL stays (SPEC cl_khr_icd) */
+        /* as a loader does: no NULL stays (SPEC cl_khr_icd) */
+        for (int slot = 0; slot < FL_SLOTS; slot++)
             if (!data[slot])
                 data[slot] = fl_stubs[slot];
         m->data = data;
@@ -979,17 +1075,21 @@ void mock_put_back_slots(mock *m) {
 static bool same(void *const *table, void *const *as_made, const char *name) {
     for (int slot = 0; slot < FL_SLOTS; slot++)
         if (table[slot] != as_made[slot]) {
-            fprintf(stderr, "slot %d of the driver's %s is %p and was %p\n", slot, name, table[slot], as_made[slot]);
+            fprintf(stderr, "slot %d of the driver's %s is %p and was %p\n", slot, name,
+                    table[slot], as_made[slot]);
             return false;
         }
     return true;
 }
 
 bool mock_is_untouched(const mock *m) {
-    bool good = same(m->own, m->own_as_made, "own table") && (!m->data || same(m->data, m->data_as_made, "dispatch_data"));
+    bool good = same(m->own, m->own_as_made, "own table") &&
+                (!m->data || same(m->data, m->data_as_made, "dispatch_data"));
     for (const object *o = m->objects; o; o = o->next)
         if (o->kind != DEAD && (o->head.dispatch != m->own || o->head.dispatch_data != m->data)) {
-            fprintf(stderr, "a %s has another dispatch pointer or dispatch data than it was made with\n", kind_names[o->kind]);
+            fprintf(stderr,
+                    "a %s has another dispatch pointer or dispatch data than it was made with\n",
+                    kind_names[o->kind]);
             good = false;
         }
     return good;
@@ -1016,7 +1116,8 @@ bool mock_close(mock *m) {
 }
 
 const char *mock_variant_name(mock_variant variant) {
-    static const char *const names[] = {"icd1", "icd1-read-only", "icd2", "icd2-tags-only", "locked"};
+    static const char *const names[] = {"icd1", "icd1-read-only", "icd2", "icd2-tags-only",
+                                        "locked"};
     return names[variant];
 }
 

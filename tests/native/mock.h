@@ -1,5 +1,6 @@
-/* A mock OpenCL driver, in the process of the test: it executes nothing, writes down what it is asked to do, and stops the test at
- * the first use of an object or of an SVM allocation that is gone. A test is its client, as a loader would be. */
+/* A mock OpenCL driver, in the process of the test: it executes nothing, writes down what it is
+ * asked to do, and stops the test at the first use of an object or of an SVM allocation that is
+ * gone. A test is its client, as a loader would be. */
 #ifndef MOCK_H
 #define MOCK_H
 
@@ -16,14 +17,16 @@
 typedef enum {
     MOCK_PLAIN,       /* ICD 1, the table in .data */
     MOCK_SEALED,      /* ICD 1, the table in a page that is read-only */
-    MOCK_ICD2,        /* ICD 2: a full table of its own with the tags, and a full table in dispatch_data */
+    /* ICD 2: a full table of its own with the tags, and a full table in dispatch_data */
+    MOCK_ICD2,
     MOCK_ICD2_BARE,   /* ICD 2: its own table has the tags and nothing else */
     MOCK_VARIANTS,
     MOCK_LOCKED = MOCK_VARIANTS,   /* ICD 1, the table in a page that can never be written */
     MOCK_ALL
 } mock_variant;
 
-/* One command that was enqueued. A kernel's `arguments` are the values, or the objects' addresses. */
+/* One command that was enqueued. A kernel's `arguments` are the values, or the objects' addresses.
+ */
 typedef struct mock_entry {
     int slot;
     void *queue, *kernel, *source, *target, *host;
@@ -41,7 +44,8 @@ typedef struct mock mock;
 
 /* A driver; the same variant and number is the same driver, with the same tables. */
 mock *mock_open(mock_variant variant, int number);
-/* Whether every slot of its tables and both words of every living object are as they were made; says what is not. */
+/* Whether every slot of its tables and both words of every living object are as they were made;
+ * says what is not. */
 bool mock_is_untouched(const mock *m);
 /* Whether nothing of it lives any more, and it is untouched; says what does. */
 bool mock_close(mock *m);
@@ -51,13 +55,16 @@ const char *mock_variant_name(mock_variant variant);
 cl_context mock_context(mock *m);
 cl_command_queue mock_queue(cl_context context, bool out_of_order);
 cl_mem mock_buffer(cl_context context, size_t size, void *use_host_ptr);
-/* An image with pixels of 16 bytes; `made_from` (or NULL) is a buffer that it does not keep, and without which it may not be used. */
+/* An image with pixels of 16 bytes; `made_from` (or NULL) is a buffer that it does not keep, and
+ * without which it may not be used. */
 cl_mem mock_image(cl_context context, cl_mem_object_type type, cl_mem made_from);
 void mock_is_depth(cl_mem image);
 void mock_made_from(cl_mem image, cl_mem source);   /* what it says, not what it is */
-void mock_buffer_again(cl_context context, cl_mem gone);   /* a new buffer at the address of one that is gone */
+/* a new buffer at the address of one that is gone */
+void mock_buffer_again(cl_context context, cl_mem gone);
 cl_sampler mock_sampler(cl_context context);
-/* A kernel's name says what its arguments are: "name:mlvs" has a memory object, local memory, a value and a sampler. */
+/* A kernel's name says what its arguments are: "name:mlvs" has a memory object, local memory, a
+ * value and a sampler. */
 cl_program mock_program(cl_context context);
 void mock_release_program(cl_program program);
 cl_event mock_pending(cl_context context);
@@ -65,15 +72,20 @@ void mock_complete(cl_event event, cl_int status);
 int mock_references(const void *object);
 
 /* Knobs. */
-void mock_put_slot(mock *m, int slot, void *function);   /* in all tables of the driver, for good: NULL or a stub */
+/* in all tables of the driver, for good: NULL or a stub */
+void mock_put_slot(mock *m, int slot, void *function);
 void mock_put_back_slots(mock *m);
-void *mock_exchange_slot(mock *m, int slot, void *function);   /* in the table that clients use, as somebody does who looks at calls: what
-                                                                 * was there */
+void *mock_exchange_slot(mock *m, int slot,
+                         void *function); /* in the table that clients use, as somebody does who
+                                           * looks at calls: what was there */
 void mock_hide_argument_info(bool hide);
-/* Samplers lie in the constant address space, and pass for memory objects that lead to one at address 16: no kind is checked. */
+/* Samplers lie in the constant address space, and pass for memory objects that lead to one at
+ * address 16: no kind is checked. */
 void mock_confuse_samplers(bool confuse);
-void mock_events_are(cl_int status);        /* what events of commands made from now on are: CL_COMPLETE or CL_QUEUED */
-/* The n-th call from now (0: the next) to a slot, or to any that can fail (slot -1), answers `code` and does nothing. */
+/* what events of commands made from now on are: CL_COMPLETE or CL_QUEUED */
+void mock_events_are(cl_int status);
+/* The n-th call from now (0: the next) to a slot, or to any that can fail (slot -1), answers `code`
+ * and does nothing. */
 void mock_fail(int slot, int n, cl_int code);
 bool mock_has_failed(void);                 /* whether that call came; it ends the knob */
 
@@ -81,7 +93,8 @@ bool mock_has_failed(void);                 /* whether that call came; it ends t
 int mock_count(void);
 const mock_entry *mock_log(int number);
 void mock_clear(void);
-int mock_calls(int slot);                   /* since mock_clear, for the functions that count: clones, frees, flushes, waits */
+/* since mock_clear, for the functions that count: clones, frees, flushes, waits */
+int mock_calls(int slot);
 int mock_living_svm(void);
 bool mock_svm_lives(const void *pointer);
 
@@ -95,14 +108,15 @@ void *__real_calloc(size_t count, size_t size);
 
 /* Ends the test with the place and the values of what was wrong. */
 #define CHECK(condition) ((condition) ? (void)0 : DIE("not so: %s", #condition))
-#define EQUAL(a, b)                                                                                  \
-    do {                                                                                             \
-        long long left_ = (long long)(a), right_ = (long long)(b);                                   \
-        if (left_ != right_)                                                                         \
-            DIE("%s is %lld and not %s, %lld", #a, left_, #b, right_);                               \
+#define EQUAL(a, b)                                                                                \
+    do {                                                                                           \
+        long long left_ = (long long)(a), right_ = (long long)(b);                                 \
+        if (left_ != right_)                                                                       \
+            DIE("%s is %lld and not %s, %lld", #a, left_, #b, right_);                             \
     } while (0)
 #define OK(code) EQUAL(code, CL_SUCCESS)
 #define DIE(...) mock_die(__FILE__, __LINE__, __VA_ARGS__)
-_Noreturn void mock_die(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+_Noreturn void mock_die(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -30,8 +30,12 @@ void *__wrap_realloc(void *old, size_t size);
 void *__real_realloc(void *old, size_t size);
 
 void *__wrap_malloc(size_t size) { return is_refused() ? NULL : __real_malloc(size); }
-void *__wrap_calloc(size_t count, size_t size) { return is_refused() ? NULL : __real_calloc(count, size); }
-void *__wrap_realloc(void *old, size_t size) { return is_refused() ? NULL : __real_realloc(old, size); }
+void *__wrap_calloc(size_t count, size_t size) {
+    return is_refused() ? NULL : __real_calloc(count, size);
+}
+void *__wrap_realloc(void *old, size_t size) {
+    return is_refused() ? NULL : __real_realloc(old, size);
+}
 
 void memory_fails(int n, bool and_after) {
     atomic_store(&memory_failed, false);

@@ -1,6 +1,7 @@
 /* Scenarios that run in a process each, so that one that ends its process does not end the others.
  *
- * `RUN(scenarios, count, words)` runs all of them, or those whose names begin as the words on the command line. */
+ * `RUN(scenarios, count, words)` runs all of them, or those whose names begin as the words on the
+ * command line. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition) ((condition) ? (void)0 : (fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition), exit(1)))
+#define CHECK(condition)                                                                           \
+    ((condition) ? (void)0                                                                         \
+                 : (fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition),  \
+                    exit(1)))
 
 typedef struct {
     const char *name;

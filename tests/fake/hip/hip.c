@@ -1,9 +1,10 @@
-/* HIP's driver for tests, without a GPU: the driver of ../cuda under HIP's names. FAKE_HIP is its profile: 502 is HIP 5.2, 604 is HIP 6.4.
- * They differ in functions, layouts and numbers. What is the same function as CUDA's is generated (tests/helpers/hip.py), the rest is in this
- * folder.
+/* HIP's driver for tests, without a GPU: the driver of ../cuda under HIP's names. FAKE_HIP is its
+ * profile: 502 is HIP 5.2, 604 is HIP 6.4. They differ in functions, layouts and numbers. What is
+ * the same function as CUDA's is generated (tests/helpers/hip.py), the rest is in this folder.
  *
- * All knobs are those of ../cuda/driver.c, with HIP's names: fake_cuda_fail("hipMalloc", 2), FAKE_CUDA_FAIL=hipMalloc=2. FAKE_CUDA_DEVICES=0 is
- * a machine without a GPU: HIP 5.2 says 101, HIP 6.4 says 100.
+ * All knobs are those of ../cuda/driver.c, with HIP's names: fake_cuda_fail("hipMalloc", 2),
+ * FAKE_CUDA_FAIL=hipMalloc=2. FAKE_CUDA_DEVICES=0 is a machine without a GPU: HIP 5.2 says 101,
+ * HIP 6.4 says 100.
  *
  * A module is OpenCL C text, or a code object (ELF) with such text behind its last byte. */
 #include "fake_hip.h"
@@ -23,7 +24,8 @@ hipError_t hip_end(int code) {
 }
 
 hipError_t hip_begin(const char *name) {
-    static const char *const without_device[] = {"hipDriverGetVersion", "hipGetDeviceCount", "hipGetLastError"};
+    static const char *const without_device[] = {"hipDriverGetVersion", "hipGetDeviceCount",
+                                                 "hipGetLastError"};
     int code = fake_called(name);
     if (code)
         return code;
@@ -114,7 +116,8 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_t *properties, int device) 
 
 hipError_t hipDeviceGetP2PAttribute(int *value, hipDeviceP2PAttr attribute, int device, int peer) {
     HIP_BEGIN;
-    return attribute > 3 ? hip_end(hipErrorInvalidValue) : hip_end(cuDeviceGetP2PAttribute(value, attribute + 1, device, peer));
+    return attribute > 3 ? hip_end(hipErrorInvalidValue)
+                         : hip_end(cuDeviceGetP2PAttribute(value, attribute + 1, device, peer));
 }
 
 hipError_t hipDeviceEnablePeerAccess(int peer, uint32_t flags) {
@@ -142,14 +145,17 @@ static const char *text_behind(const void *image) {
     const Elf64_Shdr *sections = (const Elf64_Shdr *)((const char *)image + head->e_shoff);
     end = table > end ? table : end;
     for (int i = 0; i < head->e_phnum; i++)
-        end = segments[i].p_offset + segments[i].p_filesz > end ? segments[i].p_offset + segments[i].p_filesz : end;
+        end = segments[i].p_offset + segments[i].p_filesz > end
+                  ? segments[i].p_offset + segments[i].p_filesz
+                  : end;
     for (int i = 0; i < head->e_shnum; i++)
         if (sections[i].sh_type != SHT_NOBITS && sections[i].sh_offset + sections[i].sh_size > end)
             end = sections[i].sh_offset + sections[i].sh_size;
     return head->e_machine == EM_AMDGPU ? (const char *)image + end : NULL;
 }
 
-hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, uint32_t count, hipJitOption *options, void **values) {
+hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, uint32_t count,
+                               hipJitOption *options, void **values) {
     (void)count, (void)options, (void)values;   /* HIP ignores them */
     HIP_BEGIN;
     const char *text = memcmp(image, ELFMAG, SELFMAG) ? image : text_behind(image);
@@ -159,19 +165,32 @@ hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, uint32_t 
         return hip_end(hipErrorInvalidImage);
     int code = cuModuleLoadDataEx((CUmodule *)module, text, 0, NULL, NULL);
     if (!code && text != image)   /* what is not hidden follows the arguments */
-        (*(CUmodule *)module)->takes_offsets = !memmem(image, (size_t)(text - (const char *)image), "hidden_global_offset", 20);
+        (*(CUmodule *)module)->takes_offsets =
+            !memmem(image, (size_t)(text - (const char *)image), "hidden_global_offset", 20);
     return hip_end(code);
 }
 
-bool hip_launch_of(CUDA_KERNEL_NODE_PARAMS *made, const hipKernelNodeParams *g, void *room[MOST_PARAMETERS]) {
+bool hip_launch_of(CUDA_KERNEL_NODE_PARAMS *made, const hipKernelNodeParams *g,
+                   void *room[MOST_PARAMETERS]) {
     CUfunction f = g->func;
     void **extra = g->extra;
-    *made = (CUDA_KERNEL_NODE_PARAMS){f, g->gridDim.x, g->gridDim.y, g->gridDim.z, g->blockDim.x, g->blockDim.y, g->blockDim.z,
-                                      g->sharedMemBytes, g->kernelParams, NULL, NULL, NULL};
+    *made = (CUDA_KERNEL_NODE_PARAMS){f,
+                                      g->gridDim.x,
+                                      g->gridDim.y,
+                                      g->gridDim.z,
+                                      g->blockDim.x,
+                                      g->blockDim.y,
+                                      g->blockDim.z,
+                                      g->sharedMemBytes,
+                                      g->kernelParams,
+                                      NULL,
+                                      NULL,
+                                      NULL};
     if (!extra)
         return true;
     size_t size = f && f->count ? f->offsets[f->count - 1] + f->sizes[f->count - 1] : 0;
-    if (!f || g->kernelParams || extra[0] != (void *)HIP_LAUNCH_PARAM_BUFFER_POINTER || extra[2] != (void *)HIP_LAUNCH_PARAM_BUFFER_SIZE ||
+    if (!f || g->kernelParams || extra[0] != (void *)HIP_LAUNCH_PARAM_BUFFER_POINTER ||
+        extra[2] != (void *)HIP_LAUNCH_PARAM_BUFFER_SIZE ||
         extra[4] != (void *)HIP_LAUNCH_PARAM_END || *(size_t *)extra[3] < size)
         return false;
     for (uint32_t i = 0; i < f->count; i++)
@@ -180,7 +199,8 @@ bool hip_launch_of(CUDA_KERNEL_NODE_PARAMS *made, const hipKernelNodeParams *g, 
     return true;
 }
 
-hipError_t hipModuleLaunchKernel(hipFunction_t f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared,
+hipError_t hipModuleLaunchKernel(hipFunction_t f, uint32_t gx, uint32_t gy, uint32_t gz,
+                                 uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared,
                                  hipStream_t stream, void **parameters, void **extra) {
     HIP_BEGIN;
     hipKernelNodeParams given = {{bx, by, bz}, extra, f, {gx, gy, gz}, parameters, shared};
@@ -188,5 +208,6 @@ hipError_t hipModuleLaunchKernel(hipFunction_t f, uint32_t gx, uint32_t gy, uint
     void *room[MOST_PARAMETERS];
     if (!hip_launch_of(&made, &given, room))
         return hip_end(hipErrorInvalidValue);
-    return hip_end(cuLaunchKernel(made.func, gx, gy, gz, bx, by, bz, shared, (CUstream)stream, made.kernelParams, NULL));
+    return hip_end(cuLaunchKernel(made.func, gx, gy, gz, bx, by, bz, shared, (CUstream)stream,
+                                  made.kernelParams, NULL));
 }

@@ -1,4 +1,5 @@
-/* An OpenCL program that knows nothing of fairlead, and prints what it sees. The first argument says what it does. */
+/* An OpenCL program that knows nothing of fairlead, and prints what it sees. The first argument
+ * says what it does. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -69,7 +70,8 @@ static void use(void) {
     size_t size = 1;
     for (cl_uint i = 0; i < count; i++) {
         make_queue(platforms[i]);
-        printf("%d %d %d ", clFinish(queue), clGetKernelSuggestedLocalWorkSize(queue, NULL, 1, NULL, &size, &size),
+        printf("%d %d %d ", clFinish(queue),
+               clGetKernelSuggestedLocalWorkSize(queue, NULL, 1, NULL, &size, &size),
                clSetCommandQueueProperty(queue, 0, 0, NULL));
         cl_int code = 1;
         void *sampler = clCreateSampler(context, 0, 0, 0, &code);
@@ -135,7 +137,8 @@ static void reopen(const char *library) {
     printf("\n");
 }
 
-/* Another loader in this process, before or after ours was started, and unloaded while objects live. */
+/* Another loader in this process, before or after ours was started, and unloaded while objects
+ * live. */
 static void two_loaders(const char *library, int other_first) {
     if (!other_first)
         name_platforms();
@@ -206,7 +209,8 @@ static void null_platform(void) {
     clCreateContextFromType(nothing, 0xFFFFFFFF, NULL, NULL, &made);
     printf("%d ", made);
     clCreateContextFromType(none, 0xFFFFFFFF, NULL, NULL, &made);
-    printf("%d, %d %d\n", made, clUnloadPlatformCompiler(NULL), clGetExtensionFunctionAddressForPlatform(NULL, "clFakeFunctionFAKE") != NULL);
+    printf("%d, %d %d\n", made, clUnloadPlatformCompiler(NULL),
+           clGetExtensionFunctionAddressForPlatform(NULL, "clFakeFunctionFAKE") != NULL);
 }
 
 static void extension(const char *name) {
@@ -232,7 +236,8 @@ static void counts(void) {
     platforms[0] = platforms[1] = (cl_platform_id)&count;
     printf("%d %d ", clGetPlatformIDs(0, platforms, NULL), clGetPlatformIDs(0, NULL, NULL));
     cl_int code = clGetPlatformIDs(2, platforms, &count);
-    printf("%d %u %d %d\n", code, count, platforms[0] == NULL, platforms[1] == (cl_platform_id)&count);
+    printf("%d %u %d %d\n", code, count, platforms[0] == NULL,
+           platforms[1] == (cl_platform_id)&count);
 }
 
 int main(int argc, char **argv) {

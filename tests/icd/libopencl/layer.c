@@ -1,4 +1,5 @@
-/* An OpenCL layer with knobs. It says on stderr when it is started and ended, and which calls it sees. */
+/* An OpenCL layer with knobs. It says on stderr when it is started and ended, and which calls it
+ * sees. */
 #include <stdio.h>
 #include <string.h>
 
@@ -48,7 +49,8 @@ EXPORTED cl_int clGetLayerInfo(cl_uint name, size_t size, void *into, size_t *si
     return CL_SUCCESS;
 }
 
-__attribute__((unused)) static cl_int init(const char *how, cl_uint count, void *const *target, cl_uint *count_ret, void *const **layer_ret) {
+__attribute__((unused)) static cl_int init(const char *how, cl_uint count, void *const *target,
+                                           cl_uint *count_ret, void *const **layer_ret) {
     fprintf(stderr, "%s %s %u\n", LAYER, how, count);
     for (cl_uint i = 0; i < count; i++)
         if (!target[i])
@@ -62,14 +64,17 @@ __attribute__((unused)) static cl_int init(const char *how, cl_uint count, void 
 }
 
 #if GENERATION & 1
-EXPORTED cl_int clInitLayer(cl_uint count, void *const *target, cl_uint *count_ret, void *const **layer_ret) {
+EXPORTED cl_int clInitLayer(cl_uint count, void *const *target, cl_uint *count_ret,
+                            void *const **layer_ret) {
     return init("clInitLayer", count, target, count_ret, layer_ret);
 }
 #endif
 #if GENERATION & 2
-EXPORTED cl_int clInitLayerWithProperties(cl_uint count, void *const *target, cl_uint *count_ret, void *const **layer_ret,
+EXPORTED cl_int clInitLayerWithProperties(cl_uint count, void *const *target, cl_uint *count_ret,
+                                          void *const **layer_ret,
                                           const cl_properties *properties) {
-    return properties ? CL_INVALID_VALUE : init("clInitLayerWithProperties", count, target, count_ret, layer_ret);
+    return properties ? CL_INVALID_VALUE
+                      : init("clInitLayerWithProperties", count, target, count_ret, layer_ret);
 }
 
 EXPORTED cl_int clDeinitLayer(void) {

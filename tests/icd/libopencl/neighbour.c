@@ -1,5 +1,5 @@
-/* A poor OpenCL loader: it takes the ICD 2 platform of the driver that NEIGHBOUR_DRIVER names over. Its table ends before OpenCL 3.1, and goes when
- * it is unloaded. */
+/* A poor OpenCL loader: it takes the ICD 2 platform of the driver that NEIGHBOUR_DRIVER names over.
+ * Its table ends before OpenCL 3.1, and goes when it is unloaded. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -17,17 +17,22 @@ static cl_platform_id platform;
 
 EXPORTED cl_int clGetPlatformIDs(cl_uint room, cl_platform_id *into, cl_uint *count) {
     void *driver = dlopen(getenv("NEIGHBOUR_DRIVER"), RTLD_NOW);
-    void *(*extension)(const char *) = (void *(*)(const char *))dlsym(driver, "clGetExtensionFunctionAddress");
+    void *(*extension)(const char *) =
+        (void *(*)(const char *))dlsym(driver, "clGetExtensionFunctionAddress");
     cl_int (*ids)(cl_uint, cl_platform_id *, cl_uint *) =
         (cl_int (*)(cl_uint, cl_platform_id *, cl_uint *))extension("clIcdGetPlatformIDsKHR");
     void *(*function)(cl_platform_id, const char *) =
         (void *(*)(cl_platform_id, const char *))extension("clIcdGetFunctionAddressForPlatformKHR");
-    cl_int (*set)(cl_platform_id, void *) = (cl_int (*)(cl_platform_id, void *))extension("clIcdSetPlatformDispatchDataKHR");
-    static const struct { int slot; const char *name; } known[] = {
-        {SLOT_clGetPlatformInfo, "clGetPlatformInfo"}, {SLOT_clGetDeviceIDs, "clGetDeviceIDs"},
-        {SLOT_clCreateContext, "clCreateContext"},     {SLOT_clReleaseContext, "clReleaseContext"},
-        {SLOT_clFinish, "clFinish"},                   {SLOT_clCreateCommandQueue, "clCreateCommandQueue"},
-        {SLOT_clReleaseCommandQueue, "clReleaseCommandQueue"}};
+    cl_int (*set)(cl_platform_id, void *) =
+        (cl_int (*)(cl_platform_id, void *))extension("clIcdSetPlatformDispatchDataKHR");
+    static const struct { int slot; const char *name;
+    } known[] = {{SLOT_clGetPlatformInfo, "clGetPlatformInfo"},
+                 {SLOT_clGetDeviceIDs, "clGetDeviceIDs"},
+                 {SLOT_clCreateContext, "clCreateContext"},
+                 {SLOT_clReleaseContext, "clReleaseContext"},
+                 {SLOT_clFinish, "clFinish"},
+                 {SLOT_clCreateCommandQueue, "clCreateCommandQueue"},
+                 {SLOT_clReleaseCommandQueue, "clReleaseCommandQueue"}};
     ids(1, &platform, count);
     table = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < SLOT_clGetKernelSuggestedLocalWorkSize; i++)
@@ -39,7 +44,8 @@ EXPORTED cl_int clGetPlatformIDs(cl_uint room, cl_platform_id *into, cl_uint *co
     return set(platform, table);
 }
 
-EXPORTED cl_int clGetDeviceIDs(cl_platform_id of, cl_device_type type, cl_uint room, cl_device_id *into, cl_uint *count) {
+EXPORTED cl_int clGetDeviceIDs(cl_platform_id of, cl_device_type type, cl_uint room,
+                               cl_device_id *into, cl_uint *count) {
     return ((fn_clGetDeviceIDs *)table[SLOT_clGetDeviceIDs])(of, type, room, into, count);
 }
 

@@ -1,5 +1,6 @@
-/* Scenarios of the reference adapter's entry points in C (plugins/sdk/native), with a mock driver: what C answers itself, what it leaves to
- * Python, and that it then has changed nothing. `check` runs all of them, `check NAME…` those whose names begin so. */
+/* Scenarios of the reference adapter's entry points in C (plugins/sdk/native), with a mock driver:
+ * what C answers itself, what it leaves to Python, and that it then has changed nothing. `check`
+ * runs all of them, `check NAME…` those whose names begin so. */
 #include "world.h"
 #include "level_zero.cdef.h"
 #include "ze_slots.h"
@@ -17,7 +18,8 @@ static uintptr_t of(const void *address) { return (uintptr_t)address; }
 static uint32_t status_of(uintptr_t event) {
     uint32_t status = 77;
     size_t size = 0;
-    OK(fl_urEventGetInfo(ADAPTER, event, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS, 4, of(&status), &size));
+    OK(fl_urEventGetInfo(ADAPTER, event, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS, 4, of(&status),
+                         &size));
     EQUAL(size, 4);
     return status;
 }
@@ -42,11 +44,14 @@ static void queues_enqueue_and_wait(world *w) {
     CHECK(!fl_all_finished(w->context.cl));
     EQUAL(status_of(events[2]), UR_EVENT_STATUS_COMPLETE);
     uint32_t references = 0;
-    OK(fl_urEventGetInfo(ADAPTER, events[0], UR_EVENT_INFO_REFERENCE_COUNT, 4, of(&references), NULL));
+    OK(fl_urEventGetInfo(ADAPTER, events[0], UR_EVENT_INFO_REFERENCE_COUNT, 4, of(&references),
+                         NULL));
     EQUAL(references, 1);
-    TO_PYTHON(fl_urEventGetInfo(ADAPTER, events[0], UR_EVENT_INFO_REFERENCE_COUNT, 3, of(&references), NULL));
+    TO_PYTHON(fl_urEventGetInfo(ADAPTER, events[0], UR_EVENT_INFO_REFERENCE_COUNT, 3,
+                                of(&references), NULL));
     TO_PYTHON(fl_urEventGetInfo(ADAPTER, events[0], UR_EVENT_INFO_REFERENCE_COUNT, 4, 0, NULL));
-    TO_PYTHON(fl_urEventGetInfo(ADAPTER, events[0], UR_EVENT_INFO_CONTEXT, 8, of(&references), NULL));
+    TO_PYTHON(
+        fl_urEventGetInfo(ADAPTER, events[0], UR_EVENT_INFO_CONTEXT, 8, of(&references), NULL));
     OK(fl_urEventWait(ADAPTER, 1, &events[1]));
     EQUAL(w->queue.finished, 3);
     OK(fl_urEventWait(ADAPTER, 3, events));
@@ -81,14 +86,16 @@ static void queues_refuse(world *w) {
     TO_PYTHON(ENQUEUE(w->queue_h, 2, wild));
     TO_PYTHON(ENQUEUE(w->queue_h, 1, none));
     const ur_exp_enqueue_ext_properties_t properties = {0};
-    TO_PYTHON(fl_urEnqueueEventsWaitWithBarrierExt(ADAPTER, w->queue_h, &properties, NO_WAITS, &out));
+    TO_PYTHON(
+        fl_urEnqueueEventsWaitWithBarrierExt(ADAPTER, w->queue_h, &properties, NO_WAITS, &out));
     TO_PYTHON(fl_urEventWait(ADAPTER, 0, many));
     TO_PYTHON(fl_urEventWait(ADAPTER, 1, NULL));
     TO_PYTHON(fl_urEventWait(ADAPTER, FL_WAITS + 1, many));
     TO_PYTHON(fl_urEventWait(ADAPTER, 2, strangers));
     TO_PYTHON(fl_urQueueFlush(ADAPTER, event));
     TO_PYTHON(fl_urQueueFinish(ADAPTER, event));
-    TO_PYTHON(fl_urEventGetInfo(ADAPTER, w->queue_h, UR_EVENT_INFO_REFERENCE_COUNT, 4, of(many), NULL));
+    TO_PYTHON(
+        fl_urEventGetInfo(ADAPTER, w->queue_h, UR_EVENT_INFO_REFERENCE_COUNT, 4, of(many), NULL));
     fl_in_callback(1);
     TO_PYTHON(fl_urEventWait(ADAPTER, 1, &event));
     TO_PYTHON(fl_urQueueFinish(ADAPTER, w->queue_h));
@@ -131,7 +138,8 @@ static void queues_driver_fails(world *w) {
     release_event(event);
 }
 
-static cl_int time_of(cl_event event, cl_profiling_info name, size_t size, void *value, size_t *size_ret) {
+static cl_int time_of(cl_event event, cl_profiling_info name, size_t size, void *value,
+                      size_t *size_ret) {
     cl_ulong time = name == CL_PROFILING_COMMAND_SUBMIT ? 0 : name;
     memcpy(value, &time, sizeof time);
     return CL_SUCCESS;
@@ -141,25 +149,35 @@ static void queues_profile(world *w) {
     uint64_t time = 0;
     uintptr_t event = mark(w, NO_WAITS);
     PUT(w, clGetEventProfilingInfo, time_of);
-    OK(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_START, 8, of(&time), NULL));
+    OK(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_START, 8, of(&time),
+                                  NULL));
     EQUAL(time, CL_PROFILING_COMMAND_START);
-    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_SUBMIT, 8, of(&time), NULL));   /* no time */
-    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_START, 7, of(&time), NULL));
-    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, event, (ur_profiling_info_t)-1, 8, of(&time), NULL));
-    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, w->queue_h, UR_PROFILING_INFO_COMMAND_START, 8, of(&time), NULL));
+    /* no time */
+    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_SUBMIT, 8,
+                                         of(&time), NULL));
+    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_START, 7,
+                                         of(&time), NULL));
+    TO_PYTHON(
+        fl_urEventGetProfilingInfo(ADAPTER, event, (ur_profiling_info_t)-1, 8, of(&time), NULL));
+    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, w->queue_h, UR_PROFILING_INFO_COMMAND_START, 8,
+                                         of(&time), NULL));
     fl_adopt(event);   /* events of Python may be those of several commands */
-    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_START, 8, of(&time), NULL));
-    CL(&w->driver, clReleaseEvent)((cl_event)fl_words(ADAPTER, event, kind_ur_event_handle_t)[CL_OBJECT]);
+    TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_START, 8,
+                                         of(&time), NULL));
+    CL(&w->driver,
+       clReleaseEvent)((cl_event)fl_words(ADAPTER, event, kind_ur_event_handle_t)[CL_OBJECT]);
     end_handle(event);
 }
 
-/* The thread that handles signals waits in steps; a wait that is not over soon goes on in Python. */
+/* The thread that handles signals waits in steps; a wait that is not over soon goes on in Python.
+ */
 static void queues_wait_in_steps(world *w) {
     char host[SIZE];
     uintptr_t event = mark(w, NO_WAITS);
     fl_waits_in_steps((uintptr_t)pthread_self());
     OK(fl_urEventWait(ADAPTER, 1, &event));
-    OK(fl_urEnqueueMemBufferRead(ADAPTER, w->queue_h, w->a, true, 0, SIZE, of(host), NO_WAITS, NULL));
+    OK(fl_urEnqueueMemBufferRead(ADAPTER, w->queue_h, w->a, true, 0, SIZE, of(host), NO_WAITS,
+                                 NULL));
     EQUAL(begun_waits(), 1);   /* so few bytes on an idle queue are not worth it */
     uintptr_t other = mark(w, NO_WAITS);
     waits_last(true);
@@ -168,17 +186,21 @@ static void queues_wait_in_steps(world *w) {
     EQUAL(begun_waits(), 2);
     python_waits(9);
     uintptr_t out = 1;
-    EQUAL(fl_urEnqueueMemBufferRead(ADAPTER, w->queue_h, w->a, true, 0, SIZE, of(host), NO_WAITS, &out), 9);
+    EQUAL(fl_urEnqueueMemBufferRead(ADAPTER, w->queue_h, w->a, true, 0, SIZE, of(host), NO_WAITS,
+                                    &out),
+          9);
     EQUAL(out, 1);
     EQUAL(asked_to_wait(), 1);
     python_waits(0);
-    OK(fl_urEnqueueMemBufferRead(ADAPTER, w->queue_h, w->a, true, 0, SIZE, of(host), NO_WAITS, &out));
+    OK(fl_urEnqueueMemBufferRead(ADAPTER, w->queue_h, w->a, true, 0, SIZE, of(host), NO_WAITS,
+                                 &out));
     EQUAL(asked_to_wait(), 1);
     waits_last(false);
     begun_waits();
     fl_waits_in_steps(0);
     w->driver.turns = 1;   /* one thread at a time: by icd's waits */
-    OK(fl_urEnqueueMemBufferWrite(ADAPTER, w->queue_h, w->a, true, 0, SIZE, of(host), NO_WAITS, NULL));
+    OK(fl_urEnqueueMemBufferWrite(ADAPTER, w->queue_h, w->a, true, 0, SIZE, of(host), NO_WAITS,
+                                  NULL));
     OK(fl_urQueueFinish(ADAPTER, w->queue_h));
     w->driver.turns = 0;
     release_event(out);
@@ -192,10 +214,17 @@ static void transfers_of_buffers(world *w) {
     char host[SIZE] = {0};
     uintptr_t event;
     const char pattern[] = "abcdefgh";
-#define READ(buffer, offset, size, to) fl_urEnqueueMemBufferRead(ADAPTER, w->queue_h, buffer, false, offset, size, to, NO_WAITS, &event)
-#define WRITE(buffer, offset, size, from) fl_urEnqueueMemBufferWrite(ADAPTER, w->queue_h, buffer, true, offset, size, from, NO_WAITS, NULL)
-#define COPY(from, to, size) fl_urEnqueueMemBufferCopy(ADAPTER, w->queue_h, w->a, w->b, from, to, size, NO_WAITS, NULL)
-#define FILL(bytes, offset, size) fl_urEnqueueMemBufferFill(ADAPTER, w->queue_h, w->a, of(pattern), bytes, offset, size, NO_WAITS, NULL)
+#define READ(buffer, offset, size, to)                                                             \
+    fl_urEnqueueMemBufferRead(ADAPTER, w->queue_h, buffer, false, offset, size, to, NO_WAITS,      \
+                              &event)
+#define WRITE(buffer, offset, size, from)                                                          \
+    fl_urEnqueueMemBufferWrite(ADAPTER, w->queue_h, buffer, true, offset, size, from, NO_WAITS,    \
+                               NULL)
+#define COPY(from, to, size)                                                                       \
+    fl_urEnqueueMemBufferCopy(ADAPTER, w->queue_h, w->a, w->b, from, to, size, NO_WAITS, NULL)
+#define FILL(bytes, offset, size)                                                                  \
+    fl_urEnqueueMemBufferFill(ADAPTER, w->queue_h, w->a, of(pattern), bytes, offset, size,         \
+                              NO_WAITS, NULL)
     OK(READ(w->a, 8, SIZE - 8, of(host)));
     EQUAL(mock_log(0)->n[0], 8);
     release_event(event);
@@ -204,7 +233,8 @@ static void transfers_of_buffers(world *w) {
     OK(FILL(8, 16, 32));
     CHECK(memcmp(mock_log(3)->pattern, pattern, 8) == 0);
     int done = mock_count();
-    const size_t bad[][2] = {{0, 0}, {0, SIZE + 1}, {SIZE, 1}, {SIZE + 1, 0}, {8, SIZE}, {8, SIZE_MAX}, {SIZE_MAX, 8}, {SIZE_MAX, SIZE_MAX}};
+    const size_t bad[][2] = {{0, 0},    {0, SIZE + 1}, {SIZE, 1},     {SIZE + 1, 0},
+                             {8, SIZE}, {8, SIZE_MAX}, {SIZE_MAX, 8}, {SIZE_MAX, SIZE_MAX}};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         TO_PYTHON(READ(w->a, bad[i][0], bad[i][1], of(host)));
         TO_PYTHON(WRITE(w->a, bad[i][0], bad[i][1], of(host)));
@@ -223,7 +253,8 @@ static void transfers_of_buffers(world *w) {
     TO_PYTHON(FILL(SIZE_MAX, 0, 8));
     mock_fail(SLOT_clEnqueueCopyBuffer, 0, CL_OUT_OF_RESOURCES);
     TO_PYTHON(COPY(0, 0, 4));
-    w->queue.context = &(fl_context){.cl = 77, .driver = &w->driver};   /* the buffers are of another context */
+    /* the buffers are of another context */
+    w->queue.context = &(fl_context){.cl = 77, .driver = &w->driver};
     TO_PYTHON(READ(w->a, 0, 4, of(host)));
     w->queue.context = &w->context;
     EQUAL(mock_count(), done);
@@ -237,8 +268,10 @@ static void transfers_by_address(world *w) {
     char host[256] = {0};
     uintptr_t memory = 0, event;
     OK(fl_urUSMDeviceAlloc(ADAPTER, w->context_h, w->device_h, NULL, 0, 256, &memory));
-#define COPY(to, from, size) fl_urEnqueueUSMMemcpy(ADAPTER, w->queue_h, true, to, from, size, NO_WAITS, &event)
-#define FILL(at, bytes, size) fl_urEnqueueUSMFill(ADAPTER, w->queue_h, at, bytes, of(host), size, NO_WAITS, &event)
+#define COPY(to, from, size)                                                                       \
+    fl_urEnqueueUSMMemcpy(ADAPTER, w->queue_h, true, to, from, size, NO_WAITS, &event)
+#define FILL(at, bytes, size)                                                                      \
+    fl_urEnqueueUSMFill(ADAPTER, w->queue_h, at, bytes, of(host), size, NO_WAITS, &event)
     OK(COPY(memory, of(host), 256));
     release_event(event);
     OK(FILL(memory + 16, 16, 240));
@@ -254,7 +287,8 @@ static void transfers_by_address(world *w) {
     TO_PYTHON(FILL(memory, 8, 0));
     TO_PYTHON(FILL(memory, 8, SIZE_MAX - 7));
     TO_PYTHON(FILL(memory + 4, 8, 16));
-    TO_PYTHON(FILL(of(host), 1, 8));            /* drivers may have no fill for the program's own memory */
+    /* drivers may have no fill for the program's own memory */
+    TO_PYTHON(FILL(of(host), 1, 8));
     fl_add_hidden(1);
     TO_PYTHON(COPY(memory, of(host), 8));       /* Python may know this memory */
     fl_add_hidden(-1);
@@ -271,14 +305,16 @@ static void transfers_by_address(world *w) {
 
 /* --- kernels --- */
 
-static ur_exp_kernel_arg_properties_t row(uint32_t type, uint32_t index, size_t size, uintptr_t word) {
+static ur_exp_kernel_arg_properties_t row(uint32_t type, uint32_t index, size_t size,
+                                          uintptr_t word) {
     ur_exp_kernel_arg_properties_t made = {.type = type, .index = index, .size = size};
     memcpy(&made.value, &word, sizeof word);
     return made;
 }
 
 static int32_t start(world *w, const size_t *local, uintptr_t *event) {
-    return fl_urEnqueueKernelLaunch(ADAPTER, w->queue_h, w->kernel_h, 2, NULL, SIZES, local, NULL, NO_WAITS, event);
+    return fl_urEnqueueKernelLaunch(ADAPTER, w->queue_h, w->kernel_h, 2, NULL, SIZES, local, NULL,
+                                    NO_WAITS, event);
 }
 
 static void kernels_set_and_launch(world *w) {
@@ -341,11 +377,14 @@ static void kernels_with_arguments(world *w) {
     uint64_t number = 7;
     uintptr_t event;
     const ur_exp_kernel_arg_properties_t rows[] = {
-        row(UR_EXP_KERNEL_ARG_TYPE_VALUE, 3, 8, of(&number)), row(UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ, 0, 0, w->b),
-        row(UR_EXP_KERNEL_ARG_TYPE_LOCAL, 1, 32, 0), row(UR_EXP_KERNEL_ARG_TYPE_VALUE, 2, 8, of(&number))};
+        row(UR_EXP_KERNEL_ARG_TYPE_VALUE, 3, 8, of(&number)),
+        row(UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ, 0, 0, w->b),
+        row(UR_EXP_KERNEL_ARG_TYPE_LOCAL, 1, 32, 0),
+        row(UR_EXP_KERNEL_ARG_TYPE_VALUE, 2, 8, of(&number))};
     ur_exp_kernel_arg_properties_t wrong[FL_ARGUMENTS + 1];
-#define LAUNCH(dim, size, local, count, list, properties)                                                                                   \
-    fl_urEnqueueKernelLaunchWithArgsExp(ADAPTER, w->queue_h, w->kernel_h, dim, NULL, size, local, count, list, properties, NO_WAITS, &event)
+#define LAUNCH(dim, size, local, count, list, properties)                                          \
+    fl_urEnqueueKernelLaunchWithArgsExp(ADAPTER, w->queue_h, w->kernel_h, dim, NULL, size, local,  \
+                                        count, list, properties, NO_WAITS, &event)
     OK(LAUNCH(2, SIZES, SIZES, 4, rows, NULL));
     EQUAL(mock_log(0)->arguments[0], of(w->buffers[1]));
     EQUAL(mock_log(0)->arguments[3], 7);
@@ -374,7 +413,8 @@ static void kernels_with_arguments(world *w) {
     TO_PYTHON(LAUNCH(2, empty, NULL, 4, rows, NULL));
     TO_PYTHON(LAUNCH(2, SIZES, empty, 4, rows, NULL));
     TO_PYTHON(LAUNCH(2, SIZES, NULL, 4, rows, &flags));
-    w->queue.device = 6;   /* the size of a work-group that the kernel needs is known for another device */
+    /* the size of a work-group that the kernel needs is known for another device */
+    w->queue.device = 6;
     TO_PYTHON(LAUNCH(2, SIZES, NULL, 4, rows, NULL));
     w->queue.device = 5;
     mock_fail(SLOT_clEnqueueNDRangeKernel, 0, CL_OUT_OF_RESOURCES);
@@ -394,13 +434,17 @@ static void memory_is_known(world *w) {
     static uintptr_t all[COUNT];
     const ur_usm_desc_t desc = {.align = 64};
     for (unsigned i = 0; i < COUNT; i++)
-        OK(i % 3 == 0   ? fl_urUSMHostAlloc(ADAPTER, w->context_h, &desc, 0, 100, &all[i])
-           : i % 3 == 1 ? fl_urUSMDeviceAlloc(ADAPTER, w->context_h, w->device_h, NULL, 0, 100, &all[i])
-                        : fl_urUSMSharedAlloc(ADAPTER, w->context_h, w->device_h, &desc, 0, 100, &all[i]));
-    CHECK(fl_add_memory(16, 32, w->context.cl, UR_USM_TYPE_HOST));   /* Python's, before all others */
+        OK(i % 3 == 0 ? fl_urUSMHostAlloc(ADAPTER, w->context_h, &desc, 0, 100, &all[i])
+           : i % 3 == 1
+               ? fl_urUSMDeviceAlloc(ADAPTER, w->context_h, w->device_h, NULL, 0, 100, &all[i])
+               : fl_urUSMSharedAlloc(ADAPTER, w->context_h, w->device_h, &desc, 0, 100, &all[i]));
+    /* Python's, before all others */
+    CHECK(fl_add_memory(16, 32, w->context.cl, UR_USM_TYPE_HOST));
     uint64_t answer = 0;
     size_t size = 0;
-#define INFO(address, name, room) fl_urUSMGetMemAllocInfo(ADAPTER, w->context_h, address, UR_USM_ALLOC_INFO_##name, room, of(&answer), &size)
+#define INFO(address, name, room)                                                                  \
+    fl_urUSMGetMemAllocInfo(ADAPTER, w->context_h, address, UR_USM_ALLOC_INFO_##name, room,        \
+                            of(&answer), &size)
     OK(INFO(all[7] + 99, BASE_PTR, 8));
     EQUAL(answer, all[7]);
     OK(INFO(all[7], SIZE, 8));
@@ -492,8 +536,11 @@ static void answers_are_kept(world *w) {
     uint64_t numbers[4] = {1, 2, 3, 4}, out[4] = {0};
     size_t size = 0;
     fl_keep_answers(FL_OF_DEVICE, names, 4);
-#define KEEP(name, value, size) fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, 0, name, of(value), size)
-#define KEPT(name, size, value, size_ret) fl_kept(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, 0, name, size, value, size_ret)
+#define KEEP(name, value, size)                                                                    \
+    fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, 0, name, of(value), size)
+#define KEPT(name, size, value, size_ret)                                                          \
+    fl_kept(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, 0, name, size, value,     \
+            size_ret)
     TO_PYTHON(KEPT(1, 32, of(out), &size));
     KEEP(1, numbers, 32);
     KEEP(33, numbers + 2, 8);     /* in the same place */
@@ -510,7 +557,8 @@ static void answers_are_kept(world *w) {
     TO_PYTHON(KEPT(1, 32, 0, &size));
     TO_PYTHON(KEPT(1, 0, 0, NULL));
     TO_PYTHON(KEPT(3, 8, of(out), &size));
-    TO_PYTHON(fl_kept(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->queue_h, 0, 1, 32, of(out), &size));
+    TO_PYTHON(fl_kept(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->queue_h, 0, 1, 32, of(out),
+                      &size));
     /* Handles in answers have to last. */
     const uintptr_t lasting[] = {w->device_h, 0}, passing[] = {w->device_h, w->queue_h};
     KEEP(5, passing, sizeof passing);
@@ -518,9 +566,11 @@ static void answers_are_kept(world *w) {
     KEEP(5, lasting, sizeof lasting);
     OK(KEPT(5, 32, of(out), &size));
     memory_fails(0, false);
-    fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, w->device_h, 1, of(numbers), 8);
+    fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, w->device_h, 1,
+            of(numbers), 8);
     CHECK(memory_has_failed());
-    fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, w->queue_h, 1, of(numbers), 8);
+    fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->device_h, w->queue_h, 1, of(numbers),
+            8);
     fl_keep(ADAPTER, FL_OF_DEVICE, kind_ur_device_handle_t, w->queue_h, 0, 1, of(numbers), 8);
     EQUAL(fl_references(w->queue_h), 1);
     memory_fails(0, false);
@@ -535,7 +585,8 @@ static void answers_are_kept(world *w) {
 
 static mock *made_by;
 
-static cl_context create_context(const cl_context_properties *properties, cl_uint count, const cl_device_id *devices, void *notify, void *data,
+static cl_context create_context(const cl_context_properties *properties, cl_uint count,
+                                 const cl_device_id *devices, void *notify, void *data,
                                  cl_int *code) {
     CHECK(properties[0] == CL_CONTEXT_PLATFORM && count && devices[0] == (cl_device_id)5);
     *code = made_by ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
@@ -602,19 +653,23 @@ static void *run_thread(void *of_world) {
             CL(&w->driver, clSVMFree)((cl_context)w->context.cl, (void *)memory);
         } else
             OK(code);
-        code = fl_urKernelSetArgValue(ADAPTER, w->kernel_h, 2, 8, NULL, of(&number));   /* unless another thread has the kernel */
+        /* unless another thread has the kernel */
+        code = fl_urKernelSetArgValue(ADAPTER, w->kernel_h, 2, 8, NULL, of(&number));
         CHECK(code == 0 || code == FL_TO_PYTHON);
         fl_enter_kernel(&w->kernel);
         CHECK(w->kernel.changed <= 4);
         fl_leave_kernel(&w->kernel);
-        fl_keep(ADAPTER, FL_OF_CONTEXT, kind_ur_context_handle_t, w->context_h, 0, 1, of(&number), 8);
-        OK(fl_kept(ADAPTER, FL_OF_CONTEXT, kind_ur_context_handle_t, w->context_h, 0, 1, 8, of(&out), &size));
+        fl_keep(ADAPTER, FL_OF_CONTEXT, kind_ur_context_handle_t, w->context_h, 0, 1, of(&number),
+                8);
+        OK(fl_kept(ADAPTER, FL_OF_CONTEXT, kind_ur_context_handle_t, w->context_h, 0, 1, 8,
+                   of(&out), &size));
         EQUAL(out, 1);
         release_event(events[0]);
         release_event(events[1]);
         uint32_t references = 0;
         OK(fl_entry_retain(ADAPTER, shared_event, kind_ur_event_handle_t, fl_in_python.release[0]));
-        OK(fl_urEventGetInfo(ADAPTER, shared_event, UR_EVENT_INFO_REFERENCE_COUNT, 4, of(&references), NULL));
+        OK(fl_urEventGetInfo(ADAPTER, shared_event, UR_EVENT_INFO_REFERENCE_COUNT, 4,
+                             of(&references), NULL));
         CHECK(references > 1 && references <= 2 * THREADS);   /* a call holds it, too */
         release_event(shared_event);
     }
@@ -646,7 +701,8 @@ static struct {
     int32_t status[EVENTS + 1], code, appends, waits;
 } lz;
 
-static int32_t lz_append(uintptr_t list, uint32_t count, uintptr_t *lists, uintptr_t signal, uint32_t waits, uintptr_t *events) {
+static int32_t lz_append(uintptr_t list, uint32_t count, uintptr_t *lists, uintptr_t signal,
+                         uint32_t waits, uintptr_t *events) {
     CHECK(list == 5 && count == 1 && *lists == 6 && signal && !waits && !events);
     lz.appends += !lz.code;
     return lz.code;
@@ -670,12 +726,14 @@ static void level_zero(world *w) {
     functions[SLOT_zeCommandListImmediateAppendCommandListsExp] = (void *)lz_append;
     functions[SLOT_zeEventQueryStatus] = (void *)lz_query;
     functions[SLOT_zeEventHostReset] = (void *)lz_reset;
-    functions[SLOT_zeEventHostSynchronize] = functions[SLOT_zeCommandListHostSynchronize] = (void *)lz_wait;
+    functions[SLOT_zeEventHostSynchronize] = functions[SLOT_zeCommandListHostSynchronize] =
+        (void *)lz_wait;
     memset(&lz, 0, sizeof lz);
     fl_lz_context *context = fl_lz_new_context(of(&table));
     fl_lz_queue queue = {.context = context, .list = 5, .only_c = 1};
     fl_lz_buffer buffer = {.list = 6};
-    uintptr_t q = new_handle(kind_ur_queue_handle_t, 1, 0, of(&queue), 0, 0), event = 0, first, behind[EVENTS];
+    uintptr_t q = new_handle(kind_ur_queue_handle_t, 1, 0, of(&queue), 0, 0), event = 0, first,
+              behind[EVENTS];
     uintptr_t b = new_handle(kind_ur_exp_command_buffer_handle_t, 1, 0, of(&buffer), 0, 0);
 #define ENQUEUE(waits, list) fl_lz_urEnqueueCommandBufferExp(ADAPTER, q, b, waits, list, &event)
     TO_PYTHON(ENQUEUE(0, NULL));                 /* Python enqueues first */
@@ -746,13 +804,12 @@ static const struct {
     void (*run)(world *w);
 } scenarios[] = {
 #define S(name) {#name, name},
-    S(queues_enqueue_and_wait) S(queues_refuse) S(queues_driver_fails) S(queues_profile) S(queues_wait_in_steps)
-    S(transfers_of_buffers) S(transfers_by_address)
-    S(kernels_set_and_launch) S(kernels_pointers) S(kernels_with_arguments)
-    S(memory_is_known) S(memory_is_refused) S(answers_are_kept) S(contexts_are_made) S(level_zero)
-    S(thread_everything)
-    S(gpu_appends) S(gpu_updates) S(gpu_updates_undone) S(gpu_updates_refused) S(gpu_enqueues) S(thread_gpu)
-};
+    S(queues_enqueue_and_wait) S(queues_refuse) S(queues_driver_fails) S(queues_profile)
+        S(queues_wait_in_steps) S(transfers_of_buffers) S(transfers_by_address)
+            S(kernels_set_and_launch) S(kernels_pointers) S(kernels_with_arguments)
+                S(memory_is_known) S(memory_is_refused) S(answers_are_kept) S(contexts_are_made)
+                    S(level_zero) S(thread_everything) S(gpu_appends) S(gpu_updates)
+                        S(gpu_updates_undone) S(gpu_updates_refused) S(gpu_enqueues) S(thread_gpu)};
 
 int main(int count, char **names) {
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {

@@ -1,4 +1,5 @@
-/* Scenarios of graphs of CUDA and HIP in C (gpu_appends.c, gpu_launches.c), with a driver of a few functions. */
+/* Scenarios of graphs of CUDA and HIP in C (gpu_appends.c, gpu_launches.c), with a driver of a few
+ * functions. */
 #include "world.h"
 
 #include "gpu_launches.h"
@@ -10,10 +11,19 @@
 /* --- the driver --- */
 
 enum { CURRENT, ENTER, LEAVE, ADD, SET, LAUNCH, SYNCHRONIZE, FUNCTIONS };
-enum { CONTEXT = 70, OTHER = 71, GRAPH = 80, EXECUTABLE = 81, STREAM = 90, NODES = 100, REFUSES = 1 };
+enum {
+    CONTEXT = 70,
+    OTHER = 71,
+    GRAPH = 80,
+    EXECUTABLE = 81,
+    STREAM = 90,
+    NODES = 100,
+    REFUSES = 1
+};
 enum { OWNER = 5, SECOND = 12, LARGE = 400 };
 
-/* What the driver reads of a node. The order and the sizes of these are the adapter's own business. */
+/* What the driver reads of a node. The order and the sizes of these are the adapter's own business.
+ */
 typedef struct parameters {
     void *const *values;
 } parameters;
@@ -62,7 +72,8 @@ static void read_node(uintptr_t node, const parameters *p) {
     memcpy(&the.given[node - NODES].number, p->values[1], sizeof(int32_t));
 }
 
-static int32_t add_node(uintptr_t *node, uintptr_t graph, const uintptr_t *after, size_t count, const void *p) {
+static int32_t add_node(uintptr_t *node, uintptr_t graph, const uintptr_t *after, size_t count,
+                        const void *p) {
     CHECK(graph == GRAPH && in_context());
     if (refuses(ADD))
         return REFUSES;
@@ -100,7 +111,9 @@ static int32_t synchronize(uintptr_t stream) {
 
 /* --- what Python would have made --- */
 
-static void *functions[FUNCTIONS] = {(void *)get_context, (void *)push, (void *)pop, (void *)add_node, (void *)set_node, (void *)launch, (void *)synchronize};
+static void *functions[FUNCTIONS] = {(void *)get_context, (void *)push,     (void *)pop,
+                                     (void *)add_node,    (void *)set_node, (void *)launch,
+                                     (void *)synchronize};
 static void *const *table = functions;
 
 typedef struct launched {
@@ -124,25 +137,43 @@ typedef struct objects {
 static void describe(launched *l, fl_gpu_launch *launch, uint64_t kernel) {
     l->values[0] = &l->address, l->values[1] = &l->number, l->values[2] = l->large;
     l->given.values = l->values;
-    *launch = (fl_gpu_launch){.kernel = kernel, .dim = 1, .count = 3, .size = {64}, .sizes = {0, 4, LARGE}, .values = l->values, .parameters = &l->given};
+    *launch = (fl_gpu_launch){.kernel = kernel,
+                              .dim = 1,
+                              .count = 3,
+                              .size = {64},
+                              .sizes = {0, 4, LARGE},
+                              .values = l->values,
+                              .parameters = &l->given};
 }
 
 static void begin_objects(objects *o, uint32_t device) {
     memset(&the, 0, sizeof the);
     memset(o, 0, sizeof *o);
     o->device = (fl_gpu_device){&table, CURRENT, ENTER, LEAVE, 0, device};
-    o->graph = (fl_gpu_graph){.device = &o->device, .add = ADD, .set = SET, .launch = LAUNCH, .owner = OWNER, .graph = GRAPH, .executable = EXECUTABLE,
-                              .in_order = 1, .is_open = 1, .is_updatable = 1, .is_plain = 1};
-    o->queue = (fl_gpu_queue){.device = &o->device, .synchronize = SYNCHRONIZE, .owner = OWNER, .stream = STREAM};
+    o->graph = (fl_gpu_graph){.device = &o->device,
+                              .add = ADD,
+                              .set = SET,
+                              .launch = LAUNCH,
+                              .owner = OWNER,
+                              .graph = GRAPH,
+                              .executable = EXECUTABLE,
+                              .in_order = 1,
+                              .is_open = 1,
+                              .is_updatable = 1,
+                              .is_plain = 1};
+    o->queue = (fl_gpu_queue){
+        .device = &o->device, .synchronize = SYNCHRONIZE, .owner = OWNER, .stream = STREAM};
     o->graph_h = new_handle(kind_ur_exp_command_buffer_handle_t, 1, 0, (uintptr_t)&o->graph, 0, 0);
     o->queue_h = new_handle(kind_ur_queue_handle_t, 1, 0, 0, (uintptr_t)&o->queue, 0);
     o->kernel_h = new_handle(kind_ur_kernel_handle_t, 1, 0, 0, 0, 0);
     uint64_t kernel = ((fl_handle *)o->kernel_h)->number;
     for (int i = 0; i < 2; i++) {
         launched *l = i ? &o->two : &o->one;
-        l->command = (fl_gpu_command){.graph = &o->graph, .node = (uintptr_t)NODES + (i ? SECOND : 0)};
+        l->command =
+            (fl_gpu_command){.graph = &o->graph, .node = (uintptr_t)NODES + (i ? SECOND : 0)};
         describe(l, &l->command.launch, kernel);
-        l->handle = new_handle(kind_ur_exp_command_buffer_command_handle_t, FL_FIXED, 0, (uintptr_t)&l->command, 0, 0);
+        l->handle = new_handle(kind_ur_exp_command_buffer_command_handle_t, FL_FIXED, 0,
+                               (uintptr_t)&l->command, 0, 0);
     }
 }
 
@@ -160,14 +191,18 @@ static void end_objects(objects *o) {
 
 typedef ur_exp_kernel_arg_properties_t row;
 
-static int32_t append(objects *o, uintptr_t address, int32_t number, uint32_t count, const uint32_t *points, uint32_t *point) {
+static int32_t append(objects *o, uintptr_t address, int32_t number, uint32_t count,
+                      const uint32_t *points, uint32_t *point) {
     static const char large[LARGE];
     static const size_t size = 64;
-    row rows[3] = {{.index = 2, .type = UR_EXP_KERNEL_ARG_TYPE_VALUE, .size = LARGE}, {.index = 0, .type = UR_EXP_KERNEL_ARG_TYPE_POINTER},
+    row rows[3] = {{.index = 2, .type = UR_EXP_KERNEL_ARG_TYPE_VALUE, .size = LARGE},
+                   {.index = 0, .type = UR_EXP_KERNEL_ARG_TYPE_POINTER},
                    {.index = 1, .type = UR_EXP_KERNEL_ARG_TYPE_VALUE, .size = 4}};
-    rows[0].value.value = (uintptr_t)large, rows[1].value.pointer = address, rows[2].value.value = (uintptr_t)&number;
-    return fl_urCommandBufferAppendKernelLaunchWithArgsExp(ADAPTER, o->graph_h, o->kernel_h, 1, NULL, &size, NULL, 3, rows, 0, NULL, count, points, 0, NULL, point,
-                                                           NULL, NULL);
+    rows[0].value.value = (uintptr_t)large, rows[1].value.pointer = address,
+    rows[2].value.value = (uintptr_t)&number;
+    return fl_urCommandBufferAppendKernelLaunchWithArgsExp(
+        ADAPTER, o->graph_h, o->kernel_h, 1, NULL, &size, NULL, 3, rows, 0, NULL, count, points, 0,
+        NULL, point, NULL, NULL);
 }
 
 void gpu_appends(world *w) {
@@ -221,17 +256,23 @@ static new_value value_of(uint32_t index, size_t size, const void *at) {
 }
 
 static update of_values(const launched *l, uint32_t count, const new_value *values) {
-    return (update){.hCommand = l->handle, .newWorkDim = 1, .numNewValueArgs = count, .pNewValueArgList = values};
+    return (update){.hCommand = l->handle,
+                    .newWorkDim = 1,
+                    .numNewValueArgs = count,
+                    .pNewValueArgList = values};
 }
 
-static bool updated(objects *o, uint32_t count, const update *updates) { return fl_update_gpu_graph(ADAPTER, o->graph_h, count, updates); }
+static bool updated(objects *o, uint32_t count, const update *updates) {
+    return fl_update_gpu_graph(ADAPTER, o->graph_h, count, updates);
+}
 
 void gpu_updates(world *w) {
     for (int hip = 0; hip < 2; hip++) {   /* whose contexts are devices */
         objects o;
         begin_objects(&o, CONTEXT);
         if (hip) {
-            functions[CURRENT] = (void *)get_device, functions[ENTER] = functions[LEAVE] = (void *)set_device;
+            functions[CURRENT] = (void *)get_device,
+            functions[ENTER] = functions[LEAVE] = (void *)set_device;
             o.device.is_device = 1;
             the.device = OTHER;
         }
@@ -245,8 +286,10 @@ void gpu_updates(world *w) {
         both[1].numNewPointerArgs = 1, both[1].pNewPointerArgList = &pointer;
         both[1].hNewKernel = o.kernel_h;
         CHECK(updated(&o, 2, both));
-        CHECK(the.given[0].number == 7 && the.given[0].address == 0 && !memcmp(o.one.large, large, LARGE));
-        CHECK(the.given[SECOND].number == 7 && the.given[SECOND].address == 1234 && !o.two.large[0]);
+        CHECK(the.given[0].number == 7 && the.given[0].address == 0 &&
+              !memcmp(o.one.large, large, LARGE));
+        CHECK(the.given[SECOND].number == 7 && the.given[SECOND].address == 1234 &&
+              !o.two.large[0]);
         CHECK(o.one.command.changed && o.two.command.changed);
         if (hip)
             EQUAL(the.device, OTHER);
@@ -255,7 +298,8 @@ void gpu_updates(world *w) {
         CHECK(updated(&o, 1, &both[1]));
         EQUAL(the.given[SECOND].address, 0);
         EQUAL(the.sets, 3);
-        functions[CURRENT] = (void *)get_context, functions[ENTER] = (void *)push, functions[LEAVE] = (void *)pop;
+        functions[CURRENT] = (void *)get_context, functions[ENTER] = (void *)push,
+        functions[LEAVE] = (void *)pop;
         the.device = 0;
         end_objects(&o);
     }
@@ -269,8 +313,10 @@ void gpu_updates_undone(world *w) {
         int32_t first = 7, second = 8;
         char large[LARGE];
         memset(large, 5, sizeof large);
-        const new_value values[] = {value_of(1, 4, &first), value_of(2, LARGE, large), value_of(1, 4, &second)};
-        const update all[] = {of_values(&o.one, 3, values), of_values(&o.two, 2, values), of_values(&o.one, 1, values)};
+        const new_value values[] = {value_of(1, 4, &first), value_of(2, LARGE, large),
+                                    value_of(1, 4, &second)};
+        const update all[] = {of_values(&o.one, 3, values), of_values(&o.two, 2, values),
+                              of_values(&o.one, 1, values)};
         o.one.number = 3, o.two.number = 4;
         if (fails)
             the.fails_at[SET] = fails;
@@ -294,7 +340,10 @@ void gpu_updates_refused(world *w) {
     int32_t number = 7;
     uintptr_t address = 1;
     size_t size = 64;
-    const new_value good = value_of(1, 4, &number), bad[] = {value_of(1, 8, &number), value_of(3, 4, &number), value_of(0, 4, &number), value_of(0, 0, &number), value_of(1, 4, NULL)};
+    const new_value good = value_of(1, 4, &number),
+                    bad[] = {value_of(1, 8, &number), value_of(3, 4, &number),
+                             value_of(0, 4, &number), value_of(0, 0, &number),
+                             value_of(1, 4, NULL)};
     const new_pointer no_address = {.argIndex = 1, .pNewPointerArg = (uintptr_t)&address};
     const update fine = of_values(&o.one, 1, &good);
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -316,7 +365,8 @@ void gpu_updates_refused(world *w) {
     wrong[9].numNewPointerArgs = 1;
     for (int i = 0; i < 10; i++)
         CHECK(!updated(&o, 1, &wrong[i]));
-    CHECK(!updated(&o, 0, &fine) && !updated(&o, 1, NULL) && !fl_update_gpu_graph(ADAPTER, w->queue_h, 1, &fine));
+    CHECK(!updated(&o, 0, &fine) && !updated(&o, 1, NULL) &&
+          !fl_update_gpu_graph(ADAPTER, w->queue_h, 1, &fine));
     fl_enter_recording(&o.graph.lock);
     CHECK(!updated(&o, 1, &fine));
     fl_leave_recording(&o.graph.lock);
@@ -336,7 +386,9 @@ void gpu_updates_refused(world *w) {
 
 /* --- enqueues and waits --- */
 
-static int32_t enqueue(objects *o) { return fl_urEnqueueCommandBufferExp(ADAPTER, o->queue_h, o->graph_h, NO_WAITS, NULL); }
+static int32_t enqueue(objects *o) {
+    return fl_urEnqueueCommandBufferExp(ADAPTER, o->queue_h, o->graph_h, NO_WAITS, NULL);
+}
 
 void gpu_enqueues(world *w) {
     objects o;

@@ -1,4 +1,5 @@
-/* Gives the entry points the waits of world.c as icd's. Its names are apart, since calls.h has some of them for other things. */
+/* Gives the entry points the waits of world.c as icd's. Its names are apart, since calls.h has some
+ * of them for other things. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -15,7 +15,9 @@ void PyErr_SetInterrupt(void);
 int PyGILState_Check(void) { return 0; }
 void *PyEval_SaveThread(void) { DIE("a thread without the GIL lets it go"); }
 void PyEval_RestoreThread(void *state) { DIE("a thread takes the GIL: %p", state); }
-int Py_AddPendingCall(int (*function)(void *), void *data) { DIE("a handle of Python's ends in C: %p", data); }
+int Py_AddPendingCall(int (*function)(void *), void *data) {
+    DIE("a handle of Python's ends in C: %p", data);
+}
 void PyErr_SetInterrupt(void) { DIE("an interrupt that did not come"); }
 
 static atomic_int releases, waits, answer_to_wait;
@@ -43,7 +45,9 @@ static atomic_int begun;
 static atomic_bool last;
 enum { STILL = 1 };
 
-static int32_t wait_at_once(void *object, int at_once) { return object && !atomic_load(&last) ? 0 : -5; }
+static int32_t wait_at_once(void *object, int at_once) {
+    return object && !atomic_load(&last) ? 0 : -5;
+}
 
 static int32_t begin_wait(void *object, int in_turns, struct fl_waiting **waiting) {
     CHECK(object);
@@ -59,14 +63,16 @@ static atomic_bool turn;
 static int32_t take_turn(void) { return !atomic_exchange(&turn, true); }
 static void give_turn_back(void) { CHECK(atomic_exchange(&turn, false)); }
 
-const fl_waits world_waits = {wait_at_once, wait_at_once, begin_wait, begin_wait, go_on, end_wait, take_turn, give_turn_back};
+const fl_waits world_waits = {wait_at_once, wait_at_once, begin_wait, begin_wait,
+                              go_on,        end_wait,     take_turn,  give_turn_back};
 
 int begun_waits(void) { return atomic_exchange(&begun, 0); }
 void waits_last(bool do_last) { atomic_store(&last, do_last); }
 
 /* --- handles --- */
 
-uintptr_t new_handle(unsigned kind, int32_t references, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {
+uintptr_t new_handle(unsigned kind, int32_t references, uintptr_t a, uintptr_t b, uintptr_t c,
+                     uintptr_t d) {
     static uintptr_t block;
     static uint64_t number;
     if (!block)
@@ -91,31 +97,47 @@ void release_event(uintptr_t event) {
 /* --- the world --- */
 
 void describe_buffer(world *w, unsigned number) {
-    *(number ? &w->b : &w->a) = new_handle(kind_ur_mem_handle_t, 1, (uintptr_t)w->buffers[number], w->context.cl, 1, SIZE);
+    *(number ? &w->b : &w->a) =
+        new_handle(kind_ur_mem_handle_t, 1, (uintptr_t)w->buffers[number], w->context.cl, 1, SIZE);
 }
 
 void begin_world(world *w) {
     memset(w, 0, sizeof *w);
     w->driver_of_all = mock_open(MOCK_PLAIN, 0);
     cl_context context = mock_context(w->driver_of_all);
-    memcpy(w->functions, *(void *const *)context, sizeof w->functions);   /* an ICD 1 object begins with its table */
+    /* an ICD 1 object begins with its table */
+    memcpy(w->functions, *(void *const *)context, sizeof w->functions);
     w->table = w->functions;
     w->driver = (fl_driver){.table = (uintptr_t)&w->table};
     w->memory = (fl_usm_device){.cl = 5, .largest = MOST, .align = 128, .kinds = ~0u};
-    w->context = (fl_context){.cl = (uintptr_t)context, .driver = &w->driver, .usm = FL_USM_SVM, .devices = &w->memory, .device_count = 1};
-    w->queue = (fl_queue){.cl = (uintptr_t)mock_queue(context, false), .context = &w->context, .device = 5, .in_order = 1};
+    w->context = (fl_context){.cl = (uintptr_t)context,
+                              .driver = &w->driver,
+                              .usm = FL_USM_SVM,
+                              .devices = &w->memory,
+                              .device_count = 1};
+    w->queue = (fl_queue){.cl = (uintptr_t)mock_queue(context, false),
+                          .context = &w->context,
+                          .device = 5,
+                          .in_order = 1};
     w->program = mock_program(context);
     cl_int code;
     cl_kernel kernel = CL(&w->driver, clCreateKernel)(w->program, "step:mlvv", &code);
     OK(code);
-    w->kernel = (fl_kernel){.cl = (uintptr_t)kernel, .context = &w->context, .count = 4, .device = 5, .arguments = w->kept, .busy = &w->busy};
+    w->kernel = (fl_kernel){.cl = (uintptr_t)kernel,
+                            .context = &w->context,
+                            .count = 4,
+                            .device = 5,
+                            .arguments = w->kept,
+                            .busy = &w->busy};
     fl_make_handles(ADAPTER, 1);
     for (unsigned kind = 0; kind < 64; kind++)
         fl_in_python.release[kind] = python_release;
     fl_in_python.wait = python_wait;
     fl_add_queue(&w->queue);
-    w->device_h = new_handle(kind_ur_device_handle_t, FL_FIXED, 5, (uintptr_t)&w->driver, 0, (uintptr_t)fl_new_answers());
-    w->context_h = new_handle(kind_ur_context_handle_t, 1, w->context.cl, (uintptr_t)&w->context, 0, (uintptr_t)fl_new_answers());
+    w->device_h = new_handle(kind_ur_device_handle_t, FL_FIXED, 5, (uintptr_t)&w->driver, 0,
+                             (uintptr_t)fl_new_answers());
+    w->context_h = new_handle(kind_ur_context_handle_t, 1, w->context.cl, (uintptr_t)&w->context, 0,
+                              (uintptr_t)fl_new_answers());
     w->queue_h = new_handle(kind_ur_queue_handle_t, 1, w->queue.cl, (uintptr_t)&w->queue, 0, 0);
     w->kernel_h = new_handle(kind_ur_kernel_handle_t, 1, w->kernel.cl, (uintptr_t)&w->kernel, 0, 0);
     for (unsigned i = 0; i < 2; i++) {
@@ -127,7 +149,9 @@ void begin_world(world *w) {
 void end_world(world *w) {
     EQUAL(asked_to_release(), 0);
     for (int i = 0; i < 2; i++)
-        fl_free_answers((fl_answers *)fl_words(ADAPTER, i ? w->context_h : w->device_h, i ? kind_ur_context_handle_t : kind_ur_device_handle_t)[FOURTH]);
+        fl_free_answers(
+            (fl_answers *)fl_words(ADAPTER, i ? w->context_h : w->device_h,
+                                   i ? kind_ur_context_handle_t : kind_ur_device_handle_t)[FOURTH]);
     fl_end(w->device_h);
     const uintptr_t handles[] = {w->context_h, w->queue_h, w->kernel_h, w->a, w->b};
     for (unsigned i = 0; i < sizeof handles / sizeof *handles; i++)

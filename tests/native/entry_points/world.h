@@ -1,4 +1,5 @@
-/* What the scenarios of the reference adapter's entry points in C share: a mock driver, and what Python would have made of it. */
+/* What the scenarios of the reference adapter's entry points in C share: a mock driver, and what
+ * Python would have made of it. */
 #ifndef WORLD_H
 #define WORLD_H
 
@@ -30,7 +31,8 @@ void begin_world(world *w);
 void end_world(world *w);
 
 /* A handle with one reference, or FL_FIXED ones. */
-uintptr_t new_handle(unsigned kind, int32_t references, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d);
+uintptr_t new_handle(unsigned kind, int32_t references, uintptr_t a, uintptr_t b, uintptr_t c,
+                     uintptr_t d);
 void end_handle(uintptr_t handle);
 void release_event(uintptr_t event);
 /* The numbers of a handle that ends first come back later. */

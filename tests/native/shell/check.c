@@ -1,7 +1,8 @@
-/* Shells without Python: this program is linked with what a shell would find in one, and plays the part of plugins/sdk/start.py.
+/* Shells without Python: this program is linked with what a shell would find in one, and plays the
+ * part of plugins/sdk/start.py.
  *
- * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin so. With FL_PI it is the shell of a plugin,
- * with FL_ZE that of a Level Zero driver. */
+ * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin
+ * so. With FL_PI it is the shell of a plugin, with FL_ZE that of a Level Zero driver. */
 #include "python.c"
 #include "shell.c"
 #include "counts.c"
@@ -79,7 +80,8 @@ int PyRun_SimpleStringFlags(const char *code, void *flags) {
     if (fake.fails)
         return -1;
     fl_shell *shell = (fl_shell *)(uintptr_t)strtoull(call + strlen("    start("), NULL, 10);
-    CHECK(shell == &fl_shell_state && shell->version == FL_SHELL_VERSION && shell->entry_count == FL_ENTRIES);
+    CHECK(shell == &fl_shell_state && shell->version == FL_SHELL_VERSION &&
+          shell->entry_count == FL_ENTRIES);
     if (fake.calls_back)
         CHECK(ask() == UNINITIALIZED);
     shell->number = 5;
@@ -92,7 +94,9 @@ int PyRun_SimpleStringFlags(const char *code, void *flags) {
 
 typedef int32_t entry(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
-static int32_t call(unsigned index) { return ((entry *)fl_tables[chosen][index])(0, 0, 0, 0, 0, 0); }
+static int32_t call(unsigned index) {
+    return ((entry *)fl_tables[chosen][index])(0, 0, 0, 0, 0, 0);
+}
 
 #ifdef FL_PI
 static int32_t ur_function(uintptr_t handle) { return handle == 8 ? 0 : handle == 16 ? 1 : 99; }
@@ -113,15 +117,18 @@ static void straight_to_the_adapter(void) {
     shell->codes = codes;
     shell->code_count = 2;
     shell->direct[entry] = (void *)ur_function;
-    CHECK(piEventRelease((void *)8) == 0 && piEventRelease((void *)16) == -30 && piEventRelease((void *)24) == -1000 && piEventRelease(NULL) == -2);
+    CHECK(piEventRelease((void *)8) == 0 && piEventRelease((void *)16) == -30 &&
+          piEventRelease((void *)24) == -1000 && piEventRelease(NULL) == -2);
     shell->close();
-    CHECK(piEventRelease((void *)24) == SUCCESS && piEventRelease(NULL) == SUCCESS && piEventRetain((void *)24) == UNINITIALIZED);
+    CHECK(piEventRelease((void *)24) == SUCCESS && piEventRelease(NULL) == SUCCESS &&
+          piEventRetain((void *)24) == UNINITIALIZED);
 }
 
 static int32_t ask(void) {
     struct _pi_plugin plugin = {.host_version = "15.47"};
     int32_t code = piPluginInit(&plugin);
-    CHECK(code != SUCCESS || (strcmp(plugin.version, "15.47.1") == 0 && memcmp(plugin.table, table_0, sizeof plugin.table) == 0));
+    CHECK(code != SUCCESS || (strcmp(plugin.version, "15.47.1") == 0 &&
+                              memcmp(plugin.table, table_0, sizeof plugin.table) == 0));
     return code;
 }
 #elif defined FL_ZE
@@ -144,7 +151,8 @@ static void all_answer(int32_t releases, int32_t others) {
             CHECK(fl_no_body(i) == (fl_releases[i] ? releases : others));
     for (unsigned i = 1; i < sizeof table_0 / sizeof *table_0; i++) {
         int32_t code = call(i);
-        bool is_code = strcmp(fl_names[i], "zeDriverGetDefaultContext") != 0;   /* which returns a handle */
+        /* which returns a handle */
+        bool is_code = strcmp(fl_names[i], "zeDriverGetDefaultContext") != 0;
         CHECK(is_code ? code == releases || code == others || code == 1005 : !code);
     }
 }
@@ -153,7 +161,8 @@ static void all_answer(int32_t releases, int32_t others) {
 
 static void nothing_is_there(void) {
     all_answer(UNINITIALIZED, UNINITIALIZED);
-    CHECK(ask() == UNINITIALIZED && ask() == UNINITIALIZED);   /* a Python that is here but not begun, and no program to begin it with */
+    /* a Python that is here but not begun, and no program to begin it with */
+    CHECK(ask() == UNINITIALIZED && ask() == UNINITIALIZED);
     CHECK(fake.runs == 0);
     all_answer(UNINITIALIZED, UNINITIALIZED);
 }
@@ -215,7 +224,8 @@ static void wrong_calls(void) {
     struct _pi_plugin plugin = {.host_version = "14.30"};
     CHECK(piPluginInit(&plugin) == UNSUPPORTED_VERSION && !*plugin.version && !plugin.table[0]);
     strcpy(plugin.host_version, "15.48");
-    CHECK(piPluginInit(&plugin) == UNINITIALIZED && plugin.table[FL_ENTRIES - 1]);   /* hosts call by the table all the same */
+    /* hosts call by the table all the same */
+    CHECK(piPluginInit(&plugin) == UNINITIALIZED && plugin.table[FL_ENTRIES - 1]);
 #elif defined FL_ZE
     void *table[100];
     CHECK(zeGetGlobalProcAddrTable(1u << 16, NULL) == NULL_POINTER);
@@ -229,7 +239,8 @@ static void wrong_calls(void) {
 }
 
 #ifdef FL_ZE
-/* A caller's table is as long as its version has it: the allocation ends there. A program may call zeInit without any table. */
+/* A caller's table is as long as its version has it: the allocation ends there. A program may call
+ * zeInit without any table. */
 static void versions(void) {
     static const uint32_t sizes[][2] = {{0, 5}, {1, 6}, {6, 7}, {13, 8}, {14, 9}, {17, 9}, {99, 9}};
     fake.initialized = 1;
@@ -238,13 +249,16 @@ static void versions(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         uint32_t count = sizes[i][1];
         void **exact = calloc(count, sizeof *exact);
-        CHECK(zeGetDriverProcAddrTable(1u << 16 | sizes[i][0], exact) == SUCCESS && exact[0] == (void *)zeDriverGet && exact[count - 1]);
+        CHECK(zeGetDriverProcAddrTable(1u << 16 | sizes[i][0], exact) == SUCCESS &&
+              exact[0] == (void *)zeDriverGet && exact[count - 1]);
         free(exact);
     }
-    CHECK(zetGetDeviceProcAddrTable(1u << 16, &(void *){NULL}) == SUCCESS);   /* it fills nothing, but some loaders want it */
+    /* it fills nothing, but some loaders want it */
+    CHECK(zetGetDeviceProcAddrTable(1u << 16, &(void *){NULL}) == SUCCESS);
 }
 #elif !defined FL_PI
-/* How many entries a getter writes: those that it leaves alone are told by writing over two different values. */
+/* How many entries a getter writes: those that it leaves alone are told by writing over two
+ * different values. */
 static unsigned written(int32_t (*get)(uint32_t, void **)) {
     void *table[2][100];
     unsigned count = 0;
@@ -313,10 +327,12 @@ static void programs_are_found(void) {
     CHECK(!find_program("program=/bin/sh\n", path, sizeof path));
     setenv("FAIRLEAD_PYTHON", "/bin", 1);   /* a folder can be executed, too */
     CHECK(!find_program("program=/bin/sh\n", path, sizeof path));
-    CHECK(!ask_for_library("/no'where", path, sizeof path) && !ask_for_library("/bin/true", path, sizeof path));
+    CHECK(!ask_for_library("/no'where", path, sizeof path) &&
+          !ask_for_library("/bin/true", path, sizeof path));
     CHECK(ask_for_library("/bin/echo", path, sizeof path) && strstr(path, "-Ic import") == path);
     CHECK(open_library("program=/bin/true\nlibrary=/nowhere.so", "/bin/true") == NULL);
-    CHECK(open_library("program=/bin/sh\nlibrary=/bin/sh", "/bin/sh") == NULL);   /* its name has no .so in it */
+    /* its name has no .so in it */
+    CHECK(open_library("program=/bin/sh\nlibrary=/bin/sh", "/bin/sh") == NULL);
     sites("site=/somewhere", path, sizeof path);
     CHECK(strcmp(path, "/somewhere") == 0);
 }
@@ -367,12 +383,15 @@ static int32_t python_body(uint32_t adapter, uintptr_t handle) {
 }
 
 static int32_t retain_it(uintptr_t handle) { return fl_entry_retain(5, handle, KIND, python_body); }
-static int32_t release_it(uintptr_t handle) { return fl_entry_release(5, handle, KIND, python_body); }
+static int32_t release_it(uintptr_t handle) {
+    return fl_entry_release(5, handle, KIND, python_body);
+}
 
 static void reap_all(void) {
     uint64_t last = 0;
     for (fl_handle *one = fl_take(); one; one = one->next, reaped++) {
-        CHECK(fl_references((uintptr_t)one) == FL_GONE && !fl_end((uintptr_t)one) && one->number > last);
+        CHECK(fl_references((uintptr_t)one) == FL_GONE && !fl_end((uintptr_t)one) &&
+              one->number > last);
         last = one->number;
     }
     CHECK(!*fl_gone());
@@ -380,7 +399,8 @@ static void reap_all(void) {
 
 static void begin_handles(unsigned count, int32_t references) {
     block = block ? block : fl_block(77);
-    CHECK(block && ((fl_handle *)block)->table == 77 && ((fl_handle *)handle_at(FL_BLOCK - 1))->table == 77);
+    CHECK(block && ((fl_handle *)block)->table == 77 &&
+          ((fl_handle *)handle_at(FL_BLOCK - 1))->table == 77);
     for (unsigned i = 0; i < count; i++)
         fl_begin(handle_at(i), i + 1, 5, KIND, references);
 }
@@ -388,11 +408,15 @@ static void begin_handles(unsigned count, int32_t references) {
 static void counts_by_python(void) {
     begin_handles(1, 0);
     uintptr_t handle = handle_at(0);
-    CHECK(!fl_retain(handle) && fl_release(handle) == 0 && fl_own(handle) && !fl_own(handle) && fl_references(handle) == 1);
-    CHECK(fl_retain(handle) && fl_references(handle) == 2 && fl_release(handle) == 2 && fl_release(handle) == 1 && fl_references(handle) == 0);
-    CHECK(fl_end(handle) && !fl_end(0) && !fl_references(0) && !fl_own(0) && !fl_retain(0) && !fl_release(0));
+    CHECK(!fl_retain(handle) && fl_release(handle) == 0 && fl_own(handle) && !fl_own(handle) &&
+          fl_references(handle) == 1);
+    CHECK(fl_retain(handle) && fl_references(handle) == 2 && fl_release(handle) == 2 &&
+          fl_release(handle) == 1 && fl_references(handle) == 0);
+    CHECK(fl_end(handle) && !fl_end(0) && !fl_references(0) && !fl_own(0) && !fl_retain(0) &&
+          !fl_release(0));
     fl_begin(handle, 1, 5, KIND, FL_FIXED);
-    CHECK(fl_retain(handle) && fl_release(handle) == FL_FIXED && fl_references(handle) == 1 && !fl_own(handle) && fl_end(handle));
+    CHECK(fl_retain(handle) && fl_release(handle) == FL_FIXED && fl_references(handle) == 1 &&
+          !fl_own(handle) && fl_end(handle));
 }
 
 /* What is no handle of that kind and adapter goes to Python, and is not looked at. */
@@ -401,33 +425,51 @@ static void counts_of_what_is_no_handle(void) {
     fl_end(handle_at(1));
     fl_begin(handle_at(2), 3, 5, KIND, 0);   /* lent */
     uintptr_t stack = (uintptr_t)&stack;
-    const uintptr_t wrong[] = {0, 1, 0xdead0, stack, UINTPTR_MAX, (uintptr_t)1 << 48, handle_at(0) + 8, handle_at(0) + 1, handle_at(1), handle_at(2),
-                               block - sizeof(fl_handle), handle_at(FL_BLOCK), handle_at(FL_BLOCK - 1)};
+    const uintptr_t wrong[] = {0,
+                               1,
+                               0xdead0,
+                               stack,
+                               UINTPTR_MAX,
+                               (uintptr_t)1 << 48,
+                               handle_at(0) + 8,
+                               handle_at(0) + 1,
+                               handle_at(1),
+                               handle_at(2),
+                               block - sizeof(fl_handle),
+                               handle_at(FL_BLOCK),
+                               handle_at(FL_BLOCK - 1)};
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(retain_it(wrong[i]) == NOT_HERE && release_it(wrong[i]) == NOT_HERE);
-    CHECK(fl_entry_retain(5, handle_at(0), KIND + 1, python_body) == NOT_HERE && fl_references(handle_at(0)) == 1);
+    CHECK(fl_entry_retain(5, handle_at(0), KIND + 1, python_body) == NOT_HERE &&
+          fl_references(handle_at(0)) == 1);
     fl_begin(handle_at(1), 2, 6, KIND, 1);
-    CHECK(retain_it(handle_at(1)) == NOT_HERE && retain_it(handle_at(0)) == 0 && fl_references(handle_at(0)) == 2);
+    CHECK(retain_it(handle_at(1)) == NOT_HERE && retain_it(handle_at(0)) == 0 &&
+          fl_references(handle_at(0)) == 2);
     fl_begin(handle_at(1), 2, 5, KIND, FL_FIXED);
-    CHECK(retain_it(handle_at(1)) == 0 && release_it(handle_at(1)) == 0 && release_it(handle_at(1)) == 0 && fl_references(handle_at(1)) == 1);
+    CHECK(retain_it(handle_at(1)) == 0 && release_it(handle_at(1)) == 0 &&
+          release_it(handle_at(1)) == 0 && fl_references(handle_at(1)) == 1);
 }
 
-/* Who has the GIL, or may wait for it, has Python release the last reference; anybody else leaves it to the main thread. */
+/* Who has the GIL, or may wait for it, has Python release the last reference; anybody else leaves
+ * it to the main thread. */
 static void the_last_reference(void) {
     begin_handles(4, 1);
     fl_counting(true, reap_all);
     CHECK(release_it(handle_at(0)) == NOT_HERE && fl_references(handle_at(0)) == 1);
     fl_counting(false, reap_all);
     has_gil = 1;
-    CHECK(release_it(handle_at(0)) == NOT_HERE && fl_references(handle_at(0)) == 1 && in_python == 2 && !fake.pending);
+    CHECK(release_it(handle_at(0)) == NOT_HERE && fl_references(handle_at(0)) == 1 &&
+          in_python == 2 && !fake.pending);
     has_gil = 0;
     fake.full = 1;
-    CHECK(release_it(handle_at(0)) == 0 && *fl_gone() && fl_references(handle_at(0)) == FL_GONE && in_python == 2 && !fake.pending);
+    CHECK(release_it(handle_at(0)) == 0 && *fl_gone() && fl_references(handle_at(0)) == FL_GONE &&
+          in_python == 2 && !fake.pending);
     CHECK(retain_it(handle_at(0)) == NOT_HERE && release_it(handle_at(0)) == NOT_HERE);
     fake.full = 0;
     CHECK(release_it(handle_at(1)) == 0 && release_it(handle_at(2)) == 0 && fake.pending == 1);
     CHECK(fake.pending_call(NULL) == 0 && reaped == 3 && fl_references(handle_at(0)) == 0);
-    CHECK(release_it(handle_at(3)) == 0 && fake.pending == 2 && fake.pending_call(NULL) == 0 && reaped == 4);
+    CHECK(release_it(handle_at(3)) == 0 && fake.pending == 2 && fake.pending_call(NULL) == 0 &&
+          reaped == 4);
 }
 
 static void *counts(void *unused) {
@@ -456,15 +498,16 @@ static void thread_counts(void) {
 
 static const scenario scenarios[] = {
 #define S(name) {#name, name},
-    S(nothing_is_there) S(python_is_there) S(python_is_begun) S(entries_and_bodies) S(the_start_fails) S(the_start_asks_for_itself) S(the_end)
-    S(wrong_calls) S(settings_are_read) S(programs_are_found) S(thread_many_first)
-    S(counts_by_python) S(counts_of_what_is_no_handle) S(the_last_reference) S(thread_counts)
+    S(nothing_is_there) S(python_is_there) S(python_is_begun) S(entries_and_bodies)
+        S(the_start_fails) S(the_start_asks_for_itself) S(the_end) S(wrong_calls)
+            S(settings_are_read) S(programs_are_found) S(thread_many_first) S(counts_by_python)
+                S(counts_of_what_is_no_handle) S(the_last_reference) S(thread_counts)
 #ifdef FL_PI
-    S(straight_to_the_adapter)
+                    S(straight_to_the_adapter)
 #elif defined FL_ZE
-    S(versions)
+                    S(versions)
 #else
-    S(layouts)
+                    S(layouts)
 #endif
 };
 

@@ -1,7 +1,9 @@
-/* The C of libze_loader.so.1 (loader/ze/libze_loader/native) with fake drivers, which lie beside this program: one.so, two.so, old.so, which knows
- * version 1.4 alone, bad.so, whose start fails, and self.so, which calls Level Zero while it starts.
+/* The C of libze_loader.so.1 (loader/ze/libze_loader/native) with fake drivers, which lie beside
+ * this program: one.so, two.so, old.so, which knows version 1.4 alone, bad.so, whose start fails,
+ * and self.so, which calls Level Zero while it starts.
  *
- * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin so. */
+ * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin
+ * so. */
 #define _GNU_SOURCE
 #include "ze_fake.h"
 
@@ -32,14 +34,19 @@ ze_result_t zelTracerSetPrologues(tracer *tracer, callback *const *callbacks);
 ze_result_t zelTracerSetEpilogues(tracer *tracer, callback *const *callbacks);
 ze_result_t zelTracerSetEnabled(tracer *tracer, uint8_t enable);
 ze_result_t zelTracerResetAllCallbacks(tracer *tracer);
-ze_result_t zelTracerEventQueryStatusRegisterCallback(tracer *tracer, uint32_t place, callback *function);
-ze_result_t zelTracerContextCreateRegisterCallback(tracer *tracer, uint32_t place, callback *function);
-ze_result_t zelTracerInitDriversRegisterCallback(tracer *tracer, uint32_t place, callback *function);
+ze_result_t zelTracerEventQueryStatusRegisterCallback(tracer *tracer, uint32_t place,
+                                                      callback *function);
+ze_result_t zelTracerContextCreateRegisterCallback(tracer *tracer, uint32_t place,
+                                                   callback *function);
+ze_result_t zelTracerInitDriversRegisterCallback(tracer *tracer, uint32_t place,
+                                                 callback *function);
 ze_result_t zelGetTracerApiProcAddrTable(uint32_t version, void **table);
-ze_result_t zelEnableTracingLayer(void), zelDisableTracingLayer(void), zeLoaderInit(void), zelSetDriverTeardown(void);
+ze_result_t zelEnableTracingLayer(void), zelDisableTracingLayer(void), zeLoaderInit(void),
+    zelSetDriverTeardown(void);
 ze_result_t zelGetTracingLayerState(bool *enabled);
 ze_result_t zelLoaderGetVersions(size_t *count, version *into);
-ze_result_t zelRegisterTeardownCallback(void (*function)(void), void (**done)(uint32_t), uint32_t *index);
+ze_result_t zelRegisterTeardownCallback(void (*function)(void), void (**done)(uint32_t),
+                                        uint32_t *index);
 ze_result_t zetGetDeviceProcAddrTable(uint32_t version, void *table);
 bool zelCheckIsLoaderInTearDown(void);
 
@@ -63,14 +70,16 @@ static void use_drivers(const char *list) {
 static ze_driver_handle_t drivers[MOST];
 
 static uint32_t start(const char *list) {
-    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL};
+    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC,
+                                       .flags = ALL};
     uint32_t count = MOST;
     use_drivers(list);
     OK(zeInitDrivers(&count, drivers, &desc));
     return count;
 }
 
-static ze_event_handle_t new_event(ze_driver_handle_t driver, ze_context_handle_t *context, ze_event_pool_handle_t *pool) {
+static ze_event_handle_t new_event(ze_driver_handle_t driver, ze_context_handle_t *context,
+                                   ze_event_pool_handle_t *pool) {
     ze_context_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_CONTEXT_DESC};
     ze_event_pool_desc_t pool_desc = {.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC, .count = 1};
     ze_event_desc_t event_desc = {.stype = ZE_STRUCTURE_TYPE_EVENT_DESC};
@@ -106,8 +115,10 @@ static void on_threads(void *work(void *)) {
 static void before_the_start(void) {
     uint32_t count = 0;
     use_drivers("one");
-    CHECK(zeDriverGet(&count, NULL) == ZE_RESULT_ERROR_UNINITIALIZED && zeEventHostSignal(NULL) == ZE_RESULT_ERROR_UNINITIALIZED);
-    CHECK(!zeDriverGetDefaultContext(NULL) && zeInitDrivers(NULL, NULL, NULL) == ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    CHECK(zeDriverGet(&count, NULL) == ZE_RESULT_ERROR_UNINITIALIZED &&
+          zeEventHostSignal(NULL) == ZE_RESULT_ERROR_UNINITIALIZED);
+    CHECK(!zeDriverGetDefaultContext(NULL) &&
+          zeInitDrivers(NULL, NULL, NULL) == ZE_RESULT_ERROR_INVALID_NULL_POINTER);
     OK(zeLoaderInit());
     CHECK(zeEventHostSignal(NULL) == ZE_RESULT_ERROR_UNINITIALIZED);
     OK(zeInit(0));
@@ -117,7 +128,8 @@ static void before_the_start(void) {
 
 static void no_driver(void) {
     use_drivers("none");
-    CHECK(zeInit(0) == ZE_RESULT_ERROR_UNINITIALIZED && zeLoaderInit() == ZE_RESULT_ERROR_UNINITIALIZED);
+    CHECK(zeInit(0) == ZE_RESULT_ERROR_UNINITIALIZED &&
+          zeLoaderInit() == ZE_RESULT_ERROR_UNINITIALIZED);
     CHECK(zeInit(0) == ZE_RESULT_ERROR_UNINITIALIZED);
 }
 
@@ -132,9 +144,11 @@ static void several_drivers(void) {
     for (int i = 0; i < 4; i++)
         use(drivers[i]);
     uintptr_t garbage[4] = {0};
-    CHECK(zeEventHostSignal((void *)garbage) == ZE_RESULT_ERROR_INVALID_ARGUMENT && zeEventHostSignal((void *)8) == ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    CHECK(zeEventHostSignal((void *)garbage) == ZE_RESULT_ERROR_INVALID_ARGUMENT &&
+          zeEventHostSignal((void *)8) == ZE_RESULT_ERROR_INVALID_ARGUMENT);
     CHECK(zeEventHostSignal(NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
-    CHECK(zeDriverGetDefaultContext(drivers[0]) && !zeDriverGetDefaultContext(drivers[2]) && !zeDriverGetDefaultContext(NULL));
+    CHECK(zeDriverGetDefaultContext(drivers[0]) && !zeDriverGetDefaultContext(drivers[2]) &&
+          !zeDriverGetDefaultContext(NULL));
 }
 
 /* More handles than the table has room for at first; all are found, and none that ended. */
@@ -179,7 +193,8 @@ static void tables(void) {
     }
     CHECK(zeGetDriverProcAddrTable(1u << 16 | 18, NULL) == ZE_RESULT_ERROR_INVALID_NULL_POINTER);
     void *table[64] = {NULL};
-    CHECK(zeGetDriverProcAddrTable(1u << 16 | 18, table) == ZE_RESULT_ERROR_UNSUPPORTED_VERSION && !table[0]);
+    CHECK(zeGetDriverProcAddrTable(1u << 16 | 18, table) == ZE_RESULT_ERROR_UNSUPPORTED_VERSION &&
+          !table[0]);
     OK(zetGetDeviceProcAddrTable(1u << 16, table));
     CHECK(!table[0]);
 }
@@ -197,10 +212,12 @@ static void the_end(void) {
     OK(zelRegisterTeardownCallback(ends, &done, &index));
     CHECK(start("one") == 1 && !zelCheckIsLoaderInTearDown());
     OK(zelSetDriverTeardown());
-    CHECK(zelCheckIsLoaderInTearDown() && zeEventHostSignal((void *)drivers[0]) == ZE_RESULT_ERROR_UNINITIALIZED);
+    CHECK(zelCheckIsLoaderInTearDown() &&
+          zeEventHostSignal((void *)drivers[0]) == ZE_RESULT_ERROR_UNINITIALIZED);
 }
 
-/* Wherever memory is missing at the first init, the init fails or a driver is left out; nothing is lost. */
+/* Wherever memory is missing at the first init, the init fails or a driver is left out; nothing is
+ * lost. */
 static void no_memory(void) {
     bool failed = true;
     for (int n = 0; failed; n++) {
@@ -208,7 +225,8 @@ static void no_memory(void) {
         pid_t child = fork();
         CHECK(child >= 0);
         if (!child) {
-            ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL};
+            ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC,
+                                               .flags = ALL};
             uint32_t count = MOST;
             use_drivers("one two");
             memory_fails(n, false);
@@ -218,13 +236,15 @@ static void no_memory(void) {
             if (!code && count) {
                 ze_context_desc_t context = {.stype = ZE_STRUCTURE_TYPE_CONTEXT_DESC};
                 ze_context_handle_t made;
-                if (!zeContextCreate(drivers[0], &context, &made)) /* a driver in one.so may lack memory itself */
+                /* a driver in one.so may lack memory itself */
+                if (!zeContextCreate(drivers[0], &context, &made))
                     OK(zeContextDestroy(made));
             }
             exit(came ? 3 : 0);
         }
         int status = 0;
-        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && (WEXITSTATUS(status) == 3 || !WEXITSTATUS(status)));
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+              (WEXITSTATUS(status) == 3 || !WEXITSTATUS(status)));
         failed = WEXITSTATUS(status) == 3;
     }
 }
@@ -265,7 +285,8 @@ static void tracing(void) {
     ze_context_handle_t context;
     ze_event_pool_handle_t pool;
     bool enabled = true;
-    tracer_desc desc = {.stype = 1, .pUserData = &enabled}, wrong = {.stype = 2, .pUserData = &enabled}, empty = {.stype = 1};
+    tracer_desc desc = {.stype = 1, .pUserData = &enabled},
+                wrong = {.stype = 2, .pUserData = &enabled}, empty = {.stype = 1};
     tracer *one = NULL;
     size_t count = 0;
     OK(zelGetTracingLayerState(&enabled));
@@ -276,19 +297,25 @@ static void tracing(void) {
     version versions[2];
     OK(zelLoaderGetVersions(&count, versions));
     CHECK(enabled && count == 2 && !strcmp(versions[1].name, "tracing layer"));
-    CHECK(zelTracerCreate(NULL, &one) == ZE_RESULT_ERROR_INVALID_NULL_POINTER && zelTracerCreate(&empty, &one) == ZE_RESULT_ERROR_INVALID_NULL_POINTER);
-    CHECK(zelTracerCreate(&wrong, &one) == ZE_RESULT_ERROR_INVALID_ARGUMENT && zelTracerDestroy(NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    CHECK(zelTracerCreate(NULL, &one) == ZE_RESULT_ERROR_INVALID_NULL_POINTER &&
+          zelTracerCreate(&empty, &one) == ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    CHECK(zelTracerCreate(&wrong, &one) == ZE_RESULT_ERROR_INVALID_ARGUMENT &&
+          zelTracerDestroy(NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
     one = new_tracer();
     tracer *two = new_tracer();
     OK(zelTracerInitDriversRegisterCallback(one, 0, count_before));
     OK(zelTracerInitDriversRegisterCallback(one, 1, count_after));
     OK(zelTracerSetEnabled(one, 1));
     CHECK(start("one two") == 2 && before == 1 && after == 1);
-    CHECK(zelTracerEventQueryStatusRegisterCallback(one, 0, count_before) == ZE_RESULT_ERROR_INVALID_ARGUMENT);   /* it is enabled */
-    CHECK(zelTracerSetPrologues(one, NULL) == ZE_RESULT_ERROR_INVALID_ARGUMENT && zelTracerDestroy(one) == ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE);
+    /* it is enabled */
+    CHECK(zelTracerEventQueryStatusRegisterCallback(one, 0, count_before) ==
+          ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    CHECK(zelTracerSetPrologues(one, NULL) == ZE_RESULT_ERROR_INVALID_ARGUMENT &&
+          zelTracerDestroy(one) == ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE);
     OK(zelTracerSetEnabled(one, 0));
     CHECK(zelTracerSetEpilogues(one, NULL) == ZE_RESULT_ERROR_INVALID_NULL_POINTER);
-    CHECK(zelTracerContextCreateRegisterCallback(one, 2, count_before) == ZE_RESULT_ERROR_INVALID_ENUMERATION);
+    CHECK(zelTracerContextCreateRegisterCallback(one, 2, count_before) ==
+          ZE_RESULT_ERROR_INVALID_ENUMERATION);
     OK(zelTracerResetAllCallbacks(one));
     OK(zelTracerEventQueryStatusRegisterCallback(one, 0, count_before));
     OK(zelTracerEventQueryStatusRegisterCallback(one, 1, count_after));
@@ -299,7 +326,8 @@ static void tracing(void) {
     OK(zelTracerSetEnabled(one, 1));
     OK(zelTracerSetEnabled(one, 1));
     CHECK(zeEventQueryStatus(event) == ZE_RESULT_NOT_READY && before == 2 && after == 2);
-    CHECK(zeEventQueryStatus(NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE && before == 3 && after == 3);
+    CHECK(zeEventQueryStatus(NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE && before == 3 &&
+          after == 3);
     OK(zelTracerSetEnabled(two, 1));
     instead = event;
     CHECK(zeEventQueryStatus(NULL) == ZE_RESULT_NOT_READY && after == 4);
@@ -311,12 +339,14 @@ static void tracing(void) {
     OK(zelTracerSetEnabled(two, 0));
     OK(zelTracerSetEnabled(one, 0));
     OK(zelTracerDestroy(one));
-    CHECK(zelTracerDestroy(one) == ZE_RESULT_ERROR_INVALID_ARGUMENT && zelTracerSetEnabled(one, 1) == ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    CHECK(zelTracerDestroy(one) == ZE_RESULT_ERROR_INVALID_ARGUMENT &&
+          zelTracerSetEnabled(one, 1) == ZE_RESULT_ERROR_INVALID_ARGUMENT);
     OK(zelTracerDestroy(two));
     tracer *many[33];
     for (int i = 0; i < 33; i++) {
         many[i] = new_tracer();
-        CHECK(zelTracerSetEnabled(many[i], 1) == (i == 32 ? ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY : ZE_RESULT_SUCCESS));
+        CHECK(zelTracerSetEnabled(many[i], 1) ==
+              (i == 32 ? ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY : ZE_RESULT_SUCCESS));
     }
     for (int i = 0; i < 33; i++) {
         OK(zelTracerSetEnabled(many[i], 0));
@@ -324,7 +354,8 @@ static void tracing(void) {
     }
     void *functions[5];
     OK(zelGetTracerApiProcAddrTable(1u << 16, functions));
-    CHECK(functions[4] == (void *)zelTracerSetEnabled && zelGetTracerApiProcAddrTable(2u << 16, functions));
+    CHECK(functions[4] == (void *)zelTracerSetEnabled &&
+          zelGetTracerApiProcAddrTable(2u << 16, functions));
     OK(zelDisableTracingLayer());
     OK(zelDisableTracingLayer());
     OK(zelGetTracingLayerState(&enabled));
@@ -337,7 +368,8 @@ static void tracing(void) {
 /* --- threads --- */
 
 static void *first(void *number) {
-    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL};
+    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC,
+                                       .flags = ALL};
     ze_driver_handle_t mine[MOST];
     uint32_t count = MOST;
     if ((size_t)number % 2) {
@@ -397,7 +429,8 @@ static void *trace(void *number) {
     return NULL;
 }
 
-/* Tracers come and go while others are called: each call that began also ends, and nothing of a tracer is used after its end. */
+/* Tracers come and go while others are called: each call that began also ends, and nothing of a
+ * tracer is used after its end. */
 static void thread_tracers(void) {
     OK(zelEnableTracingLayer());
     CHECK(start("one two") == 2);
@@ -409,8 +442,9 @@ static void thread_tracers(void) {
 
 #define S(name) {#name, name},
 static const scenario scenarios[] = {
-    S(before_the_start) S(no_driver) S(one_driver) S(several_drivers) S(many_handles) S(checked_arguments) S(tables) S(the_end)
-    S(no_memory) S(tracing) S(thread_first) S(thread_handles) S(thread_tracers)};
+    S(before_the_start) S(no_driver) S(one_driver) S(several_drivers) S(many_handles)
+        S(checked_arguments) S(tables) S(the_end) S(no_memory) S(tracing) S(thread_first)
+            S(thread_handles) S(thread_tracers)};
 
 int main(int count, char **words) {
     CHECK(realpath(words[0], folder) && strrchr(folder, '/'));

@@ -1,6 +1,7 @@
-/* An OpenCL program with command-buffers that knows nothing of fairlead. It uses them as LeelaChessZero does: one command-buffer for
- * each batch size, recorded when the size is first met, and from then on enqueued again with other buffers. It prints "right" if every
- * result is that of plain launches, bit for bit. The first argument is how many rounds there are. */
+/* An OpenCL program with command-buffers that knows nothing of fairlead. It uses them as
+ * LeelaChessZero does: one command-buffer for each batch size, recorded when the size is first met,
+ * and from then on enqueued again with other buffers. It prints "right" if every result is that of
+ * plain launches, bit for bit. The first argument is how many rounds there are. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,11 +103,15 @@ static void write_input(int request, int round, size_t count) {
     float input[BATCHES * WIDTH];
     for (size_t i = 0; i < count; i++)
         input[i] = (float)((i * 37 + (size_t)round * 11) % 101) / 8;
-    check(clEnqueueWriteBuffer(queue, buffers[request][0], 1, 0, count * sizeof *input, input, 0, NULL, NULL), "clEnqueueWriteBuffer");
+    check(clEnqueueWriteBuffer(queue, buffers[request][0], 1, 0, count * sizeof *input, input, 0,
+                               NULL, NULL),
+          "clEnqueueWriteBuffer");
 }
 
 static void read_output(int request, size_t count, float *output) {
-    check(clEnqueueReadBuffer(queue, buffers[request][1], 1, 0, count * sizeof *output, output, 0, NULL, NULL), "clEnqueueReadBuffer");
+    check(clEnqueueReadBuffer(queue, buffers[request][1], 1, 0, count * sizeof *output, output, 0,
+                              NULL, NULL),
+          "clEnqueueReadBuffer");
 }
 
 static struct captured {
@@ -129,16 +134,20 @@ static void capture(int batch, int request) {
     made->buffer = create(1, &queue, mutable, &code);
     check(code, "clCreateCommandBufferKHR");
     for (int i = 0; i < LAYERS; i++) {
-        cl_mutable_command_khr *handle = i == 0 ? &made->first : i + 1 == LAYERS ? &made->last : NULL;
+        cl_mutable_command_khr *handle = i == 0            ? &made->first
+                                         : i + 1 == LAYERS ? &made->last
+                                                           : NULL;
         set(i, request);
-        check(launch(made->buffer, NULL, NULL, layer, 1, NULL, &size, NULL, 0, NULL, NULL, handle), "clCommandNDRangeKernelKHR");
+        check(launch(made->buffer, NULL, NULL, layer, 1, NULL, &size, NULL, 0, NULL, NULL, handle),
+              "clCommandNDRangeKernelKHR");
     }
     check(finalize(made->buffer), "clFinalizeCommandBufferKHR");
 }
 
 static void redirect(int batch, int request) {
     fn_clUpdateMutableCommandsKHR *update = LOAD(clUpdateMutableCommandsKHR);
-    argument in = {0, sizeof(cl_mem), &buffers[request][0]}, out = {1, sizeof(cl_mem), &buffers[request][1]};
+    argument in = {0, sizeof(cl_mem), &buffers[request][0]},
+             out = {1, sizeof(cl_mem), &buffers[request][1]};
     config first = {.command = captured[batch].first, .num_args = 1, .arg_list = &in};
     config last = {.command = captured[batch].last, .num_args = 1, .arg_list = &out};
     cl_uint types[2] = {0, 0};
@@ -154,11 +163,14 @@ static void run(int batch, int request, int round) {
     write_input(request, round, count);
     for (int i = 0; i < LAYERS; i++) {
         set(i, request);
-        check(clEnqueueNDRangeKernel(queue, layer, 1, NULL, &count, NULL, 0, NULL, NULL), "clEnqueueNDRangeKernel");
+        check(clEnqueueNDRangeKernel(queue, layer, 1, NULL, &count, NULL, 0, NULL, NULL),
+              "clEnqueueNDRangeKernel");
     }
     read_output(request, count, expected);
     memset(found, 0, sizeof found);
-    check(clEnqueueWriteBuffer(queue, buffers[request][1], 1, 0, count * sizeof *found, found, 0, NULL, NULL), "clEnqueueWriteBuffer");
+    check(clEnqueueWriteBuffer(queue, buffers[request][1], 1, 0, count * sizeof *found, found, 0,
+                               NULL, NULL),
+          "clEnqueueWriteBuffer");
     check(enqueue(0, NULL, captured[batch].buffer, 0, NULL, &done), "clEnqueueCommandBufferKHR");
     check(clWaitForEvents(1, &done), "clWaitForEvents");
     check(clReleaseEvent(done), "clReleaseEvent");
@@ -183,7 +195,8 @@ int main(int argc, char **argv) {
     }
     if (argc > 2)
         for (int batch = 1; batch <= BATCHES; batch++)
-            check(LOAD(clReleaseCommandBufferKHR)(captured[batch].buffer), "clReleaseCommandBufferKHR");
+            check(LOAD(clReleaseCommandBufferKHR)(captured[batch].buffer),
+                  "clReleaseCommandBufferKHR");
     printf("right\n");
     return 0;
 }

@@ -1,4 +1,5 @@
-/* first LIBRARY: threads make the first zeInit of a driver or a loader together. Then the process forks, and the child asks again. */
+/* first LIBRARY: threads make the first zeInit of a driver or a loader together. Then the process
+ * forks, and the child asks again. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

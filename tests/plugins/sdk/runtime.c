@@ -1,4 +1,5 @@
-/* What a SYCL runtime does in a Python program: a thread of its own retains and releases handles, and the program's thread waits for it. */
+/* What a SYCL runtime does in a Python program: a thread of its own retains and releases handles,
+ * and the program's thread waits for it. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +25,8 @@ static void *run(void *given) {
 }
 
 /* Retains and releases each handle in another thread; 0 if all calls succeeded. */
-int in_thread(count *retain, count *release, int retains, int releases, void **handles, int handle_count) {
+int in_thread(count *retain, count *release, int retains, int releases, void **handles,
+              int handle_count) {
     struct job job = {retain, release, retains, releases, handle_count, handles};
     pthread_t thread;
     void *failed;

@@ -1,4 +1,5 @@
-/* A C program that is linked with a Level Zero loader. Its argument says what it does; it prints what it sees. */
+/* A C program that is linked with a Level Zero loader. Its argument says what it does; it prints
+ * what it sees. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ static void check(const char *what, ze_result_t code) {
 }
 
 static void start(int old) {
-    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC, .flags = 0xFFFFFFFF};
+    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC,
+                                       .flags = 0xFFFFFFFF};
     uint32_t count = 0;
     if (old) {
         check("zeInit", zeInit(0));
@@ -83,7 +85,8 @@ static void *start_again(void *data) {
 
 static void *start_and_use(void *data) {
     ze_driver_handle_t mine[MOST];
-    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC, .flags = 0xFFFFFFFF};
+    ze_init_driver_type_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC,
+                                       .flags = 0xFFFFFFFF};
     uint32_t count = MOST;
     check("zeInit", zeInit(0));
     check("zeInitDrivers", zeInitDrivers(&count, mine, &desc));
@@ -109,14 +112,16 @@ static void look(uint32_t minor) {
 int main(int count, char **arguments) {
     const char *what = count > 1 ? arguments[1] : "";
     if (!strcmp(what, "early")) {
-        printf("%#x %#x\n", (unsigned)zeEventHostSignal(NULL), (unsigned)zeDriverGet(&driver_count, drivers));
+        printf("%#x %#x\n", (unsigned)zeEventHostSignal(NULL),
+               (unsigned)zeDriverGet(&driver_count, drivers));
     } else if (!strcmp(what, "table")) {
         look((uint32_t)atoi(arguments[2]));
     } else if (!strcmp(what, "threads") || !strcmp(what, "together")) {
         pthread_t threads[THREADS];
         start(!strcmp(what, "together"));
         for (int i = 0; i < THREADS; i++)
-            pthread_create(&threads[i], NULL, !strcmp(what, "threads") ? use_all : start_again, NULL);
+            pthread_create(&threads[i], NULL, !strcmp(what, "threads") ? use_all : start_again,
+                           NULL);
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
         printf("done\n");
@@ -129,21 +134,24 @@ int main(int count, char **arguments) {
     } else if (!strcmp(what, "wrong")) {
         start(0);
         ze_command_list_handle_t list = (void *)drivers[0];
-        printf("%#x %#x %#x ", (unsigned)zeContextCreate(NULL, NULL, NULL), (unsigned)zeContextCreate(drivers[0], NULL, NULL),
+        printf("%#x %#x %#x ", (unsigned)zeContextCreate(NULL, NULL, NULL),
+               (unsigned)zeContextCreate(drivers[0], NULL, NULL),
                (unsigned)zeCommandListAppendMemAdvise(list, (void *)list, list, 1, 1 << 20));
-        printf("%#x %#x\n", (unsigned)zeCommandListAppendBarrier(list, NULL, 2, NULL), (unsigned)zeCommandListAppendBarrier(list, NULL, 0, NULL));
+        printf("%#x %#x\n", (unsigned)zeCommandListAppendBarrier(list, NULL, 2, NULL),
+               (unsigned)zeCommandListAppendBarrier(list, NULL, 0, NULL));
     } else if (!strcmp(what, "foreign")) {
         ze_result_t (*make)(ze_event_handle_t *event);
         char garbage[64] = "";
         start(0);
         for (uint32_t i = 0; i < driver_count; i++) {
             ze_event_handle_t event;
-            check("address", zeDriverGetExtensionFunctionAddress(drivers[i], "zexFakeEvent", (void **)&make));
+            check("address",
+                  zeDriverGetExtensionFunctionAddress(drivers[i], "zexFakeEvent", (void **)&make));
             check("make", make(&event));
             printf("%#x ", (unsigned)zeEventHostSignal(event));
         }
-        printf("%#x %#x %#x\n", (unsigned)zeEventHostSignal((void *)garbage), (unsigned)zeEventHostSignal(NULL),
-               (unsigned)zeFenceReset((void *)drivers[0]));
+        printf("%#x %#x %#x\n", (unsigned)zeEventHostSignal((void *)garbage),
+               (unsigned)zeEventHostSignal(NULL), (unsigned)zeFenceReset((void *)drivers[0]));
     } else {
         start(!strcmp(what, "old"));
         for (uint32_t i = 0; i < driver_count; i++)

@@ -1,4 +1,5 @@
-/* A tool that is compiled with the vendor's headers: it prints the calls that another part of the program makes. */
+/* A tool that is compiled with the vendor's headers: it prints the calls that another part of the
+ * program makes. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,8 @@ static void before_init(ze_init_params_t *params, ze_result_t result, void *user
 }
 
 static void after_init(ze_init_params_t *params, ze_result_t result, void *user, void **own) {
-    printf("zeInit(%u) ends: %#x, %s\n", (unsigned)*params->pflags, (unsigned)result, *own == user ? (const char *)user : "nothing");
+    printf("zeInit(%u) ends: %#x, %s\n", (unsigned)*params->pflags, (unsigned)result,
+           *own == user ? (const char *)user : "nothing");
 }
 
 /* A callback changes a parameter: one handle fits into the list. */
@@ -25,11 +27,13 @@ static void before_get(ze_driver_get_params_t *params, ze_result_t result, void 
     **params->ppCount = 1;
 }
 
-static void after_query(ze_virtual_mem_query_page_size_params_t *params, ze_result_t result, void *user, void **own) {
+static void after_query(ze_virtual_mem_query_page_size_params_t *params, ze_result_t result,
+                        void *user, void **own) {
     printf("zeVirtualMemQueryPageSize(%zu) ends: %#x\n", *params->psize, (unsigned)result);
 }
 
-static void after_address(ze_driver_get_extension_function_address_params_t *params, ze_result_t result, void *user, void **own) {
+static void after_address(ze_driver_get_extension_function_address_params_t *params,
+                          ze_result_t result, void *user, void **own) {
     printf("zeDriverGetExtensionFunctionAddress(%s) ends: %#x\n", *params->pname, (unsigned)result);
 }
 
@@ -46,14 +50,17 @@ int main(void) {
     before.Driver.pfnGetCb = before_get;
     after.VirtualMem.pfnQueryPageSizeCb = after_query;
     if (zelTracerSetPrologues(tracer, &before) || zelTracerSetEpilogues(tracer, &after) ||
-        zelTracerDriverGetExtensionFunctionAddressRegisterCallback(tracer, ZEL_REGISTER_EPILOGUE, after_address) || zelTracerSetEnabled(tracer, 1))
+        zelTracerDriverGetExtensionFunctionAddressRegisterCallback(tracer, ZEL_REGISTER_EPILOGUE,
+                                                                   after_address) ||
+        zelTracerSetEnabled(tracer, 1))
         return printf("no callbacks\n"), 1;
     uint32_t count = 4;
     ze_driver_handle_t drivers[4];
     void *address;
     if (zeInit(0) || zeDriverGet(&count, drivers) || zelLoaderGetVersions(&version_count, versions))
         return printf("no driver\n"), 1;
-    zeVirtualMemQueryPageSize((ze_context_handle_t)drivers[0], (ze_device_handle_t)drivers[0], 77, &size);
+    zeVirtualMemQueryPageSize((ze_context_handle_t)drivers[0], (ze_device_handle_t)drivers[0], 77,
+                              &size);
     zeDriverGetExtensionFunctionAddress(drivers[0], "none", &address);
     printf("%u driver, %s\n", (unsigned)count, versions[version_count - 1].component_name);
     zelTracerSetEnabled(tracer, 0);
