@@ -27,7 +27,7 @@ from ..loader.base.values import Value
 from ..loader.base.verdicts import Report, judge
 from . import discovery, driver_profiles
 from .abi import CL_SUCCESS
-from .errors import error
+from .errors import PlatformNotFoundError, error
 from .objects import CLPlatform
 from .tables import DriverError, bind, forget
 
@@ -158,6 +158,38 @@ def drivers(*, refresh: bool = False) -> Drivers:
 def platforms() -> tuple[CLPlatform, ...]:
     """The platforms of all drivers, in order."""
     return drivers().platforms
+
+
+def default_platform() -> CLPlatform:
+    """The platform that OCL_ICD_DEFAULT_PLATFORM (an index) names, else the first one.
+
+    Raises:
+        PlatformNotFoundError: there is no platform; it has every reason.
+        OpenCLError: there is no platform of that index (CL_INVALID_PLATFORM).
+    """
+    found = drivers()
+    if not found.platforms:
+        raise PlatformNotFoundError(
+            "no OpenCL platform was found",
+            found.reasons,
+            code="CL_PLATFORM_NOT_FOUND_KHR",
+            remedy=(
+                "install a driver, such as `pip install fairlead[pocl]`, or run `fairlead doctor`"
+            ),
+        )
+    index = secure_environ().get("OCL_ICD_DEFAULT_PLATFORM", "0") or "0"
+    if not index.isdecimal() or int(index) >= len(found.platforms):
+        last = len(found.platforms) - 1
+        detail = (
+            f"OCL_ICD_DEFAULT_PLATFORM is {index!r}, and the platforms are numbered 0 to {last}."
+        )
+        raise error(
+            _CL_INVALID_PLATFORM,
+            "default_platform",
+            detail,
+            "correct or unset OCL_ICD_DEFAULT_PLATFORM",
+        )
+    return found.platforms[int(index)]
 
 
 def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step: None) -> Driver:
