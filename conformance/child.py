@@ -243,16 +243,15 @@ def outcome_of(failure: BaseException | None) -> dict[str, str]:
     }
 
 
-def main(descriptor: str) -> None:
-    """Run the request on standard input, and write lines to a file descriptor."""
+def run_request(pipe: int, text: str) -> None:
+    """Run a request, which is JSON, and write lines to a file descriptor."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    pipe = int(descriptor)
     os.set_inheritable(pipe, False)
 
     def tell(**line: Any) -> None:
         os.write(pipe, json.dumps(line).encode() + b"\n")
 
-    data = json.load(sys.stdin)
+    data = json.loads(text)
     request = SuiteRequest(**{**data, "done": tuple(data["done"])})
     reporter = Reporter(request, tell)
     if not _open(reporter.target_, tell):

@@ -28,9 +28,10 @@ from typing import IO, Any, Final
 
 from fairlead.loader.base.children import ending
 from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.forked import ForkedChild, may_fork
 from fairlead.loader.ur.preview import preview
 
-from .child import ENDING, OPENING, SuiteRequest, area_of
+from .child import ENDING, OPENING, SuiteRequest, area_of, run_request
 from .device import UsageError
 from .report import Case, SuiteReport
 
@@ -41,8 +42,8 @@ _START: Final = 60.0
 _CHILD: Final = """
 import sys
 sys.path[:] = sys.argv[2:]
-from fairlead.conformance.child import main
-main(sys.argv[1])
+from fairlead.conformance.child import run_request
+run_request(int(sys.argv[1]), sys.stdin.read())
 """
 
 #: Called with each case when it is over.
@@ -233,24 +234,14 @@ class _Child:
 @contextmanager
 def _process(
     request: SuiteRequest, environ: Mapping[str, str], printed: IO[bytes]
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+) -> Iterator[tuple[ForkedChild | subprocess.Popen[bytes], int]]:
     """Start a child. Yields it and the pipe of its lines; at the end the child is dead."""
     reader, writer = os.pipe()
     process = None
+    text = json.dumps(dataclasses.asdict(request))
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(writer), *sys.path],
-            stdin=subprocess.PIPE,
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            pass_fds=(writer,),
-            start_new_session=True,
-            env=dict(environ),
-        )
+        process = _start(text, environ, printed.fileno(), writer)
         os.close(writer)
-        assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin as stream:
-            stream.write(json.dumps(dataclasses.asdict(request)).encode())
         yield process, reader
     finally:
         os.close(reader)
@@ -258,6 +249,27 @@ def _process(
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _start(
+    request: str, environ: Mapping[str, str], printed: int, writer: int
+) -> ForkedChild | subprocess.Popen[bytes]:
+    """Start a process that runs a request, writes lines to `writer`, and prints to `printed`."""
+    if may_fork():
+        return ForkedChild(lambda: run_request(writer, request), environ, printed, writer)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, str(writer), *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=printed,
+        stderr=printed,
+        pass_fds=(writer,),
+        start_new_session=True,
+        env=dict(environ),
+    )
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin as stream:
+        stream.write(request.encode())
+    return process
 
 
 def _lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:

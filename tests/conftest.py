@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("helpers")
-pytest_plugins = ["helpers.fixtures", "helpers.drivers", "helpers.cuda", "helpers.hip"]
+pytest_plugins = [f"helpers.{name}" for name in ("fixtures", "drivers", "cuda", "hip", "suites")]
 
 #: Variables that the Makefile sets, or the user to choose what is tested.
 _OURS: Final = (

@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from ..loader.base.errors import FairleadError, NotFoundError
+from ..loader.base.forked import fork_children
 from ..loader.base.query import printable
 from .adapter_commands import adapter, build_adapter, conformance
 from .graph_commands import compare, record, replay, show
@@ -31,6 +32,11 @@ from .program_commands import layers, run, trace
 
 class _Group(click.Group):
     """Prints our errors as click prints its own: the message, no traceback."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Be the program of this process, whose children are forks."""
+        fork_children()
+        return super().__call__(*args, **kwargs)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List each command with its whole first sentence."""

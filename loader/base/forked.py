@@ -1,14 +1,16 @@
 """Children that are forks of this process: they begin with all that it has imported.
 
 A Python that starts and imports fairlead takes longer than most probes. `fork_children` lets
-loader/base/children.py fork instead. It is for a process that fairlead has started for itself: it
-has one thread and no open driver, and nothing else uses its streams.
+loader/base/children.py fork instead. It is for a process that fairlead has for itself: the command
+line, and the Python of libOpenCL.so.1. They fork as long as they have one thread and have opened no
+library (`stop_forking`).
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -17,13 +19,21 @@ from typing import Final, NoReturn
 
 _THREADS: Final = "/proc/self/task"
 _DESCRIPTORS: Final = "/proc/self/fd"
+_UNBUFFERED: Final = 2  # _IONBF of setvbuf
 _allowed = False
+_parents: list[object] = []
 
 
 def fork_children() -> None:
     """Allow this process's children to be forks."""
     global _allowed
     _allowed = True
+
+
+def stop_forking() -> None:
+    """Forbid it again: this process opens a library, whose state would be that of each fork."""
+    global _allowed
+    _allowed = False
 
 
 def may_fork() -> bool:
@@ -50,13 +60,16 @@ class ForkedChild:
     def __init__(
         self, work: Callable[[], None], environ: Mapping[str, str], output: int, kept: int
     ) -> None:
+        self._code: int | None = None
         self.pid = os.fork()
         if not self.pid:
             _be_child(work, environ, output, kept)
 
     def wait(self) -> int:
         """Wait for its end. Returns its exit code, as `subprocess` has it."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code
 
 
 def _be_child(
@@ -72,6 +85,7 @@ def _be_child(
             if number > 2 and number != kept:
                 with suppress(OSError):  # that of the listing itself is closed
                     os.close(number)
+        _write_at_once()
         os.environ.clear()
         os.environ.update(environ)
         work()
@@ -86,3 +100,20 @@ def _be_child(
         stream.flush()
     ctypes.CDLL(None).exit(code if isinstance(code, int) else int(code is not None))
     raise AssertionError("exit returns")
+
+
+def _write_at_once() -> None:
+    """Write what C and Python print to this process's own stdout and stderr, unbuffered.
+
+    A crash would lose the rest of a buffer. The parent's streams are kept for ever, because their
+    ends would write what the parent has yet to write.
+    """
+    libc = ctypes.CDLL(None)
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _UNBUFFERED, 0)
+    _parents.extend((sys.stdout, sys.stderr))
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            io.FileIO(number, "w", closefd=False), errors="backslashreplace", write_through=True
+        )
+        for number in (1, 2)
+    )

@@ -16,6 +16,7 @@ from typing import Any
 
 from .elf import check_file
 from .errors import LibraryError
+from .forked import stop_forking
 from .linker import find_library, missing_dependencies
 from .values import Value
 
@@ -148,6 +149,7 @@ def dlopen(library: str, flags: int = 0) -> Library:
     Raises:
         OSError: dlopen failed. The error contains the text of dlerror.
     """
+    stop_forking()
     cdll = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL | flags)
     return Library(cdll, _path_of(cdll._handle) or library)
 

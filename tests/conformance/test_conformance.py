@@ -1,4 +1,4 @@
-"""`fairlead conformance` on adapters that break one rule each, and on Intel's adapter.
+"""The conformance suite on adapters that break one rule each, and on Intel's adapter.
 
 Only that rule's cases must fail. The fake adapter (tests/fake/adapter.c) implements adapters,
 platforms, devices and contexts and nothing else. So some cases fail in any case, and a knob's
@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.suites import RunSuite
 from helpers.support import FakePlugin, RunPython, once, with_short_limit
 
+from fairlead.api import registered
 from fairlead.conformance.checks import Mismatch, equal
 from fairlead.conformance.forks import in_fork, works_in_fork
 from fairlead.conformance.report import Case, SuiteReport, render
 from fairlead.conformance.ur.listed import LISTED
+from fairlead.icd.driver_profiles import locate
+from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.abi import UR
 
 pytestmark = pytest.mark.slow
@@ -49,24 +53,22 @@ class Run:
 
 @pytest.fixture(scope="module")
 def conformance(
-    run_python: RunPython, wheel_drivers: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    run_suite: RunSuite, wheel_drivers: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Run]:
-    """Runs the command; the same library and options are run once."""
+    """Runs the suite; the same library and options are run once.
 
-    def run(library: Path, *options: str) -> Run:
+    `driver` is the only OpenCL driver then. With several, a loader chooses the order.
+    """
+
+    def run(library: Path, driver: Candidate | None = None, **options: Any) -> Run:
         def make(path: Path) -> None:
-            done = run_python(
-                COMMAND,
-                "conformance",
-                "--json",
-                *options,
-                str(library),
-                env=wheel_drivers,
-                check=False,
-            )
-            path.write_text(json.dumps([done.code, json.loads(done.out)]), encoding="utf-8")
+            found = registered([locate(driver)[0]]) if driver else wheel_drivers
+            report = run_suite(library, environment=found, **options)
+            path.write_text(json.dumps([int(not report.ok), report.as_dict()]), encoding="utf-8")
 
-        key = hashlib.sha1(" ".join((str(library), *options)).encode(), usedforsecurity=False)
+        key = hashlib.sha1(
+            f"{library} {driver} {sorted(options.items())}".encode(), usedforsecurity=False
+        )
         path = once(tmp_path_factory, f"conformance-{key.hexdigest()}.json", make)
         return Run(*json.loads(path.read_text(encoding="utf-8")))
 
@@ -77,14 +79,14 @@ def conformance(
 def test_an_adapter_that_keeps_the_rules_passes(
     area: str, fake_adapter: FakePlugin, conformance: Callable[..., Run]
 ) -> None:
-    run = conformance(fake_adapter(), "--area", area)
+    run = conformance(fake_adapter(), area=area)
     assert run.failed == {}
     assert (run.code, run.report["ok"]) == (0, True)
     assert run.report["areas"][area]["passed"] >= 4
 
 
 #: Seconds for a case: a busy machine must not make one late.
-PATIENT = "60"
+PATIENT = 60.0
 CRASH, HANG = "it crashed with SIGSEGV", "it hung for {limit} s"
 
 #: Knobs, the area, and for each case that fails what is said of the library. Knobs of one row break
@@ -138,14 +140,14 @@ def test_a_broken_rule_fails_its_cases_and_no_others(
     fake_adapter: FakePlugin,
     conformance: Callable[..., Run],
 ) -> None:
-    whole = conformance(fake_adapter(), "--area", area, "--timeout", PATIENT)
+    whole = conformance(fake_adapter(), area=area, timeout=PATIENT)
 
-    def check(limit: object) -> None:
-        run = conformance(fake_adapter(**knobs), "--area", area, "--timeout", str(limit))
+    def check(limit: float) -> None:
+        run = conformance(fake_adapter(**knobs), area=area, timeout=limit)
         new = {name: got for name, got in run.failed.items() if name not in whole.failed}
         assert new.keys() == expected.keys()
         for name, got in expected.items():
-            assert got.format(limit=limit) in new[name]
+            assert got.format(limit=f"{limit:g}") in new[name]
         assert whole.failed.keys() <= run.failed.keys(), "no rule is kept by breaking another"
         assert len(run.report["cases"]) >= len(whole.report["cases"]), (
             "the run goes on after a crash"
@@ -162,8 +164,7 @@ def test_what_is_written_behind_a_value_is_seen(
     fake_adapter: FakePlugin, conformance: Callable[..., Run]
 ) -> None:
     whole, run = (
-        conformance(library, "--area", "queries")
-        for library in (fake_adapter(), fake_adapter(beyond=4))
+        conformance(library, area="queries") for library in (fake_adapter(), fake_adapter(beyond=4))
     )
     new = {name for name in run.failed if name not in whole.failed}
     assert new == {
@@ -176,7 +177,7 @@ def test_what_is_written_behind_a_value_is_seen(
 def test_handles_that_are_none_are_counted_apart(
     fake_adapter: FakePlugin, conformance: Callable[..., Run]
 ) -> None:
-    report = conformance(fake_adapter(), "--area", "bad-input").report
+    report = conformance(fake_adapter(), area="bad-input").report
     assert set(report["areas"]) == {"library", "beyond the specification"}
     outcomes = {case["name"]: case["outcome"] for case in report["cases"]}
     for how in ("other_memory", "another_kind", "released"):
@@ -288,15 +289,15 @@ def intels_adapter(real_plugins: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.parametrize("area", ["adapter", "platform", "images", "native-handles", "sampler"])
 def test_intels_adapter_passes(
-    area: str, intels_adapter: Path, conformance: Callable[..., Run]
+    area: str, intels_adapter: Path, intel_cpu: Candidate, conformance: Callable[..., Run]
 ) -> None:
-    run = conformance(intels_adapter, "--area", area)
+    run = conformance(intels_adapter, intel_cpu, area=area)
     assert (run.code, run.failed) == (0, {})
     assert run.report["areas"][area]["passed"] >= 6
 
 
 def test_what_intels_command_buffers_are_known_to_do_otherwise_is_found(
-    intels_adapter: Path, conformance: Callable[..., Run]
+    intels_adapter: Path, intel_cpu: Candidate, conformance: Callable[..., Run]
 ) -> None:
     for area, failed, passed in (
         (
@@ -310,7 +311,7 @@ def test_what_intels_command_buffers_are_known_to_do_otherwise_is_found(
             ("serialised_across_queues", "release_while_executing"),
         ),
     ):
-        run = conformance(intels_adapter, "--area", area, "--device", "0")
+        run = conformance(intels_adapter, intel_cpu, area=area)
         assert "Intel" in run.report["facts"]["platform"]
         assert run.code == 1
         assert set(run.failed) >= {f"{area}::{name}" for name in failed}
@@ -318,21 +319,26 @@ def test_what_intels_command_buffers_are_known_to_do_otherwise_is_found(
         assert [outcomes[f"{area}::{name}"] for name in passed] == ["passed"] * len(passed)
 
 
+@pytest.mark.parametrize(
+    "area", ["usm", "queue", pytest.param("", marks=pytest.mark.thorough, id="all")]
+)
 def test_what_an_adapter_does_not_implement_is_no_failure(
-    conformance: Callable[..., Run], run_python: RunPython, tmp_path: Path
+    area: str, conformance: Callable[..., Run], run_python: RunPython, tmp_path: Path
 ) -> None:
     """The example of docs/write_an_adapter.md implements 12 entry points of more than 200."""
     source = Path(__file__).parents[2] / "examples/toy_adapter.py"
     library = tmp_path / "libur_adapter_toy.so.0"
     run_python(COMMAND, "build-adapter", "-o", str(library), str(source))
-    run = conformance(library, "--timeout", PATIENT)
+    run = conformance(library, area=area, timeout=PATIENT)
     assert not [got for got in run.failed.values() if "UNSUPPORTED" in got]
     assert set(run.failed) < {
         case["name"]
         for case in run.report["cases"]
         if case["entry_point"] in IMPLEMENTED_BY_THE_TOY
     }
-    assert len(run.failed) < 20 and run.report["areas"]["adapter"]["failed"] == 0
+    assert len(run.failed) < 20 and not run.report["trouble"]
+    if not area:
+        assert run.report["areas"]["adapter"]["failed"] == 0
 
 
 def test_the_report_names_what_is_not_implemented() -> None:
@@ -361,9 +367,9 @@ IMPLEMENTED_BY_THE_TOY = {
 
 
 def test_pocl_without_command_buffers_is_unsupported_and_no_failure(
-    intels_adapter: Path, conformance: Callable[..., Run], run_python: RunPython
+    intels_adapter: Path, pocl_wheel: Candidate, conformance: Callable[..., Run]
 ) -> None:
-    run = conformance(intels_adapter, "--area", "command-buffer-commands", "--device", "1")
+    run = conformance(intels_adapter, pocl_wheel, area="command-buffer-commands")
     assert "Portable Computing Language" in run.report["facts"]["platform"]
     counts = run.report["areas"]["command-buffer-commands"]
     assert (run.code, counts["passed"], counts["failed"]) == (0, 0, 0)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from helpers.suites import RunSuite
 from helpers.support import FakeDriver, FakePlugin, RunPython
 
 from fairlead.api import registered
@@ -34,25 +35,27 @@ def failures(report: SuiteReport) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def good(fake_driver: FakeDriver) -> Callable[[str, int], dict[str, str]]:
+def good(fake_driver: FakeDriver, run_suite: RunSuite) -> Callable[[str, int], dict[str, str]]:
     """What the fake driver of an ICD version fails of an area, for it has few functions."""
 
     @cache
     def run(area: str, icd: int) -> dict[str, str]:
-        return failures(harness.run(str(fake_driver(icd=icd)), area=area))
+        return failures(run_suite(fake_driver(icd=icd), area=area))
 
     return run
 
 
 @pytest.fixture(scope="session")
 def broken(
-    fake_driver: FakeDriver, good: Callable[[str, int], dict[str, str]]
+    fake_driver: FakeDriver,
+    good: Callable[[str, int], dict[str, str]],
+    run_suite: RunSuite,
 ) -> Callable[..., dict[str, str]]:
     """Returns what a variant of the fake driver fails of an area, and the unchanged one does
     not."""
 
     def run(area: str, **knobs: object) -> dict[str, str]:
-        found = failures(harness.run(str(fake_driver(**knobs)), area=area))
+        found = failures(run_suite(fake_driver(**knobs), area=area))
         icd = knobs.get("icd", 1)
         assert isinstance(icd, int)
         before = good(area, icd)
@@ -124,8 +127,10 @@ def test_a_good_driver_of_either_kind_fails_nothing_of_what_is_tried(
             }  # the fake driver has few functions
 
 
-def test_a_driver_without_command_buffers_has_nothing_to_fail_there(pocl_wheel: Candidate) -> None:
-    report = harness.run(pocl_wheel.library, area="command-buffer")
+def test_a_driver_without_command_buffers_has_nothing_to_fail_there(
+    pocl_wheel: Candidate, run_suite: RunSuite
+) -> None:
+    report = run_suite(pocl_wheel.library, area="command-buffer")
     assert {case.outcome for case in report.cases if case.area == "command-buffer"} == {
         "unsupported"
     }
@@ -151,18 +156,20 @@ def check_known(report: SuiteReport, name: str, passed: int) -> None:
 
 
 @pytest.mark.driver("intel_cpu")
-def test_a_real_driver(intel_cpu: Candidate) -> None:
-    check_known(harness.run(driver_profiles.locate(intel_cpu)[0]), "intel", 660)
+def test_a_real_driver(intel_cpu: Candidate, run_suite: RunSuite) -> None:
+    check_known(run_suite(driver_profiles.locate(intel_cpu)[0]), "intel", 660)
 
 
 @pytest.mark.thorough
-def test_another_real_driver(pocl_wheel: Candidate) -> None:
-    check_known(harness.run(pocl_wheel.library), "pocl", 260)
+def test_another_real_driver(pocl_wheel: Candidate, run_suite: RunSuite) -> None:
+    check_known(run_suite(pocl_wheel.library), "pocl", 260)
 
 
 @pytest.mark.parametrize(("area", "passed"), [("icd", 30), ("dispatch", 20), ("null-handles", 90)])
-def test_areas_of_another_real_driver(pocl_wheel: Candidate, area: str, passed: int) -> None:
-    check_known(harness.run(pocl_wheel.library, area=area), "pocl", passed)
+def test_areas_of_another_real_driver(
+    pocl_wheel: Candidate, run_suite: RunSuite, area: str, passed: int
+) -> None:
+    check_known(run_suite(pocl_wheel.library, area=area), "pocl", passed)
 
 
 @pytest.mark.parametrize("text", ["bogus", "7", "opencl:gpu"])
@@ -204,9 +211,9 @@ def test_a_loader_is_refused_before_it_is_called(
 
 
 def test_a_loader_without_symbol_versions_is_refused_when_it_is_open(
-    fake_driver: FakeDriver,
+    fake_driver: FakeDriver, run_suite: RunSuite
 ) -> None:
-    report = harness.run(str(fake_driver(is_loader=1)))
+    report = run_suite(fake_driver(is_loader=1))
     assert report.trouble.startswith("it is an OpenCL loader, not a driver")
 
 
@@ -226,11 +233,11 @@ BROKEN_PLUGINS: list[tuple[dict[str, object], tuple[str, ...]]] = [
 
 
 @pytest.fixture(scope="session")
-def broken_plugin(fake_plugin: FakePlugin) -> Callable[..., set[str]]:
+def broken_plugin(fake_plugin: FakePlugin, run_suite: RunSuite) -> Callable[..., set[str]]:
     """What a variant of the fake PI plugin fails, that the fake plugin itself does not fail."""
 
     def failed(**knobs: object) -> set[str]:
-        report = harness.run(str(fake_plugin(interface=2, **knobs)), area="plugin")
+        report = run_suite(fake_plugin(interface=2, **knobs), area="plugin")
         return {case.name for case in report.cases if case.outcome == "failed"}
 
     good = cache(failed)
@@ -260,12 +267,14 @@ def test_a_broken_plugin_fails_the_rule(
         ("null-handles", 120),
     ],
 )
-def test_a_real_plugin(intel_cpu: Candidate, real_plugins: Path, area: str, passed: int) -> None:
+def test_a_real_plugin(
+    intel_cpu: Candidate, real_plugins: Path, run_suite: RunSuite, area: str, passed: int
+) -> None:
     """Intel's plugin of 2024 can do little of command-buffers on today's drivers, and refuses all
     buffers."""
     driver = registered([driver_profiles.locate(intel_cpu)[0]])
     library = str(real_plugins / "pi/libpi_opencl.so")
-    check_known(harness.run(library, area=area, environment=driver), "pi", passed)
+    check_known(run_suite(library, area=area, environment=driver), "pi", passed)
 
 
 @pytest.mark.parametrize(("version", "has_it"), [((0, 9, 4), False), ((0, 9, 8), True)])

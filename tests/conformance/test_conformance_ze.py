@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.drivers import Driver
+from helpers.suites import RunSuite
 
 from fairlead.conformance import harness
 from fairlead.conformance.report import SuiteReport
@@ -94,22 +95,24 @@ def failures(report: SuiteReport) -> set[str]:
     return {case.name for case in report.cases if case.outcome == "failed"}
 
 
-def test_our_driver_passes(each_driver: Driver, tmp_path: Path) -> None:
+def test_our_driver_passes(each_driver: Driver, run_suite: RunSuite, tmp_path: Path) -> None:
     (tmp_path / "only.icd").write_text(f"{each_driver.library}\n", encoding="utf-8")
     only = {"OCL_ICD_VENDORS": str(tmp_path), "FAIRLEAD_ZE_SUB_DEVICES": "2"}
-    report = harness.run(level_zero_driver(), environment=only, timeout=120.0)
+    report = run_suite(level_zero_driver(), environment=only, timeout=120.0)
     assert not failures(report)
     assert sum(case.outcome == "passed" for case in report.cases) > 80
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_driver_fails(fault: str, tmp_path: Path, wheel_drivers: dict[str, str]) -> None:
+def test_a_broken_driver_fails(
+    fault: str, run_suite: RunSuite, tmp_path: Path, wheel_drivers: dict[str, str]
+) -> None:
     area, text, expected = BROKEN[fault]
     module = tmp_path / "broken_driver.py"
     module.write_text(_HEAD + text, encoding="utf-8")
     library = build_level_zero_driver(module, tmp_path)
     variables = {**wheel_drivers, "FAIRLEAD_ZE_SUB_DEVICES": "2"}
-    report = harness.run(str(library), area=area, environment=variables, timeout=120.0)
+    report = run_suite(library, area=area, environment=variables, timeout=120.0)
     assert failures(report) == expected
 
 

@@ -19,6 +19,7 @@ from helpers.support import CHILD_TIMEOUT, Output
 
 #: What most children import. No module here loads a driver, or reads a variable, when imported.
 _IMPORTED: Final = (
+    "pytest",
     "subprocess",
     "tempfile",
     "numpy",
@@ -32,6 +33,9 @@ _IMPORTED: Final = (
     "fairlead.cli.doctor.diagnosis",
     "fairlead.cli.doctor.report",
     "fairlead.cli.main",
+    "fairlead.cli.conformance",
+    "fairlead.conformance.harness",
+    *(f"fairlead.conformance.{name}.fixtures" for name in ("ur", "pi", "ze", "opencl")),
 )
 #: Variables that are read when a process starts, or when one of these modules is imported. The
 #: first one opens CUDA then, which does not work in a fork.

@@ -337,7 +337,11 @@ def test_a_child_process_that_does_not_start_is_no_fault_of_a_driver(
     """Nor is all well then."""
     path = fake_driver()
     machine.register("good", path)
-    code = f"from fairlead.loader.base import children; children._CHILD = 'exit(3)'; {COMMAND}"
+    code = f"""
+import sys
+from fairlead.loader.base import children
+children.answer = lambda *given: sys.exit(3)
+{COMMAND}"""
     done = machine.run_python(code, "doctor", "--json", env=machine.env, check=False)
     facts = json.loads(done.out)
     assert done.code == 1 and states(facts) == {path.name: "unprobed"}

@@ -140,6 +140,7 @@ def test_a_crash_after_the_report_is_a_note() -> None:
     )
 
 
+@pytest.mark.slow
 @each_way_too
 @pytest.mark.parametrize(
     "line",
@@ -179,9 +180,30 @@ def test_only_a_process_of_one_thread_that_was_asked_forks(run_python: RunPython
     assert run_python(THREADS, fresh=True).out == "[False, True, False]\n"
 
 
+OPENS = """
+import sys
+from fairlead.cli.main import main
+from fairlead.loader.base.forked import may_fork
+from fairlead.loader.base.library import open_library
+seen = [may_fork()]
+main(["--help"], standalone_mode=False)
+seen.append(may_fork())
+open_library(sys.argv[1])
+print([*seen, may_fork()])
+"""
+
+
+def test_the_command_forks_until_it_opens_a_library(
+    run_python: RunPython, fake_driver: FakeDriver
+) -> None:
+    done = run_python(OPENS, str(fake_driver()), fresh=True)
+    assert done.out.splitlines()[-1] == "[False, True, False]"
+
+
 # Children that do not
 
 
+@pytest.mark.slow
 @each_way_too
 @pytest.mark.parametrize(
     ("code", "reason"),

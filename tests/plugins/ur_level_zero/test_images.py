@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 from helpers.drivers import Driver
+from helpers.suites import RunSuite
 
-from fairlead.conformance import harness
 from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import URObjects
@@ -191,10 +191,12 @@ def test_a_driver_without_the_function(behind: LZDevice, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("area", "least"), [("images", 44), ("sampler", 9)])
-def test_the_conformance_suite(area: str, least: int, each_driver: Driver, tmp_path: Path) -> None:
+def test_the_conformance_suite(
+    area: str, least: int, each_driver: Driver, run_suite: RunSuite, tmp_path: Path
+) -> None:
     (tmp_path / "only.icd").write_text(f"{each_driver.library}\n", encoding="utf-8")
     only = {"OCL_ICD_VENDORS": str(tmp_path)}
-    report = harness.run(level_zero_adapter(), area=area, environment=only, timeout=120.0)
+    report = run_suite(level_zero_adapter(), area=area, environment=only, timeout=120.0)
     assert not report.trouble
     assert not [case.name for case in report.cases if case.outcome == "failed"]
     assert sum(case.outcome == "passed" for case in report.cases) >= least
