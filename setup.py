@@ -64,6 +64,10 @@ ADAPTERS = {
 FILE_NAMES = {"libOpenCL": "libOpenCL.so.1", "libze_loader": "libze_loader.so.1"}
 
 
+#: The folders of C that is not generated.
+WRITTEN = ("icd/", "loader/", "plugins/")
+
+
 class BuildNative(build_ext):
     """Builds shared libraries that are no Python modules, `lib…`, and the adapters.
 
@@ -87,14 +91,21 @@ class BuildNative(build_ext):
         """Compile each source once, on all cores.
 
         Libraries share sources, and the thunks of a layer are linked 16 times
-        (loader/base/native/build.py).
+        (loader/base/native/build.py). What is generated is optimized lightly.
         """
         compile_all, objects = self.compiler.compile, {}
+        lightly = runpy.run_path("fairlead/loader/base/native/building.py")["LIGHTLY"]
 
         def compile_once(sources: list[str], **options: Any) -> list[str]:
             missing = [source for source in dict.fromkeys(sources) if source not in objects]
+            written = options.pop("extra_postargs")
+
+            def compile_one(source: str) -> str:
+                more = () if source.startswith(WRITTEN) else lightly
+                return compile_all([source], extra_postargs=[*written, *more], **options)[0]
+
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                found = pool.map(lambda source: compile_all([source], **options)[0], missing)
+                found = pool.map(compile_one, missing)
                 objects.update(zip(missing, found, strict=True))
             return [objects[source] for source in sources]
 
@@ -123,21 +134,28 @@ class BuildNative(build_ext):
 if problem := missing_tool():
     sys.exit(problem)
 
-setup(
-    cffi_modules=[
-        *(
-            f"fairlead/{folder}/native/build.py:ffibuilder"
-            for folder in ("loader/base", "icd", "plugins/sdk")
-        ),
-        "fairlead/plugins/sdk/native/build_ze.py:ffibuilder",
-    ],
-    ext_modules=[
-        *runpy.run_path("fairlead/icd/native/build.py")["layers"](),
-        runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
-        runpy.run_path("fairlead/loader/ze/libze_loader/native/build.py")["libze_loader"](),
-        *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
-        *runpy.run_path("fairlead/plugins/sdk/native/build_ze.py")["shells"](),
-        runpy.run_path("fairlead/plugins/command_buffer_layer/native/build.py")["layer"](),
-    ],
-    cmdclass={"build_ext": BuildNative},
-)
+
+def native() -> dict[str, Any]:
+    """What `setup` is to build. It takes a second to say, for C is generated and parsed."""
+    return {
+        "cffi_modules": [
+            *(
+                f"fairlead/{folder}/native/build.py:ffibuilder"
+                for folder in ("loader/base", "icd", "plugins/sdk")
+            ),
+            "fairlead/plugins/sdk/native/build_ze.py:ffibuilder",
+        ],
+        "ext_modules": [
+            *runpy.run_path("fairlead/icd/native/build.py")["layers"](),
+            runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
+            runpy.run_path("fairlead/loader/ze/libze_loader/native/build.py")["libze_loader"](),
+            *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
+            *runpy.run_path("fairlead/plugins/sdk/native/build_ze.py")["shells"](),
+            runpy.run_path("fairlead/plugins/command_buffer_layer/native/build.py")["layer"](),
+        ],
+    }
+
+
+# Before it builds, pip asks twice for metadata alone.
+is_asked_for_metadata = bool({"egg_info", "dist_info"}.intersection(sys.argv))
+setup(cmdclass={"build_ext": BuildNative}, **({} if is_asked_for_metadata else native()))

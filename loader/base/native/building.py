@@ -29,6 +29,10 @@ APIS = {
 #: Generated functions have every parameter of the ABI, used or not.
 _OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
 
+#: The level of generated functions. They are short and many: -O2 makes them no shorter, and takes
+#: half as long again.
+LIGHTLY = ("-O1", "-foptimize-sibling-calls")
+
 
 @cache
 def api(name: str) -> Any:

@@ -469,9 +469,13 @@ def ffibuilder() -> Any:
     names = [*in_c(), *calls()]
     entries_in_c = [(f"c_{name}", name) for name in names]
     entries_in_c += [(f"lz_{name}", name) for name in _LEVEL_ZERO]
-    for function, name in entries_in_c:
-        declared = ", ".join(parameters(ur().functions[name]))
-        ffi.cdef(f"int32_t {function}(uint32_t, {declared});")
+    # one text: each call of cdef reads all types once more
+    ffi.cdef(
+        "\n".join(
+            f"int32_t {function}(uint32_t, {', '.join(parameters(ur().functions[name]))});"
+            for function, name in entries_in_c
+        )
+    )
     ffi.cdef("#define FL_SHELL_VERSION ...")
     headers = (
         "ur_types.h",
@@ -525,6 +529,7 @@ def shell(name: str, source: str) -> Any:
     options = building.extension(
         [HERE / source, HERE / "python.c"],
         [HERE, building.GENERATED],
+        *building.LIGHTLY,
         # Calls avoid the PLT, because the loader exports the same names. The library is never
         # unloaded, because Python keeps pointers to it.
         extra_link_args=["-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"],
