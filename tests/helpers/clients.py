@@ -25,6 +25,7 @@ import pytest
 
 from fairlead import plugins
 from fairlead.api import registered
+from helpers.kept_files import KeptFiles
 from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
 
 HERE: Final = ROOT / "tests/clients"
@@ -266,10 +267,16 @@ def _sections(text: str) -> list[tuple[str, str]]:
 
 
 class Compiler:
-    """Compiles the programs of tests/clients, once in a run, by the host's compilers alone."""
+    """Compiles the programs of tests/clients, by the host's compilers alone.
+
+    What is made of SYCL is kept for later runs, until a program or libsycl changes.
+    """
 
     def __init__(self, home: Path, factory: pytest.TempPathFactory) -> None:
         self.home, self.factory = home, factory
+        library = (home / "lib/libsycl.so.9").stat()
+        parts = f"{home} {library.st_size} {library.st_mtime_ns}", Path(__file__).read_text("utf-8")
+        self.kept = KeptFiles(HERE / "sycl/client.hpp", [HERE / "sycl", HERE / "device"], *parts)
 
     def sycl(self, *names: str) -> list[str]:
         """The command that runs sycl/{name}.cpp, or several in one process: see `outputs`."""
@@ -284,10 +291,10 @@ class Compiler:
     ) -> Output:
         """Run device/{name}.cpp, or several in one process. The parameters are those of `run`.
 
-        libsycl compiles the SYCL code of a program once in a run of the tests. Its binaries are
-        made anew. A process of libsycl may read what another one is writing, so each has a copy.
+        libsycl compiles the SYCL code of a program once. Its binaries are made anew. A process of
+        libsycl may read what another one is writing, so each has a copy.
         """
-        compiled = once(self.factory, "kernel_compiler", Path.mkdir)
+        compiled = self.kept.folder("kernel_compiler")
         with tempfile.TemporaryDirectory(dir=compiled.parent) as cache:
             own = Path(cache, "ext_kernel_compiler")
             shutil.copytree(compiled, own)
@@ -326,7 +333,12 @@ class Compiler:
                 _ALL.format(header=header, includes="\n".join(includes), calls="\n".join(calls))
             )
             folders = [f"-I{HERE / 'sycl'}", f"-I{HERE / folder}"]
-            self._run(cxx(), source, program, self.home / "lib/libsycl.so.9", *folders)
+            library = self.home / "lib/libsycl.so.9"
+            self.kept.copy(
+                source.stem,
+                program,
+                lambda: self._run(cxx(), source, program, library, *folders),
+            )
 
         return [str(once(self.factory, f"{folder}_programs", make)), *run]
 

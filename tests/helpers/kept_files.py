@@ -27,17 +27,32 @@ class KeptFiles:
     Args:
         source: the source; the headers beside it belong to it.
         folders: further headers.
+        parts: what else the files are made of.
     """
 
-    def __init__(self, source: Path, folders: Iterable[Path]) -> None:
+    def __init__(self, source: Path, folders: Iterable[Path], *parts: str) -> None:
         compiler = subprocess.run(["cc", "--version"], capture_output=True, check=True).stdout
         helpers = Path(__file__).with_name("fixtures.py")  # it has the compiler's options
         files = [source, helpers, *source.parent.glob("*.h")]
         files += [file for folder in folders for file in folder.rglob("*") if file.is_file()]
-        content = digest([compiler, *(file.read_bytes() for file in sorted(files))])
+        content = digest([compiler, *parts, *(file.read_bytes() for file in sorted(files))])
         self._others = ROOT / "build/tests"
         self._stem = source.stem
         self._folder = self._others / f"{source.stem}-{content}"
+
+    def folder(self, name: str) -> Path:
+        """A folder that is kept, for files that any process adds whole, by renaming them."""
+        folder = self._folder / name
+        if not folder.exists():
+            self._forget()
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _forget(self) -> None:
+        """Remove what was made of another content."""
+        if not self._folder.exists():
+            for old in self._others.glob(f"{self._stem}-*"):
+                shutil.rmtree(old, ignore_errors=True)
 
     def copy(self, name: str, path: Path, make: Callable[[], object]) -> None:
         """Copy a kept file to a path, or make it there and keep it if it has a name."""
@@ -51,9 +66,7 @@ class KeptFiles:
         make()
         if not name:
             return
-        if not self._folder.exists():
-            for old in self._others.glob(f"{self._stem}-*"):
-                shutil.rmtree(old, ignore_errors=True)
+        self._forget()
         self._folder.mkdir(parents=True, exist_ok=True)
         own = kept.with_suffix(f".{os.getpid()}")  # another run may be keeping the same file
         shutil.copy(path, own)

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.kept_files import KeptFiles
 from helpers.sanitize import (
     ADDRESS,
     HERE,
@@ -21,7 +22,7 @@ from helpers.sanitize import (
     build_ze_loader,
     scenarios,
 )
-from helpers.support import CHILD_TIMEOUT
+from helpers.support import CHILD_TIMEOUT, ROOT
 from helpers.tables import table
 
 pytestmark = pytest.mark.slow
@@ -49,7 +50,10 @@ def _run(*command: str | Path) -> None:
 
 @_BUILDS
 def test_every_scenario(sanitized: bool, tmp_path: Path) -> None:
-    harness = build(tmp_path, _flags(sanitized, tmp_path))
+    flags, harness = _flags(sanitized, tmp_path), tmp_path / "harness"
+    folders = [ROOT / name for name in ("icd", "loader", "plugins/sdk/native")]
+    kept = KeptFiles(HERE / "harness.c", [*folders, HERE], " ".join(flags))
+    kept.copy("harness", harness, lambda: build(tmp_path, flags))
     table("scenario", scenarios())(lambda scenario: _run(harness, scenario))()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from helpers.installing import run
+from helpers.kept_files import KeptFiles
 from helpers.sources import copy_sources
 from helpers.support import ROOT, once
 
@@ -26,6 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     They are built from a copy of the sources, so that nothing that was built here gets into them.
     The compiler does not optimize them, which would take longest. What `make` installs is optimized.
+    They are kept for later runs, until a source changes.
     """
 
     def build(target: Path) -> None:
@@ -35,6 +38,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = building.read_text(encoding="utf-8")
         assert '"-O2"' in text
         building.write_text(text.replace('"-O2"', '"-O0"'), encoding="utf-8")
-        run(sys.executable, "-m", "build", "--outdir", str(target), str(source))
+        names = sorted(str(path.relative_to(source)) for path in source.rglob("*"))
+        kept = KeptFiles(source / "setup.py", [source], sys.version, *names).folder("wheel")
+        if not any(kept.glob("*.whl")):
+            run(sys.executable, "-m", "build", "--outdir", str(kept), str(source))
+        shutil.copytree(kept, target)
 
     return next(once(tmp_path_factory, "wheel", build).glob("fairlead-*.whl"))
