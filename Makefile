@@ -161,6 +161,7 @@ $(NVRTC)/fetched: | $(BIN)/python
 	@touch $@
 
 $(AMD)/fetched:
+	@echo "downloading AMD's compilers of Debian 12: 65 MB"
 	@mkdir -p $(AMD)/deb
 	@cd $(AMD)/deb && apt-get download -q $(AMD_PACKAGES) >/dev/null 2>&1 && \
 	    for package in *.deb; do dpkg-deb -x $$package .. || exit 1; done || echo 'no HIP of Debian 12: the tests of its compilers are left out'
@@ -168,6 +169,7 @@ $(AMD)/fetched:
 	@touch $@
 
 $(ZE_DEV)/fetched:
+	@echo "downloading headers of Level Zero (libze-dev): 0.1 MB"
 	@mkdir -p $(ZE_DEV)/deb
 	@cd $(ZE_DEV)/deb && apt-get download -q libze-dev >/dev/null 2>&1 && dpkg-deb -x libze-dev_*.deb .. || \
 	    echo 'no libze-dev: the ABI of Level Zero is not compared with its headers'
@@ -175,6 +177,7 @@ $(ZE_DEV)/fetched:
 	@touch $@
 
 $(HIP)/fetched:
+	@echo "downloading headers of HIP (libamdhip64-dev): 0.2 MB"
 	@mkdir -p $(HIP)/deb
 	@cd $(HIP)/deb && apt-get download -q libamdhip64-dev >/dev/null 2>&1 && dpkg-deb -x libamdhip64-dev_*.deb .. || \
 	    echo 'no libamdhip64-dev: the ABI of HIP is not compared with its headers'
@@ -182,6 +185,7 @@ $(HIP)/fetched:
 	@touch $@
 
 $(OCLGRIND)/fetched:
+	@echo "downloading oclgrind: 13 MB"
 	@mkdir -p $(OCLGRIND)/deb
 	@cd $(OCLGRIND)/deb && apt-get download -q oclgrind $$(apt-cache depends oclgrind | awk '/liboclgrind/ {print $$2}') >/dev/null 2>&1 && \
 	    for package in *.deb; do dpkg-deb -x $$package .. || exit 1; done || echo 'no oclgrind: the tests on it are left out'
@@ -208,7 +212,9 @@ demo: $(VENV)/installed-demo
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
     CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND) \
     HIP_HEADERS=$(HIP)/usr/include:$(HIP_MORE) NVRTC=$(NVRTC) AMD=$(AMD)
-PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
+# Three workers on two cores: one of them mostly waits, for a child that hangs or for a device.
+WORKERS ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
+PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
 	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
