@@ -28,7 +28,7 @@ from fairlead.icd.drivers import platforms
 from fairlead.runtime import Program, Queue, malloc_device
 from fairlead.runtime.interop import device_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_driver]
 
 COUNT = 64
 

@@ -62,6 +62,7 @@ def step(
         cl.enqueue_fill_buffer(queue, b, np.full(1, i, np.float32), 4 * i, 16)
 
 
+@pytest.mark.slow
 def test_nothing_runs_in_the_block_and_a_replay_is_the_direct_run(
     queue: cl.CommandQueue, program: cl.Program
 ) -> None:
@@ -186,6 +187,7 @@ def test_old_markers_and_barriers(out_of_order: cl.CommandQueue, program: cl.Pro
 # --- what stays alive ---
 
 
+@pytest.mark.slow
 def test_arrays_and_their_temporaries(queue: cl.CommandQueue) -> None:
     """Every expression of pyopencl.array makes temporaries.
 

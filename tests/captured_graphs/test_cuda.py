@@ -106,6 +106,7 @@ def _ran(program: Program, run: Callable[[], object]) -> int:
 # --- shared memory ---
 
 
+@pytest.mark.slow
 def test_a_small_buffer_is_a_part_of_a_slab_and_does_not_look_like_one(program: Program) -> None:
     first, second = program.buffer(7), program.buffer(8)
     assert _address(second) - _address(first) == 512

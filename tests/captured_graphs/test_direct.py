@@ -81,6 +81,7 @@ def test_it_runs_everything_that_it_can(numbers: Numbers) -> None:
     assert parts_of(loop, queue)["replay"].startswith("not chosen")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize(
     ("make", "reason"),
@@ -133,6 +134,7 @@ def test_constants_of_a_program_are_the_drivers(numbers: Numbers, others: cl.Pro
     assert parts_of(loop, numbers.queue)["direct"].startswith("one native kernel")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("size", [64, 60, 61, 7, 1])
 def test_a_launch_without_local_size_has_the_drivers(

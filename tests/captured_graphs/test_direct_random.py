@@ -23,7 +23,8 @@ from fairlead.icd.drivers import platforms
 pytestmark = [pytest.mark.driver("pocl_wheel"), pytest.mark.fuzz]
 
 SECONDS = float(os.environ.get("FAIRLEAD_FUZZ") or 0)
-GRAPHS = 60
+#: The seeds of the graphs: `make test` takes the first ones.
+SEEDS = [range(24), pytest.param(range(24, 60), marks=pytest.mark.thorough)]
 TYPES = {"char": np.int8, "ushort": np.uint16, "int": np.int32, "ulong": np.uint64}
 TYPES |= {"float": np.float32, "double": np.float64}
 if not SECONDS:  # compiling takes most of the time
@@ -236,9 +237,10 @@ def _check(world: World, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0] == found[1], f"FAIRLEAD_FUZZ_SEED={seed} leads to it"
 
 
-def test_random_graphs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", SEEDS, ids=["some", "others"])
+def test_random_graphs(world: World, monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     if not SECONDS:
-        for seed in range(GRAPHS):
+        for seed in seeds:
             _check(world, seed, monkeypatch)
         return
     seed, end = int(os.environ.get("FAIRLEAD_FUZZ_SEED") or time.time()), time.monotonic() + SECONDS
@@ -260,8 +262,9 @@ def _left_by(world: World, seed: int) -> tuple[list[bytes], str]:
     return world.state(), loop.explain(queue)
 
 
+@pytest.mark.parametrize("seeds", SEEDS, ids=["some", "others"])
 def test_random_graphs_that_several_threads_run(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, seeds: range
 ) -> None:
     """They leave what one thread leaves. Also launches that are too short, or slower so."""
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
@@ -269,7 +272,7 @@ def test_random_graphs_that_several_threads_run(
     monkeypatch.setattr(direct_device, "_LEAST", 0)
     monkeypatch.setattr(direct_device, "_PERCENT", 1 << 30)
     shared = 0
-    for seed in range(GRAPHS // 2):
+    for seed in seeds[::2]:
         monkeypatch.setattr(direct_device, "compute_units", lambda device: 1)
         expected, how = _left_by(world, seed)
         assert "threads run" not in how
@@ -277,4 +280,4 @@ def test_random_graphs_that_several_threads_run(
         found, how = _left_by(world, seed)
         shared += "3 threads run" in how
         assert found == expected, f"seed {seed}"
-    assert shared > GRAPHS // 4
+    assert shared > len(seeds) // 4

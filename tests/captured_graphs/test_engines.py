@@ -203,6 +203,7 @@ def test_parts_follow_each_other(
     assert said[5][2] == "chosen: it is not able to" and "command 2: it is a read" in said[6][2]
 
 
+@pytest.mark.slow
 def test_updates_reach_every_part(
     numbers: Numbers, monkeypatch: pytest.MonkeyPatch, more_engines: None
 ) -> None:
@@ -303,6 +304,7 @@ def test_an_update_waits_where_it_must(numbers: Numbers, monkeypatch: pytest.Mon
     assert said[0] > cl.command_execution_status.COMPLETE == said[1]
 
 
+@pytest.mark.slow
 def test_another_kernel_comes_after_the_last_replay_without_a_wait(numbers: Numbers) -> None:
     with capture(numbers.queue) as graph:
         numbers.add(1)

@@ -41,6 +41,7 @@ def test_later_calls_are_replayed_with_their_own_arguments(queue: cl.CommandQueu
     assert calls == ["advance"] and advance.__doc__ == "A step."
 
 
+@pytest.mark.slow
 def test_shapes_types_and_values_are_captured_anew(queue: cl.CommandQueue) -> None:
     for _ in range(2):
         for size, kind, power in (

@@ -156,6 +156,7 @@ def _random_commands(scene: Scene, triple: cl.Kernel, near: cl.Sampler, seed: in
             last[name] = [event]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("seed", range(2))
 def test_random_commands(

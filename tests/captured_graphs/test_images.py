@@ -88,6 +88,7 @@ def _tripled(queue: cl.CommandQueue, kind: Kind) -> tuple[Any, cl.Image]:
     return graph, target
 
 
+@pytest.mark.slow
 def test_images_and_samplers_of_launches_live_as_long_as_the_graph(
     queue: cl.CommandQueue, kind: Kind
 ) -> None:

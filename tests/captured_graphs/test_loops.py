@@ -50,6 +50,7 @@ class Counter:
         return int(self.n.get()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("every", [1, 3, 100])
 def test_a_loop_stops_when_its_flag_is_set(

@@ -21,6 +21,9 @@ from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.loader.base.copies import CopyError
 from fairlead.runtime import SYCLError
 
+#: What is refused does not depend on the driver.
+pytestmark = pytest.mark.one_driver
+
 SOURCE = "kernel void add(global float *a, float b) { a[get_global_id(0)] += b; }"
 
 

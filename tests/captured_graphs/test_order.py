@@ -114,6 +114,7 @@ def test_two_queues_and_the_events_between_them(
     assert all(ran.index(before) < ran.index(after) for before, after in graph.edges)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["auto", "in-order", "lanes", "levels", "events"])
 @pytest.mark.parametrize("seed", range(4))
 def test_every_schedule_honours_every_edge(

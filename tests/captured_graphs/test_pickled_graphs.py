@@ -15,6 +15,9 @@ from pyopencl.array import Array
 import fairlead
 from fairlead.graph_files.errors import GraphFileError
 
+#: A pickle is the same on each driver.
+pytestmark = pytest.mark.one_driver
+
 
 def child(data: bytes, by: int) -> list[int]:
     """What a graph computes in a process of its own."""
@@ -34,6 +37,7 @@ def graph(numbers: Numbers) -> fairlead.CapturedGraph:
     return graph
 
 
+@pytest.mark.slow
 def test_a_graph_and_its_executable_run_in_another_process(
     numbers: Numbers, graph: fairlead.CapturedGraph
 ) -> None:

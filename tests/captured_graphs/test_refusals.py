@@ -24,6 +24,9 @@ from fairlead.captured_graphs.swaps import CaptureWarning
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
 
+#: What is refused does not depend on the driver.
+pytestmark = pytest.mark.one_driver
+
 SOURCE = "__kernel void add(__global float *a, float s) { a[get_global_id(0)] += s; }"
 N = 64
 
@@ -184,6 +187,7 @@ def test_another_thread_is_refused_and_the_block_says_so(
     assert len(graph) == 0 and pointers(queue) == before
 
 
+@pytest.mark.slow
 def test_threads_with_queues_of_their_own_are_not_disturbed(
     context: cl.Context, kernel: cl.Kernel
 ) -> None:

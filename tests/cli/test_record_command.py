@@ -13,11 +13,12 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
+from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython, once
 
 import fairlead
 from fairlead.graph_files.archive import GraphArchive
@@ -25,7 +26,8 @@ from fairlead.graph_files.document import Document
 from fairlead.icd import libopencl, record_layer
 from fairlead.icd.drivers import platforms
 
-COMMAND = (sys.executable, "-m", "fairlead")
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
+ONE_ENGINE = f"from fairlead.cli import compare; compare.ENGINES = ('replay',); {COMMAND}"
 ROUNDS = 3
 #: The program's exit code where the driver has no SVM of the kind that it wants.
 _NO_SVM = 4
@@ -76,27 +78,26 @@ def program(headers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "recorded_program", build)
 
 
-def ran(*command: str | Path) -> Output:
-    """What a command printed, and its exit code."""
-    done = subprocess.run(
-        [str(one) for one in command],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-    )
-    return Output(done.returncode, done.stdout, done.stderr)
+class Run(Protocol):
+    """Runs the command `fairlead`: `run("record", "-o", file, "--", program)`."""
+
+    def __call__(self, *arguments: object) -> Output: ...
 
 
 @pytest.fixture
-def record(program: Path, each_driver: Driver, tmp_path: Path) -> Record:
+def run(run_python: RunPython) -> Run:
+    """See Run."""
+    return lambda *arguments: run_python(COMMAND, *map(str, arguments), check=False)
+
+
+@pytest.fixture
+def record(run: Run, program: Path, each_driver: Driver, tmp_path: Path) -> Record:
     """`record("plain", "--to", 3)`: what it printed, and the file."""
 
     def record(what: str, *options: object) -> tuple[Output, Path]:
         file = tmp_path / "recorded.flg"
-        arguments = [str(one) for one in options]
-        command = program, number_of(each_driver), what, str(ROUNDS)
-        return ran(*COMMAND, "record", "-o", file, *arguments, "--", *command), file
+        command = program, number_of(each_driver), what, ROUNDS
+        return run("record", "-o", file, *options, "--", *command), file
 
     return record
 
@@ -177,6 +178,7 @@ def test_equal_contents_are_written_once(
         assert log.stat().st_size < 6 << 20
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize(("what", "code"), [("abort", None), ("exit", 5), ("segfault", None)])
 def test_what_was_recorded_outlives_the_program(
     record: Record, present_drivers: tuple[Driver, ...], what: str, code: int | None
@@ -224,6 +226,7 @@ def test_contents(record: Record) -> None:
     assert len(kept) == 2 and all("contents" in one for one in kept)
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("what", ["plain", "image", "map", "unordered", "svm"])
 def test_what_the_program_has_read_is_the_reference(record: Record, what: str) -> None:
     output, file = record(what, "--contents", "all")
@@ -237,9 +240,11 @@ def test_what_the_program_has_read_is_the_reference(record: Record, what: str) -
 
 
 @pytest.mark.one_driver
-def test_a_recorded_file_is_compared_with_what_the_program_has_read(record: Record) -> None:
+def test_a_recorded_file_is_compared_with_what_the_program_has_read(
+    record: Record, run: Run, run_python: RunPython
+) -> None:
     _, file = record("plain", "--contents", "all")
-    done = ran(*COMMAND, "compare", "--json", file)
+    done = run("compare", "--times", 1, "--json", file)
     runs = json.loads(done.out)["runs"]
     assert done.code == 0 and {one["state"] for one in runs} <= {"same", "not possible"}
     with zipfile.ZipFile(file) as archive:
@@ -249,7 +254,7 @@ def test_a_recorded_file_is_compared_with_what_the_program_has_read(record: Reco
     with zipfile.ZipFile(file, "w") as archive:
         for title, data in parts.items():
             archive.writestr(title, data)
-    done = ran(*COMMAND, "compare", "--json", file)
+    done = run_python(ONE_ENGINE, "compare", "--json", str(file), check=False)
     states = {one["state"] for one in json.loads(done.out)["runs"]}
     assert done.code == 1 and "different" in states and "same" not in states
 
@@ -272,18 +277,19 @@ def test_what_cannot_be_recorded_is_named(record: Record, what: str, why: str) -
     assert len(document(file).commands) == LAST + 1
 
 
+@pytest.mark.one_driver
 def test_an_unmodified_python_program(
-    each_driver: Driver, present_drivers: tuple[Driver, ...], tmp_path: Path
+    run: Run, each_driver: Driver, present_drivers: tuple[Driver, ...], tmp_path: Path
 ) -> None:
     file = tmp_path / "python.flg"
     (tmp_path / "program.py").write_text(PYTHON, encoding="utf-8")
     command = sys.executable, tmp_path / "program.py", number_of(each_driver)
-    output = ran(*COMMAND, "record", "-o", file, "--", *command)
+    output = run("record", "-o", file, "--", *command)
     assert output.code == 0, output.err
     expected = np.frombuffer(bytes.fromhex(output.out), np.float32)
     for driver in present_drivers:
         assert np.array_equal(last_read(file, f"{number_of(driver)}:0").view(np.float32), expected)
-    compared = ran(*COMMAND, "compare", "--times", "1", file)
+    compared = run("compare", "--times", 1, file)
     assert compared.code == 0, compared.out
     chain = [one["after"] for one in document(file).commands]
     assert all(len(before) <= 1 for before in chain)  # its long wait lists say nothing new
@@ -291,22 +297,22 @@ def test_an_unmodified_python_program(
 
 @pytest.mark.one_driver
 def test_the_processes_of_a_program_have_files_of_their_own(
-    program: Path, each_driver: Driver, tmp_path: Path
+    run: Run, program: Path, each_driver: Driver, tmp_path: Path
 ) -> None:
     once = f"{program} {number_of(each_driver)} plain 1"
-    output = ran(*COMMAND, "record", "-o", tmp_path / "a.flg", "--", "sh", "-c", f"{once}; {once}")
+    output = run("record", "-o", tmp_path / "a.flg", "--", "sh", "-c", f"{once}; {once}")
     assert output.code == 0, output.err
     assert sorted(one.name for one in tmp_path.glob("*.flg")) == ["a-2.flg", "a.flg"]
     counts = [len(document(tmp_path / name).commands) for name in ("a.flg", "a-2.flg")]
     assert counts == [4, 4]
 
 
-def test_a_program_that_enqueues_nothing(tmp_path: Path) -> None:
+def test_a_program_that_enqueues_nothing(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "a.flg"
-    output = ran(*COMMAND, "record", "-o", file, "--", "true")
+    output = run("record", "-o", file, "--", "true")
     assert output.code == 1 and "nothing was recorded" in output.err
     assert not file.exists()
-    output = ran(*COMMAND, "record", "-o", file, "--", "sh", "-c", "exit 7")
+    output = run("record", "-o", file, "--", "sh", "-c", "exit 7")
     assert output.code == 7
-    output = ran(*COMMAND, "record", "-o", tmp_path, "--", "true")
+    output = run("record", "-o", tmp_path, "--", "true")
     assert output.code == 1 and "cannot be written to" in output.err

@@ -15,6 +15,9 @@ from helpers.sycl import N
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Buffer, Handler, Program, Queue
 
+#: Edges are found before a driver is asked.
+pytestmark = pytest.mark.one_driver
+
 
 @pytest.fixture
 def graph(queue: Queue) -> CommandGraph:

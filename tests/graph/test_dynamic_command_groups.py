@@ -321,6 +321,7 @@ def test_while_a_queue_records_none_is_added(queue: Queue, graph: CommandGraph) 
         graph.add(groups)
 
 
+@pytest.mark.slow
 def test_a_second_use_of_memory_is_no_difference(
     queue: Queue, graph: CommandGraph, program: Program
 ) -> None:

@@ -35,6 +35,9 @@ from fairlead.runtime import (
     SYCLError,
 )
 
+#: What is refused does not depend on the driver.
+pytestmark = pytest.mark.one_driver
+
 
 def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> None:
     """Each line: what is called, the routine that the error names, words of its message."""

@@ -16,6 +16,9 @@ from helpers.sycl import N
 from fairlead.graph import CommandGraph
 from fairlead.runtime import USM, Buffer, Context, Device, Errc, Program, Queue
 
+#: Properties are checked before a driver is asked.
+pytestmark = pytest.mark.one_driver
+
 # aspects
 
 

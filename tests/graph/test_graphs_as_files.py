@@ -86,6 +86,7 @@ def launch(kernel: Any, *arguments: Any, range: Any = N) -> Callable[[Handler], 
     return lambda h: h.parallel_for(range, kernel, *arguments)
 
 
+@pytest.mark.slow
 def test_usm_of_every_kind_and_its_commands(
     queue: Queue, graph: CommandGraph, program: Program, file: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_usm_of_every_kind_and_its_commands(
     assert (found["c"] == c.array).all()
 
 
+@pytest.mark.slow
 def test_buffers_their_parts_and_host_memory(
     queue: Queue, graph: CommandGraph, kernels: Program, file: Path
 ) -> None:

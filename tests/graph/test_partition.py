@@ -227,6 +227,7 @@ def test_in_order_means_a_single_path_without_a_branch_or_an_exception() -> None
     ]  # a second successor in another partition
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_path_of_100_000_nodes_needs_no_recursion(policy: str) -> None:
     result = path(100_000, 50_000).partition(policy)
@@ -336,6 +337,7 @@ def adversarial(graph: Case, result: Partitions, lot: Random) -> list[int]:
     return ran
 
 
+@pytest.mark.slow
 @given(graphs(), st.sampled_from(POLICIES), st.integers(0, 1000))
 @settings(max_examples=300)
 def test_every_edge_is_honoured_whatever_runs_at_the_same_time(
@@ -386,6 +388,7 @@ def annotated(graph: Case) -> list[int]:
     return number
 
 
+@pytest.mark.slow
 @given(graphs(devices=0))
 @settings(max_examples=300)
 def test_seed_is_the_seeds_result_wherever_that_is_right(graph: Case) -> None:

@@ -169,13 +169,16 @@ def divided(parts: Sequence[Device]) -> Bench:
     return Bench(list(parts[:2]))
 
 
-#: Examples of each law on each driver, under each policy.
-_SETTINGS = settings(max_examples=150)
+#: Examples of each law on each driver, under each policy: of `make test`, and of `make test-all`.
+_each_count = pytest.mark.parametrize(
+    "examples", [40, pytest.param(150, marks=pytest.mark.thorough)]
+)
 
 
+@_each_count
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_edge_is_honoured(whole: Bench, policy: str) -> None:
-    @_SETTINGS
+def test_every_edge_is_honoured(whole: Bench, policy: str, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(shapes(1))
     def law(shape: Shape) -> None:
         whole.try_out(shape, policy)
@@ -183,9 +186,10 @@ def test_every_edge_is_honoured(whole: Bench, policy: str) -> None:
     law()
 
 
+@_each_count
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_edge_between_devices_is_honoured(divided: Bench, policy: str) -> None:
-    @_SETTINGS
+def test_every_edge_between_devices_is_honoured(divided: Bench, policy: str, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(shapes(2))
     def law(shape: Shape) -> None:
         divided.try_out(shape, policy)

@@ -15,6 +15,9 @@ from helpers.sycl import N, zeros
 from fairlead.graph import CommandGraph, DynamicParameter, Node
 from fairlead.runtime import USM, Context, Device, Event, Program, Queue
 
+#: Recording asks no driver.
+pytestmark = pytest.mark.one_driver
+
 
 @pytest.fixture
 def graph(queue: Queue) -> CommandGraph:

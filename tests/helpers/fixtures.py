@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -217,13 +218,19 @@ def clients() -> Path:
     return _downloaded("SYCL_CLIENTS", "fetched")
 
 
+#: Fixtures of what the Makefile downloads, and those that start processes or compile for long.
+_MARKS: Final = {
+    "clients": {"real_plugins", "headers", "clients", "ze_headers"},
+    "slow": {"run_python", "layered", "adapted"},
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of what the Makefile downloads."""
+    """Mark the tests of these fixtures."""
     for item in items:
-        if {"real_plugins", "headers", "clients", "ze_headers"} & set(
-            getattr(item, "fixturenames", ())
-        ):
-            item.add_marker(pytest.mark.clients)
+        for mark, fixtures in _MARKS.items():
+            if fixtures & set(getattr(item, "fixturenames", ())):
+                item.add_marker(mark)
 
 
 def _downloaded(variable: str, file: str) -> Path:

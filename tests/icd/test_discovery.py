@@ -397,6 +397,7 @@ def test_drivers_with_similar_names_are_no_loaders(machine: Machine) -> None:
 # Variables
 
 
+@pytest.mark.slow
 @given(
     values=st.fixed_dictionaries(
         {v.name: st.text(st.characters(codec="utf-8", exclude_characters="\0")) for v in VARIABLES}

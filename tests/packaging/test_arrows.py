@@ -120,6 +120,7 @@ def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
     return {group for group in groups if group}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ALLOWED)
 def test_imports_go_downwards_only(folder: str) -> None:
     root = ROOT / folder
@@ -128,6 +129,7 @@ def test_imports_go_downwards_only(folder: str) -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
+@pytest.mark.slow
 def test_few_modules_are_named_by_those_below_them() -> None:
     """Such names are for `import_module`, which the arrows do not show."""
     found = set[tuple[str, str]]()
@@ -164,6 +166,7 @@ def test_the_common_ground_knows_no_api() -> None:
         assert not imported_modules(path, above), path
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_a_circle() -> None:
     modules = {module_name(path): path for folder in ALLOWED for path in sources(folder)}
     edges = {name: imported_modules(path, modules) - {name} for name, path in modules.items()}

@@ -17,15 +17,19 @@ from helpers.drivers import Driver
 from helpers.support import CHILD_TIMEOUT, ROOT
 
 CHILD = "helpers.fuzz.child"
-SEQUENCES, STEPS = 120, 30
+#: How many sequences `make test` runs, and how many `make test-all` runs.
+SEQUENCES, STEPS = (40, pytest.param(120, marks=pytest.mark.thorough)), 30
 SECONDS = float(os.environ.get("FAIRLEAD_FUZZ") or 0)
 
 
 @pytest.mark.timeout(SECONDS + 600)
 @pytest.mark.fuzz
-def test_no_sequence_of_calls_does_what_it_should_not(each_driver: Driver, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sequences", SEQUENCES)
+def test_no_sequence_of_calls_does_what_it_should_not(
+    each_driver: Driver, tmp_path: Path, sequences: int
+) -> None:
     trail = tmp_path / "trail"
-    command = [sys.executable, "-m", CHILD, each_driver.version, trail, SEQUENCES, STEPS, SECONDS]
+    command = [sys.executable, "-m", CHILD, each_driver.version, trail, sequences, STEPS, SECONDS]
     done = subprocess.run(
         [*map(str, command)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},

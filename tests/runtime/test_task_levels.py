@@ -292,6 +292,7 @@ def test_the_levels_of_any_program(model: TaskLevels) -> None:
         assert queue.level == (levels[-1] if levels else 0)
 
 
+@pytest.mark.slow
 @given(programs())
 def test_the_batches_of_any_program(model: TaskLevels) -> None:
     """Each command is in one batch, and comes after none of that batch."""

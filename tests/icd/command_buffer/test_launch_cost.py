@@ -36,6 +36,7 @@ def test_a_device_is_measured_once_in_all_contexts(
     assert measured == [contexts[0].int_ptr]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", ["clBuildProgram", "clCreateKernel", "clFinish"])
 def test_a_measurement_that_fails_leaves_nothing(
     device: cl.Device, monkeypatch: pytest.MonkeyPatch, fails: str

@@ -186,6 +186,7 @@ def logging_driver(
     return build
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"])
 @pytest.mark.parametrize("by", ["plain", "verdict"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -217,6 +218,7 @@ def test_every_argument_and_every_answer(
     assert not list(rest) and len(functions) == 134 - len(OWN)
 
 
+@pytest.mark.slow
 def test_a_driver_that_fails_behind_its_platforms_is_left_out_unless_it_is_named(
     client: Client, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:

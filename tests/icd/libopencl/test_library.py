@@ -103,6 +103,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 def test_every_function_answers_a_null_handle(
     native_headers: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -136,6 +137,7 @@ def test_every_function_answers_a_null_handle(
 # Platforms and objects
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["plain", "verdict"])
 def test_drivers_of_both_kinds_in_any_order(
     client: Client, fake_driver: FakeDriver, tmp_path: Path, by: str
@@ -238,6 +240,7 @@ def check_refusal(client: Client, bad: list[Path], good: Path, by: str) -> None:
     assert client("names", drivers=bad, by=by).out == "clGetPlatformIDs -1001, 0 platforms\n\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused_does_no_harm(
     client: Client, fake_driver: FakeDriver, refused: dict[str, Path], case: str
@@ -246,6 +249,7 @@ def test_what_is_refused_does_no_harm(
     check_refusal(client, [refused[case]], good, "plain")
 
 
+@pytest.mark.slow
 def test_what_python_refuses_does_no_harm(
     client: Client, fake_driver: FakeDriver, refused: dict[str, Path]
 ) -> None:
@@ -269,6 +273,7 @@ def test_a_driver_is_opened_once(client: Client, fake_driver: FakeDriver, tmp_pa
     assert client("names", drivers=[driver, driver, link]).out == "Fake 0\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["crash()", "hang()", "abort()", "exit(3)"])
 def test_a_driver_that_ends_the_process_is_not_opened_in_it(
     client: Client, fake_driver: FakeDriver, statement: str

@@ -53,6 +53,7 @@ def names(client: Client, vendors: Path | str, by: str = "plain", **env: str) ->
     return client("names", by=by, env={"OCL_ICD_VENDORS": str(vendors), **env}).out.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["plain", "verdict"])
 @pytest.mark.parametrize("case", READ)
 def test_manifests_that_are_understood(
@@ -64,6 +65,7 @@ def test_manifests_that_are_understood(
     assert names(client, vendors, by) == "Fake 0, Good 0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["plain", "verdict"])
 @pytest.mark.parametrize("case", NOT_READ)
 def test_manifests_that_are_left_out(client: Client, vendors: Path, case: str, by: str) -> None:
@@ -101,6 +103,7 @@ def test_the_order_is_that_of_the_names(
     assert names(client, vendors, by) == "a 0, b 0, c 0, Good 0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["plain", "verdict"])
 def test_the_variables(
     client: Client, vendors: Path, fake_driver: FakeDriver, tmp_path: Path, by: str

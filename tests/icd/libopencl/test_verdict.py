@@ -69,6 +69,7 @@ def test_python_is_started_again_when_something_changed(
     assert [seen(OCL_ICD_FILENAMES="/nowhere.so"), seen()] == 2 * [("Other 0", 4)], "a variable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

@@ -14,6 +14,7 @@ from fairlead.loader.cuda.abi import CudaError
 from fairlead.loader.cuda.driver import SEARCH, CudaDriver
 
 
+@pytest.mark.slow
 def test_devices(fake_cuda: FakeCuda) -> None:
     (device,) = fake_cuda.driver.devices
     assert (device.name, device.uuid, device.capability) == ("Fake GPU 0", b"\1" * 16, (9, 0))

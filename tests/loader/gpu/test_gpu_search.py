@@ -39,6 +39,7 @@ def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Foun
     return Found(search, path, request.param, search.driver.names["Init"].removesuffix("Init"))
 
 
+@pytest.mark.slow
 def test_the_first_place_that_works_is_taken(
     api: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

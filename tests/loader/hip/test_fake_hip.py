@@ -79,6 +79,7 @@ def launch_params(hip: Hip, function: int, pointers: Any) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_every_function_can_fail(hip: Hip) -> None:
     """The fake has every function of its profile, and a knob for each."""
     version = hip.driver.version
@@ -135,6 +136,7 @@ def test_kinds_of_memory(hip: Hip) -> None:
     hip.Free(managed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kernelParams", "buffer"])
 def test_launches(hip: Hip, stream: int, scale: int, way: str) -> None:
     address, array = hip.numbers()

@@ -83,6 +83,7 @@ def test_queries_by_whole_and_by_short_names(opened: Plugin) -> None:
     assert caught.value.routine.endswith("DeviceGetInfo")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "word"),
     [("CPU", "cpu"), ("GPU", "gpu"), ("FPGA", "acc"), ("MCA", "acc"), ("DEFAULT", "unknown")],

@@ -37,6 +37,7 @@ from fairlead.loader.ur.binding import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_function_of_every_layout_is_where_its_name_says(
     fake_plugin: FakePlugin, layout: str
@@ -105,6 +106,7 @@ def test_the_lengths_of_a_layout_are_that_layout_exactly(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data(), st.sampled_from(LAYOUTS))
 def test_what_is_cut_off_never_puts_a_function_in_another_s_place(
@@ -222,6 +224,7 @@ def test_a_library_that_is_no_adapter(fake_plugin: FakePlugin) -> None:
     assert "libur_adapter_" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "knobs", [{"no_adapter": 1}, {"nulls": 1}, {"null_entry": "urAdapterGet"}, {"written": 0}]
 )

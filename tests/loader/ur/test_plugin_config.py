@@ -98,6 +98,7 @@ def test_comments_blanks_crlf_and_byte_order_mark(tmp_path: Path) -> None:
     assert read(tmp_path, codecs.BOM_UTF8 + lines) == expected
 
 
+@pytest.mark.slow
 @given(entries=st.lists(ENTRIES, min_size=1))
 def test_entries_round_trip_in_their_order(
     tmp_path_factory: pytest.TempPathFactory, entries: list[PluginEntry]

@@ -183,6 +183,7 @@ def test_no_file(tmp_path: Path) -> None:
     assert preview(tmp_path / "none.so").reason == "the file does not exist"
 
 
+@pytest.mark.slow
 def test_no_damage_makes_it_raise(build: Build, tmp_path: Path) -> None:
     content = build("urGetAdapterProcAddrTable").read_bytes()
     path = tmp_path / "damaged.so"

@@ -65,6 +65,7 @@ def test_a_getter_that_writes_more_than_is_known_harms_nothing(fake_ze: FakePlug
     assert driver.table.zeFenceReset(1) == UNSUPPORTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("knobs", "words"),
     [
@@ -121,6 +122,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knobs", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_driver_hides_no_other(
     fake_ze: FakePlugin, monkeypatch: pytest.MonkeyPatch, knobs: dict[str, object]

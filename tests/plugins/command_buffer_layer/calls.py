@@ -1,5 +1,4 @@
-"""For child processes under the layer: OpenCL through the loader that the environment chooses, by
-ctypes.
+"""For child processes under the layer: OpenCL through the loader that LOADER names, by ctypes.
 
 There is a context of the first device, and there are helpers for buffers. The extensions' functions
 are called as `cl.clCommandCopyBufferKHR(...)`. NULL is None, and an array is `words(...)`. Every
@@ -10,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from array import array
 from typing import Any
 
 from fairlead.icd.abi import OPENCL
 
-_library = ctypes.CDLL("libOpenCL.so.1")
+_library = ctypes.CDLL(os.environ.get("LOADER", "libOpenCL.so.1"))
 CODES = OPENCL.errors
 SOURCE = """
 kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }

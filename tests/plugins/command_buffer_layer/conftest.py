@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
+from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython, once
 
 from fairlead.icd import libopencl
 from fairlead.plugins import command_buffer_layer
@@ -35,7 +34,25 @@ class Layered(Protocol):
 
 
 @pytest.fixture
-def layered(tmp_path: Path) -> Layered:
+def variables(tmp_path: Path) -> Callable[[list[str | Path]], dict[str, str | None]]:
+    """Returns the variables by which fairlead's loader finds these drivers, and the layer."""
+
+    def write(drivers: list[str | Path]) -> dict[str, str | None]:
+        vendors = tmp_path / "vendors"
+        vendors.mkdir(exist_ok=True)
+        for number, driver in enumerate(drivers):
+            (vendors / f"{number}.icd").write_text(f"{driver}\n", encoding="utf-8")
+        return {
+            "OCL_ICD_VENDORS": f"{vendors}/",
+            "OPENCL_LAYERS": str(command_buffer_layer.path()),
+            "FAIRLEAD_LAYER_LOG": "1",
+        }
+
+    return write
+
+
+@pytest.fixture
+def layered(variables: Callable[[list[str | Path]], dict[str, str | None]]) -> Layered:
     """See Layered."""
 
     def run(
@@ -45,17 +62,11 @@ def layered(tmp_path: Path) -> Layered:
         loader: Path | None = None,
         check: bool = True,
     ) -> Output:
-        vendors = tmp_path / "vendors"
-        vendors.mkdir(exist_ok=True)
-        for number, driver in enumerate(drivers):
-            (vendors / f"{number}.icd").write_text(f"{driver}\n", encoding="utf-8")
         folder = (loader or libopencl.path()).parent
         # Intel's driver needs the libraries beside it, which only fairlead's loader finds.
         folders = [folder, *(Path(driver).parent for driver in drivers)]
-        ways: dict[str, str | None] = {
-            "OCL_ICD_VENDORS": f"{vendors}/",
-            "OPENCL_LAYERS": str(command_buffer_layer.path()),
-            "FAIRLEAD_LAYER_LOG": "1",
+        ways = {
+            **variables(drivers),
             "LD_LIBRARY_PATH": ":".join(map(str, folders)),
             **env,
         }
@@ -95,14 +106,16 @@ class Calls(Protocol):
 
 
 @pytest.fixture
-def calls(layered: Layered) -> Calls:
+def calls(
+    run_python: RunPython, variables: Callable[[list[str | Path]], dict[str, str | None]]
+) -> Calls:
     """See Calls."""
 
     def run(code: str, driver: Driver, env: Mapping[str, str] = {}) -> list[Any]:
         folder = ROOT / "tests/plugins/command_buffer_layer"
         begin = f"import sys; sys.path.insert(0, {str(folder)!r})\nfrom calls import *\n"
-        program = (sys.executable, "-c", begin + code)
-        output = layered(*program, drivers=[driver.library], env=env)
+        ways = {**variables([driver.library]), "LOADER": str(libopencl.path()), **env}
+        output = run_python(begin + code, env=ways)
         return [json.loads(line) for line in output.out.splitlines()]
 
     return run

@@ -282,6 +282,7 @@ CL_INVALID_CONTEXT: remap_(done, 0, 1, words(other_queue))
 }
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("table", TABLES)
 def test_every_listed_error(calls: Calls, each_driver: Driver, table: str) -> None:
     cases = [line.split(": ", 1) for line in TABLES[table].strip().splitlines()]

@@ -177,6 +177,7 @@ def test_arguments_that_the_driver_does_not_describe(
     assert (out.all, other.all) == ([6] * 4, [7] * 4)
 
 
+@pytest.mark.slow
 def test_a_ring_of_changes_is_refused(bench: ZeBench, language: str) -> None:
     out = bench.ints(count=4)
     made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))

@@ -125,6 +125,7 @@ def test_a_launch_has_the_images_of_its_append(bench: ZeBench) -> None:
     assert [numbers_of(bench, one) for one in targets] == [[3, 2, 1, 0], [13, 12, 11, 10]]
 
 
+@pytest.mark.slow
 def test_a_captured_graph_has_images(bench: ZeBench) -> None:
     """Copies and a launch, which the graph runs again with what the image has then."""
     source, target = image(bench, 1, 2, 3, 4), image(bench, 0, 0, 0, 0)

@@ -78,6 +78,7 @@ def inner(kind: str) -> tuple[Triple, Triple]:
     return (1, min(1, y - 1), min(1, z - 1)), (x - 2, max(1, y - 2), max(1, z - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", IMAGE_SIZES)
 def test_a_region_is_read_as_it_was_written(bench: ZeBench, made: int, kind: str) -> None:
     one, data, (origin, size) = image(bench, kind), pixels(IMAGE_SIZES[kind]), inner(kind)

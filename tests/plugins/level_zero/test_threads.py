@@ -79,6 +79,7 @@ def together(bench: ZeBench, turns: int, builds: int) -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 def test_threads(bench: ZeBench) -> None:
     together(bench, 20, 3)
 

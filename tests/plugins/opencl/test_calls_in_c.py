@@ -64,6 +64,7 @@ def status(ur: Calls, event: Any) -> int:
     return found.value
 
 
+@pytest.mark.slow
 def test_commands_and_waits_do_not_reach_python(
     ur: Calls, queue: int, context: int, kernel: int, asked: list[str]
 ) -> None:

@@ -205,6 +205,7 @@ def test_what_is_no_image_of_the_context(
 # command-buffers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_images_in_command_buffers(
     old: Calls,

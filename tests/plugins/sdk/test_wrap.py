@@ -125,6 +125,7 @@ def test_one_wrong_argument_is_refused_with_its_code_before_the_body_runs(name: 
         assert call.seen is None, what
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300)
 def test_any_mixture_of_right_and_wrong_is_refused_with_the_code_of_one_of_the_wrong(

@@ -84,6 +84,7 @@ class Chain:
         self.recording.copy(self.source, self.target, after=(self.step.point,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_order", [False, True])
 def test_executions_follow_each_other_on_two_queues(
     path: str, make: URObjects, context: int, program: int, in_order: bool

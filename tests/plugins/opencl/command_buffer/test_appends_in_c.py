@@ -50,6 +50,7 @@ def code_of(bench: Bench, buffer: int, *given: Any, points: Any = (), events: An
     return bench.ur(LAUNCH, *head, len(points), listed, *waits, None, None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("begins_in")
 @pytest.mark.parametrize("in_order", [True, False])
 def test_launches_run_in_their_order(bench: Bench, in_order: bool, mode: str) -> None:
