@@ -17,13 +17,14 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ..loader.base.errors import FairleadError
 from ..loader.base.forks import new_lock
+from ..loader.base.search import secure_environ
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class PoclKernel:
         required: reqd_work_group_size, or zeros.
         flushes: whether it runs with denormals as zero.
         library: the shared library of its generic work-group function.
+        folder: where PoCL's cache has its special functions, in the cache.
         why_not: why the function is not called, None if it can be.
     """
 
@@ -103,18 +105,51 @@ class PoclKernel:
     required: tuple[int, ...]
     flushes: bool
     library: bytes
+    folder: str
     why_not: str | None
 
     @cached_property
     def function(self) -> int:
         """The address of its work-group function. Raises PoclBinaryError if there is none."""
+        return self._function_in(self.library)
+
+    def special(self, local: Sequence[int], *, no_offset: bool, small_grid: bool) -> int:
+        """The address of its function for one local size, which PoCL makes at the first launch.
+
+        PoCL runs it wherever it can. It needs half as long as the generic one in a small group.
+
+        Args:
+            local: the local size.
+            no_offset: for launches without an offset.
+            small_grid: for launches with less than 65,535 work-items in each dimension.
+
+        Returns:
+            0 if PoCL's cache has none.
+        """
+        variant = "-".join(map(str, local))
+        variant += "-goffs0" * no_offset + "-smallgrid" * small_grid
+        path = os.path.join(_cache(), self.folder, variant, f"{self.name}.so")
+        try:
+            with open(path, "rb") as stream:
+                return self._function_in(stream.read())
+        except (OSError, PoclBinaryError):
+            return 0
+
+    def _function_in(self, library: bytes) -> int:
         symbol = f"_pocl_kernel_{self.name}_workgroup"
         try:
-            return ctypes.cast(getattr(_open(self.library), symbol), ctypes.c_void_p).value or 0
+            return ctypes.cast(getattr(_open(library), symbol), ctypes.c_void_p).value or 0
         except (OSError, AttributeError) as error:
             raise PoclBinaryError(
                 f"the library of the kernel {self.name} cannot be used: {error}.", routine="dlopen"
             ) from error
+
+
+def _cache() -> str:
+    """The folder of PoCL's cache of kernels."""
+    environ = secure_environ()
+    home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", ""), ".cache")
+    return environ.get("POCL_CACHE_DIR") or os.path.join(home, "pocl", "kcache")
 
 
 _libraries: Final[dict[bytes, Any]] = {}
@@ -199,7 +234,7 @@ def is_whole(binary: bytes) -> bool:
         head = _read_head(reader)
         if head.layout not in {version.layout for version in VERSIONS}:
             return True
-        _skip_program(reader, head)
+        _read_program(reader, head)
         for _ in range(head.kernels):
             size = reader.number("Q")  # of all of the kernel
             if size <= 8:
@@ -216,6 +251,11 @@ class _Head(NamedTuple):
     flags: int
 
 
+class _Program(NamedTuple):
+    folder: str  # in PoCL's cache
+    variables: int  # the size of its program-scope variables
+
+
 def _read_head(reader: _Reader) -> _Head:
     if reader.bytes(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin with poclbin")
@@ -223,17 +263,17 @@ def _read_head(reader: _Reader) -> _Head:
     return _Head(reader.number(), reader.number(), reader.number("Q"))
 
 
-def _skip_program(reader: _Reader, head: _Head) -> int:
-    """Skip what lies between head and kernels. Return the size of program-scope variables."""
+def _read_program(reader: _Reader, head: _Head) -> _Program:
+    """Read what lies between head and kernels."""
     roots = reader.number() if head.layout >= 9 else 0
-    reader.bytes(41)  # the hash
+    folder = reader.bytes(41).partition(b"\0")[0].decode()
     variables = reader.number("Q") if head.layout > 9 and head.flags & _HAS_VARIABLES else 0
     if head.layout == 8:
         for _ in ("path", "contents"):  # of the one file of the program
             reader.text()
     for _ in range(roots):
         reader.bytes(reader.number("Q"))
-    return variables
+    return _Program(folder, variables)
 
 
 def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
@@ -241,12 +281,12 @@ def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
     head = _read_head(reader)
     if head.layout != version.layout:
         raise ValueError(f"its layout is {head.layout} and not {version.layout}")
-    variables = _skip_program(reader, head)
+    program = _read_program(reader, head)
     for _ in range(head.kernels):
-        yield _kernel(reader, bool(head.flags & _FLUSHES), variables)
+        yield _kernel(reader, bool(head.flags & _FLUSHES), program)
 
 
-def _kernel(reader: _Reader, flushes: bool, variables: int) -> PoclKernel:
+def _kernel(reader: _Reader, flushes: bool, program: _Program) -> PoclKernel:
     begin = reader.place
     size, file_bytes, argument_bytes = reader.number("Q"), reader.number("Q"), reader.number()
     name = reader.text().decode()
@@ -263,9 +303,19 @@ def _kernel(reader: _Reader, flushes: bool, variables: int) -> PoclKernel:
         (data for path, data in _Reader(reader.data, files, end).files() if _is_generic(path)), b""
     )
     reader.place = end
-    why_not = "the program has program-scope variables" if variables else _why_not(library)
+    has_variables = "the program has program-scope variables" if program.variables else None
     spaces, sizes = tuple(space for space, _ in rows), tuple(size for _, size in rows)
-    return PoclKernel(name, spaces, sizes, automatic, required, flushes, library, why_not)
+    return PoclKernel(
+        name,
+        spaces,
+        sizes,
+        automatic,
+        required,
+        flushes,
+        library,
+        os.path.join(program.folder, name),
+        has_variables or _why_not(library),
+    )
 
 
 def _argument(reader: _Reader) -> tuple[str, int]:

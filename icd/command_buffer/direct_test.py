@@ -34,11 +34,14 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     version = version_of(platform.version)
     if version is None or not cpus:
         return {"difference": f"{platform.version} is not known, or it has no CPU"}
-    builder_in = _builder_for(cpus[0].handle, version)
-    return {"difference": difference(cpus[0].handle, _OPTIONS, builder_in, progress)}
+    device, found = cpus[0].handle, ""
+    for special in False, True:  # the driver has made the special functions by then
+        builder_in = _builder_for(device, version, special=special)
+        found = found or difference(device, _OPTIONS, builder_in, progress)
+    return {"difference": found}
 
 
-def _builder_for(device: int, version: PoclVersion) -> Any:
+def _builder_for(device: int, version: PoclVersion, *, special: bool) -> Any:
     def builder_in(context: int) -> Any:
         known, target = device_in(context, device, False), QueueKind(context, device, 0)
 
@@ -46,7 +49,13 @@ def _builder_for(device: int, version: PoclVersion) -> Any:
             found = Found(known, GroupFunctions([kernel], device, version))
             if found.functions.why_not:
                 raise FairleadError(found.functions.why_not[kernel])
-            return lambda commands: BuiltDirect(commands, target, found)
+
+            def build(commands: CommandList) -> Built:
+                if special:
+                    found.reasons(commands)  # opens them
+                return BuiltDirect(commands, target, found)
+
+            return build
 
         return builder
 

@@ -99,6 +99,7 @@ class GroupFunctions:
     def __init__(self, kernels: Iterable[int], device: int, version: PoclVersion) -> None:
         self.why_not: dict[int, str] = {}
         self._kept: list[Any] = []
+        self._kernels: dict[int, PoclKernel] = {}
         rows = [self._row(kernel, device, version) for kernel in sorted(set(kernels))]
         self.array, self.count = ffi.new("fl_group_function[]", rows), len(rows)
 
@@ -107,6 +108,7 @@ class GroupFunctions:
         try:
             found, row["most_items"] = self._find(kernel, version), _most_items(kernel, device)
             row["function"] = ffi.cast("void *", found.function)
+            self._kernels[kernel] = found
         except (OpenCLError, PoclBinaryError) as error:
             self.why_not[kernel] = str(error)
             return row
@@ -120,6 +122,20 @@ class GroupFunctions:
         row["argument_count"], row["automatic_count"] = len(found.spaces), len(found.automatic)
         row["required"], row["flushes"] = found.required, found.flushes
         return row
+
+    def open_specials(self) -> None:
+        """Open the functions for one local size each that launches could have, if there are any."""
+        for number in range(self.count):
+            row = self.array[number]
+            for place in range(row.special_count):
+                special = row.specials[place]
+                if not special.function:
+                    found = self._kernels[address(row.kernel)].special(
+                        list(special.local),
+                        no_offset=bool(special.no_offset),
+                        small_grid=bool(special.small_grid),
+                    )
+                    special.function = ffi.cast("void *", found)
 
     def _find(self, kernel: int, version: PoclVersion) -> PoclKernel:
         """Return the kernel in its program's binary.

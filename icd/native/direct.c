@@ -100,7 +100,7 @@ static int make(fl_direct *d) {
     return code == CL_SUCCESS ? CL_OUT_OF_HOST_MEMORY : code;
 }
 
-fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
+fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions, uint32_t function_count, const fl_command *commands,
                          uint32_t count, int in_order, const uint32_t *levels, int *code) {
     fl_direct *d = malloc(sizeof *d);
     *code = CL_OUT_OF_HOST_MEMORY;

@@ -13,6 +13,7 @@
 #define FL_MEASURED 3      /* passes of a new image: the first one runs cold */
 #define FL_KNOWN 8         /* passes after which nothing is measured: the last ones were run together with other threads */
 #define FL_ALIGNMENT 128   /* of the largest type of OpenCL C */
+#define FL_COMMON 8        /* contexts that launches share: most graphs have few shapes of launches */
 
 /* `struct pocl_context` of all known versions: they differ only in where work_dim lies, which is why there are two. */
 typedef struct fl_group_context {
@@ -40,7 +41,8 @@ typedef struct fl_direct_fill {
 enum fl_direct_kind { FL_STEP_NOTHING, FL_STEP_LAUNCH, FL_STEP_COPY, FL_STEP_FILL };
 
 typedef struct fl_direct_step {
-    uint8_t kind;
+    _Alignas(64) uint8_t kind;   /* a line of the cache each */
+    bool is_single : 1;          /* a launch of one work-group */
     bool ends : 1;               /* it is the last one of its level, in the order of levels */
     bool is_alone : 1;           /* it uses local memory, of which an image has one piece */
     bool together : 1;           /* its level is run together, if it is the first one of it */
@@ -142,6 +144,8 @@ typedef struct fl_layout {
     size_t scratch_at;
     const fl_direct_cells *cells;   /* NULL where it is only asked what can be run */
     unsigned char *cell_places;
+    struct fl_image *image;      /* where `base` is in */
+    bool asks;                   /* which special functions there could be */
 } fl_layout;
 /* Lay a command out: its step, and what that leads to. FL_DIRECT_FINE, or why it cannot be run. */
 int fl_put_command(fl_layout *layout, const fl_command *command, fl_direct_step *step);
@@ -152,8 +156,10 @@ typedef struct fl_image {
     cl_event event;              /* of the last enqueue; NULL if no queue has it */
     fl_direct_memory memory;
     unsigned char *block;        /* steps, data, local memory */
-    size_t used, scratch, size;  /* bytes of steps, places of cells and data; of local memory; of all */
+    size_t used, scratch, size;  /* bytes of steps, places of cells, data and contexts; of local memory; of all */
     size_t cells_at, cells_size; /* the places of cells in the block */
+    size_t contexts_at;          /* what launches have in common, which few lines of the cache hold; then a place for each step's own */
+    uint32_t common_count;
     fl_direct_series *series;    /* that were enqueued with it */
     uint32_t step_count, live;   /* `live`: how many buffers it had when it was made */
     uint32_t *order;             /* its steps, level by level; NULL: each is a level of its own */
@@ -166,6 +172,7 @@ typedef struct fl_image {
 /* Many buffers were in it and are not any more: a new image lets go of them. */
 static inline bool fl_has_many(const fl_image *image) { return image->memory.keep.count > 2 * image->live + 8; }
 static inline fl_direct_step *fl_steps(const fl_image *image) { return (fl_direct_step *)image->block; }
+static inline fl_group_context *fl_contexts(const fl_image *image) { return (fl_group_context *)(image->block + image->contexts_at); }
 
 /* An image of commands and their cells; NULL with a code. `before` may have addresses that are needed. */
 fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before, int *code);
@@ -207,7 +214,7 @@ typedef struct fl_ticket {
 
 struct fl_direct {
     fl_direct_device *device;
-    const fl_group_function *functions;   /* by the kernel's handle, ascending */
+    fl_group_function *functions;   /* by the kernel's handle, ascending */
     uint32_t function_count, count;
     const fl_command *commands;
     const uint32_t *levels;      /* of each command, NULL: each is a level of its own */

@@ -2,32 +2,37 @@
  *
  * There is one crew, and one run at a time has it. Each thread has a ticket: which work it is, and how many of its own pieces are left. Who has
  * none left takes those of others. So a thread has the same pieces in each replay, whose memory is in its cache, and none waits for a thread
- * that is kept from running. A thread without work looks for more for some microseconds, for the next launch often follows at once. Then it
- * sleeps. */
+ * that is kept from running. Every second work is taken from its end on: what was used last is used first, and the cache still has it. A
+ * thread without work looks for more for some microseconds, for the next launch often follows at once. Then it sleeps. */
 #define _GNU_SOURCE
 #include "direct.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOOKS 2000             /* before it sleeps, and before the run lets others have its processor */
+#define PATIENCE 50            /* looks at another thread that begins no piece */
 #define STACK ((size_t)8 << 20)
-#define LINE 64                /* of a cache: one thread writes its ticket seldom where others look */
+#define LINE 64                /* of a cache: a thread that waits looks at one that only the work's beginning or end changes */
 
 static struct {
     pthread_mutex_t owner;     /* held by the run that has the crew */
     pthread_mutex_t lock;      /* of those who sleep */
     pthread_cond_t woken;
-    uint32_t sleepers, started;
-    atomic_uint threads;       /* that may take pieces, with the one that runs the image */
-    uint32_t number;           /* of the last work */
-    fl_work work;
+    atomic_uint sleepers, ready;
+    uint32_t started;
+    struct {
+        _Alignas(LINE) atomic_uint number;        /* of the last work, stored when all else is */
+        atomic_uint threads;                      /* that may take pieces, with the one that runs the image */
+        fl_work work;
+    } last;
     struct {
         _Alignas(LINE) _Atomic uint64_t ticket;   /* the number of the work, and how many pieces are left */
+        _Alignas(LINE) _Atomic uint64_t ended;    /* the number of the work, and how many pieces of it this thread has run */
     } members[FL_MOST_THREADS];
-    _Alignas(LINE) atomic_uint open;              /* pieces that have not ended */
 } crew = {.owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .woken = PTHREAD_COND_INITIALIZER};
 
 static inline void pause_briefly(void) {
@@ -36,55 +41,73 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-static uint32_t first_piece(uint32_t member, uint32_t threads) { return crew.work.pieces * member / threads; }
+static uint64_t of_work(uint32_t number, uint32_t count) { return (uint64_t)number << 32 | count; }
 
-/* Run a piece of a member's, if one is left. Until it has ended, `work` stays as it is. */
-static bool take_piece_of(uint32_t member, unsigned *flags) {
+static uint32_t first_piece(uint32_t member, uint32_t threads) { return crew.last.work.pieces * member / threads; }
+
+/* How many pieces a member has not begun. */
+static uint32_t left_of(uint32_t member, uint32_t number) {
     uint64_t ticket = atomic_load_explicit(&crew.members[member].ticket, memory_order_acquire);
-    if (!(uint32_t)ticket || !atomic_compare_exchange_strong(&crew.members[member].ticket, &ticket, ticket - 1))
+    return ticket >> 32 == number ? (uint32_t)ticket : 0;
+}
+
+/* Run the next piece of a member's, of which so many are left. Until it has ended, `last` stays as it is. false: it is not the next any more. */
+static bool take_piece(uint32_t member, uint32_t number, uint32_t left, unsigned *flags) {
+    uint64_t ticket = of_work(number, left);
+    if (!left || !atomic_compare_exchange_strong(&crew.members[member].ticket, &ticket, ticket - 1))
         return false;
-    fl_run_piece(&crew.work, first_piece(member + 1, atomic_load(&crew.threads)) - (uint32_t)ticket, flags);
-    atomic_fetch_sub(&crew.open, 1);
+    uint32_t threads = atomic_load_explicit(&crew.last.threads, memory_order_relaxed);
+    uint32_t piece = number % 2 ? first_piece(member, threads) + left - 1 : first_piece(member + 1, threads) - left;
+    fl_run_piece(&crew.last.work, piece, flags);
     return true;
 }
 
-/* Run one of a thread's own pieces, or else one of the others'. */
-static bool take_piece(uint32_t member, unsigned *flags) {
-    uint32_t threads = atomic_load_explicit(&crew.threads, memory_order_relaxed);
-    for (uint32_t i = 0; member < threads && i < threads; i++)
-        if (take_piece_of((member + i) % threads, flags))
-            return true;
-    return false;
+/* Run a thread's own pieces, then those of others that begin none for a while: their memory is in the others' caches, and would come back
+ * from there for the next work. The answer is how many it were. */
+static uint32_t take_pieces(uint32_t member, uint32_t number, unsigned *flags) {
+    uint32_t threads = atomic_load_explicit(&crew.last.threads, memory_order_relaxed), done = 0;
+    for (uint32_t i = 0; member < threads && i < threads; i++) {
+        uint32_t of = (member + i) % threads, looks = i ? 0 : PATIENCE;
+        for (uint32_t left = left_of(of, number), before = left; left; before = left, left = left_of(of, number)) {
+            looks = left == before ? looks : 0;
+            if (looks++ < PATIENCE)
+                pause_briefly();
+            else if (take_piece(of, number, left, flags)) {
+                done++;
+                left--;
+            }
+        }
+        atomic_store_explicit(&crew.members[member].ended, of_work(number, done), memory_order_release);
+    }
+    return done;
 }
 
-static bool pieces_are_left(void) {
-    for (uint32_t i = 0; i < FL_MOST_THREADS; i++)
-        if ((uint32_t)atomic_load(&crew.members[i].ticket))
-            return true;
-    return false;
-}
-
-static void sleep_until_there_is_work(void) {
+static void sleep_until_there_is_work(uint32_t seen) {
     pthread_mutex_lock(&crew.lock);
-    crew.sleepers++;
-    while (!pieces_are_left())
+    atomic_fetch_add(&crew.sleepers, 1);
+    while (atomic_load(&crew.last.number) == seen)
         pthread_cond_wait(&crew.woken, &crew.lock);
-    crew.sleepers--;
+    atomic_fetch_sub(&crew.sleepers, 1);
     pthread_mutex_unlock(&crew.lock);
 }
 
 static void *help(void *number) {
-    uint32_t member = (uint32_t)(uintptr_t)number;
+    uint32_t member = (uint32_t)(uintptr_t)number, seen = 0;
     unsigned flags = fl_present_flags();
-    for (uint32_t looks = 0;; looks++)
-        if (take_piece(member, &flags))
+    atomic_fetch_add(&crew.ready, 1);
+    for (uint32_t looks = 0;; looks++) {
+        uint32_t present = atomic_load(&crew.last.number);
+        if (present != seen) {
+            seen = present;
+            take_pieces(member, seen, &flags);
             looks = 0;
-        else if (looks < LOOKS)
+        } else if (looks < LOOKS)
             pause_briefly();
         else {
-            sleep_until_there_is_work();
+            sleep_until_there_is_work(seen);
             looks = 0;
         }
+    }
     return NULL;
 }
 
@@ -93,7 +116,9 @@ static void forget_crew(void) {
     pthread_mutex_init(&crew.owner, NULL);
     pthread_mutex_init(&crew.lock, NULL);
     pthread_cond_init(&crew.woken, NULL);
-    crew.sleepers = crew.started = 0;
+    atomic_store(&crew.sleepers, 0);
+    atomic_store(&crew.ready, 0);
+    crew.started = 0;
     for (uint32_t i = 0; i < FL_MOST_THREADS; i++)
         atomic_store(&crew.members[i].ticket, 0);
 }
@@ -122,31 +147,50 @@ static bool start(uint32_t member) {
     return made;
 }
 
+/* A new thread may be put on the processor of this one, and stay there for milliseconds while this one keeps it busy. */
+static void wait_until_ready(void) {
+    static const struct timespec briefly = {.tv_nsec = 50000};
+    for (int i = 0; i < 20 && atomic_load(&crew.ready) < crew.started; i++)
+        nanosleep(&briefly, NULL);
+}
+
 bool fl_take_crew(uint32_t threads) {
     if (pthread_mutex_trylock(&crew.owner) != 0)
         return false;
+    uint32_t before = crew.started;
     while (crew.started + 1 < threads && start(crew.started + 1))
         crew.started++;
-    atomic_store(&crew.threads, threads);
+    if (crew.started > before)
+        wait_until_ready();
+    atomic_store(&crew.last.threads, threads);
     return true;
 }
 
 void fl_give_crew_back(void) { pthread_mutex_unlock(&crew.owner); }
 
+/* How many pieces of a work the other threads have told that they have run. */
+static uint32_t ended(uint32_t number, uint32_t threads) {
+    uint32_t count = 0;
+    for (uint32_t i = 1; i < threads; i++) {
+        uint64_t told = atomic_load_explicit(&crew.members[i].ended, memory_order_acquire);
+        count += told >> 32 == number ? (uint32_t)told : 0;
+    }
+    return count;
+}
+
 void fl_run_together(const fl_work *work, unsigned *flags) {
-    uint32_t threads = atomic_load(&crew.threads);
-    uint64_t number = ++crew.number;
-    crew.work = *work;
-    atomic_store(&crew.open, work->pieces);
+    uint32_t threads = atomic_load(&crew.last.threads), number = atomic_load(&crew.last.number) + 1;
+    crew.last.work = *work;
     for (uint32_t i = 0; i < threads; i++)
-        atomic_store(&crew.members[i].ticket, number << 32 | (first_piece(i + 1, threads) - first_piece(i, threads)));
-    pthread_mutex_lock(&crew.lock);
-    if (crew.sleepers)
+        atomic_store_explicit(&crew.members[i].ticket, of_work(number, first_piece(i + 1, threads) - first_piece(i, threads)), memory_order_release);
+    atomic_store(&crew.last.number, number);
+    if (atomic_load(&crew.sleepers)) {
+        pthread_mutex_lock(&crew.lock);
         pthread_cond_broadcast(&crew.woken);
-    pthread_mutex_unlock(&crew.lock);
-    while (take_piece(0, flags) || pieces_are_left())   /* another thread may have taken it meanwhile */
-        ;
-    for (uint32_t looks = 0; atomic_load(&crew.open); looks++)
+        pthread_mutex_unlock(&crew.lock);
+    }
+    uint32_t own = take_pieces(0, number, flags);
+    for (uint32_t looks = 0; own + ended(number, threads) < work->pieces; looks++)
         if (looks < LOOKS)
             pause_briefly();
         else

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-int fl_direct_check(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
+int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint32_t function_count, const fl_command *commands,
                     uint32_t count, uint8_t *reasons) {
     fl_direct d = {.device = device, .functions = functions, .function_count = function_count};
     fl_direct_memory memory = {0};
     fl_direct_step step;
     int refused = 0;
     for (uint32_t i = 0; i < count; i++) {
-        fl_layout l = {.d = &d, .memory = &memory};
+        fl_layout l = {.d = &d, .memory = &memory, .asks = true};
 #ifdef __x86_64__
         reasons[i] = (uint8_t)fl_put_command(&l, &commands[i], &step);
 #else
@@ -83,7 +83,7 @@ static int measure(const fl_direct *d, const fl_direct_cells *cells, fl_direct_m
 static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image *image, uint32_t number, size_t place) {
     fl_direct_step *s = &fl_steps(image)[number];
     fl_layout l = {.d = d, .memory = &image->memory, .base = image->block + place, .scratch = image->block + image->used,
-                   .cells = cells, .cell_places = image->block + image->cells_at};
+                   .cells = cells, .cell_places = image->block + image->cells_at, .image = image};
     *s = (fl_direct_step){.kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX};
     fl_put_command(&l, &d->commands[number], s);
     s->is_alone = l.scratch_at > 0;
@@ -118,8 +118,9 @@ static bool put_levels(const fl_direct *d, fl_image *image) {
 fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before, int *code) {
     fl_direct_memory memory = {0};
     size_t places = fl_up((size_t)d->count * sizeof(fl_direct_step), FL_ALIGNMENT), scratch = 0;
-    size_t steps = places + fl_up(cells->size, FL_ALIGNMENT), used = steps;
-    int reason = measure(d, cells, &memory, before ? &before->memory : NULL, &used, &scratch);
+    size_t steps = places + fl_up(cells->size, FL_ALIGNMENT), contexts = steps;
+    int reason = measure(d, cells, &memory, before ? &before->memory : NULL, &contexts, &scratch);
+    size_t used = fl_up(contexts + ((size_t)d->count + FL_COMMON) * sizeof(fl_group_context), FL_ALIGNMENT);
     fl_image *image = reason || used / FL_ALIGNMENT > UINT32_MAX ? NULL : new_image(used, scratch, NULL);
     *code = reason ? code_of(reason) : CL_OUT_OF_HOST_MEMORY;
     if (!image) {
@@ -131,6 +132,8 @@ fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const 
     image->scratch = scratch;
     image->cells_at = places;
     image->cells_size = cells->size;
+    image->contexts_at = contexts;
+    image->common_count = 0;
     image->step_count = d->count;
     image->watched = d->device->reports_failures;
     image->live = memory.keep.count;
@@ -189,6 +192,8 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
     made->scratch = image->scratch;
     made->cells_at = image->cells_at;
     made->cells_size = image->cells_size;
+    made->contexts_at = image->contexts_at;
+    made->common_count = image->common_count;
     made->step_count = image->step_count;
     made->watched = image->watched;
     made->live = image->live;

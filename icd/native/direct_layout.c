@@ -1,6 +1,7 @@
 /* From a command to a step and its data. What is odd in any way is refused, so that the driver answers as it always does. */
 #include "direct.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define PLAIN_MXCSR 0x1f80     /* no exceptions, round to nearest */
@@ -13,7 +14,7 @@ static void *take(fl_layout *l, size_t size, size_t alignment) {
     return taken;
 }
 
-static const fl_group_function *function_of(const fl_direct *d, const void *kernel) {
+static fl_group_function *function_of(const fl_direct *d, const void *kernel) {
     uint32_t low = 0, high = d->function_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -22,7 +23,7 @@ static const fl_group_function *function_of(const fl_direct *d, const void *kern
         else
             high = middle;
     }
-    const fl_group_function *f = &d->functions[low];
+    fl_group_function *f = &d->functions[low];
     return low < d->function_count && f->kernel == kernel && f->function ? f : NULL;
 }
 
@@ -53,6 +54,32 @@ static int divide(const fl_direct *d, const fl_group_function *f, const fl_comma
         context->offset[i] = offset;
     }
     return items <= f->most_items ? FL_DIRECT_FINE : FL_DIRECT_RANGE;
+}
+
+/* The special function for a launch, NULL if there is none. If `asks`, it is written down that there could be one. What PoCL takes for small
+ * is smaller still: of the third dimension it looks at the local size alone. */
+static void *special_of(fl_group_function *f, const fl_group_context *c, bool asks) {
+    struct fl_special wanted = {.no_offset = !c->offset[0] && !c->offset[1] && !c->offset[2], .small_grid = 1};
+    memcpy(wanted.local, c->local, sizeof wanted.local);
+    for (int i = 0; i < 3; i++)
+        wanted.small_grid &= c->local[i] * c->groups[i] < FL_SMALL && c->local[2] * c->local[2] < FL_SMALL;
+    for (struct fl_special *s = f->specials; s < f->specials + f->special_count; s++)
+        if (!memcmp(s, &wanted, offsetof(struct fl_special, function)))
+            return s->function;
+    if (asks && f->special_count < sizeof f->specials / sizeof *f->specials)
+        f->specials[f->special_count++] = wanted;
+    return NULL;
+}
+
+/* Where a launch's context is kept: among those of other launches, or in its step's own place. */
+static fl_group_context *keep_context(fl_image *image, const fl_direct_step *s, const fl_group_context *context) {
+    fl_group_context *common = fl_contexts(image), *own = common + FL_COMMON + (s - fl_steps(image));
+    for (uint32_t i = 0; i < image->common_count; i++)
+        if (!memcmp(&common[i], context, sizeof *context))
+            return &common[i];
+    fl_group_context *kept = image->common_count < FL_COMMON ? &common[image->common_count++] : own;
+    *kept = *context;
+    return kept;
 }
 
 /* Local memory belongs to whoever runs the image, and one thread at a time does. */
@@ -140,7 +167,7 @@ static void put_automatic(fl_layout *l, size_t size, void **argument) {
 static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     static char nowhere[FL_ALIGNMENT];   /* no kernel that prints comes here */
     static uint32_t position;
-    const fl_group_function *f = function_of(l->d, c->kernel);
+    fl_group_function *f = function_of(l->d, c->kernel);
     fl_group_context context = {.work_dim = c->work_dim, .work_dim_of_3 = c->work_dim, .printf_buffer = nowhere, .printf_position = &position};
     void *unused = NULL;
     if (!f)
@@ -148,7 +175,6 @@ static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     if (!c->arguments || c->arguments->count != f->argument_count)
         return FL_DIRECT_ARGUMENT;
     int reason = divide(l->d, f, c, &context);
-    fl_group_context *kept = take(l, sizeof *kept, FL_ALIGNMENT);
     void **arguments = take(l, (f->argument_count + f->automatic_count + 1) * sizeof *arguments, sizeof *arguments);
     l->scratch_at = 0;
     for (uint32_t i = 0; i < f->argument_count && !reason; i++)
@@ -157,16 +183,19 @@ static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
         put_automatic(l, f->automatic[i], arguments ? &arguments[f->argument_count + i] : &unused);
     if (!reason && l->scratch_at > l->d->device->local_memory)
         reason = FL_DIRECT_RANGE;
-    if (!reason && kept) {
-        *kept = context;
+    if (reason)
+        return reason;
+    void *special = special_of(f, &context, l->asks);
+    if (arguments) {
         s->function = f;
         s->arguments = arguments;
-        s->context = kept;
-        s->run = f->function;
+        s->context = keep_context(l->image, s, &context);
+        s->run = special ? special : f->function;
+        s->is_single = context.groups[0] * context.groups[1] * context.groups[2] == 1;
         s->flags = f->flushes ? FLUSHING_MXCSR : PLAIN_MXCSR;
         s->kind = FL_STEP_LAUNCH;
     }
-    return reason;
+    return FL_DIRECT_FINE;
 }
 
 /* --- transfers --- */

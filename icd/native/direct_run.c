@@ -11,6 +11,8 @@ static unsigned _mm_getcsr(void) { return 0; }
 static void _mm_setcsr(unsigned flags) { (void)flags; }
 #endif
 
+#define PIECES 8   /* of each thread: one that was late or kept from running leaves its pieces to others */
+
 typedef void group_function(void **arguments, const fl_group_context *context, size_t x, size_t y, size_t z);
 
 unsigned fl_present_flags(void) { return _mm_getcsr(); }
@@ -45,7 +47,10 @@ static void run(const fl_direct_step *s, unsigned *flags) {
     case FL_STEP_LAUNCH:
         if (s->flags != *flags)
             _mm_setcsr(*flags = s->flags);
-        launch(s);
+        if (s->is_single)
+            ((group_function *)s->run)(s->arguments, s->context, 0, 0, 0);
+        else
+            launch(s);
         break;
     case FL_STEP_COPY:
         copy(s->copy);
@@ -147,7 +152,7 @@ bool fl_may_share(const fl_image *image) {
 }
 
 static void run_level_together(const fl_image *image, uint32_t place, uint32_t count, unsigned *flags) {
-    uint32_t wanted = 4 * image->limits.threads;   /* a thread that was late or kept from running leaves its pieces to others */
+    uint32_t wanted = PIECES * image->limits.threads;
     fl_work work = {.steps = fl_steps(image), .count = count, .pieces = count < wanted ? (wanted + count - 1) / count * count : wanted};
     if (image->order)
         work.order = image->order + place;

@@ -349,7 +349,16 @@ typedef struct fl_group_function {
     const uint64_t *automatic;
     uint32_t argument_count, automatic_count, flushes;
     size_t required[3], most_items;
+    /* Those for one local size each, which PoCL compiles at the first launch. fl_direct_check writes down which ones launches could have, and
+     * Python which of these there are: the others stay NULL. */
+    uint32_t special_count;
+    struct fl_special {
+        size_t local[3];
+        uint32_t no_offset, small_grid;   /* it is for launches without an offset, and for those whose sides are all below FL_SMALL */
+        void *function;
+    } specials[8];
 } fl_group_function;
+enum { FL_SMALL = 65535 };
 
 /* Why a command is left to the driver. */
 enum fl_direct_reason {
@@ -379,11 +388,11 @@ typedef struct fl_direct_device {
 
 typedef struct fl_direct fl_direct;
 /* Why each command cannot be run (enum fl_direct_reason), and how many cannot. `functions` are in the order of their kernels' handles. */
-int fl_direct_check(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
+int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint32_t function_count, const fl_command *commands,
                     uint32_t count, uint8_t *reasons);
 /* What runs commands that all can be run; what it is given outlives it. `levels` are the commands' task levels, or NULL where each comes after
  * the one before it. NULL: *code says why. */
-fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
+fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions, uint32_t function_count, const fl_command *commands,
                          uint32_t count, int in_order, const uint32_t *levels, int *code);
 void fl_release_direct(fl_direct *direct);   /* what is enqueued runs to its end */
 void fl_release_direct_images(void);         /* those that queues have run, of what was released */

@@ -14,7 +14,13 @@ from helpers.captures import Numbers
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.icd.command_buffer import direct_trust
-from fairlead.icd.pocl_kernels import VERSIONS, PoclBinaryError, parse, version_of
+from fairlead.icd.pocl_kernels import (
+    VERSIONS,
+    PoclBinaryError,
+    PoclKernel,
+    parse,
+    version_of,
+)
 
 pytestmark = pytest.mark.driver("pocl_wheel")
 
@@ -154,6 +160,33 @@ def test_a_launch_without_local_size_has_the_drivers(
         results.append(found[:size].tolist())
     assert results[0] == results[1]
     assert parts_of(loop, numbers.queue)["direct"].startswith("one native kernel")
+
+
+@pytest.mark.usefixtures("direct")
+def test_a_launch_has_the_function_that_the_driver_made_for_its_local_size(
+    numbers: Numbers, others: cl.Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where PoCL's cache has none, as before the first launch of that size, it has the generic one."""
+    found: dict[tuple[int, ...], int] = {}
+    special = PoclKernel.special
+
+    def note(kernel: PoclKernel, local: list[int], **traits: bool) -> int:
+        found[tuple(local)] = special(kernel, local, **traits)
+        return found[tuple(local)]
+
+    monkeypatch.setattr(PoclKernel, "special", note)
+    queue, size = numbers.queue, 7  # no other test has it
+    others.sizes(queue, (size,), (size,), numbers.buffer).wait()
+    with capture(queue) as graph:
+        others.sizes(queue, (size,), (size,), numbers.buffer)
+        others.sizes(queue, (3 * size,), (3,), numbers.buffer)
+    loop = graph.finalize()
+    loop.replay(queue, wait=True)
+    assert parts_of(loop, queue)["direct"].startswith("one native kernel")
+    assert found[7, 1, 1] and not found[3, 1, 1]
+    values = np.empty(64, np.int32)
+    cl.enqueue_copy(queue, values, numbers.buffer)
+    assert (values[: 3 * size] == 3 * 1000 + size).all()
 
 
 def test_long_launches_go_to_the_drivers_threads(

@@ -181,6 +181,77 @@ SCENARIO(direct_runs) {
     finish(w, &d);
 }
 
+static void special_step(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
+    step(arguments, context, x, y, z);
+    (*(float **)arguments[0])[context[3] + x] += 100;
+}
+
+/* Which special functions there could be is written down. What there is runs, and the generic one elsewhere. */
+SCENARIO(direct_special) {
+    direct d;
+    uint8_t reasons[2];
+    int code;
+    make(w, &d);
+    const struct fl_special *found = d.function.specials;
+    CHECK(d.function.special_count == 1 && found->local[0] == 4 && found->local[1] == 1 && found->local[2] == 1);
+    CHECK(!found->no_offset && found->small_grid && !found->function);
+    d.function.specials[0].function = (void *)special_step;
+    fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, NULL, &code);
+    CHECK(made);
+    OK(fl_run_direct(made, 1));
+    CHECK(d.host_a[1] == 101 && d.host_a[4] == 101);
+    d.commands[0].n[0] = 0;
+    OK(fl_update_direct(made, 0, false));
+    OK(fl_run_direct(made, 1));
+    EQUAL(d.host_a[0], 1);
+    d.commands[0].n[3] = FL_SMALL + 1;
+    EQUAL(fl_direct_check(&d.device, &d.function, 1, d.commands, 2, reasons), 0);
+    EQUAL(d.function.special_count, 2);
+    CHECK(found[1].no_offset && !found[1].small_grid);
+    for (uint32_t i = 1; i <= 9; i++) {   /* of more it takes no note */
+        d.commands[0].n[3] = d.commands[0].n[6] = i;
+        EQUAL(fl_direct_check(&d.device, &d.function, 1, d.commands, 2, reasons), 0);
+    }
+    EQUAL(d.function.special_count, 8);
+    fl_release_direct(made);
+    finish(w, &d);
+}
+
+/* More shapes of launches than an image keeps in common, also in a copy, and an update of one that others have, too. */
+SCENARIO(direct_many_shapes) {
+    enum { SHAPES = 12, COUNT = 2 * SHAPES };
+    direct d;
+    int code;
+    make(w, &d);
+    fl_command commands[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        commands[i] = d.commands[0];
+        commands[i].n[0] = i % SHAPES;
+        commands[i].n[3] = 4;
+    }
+    fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, COUNT, 1, NULL, &code);
+    CHECK(made);
+    OK(fl_run_direct(made, 1));
+    for (uint32_t i = 0; i < SHAPES; i++)
+        EQUAL(d.host_a[i], 1);
+    uint32_t failed;
+    OK(fl_enqueue_direct(made, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed));
+    commands[0].n[0] = 30;
+    commands[SHAPES - 1].n[0] = 31;
+    OK(fl_update_direct(made, 0, false));   /* of a copy */
+    OK(fl_update_direct(made, SHAPES - 1, false));
+    memset(d.host_a, 0, sizeof d.host_a);
+    OK(fl_run_direct(made, 1));
+    for (uint32_t i = 0; i < SHAPES; i++)   /* the other launch of that shape has it as before */
+        EQUAL(d.host_a[i], 1);
+    CHECK(d.host_a[30] == 1 && d.host_a[31] == 1 && d.host_a[SHAPES] == 0);
+    memset(d.host_a, 0, sizeof d.host_a);
+    run_pending();
+    CHECK(d.host_a[0] == 1 && d.host_a[30] == 0);
+    fl_release_direct(made);
+    finish(w, &d);
+}
+
 static atomic_uint runs_of_group[4];
 
 static void count_group(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {

@@ -49,6 +49,19 @@ class Found:
     device: DirectDevice
     functions: GroupFunctions
 
+    def reasons(self, commands: CommandList) -> bytes:
+        """Why each command cannot be run (enum fl_direct_reason).
+
+        What launches could have besides the generic functions is opened.
+        """
+        count, reasons = len(commands), ffi.new("uint8_t[]", max(1, len(commands)))
+        functions, device = self.functions, self.device.native
+        lib.fl_direct_check(
+            device, functions.array, functions.count, commands.array, count, reasons
+        )
+        functions.open_specials()
+        return bytes(ffi.buffer(reasons, count))
+
 
 class Direct(Engine):
     """Calls work-group functions itself."""
@@ -90,19 +103,15 @@ class Direct(Engine):
         return commands.notes[key]
 
     def refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
-        found, count = self._find(commands, target), len(commands)
-        reasons, functions = ffi.new("uint8_t[]", max(1, count)), found.functions
+        found = self._find(commands, target)
         refused: dict[int, str] = dict.fromkeys(
             commands.externals, "it waits for events from outside the graph"
         )
-        if not lib.fl_direct_check(
-            found.device.native, functions.array, functions.count, commands.array, count, reasons
-        ):
-            return refused
-        for number, reason in enumerate(bytes(ffi.buffer(reasons, count))):
-            if reason:
+        reasons = found.reasons(commands)
+        for number in range(len(reasons)) if any(reasons) else ():
+            if reasons[number]:
                 kernel = address(commands.array[number].kernel)
-                refused[number] = functions.why_not.get(kernel) or _REASONS[reason]
+                refused[number] = found.functions.why_not.get(kernel) or _REASONS[reasons[number]]
         return refused
 
     def build(self, commands: CommandList, target: QueueKind) -> BuiltDirect:
