@@ -6,16 +6,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { LINE = 64, PIECES = 8 };
+
 typedef struct work {
     float *a;
     const float *b;
     size_t items, count;
-    atomic_size_t begun, ended;
+    _Alignas(LINE) atomic_size_t begun;   /* each in a line of the cache of its own */
+    _Alignas(LINE) atomic_size_t ended;
 } work;
 
 static void add(float *restrict a, const float *restrict b, size_t items) {
     for (size_t i = 0; i < items; i++)
         a[i] += 1e-6f * b[i];
+}
+
+/* One half, piece by piece. Every second time it begins at its end, which the cache still has. */
+static void add_half(const work *w, size_t half, size_t turn) {
+    for (size_t i = 0; i < PIECES; i++) {
+        size_t piece = half * PIECES + (turn % 2 ? PIECES - 1 - i : i);
+        size_t first = w->items * piece / (2 * PIECES), end = w->items * (piece + 1) / (2 * PIECES);
+        add(w->a + first, w->b + first, end - first);
+    }
 }
 
 /* Another thread may need this processor: then the run is no bound, but it ends. */
@@ -27,10 +39,9 @@ static void wait_for(atomic_size_t *number, size_t wanted) {
 
 static void *help(void *argument) {
     work *w = argument;
-    size_t half = w->items / 2;
     for (size_t i = 1; i <= w->count; i++) {
         wait_for(&w->begun, i);
-        add(w->a + half, w->b + half, w->items - half);
+        add_half(w, 1, i);
         atomic_store(&w->ended, i);
     }
     return NULL;
@@ -44,7 +55,7 @@ int32_t add_by_two(float *a, const float *b, size_t items, size_t count) {
         return -1;
     for (size_t i = 1; i <= count; i++) {
         atomic_store(&w.begun, i);
-        add(a, b, items / 2);
+        add_half(&w, 0, i);
         wait_for(&w.ended, i);
     }
     return pthread_join(helper, NULL) == 0 ? 0 : -1;

@@ -171,8 +171,9 @@ class Builds:
 
     def _settle(self, kind: QueueKind, seconds: Mapping[str, float]) -> Sequence[Build]:
         """End a trial: keep only the fastest build."""
-        rivals, best = self._builds[kind], fastest(seconds)
+        rivals = self._builds[kind]
         plans = [one.plan for one in rivals]
+        best = fastest(seconds, clearly=not any(plan.tried for plan in plans))
         winner = next(one for one in rivals if one.plan.name == best)
         self._builds[kind] = kept = [Build(_explained(winner.plan, plans, seconds), winner.parts)]
         self._list()

@@ -105,10 +105,16 @@ class Trial:
         return found
 
 
-def fastest(seconds: Mapping[str, float]) -> str:
-    """Return the rival that is clearly faster than those after it."""
+def fastest(seconds: Mapping[str, float], *, clearly: bool = True) -> str:
+    """Return the rival that is faster than those after it.
+
+    Args:
+        seconds: of each.
+        clearly: whether a tie goes to a later one. It does not among schedules, of which none can
+            do more than another.
+    """
     *others, best = seconds
     for name in reversed(others):
-        if seconds[name] < _CLEARLY * seconds[best]:
+        if seconds[name] < (_CLEARLY if clearly else 1) * seconds[best]:
             best = name
     return best

@@ -1,9 +1,12 @@
-/* The threads that run long launches together with the thread that runs an image: pieces of one launch, or launches that need no order.
+/* The threads that run long launches together with the thread that runs an image: pieces of one
+ * launch, or launches that need no order.
  *
- * There is one crew, and one run at a time has it. Each thread has a ticket: which work it is, and how many of its own pieces are left. Who has
- * none left takes those of others. So a thread has the same pieces in each replay, whose memory is in its cache, and none waits for a thread
- * that is kept from running. Every second work is taken from its end on: what was used last is used first, and the cache still has it. A
- * thread without work looks for more for some microseconds, for the next launch often follows at once. Then it sleeps. */
+ * There is one crew, and one run at a time has it. Each thread has a ticket: which work it is, and
+ * how many of its own pieces are left. Who has none left takes those of a thread that begins none.
+ * So a thread has the same pieces in each replay, whose memory is in its cache, and none waits for
+ * a thread that is kept from running. Every second work is taken from its end on: what was used
+ * last is used first, and the cache still has it. A thread without work looks for more for some
+ * microseconds, for the next launch often follows at once. Then it sleeps. */
 #define _GNU_SOURCE
 #include "direct.h"
 
@@ -13,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOKS 2000             /* before it sleeps, and before the run lets others have its processor */
+#define LOOKS 2000             /* before it sleeps, or before others get the run's processor */
 #define PATIENCE 50            /* looks at another thread that begins no piece */
 #define STACK ((size_t)8 << 20)
-#define LINE 64                /* of a cache: a thread that waits looks at one that only the work's beginning or end changes */
+#define LINE 64                /* of a cache: who waits looks at one that is seldom written */
 
 static struct {
     pthread_mutex_t owner;     /* held by the run that has the crew */
@@ -26,14 +29,17 @@ static struct {
     uint32_t started;
     struct {
         _Alignas(LINE) atomic_uint number;        /* of the last work, stored when all else is */
-        atomic_uint threads;                      /* that may take pieces, with the one that runs the image */
+        atomic_uint threads;                      /* with the one that runs the image */
         fl_work work;
     } last;
     struct {
-        _Alignas(LINE) _Atomic uint64_t ticket;   /* the number of the work, and how many pieces are left */
-        _Alignas(LINE) _Atomic uint64_t ended;    /* the number of the work, and how many pieces of it this thread has run */
+        /* The number of the work, and how many pieces are left; how many this thread has run. */
+        _Alignas(LINE) _Atomic uint64_t ticket;
+        _Alignas(LINE) _Atomic uint64_t ended;
     } members[FL_MOST_THREADS];
-} crew = {.owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .woken = PTHREAD_COND_INITIALIZER};
+} crew = {.owner = PTHREAD_MUTEX_INITIALIZER,
+          .lock = PTHREAD_MUTEX_INITIALIZER,
+          .woken = PTHREAD_COND_INITIALIZER};
 
 static inline void pause_briefly(void) {
 #ifdef __x86_64__
@@ -43,7 +49,9 @@ static inline void pause_briefly(void) {
 
 static uint64_t of_work(uint32_t number, uint32_t count) { return (uint64_t)number << 32 | count; }
 
-static uint32_t first_piece(uint32_t member, uint32_t threads) { return crew.last.work.pieces * member / threads; }
+static uint32_t first_piece(uint32_t member, uint32_t threads) {
+    return crew.last.work.pieces * member / threads;
+}
 
 /* How many pieces a member has not begun. */
 static uint32_t left_of(uint32_t member, uint32_t number) {
@@ -51,25 +59,29 @@ static uint32_t left_of(uint32_t member, uint32_t number) {
     return ticket >> 32 == number ? (uint32_t)ticket : 0;
 }
 
-/* Run the next piece of a member's, of which so many are left. Until it has ended, `last` stays as it is. false: it is not the next any more. */
+/* Run the next piece of a member's, of which so many are left. Until it has ended, `last` stays as
+ * it is. false: it is not the next any more. */
 static bool take_piece(uint32_t member, uint32_t number, uint32_t left, unsigned *flags) {
     uint64_t ticket = of_work(number, left);
-    if (!left || !atomic_compare_exchange_strong(&crew.members[member].ticket, &ticket, ticket - 1))
+    _Atomic uint64_t *place = &crew.members[member].ticket;
+    if (!left || !atomic_compare_exchange_strong(place, &ticket, ticket - 1))
         return false;
     uint32_t threads = atomic_load_explicit(&crew.last.threads, memory_order_relaxed);
-    uint32_t piece = number % 2 ? first_piece(member, threads) + left - 1 : first_piece(member + 1, threads) - left;
+    uint32_t first = first_piece(member, threads), end = first_piece(member + 1, threads);
+    uint32_t piece = number % 2 ? first + left - 1 : end - left;
     fl_run_piece(&crew.last.work, piece, flags);
     return true;
 }
 
-/* Run a thread's own pieces, then those of others that begin none for a while: their memory is in the others' caches, and would come back
- * from there for the next work. The answer is how many it were. */
+/* Run a thread's own pieces, then those of others that begin none for a while: their memory is in
+ * the others' caches, where the next work would need it again. The answer is how many it were. */
 static uint32_t take_pieces(uint32_t member, uint32_t number, unsigned *flags) {
     uint32_t threads = atomic_load_explicit(&crew.last.threads, memory_order_relaxed), done = 0;
     for (uint32_t i = 0; member < threads && i < threads; i++) {
         uint32_t of = (member + i) % threads, looks = i ? 0 : PATIENCE;
-        for (uint32_t left = left_of(of, number), before = left; left; before = left, left = left_of(of, number)) {
-            looks = left == before ? looks : 0;
+        for (uint32_t left, before = UINT32_MAX; (left = left_of(of, number)) != 0; before = left) {
+            if (i && left != before)
+                looks = 0;
             if (looks++ < PATIENCE)
                 pause_briefly();
             else if (take_piece(of, number, left, flags)) {
@@ -77,7 +89,7 @@ static uint32_t take_pieces(uint32_t member, uint32_t number, unsigned *flags) {
                 left--;
             }
         }
-        atomic_store_explicit(&crew.members[member].ended, of_work(number, done), memory_order_release);
+        atomic_store(&crew.members[member].ended, of_work(number, done));
     }
     return done;
 }
@@ -147,7 +159,7 @@ static bool start(uint32_t member) {
     return made;
 }
 
-/* A new thread may be put on the processor of this one, and stay there for milliseconds while this one keeps it busy. */
+/* A new thread may be put on the processor of this one, which keeps it busy for milliseconds. */
 static void wait_until_ready(void) {
     static const struct timespec briefly = {.tv_nsec = 50000};
     for (int i = 0; i < 20 && atomic_load(&crew.ready) < crew.started; i++)
@@ -181,8 +193,10 @@ static uint32_t ended(uint32_t number, uint32_t threads) {
 void fl_run_together(const fl_work *work, unsigned *flags) {
     uint32_t threads = atomic_load(&crew.last.threads), number = atomic_load(&crew.last.number) + 1;
     crew.last.work = *work;
-    for (uint32_t i = 0; i < threads; i++)
-        atomic_store_explicit(&crew.members[i].ticket, of_work(number, first_piece(i + 1, threads) - first_piece(i, threads)), memory_order_release);
+    for (uint32_t i = 0; i < threads; i++) {
+        uint32_t count = first_piece(i + 1, threads) - first_piece(i, threads);
+        atomic_store(&crew.members[i].ticket, of_work(number, count));
+    }
     atomic_store(&crew.last.number, number);
     if (atomic_load(&crew.sleepers)) {
         pthread_mutex_lock(&crew.lock);

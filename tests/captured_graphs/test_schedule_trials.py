@@ -109,7 +109,7 @@ def test_the_fastest_schedule_stays(
 ) -> None:
     names = rivals_on(out_of_order)
     told.seconds_of = [0.7] * len(names)
-    told.seconds_of[best] = 0.5
+    told.seconds_of[best] = 0.69  # no schedule can do more than another: a small difference counts
     branches = Branches(numbers, out_of_order)
     loop = branches.graph.finalize()
     turns = TURNS_OF_SCHEDULES * len(names)

@@ -143,6 +143,8 @@ def test_a_tie_goes_to_the_last_one() -> None:
     assert fastest({"a": 0.7, "b": 0.5, "c": 1.0}) == "b"
     assert fastest({"a": math.inf, "b": math.inf}) == "b"
     assert fastest({"a": 1.0, "b": math.inf}) == "a"
+    assert fastest({"a": 0.99, "b": 1.0, "c": 0.98}, clearly=False) == "c"
+    assert fastest({"a": 0.97, "b": 1.0, "c": 0.98}, clearly=False) == "a"
 
 
 # --- times ---
