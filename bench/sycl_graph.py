@@ -1,12 +1,15 @@
 """Submissions of a SYCL graph through the reference adapter and the one on Level Zero.
 
 Both end at the same OpenCL driver, each in a process of its own. Ours on Level Zero goes through
-fairlead's Level Zero driver. The processes take turns, and the least of each counts.
+fairlead's Level Zero driver, and takes each of its paths. The processes take turns, and the least
+of each counts.
 
     SYCL_CLIENTS=… OCL_ICD_FILENAMES=… python -m bench.sycl_graph [TURNS]
 
 SYCL_CLIENTS has today's DPC++, as the tests have it (CONTRIBUTING.md). A C++ compiler compiles
-sycl_graph.cpp. The times are CPU time of the thread that submits.
+sycl_graph.cpp. The times are CPU time of the thread that submits. Two tables follow: how long a
+submission takes by the clock while the one before it runs, and what is made and called in Level
+Zero for a command-buffer and ten submissions of it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,8 +28,18 @@ from fairlead.plugins import level_zero_adapter, reference_adapter
 
 _HOME: Final = Path(os.environ["SYCL_CLIENTS"], "now")
 _SOURCE: Final = Path(__file__).with_suffix(".cpp")
-_ADAPTERS: Final = {"OpenCL": reference_adapter(), "Level Zero": level_zero_adapter()}
 _TARGET: Final = 1.3
+#: The paths, and the values of FAIRLEAD_ZE_COMMAND_BUFFER that choose them.
+_PATHS: Final = {
+    "one-append": "auto",
+    **{name: name for name in ("immediate-append", "wait-event")},
+}
+#: What each path makes for a command-buffer, and calls for a submission.
+_COUNTED: Final = (
+    *("zeCommandListCreate", "zeCommandListCreateImmediate", "zeCommandQueueCreate"),
+    *("zeCommandListImmediateAppendCommandListsExp", "zeCommandQueueExecuteCommandLists"),
+    *("zeFenceHostSynchronize", "zeCommandListAppendBarrier", "zeCommandListAppendEventReset"),
+)
 
 
 def build(folder: Path) -> Path:
@@ -38,34 +52,64 @@ def build(folder: Path) -> Path:
     return program
 
 
-def measure(program: Path, adapter: str) -> dict[str, float]:
-    """Return nanoseconds of a submission by what was measured, from one process."""
+def _run(
+    program: Path, adapter: str, what: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
     libraries = [str(_HOME / "lib"), *map(str, python_libraries())]
     environ = {
         **os.environ,
+        **variables,
         "UR_ADAPTERS_FORCE_LOAD": adapter,
         "LD_LIBRARY_PATH": ":".join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")]),
     }
-    done = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True, env=environ)
+    command = [str(program), *([what] if what else [])]
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
+
+
+def measure(program: Path, adapter: str, path: str = "auto", what: str = "") -> dict[str, float]:
+    """Return nanoseconds by what was measured, from one process."""
+    done = _run(program, adapter, what, FAIRLEAD_ZE_COMMAND_BUFFER=path)
     rows = (line.split("\t") for line in done.stdout.splitlines())
     return {name: float(value) for name, value in rows}
 
 
+def count(program: Path, path: str) -> Counter[str]:
+    """Return how often functions of Level Zero are called for ten submissions."""
+    variables = {"FAIRLEAD_ZE_COMMAND_BUFFER": path, "FAIRLEAD_TRACE": "ze"}
+    done = _run(program, level_zero_adapter(), "count", **variables)
+    lines = done.stderr.splitlines()
+    return Counter(name for name in _COUNTED for line in lines if f"{name}(" in line)
+
+
 def compare(turns: int) -> Iterator[str]:
-    """Yield the lines of a table in Markdown."""
-    least: dict[str, dict[str, float]] = {name: {} for name in _ADAPTERS}
+    """Yield the lines of three tables in Markdown."""
+    ways = {"OpenCL": (reference_adapter(), "auto")}
+    ways |= {name: (level_zero_adapter(), path) for name, path in _PATHS.items()}
+    fast: dict[str, dict[str, float]] = {name: {} for name in ways}
+    slow: dict[str, dict[str, float]] = {name: {} for name in ways}
     with TemporaryDirectory() as folder:
         program = build(Path(folder))
         for _ in range(turns):
-            for name, adapter in _ADAPTERS.items():
-                for what, took in measure(program, adapter).items():
-                    least[name][what] = min(took, least[name].get(what, took))
-    yield "| a graph of ten copies | Level Zero, µs | OpenCL, µs | ratio | target |"
-    yield "|---|---|---|---|---|"
-    for what, reference in least["OpenCL"].items():
-        ours = least["Level Zero"][what]
-        row = f"{ours / 1e3:.1f} | {reference / 1e3:.1f} | {ours / reference:.2f} | ≤ {_TARGET}"
-        yield f"| {what} | {row} |"
+            for name, (adapter, path) in ways.items():
+                for found, what in ((fast, ""), (slow, "slow")):
+                    for row, took in measure(program, adapter, path, what).items():
+                        found[name][row] = min(took, found[name].get(row, took))
+        counted = {name: count(program, path) for name, path in _PATHS.items()}
+    yield f"| a graph of ten copies, µs | {' | '.join(ways)} | one-append ÷ OpenCL | target |"
+    yield "|---" * (len(ways) + 3) + "|"
+    for row, reference in fast["OpenCL"].items():
+        times = " | ".join(f"{fast[name][row] / 1e3:.1f}" for name in ways)
+        yield f"| {row} | {times} | {fast['one-append'][row] / reference:.2f} | ≤ {_TARGET} |"
+    yield ""
+    yield f"| five branches of slow copies, µs by the clock | {' | '.join(ways)} |"
+    yield "|---" * (len(ways) + 1) + "|"
+    for row in slow["OpenCL"]:
+        yield f"| {row} | {' | '.join(f'{slow[name][row] / 1e3:.0f}' for name in ways)} |"
+    yield ""
+    yield f"| ten submissions of five branches | {' | '.join(counted)} |"
+    yield "|---" * (len(counted) + 1) + "|"
+    for function in _COUNTED:
+        yield f"| {function} | {' | '.join(str(one[function]) for one in counted.values())} |"
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ static void update(uint64_t command, int value) {
 static void begin(const char *path) {
     handle drivers[8], module, pool;
     uint32_t count = 1;
+    begun = now();
     driver = dlopen(path, RTLD_NOW);
     if (!driver) {
         puts(dlerror());
@@ -115,6 +116,7 @@ static void begin(const char *path) {
     CALL(zeDriverGet, (uint32_t *, handle *), &count, drivers);
     count = 1;
     CALL(zeDeviceGet, (handle, uint32_t *, handle *), drivers[0], &count, &device);
+    printf("start %.0f\n", now() - begun);
     struct flags_desc context_desc = {{0xd, NULL}, 0};
     CALL(zeContextCreate, (handle, const void *, handle *), drivers[0], &context_desc, &context);
     struct module_desc module_desc = {{0x1b, NULL}, 1, strlen(source), (const uint8_t *)source,

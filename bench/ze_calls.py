@@ -1,7 +1,8 @@
 """Single calls of the Level Zero driver from a C program: where C answers, and by Python alone.
 
-Each sample is a fresh process, and the two ways take turns. The least of each counts. The last two
-are one execution of a list of 1,000 kernels.
+Each sample is a fresh process, and the two ways take turns. The least of each counts. The first is
+the start: the library is opened, and its devices are listed. The last two are one execution of a
+list of 1,000 kernels.
 
     OCL_ICD_FILENAMES=… python -m bench.ze_calls [ROUNDS]
 

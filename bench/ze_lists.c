@@ -1,4 +1,4 @@
-/* One enqueue of a closed list of Level Zero, and one of a command-buffer of icd, each until its end. */
+/* One enqueue of a closed list of Level Zero, and one of a command-buffer of icd, to their ends. */
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -16,7 +16,8 @@ static double now(void) {
 }
 
 /* Both write nanoseconds: until the enqueue returns, and until its end. */
-int32_t run_list(execute_lists *execute, synchronize *wait, void *queue, void *list, double *took) {
+int32_t run_list(execute_lists *execute, synchronize *wait, void *queue, void *list,
+                 double *took) {
     double begun = now();
     int32_t code = execute(queue, 1, &list, NULL);
     took[0] = now() - begun;
@@ -26,7 +27,8 @@ int32_t run_list(execute_lists *execute, synchronize *wait, void *queue, void *l
     return code;
 }
 
-int32_t run_buffer(enqueue_present *enqueue, wait_for_events *wait, release_event *release, void *buffer, void *queue, double *took) {
+int32_t run_buffer(enqueue_present *enqueue, wait_for_events *wait, release_event *release,
+                   void *buffer, void *queue, double *took) {
     double begun = now();
     intptr_t event = enqueue(buffer, queue);
     took[0] = now() - begun;
