@@ -31,6 +31,8 @@ from helpers.clients import (
 )
 from helpers.support import Output
 
+from fairlead.plugins import level_zero_adapter
+
 _UNSUPPORTED: Final = "Enqueue process failed. opencl backend failed with error: 44 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
 _NO_NATIVE: Final = "opencl backend failed with error: 44 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
 _INVALID: Final = (
@@ -226,3 +228,14 @@ def test_through_the_loader_s_own_tables(
     )
     refused = refusal(case, program, drivers)
     assert (output.out == printed(source)) if refused is None else (error_of(output) == refused)
+
+
+@pytest.mark.parametrize("driver", on("intel_cpu", "pocl_wheel"))
+@pytest.mark.parametrize("program", ["buffers_host", "usm_2d"])
+def test_the_adapter_on_level_zero_gives_the_same(
+    program: str, driver: str, now: Path, compile_client: Compiler, drivers: dict[str, str]
+) -> None:
+    """These programs have no kernels of OpenCL."""
+    output = run(compile_client.sycl(program), now, drivers[driver], level_zero_adapter())
+    source = HERE / f"sycl/{program}.cpp"
+    assert (output.out, output.err, output.code) == (printed(source), "", 0)
