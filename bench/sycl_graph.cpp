@@ -1,4 +1,4 @@
-// What a thread pays to submit a SYCL graph of ten commands: in a chain, and in five branches of two.
+// What a thread pays to submit a SYCL graph of ten commands: a chain, or five branches of two.
 // Writes lines: a name, a tab, nanoseconds of its CPU time. The copies need no device code, so any
 // driver will do. With the argument "slow": how long the second of two submissions in a row takes
 // by the clock, while the first one runs. With "count": ten submissions of five branches.
