@@ -171,7 +171,7 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     ),
     "MAX_CONSTANT_BUFFER_SIZE": lambda device: device.properties.maxMemAllocSize,
     "LOCAL_MEM_SIZE": lambda device: device.compute.maxSharedLocalMemory,
-    "HOST_UNIFIED_MEMORY": lambda device: False,  # a buffer of the program's memory is a copy
+    "HOST_UNIFIED_MEMORY": _is_integrated,
     "IS_INTEGRATED_GPU": lambda device: type_of(device) == _GPU and _is_integrated(device),
     "PROFILING_TIMER_RESOLUTION": lambda device: max(1, device.nanoseconds(1)),
     "PLATFORM": lambda device: device.platform,
