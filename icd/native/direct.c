@@ -1,7 +1,9 @@
-/* The engine `direct`: commands as images (direct_image.c), which a queue runs as one native kernel, or the caller's own thread.
+/* The engine `direct`: commands as images (direct_image.c), which a queue runs as one native
+ * kernel, or the caller's own thread.
  *
- * clEnqueueNativeKernel gets no list of memory objects: PoCL 3.0 and 3.1 drop duplicates in it and put parents in the place of sub-buffers.
- * An image holds a reference to every buffer that it has the address of. */
+ * clEnqueueNativeKernel gets no list of memory objects: PoCL 3.0 and 3.1 drop duplicates in it and
+ * put parents in the place of sub-buffers. An image holds a reference to every buffer that it has
+ * the address of. */
 #define _GNU_SOURCE
 #include "direct.h"
 
@@ -20,7 +22,8 @@ static bool in_flight(fl_image *image) {
     cl_int status = CL_COMPLETE;
     if (!image->event)
         return false;
-    cl_int code = CALL(fl_table_of(image->event), clGetEventInfo)(image->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+    cl_int code = CALL(fl_table_of(image->event), clGetEventInfo)(
+        image->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
     if (code == CL_SUCCESS && status > CL_COMPLETE)
         return true;
     CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
@@ -28,7 +31,8 @@ static bool in_flight(fl_image *image) {
     return false;
 }
 
-/* The images of a list that no queue has are given up, and the first large enough one is kept for the caller. */
+/* The images of a list that no queue has are given up, and the first large enough one is kept for
+ * the caller. */
 static fl_image *sweep(fl_image **list, size_t wanted) {
     fl_image *spare = NULL;
     while (*list) {
@@ -67,13 +71,15 @@ static void leave(fl_image *images) {
     pthread_mutex_unlock(&left.lock);
 }
 
-/* Take another image with its cells; what these are at present goes into the next enqueue. false: there is no memory, and nothing has changed. */
+/* Take another image with its cells; what these are at present goes into the next enqueue. false:
+ * there is no memory, and nothing has changed. */
 static bool take(fl_direct *d, fl_image *image, fl_direct_cells *cells) {
     fl_ticket *made = malloc(sizeof *made + cells->size);
     bool fine = made != NULL;
     for (uint32_t i = 0; fine && i < cells->count; i++) {
         const struct fl_direct_cell *one = &cells->list[i];
-        fine = fl_value_of_cell(d, &image->memory, one->cell, one->cell->bytes, made->values + one->at) == FL_DIRECT_FINE;
+        fine = fl_value_of_cell(d, &image->memory, one->cell, one->cell->bytes,
+                                made->values + one->at) == FL_DIRECT_FINE;
     }
     if (!fine) {
         free(made);
@@ -88,11 +94,14 @@ static bool take(fl_direct *d, fl_image *image, fl_direct_cells *cells) {
     return true;
 }
 
-/* Make an image of the commands as they are now; the answer is a code. The one before it is the caller's. */
+/* Make an image of the commands as they are now; the answer is a code. The one before it is the
+ * caller's. */
 static int make(fl_direct *d) {
     fl_direct_cells cells;
     int code = CL_OUT_OF_HOST_MEMORY;
-    fl_image *made = fl_list_cells(&cells, d->commands, d->count) ? fl_make_image(d, &cells, d->image, &code) : NULL;
+    fl_image *made = fl_list_cells(&cells, d->commands, d->count)
+                         ? fl_make_image(d, &cells, d->image, &code)
+                         : NULL;
     if (made && take(d, made, &cells))
         return CL_SUCCESS;
     fl_free_image(made);
@@ -100,14 +109,20 @@ static int make(fl_direct *d) {
     return code == CL_SUCCESS ? CL_OUT_OF_HOST_MEMORY : code;
 }
 
-fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions, uint32_t function_count, const fl_command *commands,
-                         uint32_t count, int in_order, const uint32_t *levels, int *code) {
+fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions,
+                         uint32_t function_count, const fl_command *commands, uint32_t count,
+                         int in_order, const uint32_t *levels, int *code) {
     fl_direct *d = malloc(sizeof *d);
     *code = CL_OUT_OF_HOST_MEMORY;
     if (!d)
         return NULL;
-    *d = (fl_direct){.device = device, .functions = functions, .function_count = function_count, .commands = commands, .count = count,
-                     .levels = levels, .in_order = in_order != 0};
+    *d = (fl_direct){.device = device,
+                     .functions = functions,
+                     .function_count = function_count,
+                     .commands = commands,
+                     .count = count,
+                     .levels = levels,
+                     .in_order = in_order != 0};
     *code = make(d);
     if (*code != CL_SUCCESS) {
         free(d);
@@ -128,8 +143,11 @@ void fl_release_direct(fl_direct *d) {
 
 void fl_release_direct_images(void) { leave(NULL); }
 
-/* A kernel may have read beyond what its launch may use: PoCL says so from 7.1 on. It is told once. */
-static cl_int failure_of(fl_image *image) { return atomic_exchange(&image->failed, 0) ? CL_OUT_OF_RESOURCES : CL_SUCCESS; }
+/* A kernel may have read beyond what its launch may use: PoCL says so from 7.1 on. It is told once.
+ */
+static cl_int failure_of(fl_image *image) {
+    return atomic_exchange(&image->failed, 0) ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+}
 
 static void run_ticket(void *arguments) {
     const fl_ticket *t = arguments;
@@ -148,8 +166,8 @@ int fl_take_series_direct(void *self, const fl_value *values, uint32_t count, ui
 }
 
 /* On an out-of-order queue it is one command among the caller's own: between two barriers. */
-int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
-                      void **event, uint32_t *failed) {
+int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint32_t times,
+                      uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_direct *d = self;
     fl_image *image = d->image;
     fl_ticket *t = d->ticket;
@@ -161,14 +179,16 @@ int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint3
     t->times = times;
     cl_int code = failure_of(image);
     if (code == CL_SUCCESS && !d->in_order) {
-        code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], wait_count, (const cl_event *)wait_list, fl_holds_events ? &barrier : NULL);
+        code = CALL(table, clEnqueueBarrierWithWaitList)(
+            lanes[0], wait_count, (const cl_event *)wait_list, fl_holds_events ? &barrier : NULL);
         wait_count = 0;
         if (barrier)
             fl_hold_event(barrier);
     }
     if (code == CL_SUCCESS)
-        code = CALL(table, clEnqueueNativeKernel)(lanes[0], (void *)run_ticket, t, sizeof *t + d->cells.size, 0, NULL, NULL, wait_count,
-                                                 wait_count ? (const cl_event *)wait_list : NULL, &made);
+        code = CALL(table, clEnqueueNativeKernel)(
+            lanes[0], (void *)run_ticket, t, sizeof *t + d->cells.size, 0, NULL, NULL, wait_count,
+            wait_count ? (const cl_event *)wait_list : NULL, &made);
     if (code == CL_SUCCESS && !d->in_order)
         code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], 1, &made, (cl_event *)event);
     else if (code == CL_SUCCESS && event) {
@@ -195,12 +215,15 @@ int fl_run_direct(void *self, uint32_t times) {
     return failure_of(d->image);
 }
 
-int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, int wanted, int first, uint32_t *ran, uint32_t *stopped) {
+int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, int wanted,
+                        int first, uint32_t *ran, uint32_t *stopped) {
     fl_direct *d = self;
     uint32_t word;
     int reason;
-    const struct fl_place *place = fl_find_memory(d->device, &d->image->memory, NULL, flag, &reason);
-    if (!place || (place->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)) || offset + sizeof word > place->size)
+    const struct fl_place *place =
+        fl_find_memory(d->device, &d->image->memory, NULL, flag, &reason);
+    if (!place || (place->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)) ||
+        offset + sizeof word > place->size)
         return FL_BUILD_ANEW;
     fl_stop stop = {.word = place->address + offset, .wanted = wanted != 0};
     memcpy(&word, stop.word, sizeof word);
@@ -216,7 +239,8 @@ void *fl_find_address_direct(void *self, void *memory) {
     const uint64_t refused = CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS;
     fl_direct *d = self;
     int reason;
-    const struct fl_place *place = fl_find_memory(d->device, &d->image->memory, NULL, memory, &reason);
+    const struct fl_place *place =
+        fl_find_memory(d->device, &d->image->memory, NULL, memory, &reason);
     return place && !(place->flags & refused) ? place->address : NULL;
 }
 
@@ -248,7 +272,8 @@ static int make_anew(fl_direct *d) {
     return CL_SUCCESS;
 }
 
-/* What cannot be run directly any more is the driver's to run, or to refuse: then everything is built anew. */
+/* What cannot be run directly any more is the driver's to run, or to refuse: then everything is
+ * built anew. */
 int fl_update_direct(void *self, uint32_t command, int relaunched) {
     fl_direct *d = self;
     (void)relaunched;
@@ -270,8 +295,11 @@ int fl_set_cell_of_direct(void *self, const fl_cell *cell) {
         return CL_SUCCESS;
     if (cell->conversion == FL_AS_MEMORY && fl_has_many(d->image))
         return make_anew(d);
-    int reason = fl_value_of_cell(d, &d->image->memory, cell, cell->bytes, d->ticket->values + place->at);
-    return reason == FL_DIRECT_FINE ? CL_SUCCESS : reason == FL_DIRECT_NO_ROOM ? CL_OUT_OF_HOST_MEMORY : FL_BUILD_ANEW;
+    int reason =
+        fl_value_of_cell(d, &d->image->memory, cell, cell->bytes, d->ticket->values + place->at);
+    return reason == FL_DIRECT_FINE      ? CL_SUCCESS
+           : reason == FL_DIRECT_NO_ROOM ? CL_OUT_OF_HOST_MEMORY
+                                         : FL_BUILD_ANEW;
 }
 
 int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint64_t *groups) {
@@ -283,7 +311,9 @@ int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint6
     for (uint32_t place = 0; place < d->count;) {
         const fl_level level = fl_level_at(image, place);
         const fl_direct_step *first = fl_step_at(image, place);
-        double part = first->together && level.can_share ? (double)first->shared_ticks / (double)level.ticks : 1;
+        double part = first->together && level.can_share
+                          ? (double)first->shared_ticks / (double)level.ticks
+                          : 1;
         for (uint32_t end = place + level.count; place < end; place++) {
             const fl_direct_step *s = fl_step_at(image, place);
             const size_t *g = s->kind == FL_STEP_LAUNCH ? s->context->groups : NULL;

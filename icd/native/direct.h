@@ -1,21 +1,25 @@
-/* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_image.c makes images of them, direct_run.c runs
- * them, direct_crew.c has the threads that help, direct_memory.c knows where buffers lie, direct_cells.c what Parameters are, and direct.c is
- * what Python and enqueues call.
+/* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_image.c
+ * makes images of them, and direct_run.c runs them. direct_crew.c has the threads that help.
+ * direct_memory.c knows where buffers lie, and direct_cells.c what Parameters are. direct.c is what
+ * Python and enqueues call.
  *
- * An image is a list of steps in one piece of memory with all that they need: the arguments of work-group functions as PoCL's launcher hands
- * them over, what is copied from where to where, and room for local memory. Running it calls nothing of the driver. An image that a queue still
- * has to run is never changed: an update changes a copy, which the next enqueue takes. */
+ * An image is a list of steps in one piece of memory with all that they need: the arguments of
+ * work-group functions as PoCL's launcher hands them over, what is copied from where to where, and
+ * room for local memory. Running it calls nothing of the driver. An image that a queue still has to
+ * run is never changed: an update changes a copy, which the next enqueue takes. */
 #ifndef FL_DIRECT_H
 #define FL_DIRECT_H
 
 #include "native.h"
 
 #define FL_MEASURED 3      /* passes of a new image: the first one runs cold */
-#define FL_KNOWN 8         /* passes after which nothing is measured: the last ones were run together with other threads */
+/* Passes after which nothing is measured: the last ones were run together with other threads. */
+#define FL_KNOWN 8
 #define FL_ALIGNMENT 128   /* of the largest type of OpenCL C */
-#define FL_COMMON 8        /* contexts that launches share: most graphs have few shapes of launches */
+#define FL_COMMON 8 /* contexts that launches share: most graphs have few shapes of launches */
 
-/* `struct pocl_context` of all known versions: they differ only in where work_dim lies, which is why there are two. */
+/* `struct pocl_context` of all known versions: they differ only in where work_dim lies, which is
+ * why there are two. */
 typedef struct fl_group_context {
     size_t groups[3], offset[3], local[3];
     void *printf_buffer;
@@ -50,7 +54,8 @@ typedef struct fl_direct_step {
     uint32_t place;              /* of its data in the block, in units of FL_ALIGNMENT */
     uint32_t room;               /* of its data, in bytes */
     uint32_t ticks;              /* the least time that it took in a measured pass, in ns */
-    uint32_t shared_ticks;       /* the mean time of its level, run together, if it is the first one of it; until that is known, the sum */
+    uint32_t shared_ticks; /* the mean time of its level, run together, if it is the first one of
+                              it; until that is known, the sum */
     const fl_group_function *function;
     union {
         struct {
@@ -63,7 +68,8 @@ typedef struct fl_direct_step {
     };
 } fl_direct_step;
 
-/* direct_crew.c: steps that need no order, in so many pieces: parts of a step, or if that are fewer, several steps. */
+/* direct_crew.c: steps that need no order, in so many pieces: parts of a step, or if that are
+ * fewer, several steps. */
 typedef struct fl_work {
     const fl_direct_step *steps;
     const uint32_t *order;       /* the numbers of the steps; NULL: 0, 1, … */
@@ -88,15 +94,17 @@ typedef struct fl_direct_memory {
     } *places;   /* in the order of `keep` */
     uint32_t room;
 } fl_direct_memory;
-/* The place of a buffer, found in `before` (or NULL) if it is there; the answer is valid until the next call. NULL: *reason says why. */
-const struct fl_place *fl_find_memory(const fl_direct_device *device, fl_direct_memory *memory, const fl_direct_memory *before, cl_mem buffer,
-                                      int *reason);
+/* The place of a buffer, found in `before` (or NULL) if it is there; the answer is valid until the
+ * next call. NULL: *reason says why. */
+const struct fl_place *fl_find_memory(const fl_direct_device *device, fl_direct_memory *memory,
+                                      const fl_direct_memory *before, cl_mem buffer, int *reason);
 void fl_forget_memory(fl_direct_memory *memory);
 /* The local sizes that the driver chooses for a launch without any. */
 bool fl_choose_local(fl_direct_device *device, const fl_command *launch, size_t *local);
 
-/* direct_cells.c: Parameters. An image has one place for each cell, which all launches lead to. What these places are to hold goes with each
- * enqueue and is stored when that begins to run. So a change is a store, and reaches nothing that a queue has. */
+/* direct_cells.c: Parameters. An image has one place for each cell, which all launches lead to.
+ * What these places are to hold goes with each enqueue and is stored when that begins to run. So a
+ * change is a store, and reaches nothing that a queue has. */
 typedef struct fl_direct_cells {
     struct fl_direct_cell {
         fl_cell *cell;           /* a reference */
@@ -110,7 +118,8 @@ bool fl_list_cells(fl_direct_cells *cells, const fl_command *commands, uint32_t 
 void fl_forget_cells(fl_direct_cells *cells);
 const struct fl_direct_cell *fl_place_of_cell(const fl_direct_cells *cells, const fl_cell *cell);
 /* What is stored in a cell's place: FL_DIRECT_FINE, or why it cannot be. */
-int fl_value_of_cell(const fl_direct *d, fl_direct_memory *memory, const fl_cell *cell, const void *bytes, unsigned char *to);
+int fl_value_of_cell(const fl_direct *d, fl_direct_memory *memory, const fl_cell *cell,
+                     const void *bytes, unsigned char *to);
 
 /* A value for each of several passes, for some of the places. */
 typedef struct fl_direct_series {
@@ -122,13 +131,17 @@ typedef struct fl_direct_series {
         unsigned char *values;
     } columns[];
 } fl_direct_series;
-/* The values that a command-buffer's rows have for so many enqueues; NULL: they cannot be taken at once. */
-fl_direct_series *fl_new_series(const fl_direct *d, fl_direct_memory *memory, const fl_value *values, uint32_t count, uint32_t times);
+/* The values that a command-buffer's rows have for so many enqueues; NULL: they cannot be taken at
+ * once. */
+fl_direct_series *fl_new_series(const fl_direct *d, fl_direct_memory *memory,
+                                const fl_value *values, uint32_t count, uint32_t times);
 /* Free those of a list that were run, or all. */
 void fl_free_series(fl_direct_series **list, bool all);
 
 /* direct_layout.c */
-static inline size_t fl_up(size_t size, size_t alignment) { return (size + alignment - 1) / alignment * alignment; }
+static inline size_t fl_up(size_t size, size_t alignment) {
+    return (size + alignment - 1) / alignment * alignment;
+}
 static inline size_t fl_alignment_of(size_t size) {
     size_t lowest = size & -size;
     return !lowest || lowest > FL_ALIGNMENT ? FL_ALIGNMENT : lowest;
@@ -156,9 +169,11 @@ typedef struct fl_image {
     cl_event event;              /* of the last enqueue; NULL if no queue has it */
     fl_direct_memory memory;
     unsigned char *block;        /* steps, data, local memory */
-    size_t used, scratch, size;  /* bytes of steps, places of cells, data and contexts; of local memory; of all */
+    size_t used, scratch,
+        size; /* bytes of steps, places of cells, data and contexts; of local memory; of all */
     size_t cells_at, cells_size; /* the places of cells in the block */
-    size_t contexts_at;          /* what launches have in common, which few lines of the cache hold; then a place for each step's own */
+    size_t contexts_at; /* what launches have in common, which few lines of the cache hold; then a
+                           place for each step's own */
     uint32_t common_count;
     fl_direct_series *series;    /* that were enqueued with it */
     uint32_t step_count, live;   /* `live`: how many buffers it had when it was made */
@@ -170,20 +185,28 @@ typedef struct fl_image {
     atomic_int failed;           /* one did */
 } fl_image;
 /* Many buffers were in it and are not any more: a new image lets go of them. */
-static inline bool fl_has_many(const fl_image *image) { return image->memory.keep.count > 2 * image->live + 8; }
-static inline fl_direct_step *fl_steps(const fl_image *image) { return (fl_direct_step *)image->block; }
-static inline fl_group_context *fl_contexts(const fl_image *image) { return (fl_group_context *)(image->block + image->contexts_at); }
+static inline bool fl_has_many(const fl_image *image) {
+    return image->memory.keep.count > 2 * image->live + 8;
+}
+static inline fl_direct_step *fl_steps(const fl_image *image) {
+    return (fl_direct_step *)image->block;
+}
+static inline fl_group_context *fl_contexts(const fl_image *image) {
+    return (fl_group_context *)(image->block + image->contexts_at);
+}
 
-/* An image of commands and their cells; NULL with a code. `before` may have addresses that are needed. */
-fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before, int *code);
+/* An image of commands and their cells; NULL with a code. `before` may have addresses that are
+ * needed. */
+fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before,
+                        int *code);
 /* A copy, in `spare` (or NULL) if that is large enough. */
 fl_image *fl_copy_image(const fl_image *image, fl_image *spare);
 /* Store a changed command in place. FL_DIRECT_NO_PLACE: it needs more room than it has. */
 int fl_store(fl_direct *d, fl_image *image, uint32_t command);
 void fl_free_image(fl_image *image);
 
-/* direct_run.c: the level that begins at a place: how many steps it has, how long they take one after the other (ns), and whether other threads
- * can help with it. */
+/* direct_run.c: the level that begins at a place: how many steps it has, how long they take one
+ * after the other (ns), and whether other threads can help with it. */
 typedef struct fl_level {
     uint32_t count;
     uint64_t ticks;
@@ -200,9 +223,10 @@ typedef struct fl_stop {
     const unsigned char *word;
     bool wanted, stopped;
 } fl_stop;
-/* Run it with these values in the places of its cells, and with those of a series (or NULL) in each pass. `stop` may be NULL. The answer is how
- * often it was run. */
-uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values, const fl_direct_series *series, fl_stop *stop);
+/* Run it with these values in the places of its cells, and with those of a series (or NULL) in each
+ * pass. `stop` may be NULL. The answer is how often it was run. */
+uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values,
+                      const fl_direct_series *series, fl_stop *stop);
 
 /* What a native kernel is given, by value. */
 typedef struct fl_ticket {

@@ -3,9 +3,9 @@
  *
  * There is one crew, and one run at a time has it. Each thread has a ticket: which work it is, and
  * how many of its own pieces are left. Who has none left takes those of a thread that begins none.
- * So a thread has the same pieces in each replay, whose memory is in its cache, and none waits for
- * a thread that is kept from running. Every second work is taken from its end on: what was used
- * last is used first, and the cache still has it. A thread without work looks for more for some
+ * So a thread has the same pieces in each replay, whose memory is in its cache. None waits for a
+ * thread that is kept from running. Every second work is taken from its end on: what was used last
+ * is used first, and the cache still has it. A thread without work looks for more for some
  * microseconds, for the next launch often follows at once. Then it sleeps. */
 #define _GNU_SOURCE
 #include "direct.h"

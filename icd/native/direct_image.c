@@ -1,12 +1,12 @@
-/* Images of commands. Each command is laid out twice by the same function (direct_layout.c): without a block, which says what it needs and
- * whether it can be run, and into the block. */
+/* Images of commands. Each command is laid out twice by the same function (direct_layout.c):
+ * without a block, which says what it needs and whether it can be run, and into the block. */
 #include "direct.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint32_t function_count, const fl_command *commands,
-                    uint32_t count, uint8_t *reasons) {
+int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint32_t function_count,
+                    const fl_command *commands, uint32_t count, uint8_t *reasons) {
     fl_direct d = {.device = device, .functions = functions, .function_count = function_count};
     fl_direct_memory memory = {0};
     fl_direct_step step;
@@ -27,9 +27,14 @@ int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint
 /* What the driver would have said of a command. */
 static int code_of(int reason) {
     static const int codes[] = {
-        [FL_DIRECT_ARGUMENT] = CL_INVALID_KERNEL_ARGS, [FL_DIRECT_UNSEEN] = CL_INVALID_KERNEL_ARGS, [FL_DIRECT_KERNEL] = CL_INVALID_KERNEL,
-        [FL_DIRECT_IMAGE] = CL_INVALID_MEM_OBJECT, [FL_DIRECT_MEMORY] = CL_INVALID_MEM_OBJECT, [FL_DIRECT_RANGE] = CL_INVALID_VALUE,
-        [FL_DIRECT_LOCAL_SIZE] = CL_INVALID_WORK_GROUP_SIZE, [FL_DIRECT_NO_ROOM] = CL_OUT_OF_HOST_MEMORY,
+        [FL_DIRECT_ARGUMENT] = CL_INVALID_KERNEL_ARGS,
+        [FL_DIRECT_UNSEEN] = CL_INVALID_KERNEL_ARGS,
+        [FL_DIRECT_KERNEL] = CL_INVALID_KERNEL,
+        [FL_DIRECT_IMAGE] = CL_INVALID_MEM_OBJECT,
+        [FL_DIRECT_MEMORY] = CL_INVALID_MEM_OBJECT,
+        [FL_DIRECT_RANGE] = CL_INVALID_VALUE,
+        [FL_DIRECT_LOCAL_SIZE] = CL_INVALID_WORK_GROUP_SIZE,
+        [FL_DIRECT_NO_ROOM] = CL_OUT_OF_HOST_MEMORY,
         [FL_DIRECT_NO_PLACE] = CL_OUT_OF_HOST_MEMORY,
     };
     return codes[reason];
@@ -66,8 +71,8 @@ void fl_free_image(fl_image *image) {
 }
 
 /* How much all commands need: of their data, from `*used` on, and of local memory. */
-static int measure(const fl_direct *d, const fl_direct_cells *cells, fl_direct_memory *memory, const fl_direct_memory *before, size_t *used,
-                   size_t *scratch) {
+static int measure(const fl_direct *d, const fl_direct_cells *cells, fl_direct_memory *memory,
+                   const fl_direct_memory *before, size_t *used, size_t *scratch) {
     fl_direct_step step;
     for (uint32_t i = 0; i < d->count; i++) {
         fl_layout l = {.d = d, .memory = memory, .before = before, .cells = cells};
@@ -80,11 +85,18 @@ static int measure(const fl_direct *d, const fl_direct_cells *cells, fl_direct_m
     return FL_DIRECT_FINE;
 }
 
-static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image *image, uint32_t number, size_t place) {
+static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image *image,
+                     uint32_t number, size_t place) {
     fl_direct_step *s = &fl_steps(image)[number];
-    fl_layout l = {.d = d, .memory = &image->memory, .base = image->block + place, .scratch = image->block + image->used,
-                   .cells = cells, .cell_places = image->block + image->cells_at, .image = image};
-    *s = (fl_direct_step){.kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX};
+    fl_layout l = {.d = d,
+                   .memory = &image->memory,
+                   .base = image->block + place,
+                   .scratch = image->block + image->used,
+                   .cells = cells,
+                   .cell_places = image->block + image->cells_at,
+                   .image = image};
+    *s = (fl_direct_step){
+        .kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX};
     fl_put_command(&l, &d->commands[number], s);
     s->is_alone = l.scratch_at > 0;
     s->room = (uint32_t)l.at;
@@ -98,7 +110,8 @@ static bool put_levels(const fl_direct *d, fl_image *image) {
         return true;
     for (uint32_t i = 0; i < count; i++)
         most = d->levels[i] > most ? d->levels[i] : most;
-    uint32_t *ends = calloc((size_t)most + 2, sizeof *ends);   /* where each level begins, then where it ends */
+    uint32_t *ends =
+        calloc((size_t)most + 2, sizeof *ends); /* where each level begins, then where it ends */
     image->order = malloc((size_t)count * sizeof *image->order);
     if (ends && image->order) {
         for (uint32_t i = 0; i < count; i++)
@@ -115,13 +128,16 @@ static bool put_levels(const fl_direct *d, fl_image *image) {
     return fine;
 }
 
-fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before, int *code) {
+fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before,
+                        int *code) {
     fl_direct_memory memory = {0};
     size_t places = fl_up((size_t)d->count * sizeof(fl_direct_step), FL_ALIGNMENT), scratch = 0;
     size_t steps = places + fl_up(cells->size, FL_ALIGNMENT), contexts = steps;
     int reason = measure(d, cells, &memory, before ? &before->memory : NULL, &contexts, &scratch);
-    size_t used = fl_up(contexts + ((size_t)d->count + FL_COMMON) * sizeof(fl_group_context), FL_ALIGNMENT);
-    fl_image *image = reason || used / FL_ALIGNMENT > UINT32_MAX ? NULL : new_image(used, scratch, NULL);
+    size_t used =
+        fl_up(contexts + ((size_t)d->count + FL_COMMON) * sizeof(fl_group_context), FL_ALIGNMENT);
+    fl_image *image =
+        reason || used / FL_ALIGNMENT > UINT32_MAX ? NULL : new_image(used, scratch, NULL);
     *code = reason ? code_of(reason) : CL_OUT_OF_HOST_MEMORY;
     if (!image) {
         fl_forget_memory(&memory);
@@ -150,7 +166,8 @@ fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const 
     return image;
 }
 
-/* Pointers into the old block lead to the same places of the new one. Nothing else lies in a block. */
+/* Pointers into the old block lead to the same places of the new one. Nothing else lies in a block.
+ */
 static void *moved(void *pointer, const fl_image *from, const fl_image *to) {
     size_t at = (size_t)((unsigned char *)pointer - from->block);
     return at < from->used + from->scratch ? to->block + at : pointer;

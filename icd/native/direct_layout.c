@@ -1,4 +1,5 @@
-/* From a command to a step and its data. What is odd in any way is refused, so that the driver answers as it always does. */
+/* From a command to a step and its data. What is odd in any way is refused, so that the driver
+ * answers as it always does. */
 #include "direct.h"
 
 #include <stddef.h>
@@ -30,7 +31,8 @@ static fl_group_function *function_of(const fl_direct *d, const void *kernel) {
 /* --- launches --- */
 
 /* The work-groups of a launch, if the driver would take it. */
-static int divide(const fl_direct *d, const fl_group_function *f, const fl_command *c, fl_group_context *context) {
+static int divide(const fl_direct *d, const fl_group_function *f, const fl_command *c,
+                  fl_group_context *context) {
     size_t items = 1, local[3] = {1, 1, 1};
     if (c->work_dim < 1 || c->work_dim > 3)
         return FL_DIRECT_RANGE;
@@ -44,10 +46,13 @@ static int divide(const fl_direct *d, const fl_group_function *f, const fl_comma
     else if (!fl_choose_local(d->device, c, local))
         return FL_DIRECT_LOCAL_SIZE;
     for (uint32_t i = 0; i < 3; i++) {
-        size_t global = i < c->work_dim ? c->n[3 + i] : 1, offset = c->has_offset && i < c->work_dim ? c->n[i] : 0, end;
-        if (!local[i] || global % local[i] || local[i] > d->device->most_items[i] || (f->required[0] && local[i] != f->required[i]))
+        size_t global = i < c->work_dim ? c->n[3 + i] : 1,
+               offset = c->has_offset && i < c->work_dim ? c->n[i] : 0, end;
+        if (!local[i] || global % local[i] || local[i] > d->device->most_items[i] ||
+            (f->required[0] && local[i] != f->required[i]))
             return FL_DIRECT_RANGE;
-        if (__builtin_mul_overflow(items, local[i], &items) || __builtin_add_overflow(global, offset, &end))
+        if (__builtin_mul_overflow(items, local[i], &items) ||
+            __builtin_add_overflow(global, offset, &end))
             return FL_DIRECT_RANGE;
         context->local[i] = local[i];
         context->groups[i] = global / local[i];
@@ -56,13 +61,16 @@ static int divide(const fl_direct *d, const fl_group_function *f, const fl_comma
     return items <= f->most_items ? FL_DIRECT_FINE : FL_DIRECT_RANGE;
 }
 
-/* The special function for a launch, NULL if there is none. If `asks`, it is written down that there could be one. What PoCL takes for small
- * is smaller still: of the third dimension it looks at the local size alone. */
+/* The special function for a launch, NULL if there is none. If `asks`, it is written down that
+ * there could be one. What PoCL takes for small is smaller still: of the third dimension it looks
+ * at the local size alone. */
 static void *special_of(fl_group_function *f, const fl_group_context *c, bool asks) {
-    struct fl_special wanted = {.no_offset = !c->offset[0] && !c->offset[1] && !c->offset[2], .small_grid = 1};
+    struct fl_special wanted = {.no_offset = !c->offset[0] && !c->offset[1] && !c->offset[2],
+                                .small_grid = 1};
     memcpy(wanted.local, c->local, sizeof wanted.local);
     for (int i = 0; i < 3; i++)
-        wanted.small_grid &= c->local[i] * c->groups[i] < FL_SMALL && c->local[2] * c->local[2] < FL_SMALL;
+        wanted.small_grid &=
+            c->local[i] * c->groups[i] < FL_SMALL && c->local[2] * c->local[2] < FL_SMALL;
     for (struct fl_special *s = f->specials; s < f->specials + f->special_count; s++)
         if (!memcmp(s, &wanted, offsetof(struct fl_special, function)))
             return s->function;
@@ -72,8 +80,10 @@ static void *special_of(fl_group_function *f, const fl_group_context *c, bool as
 }
 
 /* Where a launch's context is kept: among those of other launches, or in its step's own place. */
-static fl_group_context *keep_context(fl_image *image, const fl_direct_step *s, const fl_group_context *context) {
-    fl_group_context *common = fl_contexts(image), *own = common + FL_COMMON + (s - fl_steps(image));
+static fl_group_context *keep_context(fl_image *image, const fl_direct_step *s,
+                                      const fl_group_context *context) {
+    fl_group_context *common = fl_contexts(image),
+                     *own = common + FL_COMMON + (s - fl_steps(image));
     for (uint32_t i = 0; i < image->common_count; i++)
         if (!memcmp(&common[i], context, sizeof *context))
             return &common[i];
@@ -106,7 +116,8 @@ static int pointer_of(fl_layout *l, const fl_argument *a, void **pointer) {
         return reason;
     if (a->kind != FL_ARG_MEM)
         return FL_DIRECT_ARGUMENT;
-    const struct fl_place *place = fl_find_memory(l->d->device, l->memory, l->before, object, &reason);
+    const struct fl_place *place =
+        fl_find_memory(l->d->device, l->memory, l->before, object, &reason);
     *pointer = place ? place->address : NULL;
     return reason;
 }
@@ -121,8 +132,10 @@ static int put_cell(const fl_layout *l, const fl_cell *cell, void **argument) {
     return place ? FL_DIRECT_FINE : FL_DIRECT_NO_PLACE;
 }
 
-/* One argument as the launcher hands it over: the address of a value, or of a slot that has a pointer. */
-static int put_argument(fl_layout *l, const fl_group_function *f, uint32_t index, const fl_argument *a, void **argument) {
+/* One argument as the launcher hands it over: the address of a value, or of a slot that has a
+ * pointer. */
+static int put_argument(fl_layout *l, const fl_group_function *f, uint32_t index,
+                        const fl_argument *a, void **argument) {
     void *pointer, **slot;
     int reason = a->kind == FL_ARG_UNSEEN ? FL_DIRECT_UNSEEN : FL_DIRECT_FINE;
     if (reason)
@@ -168,14 +181,18 @@ static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     static char nowhere[FL_ALIGNMENT];   /* no kernel that prints comes here */
     static uint32_t position;
     fl_group_function *f = function_of(l->d, c->kernel);
-    fl_group_context context = {.work_dim = c->work_dim, .work_dim_of_3 = c->work_dim, .printf_buffer = nowhere, .printf_position = &position};
+    fl_group_context context = {.work_dim = c->work_dim,
+                                .work_dim_of_3 = c->work_dim,
+                                .printf_buffer = nowhere,
+                                .printf_position = &position};
     void *unused = NULL;
     if (!f)
         return FL_DIRECT_KERNEL;
     if (!c->arguments || c->arguments->count != f->argument_count)
         return FL_DIRECT_ARGUMENT;
     int reason = divide(l->d, f, c, &context);
-    void **arguments = take(l, (f->argument_count + f->automatic_count + 1) * sizeof *arguments, sizeof *arguments);
+    void **arguments = take(l, (f->argument_count + f->automatic_count + 1) * sizeof *arguments,
+                            sizeof *arguments);
     l->scratch_at = 0;
     for (uint32_t i = 0; i < f->argument_count && !reason; i++)
         reason = put_argument(l, f, i, &c->arguments->list[i], arguments ? &arguments[i] : &unused);
@@ -203,14 +220,17 @@ static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
 #define NO_READ (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)
 #define NO_WRITE (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 
-/* One side of a copy: where it begins, and that it ends inside. `host` is memory without a known end. */
-static int side(fl_layout *l, void *buffer, void *host, uint64_t forbidden, size_t offset, size_t extent, unsigned char **begin) {
+/* One side of a copy: where it begins, and that it ends inside. `host` is memory without a known
+ * end. */
+static int side(fl_layout *l, void *buffer, void *host, uint64_t forbidden, size_t offset,
+                size_t extent, unsigned char **begin) {
     int reason = FL_DIRECT_FINE;
     if (!buffer) {
         *begin = (unsigned char *)host + offset;
         return host ? reason : FL_DIRECT_RANGE;
     }
-    const struct fl_place *place = fl_find_memory(l->d->device, l->memory, l->before, buffer, &reason);
+    const struct fl_place *place =
+        fl_find_memory(l->d->device, l->memory, l->before, buffer, &reason);
     if (!place)
         return reason;
     if ((place->flags & forbidden) || offset > place->size || extent > place->size - offset)
@@ -219,16 +239,21 @@ static int side(fl_layout *l, void *buffer, void *host, uint64_t forbidden, size
     return reason;
 }
 
-/* A copy of which `made` has the region and pitches; its sides begin `from_at` and `to_at` bytes into what they are in. */
-static int put_copy(fl_layout *l, const fl_command *c, fl_direct_step *s, fl_direct_copy made, size_t from_at, size_t to_at) {
+/* A copy of which `made` has the region and pitches; its sides begin `from_at` and `to_at` bytes
+ * into what they are in. */
+static int put_copy(fl_layout *l, const fl_command *c, fl_direct_step *s, fl_direct_copy made,
+                    size_t from_at, size_t to_at) {
     unsigned char *from, *to;
     const size_t *r = made.region;
     size_t from_extent = (r[2] - 1) * made.from_slice + (r[1] - 1) * made.from_row + r[0];
     size_t to_extent = (r[2] - 1) * made.to_slice + (r[1] - 1) * made.to_row + r[0];
-    bool reads = c->op == FL_READ || c->op == FL_READ_RECT, writes = c->op == FL_WRITE || c->op == FL_WRITE_RECT;
-    int reason = side(l, writes ? NULL : c->source, c->host, reads ? NO_READ : 0, from_at, from_extent, &from);
+    bool reads = c->op == FL_READ || c->op == FL_READ_RECT,
+         writes = c->op == FL_WRITE || c->op == FL_WRITE_RECT;
+    int reason = side(l, writes ? NULL : c->source, c->host, reads ? NO_READ : 0, from_at,
+                      from_extent, &from);
     if (!reason)
-        reason = side(l, reads ? NULL : c->target, c->host, writes ? NO_WRITE : 0, to_at, to_extent, &to);
+        reason = side(l, reads ? NULL : c->target, c->host, writes ? NO_WRITE : 0, to_at, to_extent,
+                      &to);
     if (!reason && from < to + to_extent && to < from + from_extent)
         reason = FL_DIRECT_RANGE;   /* they overlap: the driver knows how far that is allowed */
     fl_direct_copy *kept = take(l, sizeof *kept, sizeof(void *));
@@ -243,7 +268,9 @@ static int put_copy(fl_layout *l, const fl_command *c, fl_direct_step *s, fl_dir
 }
 
 static int put_plain(fl_layout *l, const fl_command *c, fl_direct_step *s) {
-    size_t from = c->op == FL_WRITE ? 0 : c->n[0], to = c->op == FL_COPY ? c->n[1] : c->op == FL_WRITE ? c->n[0] : 0;
+    size_t from = c->op == FL_WRITE ? 0 : c->n[0], to = c->op == FL_COPY    ? c->n[1]
+                                                        : c->op == FL_WRITE ? c->n[0]
+                                                                            : 0;
     size_t size = c->op == FL_COPY ? c->n[2] : c->n[1];
     if (!size)
         return FL_DIRECT_RANGE;
@@ -261,30 +288,36 @@ static int put_rect(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     const size_t *region = c->n + 6, *from = c->n, *to = c->n + 3;
     size_t from_pitch[2], to_pitch[2];
     for (int i = 0; i < 13; i++)
-        if (c->n[i] >> 31 || (i >= 6 && i < 9 && !c->n[i]))   /* no product of two overflows below */
+        if (c->n[i] >> 31 || (i >= 6 && i < 9 && !c->n[i])) /* no product of two overflows below */
             return FL_DIRECT_RANGE;
     const size_t *first = c->n + 9, *second = c->n + 11;
     if (c->op == FL_WRITE_RECT) {   /* the buffer's origin and pitches come first */
         from = c->n + 3, to = c->n;
         first = c->n + 11, second = c->n + 9;
     }
-    if (!pitches(region, first[0], first[1], from_pitch) || !pitches(region, second[0], second[1], to_pitch))
+    if (!pitches(region, first[0], first[1], from_pitch) ||
+        !pitches(region, second[0], second[1], to_pitch))
         return FL_DIRECT_RANGE;
     fl_direct_copy made = {.region = {region[0], region[1], region[2]},
-                           .from_row = from_pitch[0], .from_slice = from_pitch[1], .to_row = to_pitch[0], .to_slice = to_pitch[1]};
+                           .from_row = from_pitch[0],
+                           .from_slice = from_pitch[1],
+                           .to_row = to_pitch[0],
+                           .to_slice = to_pitch[1]};
     size_t from_at, to_at, end;
     bool over = __builtin_mul_overflow(from[2] + region[2], from_pitch[1], &from_at) ||
                 __builtin_mul_overflow(to[2] + region[2], to_pitch[1], &to_at);
     if (over || __builtin_add_overflow(from_at, to_at, &end) || end >> 62)
         return FL_DIRECT_RANGE;
-    return put_copy(l, c, s, made, from[2] * from_pitch[1] + from[1] * from_pitch[0] + from[0], to[2] * to_pitch[1] + to[1] * to_pitch[0] + to[0]);
+    return put_copy(l, c, s, made, from[2] * from_pitch[1] + from[1] * from_pitch[0] + from[0],
+                    to[2] * to_pitch[1] + to[1] * to_pitch[0] + to[0]);
 }
 
 static int put_fill(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     bool svm = c->op == FL_SVM_FILL;
     size_t size = c->n[1], offset = svm ? (size_t)c->target : c->n[0];
     unsigned char *to;
-    if (!c->pattern || !c->pattern_size || c->pattern_size > FL_ALIGNMENT || !size || size % c->pattern_size || offset % c->pattern_size)
+    if (!c->pattern || !c->pattern_size || c->pattern_size > FL_ALIGNMENT || !size ||
+        size % c->pattern_size || offset % c->pattern_size)
         return FL_DIRECT_RANGE;
     int reason = side(l, svm ? NULL : c->target, c->target, 0, svm ? 0 : offset, size, &to);
     fl_direct_fill *kept = take(l, sizeof *kept, sizeof(void *));

@@ -11,9 +11,11 @@ static unsigned _mm_getcsr(void) { return 0; }
 static void _mm_setcsr(unsigned flags) { (void)flags; }
 #endif
 
-#define PIECES 8   /* of each thread: one that was late or kept from running leaves its pieces to others */
+/* Of each thread: one that was late or kept from running leaves its pieces to others. */
+#define PIECES 8
 
-typedef void group_function(void **arguments, const fl_group_context *context, size_t x, size_t y, size_t z);
+typedef void group_function(void **arguments, const fl_group_context *context, size_t x, size_t y,
+                            size_t z);
 
 unsigned fl_present_flags(void) { return _mm_getcsr(); }
 
@@ -29,7 +31,8 @@ static void launch(const fl_direct_step *s) {
 static void copy(const fl_direct_copy *c) {
     for (size_t z = 0; z < c->region[2]; z++)
         for (size_t y = 0; y < c->region[1]; y++)
-            memcpy(c->to + z * c->to_slice + y * c->to_row, c->from + z * c->from_slice + y * c->from_row, c->region[0]);
+            memcpy(c->to + z * c->to_slice + y * c->to_row,
+                   c->from + z * c->from_slice + y * c->from_row, c->region[0]);
 }
 
 /* The pattern, then what is there already, twice as much each time. */
@@ -65,7 +68,8 @@ static void run(const fl_direct_step *s, unsigned *flags) {
 static void launch_some(const fl_direct_step *s, size_t first, size_t end) {
     group_function *run = (group_function *)s->run;
     const fl_group_context *c = s->context;
-    size_t x = first % c->groups[0], y = first / c->groups[0] % c->groups[1], z = first / c->groups[0] / c->groups[1];
+    size_t x = first % c->groups[0], y = first / c->groups[0] % c->groups[1],
+           z = first / c->groups[0] / c->groups[1];
     for (size_t i = first; i < end; i++) {
         run(s->arguments, c, x, y, z);
         if (++x == c->groups[0]) {
@@ -79,7 +83,9 @@ static void launch_some(const fl_direct_step *s, size_t first, size_t end) {
 }
 
 static size_t groups_of(const fl_direct_step *s) {
-    return s->kind == FL_STEP_LAUNCH ? s->context->groups[0] * s->context->groups[1] * s->context->groups[2] : 1;
+    return s->kind == FL_STEP_LAUNCH
+               ? s->context->groups[0] * s->context->groups[1] * s->context->groups[2]
+               : 1;
 }
 
 /* One of several parts of a step. What is no launch has no parts. */
@@ -99,7 +105,8 @@ static void run_part(const fl_direct_step *s, size_t part, size_t parts, unsigne
 
 void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags) {
     uint64_t count = work->count, parts = work->pieces < count ? 1 : work->pieces / count;
-    uint64_t first = count * parts * piece / work->pieces, end = count * parts * (piece + 1) / work->pieces;
+    uint64_t first = count * parts * piece / work->pieces,
+             end = count * parts * (piece + 1) / work->pieces;
     for (uint64_t i = first; i < end; i++) {
         uint64_t number = i / parts;
         run_part(&work->steps[work->order ? work->order[number] : number], i % parts, parts, flags);
@@ -151,9 +158,12 @@ bool fl_may_share(const fl_image *image) {
     return false;
 }
 
-static void run_level_together(const fl_image *image, uint32_t place, uint32_t count, unsigned *flags) {
+static void run_level_together(const fl_image *image, uint32_t place, uint32_t count,
+                               unsigned *flags) {
     uint32_t wanted = PIECES * image->limits.threads;
-    fl_work work = {.steps = fl_steps(image), .count = count, .pieces = count < wanted ? (wanted + count - 1) / count * count : wanted};
+    fl_work work = {.steps = fl_steps(image),
+                    .count = count,
+                    .pieces = count < wanted ? (wanted + count - 1) / count * count : wanted};
     if (image->order)
         work.order = image->order + place;
     else
@@ -161,7 +171,8 @@ static void run_level_together(const fl_image *image, uint32_t place, uint32_t c
     fl_run_together(&work, flags);
 }
 
-/* Level by level. Those that are long are tried together if `tries`, else those of which that is known to be faster. */
+/* Level by level. Those that are long are tried together if `tries`, else those of which that is
+ * known to be faster. */
 static void run_levels(fl_image *image, bool tries, unsigned *flags) {
     for (uint32_t place = 0; place < image->step_count;) {
         fl_direct_step *first = fl_step_at(image, place);
@@ -185,13 +196,16 @@ static void run_levels(fl_image *image, bool tries, unsigned *flags) {
     }
 }
 
-/* Levels whose first launches have a function and a number of groups in common. Different kinds may come to the same number. */
+/* Levels whose first launches have a function and a number of groups in common. Different kinds may
+ * come to the same number. */
 static uint32_t kind_of(const fl_direct_step *s) {
-    return (uint32_t)((((uint64_t)(uintptr_t)s->run >> 4) + groups_of(s)) * 0x9e3779b97f4a7c15u >> 58);
+    return (uint32_t)((((uint64_t)(uintptr_t)s->run >> 4) + groups_of(s)) * 0x9e3779b97f4a7c15u >>
+                      58);
 }
 
-/* After the measured passes: which levels are shared from now on. All of a kind are, or none: one that was interrupted decides nothing alone.
- * Their mean time counts, not the least: where a processor is not free, the threads wait for each other, and that has to be seen. */
+/* After the measured passes: which levels are shared from now on. All of a kind are, or none: one
+ * that was interrupted decides nothing alone. Their mean time counts, not the least: where a
+ * processor is not free, the threads wait for each other, and that has to be seen. */
 static void choose(fl_image *image) {
     struct {
         uint64_t alone, together;
@@ -205,7 +219,8 @@ static void choose(fl_image *image) {
             if (!level.can_share || !level.is_long)
                 continue;
             if (decides) {
-                first->together = kinds[kind].together < kinds[kind].alone * image->limits.percent / 100;
+                first->together =
+                    kinds[kind].together < kinds[kind].alone * image->limits.percent / 100;
                 image->shares |= first->together;
             } else {
                 first->shared_ticks /= FL_KNOWN - FL_MEASURED - 1;
@@ -220,7 +235,8 @@ static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
     fl_direct_step *first = fl_steps(image), *end = first + image->step_count;
     if (pass < FL_MEASURED) {
         run_measured(first, end, flags);
-        atomic_store(&image->passes, pass + 1 == FL_MEASURED && !fl_may_share(image) ? FL_KNOWN : pass + 1);
+        atomic_store(&image->passes,
+                     pass + 1 == FL_MEASURED && !fl_may_share(image) ? FL_KNOWN : pass + 1);
         return;
     }
     if (!fl_take_crew(image->limits.threads)) {
@@ -230,7 +246,8 @@ static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
     }
     run_levels(image, true, flags);
     fl_give_crew_back();
-    for (fl_direct_step *s = first; s < end && pass == FL_MEASURED; s++)   /* it has woken the threads */
+    for (fl_direct_step *s = first; s < end && pass == FL_MEASURED;
+         s++) /* it has woken the threads */
         s->shared_ticks = 0;
     if (pass + 1 == FL_KNOWN)
         choose(image);
@@ -261,7 +278,8 @@ static bool stops(fl_stop *stop) {
     return stop->stopped = (word != 0) == stop->wanted;
 }
 
-uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values, const fl_direct_series *series, fl_stop *stop) {
+uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values,
+                      const fl_direct_series *series, fl_stop *stop) {
     unsigned before = _mm_getcsr(), flags = before;
     uint32_t turn = 0, pass;
     bool stopped = false;
@@ -273,7 +291,8 @@ uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *valu
         measure(image, pass, &flags);
         stopped = stops(stop);
     }
-    bool together = turn < times && !stopped && image->shares && fl_take_crew(image->limits.threads);
+    bool together =
+        turn < times && !stopped && image->shares && fl_take_crew(image->limits.threads);
     for (; turn < times && !stopped; turn++) {
         store(image, series, turn);
         if (together)

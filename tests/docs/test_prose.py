@@ -1,8 +1,11 @@
-"""What people read is short lines and short sentences: every Markdown file of the repository."""
+"""What people read is short lines and short sentences: Markdown, docstrings and comments."""
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +43,46 @@ def sentences(paragraph: str) -> Iterator[str]:
     yield from re.split(r"(?<=[.!?:])[*_)\"]*\s+", plain)
 
 
+PRODUCT = ("conformance", "fairlead", "graph", "icd", "loader", "plugins", "runtime")
+SOURCES = sorted(
+    path
+    for folder in PRODUCT
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".c", ".h") and path.is_file()
+)
+
+
+def written_in(path: Path) -> Iterator[str]:
+    """Yield the docstrings and comments of a module, or the comments of a file in C."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        for comment in re.findall(r"/\*(.*?)\*/", text, re.S):
+            yield re.sub(r"\n\s*\*? ?", "\n", comment).strip("- ")
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            yield ast.get_docstring(node) or ""
+    lines: dict[int, str] = {}  # of a comment that begins there
+    begin = last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            begin, last = token.start[0] if token.start[0] > last + 1 else begin, token.start[0]
+            lines[begin] = f"{lines.get(begin, '')} {token.string.lstrip('#: ')}"
+    yield from lines.values()
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs, items and attributes of a docstring, without tables and examples."""
+    text = re.sub(
+        r"^ +\w+(?:[ ,.*]{1,2}\w+)*: ", "\n\n", text, flags=re.M
+    )  # an argument or attribute
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
+        lines = block.strip("\n").splitlines()
+        is_example = block.startswith("\b") or all(line.startswith("    ") for line in lines)
+        if "|" not in block and not is_example:
+            yield " ".join(block.split())
+
+
 def test_there_is_something_to_read() -> None:
     assert len(FILES) > 20
     assert list(sentences("- One `a b`: two. Three.")) == ["One CODE:", "two.", "Three."]
@@ -57,3 +100,25 @@ def test_sentences_are_short(path: Path) -> None:
     found = (each for part in prose(path.read_text(encoding="utf-8")) for each in sentences(part))
     long = [f"{len(each.split())} words: {each}" for each in found if len(each.split()) >= WORDS]
     assert not long, "\n".join(long)
+
+
+def test_docstrings_and_comments_are_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}, {len(part.split())} words: {part}"
+        for path in SOURCES
+        for text in written_in(path)
+        for paragraph in paragraphs(text)
+        for sentence in sentences(paragraph)
+        for part in sentence.split("; ")
+        if len(part.split()) >= WORDS
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_docstrings_and_comments_are_found(tmp_path: Path) -> None:
+    module, c = tmp_path / "module.py", tmp_path / "file.c"
+    module.write_text('"""One\n\n    an example\n\ntwo."""\n# three\n# four\nx = 1  # five\n')
+    c.write_text("/* One\n * two. */ int x; /* three */")
+    found = [one for text in written_in(module) for one in paragraphs(text)]
+    assert found == ["One", "two.", "three four five"]
+    assert [" ".join(text.split()) for text in written_in(c)] == ["One two.", "three"]

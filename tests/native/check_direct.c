@@ -1,5 +1,6 @@
-/* The engine `direct`: what it runs, what an update changes, and what is alive until a queue has run it. The work-group function is one of this
- * file. The mock driver maps buffers that lie in host memory, and keeps native kernels until the test runs them. */
+/* The engine `direct`: what it runs, what an update changes, and what is alive until a queue has
+ * run it. The work-group function is one of this file. The mock driver maps buffers that lie in
+ * host memory, and keeps native kernels until the test runs them. */
 #include "harness.h"
 
 #include <string.h>
@@ -14,24 +15,29 @@ static struct {
 } pending[MOST];
 static int pending_count;
 
-static void *map(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags, size_t offset, size_t size, cl_uint count,
-                 const cl_event *list, cl_event *event, cl_int *code) {
+static void *map(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags,
+                 size_t offset, size_t size, cl_uint count, const cl_event *list, cl_event *event,
+                 cl_int *code) {
     void *host = NULL;
-    (void)queue, (void)blocking, (void)flags, (void)offset, (void)size, (void)count, (void)list, (void)event;
+    (void)queue, (void)blocking, (void)flags, (void)offset, (void)size, (void)count, (void)list,
+        (void)event;
     *code = CL(buffer, clGetMemObjectInfo)(buffer, CL_MEM_HOST_PTR, sizeof host, &host, NULL);
     return host;
 }
 
-static cl_int unmap(cl_command_queue queue, cl_mem buffer, void *pointer, cl_uint count, const cl_event *list, cl_event *event) {
+static cl_int unmap(cl_command_queue queue, cl_mem buffer, void *pointer, cl_uint count,
+                    const cl_event *list, cl_event *event) {
     (void)queue, (void)buffer, (void)pointer, (void)count, (void)list, (void)event;
     return CL_OUT_OF_RESOURCES;   /* so that nobody waits for it */
 }
 
-static cl_int native(cl_command_queue queue, void *function, void *arguments, size_t size, cl_uint mem_count, const cl_mem *mems,
-                     const void **places, cl_uint count, const cl_event *list, cl_event *event) {
+static cl_int native(cl_command_queue queue, void *function, void *arguments, size_t size,
+                     cl_uint mem_count, const cl_mem *mems, const void **places, cl_uint count,
+                     const cl_event *list, cl_event *event) {
     cl_context context;
     (void)list;
-    CHECK(mem_count == 0 && !mems && !places && size <= sizeof pending->arguments && pending_count < MOST && event);
+    CHECK(mem_count == 0 && !mems && !places && size <= sizeof pending->arguments &&
+          pending_count < MOST && event);
     CHECK((count == 0) == (list == NULL));
     OK(CL(queue, clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL));
     pending[pending_count].function = (void (*)(void *))function;
@@ -54,7 +60,8 @@ static void run_pending(void) {
 
 /* a[group] = value + b[group], with local memory in between. */
 static void step(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
-    float *a = *(float **)arguments[0], *b = *(float **)arguments[1], *own = *(float **)arguments[3];
+    float *a = *(float **)arguments[0], *b = *(float **)arguments[1],
+          *own = *(float **)arguments[3];
     CHECK(y == 0 && z == 0 && context[6] == 4 && (uintptr_t)own % 128 == 0);
     own[0] = *(float *)arguments[2];
     if (a)
@@ -91,16 +98,25 @@ static void record(world *w, direct *d, bool is_parameter) {
     set_arguments(w, w->kernel, d->a, d->b, 1);
     if (is_parameter)
         OK(CL(w->kernel, clSetKernelArg)(w->kernel, 2, sizeof parameter, &parameter));
-    OK(CL(w->queue, clEnqueueNDRangeKernel)(w->queue, w->kernel, 1, &offset, &global, &local, 0, NULL, NULL));
+    OK(CL(w->queue, clEnqueueNDRangeKernel)(w->queue, w->kernel, 1, &offset, &global, &local, 0,
+                                            NULL, NULL));
     OK(CL(w->queue, clEnqueueCopyBuffer)(w->queue, d->a, d->b, 0, 128, 64, 0, NULL, NULL));
     end(w, d->recording);
     for (uint32_t i = 0; i < 2; i++)
         d->commands[i] = *command(d->recording, i);
     const fl_command *c = &d->commands[0];
-    d->commands[0].arguments = fl_change_arguments(c->arguments, fl_argument_count(c->arguments), NULL, 0);
-    d->function = (fl_group_function){.kernel = c->kernel, .function = (void *)step, .spaces = spaces, .sizes = sizes, .automatic = automatic,
-                                      .argument_count = 3, .automatic_count = 1, .most_items = 64};
-    d->device = (fl_direct_device){.queue = w->queue, .most_items = {64, 64, 64}, .local_memory = 1024};
+    d->commands[0].arguments =
+        fl_change_arguments(c->arguments, fl_argument_count(c->arguments), NULL, 0);
+    d->function = (fl_group_function){.kernel = c->kernel,
+                                      .function = (void *)step,
+                                      .spaces = spaces,
+                                      .sizes = sizes,
+                                      .automatic = automatic,
+                                      .argument_count = 3,
+                                      .automatic_count = 1,
+                                      .most_items = 64};
+    d->device =
+        (fl_direct_device){.queue = w->queue, .most_items = {64, 64, 64}, .local_memory = 1024};
 }
 
 /* The launch's value has a cell of its own. */
@@ -152,7 +168,8 @@ static void finish(world *w, direct *d) {
 
 static void enqueue_direct(world *w, direct *d, uint32_t times, cl_event *event) {
     uint32_t failed;
-    OK(fl_enqueue_direct(d->made, (void *const *)&w->queue, 1, times, 0, NULL, (void **)event, &failed));
+    OK(fl_enqueue_direct(d->made, (void *const *)&w->queue, 1, times, 0, NULL, (void **)event,
+                         &failed));
 }
 
 static void set_value(direct *d, float value) {
@@ -166,7 +183,8 @@ SCENARIO(direct_runs) {
     make(w, &d);
     d.host_b[2] = 10;
     OK(fl_run_direct(d.made, 1));
-    CHECK(d.host_a[0] == 0 && d.host_a[1] == 1 && d.host_a[2] == 11 && d.host_a[4] == 1 && d.host_a[5] == 0);
+    CHECK(d.host_a[0] == 0 && d.host_a[1] == 1 && d.host_a[2] == 11 && d.host_a[4] == 1 &&
+          d.host_a[5] == 0);
     CHECK(d.host_b[32] == 0 && d.host_b[33] == 1 && d.host_b[34] == 11);
     enqueue_direct(w, &d, 2, &e);
     CHECK(d.host_a[2] == 11 && pending_count == 1);
@@ -186,14 +204,16 @@ static void special_step(void **arguments, const size_t *context, size_t x, size
     (*(float **)arguments[0])[context[3] + x] += 100;
 }
 
-/* Which special functions there could be is written down. What there is runs, and the generic one elsewhere. */
+/* Which special functions there could be is written down. What there is runs, and the generic one
+ * elsewhere. */
 SCENARIO(direct_special) {
     direct d;
     uint8_t reasons[2];
     int code;
     make(w, &d);
     const struct fl_special *found = d.function.specials;
-    CHECK(d.function.special_count == 1 && found->local[0] == 4 && found->local[1] == 1 && found->local[2] == 1);
+    CHECK(d.function.special_count == 1 && found->local[0] == 4 && found->local[1] == 1 &&
+          found->local[2] == 1);
     CHECK(!found->no_offset && found->small_grid && !found->function);
     d.function.specials[0].function = (void *)special_step;
     fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, NULL, &code);
@@ -217,7 +237,8 @@ SCENARIO(direct_special) {
     finish(w, &d);
 }
 
-/* More shapes of launches than an image keeps in common, also in a copy, and an update of one that others have, too. */
+/* More shapes of launches than an image keeps in common, also in a copy, and an update of one that
+ * others have, too. */
 SCENARIO(direct_many_shapes) {
     enum { SHAPES = 12, COUNT = 2 * SHAPES };
     direct d;
@@ -272,10 +293,11 @@ SCENARIO(thread_direct_crew) {
     for (int is_level = 0; is_level < 2; is_level++) {
         uint32_t times[2], shared[2], before = atomic_load(&runs_of_group[0]);
         uint64_t groups[2];
-        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 2, !is_level, is_level ? levels : NULL, &code);
+        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 2, !is_level,
+                                        is_level ? levels : NULL, &code);
         CHECK(made);
         OK(fl_run_direct(made, 3));
-        EQUAL(fl_direct_times(made, times, shared, groups), 0);   /* it is still to be run together */
+        EQUAL(fl_direct_times(made, times, shared, groups), 0); /* it is still to be run together */
         OK(fl_run_direct(made, 7));
         EQUAL(fl_direct_times(made, times, shared, groups), 1);
         CHECK(fl_direct_shared(made) == 2 && shared[0] != UINT32_MAX && groups[1] == 4);
@@ -289,7 +311,8 @@ SCENARIO(thread_direct_crew) {
     finish(w, &d);
 }
 
-/* Launches of one function and size are run together or not, all of them: one that was interrupted decides nothing alone. */
+/* Launches of one function and size are run together or not, all of them: one that was interrupted
+ * decides nothing alone. */
 SCENARIO(thread_direct_crew_by_kind) {
     direct d;
     int code;
@@ -414,7 +437,8 @@ SCENARIO(direct_until) {
     OK(fl_take_series_direct(d.made, &d.row, 1, 4));
     OK(fl_run_direct_until(d.made, 4, d.a, word, 1, 0, &ran, &stopped));
     CHECK(ran == 3 && stopped && d.host_a[1] == 7);
-    OK(fl_run_direct_until(d.made, 4, d.a, word, 0, 0, &ran, &stopped));   /* the same values from the beginning */
+    OK(fl_run_direct_until(d.made, 4, d.a, word, 0, 0, &ran,
+                           &stopped)); /* the same values from the beginning */
     CHECK(ran == 1 && stopped && d.host_a[1] == 0);
     OK(fl_run_direct_until(d.made, 4, d.a, word, 0, 1, &ran, &stopped));   /* it is so already */
     CHECK(ran == 0 && stopped);
@@ -422,11 +446,13 @@ SCENARIO(direct_until) {
     set_cell(&d, 0);
     OK(fl_run_direct_until(d.made, 5, d.a, word, 1, 0, &ran, &stopped));
     CHECK(ran == 5 && !stopped);
-    EQUAL(fl_run_direct_until(d.made, 5, d.a, sizeof d.host_a - 2, 1, 0, &ran, &stopped), FL_BUILD_ANEW);
+    EQUAL(fl_run_direct_until(d.made, 5, d.a, sizeof d.host_a - 2, 1, 0, &ran, &stopped),
+          FL_BUILD_ANEW);
     finish(w, &d);
 }
 
-/* Another buffer, none, and the same again: each is alive for as long as an image has its address. */
+/* Another buffer, none, and the same again: each is alive for as long as an image has its address.
+ */
 SCENARIO(direct_other_buffers) {
     direct d;
     make(w, &d);
@@ -493,7 +519,8 @@ SCENARIO(direct_refuses) {
     REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[2] = 0);
     REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[2] = 129);
     REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[0] = SIZE_MAX);
-    REFUSED_WITH(FL_DIRECT_RANGE, (d.commands[1].target = d.commands[1].source, d.commands[1].n[1] = 32));
+    REFUSED_WITH(FL_DIRECT_RANGE,
+                 (d.commands[1].target = d.commands[1].source, d.commands[1].n[1] = 32));
 #undef REFUSED_WITH
     d.function.function = NULL;
     EQUAL(fl_direct_check(&d.device, &d.function, 1, d.commands, 2, reasons), 1);
@@ -511,7 +538,8 @@ SCENARIO(direct_no_memory) {
     make(w, &d);
     for (int n = 0;; n++) {
         memory_fails(n, false);
-        fl_direct *another = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, (const uint32_t[]){0, 1}, &code);
+        fl_direct *another = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1,
+                                           (const uint32_t[]){0, 1}, &code);
         bool failed = memory_has_failed();
         CHECK(failed == !another);
         if (!failed) {

@@ -1,5 +1,5 @@
-/* What C knows of a Level Zero driver's objects. Python makes these structs, and they live as long as
- * the objects (ze_calls.h). Contexts and devices are OpenCL's handles. */
+/* What C knows of a Level Zero driver's objects. Python makes these structs, and they live as long
+ * as the objects (ze_calls.h). Contexts and devices are OpenCL's handles. */
 
 enum { FL_ZE_DRIVERS = 0x8000 };   /* numbers of drivers follow those of adapters */
 
@@ -61,7 +61,8 @@ typedef struct fl_ze_event {
     uintptr_t context, state;
     const struct fl_driver *driver;
 } fl_ze_event;
-/* Only Python knows the event from now on. Returns the cl_event by which C has signaled it, or NULL. */
+/* Only Python knows the event from now on. Returns the cl_event by which C has signaled it, or
+ * NULL. */
 void *fl_ze_take_event(fl_ze_event *event);
 /* It is reset, and nothing of Python's waits for it: C may signal it. */
 void fl_ze_give_event(fl_ze_event *event);
@@ -77,7 +78,7 @@ typedef struct fl_ze_list {
     fl_ze_command *dirty;     /* the last one that became so */
     fl_ze_copy *copies;       /* the last one used comes first */
     struct fl_buffer *only;   /* runs all of it, NULL: Python executes it */
-    fl_ze_event *const *resets;   /* what it leaves reset. They are reset before, or Python runs it */
+    fl_ze_event *const *resets; /* what it leaves reset. They are reset before, or Python runs it */
     uint32_t reset_count;
     fl_ze_queue *stream;      /* of an immediate list that C appends lists to, or NULL */
 } fl_ze_list;
