@@ -29,7 +29,7 @@ from .platform import Device, Platform, devices, platforms
 from .program import Kernel, Program
 from .queue import Queue
 from .sampler import Sampler
-from .usm import USM, malloc_device, malloc_host, malloc_shared
+from .usm import USM, from_dlpack, malloc_device, malloc_host, malloc_shared
 
 __all__ = [
     "USM",
@@ -52,6 +52,7 @@ __all__ = [
     "SYCLError",
     "Sampler",
     "devices",
+    "from_dlpack",
     "malloc_device",
     "malloc_host",
     "malloc_shared",

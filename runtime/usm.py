@@ -6,9 +6,9 @@ reach them.
     queue.memcpy(other, memory)
 
 An allocation is freed when no object uses it any more, also no node of a graph, and everything in
-its context has ended. `memory + n` points to its element n. Other packages see it by
-`__sycl_usm_array_interface__`, and on CUDA by `__cuda_array_interface__`. Their memory is accepted
-if it has one of these. (SYCL 2020, section 4.8.)
+its context has ended. `memory + n` points to its element n. Other packages see it by DLPack, by
+`__sycl_usm_array_interface__`, and on CUDA by `__cuda_array_interface__`. Memory of theirs is
+accepted with one of the interfaces, and by `from_dlpack`. (SYCL 2020, section 4.8.)
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 import numpy
 
 from ..loader.base.copies import NeverCopied
+from ..loader.ur.abi import UR
+from . import dlpack
 from .accessor import Accessor
 from .arguments import MAKERS, POINTER, Argument, array_interface_of
 from .checks import MOST, as_integer, element_type, wrong_type
@@ -39,6 +41,8 @@ Place: TypeAlias = Union["Queue", Device, tuple[Context, Device]]
 KINDS: Final = ("device", "host", "shared")
 
 _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
+_TYPE: Final = UR["UR_USM_ALLOC_INFO_TYPE"]
+_KIND_OF: Final = {UR[f"UR_USM_TYPE_{kind.upper()}"]: kind for kind in KINDS}
 
 
 class _Allocation:
@@ -52,6 +56,19 @@ class _Allocation:
         context = getattr(self, "context", None)
         if context is not None and context.adapter.open:
             context.when_idle(partial(context.adapter.ur.urUSMFree, context.handle, self.address))
+
+
+class _Foreign:
+    """Memory of another package, which is told after everything that runs in the context."""
+
+    def __init__(self, context: Context, taken: dlpack.Taken) -> None:
+        self.context, self.taken = context, taken
+
+    def __del__(self) -> None:
+        if self.context.adapter.open:
+            self.context.when_idle(self.taken.release)
+        else:
+            self.taken.release()
 
 
 class USM(NeverCopied):
@@ -133,6 +150,44 @@ class USM(NeverCopied):
         data = self.pointer, False
         shape, typestr = (self.size,), self.dtype.str
         return {"data": data, "shape": shape, "strides": None, "typestr": typestr, "version": 3}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's type of the device and its number. Raises BufferError if it has none."""
+        kind = dlpack.type_of(self.context.platform.backend, self.kind)
+        device = self.device or self.context.devices[0]
+        return kind, device.native() if kind in dlpack.NUMBERED else 0
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return the memory as a capsule of DLPack's, after all that was submitted in the context.
+
+        Args:
+            stream: where the taker uses it; -1: the taker takes care of the order.
+            max_version: the newest version of DLPack that the taker knows; None: before 1.0.
+            dl_device: where the taker wants it. The host may be given for host and shared memory.
+            copy: must not be True.
+
+        Raises:
+            BufferError: the taker wants a copy or another device, or DLPack has no such memory.
+        """
+        place = self.__dlpack_device__()
+        reachable = {place} if self.kind == "device" else {place, (dlpack.CPU, 0)}
+        if copy or (dl_device is not None and tuple(dl_device) not in reachable):
+            raise BufferError("the memory is given as it is, without a copy")
+        if stream != -1:
+            self.context.finish()
+        return dlpack.give(
+            self,
+            place if dl_device is None else (dl_device[0], dl_device[1]),
+            self.dtype,
+            is_versioned=max_version is not None and max_version[0] >= dlpack.VERSION[0],
+        )
 
     def __repr__(self) -> str:
         return f"<USM {self.kind} {self.nbytes} bytes at {self.pointer:#x}>"
@@ -234,6 +289,56 @@ def malloc_host(count: int, dtype: Any, where: Place | Context) -> USM:
 def malloc_shared(count: int, dtype: Any, where: Place) -> USM:
     """Allocate `count` elements that move between host and device. See `allocate`."""
     return allocate("shared", count, dtype, where)
+
+
+def from_dlpack(value: Any, queue: Queue) -> USM:
+    """Return memory of another package as USM, without a copy.
+
+    What the package has begun with it comes before what is submitted to the queue afterwards. The
+    memory stays until the USM is gone and everything that runs in the queue's context has ended.
+
+    Args:
+        value: has `__dlpack__`, such as an array of CuPy or a tensor of torch.
+        queue: where it is used.
+
+    Raises:
+        SYCLError: invalid for memory that is not contiguous, may only be read, has elements that
+            NumPy has not, or is no memory of the queue's context.
+    """
+    place = tuple(getattr(value, "__dlpack_device__", tuple)())
+    if not place:
+        raise wrong_type(value, "object with __dlpack__", "from_dlpack", "malloc_shared makes USM")
+    stream = {"stream": queue.native()} if place[0] in dlpack.WITH_STREAMS else {}
+    try:
+        try:
+            capsule = value.__dlpack__(max_version=dlpack.VERSION, **stream)
+        except TypeError:  # of before DLPack 1.0
+            capsule = value.__dlpack__(**stream)
+        taken = dlpack.take(capsule)
+    except BufferError as error:
+        raise invalid(str(error), routine="from_dlpack", remedy="copy it: queue.memcpy") from error
+    foreign = _Foreign(queue.context, taken)
+    kind, device = _kind_of(taken.pointer, queue.context), queue.device
+    if kind is None or (place[0] in dlpack.NUMBERED and place[1] != device.native()):
+        raise invalid(
+            f"the memory at {taken.pointer:#x} is no memory of {device.name}",
+            routine="from_dlpack",
+            remedy="copy it: queue.memcpy",
+        )
+    if stream and not queue.in_order:
+        queue.barrier()
+    nbytes = taken.size * taken.dtype.itemsize
+    where = None if kind == "host" else device
+    return USM(foreign, taken.pointer, nbytes, taken.dtype, kind, queue.context, where)
+
+
+def _kind_of(address: int, context: Context) -> str | None:
+    """Return the kind of the memory at an address, None if it is none of the context's."""
+    found = ctypes.c_uint32()
+    code = context.adapter.ur.urUSMGetMemAllocInfo(
+        context.handle, address, _TYPE, ctypes.sizeof(found), ctypes.byref(found), None
+    )
+    return None if code else _KIND_OF.get(found.value)
 
 
 MAKERS[USM] = lambda value: Argument(POINTER, _POINTER_SIZE, value.pointer, 0, value)

@@ -10,7 +10,9 @@ from .conftest import Installed
 PROGRAM = """
 import numpy as np
 from fairlead.graph import CommandGraph, DynamicParameter
-from fairlead.runtime import Buffer, Program, Queue, malloc_shared
+from fairlead.runtime import (
+    Buffer, Program, Queue, SYCLError, from_dlpack, malloc_device, malloc_host, malloc_shared,
+)
 
 queue = Queue()
 program = Program(queue, '''
@@ -52,6 +54,21 @@ if queue.device.backend == "cuda":
     print(x.array.tolist())
 else:
     print(hasattr(x, "__cuda_array_interface__"))
+
+print([make(8, "f4", queue).__dlpack_device__() for make in (malloc_device, malloc_host, malloc_shared)])
+same = from_dlpack(x, queue)
+for one in (queue, Queue(in_order=True)):
+    one.parallel_for(8, program.add, from_dlpack(x, one), np.float32(1)).wait()
+print(same.pointer == x.pointer, same.kind, (np.from_dlpack(x, device="cpu") == x.array).all())
+class Elsewhere:
+    def __dlpack_device__(self):
+        return x.__dlpack_device__()[0], 7
+    def __dlpack__(self, **how):
+        return x.__dlpack__(**how)
+try:
+    from_dlpack(Elsewhere(), queue)
+except SYCLError as error:
+    print(error.message)
 """
 
 
@@ -87,10 +104,17 @@ def test_examples_of_graphs_are_right_on_it(
 def test_the_runtime_computes_on_it(
     run_python: RunPython, selected: dict[str, str], installed: Installed
 ) -> None:
-    done = run_python(PROGRAM, env=selected)
-    assert done.out.splitlines() == [
+    lines = run_python(PROGRAM, env=selected).out.splitlines()
+    assert lines[:-1] == [
         "[14.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]",
         "[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]",
         f"[14.0, 1.0, 4.0] 40.0 {installed.backend}",
         str([3.0] * 8) if installed.backend == "cuda" else "False",
+        str(
+            [(2, 0), (3, 0), (13, 0)]
+            if installed.backend == "cuda"
+            else [(10, 0), (11, 0), (10, 0)]
+        ),
+        "True shared True",
     ]
+    assert lines[-1].endswith(" is no memory of Fake GPU 0")
