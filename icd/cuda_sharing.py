@@ -24,11 +24,10 @@ from ..loader.cuda.driver import CudaDevice, CudaDriver, cuda
 from ._native import ffi, lib
 from .abi import OPENCL
 from .calls import address, call, profile_of_device
+from .command_buffer.cuda_order import EARLY_SINCE
 from .drivers import drivers
 from .errors import check as check_opencl
 
-#: The first GPU on which kernels can start early.
-_EARLY_SINCE: Final = 9, 0
 _UUID: Final = OPENCL["CL_DEVICE_UUID_KHR"]
 
 
@@ -71,7 +70,7 @@ class SharedDevice:
     def _why_not_early(self) -> str:
         if not profile_of_device(self.opencl).starts_kernels_early:
             return "the driver's profile does not allow it"
-        if self.device.capability < _EARLY_SINCE:
+        if self.device.capability < EARLY_SINCE:
             return "the GPU is older than sm_90"
         if not self.driver.address_of(CUDA.functions["cuGraphAddDependencies_v2"]):
             return "the driver is older than CUDA 12.3"

@@ -63,6 +63,12 @@ MISSING: Final = frozenset(
         "GraphAddDependencies",  # with kinds of edges; the engine cuda uses these three
         "GraphAddNode",
         "GraphConditionalHandleCreate",
+        "GraphRemoveDependencies",
+        "LaunchKernelEx",  # there are no clusters
+        "LinkAddData",  # AMD's compiler library links
+        "LinkComplete",
+        "LinkCreate",
+        "LinkDestroy",
         "MemsetD2D16Async",
         "MemsetD2D32Async",
         "ModuleEnumerateFunctions",

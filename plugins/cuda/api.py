@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
@@ -15,6 +15,8 @@ from ..sdk.rectangles import Rect
 _Copy: Any = CUDA.struct("CUDA_MEMCPY3D")
 _Set: Any = CUDA.struct("CUDA_MEMSET_NODE_PARAMS")
 _Launch: Any = CUDA.struct("CUDA_KERNEL_NODE_PARAMS")
+_Attribute: Any = CUDA.struct("CUlaunchAttribute")
+_Config: Any = CUDA.struct("CUlaunchConfig")
 _Location: Any = CUDA.struct("CUmemLocation")
 _Properties: Any = CUDA.struct("CUmemAllocationProp")
 _Access: Any = CUDA.struct("CUmemAccessDesc")
@@ -78,6 +80,8 @@ class CudaApi(GpuApi):
     logs, asks_for_local, edge_kinds = True, 48 << 10, (None,)
     context_calls = "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"
     contexts_are_devices = False
+    shared_memory = CUDA.struct("CUipcMemHandle")
+    shared_event = CUDA.struct("CUipcEventHandle")
 
     def open(self) -> CudaDriver:
         return cuda()
@@ -133,6 +137,19 @@ class CudaApi(GpuApi):
     def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
         return _Launch(function, *grid, *block, shared, pointers)
 
+    def clusters_of(
+        self, shape: Sequence[int], stream: int, cluster: Sequence[int], together: bool
+    ) -> Any:
+        rows = (_Attribute * (1 + together))()
+        rows[0].id = CUDA["CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"]
+        (ctypes.c_uint32 * 3).from_buffer(rows[0].value)[:] = cluster
+        if together:
+            rows[1].id = CUDA["CU_LAUNCH_ATTRIBUTE_COOPERATIVE"]
+            rows[1].value[0] = 1
+        made = _Config(*shape, stream, ctypes.addressof(rows), len(rows))
+        made.keep = rows
+        return ctypes.byref(made)
+
     def node_context(self, device: ApiDevice) -> tuple[int, ...]:
         return (device.context,)
 
@@ -153,6 +170,9 @@ class CudaApi(GpuApi):
             self.place(device.native),
         )
         return made
+
+    def opening_flags(self, device: ApiDevice) -> int:
+        return CUDA["CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"]
 
     def access(self, device: ApiDevice, flags: int) -> Any:
         return _Access(*self.place(device.native), flags)

@@ -20,10 +20,17 @@ from .devices import CuDevice
 _SERVES: Final = 1_000_000_000
 
 
-def new_event(device: CuDevice, timed: bool) -> int:
-    """Return a new CUevent. The device's context is current. Raises DriverError."""
+def new_event(device: CuDevice, timed: bool, *, shared: bool = False) -> int:
+    """Return a new CUevent. The device's context is current. Raises DriverError.
+
+    Args:
+        device: the device.
+        timed: whether it has a time.
+        shared: whether other processes may have it, too. Then it has no time.
+    """
     made = ctypes.c_void_p()
     flags = constant("CU_EVENT_DEFAULT" if timed else "CU_EVENT_DISABLE_TIMING")
+    flags |= constant("CU_EVENT_INTERPROCESS") if shared else 0
     device.call_here("EventCreate", ctypes.byref(made), flags)
     return made.value or 0
 

@@ -47,6 +47,7 @@ _CODES: Final = {
     "PEER_ACCESS_ALREADY_ENABLED": "INVALID_OPERATION",
     "PEER_ACCESS_NOT_ENABLED": "INVALID_OPERATION",
     "COOPERATIVE_LAUNCH_TOO_LARGE": "INVALID_WORK_GROUP_SIZE",
+    "INVALID_CLUSTER_SIZE": "INVALID_WORK_GROUP_SIZE",
     "NOT_PERMITTED": "INVALID_OPERATION",
     "NOT_SUPPORTED": "UNSUPPORTED_FEATURE",
     "STREAM_CAPTURE_UNSUPPORTED": "GRAPH_CAPTURE_UNSUPPORTED",
@@ -78,7 +79,13 @@ _CODES: Final = {
     ),
 }
 
-_NUMBERS: Final = {CUDA.codes[f"CUDA_ERROR_{name}"]: code for name, code in _CODES.items()}
+#: HIP has other errors of these numbers.
+_CUDA_ONLY: Final = frozenset({"INVALID_CLUSTER_SIZE"})
+_NUMBERS: Final = {
+    CUDA.codes[f"CUDA_ERROR_{name}"]: code
+    for name, code in _CODES.items()
+    if API.abi is CUDA or name not in _CUDA_ONLY
+}
 INVALID_VALUE, NOT_FOUND, NOT_READY = (
     CUDA.codes[f"CUDA_ERROR_{name}"] for name in ("INVALID_VALUE", "NOT_FOUND", "NOT_READY")
 )

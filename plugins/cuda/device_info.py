@@ -133,7 +133,7 @@ FIXED: Final[Mapping[str, Any]] = {
     "COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP": True,
     "MEM_CHANNEL_SUPPORT": False,
     "LOW_POWER_EVENTS_SUPPORT_EXP": False,
-    "PER_EVENT_PROFILING_SUPPORT_EXP": False,
+    "PER_EVENT_PROFILING_SUPPORT_EXP": True,
     "2D_BLOCK_ARRAY_CAPABILITIES_EXP": 0,
     "CLOCK_SUB_GROUP_SUPPORT_EXP": False,
     "CLOCK_WORK_GROUP_SUPPORT_EXP": False,
@@ -213,6 +213,7 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
     ),
     "KERNEL_LAUNCH_CAPABILITIES": lambda device: (
         UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] * device.is_cooperative
+        + UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_CLUSTER_DIMENSION"] * device.has_clusters
     ),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _updates,
     "VIRTUAL_MEMORY_SUPPORT": lambda device: bool(

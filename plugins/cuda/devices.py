@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Final
 
+from ...icd.command_buffer.cuda_order import EARLY_SINCE
 from ...loader.base.forks import new_lock
+from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.rules import check_count
-from .core import API, Object, adapter, check, constant, failure, routine_of
+from .core import API, NAMES, Object, adapter, check, constant, failure, routine_of
 from .platforms import CuPlatform, platforms
 
 #: Streams of a context. More of them make graphs slower for good (measured on an H200).
@@ -130,12 +132,31 @@ class CuDevice(Object):
 
     def has(self, name: str) -> bool:
         """Return whether the driver has a function, by its neutral name."""
-        return bool(self.platform.driver.library.symbol(routine_of(name)))
+        return name in NAMES and bool(self.platform.driver.library.symbol(NAMES[name]))
 
     @cached_property
     def is_cooperative(self) -> bool:
         """Return whether it can launch kernels whose work-groups run at the same time."""
         return bool(self.attribute("COOPERATIVE_LAUNCH")) and self.has("LaunchCooperativeKernel")
+
+    @cached_property
+    def has_clusters(self) -> bool:
+        """Return whether work-groups of a launch can form clusters."""
+        return self.has("LaunchKernelEx") and bool(self.attribute("CLUSTER_LAUNCH"))
+
+    @cached_property
+    def early_threads(self) -> int:
+        """Return up to how many threads a launch may let the next one start while it runs.
+
+        Half of those that are on the device at the same time. 0: no launch starts before the end of
+        the one before it (programmatic dependent launch).
+        """
+        edges = "GraphAddDependencies", "GraphRemoveDependencies"
+        if API.abi is not CUDA or self.found.capability < EARLY_SINCE:
+            return 0
+        names = "MULTIPROCESSOR_COUNT", "MAX_THREADS_PER_MULTIPROCESSOR"
+        count, most = map(self.attribute, names)
+        return count * most // 2 if all(map(self.has, edges)) else 0
 
     def attribute(self, name: str) -> int:
         """Return an attribute (CU_DEVICE_ATTRIBUTE_…), 0 if the driver does not know it."""

@@ -11,12 +11,12 @@ from .captures import refuse_capture
 from .clocks import base_of, new_event
 from .core import adapter
 from .devices import CuStream
-from .events import CuEvent, wait_on
+from .events import CuEvent, CuReusableEvent, wait_on
 from .queues import CuQueue
 
 
 class CuEnqueue(EnqueueCall):
-    """A call that enqueues a command."""
+    """A call that enqueues a command. `wanted` may be an event that is used again."""
 
     queue: CuQueue
 
@@ -25,11 +25,12 @@ class CuEnqueue(EnqueueCall):
         queue: CuQueue,
         command: str,
         waits: Sequence[CuEvent] = (),
-        wanted: bool = False,
+        wanted: bool | CuReusableEvent = False,
         blocking: bool = False,
     ) -> None:
-        super().__init__(queue, command, waits, wanted, blocking)
+        super().__init__(queue, command, waits, bool(wanted), blocking)
         self._is_asked_to_block = blocking
+        self._signal = wanted if isinstance(wanted, CuReusableEvent) else None
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver. The device's context is current. Raises DriverError.
@@ -108,18 +109,17 @@ class CuEnqueue(EnqueueCall):
         queue = self.queue
         if not self.wanted:
             return None
-        part = queue.part
+        part, command = queue.part, UR[f"UR_COMMAND_{self.command}"]
         timed = queue.profiles and part is None
-        base = base_of(queue.device) if timed else None
-        event = CuEvent(
-            queue.context,
-            queue.device,
-            new_event(queue.device, timed),
-            queue,
-            UR[f"UR_COMMAND_{self.command}"],
-            begin=new_event(queue.device, True) if timed else 0,
-            base=base,
-        )
+        if self._signal is not None:
+            self._signal.signal(queue, command, timed)
+            event: CuEvent = self._signal
+        else:
+            base = base_of(queue.device) if timed else None
+            begin = new_event(queue.device, True) if timed else 0
+            end = new_event(queue.device, timed)
+            given = queue.context, queue.device, end, queue, command
+            event = CuEvent(*given, begin=begin, base=base)
         event.stream = stream
         if part is not None:
             event.capture = part.capture

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.ur.abi import UR
-from .clocks import TimeBase, elapsed, new_event
+from .clocks import TimeBase, base_of, elapsed, new_event
 from .contexts import CuContext
 from .core import NOT_READY, Object, adapter, failure
 from .devices import CuDevice, CuStream
@@ -50,7 +50,7 @@ class CuEvent(Object):
         nodes: the nodes that it stands for in a capture of an out-of-order queue.
     """
 
-    type = "ur_event_handle_t"
+    type, reusable = "ur_event_handle_t", False
 
     def __init__(
         self,
@@ -112,6 +112,63 @@ class CuEvent(Object):
         end = self.base.time_of(self.end)
         begin = end - int(elapsed(self.device, self.begin, self.end)) if self.begin else end
         return min(self.queued, begin), begin, end
+
+
+class CuReusableEvent(CuEvent):
+    """An event that barriers signal, again and again. Until then it is complete, as CUDA's are.
+
+    Args:
+        context: its context.
+        device: its device.
+        profiles: whether it has times after every barrier.
+        shared: whether other processes may have it, too. Then it has no times.
+
+    Raises:
+        DriverError: what the driver answers.
+    """
+
+    reusable = True
+
+    def __init__(
+        self, context: CuContext, device: CuDevice, *, profiles: bool, shared: bool
+    ) -> None:
+        with device.current():
+            begin = 0 if shared else new_event(device, True)
+            end = new_event(device, not shared, shared=shared)
+        super().__init__(context, device, end, begin=begin)
+        self.profiles, self.shared = profiles, shared
+
+    def signal(self, queue: CuQueue, command: int, timed: bool) -> None:
+        """Note that a barrier records it next.
+
+        Args:
+            queue: the barrier's.
+            command: its ur_command_t.
+            timed: whether the queue profiles.
+
+        Raises:
+            URError: INVALID_CONTEXT, INVALID_DEVICE for a queue that cannot signal it.
+        """
+        queue.context.check_same("the event", self)
+        if queue.device is not self.device:
+            raise failure("INVALID_DEVICE", "the event is of another device than the queue")
+        self.queue, self.command, self.capture, self.nodes = queue, command, None, ()
+        has_times = (timed or self.profiles) and bool(self.begin) and queue.part is None
+        self.base = base_of(self.device) if has_times else None
+        self.queued = time.monotonic_ns()
+
+
+_PROFILES, _SHARED = UR["UR_EXP_EVENT_FLAG_ENABLE_PROFILING"], UR["UR_EXP_EVENT_FLAG_IPC_EXP"]
+
+
+@adapter.entry
+def urEventCreateExp(hContext: CuContext, hDevice: CuDevice, pEventDesc: Any) -> CuEvent:
+    hContext.check_device(hDevice)
+    flags = pEventDesc.flags
+    if flags == _PROFILES | _SHARED:
+        raise failure("INVALID_VALUE", "an event of other processes has no times")
+    profiles, shared = bool(flags & _PROFILES), bool(flags & _SHARED)
+    return CuReusableEvent(hContext, hDevice, profiles=profiles, shared=shared)
 
 
 def completed_event(context: CuContext) -> CuEvent:

@@ -5,18 +5,30 @@
 | PTX, a cubin, a fat binary | the driver |
 | OpenCL C | NVIDIA's OpenCL compiler, then a translation of its PTX (opencl_c.py) |
 | CUDA C | NVRTC, where it is installed |
+
+OpenCL C is linked by its compiler, and everything else by CUDA's linker.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..sdk.gpu.images import DeviceImage, ImageError, Sizes
+from ..sdk.gpu.images import DeviceImage, ImageError, LinkError, Sizes
 from ..sdk.gpu.runtime_compilers import NVRTC, RuntimeCompilerError, open_compiler
-from .core import failure
-from .opencl_c import SourceError, compile_ptx, is_opencl_c
+from .core import constant, failure
+from .jit_log import JitLog
+from .opencl_c import (
+    SourceError,
+    check_source,
+    compile_ptx,
+    is_opencl_c,
+    link_ptx,
+    starts_early,
+)
 
 if TYPE_CHECKING:
     from ...icd.nvidia_ptx import PtxProgram, Variant
@@ -77,8 +89,10 @@ class TranslatedImage(CudaImage):
     """
 
     def __init__(self, device: CuDevice, ptx: PtxProgram) -> None:
-        super().__init__(device, ptx.translate(ptx.variant(1, _NO_OFFSET)).encode())
         self._ptx = ptx
+        self.waits = device.early_threads if ptx.can_wait and starts_early(device) else 0
+        super().__init__(device, b"")
+        self.data = self.data_for(self.variant(1, _NO_OFFSET))
 
     def refusal(self, name: str) -> str:
         found = self._ptx.kernels.get(name)
@@ -89,7 +103,7 @@ class TranslatedImage(CudaImage):
         return found.required if found is not None else None
 
     def variant(self, dimensions: int, offset: Sizes) -> Variant:
-        return self._ptx.variant(dimensions, offset)
+        return replace(self._ptx.variant(dimensions, offset), waits=self.waits)
 
     def data_for(self, variant: Variant) -> bytes:
         return self._ptx.translate(variant).encode()
@@ -110,17 +124,102 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
     """
     if data.startswith(MAGIC) or not is_opencl_c(data):
         return CudaImage(device, data)
-    if b"__global__" in data:
-        compiler = _open_nvrtc(NVRTC)
-        if compiler is None:
-            raise failure("COMPILER_NOT_AVAILABLE", "CUDA C needs NVRTC, which was not found")
-        architecture = "-arch=compute_{}{}".format(*device.found.capability)
-        try:
-            return CudaImage(device, compiler.compile(data, f"{architecture} {options}"))
-        except RuntimeCompilerError as error:
-            raise ImageError(str(error)) from error
+    if _is_cuda_c(data):
+        return CudaImage(device, _compile_cuda_c(device, data, options))
     ptx = compile_ptx(device, data, options)
     return CudaImage(device, data) if ptx is None else TranslatedImage(device, ptx)
+
+
+def _is_cuda_c(data: bytes) -> bool:
+    return b"__global__" in data or b"__device__" in data
+
+
+def _compile_cuda_c(device: CuDevice, data: bytes, options: str) -> bytes:
+    """Return the PTX of CUDA C. Raises ImageError, URError (COMPILER_NOT_AVAILABLE)."""
+    compiler = _open_nvrtc(NVRTC)
+    if compiler is None:
+        raise failure("COMPILER_NOT_AVAILABLE", "CUDA C needs NVRTC, which was not found")
+    architecture = "-arch=compute_{}{}".format(*device.found.capability)
+    try:
+        return compiler.compile(data, f"{architecture} {options}")
+    except RuntimeCompilerError as error:
+        raise ImageError(str(error)) from error
+
+
+class CudaObject(NamedTuple):
+    """A program that is linked later.
+
+    Attributes:
+        data: a binary, PTX, or OpenCL C.
+        options: those that OpenCL C is compiled with.
+        is_opencl_c: whether it is OpenCL C.
+    """
+
+    data: bytes
+    options: str
+    is_opencl_c: bool
+
+
+def compile_object(device: CuDevice, data: bytes, options: str) -> CudaObject:
+    """Return a program that can be linked on a device. Arguments and errors are `build_image`'s."""
+    if data.startswith(MAGIC) or not is_opencl_c(data):
+        return CudaObject(data, "", False)
+    if _is_cuda_c(data):
+        ptx = _compile_cuda_c(device, data, f"--relocatable-device-code=true {options}")
+        return CudaObject(ptx, "", False)
+    check_source(device, data, options)
+    return CudaObject(data, options, True)
+
+
+def link_image(device: CuDevice, objects: Sequence[CudaObject], options: str) -> DeviceImage:
+    """Return programs as one. Without the compiler that it needs the driver gets OpenCL C.
+
+    Args:
+        device: the device.
+        objects: the programs.
+        options: the linker's, for OpenCL C.
+
+    Raises:
+        LinkError: they cannot be linked.
+        OpenCLError: NVIDIA's OpenCL compiler does not link them.
+        URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
+        DriverError: what else the driver answers.
+    """
+    are = {one.is_opencl_c for one in objects}
+    if len(are) > 1:
+        raise LinkError("OpenCL C is linked with OpenCL C alone")
+    if are == {True}:
+        ptx = link_ptx(device, [(one.data, one.options) for one in objects], options)
+        if ptx is not None:
+            return TranslatedImage(device, ptx)
+    return CudaImage(device, _link(device, [one.data for one in objects]))
+
+
+#: How the kinds of the linker's inputs begin. What begins in another way is PTX.
+_INPUTS: Final = dict(zip(MAGIC, ("CUBIN", "FATBINARY"), strict=True))
+
+
+def _unlinked(code: int, routine: str, log: str) -> LinkError:
+    return LinkError(f"{routine}: {log or f'code {code}'}")
+
+
+def _link(device: CuDevice, parts: Sequence[bytes]) -> bytes:
+    """Return what the driver makes of binaries and PTX. Raises LinkError, DriverError."""
+    log, state = JitLog(), ctypes.c_void_p()
+    device.call("LinkCreate", *log.options, ctypes.byref(state))
+    try:
+        for number, part in enumerate(parts):
+            name = next((name for begin, name in _INPUTS.items() if part.startswith(begin)), "PTX")
+            data = ctypes.create_string_buffer(part)  # text ends with a NUL
+            kind, size = constant(f"CU_JIT_INPUT_{name}"), ctypes.sizeof(data)
+            given = state, kind, data, size, f"program {number}".encode(), 0, None, None
+            log.check(device.ask("LinkAddData", *given), "LinkAddData", _unlinked)
+        made, size = ctypes.c_void_p(), ctypes.c_size_t()
+        given = state, ctypes.byref(made), ctypes.byref(size)
+        log.check(device.ask("LinkComplete", *given), "LinkComplete", _unlinked)
+        return ctypes.string_at(made.value or 0, size.value)
+    finally:
+        device.ask("LinkDestroy", state)
 
 
 def foreign_image(device: CuDevice, module: int) -> DeviceImage:
@@ -128,4 +227,11 @@ def foreign_image(device: CuDevice, module: int) -> DeviceImage:
     return CudaImage(device, b"")
 
 
-__all__ = ["MAGIC", "SourceError", "build_image", "foreign_image"]
+__all__ = [
+    "MAGIC",
+    "SourceError",
+    "build_image",
+    "compile_object",
+    "foreign_image",
+    "link_image",
+]

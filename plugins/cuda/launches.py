@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ..sdk.kernel_arguments import URKernelArgument, arguments_of
-from ..sdk.launch_properties import is_cooperative
+from ..sdk.launch_properties import cluster_of, is_cooperative
 from ..sdk.wrap import with_parameters
 from .core import API, adapter, constant, failure
 from .devices import CuDevice
@@ -158,7 +158,12 @@ def _launch(
         count: how many arguments are given.
         rows: the arguments, ur_exp_kernel_arg_properties_t.
     """
-    together = properties is not None and is_cooperative(properties, queue.device.is_cooperative)
+    together, cluster = False, None
+    if properties is not None:
+        device = queue.device
+        can, has_clusters = device.is_cooperative, device.has_clusters
+        together = is_cooperative(properties, can, has_clusters=has_clusters)
+        cluster = cluster_of(properties, dimensions) if has_clusters else None
     queue.context.check_same("the kernel", kernel)
     if not 1 <= dimensions <= 3:
         raise failure("INVALID_WORK_DIMENSION")
@@ -173,7 +178,10 @@ def _launch(
     pointers = launch.packed.pointers
 
     def work(stream: int) -> None:
-        if together:
+        if cluster is not None:
+            config = API.clusters_of(shape[1:], stream, cluster, together)
+            enqueue.call("LaunchKernelEx", config, launch.function, pointers, None)
+        elif together:
             enqueue.call("LaunchCooperativeKernel", *shape, stream, pointers)
         else:
             enqueue.call("LaunchKernel", *shape, stream, pointers, None)

@@ -11,9 +11,12 @@ Without that driver the text goes to CUDA as it is. CUDA refuses it.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.calls import profile_of_device
 from ...icd.driver_profiles import profile_of
 from ...icd.drivers import drivers
 from ...icd.errors import OpenCLError
@@ -39,7 +42,12 @@ class SourceError(OpenCLError):
     """NVIDIA's OpenCL compiler refuses a program. The text is its log."""
 
 
+class LinkError(SourceError):
+    """NVIDIA's OpenCL compiler does not link programs. The text is its log."""
+
+
 adapter.codes[SourceError] = "PROGRAM_BUILD_FAILURE"
+adapter.codes[LinkError] = "PROGRAM_LINK_FAILURE"
 adapter.codes[OpenCLError] = "COMPILER_NOT_AVAILABLE"
 
 
@@ -60,35 +68,91 @@ def _find_opencl(device: CuDevice) -> Any:
     return None
 
 
+@contextmanager
+def _context(found: Any) -> Iterator[int]:
+    """Make an OpenCL context of a device for a block. Raises OpenCLError."""
+    code = ctypes.c_int32()
+    handle = (ctypes.c_void_p * 1)(found.handle)
+    make = found.platform.table.clCreateContext
+    context = make(None, 1, handle, None, None, ctypes.byref(code))
+    check_opencl(code.value, "clCreateContext")
+    try:
+        yield context
+    finally:
+        found.platform.table.clReleaseContext(context)
+
+
+@contextmanager
+def _program(found: Any, context: int, source: bytes) -> Iterator[int]:
+    """Make an OpenCL program for a block. Raises OpenCLError."""
+    code, text = ctypes.c_int32(), (ctypes.c_char_p * 1)(source)
+    make = found.platform.table.clCreateProgramWithSource
+    program = make(context, 1, text, None, ctypes.byref(code))
+    check_opencl(code.value, "clCreateProgramWithSource")
+    try:
+        yield program
+    finally:
+        found.platform.table.clReleaseProgram(program)
+
+
+def _log(found: Any, program: int) -> str:
+    name = OPENCL["CL_PROGRAM_BUILD_LOG"]
+    log = query(found.platform.table, "clGetProgramBuildInfo", program, found.handle, name)
+    return log.rstrip(b"\0").decode(errors="replace")
+
+
+def _binary(found: Any, program: int) -> bytes:
+    """Return what a program was compiled to. Raises OpenCLError."""
+    table = found.platform.table
+    (size,) = (ctypes.c_size_t * 1).from_buffer_copy(
+        query(table, "clGetProgramInfo", program, OPENCL["CL_PROGRAM_BINARY_SIZES"])
+    )
+    made = ctypes.create_string_buffer(size)
+    array = (ctypes.c_void_p * 1)(ctypes.addressof(made))
+    name = OPENCL["CL_PROGRAM_BINARIES"]
+    answer = table.clGetProgramInfo(program, name, ctypes.sizeof(array), array, None)
+    check_opencl(answer, "clGetProgramInfo")
+    return made.raw.rstrip(b"\0")
+
+
+def _call(found: Any, name: str, program: int, options: str, *others: Any) -> None:
+    """Call clBuildProgram or clCompileProgram. Raises SourceError."""
+    handle = (ctypes.c_void_p * 1)(found.handle)
+    failed = getattr(found.platform.table, name)(program, 1, handle, options.encode(), *others)
+    if failed:
+        raise SourceError.of(failed, name, _log(found, program))
+
+
 def _compile(found: Any, source: bytes, options: str) -> bytes:
     """Return the PTX of a program of OpenCL C. Raises OpenCLError, SourceError."""
+    with _context(found) as context, _program(found, context, source) as program:
+        _call(found, "clBuildProgram", program, options, None, None)
+        return _binary(found, program)
+
+
+def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> bytes:
+    """Return the PTX of several programs, each with its options.
+
+    Raises:
+        SourceError: the compiler refuses one.
+        LinkError: it does not link them.
+        OpenCLError: what else the driver answers.
+    """
     table, code = found.platform.table, ctypes.c_int32()
-    handle = (ctypes.c_void_p * 1)(found.handle)
-    context = table.clCreateContext(None, 1, handle, None, None, ctypes.byref(code))
-    check_opencl(code.value, "clCreateContext")
-    text = (ctypes.c_char_p * 1)(source)
-    program = table.clCreateProgramWithSource(context, 1, text, None, ctypes.byref(code))
-    try:
-        check_opencl(code.value, "clCreateProgramWithSource")
-        failed = table.clBuildProgram(program, 1, handle, options.encode(), None, None)
-        if failed:
-            name = OPENCL["CL_PROGRAM_BUILD_LOG"]
-            log = query(table, "clGetProgramBuildInfo", program, found.handle, name)
-            words = log.rstrip(b"\0").decode(errors="replace")
-            raise SourceError.of(failed, "clBuildProgram", words)
-        (size,) = (ctypes.c_size_t * 1).from_buffer_copy(
-            query(table, "clGetProgramInfo", program, OPENCL["CL_PROGRAM_BINARY_SIZES"])
-        )
-        made = ctypes.create_string_buffer(size)
-        array = (ctypes.c_void_p * 1)(ctypes.addressof(made))
-        name = OPENCL["CL_PROGRAM_BINARIES"]
-        answer = table.clGetProgramInfo(program, name, ctypes.sizeof(array), array, None)
-        check_opencl(answer, "clGetProgramInfo")
-        return made.raw.rstrip(b"\0")
-    finally:
-        if program:
-            table.clReleaseProgram(program)
-        table.clReleaseContext(context)
+    with ExitStack() as stack:
+        context = stack.enter_context(_context(found))
+        programs = [stack.enter_context(_program(found, context, text)) for text, _ in sources]
+        for program, (_, own) in zip(programs, sources, strict=True):
+            _call(found, "clCompileProgram", program, own, 0, None, None, None, None)
+        parts = (ctypes.c_void_p * len(programs))(*programs)
+        handle = (ctypes.c_void_p * 1)(found.handle)
+        given = context, 1, handle, options.encode(), len(programs), parts, None, None
+        linked = table.clLinkProgram(*given, ctypes.byref(code))
+        if linked:
+            stack.callback(table.clReleaseProgram, linked)
+        if code.value:
+            raise LinkError.of(code.value, "clLinkProgram", _log(found, linked) if linked else "")
+        return _binary(found, linked)
 
 
 def compile_ptx(device: CuDevice, source: bytes, options: str) -> PtxProgram | None:
@@ -104,9 +168,47 @@ def compile_ptx(device: CuDevice, source: bytes, options: str) -> PtxProgram | N
         URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
     """
     found = _find_opencl(device)
-    if found is None:
-        return None
+    return None if found is None else _read(_compile(found, source, options))
+
+
+def check_source(device: CuDevice, source: bytes, options: str) -> None:
+    """Let NVIDIA's compiler compile a program that is linked later. Without it do nothing.
+
+    Raises:
+        OpenCLError: the compiler refuses it.
+    """
+    found = _find_opencl(device)
+    if found is not None:
+        with _context(found) as context, _program(found, context, source) as program:
+            _call(found, "clCompileProgram", program, options, 0, None, None, None, None)
+
+
+def link_ptx(
+    device: CuDevice, sources: Sequence[tuple[bytes, str]], options: str
+) -> PtxProgram | None:
+    """Return what NVIDIA's compiler makes of several programs, None without the compiler.
+
+    Args:
+        device: the device.
+        sources: the programs, and the options that each is compiled with.
+        options: those of clLinkProgram.
+
+    Raises:
+        OpenCLError: the compiler refuses one, or does not link them.
+        URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
+    """
+    found = _find_opencl(device)
+    return None if found is None else _read(_link(found, sources, options))
+
+
+def starts_early(device: CuDevice) -> bool:
+    """Return whether kernels may start early that NVIDIA's compiler has compiled for a device."""
+    found = _find_opencl(device) if device.early_threads else None
+    return found is not None and profile_of_device(found.handle).starts_kernels_early
+
+
+def _read(ptx: bytes) -> PtxProgram:
     try:
-        return PtxProgram(_compile(found, source, options).decode())
+        return PtxProgram(ptx.decode())
     except PtxError as error:
         raise failure("PROGRAM_BUILD_FAILURE", str(error)) from error

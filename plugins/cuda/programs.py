@@ -7,20 +7,20 @@ is compiled. Unified Runtime has no function for source text, so this is an exte
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...loader.base.errors import CodeError
-from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
-from ..sdk.gpu.images import DeviceImage, ImageError, Sizes
+from ..sdk.gpu.images import DeviceImage, ImageError, LinkError, Sizes
 from ..sdk.queries import program_info
 from ..sdk.rules import check_build_devices, check_metadata, read_binaries, source_of
 from .contexts import CuContext
-from .core import API, NOT_FOUND, DriverError, Object, adapter, check, constant, failure, routine_of
+from .core import API, NOT_FOUND, DriverError, Object, adapter, failure
 from .devices import CuDevice
-from .images import MAGIC, SourceError, build_image, foreign_image
+from .images import MAGIC, SourceError, build_image, compile_object, foreign_image, link_image
+from .jit_log import JitLog
 
-_LOG: Final = 1 << 16  # bytes of room for the compiler's log
 _STATUS: Final = {
     name: UR[f"UR_PROGRAM_BUILD_STATUS_{name}"] for name in ("NONE", "ERROR", "SUCCESS")
 }
@@ -33,15 +33,7 @@ class ModuleError(CodeError):
 
 
 adapter.codes[ModuleError] = adapter.codes[ImageError] = "PROGRAM_BUILD_FAILURE"
-
-#: The codes that say that the driver does not take a program.
-_REFUSALS: Final = frozenset(
-    CUDA.codes[f"CUDA_ERROR_{name}"]
-    for name in (
-        *("INVALID_IMAGE", "INVALID_PTX", "INVALID_SOURCE", "NO_BINARY_FOR_GPU"),
-        *("UNSUPPORTED_PTX_VERSION", "INVALID_VALUE"),
-    )
-)
+adapter.codes[LinkError] = "PROGRAM_LINK_FAILURE"
 
 
 class CuModule:
@@ -70,23 +62,10 @@ class CuModule:
             DriverError: what else the driver answers.
         """
         data = ctypes.create_string_buffer(image)  # text ends with a NUL
-        logs = ctypes.create_string_buffer(_LOG), ctypes.create_string_buffer(_LOG)
-        rows = (
-            ("INFO_LOG_BUFFER", ctypes.addressof(logs[0])),
-            ("INFO_LOG_BUFFER_SIZE_BYTES", _LOG),
-            ("ERROR_LOG_BUFFER", ctypes.addressof(logs[1])),
-            ("ERROR_LOG_BUFFER_SIZE_BYTES", _LOG),
-        )[: None if API.logs else 0]
-        names = (ctypes.c_uint32 * len(rows))(*(constant(f"CU_JIT_{name}") for name, _ in rows))
-        values = (ctypes.c_void_p * len(rows))(*(value for _, value in rows))
-        made = ctypes.c_void_p()
-        pointer = ctypes.byref(made)
-        code = device.ask("ModuleLoadDataEx", pointer, data, len(rows), names, values)
-        text = "\n".join(filter(None, (log.value.decode(errors="replace") for log in logs)))
-        if code in _REFUSALS:
-            raise ModuleError.of(code, routine_of("ModuleLoadDataEx"), text)
-        check(code, routine_of("ModuleLoadDataEx"))
-        return cls(device, made.value or 0, text)
+        log, made = JitLog(), ctypes.c_void_p()
+        code = device.ask("ModuleLoadDataEx", ctypes.byref(made), data, *log.options)
+        log.check(code, "ModuleLoadDataEx", ModuleError.of)
+        return cls(device, made.value or 0, log.text)
 
     def function(self, name: str) -> int:
         """Return the driver's function of a kernel. Raises DriverError."""
@@ -109,6 +88,7 @@ class CuProgram(Object):
     Attributes:
         modules: its modules, by the device, after a build.
         built: what it was built to, by the device. It knows the kernels.
+        objects: what it was compiled to, by the device, to be linked.
         status: its ur_program_build_status_t, by the device.
         logs: what the compiler said, by the device.
         options: those of the last build.
@@ -120,6 +100,7 @@ class CuProgram(Object):
         self.context, self.images, self.il = context, images, il
         self.modules: dict[CuDevice, CuModule] = {}
         self.built: dict[CuDevice, DeviceImage] = {}
+        self.objects: dict[CuDevice, Any] = {}
         self._variants: dict[tuple[CuModule, Any], CuModule] = {}
         self.status: dict[CuDevice, int] = {}
         self.logs: dict[CuDevice, str] = {}
@@ -137,18 +118,39 @@ class CuProgram(Object):
             ModuleError: the driver does not take it.
             DriverError: what else the driver answers.
         """
+
+        def build(device: CuDevice, data: bytes) -> None:
+            image = build_image(device, data, self.options)
+            self.adopt(CuModule.load(device, image.data), image)
+
+        self._each(devices, options, build)
+
+    def compile(self, devices: list[CuDevice], options: str | None) -> None:
+        """Compile it for devices, to be linked.
+
+        Raises:
+            ImageError: the compiler refuses it.
+        """
+
+        def compile_it(device: CuDevice, data: bytes) -> None:
+            self.objects[device] = compile_object(device, data, self.options)
+
+        self._each(devices, options, compile_it)
+
+    def _each(
+        self, devices: list[CuDevice], options: str | None, work: Callable[[CuDevice, bytes], None]
+    ) -> None:
         self.options = options or ""
         for device in devices:
             if device not in self.images:
                 raise failure("INVALID_DEVICE", "the program has no binary for the device")
             self.status[device], self.logs[device] = _STATUS["ERROR"], ""
             try:
-                image = build_image(device, self.images[device], self.options)
-                made = CuModule.load(device, image.data)
+                work(device, self.images[device])
             except (ModuleError, ImageError, SourceError) as error:
                 self.logs[device] = str(error)
                 raise
-            self.adopt(made, image)
+            self.status[device] = _STATUS["SUCCESS"]
 
     def adopt(self, module: CuModule, image: DeviceImage) -> None:
         """Note what it is built to on the module's device.
@@ -259,6 +261,68 @@ def urProgramBuildExp(
 
 
 @adapter.entry
+def urProgramCompile(hContext: CuContext, hProgram: CuProgram, pOptions: str | None) -> None:
+    hContext.check_same("the program", hProgram)
+    hProgram.compile(list(hProgram.devices), pOptions)
+
+
+@adapter.entry
+def urProgramCompileExp(
+    hProgram: CuProgram, phDevices: list[CuDevice], flags: int, pOptions: str | None
+) -> None:
+    check_build_devices(hProgram.context, phDevices)
+    hProgram.compile(phDevices, pOptions)
+
+
+@adapter.entry
+def urProgramLink(
+    hContext: CuContext, phPrograms: list[CuProgram], pOptions: str | None
+) -> CuProgram:
+    return _link(hContext, hContext.devices, phPrograms, pOptions)
+
+
+@adapter.entry
+def urProgramLinkExp(
+    hContext: CuContext,
+    phDevices: list[CuDevice],
+    flags: int,
+    phPrograms: list[CuProgram],
+    pOptions: str | None,
+) -> CuProgram:
+    check_build_devices(hContext, phDevices)
+    return _link(hContext, phDevices, phPrograms, pOptions)
+
+
+def _link(
+    context: CuContext,
+    devices: Sequence[CuDevice],
+    programs: Sequence[CuProgram],
+    options: str | None,
+) -> CuProgram:
+    """Return a program of compiled ones.
+
+    Raises:
+        LinkError: they cannot be linked.
+        URError: INVALID_SIZE, INVALID_CONTEXT.
+        DriverError: what else the driver answers.
+    """
+    if not programs:
+        raise failure("INVALID_SIZE", "there is no program to link")
+    context.check_same("a program", *programs)
+    images = {}
+    for device in devices:
+        if not all(device in one.objects for one in programs):
+            raise LinkError("urProgramCompile comes before, for each program and each device")
+        objects = [one.objects[device] for one in programs]
+        images[device] = link_image(device, objects, options or "")
+    made = CuProgram(context, {device: image.data for device, image in images.items()})
+    made.options = options or ""
+    for device, image in images.items():
+        made.adopt(CuModule.load(device, image.data), image)
+    return made
+
+
+@adapter.entry
 def urProgramGetNativeHandle(hProgram: CuProgram) -> int:
     """Return the driver's module on the first device for which it is built."""
     return hProgram.any_module.handle
@@ -302,8 +366,8 @@ adapter.info(
 @adapter.entry
 def urProgramGetBuildInfo(hProgram: CuProgram, hDevice: CuDevice, propName: int) -> Any:
     hProgram.context.check_device(hDevice)
-    is_built = hDevice in hProgram.modules
-    kind = "EXECUTABLE" if is_built else "NONE"
+    compiled = "COMPILED_OBJECT" if hDevice in hProgram.objects else "NONE"
+    kind = "EXECUTABLE" if hDevice in hProgram.modules else compiled
     return {
         "UR_PROGRAM_BUILD_INFO_STATUS": hProgram.status.get(hDevice, _STATUS["NONE"]),
         "UR_PROGRAM_BUILD_INFO_OPTIONS": hProgram.options,

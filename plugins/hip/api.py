@@ -56,6 +56,8 @@ class HipApi(GpuApi):
     logs, asks_for_local, edge_kinds = False, 0, ()
     context_calls = "hipGetDevice", "hipSetDevice", "hipSetDevice"
     contexts_are_devices = True
+    shared_memory = HIP.struct("hipIpcMemHandle_t")
+    shared_event = HIP.struct("hipIpcEventHandle_t")
 
     def open(self) -> HipDriver:
         return hip()
@@ -137,6 +139,10 @@ class HipApi(GpuApi):
         made.type = HIP["hipMemAllocationTypePinned"]
         made.location = self._location(device)
         return made
+
+    def opening_flags(self, device: ApiDevice) -> int:
+        """Return hipIpcMemLazyEnablePeerAccess, which was 0 before HIP 6."""
+        return int(device.platform.driver.generation >= 6)
 
     def access(self, device: ApiDevice, flags: int) -> Any:
         return _Access(self._location(device), flags)

@@ -24,7 +24,7 @@ _ROOTS: Final = "/opt/rocm", "/usr"
 _HEADER: Final = "lib/llvm*/lib/clang/*/include/opencl-c-base.h"
 
 # The numbers of amd_comgr.h.
-_SOURCE, _LOG, _EXECUTABLE = 1, 5, 8
+_SOURCE, _LOG, _BITCODE, _EXECUTABLE = 1, 5, 6, 8
 _OPENCL_2_0: Final = 2
 _HEADERS, _COMPILE, _DEVICE_LIBRARIES, _LINK_CODE, _GENERATE, _LINK = 1, 2, 3, 4, 6, 9
 _DECLARATIONS: Final = (
@@ -33,6 +33,11 @@ _DECLARATIONS: Final = (
     "-Xclang",
     "-fdeclare-opencl-builtins",
 )
+
+#: How bitcode begins.
+BITCODE: Final = b"BC\xc0\xde"
+#: From bitcode to a code object.
+_FROM_BITCODE: Final = (_LINK_CODE, ()), (_GENERATE, ("-O3",)), (_LINK, ())
 
 #: OpenCL's options that choose a library of the device beside the compiler's behaviour.
 _LIBRARY_OPTIONS: Final = {
@@ -107,48 +112,85 @@ class Comgr:
         Raises:
             ComgrError: the program is refused.
         """
-        try:
-            given = shlex.split(options)
-        except ValueError as error:
-            raise ComgrError(f"options: {error}") from error
+        return self._compile_either(source, target, options, _FROM_BITCODE)
+
+    def compile_bitcode(self, source: bytes, target: str, options: str = "") -> bytes:
+        """Return the bitcode of a program of OpenCL C, which `link` takes.
+
+        Arguments and errors are `compile_opencl`'s.
+        """
+        return self._compile_either(source, target, options, ())
+
+    def link(self, parts: Sequence[bytes], target: str, options: str = "") -> bytes:
+        """Return the code object of bitcode.
+
+        Args:
+            parts: the bitcode.
+            target: what it is for.
+            options: those of clLinkProgram.
+
+        Raises:
+            ComgrError: the parts cannot be linked.
+        """
+        libraries = _libraries(_split(options))
+        with self._lock, self._action(target) as action, self._owned("data_set") as first:
+            for number, part in enumerate(parts):
+                self._add(first, _BITCODE, part, f"part{number}.bc")
+            return self._run(action, first, ((_DEVICE_LIBRARIES, libraries), *_FROM_BITCODE))
+
+    def _compile_either(
+        self, source: bytes, target: str, options: str, then: Sequence[Any]
+    ) -> bytes:
+        """Compile with the library's own declarations, or with a header."""
+        given = _split(options)
         with self._lock:
             if self._has_headers:
                 try:
-                    return self._compile(source, target, given, None)
+                    return self._compile(source, target, given, None, then)
                 except ComgrError as error:
                     if "opencl-c-base.h" not in str(error):
                         raise
                     self._has_headers = False
-            return self._compile(source, target, given, find_header())
+            return self._compile(source, target, given, find_header(), then)
 
     def _compile(
-        self, source: bytes, target: str, options: Sequence[str], header: str | None
+        self,
+        source: bytes,
+        target: str,
+        options: Sequence[str],
+        header: str | None,
+        then: Sequence[Any],
     ) -> bytes:
-        """Compile. `header` is the folder of OpenCL's declarations, None for the library's own."""
+        """Compile to bitcode, and take further steps.
+
+        `header` is the folder of OpenCL's declarations, None for the library's own.
+        """
         standard = [] if any("-cl-std" in one for one in options) else ["-cl-std=CL2.0"]
         compile_ = ["-O3", *standard, *options]
         if header is not None:
             compile_ += [*_DECLARATIONS, *([f"-I{header}"] if header else [])]
-        libraries = [name for option, name in _LIBRARY_OPTIONS.items() if option in options]
         steps = (
             *(((_HEADERS, ()),) if header is None else ()),
             (_COMPILE, compile_),
-            (_DEVICE_LIBRARIES, libraries),
-            (_LINK_CODE, ()),
-            (_GENERATE, ("-O3",)),
-            (_LINK, ()),
+            *(((_DEVICE_LIBRARIES, _libraries(options)), *then) if then else ()),
         )
-        with self._owned("action_info") as action, self._owned("data_set") as first:
+        with self._action(target) as action, self._owned("data_set") as first:
+            self._add(first, _SOURCE, source, "program.cl")
+            return self._run(action, first, steps)
+
+    @contextmanager
+    def _action(self, target: str) -> Iterator[_Handle]:
+        """Make what describes the steps for a target, for a block. Raises ComgrError."""
+        with self._owned("action_info") as action:
             self._call("action_info_set_language", action, _OPENCL_2_0)
             self._call("action_info_set_isa_name", action, target.encode())
             self._call("action_info_set_logging", action, True)
-            self._add_source(first, source)
-            return self._run(action, first, steps)
+            yield action
 
     def _run(self, action: _Handle, given: _Handle, steps: Sequence[Any]) -> bytes:
         """Take the first of some steps, and then the others. Returns what the last one made."""
         if not steps:
-            return self._contents(given, _EXECUTABLE)
+            return self._contents(given, _EXECUTABLE) or self._contents(given, _BITCODE)
         (number, options), *rest = steps
         words = (ctypes.c_char_p * max(len(options), 1))(*(one.encode() for one in options))
         with self._owned("data_set") as made:
@@ -159,12 +201,12 @@ class Comgr:
                 raise ComgrError(log or self._words_of(status))
             return self._run(action, made, rest)
 
-    def _add_source(self, to: _Handle, source: bytes) -> None:
+    def _add(self, to: _Handle, kind: int, contents: bytes, name: str) -> None:
         data = _Handle()
-        self._call("create_data", _SOURCE, ctypes.byref(data))
+        self._call("create_data", kind, ctypes.byref(data))
         try:
-            self._call("set_data", data, len(source), source)
-            self._call("set_data_name", data, b"program.cl")
+            self._call("set_data", data, len(contents), contents)
+            self._call("set_data_name", data, name.encode())
             self._call("data_set_add", to, data)
         finally:
             self._library.amd_comgr_release_data(data)
@@ -204,6 +246,19 @@ class Comgr:
         words = ctypes.c_char_p()
         self._library.amd_comgr_status_string(status, ctypes.byref(words))
         return (words.value or b"an unknown error").decode(errors="replace")
+
+
+def _split(options: str) -> list[str]:
+    """Return options as words. Raises ComgrError."""
+    try:
+        return shlex.split(options)
+    except ValueError as error:
+        raise ComgrError(f"options: {error}") from error
+
+
+def _libraries(options: Sequence[str]) -> list[str]:
+    """Return the libraries of the device that options choose."""
+    return [name for option, name in _LIBRARY_OPTIONS.items() if option in options]
 
 
 def find_header() -> str:

@@ -17,10 +17,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from ..sdk.conversions import failure
-from ..sdk.gpu.images import DeviceImage, ImageError, Sizes
+from ..sdk.gpu.images import DeviceImage, ImageError, LinkError, Sizes
 from ..sdk.gpu.runtime_compilers import HIPRTC, RuntimeCompilerError, open_compiler
 from .code_objects import MAGIC, CodeObject, CodeObjectError, CodeObjectKernel, prepare
-from .comgr import ComgrError, open_comgr
+from .comgr import BITCODE, Comgr, ComgrError, open_comgr
 
 if TYPE_CHECKING:
     from ..cuda.devices import CuDevice
@@ -85,17 +85,30 @@ def _compile(device: CuDevice, data: bytes, options: str) -> bytes:
     """
     architecture = device.found.architecture
     try:
-        if b"__global__" in data:
+        if _is_hip(data):
             compiler = _open_hiprtc(HIPRTC)
             if compiler is None:
                 raise failure("COMPILER_NOT_AVAILABLE", "HIP C++ needs hipRTC")
             return compiler.compile(data, f"--offload-arch={architecture} {options}")
-        comgr = open_comgr()
-        if comgr is None:
-            raise failure("COMPILER_NOT_AVAILABLE", "OpenCL C needs libamd_comgr")
-        return comgr.compile_opencl(data, f"amdgcn-amd-amdhsa--{architecture}", options)
+        return _comgr().compile_opencl(data, _target(device), options)
     except (RuntimeCompilerError, ComgrError) as error:
         raise ImageError(str(error)) from error
+
+
+def _is_hip(data: bytes) -> bool:
+    return b"__global__" in data or b"__device__" in data
+
+
+def _target(device: CuDevice) -> str:
+    return f"amdgcn-amd-amdhsa--{device.found.architecture}"
+
+
+def _comgr() -> Comgr:
+    """Return AMD's compiler library. Raises URError (COMPILER_NOT_AVAILABLE)."""
+    found = open_comgr()
+    if found is None:
+        raise failure("COMPILER_NOT_AVAILABLE", "OpenCL C needs libamd_comgr")
+    return found
 
 
 def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
@@ -112,10 +125,56 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
     """
     if not data.startswith(MAGIC):
         data = _compile(device, data, options)
+    return _prepared(device, data)
+
+
+def _prepared(device: CuDevice, data: bytes) -> DeviceImage:
+    """Return a code object or a bundle as a program. Raises ImageError."""
     try:
         return HipImage(prepare(data, device.found.architecture.split(":")[0]))
     except CodeObjectError as error:
         raise ImageError(str(error)) from error
+
+
+def compile_object(device: CuDevice, data: bytes, options: str) -> bytes:
+    """Return the bitcode of a program, to be linked.
+
+    Args:
+        device: the device.
+        data: OpenCL C, or bitcode.
+        options: the compiler's.
+
+    Raises:
+        ImageError: the compiler refuses the program.
+        URError: COMPILER_NOT_AVAILABLE, or UNSUPPORTED_FEATURE for what becomes no bitcode.
+    """
+    if data.startswith(BITCODE):
+        return data
+    if data.startswith(MAGIC) or _is_hip(data):
+        raise failure("UNSUPPORTED_FEATURE", "only OpenCL C and bitcode can be linked")
+    try:
+        return _comgr().compile_bitcode(data, _target(device), options)
+    except ComgrError as error:
+        raise ImageError(str(error)) from error
+
+
+def link_image(device: CuDevice, objects: Sequence[bytes], options: str) -> DeviceImage:
+    """Return bitcode as one program.
+
+    Args:
+        device: the device.
+        objects: the parts.
+        options: those of clLinkProgram.
+
+    Raises:
+        LinkError: they cannot be linked.
+        ImageError: the code object cannot be read.
+        URError: COMPILER_NOT_AVAILABLE.
+    """
+    try:
+        return _prepared(device, _comgr().link(objects, _target(device), options))
+    except ComgrError as error:
+        raise LinkError(str(error)) from error
 
 
 def foreign_image(device: CuDevice, module: int) -> DeviceImage:
@@ -123,4 +182,11 @@ def foreign_image(device: CuDevice, module: int) -> DeviceImage:
     return ForeignHipImage(b"")
 
 
-__all__ = ["MAGIC", "SourceError", "build_image", "foreign_image"]
+__all__ = [
+    "MAGIC",
+    "SourceError",
+    "build_image",
+    "compile_object",
+    "foreign_image",
+    "link_image",
+]

@@ -22,7 +22,8 @@ handle, a number, or a str. Where the caller asks how many there are, it returns
 For `…GetInfo` it returns the value of the property `propName`, None if there is no answer.
 
 A function may name an optional handle, such as an event, as a parameter. The parameter is True if
-the caller wants the handle, and the handle is returned like any other. A function may also name
+the caller wants the handle, and the handle is returned like any other. Where the caller may give an
+event to be used again, the parameter is that event. A function may also name
 another output. Then it gets the pointer, and has to write there itself.
 """
 
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
@@ -75,6 +77,8 @@ _OWN_RULES: Final = {
         "INVALID_NULL_POINTER",
     ),
 }
+#: The functions that may use an event again, one whose `reusable` is true.
+_REUSING: Final = frozenset({"urEnqueueEventsWaitWithBarrierExt"})
 #: Queries without the rules of other queries: without room they ask whether there is an answer.
 _MAY_ASK_FOR_NOTHING: Final = frozenset({"urEventGetProfilingInfo"})
 
@@ -211,6 +215,7 @@ class _Entry:
             "_Refused": Refused,
             "_gone": gone,
             "_reap": reap,
+            "_reused": partial(_reused, registry),
         }
         self.outputs = [p for p in function.parameters if _is_output(p)]
         self.list_count = self._list_count()
@@ -338,9 +343,13 @@ class _Entry:
     # what goes out
 
     def _call(self) -> Iterator[str]:
+        wanted = "_reused" if self.function.name in _REUSING else "bool"
         arguments = ", ".join(
-            f"bool({name})" if _is_option(self.parameters[name]) else name for name in self.named
+            f"_{name}" if _is_option(self.parameters[name]) else name for name in self.named
         )
+        for name in self.named:
+            if _is_option(self.parameters[name]):
+                yield f"_{name} = {wanted}({name})"
         if self.is_query:
             yield f"_value = _body({arguments})"
             self.scope["_encoders"] = encoders_of(self.parameters["propName"].type)
@@ -372,12 +381,20 @@ class _Entry:
         elif p.type == "char":
             value = f"_keep({target})"
         condition = f"if {p.name}: " if "optional" in p.words else ""
+        if self.function.name in _REUSING and p.name in self.named:
+            condition = f"if {p.name} and {target} is not _{p.name}: "
         return f"{condition}{p.name}[0] = {value}"
 
     def _list_count(self) -> str:
         """Return the output for how many handles there are, "" if the caller does not ask."""
         counts = [p.name for p in self.outputs if p.name.startswith("pNum")]
         return counts[0] if counts and any(map(_is_list, self.outputs)) else ""
+
+
+def _reused(registry: Registry, place: Any) -> Any:
+    """Return the event at a place that is to be used again, or whether there is a place."""
+    found = registry.of("ur_event_handle_t").get(int(place[0])) if place else None
+    return found if found is not None and getattr(found, "reusable", False) else bool(place)
 
 
 def _is_output(p: Parameter) -> bool:

@@ -22,7 +22,7 @@ from ...errors import error
 from .. import cuda_trust
 from ..commands import OPERATIONS, CommandList
 from ..cuda_functions import CudaFunctions
-from ..cuda_order import Edges, chained
+from ..cuda_order import MOST_EARLY_CHAINS, Edges, chained
 from ..engine import Built, Cost, Engine, QueueKind
 
 _NOT_SHARED: Final = (
@@ -44,9 +44,6 @@ _REASONS: Final[dict[int, str]] = {
     lib.FL_CUDA_OPERATION: "CUDA's side does not have such commands",
     lib.FL_CUDA_NO_ROOM: "there is no memory",
 }
-
-#: Kernels start early in graphs of so few chains. More of them are as fast without it.
-_MOST_EARLY_CHAINS: Final = 4
 
 #: Measured on an H200 with the driver 580.159, where OpenCL runs nothing between two replays.
 _COST: Final = Cost(20e-6, 0.95e-6, "measured on an H200")
@@ -142,7 +139,7 @@ class BuiltCuda(Built):
             len(commands),
             ffi.new("uint32_t[]", self._edges.first),
             ffi.new("uint32_t[]", [*self._edges.flat, 0]),
-            found.device.early_threads > 0 and self._edges.chains <= _MOST_EARLY_CHAINS,
+            found.device.early_threads > 0 and self._edges.chains <= MOST_EARLY_CHAINS,
             code,
         )
         if not self._graph:
@@ -186,7 +183,7 @@ class BuiltCuda(Built):
         if not driver or both <= driver:
             return {}
         why = f"a replay took {both * 1e6:.0f} µs with the change from OpenCL to CUDA and back"
-        return dict.fromkeys(range(len(self._edges.before)), why)
+        return dict.fromkeys(range(len(self._edges.first) - 1), why)
 
     def explain(self) -> str:
         chains = self._edges.chains
@@ -194,7 +191,7 @@ class BuiltCuda(Built):
         early, why_not = lib.fl_cuda_early(self._graph), self._found.device.why_not_early
         if early:
             shape += f", {early} of which start early (programmatic dependent launch)"
-        elif why_not and 0 < chains <= _MOST_EARLY_CHAINS:
+        elif why_not and 0 < chains <= MOST_EARLY_CHAINS:
             shape += f", none of which starts early: {why_not}"
         return f"a CUDA Graph of {self._count} nodes in {shape}"
 

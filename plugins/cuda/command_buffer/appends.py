@@ -38,7 +38,11 @@ class CuAppend(AppendCall):
     __slots__ = ()
 
     def add(
-        self, command: str, build: Callable[[Sequence[int]], int], keep: Any = None
+        self,
+        command: str,
+        build: Callable[[Sequence[int]], int],
+        keep: Any = None,
+        waits: bool = False,
     ) -> Appended:
         """Append a command.
 
@@ -46,6 +50,7 @@ class CuAppend(AppendCall):
             command: the name of its ur_command_t after UR_COMMAND_.
             build: adds its nodes after some nodes, and returns the last one.
             keep: what it uses.
+            waits: whether it is a launch that waits for the one before it (`in_c.waits_of`).
 
         Returns:
             What the caller is given.
@@ -55,12 +60,14 @@ class CuAppend(AppendCall):
         """
         buffer = self.buffer
         with buffer.recording:
-            return self._add(UR[f"UR_COMMAND_{command}"], build, keep)
+            return self._add(UR[f"UR_COMMAND_{command}"], build, keep, waits)
 
-    def _add(self, command: int, build: Callable[[Sequence[int]], int], keep: Any) -> Appended:
+    def _add(
+        self, command: int, build: Callable[[Sequence[int]], int], keep: Any, waits: bool
+    ) -> Appended:
         buffer = self.buffer
-        index, nodes = buffer.length, buffer.in_c.struct.nodes
-        after: Sequence[int] = [nodes[one] for one in self.after]
+        index = buffer.length
+        after: Sequence[int] = buffer.in_c.plan(self.after)
         if self.outside:
             before, after = after, []
             for event in self.outside:
@@ -78,7 +85,7 @@ class CuAppend(AppendCall):
             buffer.signals[index], buffer.records[index] = signal, (first, last)
         if self.inside:
             buffer.inner_waits[index] = self.inside
-        buffer.in_c.add(last)
+        buffer.in_c.add(last, waits and not self.outside and signal is None)
         buffer.keep.append(keep)
         handle = None
         if self.command:

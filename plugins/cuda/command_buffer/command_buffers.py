@@ -17,8 +17,10 @@ import ctypes
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from ....icd.command_buffer.cuda_order import MOST_EARLY_CHAINS
 from ...sdk.command_buffers import (
     CommandBufferObject,
     CommandObject,
@@ -27,7 +29,7 @@ from ...sdk.command_buffers import (
 )
 from ..clocks import base_of, new_event
 from ..contexts import CuContext
-from ..core import API, adapter, failure
+from ..core import API, DriverError, adapter, failure
 from ..devices import CuDevice
 from ..enqueue import CuEnqueue
 from ..events import CuEvent
@@ -109,6 +111,7 @@ class CuCommandBuffer(CommandBufferObject):
         records: the nodes that record them: before the command (0 without profiling) and behind it.
         updates: the commands that can be updated.
         has_new_events: whether an update has changed an event.
+        early: how many launches start before the one before them has ended.
         keep: what the nodes use.
     """
 
@@ -127,6 +130,7 @@ class CuCommandBuffer(CommandBufferObject):
         self.records: dict[int, tuple[int, int]] = {}
         self.updates: dict[int, CuCommand] = {}
         self.has_new_events = False
+        self.early = 0
         self.keep: list[Any] = []
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
@@ -182,8 +186,21 @@ class CuCommandBuffer(CommandBufferObject):
         """Complete it: nothing can be appended any more, and it can be enqueued."""
         with self.recording:
             self.check_open()
-            self.executable = self.device.make("GraphInstantiateWithFlags", self.graph, 0)
+            self.executable = self._instantiate()
             self.in_c.close(self.executable, self.updatable)
+
+    def _instantiate(self) -> int:
+        """Return the executable graph. Where the driver refuses early launches there are none."""
+        make = partial(self.device.make, "GraphInstantiateWithFlags", self.graph, 0)
+        if self.device.early_threads and self.in_c.chains <= MOST_EARLY_CHAINS:
+            self.early = self.in_c.start_early(True)
+        try:
+            return make()
+        except DriverError:
+            if not self.early or not self.in_c.start_early(False):
+                raise
+            self.early = 0
+            return make()
 
     # running
 
@@ -216,7 +233,11 @@ class CuCommandBuffer(CommandBufferObject):
         return self.graph
 
     def explain(self, queue: Any = None) -> str:
-        words = f"{self.length} commands: a {API.name} Graph of {self.count} nodes"
+        chains = self.in_c.chains
+        shape = "a chain" if chains == 1 else f"{chains} chains"
+        words = f"{self.length} commands: a {API.name} Graph of {self.count} nodes in {shape}"
+        if self.early:
+            words += f", {self.early} of which start early (programmatic dependent launch)"
         events = sum(map(len, self.waits.values())) + len(self.signals)
         return f"{words}, {events} of them for events" if events else words
 

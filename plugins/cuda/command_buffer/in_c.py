@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...sdk._native import ffi, lib
 from ...sdk.kernel_arguments import URKernelArgument
 from ..contexts import CuContext
-from ..core import adapter
+from ..core import adapter, failure
 from ..devices import CuDevice
 from ..launches import CuLaunch
 
@@ -56,7 +57,16 @@ def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any)
     row.dim, row.count, row.sizes = state.dim, len(sizes), sizes
     row.values = ffi.cast("void *const *", ctypes.addressof(launch.packed.pointers))
     row.parameters = ffi.cast("void *", ctypes.addressof(parameters))
+    row.waits = waits_of(state)
     return lib.FL_GPU_OTHER not in sizes
+
+
+def waits_of(state: CuLaunchState) -> bool:
+    """Return whether a launch waits for the one before it, and so may start early.
+
+    An update may choose another kernel, so all have to wait.
+    """
+    return all(kernel.program.image(state.device).waits for kernel in state.kernels)
 
 
 def _number_of(state: CuLaunchState) -> int:
@@ -86,6 +96,14 @@ class GraphInC:
                 "add": device.slot("GraphAddKernelNode"),
                 "set": device.slot("GraphExecKernelNodeSetParams"),
                 "launch": device.slot("GraphLaunch"),
+                **(
+                    {
+                        "remove_edge": device.slot("GraphRemoveDependencies"),
+                        "add_edge": device.slot("GraphAddDependencies"),
+                    }
+                    if device.early_threads
+                    else {}
+                ),
                 "owner": id(context),
                 "graph": graph,
                 "in_order": in_order,
@@ -101,10 +119,45 @@ class GraphInC:
         """Return the address of the struct."""
         return int(ffi.cast("uintptr_t", self.struct))
 
-    def add(self, node: int) -> None:
-        """Add the node that stands for the next command. Raises MemoryError."""
-        if not lib.fl_add_gpu_node(self.struct, node):
+    def plan(self, before: Sequence[int]) -> list[int]:
+        """Return the nodes that the next command comes after, by its place on the chains.
+
+        Args:
+            before: the numbers of the commands that it has to come after.
+
+        Raises:
+            MemoryError: there is no memory.
+        """
+        struct = self.struct
+        if not lib.fl_plan_gpu_node(struct, ffi.new("uint32_t[]", [*before, 0]), len(before)):
             raise MemoryError
+        return [struct.nodes[struct.planned[index]] for index in range(struct.planned_count)]
+
+    def add(self, node: int, waits: bool) -> None:
+        """Add the node that stands for the command that was planned. Raises MemoryError.
+
+        Args:
+            node: the node.
+            waits: whether the command is a launch that waits (`waits_of`), and nothing else.
+        """
+        if not lib.fl_add_gpu_node(self.struct, node, waits):
+            raise MemoryError
+
+    @property
+    def chains(self) -> int:
+        """Return on how many chains the commands are."""
+        return lib.fl_count_gpu_chains(self.struct)
+
+    def start_early(self, early: bool) -> int:
+        """Let launches start early, or not any more. Return how many; 0 if CUDA refuses that.
+
+        Raises:
+            URError: OUT_OF_RESOURCES if the graph has lost an edge.
+        """
+        count = lib.fl_let_start_early(self.struct, early)
+        if count == lib.FL_GPU_LOST:
+            raise failure("OUT_OF_RESOURCES", "CUDA has taken an edge, and does not give it back")
+        return max(count, 0)
 
     def close(self, executable: int, updatable: bool) -> None:
         """Let C append nothing any more, and update what it is.

@@ -11,6 +11,7 @@ from ...sdk.kernel_arguments import URKernelArgument, arguments_of
 from ..core import adapter, failure
 from ..kernels import CuKernel
 from .appends import Appended, CuAppend, declare_append
+from .in_c import waits_of
 from .updates import CuLaunchState
 
 
@@ -52,7 +53,7 @@ def _append(
         state.node = buffer.node("KernelNode", after, ctypes.byref(launch.parameters))
         return state.node
 
-    appended = append.add("KERNEL_LAUNCH", build, (kernel, *others))
+    appended = append.add("KERNEL_LAUNCH", build, (kernel, *others), waits_of(state))
     handle = appended[2]
     if handle is not None:
         handle.set_launch(state, launch)

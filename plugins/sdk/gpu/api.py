@@ -24,7 +24,7 @@ Functions have neutral names, those of CUDA without "cu" and "_v2". Constants ha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -132,6 +132,7 @@ class GpuApi(ABC):
         context_calls: the functions that tell a thread's context, that make another one it, and
             that go back.
         contexts_are_devices: whether these take and give numbers of devices.
+        shared_memory, shared_event: the structs of handles for other processes.
     """
 
     name: ClassVar[str]
@@ -149,6 +150,8 @@ class GpuApi(ABC):
     edge_kinds: ClassVar[tuple[None, ...]]
     context_calls: ClassVar[tuple[str, str, str]]
     contexts_are_devices: ClassVar[bool]
+    shared_memory: ClassVar[Any]
+    shared_event: ClassVar[Any]
 
     @abstractmethod
     def open(self) -> Any:
@@ -215,6 +218,19 @@ class GpuApi(ABC):
             pointers: the address of an array with the addresses of the arguments.
         """
 
+    def clusters_of(
+        self, shape: Sequence[int], stream: int, cluster: Sequence[int], together: bool
+    ) -> Any:
+        """Return the parameters of a launch with clusters. Only CUDA has them.
+
+        Args:
+            shape: grid, block, and bytes of local memory, as a launch takes them.
+            stream: where it is launched.
+            cluster: work-groups of a cluster in each dimension.
+            together: whether all work-groups run at the same time.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def node_context(self, device: ApiDevice) -> tuple[int, ...]:
         """Return what nodes that copy or set take behind their parameters."""
@@ -236,6 +252,10 @@ class GpuApi(ABC):
     @abstractmethod
     def physical(self, device: ApiDevice) -> Any:
         """Return the properties of physical memory of a device."""
+
+    @abstractmethod
+    def opening_flags(self, device: ApiDevice) -> int:
+        """Return what IpcOpenMemHandle takes for flags."""
 
     @abstractmethod
     def access(self, device: ApiDevice, flags: int) -> Any:

@@ -1,8 +1,11 @@
 """What a program is on one device apart from the driver's module: `DeviceImage`.
 
-cuda/images.py and hip/images.py derive from it. Each has two functions:
-`build_image(device, data, options)` compiles a program if need be, and
-`foreign_image(device, module)` is for a module that the program brings.
+cuda/images.py and hip/images.py derive from it. Each has these functions:
+
+- `build_image(device, data, options)` compiles a program if need be.
+- `compile_object(device, data, options)` compiles a program that is linked later.
+- `link_image(device, objects, options)` links such programs.
+- `foreign_image(device, module)` is for a module that the program brings.
 """
 
 from __future__ import annotations
@@ -18,12 +21,21 @@ class ImageError(Exception):
     """A program cannot be built. The text is the compiler's log."""
 
 
+class LinkError(Exception):
+    """Programs cannot be linked. The text is the linker's log."""
+
+
 class DeviceImage(ABC):
     """A program on a device.
 
     Args:
         data: what the driver loads for launches of one dimension without an offset.
+
+    Attributes:
+        waits: not 0 if its kernels wait for the launch before them, and so may start early.
     """
+
+    waits = 0
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -8,7 +8,16 @@ from typing import Final
 #: The modules that declare entry points.
 PARTS: Final = (
     *("platforms", "devices", "contexts", "queues", "events", "clocks", "synchronization"),
-    *("buffers", "transfers", "usm", "usm_transfers", "pools", "virtual_memory", "peers"),
+    *(
+        "buffers",
+        "transfers",
+        "usm",
+        "usm_transfers",
+        "pools",
+        "virtual_memory",
+        "peers",
+        "interprocess",
+    ),
     *("programs", "kernels", "launches", "device_globals", "captured_graphs"),
     *(f"command_buffer.{name}" for name in ("appends", "launches", "transfers", "updates")),
 )

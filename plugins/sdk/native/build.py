@@ -496,7 +496,7 @@ def ffibuilder() -> Any:
     sources = [HERE / name for name in (*names, *_CALLS)]
     options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
     options["depends"] += [
-        os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h", "waits.h")
+        os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h", "waits.h", "chains.h")
     ]
     ffi.set_source("fairlead.plugins.sdk._native", "\n".join(lines), **options)
     return ffi

@@ -5,6 +5,8 @@
  * their arguments into the plan, and the driver copies them. */
 #include "gpu_launches.h"
 
+#include "../../../icd/native/chains.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,23 +16,94 @@ typedef int32_t add_node(uintptr_t *node, uintptr_t graph, const uintptr_t *afte
 
 enum { MOST_AFTER = 64, MOST_ARGUMENTS = 64 };
 
-void fl_free_gpu_graph(fl_gpu_graph *g) { free(g->nodes); }
+/* CUgraphEdgeData: to begin when all groups of the node before have let it. */
+typedef struct edge_data {
+    uint8_t from_port, to_port, type, reserved[5];
+} edge_data;
+typedef int32_t change_edge(uintptr_t graph, const uintptr_t *from, const uintptr_t *to,
+                            const edge_data *data, size_t count);
+
+void fl_free_gpu_graph(fl_gpu_graph *g) {
+    if (g->chains)
+        free(g->chains->commands);
+    free(g->chains);
+    free(g->steps);
+    free(g->nodes);
+}
 
 static bool has_room(fl_gpu_graph *g) {
     if (g->count < g->room)
         return true;
     uint32_t room = 2 * g->room + 64;
-    uintptr_t *larger = realloc(g->nodes, room * sizeof *larger);
-    if (larger)
-        g->nodes = larger, g->room = room;
-    return larger;
+    uintptr_t *nodes = realloc(g->nodes, room * sizeof *nodes);
+    g->nodes = nodes ? nodes : g->nodes;
+    fl_gpu_step *steps = nodes ? realloc(g->steps, room * sizeof *steps) : NULL;
+    g->steps = steps ? steps : g->steps;
+    g->room = steps ? room : g->room;
+    return steps;
 }
 
-bool fl_add_gpu_node(fl_gpu_graph *g, uintptr_t node) {
-    bool has = has_room(g);
-    if (has)
-        g->nodes[g->count++] = node;
-    return has;
+bool fl_plan_gpu_node(fl_gpu_graph *g, const uint32_t *before, uint32_t count) {
+    if (!g->chains && !(g->chains = calloc(1, sizeof *g->chains)))
+        return false;
+    g->chains->most = FL_CHAINS;
+    g->planned_count = fl_plan_chain(g->chains, before, count, false, g->planned);
+    return g->planned_count != FL_NO_CHAINS && has_room(g);
+}
+
+bool fl_add_gpu_node(fl_gpu_graph *g, uintptr_t node, int32_t waits) {
+    if (!has_room(g))
+        return false;
+    for (uint32_t i = 0; i < g->planned_count; i++)
+        g->steps[g->planned[i]].followers++;
+    int32_t only = g->planned_count == 1 ? (int32_t)g->planned[0] : -1;
+    g->steps[g->count] = (fl_gpu_step){waits, only, 0};
+    g->nodes[g->count++] = node;
+    fl_add_to_chain(g->chains);
+    return true;
+}
+
+uint32_t fl_count_gpu_chains(const fl_gpu_graph *g) {
+    return g->chains ? fl_used_chains(g->chains) : 0;
+}
+
+/* --- early starts --- */
+
+static bool may_start_early(const fl_gpu_graph *g, const fl_gpu_step *s) {
+    const fl_gpu_step *before = s->only >= 0 ? &g->steps[s->only] : NULL;
+    return before && s->waits && before->waits && before->followers == 1;
+}
+
+/* One edge at a time: drivers take the data of the first edge for all. */
+static int32_t change(const fl_gpu_graph *g, uint32_t number, bool early) {
+    static const edge_data kinds[] = {{0}, {.from_port = 1, .type = 1}};
+    const uintptr_t *from = &g->nodes[g->steps[number].only], *to = &g->nodes[number];
+    change_edge *remove = (change_edge *)fl_gpu_slot(g->device, g->remove_edge);
+    change_edge *add = (change_edge *)fl_gpu_slot(g->device, g->add_edge);
+    if (remove(g->graph, from, to, &kinds[!early], 1))
+        return FL_GPU_REFUSED;
+    if (!add(g->graph, from, to, &kinds[early], 1))
+        return 1;
+    return add(g->graph, from, to, &kinds[!early], 1) ? FL_GPU_LOST : FL_GPU_REFUSED;
+}
+
+int32_t fl_let_start_early(fl_gpu_graph *g, bool early) {
+    fl_gpu_before before;
+    int32_t count = 0, found = 1;
+    if (!fl_enter_gpu(g->device, &before))
+        return FL_GPU_REFUSED;
+    for (uint32_t i = 0; i < g->count && found > 0; i++)
+        if (may_start_early(g, &g->steps[i])) {
+            found = change(g, i, early);
+            count += found > 0;
+        }
+    for (uint32_t i = 0; found == FL_GPU_REFUSED && count; i++)   /* all become as they were */
+        if (may_start_early(g, &g->steps[i])) {
+            found = change(g, i, !early) > 0 ? found : FL_GPU_LOST;
+            count--;
+        }
+    fl_leave_gpu(g->device, before);
+    return found > 0 ? count : found;
 }
 
 /* --- what Python has planned --- */
@@ -83,50 +156,48 @@ static void write_arguments(const fl_gpu_launch *l, const row *rows) {
 
 /* --- the order --- */
 
-/* Writes the nodes that the next command comes after. False: Python explains what is wrong. */
-static bool read_order(const fl_gpu_graph *g, const fl_append *one, uintptr_t *after,
+/* Writes the commands that the next one comes after. False: Python explains what is wrong. */
+static bool read_order(const fl_gpu_graph *g, const fl_append *one, uint32_t *before,
                        uint32_t *count) {
     *count = 0;
     if (!one->points != !one->point_count || one->point_count > MOST_AFTER)
         return false;
     if (g->in_order && g->count)
-        after[(*count)++] = g->nodes[g->count - 1];
+        before[(*count)++] = g->count - 1;
     for (uint32_t i = 0; i < one->point_count && !g->in_order; i++) {
-        uint32_t point = one->points[i], same = 0;
+        uint32_t point = one->points[i];
         if (!point || point > g->count)
             return false;
-        while (same < *count && after[same] != g->nodes[point - 1])
-            same++;
-        if (same == *count)
-            after[(*count)++] = g->nodes[point - 1];
+        before[(*count)++] = point - 1;
     }
     return true;
 }
 
 /* --- the driver --- */
 
-static bool add(fl_gpu_graph *g, const fl_gpu_launch *l, const uintptr_t *after, uint32_t count) {
+static bool add(fl_gpu_graph *g, const fl_gpu_launch *l) {
     fl_gpu_before before;
-    uintptr_t node = 0;
-    if (!has_room(g) || !fl_enter_gpu(g->device, &before))
+    uintptr_t node = 0, after[FL_CHAINS];
+    for (uint32_t i = 0; i < g->planned_count; i++)
+        after[i] = g->nodes[g->planned[i]];
+    if (!fl_enter_gpu(g->device, &before))
         return false;
     add_node *add_it = (add_node *)fl_gpu_slot(g->device, g->add);
-    bool added = !add_it(&node, g->graph, after, count, l->parameters);
+    bool added = !add_it(&node, g->graph, after, g->planned_count, l->parameters);
     fl_leave_gpu(g->device, before);
     if (added)
-        g->nodes[g->count++] = node, g->appended++;
+        fl_add_gpu_node(g, node, l->waits), g->appended++;
     return added;
 }
 
 static uint32_t append(fl_gpu_graph *g, uint64_t number, const fl_append *one) {
-    uintptr_t after[MOST_AFTER];
-    uint32_t count;
+    uint32_t before[MOST_AFTER], count;
     const fl_gpu_launch *l = g->is_open ? find_launch(g, number, one) : NULL;
     if (!l || (l->count && !one->rows) || !takes(l, one->rows) ||
-        !read_order(g, one, after, &count))
+        !read_order(g, one, before, &count) || !fl_plan_gpu_node(g, before, count))
         return 0;
     write_arguments(l, one->rows);
-    return add(g, l, after, count) ? g->count : 0;
+    return add(g, l) ? g->count : 0;
 }
 
 uint32_t fl_append_to_gpu_graph(fl_gpu_graph *g, uint64_t number, const fl_append *one) {

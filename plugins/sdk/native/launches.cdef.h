@@ -88,7 +88,15 @@ typedef struct fl_gpu_launch {
     uint32_t sizes[64];
     void *const *values;       /* where the arguments are */
     const void *parameters;    /* the driver's, of a kernel node */
+    int32_t waits;             /* its kernel waits for the node before it (PDL) */
 } fl_gpu_launch;
+
+typedef struct fl_gpu_step {
+    int32_t waits;             /* the command is a launch that waits, and nothing else */
+    int32_t only;              /* the only command that it comes after, -1 */
+    uint32_t followers;
+} fl_gpu_step;
+struct fl_chains;              /* icd/native/chains.h */
 
 /* A queue on one stream. */
 typedef struct fl_gpu_queue {
@@ -110,6 +118,10 @@ typedef struct fl_gpu_graph {
     int32_t is_plain;          /* an enqueue is a launch of the graph, and nothing else */
     unsigned lock;             /* who has it may use this. C does not wait for it. */
     uintptr_t *nodes;          /* that of each command */
+    fl_gpu_step *steps;        /* of each command */
+    struct fl_chains *chains;
+    uint32_t planned_count, planned[8];   /* the commands that the next one comes after */
+    uint32_t remove_edge, add_edge;   /* slots: cuGraph{Remove,Add}Dependencies */
     uint32_t count, room;
     uint32_t appended;         /* commands that C has appended */
     fl_gpu_launch launches[FL_GPU_LAUNCHES];
@@ -123,6 +135,15 @@ typedef struct fl_gpu_command {
     fl_gpu_launch launch;
 } fl_gpu_command;
 
-/* Adds the node of the next command. False: there is no memory. */
-bool fl_add_gpu_node(fl_gpu_graph *graph, uintptr_t node);
+/* Plans the place of the next command on the chains of a graph, after `before`. `planned` has what
+ * it comes after. False: there is no memory. */
+bool fl_plan_gpu_node(fl_gpu_graph *graph, const uint32_t *before, uint32_t count);
+/* Adds the node of the command that was planned. False: there is no memory. */
+bool fl_add_gpu_node(fl_gpu_graph *graph, uintptr_t node, int32_t waits);
+uint32_t fl_count_gpu_chains(const fl_gpu_graph *graph);
+/* Lets launches start early, or not any more: those that wait, after another one that nothing else
+ * comes after. Returns how many they are, FL_GPU_REFUSED if the driver refuses and nothing has
+ * changed, FL_GPU_LOST if an edge is lost. */
+enum { FL_GPU_REFUSED = -1, FL_GPU_LOST = -2 };
+int32_t fl_let_start_early(fl_gpu_graph *graph, bool early);
 void fl_free_gpu_graph(fl_gpu_graph *graph);

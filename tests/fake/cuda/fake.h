@@ -77,6 +77,9 @@ struct fl_CUarray {
 };
 
 /* --- memory.c --- */
+/* Makes memory that other processes open by a handle of `room` bytes, and opens it. NULL: it cannot be had. */
+void *fake_share(void *handle, size_t room, size_t size);
+void *fake_open_shared(const void *handle);
 void fake_copy(const CUDA_MEMCPY3D *copy);
 void fake_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
 /* Whether all the bytes are the driver's memory, or are in no allocation of it at all. */

@@ -12,7 +12,7 @@ struct fl_CUgraphNode {
     record *record;   /* of a launch */
     CUgraph child, graph;   /* `child` is the body of a loop or a choice, too */
     struct condition *condition;
-    bool off;
+    bool off, early;   /* `early`: its edge is a programmatic one */
     size_t index, count, *before;
 };
 
@@ -116,8 +116,37 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const
             return CUDA_ERROR_INVALID_VALUE;
         node->before = realloc(node->before, sizeof *node->before * (node->count + 2));
         node->before[node->count++] = from[i]->index;
+        node->early = early;
     }
     return CUDA_SUCCESS;
+}
+
+CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t count) {
+    BEGIN;
+    for (size_t i = 0; i < count; i++) {
+        CUgraphNode node = to[i];
+        bool early = data && data->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+        size_t place = 0;
+        while (place < node->count && node->before[place] != from[i]->index)
+            place++;
+        if (node->graph != graph || place == node->count || node->early != early)
+            return CUDA_ERROR_INVALID_VALUE;
+        memmove(&node->before[place], &node->before[place + 1], sizeof *node->before * (--node->count - place));
+        node->early = false;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* How many edges of a graph are programmatic, and between which nodes there are edges: "0>1 0>2 ", for tests. */
+size_t fake_cuda_edges(CUgraph graph, char *text, size_t room) {
+    size_t early = 0;
+    *text = 0;
+    for (size_t i = 0; i < graph->count; i++) {
+        early += graph->nodes[i]->early;
+        for (size_t b = 0; b < graph->nodes[i]->count; b++)
+            snprintf(text + strlen(text), room - strlen(text), "%zu>%zu ", graph->nodes[i]->before[b], i);
+    }
+    return early;
 }
 
 /* A node has its own copy of the parameters. */

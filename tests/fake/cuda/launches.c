@@ -2,6 +2,7 @@
 #include "modules.h"
 
 static __thread cl_command_queue queue;
+uint32_t fake_cuda_cluster[DIMENSIONS];   /* of the last launch with clusters, for tests */
 
 static size_t size_of_values(CUfunction f) { return f->count ? f->offsets[f->count - 1] + f->sizes[f->count - 1] : 0; }
 
@@ -113,6 +114,28 @@ CUresult cuLaunchKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uin
     if (!code && stream && *fake_member_of(stream))
         return fake_capture(stream, fake_add_launch, &one);
     return code ? code : fake_push(stream, run_launch, &one, sizeof one);
+}
+
+/* Of the attributes clusters count, which have 8 work-groups at most. */
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
+    BEGIN;
+    const uint32_t grid[DIMENSIONS] = {c->gridDimX, c->gridDimY, c->gridDimZ};
+    for (uint32_t i = 0; i < c->numAttrs; i++) {
+        const CUlaunchAttribute *one = &c->attrs[i];
+        uint32_t of[DIMENSIONS];
+        memcpy(of, one->value, sizeof of);
+        if (one->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            continue;
+        if (one->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (!of[0] || !of[1] || !of[2] || (uint64_t)of[0] * of[1] * of[2] > 8)
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        for (int d = 0; d < DIMENSIONS; d++)
+            if (grid[d] % of[d])
+                return CUDA_ERROR_INVALID_VALUE;
+        memcpy(fake_cuda_cluster, of, sizeof of);
+    }
+    return cuLaunchKernel(f, grid[0], grid[1], grid[2], c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, parameters, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared,

@@ -10,8 +10,9 @@ typedef struct allocation {
     struct allocation *next;
     uint64_t base;
     size_t size;
-    enum { DEVICE, HOST, MANAGED, REGISTERED } kind;
+    enum { DEVICE, HOST, MANAGED, REGISTERED, OPENED } kind;
     int device;
+    int file;   /* where its bytes are for other processes, -1 */
 } allocation;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -29,7 +30,7 @@ static CUresult remember(void *memory, size_t size, int kind) {
     allocation *made = malloc(sizeof *made);
     CUcontext context = NULL;
     cuCtxGetCurrent(&context);
-    *made = (allocation){NULL, (uint64_t)(uintptr_t)memory, size, kind, (int)(uintptr_t)context - 1};
+    *made = (allocation){NULL, (uint64_t)(uintptr_t)memory, size, kind, (int)(uintptr_t)context - 1, -1};
     pthread_mutex_lock(&lock);
     made->next = allocations;
     allocations = made;
@@ -45,8 +46,13 @@ static CUresult allocate(void **to, size_t size, int kind) {
     pthread_mutex_lock(&lock);
     bool fits = kind == DEVICE ? size <= MEMORY - used : size <= MEMORY;
     pthread_mutex_unlock(&lock);
-    if (!fits || posix_memalign(to, ALIGNMENT, size))
+    if (!fits || (kind != DEVICE && posix_memalign(to, ALIGNMENT, size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (kind == DEVICE) {   /* whole pages, which other processes can have */
+        *to = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (*to == MAP_FAILED)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     memset(*to, 0xCD, size);   /* nobody may rely on zeros */
     return remember(*to, size, kind);
 }
@@ -66,8 +72,12 @@ static CUresult forget(uint64_t address, bool is_host, int registered) {
     pthread_mutex_unlock(&lock);
     if (!found)
         return registered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
-    if (!registered)
+    if (found->kind == DEVICE)
+        munmap((void *)(uintptr_t)address, found->size);
+    else if (!registered)
         free((void *)(uintptr_t)address);
+    if (found->file >= 0)
+        close(found->file);
     free(found);
     return CUDA_SUCCESS;
 }
@@ -154,6 +164,85 @@ bool fake_is_whole(uint64_t address, size_t size) {
     bool whole = !found || address + size <= found->base + found->size;
     pthread_mutex_unlock(&lock);
     return whole;
+}
+
+/* --- memory of other processes: device memory moves to a file, which they map --- */
+
+typedef struct shared {
+    pid_t process;
+    int file;
+    uint64_t size;
+} shared;
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+    BEGIN;
+    fake_drain();   /* nothing writes meanwhile */
+    pthread_mutex_lock(&lock);
+    allocation *found = find(address);
+    CUresult code = found && found->kind == DEVICE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!code && found->file < 0) {
+        void *bytes = (void *)(uintptr_t)found->base;
+        found->file = memfd_create("fake", MFD_CLOEXEC);
+        bool moved = found->file >= 0 && write(found->file, bytes, found->size) == (ssize_t)found->size &&
+                     mmap(bytes, found->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->file, 0) == bytes;
+        code = moved ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!code)
+        memcpy(memset(handle, 0, sizeof *handle), &(shared){getpid(), found->file, found->size}, sizeof(shared));
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static void *map_file(pid_t process, int file, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)process, file);
+    int opened = open(path, O_RDWR | O_CLOEXEC);
+    void *made = opened < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
+    if (opened >= 0)
+        close(opened);
+    return made == MAP_FAILED ? NULL : made;
+}
+
+void *fake_share(void *handle, size_t room, size_t size) {
+    int file = memfd_create("fake", MFD_CLOEXEC);
+    memcpy(memset(handle, 0, room), &(shared){getpid(), file, size}, sizeof(shared));
+    return ftruncate(file, (off_t)size) ? NULL : map_file(getpid(), file, size);
+}
+
+void *fake_open_shared(const void *handle) {
+    shared one;
+    memcpy(&one, handle, sizeof one);
+    return map_file(one.process, one.file, one.size);
+}
+
+/* The driver opens no handle in the process that has made it. */
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, uint32_t flags) {
+    BEGIN;
+    NEED_CONTEXT;
+    shared one;
+    memcpy(&one, &handle, sizeof one);
+    if (one.process == getpid())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    void *made = flags > CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ? NULL : fake_open_shared(&handle);
+    *address = (CUdeviceptr)(uintptr_t)made;
+    return made ? remember(made, one.size, OPENED) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+    BEGIN;
+    allocation *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (allocation **at = &allocations; *at && !found; at = *at ? &(*at)->next : at)
+        if ((*at)->base == address && (*at)->kind == OPENED) {
+            found = *at;
+            *at = found->next;
+        }
+    pthread_mutex_unlock(&lock);
+    if (!found)
+        return CUDA_ERROR_INVALID_VALUE;
+    munmap((void *)(uintptr_t)address, found->size);
+    free(found);
+    return CUDA_SUCCESS;
 }
 
 /* --- copies and fills --- */
@@ -356,6 +445,12 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     BEGIN;
     *(int *)shareable = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return *(int *)shareable < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *file, CUmemAllocationHandleType type) {
+    BEGIN;
+    *handle = GRANULARITY;
+    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && (intptr_t)file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {

@@ -71,6 +71,19 @@ static bool open_opencl(void) {   /* the lock is held */
     return fake_context;
 }
 
+bool fake_compiles(const char *text, char *log, size_t room) {
+    pthread_mutex_lock(&lock);
+    bool works = open_opencl();
+    cl_program made = works ? CL(fake_context, clCreateProgramWithSource)(fake_context, 1, &text, NULL, NULL) : NULL;
+    bool fine = made && !CL(made, clCompileProgram)(made, 1, &fake_device, NULL, 0, NULL, NULL, NULL, NULL);
+    if (made && !fine)
+        CL(made, clGetProgramBuildInfo)(made, fake_device, CL_PROGRAM_BUILD_LOG, room, log, NULL);
+    if (made)
+        CL(made, clReleaseProgram)(made);
+    pthread_mutex_unlock(&lock);
+    return fine;
+}
+
 static cl_program build(const char *text, char *log, size_t room) {
     pthread_mutex_lock(&lock);
     bool works = open_opencl();
@@ -199,6 +212,82 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, uint32_t count,
         return CUDA_SUCCESS;
     cuModuleUnload(made);
     return CUDA_ERROR_INVALID_PTX;
+}
+
+/* --- the linker: what is linked is the texts one after the other --- */
+
+struct fl_CUlinkState {
+    char *text, *log;
+    size_t room;
+    bool has_ptx, has_opencl;
+};
+
+CUresult cuLinkCreate_v2(uint32_t count, CUjit_option *options, void **values, CUlinkState *state) {
+    BEGIN;
+    NEED_CONTEXT;
+    CUlinkState made = calloc(1, sizeof *made);
+    made->text = strdup("");
+    for (uint32_t i = 0; i < count; i++) {
+        made->log = options[i] == CU_JIT_ERROR_LOG_BUFFER ? values[i] : made->log;
+        made->room = options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES ? (size_t)(uintptr_t)values[i] : made->room;
+    }
+    *state = made;
+    return CUDA_SUCCESS;
+}
+
+static CUresult refuse_link(CUlinkState state, const char *why) {
+    if (state->log)
+        snprintf(state->log, state->room, "%s", why);
+    return CUDA_ERROR_INVALID_IMAGE;
+}
+
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, uint32_t count, CUjit_option *options,
+                          void **values) {
+    BEGIN;
+    (void)name, (void)count, (void)options, (void)values;
+    if (type != CU_JIT_INPUT_PTX || !size || ((char *)data)[size - 1])   /* PTX ends with a NUL */
+        return refuse_link(state, "this is no PTX");
+    bool is_ptx = strstr(data, ".version ");
+    state->has_ptx |= is_ptx;
+    state->has_opencl |= !is_ptx;
+    state->text = realloc(state->text, strlen(state->text) + size + 1);
+    strcat(strcat(state->text, data), "\n");
+    return CUDA_SUCCESS;
+}
+
+/* Whether a function is declared with `.extern .func` and defined nowhere. */
+static bool lacks_function(const char *text) {
+    for (const char *at = text; (at = strstr(at, ".extern .func ")); at++) {
+        char name[64], defined[96];
+        if (sscanf(at, ".extern .func %63[a-z_]", name) != 1)
+            continue;
+        snprintf(defined, sizeof defined, ".visible .func %s", name);
+        if (!strstr(text, defined))
+            return true;
+    }
+    return false;
+}
+
+CUresult cuLinkComplete(CUlinkState state, void **made, size_t *size) {
+    char log[4096] = "";
+    BEGIN;
+    if (state->has_ptx && (state->has_opencl || lacks_function(state->text)))
+        return refuse_link(state, "Undefined reference");
+    cl_program program = state->has_ptx ? NULL : build(state->text, log, sizeof log - 1);
+    if (!program && !state->has_ptx)
+        return refuse_link(state, log);
+    if (program)
+        CL(program, clReleaseProgram)(program);
+    *made = state->text;
+    *size = strlen(state->text) + 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLinkDestroy(CUlinkState state) {
+    BEGIN;
+    free(state->text);
+    free(state);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuModuleUnload(CUmodule module) {

@@ -36,6 +36,9 @@ struct fl_CUmodule {
     bool takes_offsets;   /* whether the global offset follows the arguments of its kernels: HIP */
 };
 
+/* Whether a text can be compiled, to be linked. If not, the log says why. */
+bool fake_compiles(const char *text, char *log, size_t room);
+
 /* The device and the context in which modules of OpenCL C run. */
 extern cl_device_id fake_device;
 extern cl_context fake_context;

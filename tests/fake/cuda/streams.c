@@ -1,6 +1,7 @@
 /* Streams and events. A stream is a thread that does its work in order. An event is what its last record is. */
 #include "fake.h"
 
+#include <sched.h>
 #include <time.h>
 
 typedef struct work {
@@ -18,16 +19,24 @@ struct fl_CUstream {
     CUstream next;
 };
 
+/* How often an event was recorded, and how many of these records are complete, in all processes that have it. */
+typedef struct counts {
+    uint64_t recorded, complete;
+} counts;
+
 struct record {
     int references;
     bool done;
     uint64_t time;   /* in ns */
+    counts *shared;
 };
 
 struct fl_CUevent {
     record *record;
     member *place;
     uint32_t flags;
+    counts *shared;   /* NULL: it is of this process alone */
+    CUipcEventHandle handle;
 };
 
 member **fake_member_of(CUstream s) { return &s->member; }
@@ -207,10 +216,42 @@ bool fake_all_idle(void) {
 CUresult cuEventCreate(CUevent *event, uint32_t flags) {
     BEGIN;
     NEED_CONTEXT;
-    *event = calloc(1, sizeof **event);
-    (*event)->flags = flags;
+    if (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUevent made = calloc(1, sizeof *made);
+    made->flags = flags;
+    if (flags & CU_EVENT_INTERPROCESS)
+        made->shared = fake_share(&made->handle, sizeof made->handle, sizeof(counts));
+    *event = made;
     return CUDA_SUCCESS;
 }
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
+    BEGIN;
+    if (!(event->flags & CU_EVENT_INTERPROCESS))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *handle = event->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
+    BEGIN;
+    NEED_CONTEXT;
+    CUevent made = calloc(1, sizeof *made);
+    made->flags = CU_EVENT_DISABLE_TIMING;
+    made->handle = handle;
+    made->shared = fake_open_shared(&handle);
+    *event = made;
+    return made->shared ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Waits until the records of all processes are complete that there are now. */
+static void wait_for_shared(counts *one, uint64_t recorded) {
+    while (one && __atomic_load_n(&one->complete, __ATOMIC_ACQUIRE) < recorded)
+        sched_yield();
+}
+
+static uint64_t recorded_of(CUevent event) { return event->shared ? __atomic_load_n(&event->shared->recorded, __ATOMIC_ACQUIRE) : 0; }
 
 static void drop(record *one) {   /* the lock is held */
     if (one && !--one->references)
@@ -230,6 +271,9 @@ CUresult cuEventDestroy_v2(CUevent event) {
 record *fake_new_record(CUevent event) {
     record *made = calloc(1, sizeof *made);
     made->references = 2;
+    made->shared = event->shared;
+    if (made->shared)
+        __atomic_add_fetch(&made->shared->recorded, 1, __ATOMIC_RELEASE);
     pthread_mutex_lock(&lock);
     drop(event->record);
     event->record = made;
@@ -251,6 +295,8 @@ void fake_complete(record *done) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     pthread_mutex_lock(&lock);
     done->done = true;
+    if (done->shared)
+        __atomic_add_fetch(&done->shared->complete, 1, __ATOMIC_RELEASE);
     done->time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
     drop(done);
     pthread_cond_broadcast(&changed);
@@ -275,6 +321,17 @@ static CUresult run_wait(void *data) {
     return CUDA_SUCCESS;
 }
 
+typedef struct shared_wait {
+    counts *event;
+    uint64_t recorded;
+} shared_wait;
+
+static CUresult run_shared_wait(void *data) {
+    shared_wait *one = data;
+    wait_for_shared(one->event, one->recorded);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuEventRecord(CUevent event, CUstream stream) {
     BEGIN;
     if (stream && stream->member)
@@ -289,9 +346,13 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, uint32_t flags) {
     BEGIN;
     if (stream && (stream->member || event->place))
         return fake_capture_wait(stream, event);
-    record *found = fake_record_of(event);
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
+    if (event->shared) {
+        shared_wait one = {event->shared, recorded_of(event)};
+        return fake_push(stream, run_shared_wait, &one, sizeof one);
+    }
+    record *found = fake_record_of(event);
     return found ? fake_push(stream, run_wait, &found, sizeof found) : CUDA_SUCCESS;
 }
 
@@ -299,6 +360,8 @@ CUresult cuEventQuery(CUevent event) {
     BEGIN;
     if (event->place)
         return CUDA_ERROR_CAPTURED_EVENT;
+    if (event->shared)
+        return __atomic_load_n(&event->shared->complete, __ATOMIC_ACQUIRE) < recorded_of(event) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     CUresult code = event->record && !event->record->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     pthread_mutex_unlock(&lock);
@@ -309,6 +372,7 @@ CUresult cuEventSynchronize(CUevent event) {
     BEGIN;
     if (event->place)
         return CUDA_ERROR_CAPTURED_EVENT;
+    wait_for_shared(event->shared, recorded_of(event));
     fake_wait_for(fake_record_of(event));
     return CUDA_SUCCESS;
 }

@@ -12,7 +12,7 @@ enum { HEADERS = 1, COMPILE = 2, DEVICE_LIBRARIES = 3, LINK_CODE = 4, GENERATE =
 enum { FINE, FAILED, INVALID };
 
 typedef struct { int kind, users; size_t size; char *bytes; } data;
-typedef struct { size_t count; data *items[4]; } set;
+typedef struct { size_t count; data *items[8]; } set;
 typedef struct { char target[128], defines[2048]; } action;
 
 #define OBJECT(type, given) ((type *)(uintptr_t)(given).handle)
@@ -230,14 +230,12 @@ static int compile(const action *how, const data *source, set *out) {
     log[0] = 0;
     sprintf(text, "%s", how->defines);
     memcpy(text + strlen(text), source->bytes, source->size);
-    CUmodule module = load(text, log, sizeof log);
-    if (module)
+    bool fine = fake_compiles(text, log, sizeof log);
+    if (fine)
         add(out, CODE, text, size);
     add(out, LOG, log, strlen(log));
-    if (module)
-        cuModuleUnload(module);
     free(text);
-    return module ? FINE : FAILED;
+    return fine ? FINE : FAILED;
 }
 
 static int link_code(const action *how, const data *text, set *out) {
@@ -263,6 +261,21 @@ static int link_code(const action *how, const data *text, set *out) {
     return FINE;
 }
 
+/* Bitcode is text here. Several pieces become one. */
+static int link_text(const set *in, set *out) {
+    char *text = calloc(1, 1), log[1 << 12] = "";
+    for (size_t i = 0; find(in, CODE, i); i++) {
+        text = realloc(text, strlen(text) + find(in, CODE, i)->size + 2);
+        strcat(strcat(text, find(in, CODE, i)->bytes), "\n");
+    }
+    CUmodule module = load(text, log, sizeof log);
+    add(out, module ? CODE : LOG, module ? text : log, strlen(module ? text : log));
+    if (module)
+        cuModuleUnload(module);
+    free(text);
+    return module ? FINE : FAILED;
+}
+
 int amd_comgr_do_action(int step, handle how, handle in, handle out) {
     static const int given[] = {[HEADERS] = SOURCE, [COMPILE] = SOURCE, [DEVICE_LIBRARIES] = CODE, [LINK_CODE] = CODE, [GENERATE] = CODE, [LINK] = RELOCATABLE};
     data *one = step <= LINK && given[step] ? find(OBJECT(set, in), given[step], 0) : NULL;
@@ -270,6 +283,13 @@ int amd_comgr_do_action(int step, handle how, handle in, handle out) {
         return INVALID;
     if (step == COMPILE)
         return compile(OBJECT(action, how), one, OBJECT(set, out));
+    if (step == LINK_CODE)
+        return link_text(OBJECT(set, in), OBJECT(set, out));
+    if (step == DEVICE_LIBRARIES) {
+        for (size_t i = 0; (one = find(OBJECT(set, in), CODE, i)); i++)
+            add(OBJECT(set, out), CODE, one->bytes, one->size);
+        return FINE;
+    }
     if (step == LINK)
         return link_code(OBJECT(action, how), one, OBJECT(set, out));
     add(OBJECT(set, out), step == GENERATE ? RELOCATABLE : given[step], one->bytes, one->size);

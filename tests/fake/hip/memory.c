@@ -174,6 +174,28 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *handle, size_t size, co
     return hip_end(is_pinned(&kind) ? cuMemCreate((CUmemGenericAllocationHandle *)handle, size, &kind, flags) : hipErrorInvalidValue);
 }
 
+/* --- other processes --- */
+
+hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *memory) {
+    HIP_BEGIN;
+    return hip_end((int)cuIpcGetMemHandle((CUipcMemHandle *)handle, number(memory)));
+}
+
+hipError_t hipIpcOpenMemHandle(void **memory, hipIpcMemHandle_t given, uint32_t flags) {
+    CUipcMemHandle handle;
+    HIP_BEGIN;
+    memcpy(&handle, &given, sizeof handle);
+    bool fits = flags == (FAKE_HIP >= 600);   /* hipIpcMemLazyEnablePeerAccess */
+    return hip_end(fits ? (int)cuIpcOpenMemHandle_v2((CUdeviceptr *)memory, handle, 0) : hipErrorInvalidValue);
+}
+
+hipError_t hipIpcOpenEventHandle(hipEvent_t *event, hipIpcEventHandle_t given) {
+    CUipcEventHandle handle;
+    HIP_BEGIN;
+    memcpy(&handle, &given, sizeof handle);
+    return hip_end((int)cuIpcOpenEventHandle((CUevent *)event, handle));
+}
+
 /* --- streams --- */
 
 hipError_t hipStreamSynchronize(hipStream_t stream) {

@@ -85,7 +85,14 @@ def test_every_function_can_fail(hip: Hip) -> None:
     version = hip.driver.version
     for function in HIP.slots:
         hip.fake.fail(function.name, 999)
-        given = [None if parameter.stars else 0 for parameter in function.parameters]
+        given = [
+            None
+            if parameter.stars
+            else HIP.struct(parameter.type)()
+            if parameter.type in HIP.structs
+            else 0
+            for parameter in function.parameters
+        ]
         code = getattr(hip.table, function.name)(*given)
         is_here = function.since <= version
         assert code == (999 if is_here else HIP.codes["hipErrorNotSupported"]), function.name

@@ -10,7 +10,7 @@
 
 /* --- the driver --- */
 
-enum { CURRENT, ENTER, LEAVE, ADD, SET, LAUNCH, SYNCHRONIZE, FUNCTIONS };
+enum { CURRENT, ENTER, LEAVE, ADD, SET, LAUNCH, SYNCHRONIZE, REMOVE_EDGE, ADD_EDGE, FUNCTIONS };
 enum {
     CONTEXT = 70,
     OTHER = 71,
@@ -35,6 +35,8 @@ typedef struct gpu {
     atomic_int launches, waits, sets;
     uint32_t added, after[4], after_count;
     int fails_at[FUNCTIONS];         /* the call that is refused, from 1 */
+    bool loses;                      /* the call that adds an edge after that is refused, too */
+    char edges[16];                  /* of the edge to each node: "n"ormal, "e"arly, "-" for none */
     /* By the number of the node: what it was given last. */
     struct {
         uintptr_t address;
@@ -109,11 +111,37 @@ static int32_t synchronize(uintptr_t stream) {
     return 0;
 }
 
+typedef struct edge_data {
+    uint8_t from_port, to_port, type, reserved[5];
+} edge_data;
+
+static int32_t remove_edge(uintptr_t graph, const uintptr_t *from, const uintptr_t *to,
+                           const edge_data *data, size_t count) {
+    CHECK(graph == GRAPH && count == 1 && in_context() && *to == *from + 1);
+    if (refuses(REMOVE_EDGE))
+        return REFUSES;
+    CHECK(the.edges[*to - NODES] == (data->type ? 'e' : 'n') && data->from_port == data->type);
+    the.edges[*to - NODES] = '-';
+    return 0;
+}
+
+static int32_t add_edge(uintptr_t graph, const uintptr_t *from, const uintptr_t *to,
+                        const edge_data *data, size_t count) {
+    CHECK(graph == GRAPH && count == 1 && in_context() && *to == *from + 1);
+    CHECK(the.edges[*to - NODES] == '-');
+    if (refuses(ADD_EDGE)) {
+        the.fails_at[ADD_EDGE] = the.loses;
+        return REFUSES;
+    }
+    the.edges[*to - NODES] = data->type ? 'e' : 'n';
+    return 0;
+}
+
 /* --- what Python would have made --- */
 
 static void *functions[FUNCTIONS] = {(void *)get_context, (void *)push,     (void *)pop,
                                      (void *)add_node,    (void *)set_node, (void *)launch,
-                                     (void *)synchronize};
+                                     (void *)synchronize, (void *)remove_edge, (void *)add_edge};
 static void *const *table = functions;
 
 typedef struct launched {
@@ -157,6 +185,8 @@ static void begin_objects(objects *o, uint32_t device) {
                               .owner = OWNER,
                               .graph = GRAPH,
                               .executable = EXECUTABLE,
+                              .remove_edge = REMOVE_EDGE,
+                              .add_edge = ADD_EDGE,
                               .in_order = 1,
                               .is_open = 1,
                               .is_updatable = 1,
@@ -221,7 +251,7 @@ void gpu_appends(world *w) {
     o.graph.in_order = 0;
     const uint32_t points[] = {1, 3, 1}, last[] = {11}, beyond[] = {12}, none[] = {0};
     OK(append(&o, 1, 2, 3, points, &point));
-    CHECK(the.after_count == 2 && the.after[0] == NODES && the.after[1] == NODES + 2);
+    CHECK(the.after_count == 1 && the.after[0] == NODES + 2);   /* that one comes after the first */
     TO_PYTHON(append(&o, 1, 2, 1, beyond, &point));
     TO_PYTHON(append(&o, 1, 2, 1, none, &point));
     OK(append(&o, 1, 2, 1, last, NULL));
@@ -242,6 +272,38 @@ void gpu_appends(world *w) {
     o.graph.is_open = 0;
     TO_PYTHON(append(&o, 1, 2, 0, NULL, &point));
     EQUAL(the.added, 12);
+    end_objects(&o);
+}
+
+/* A chain of six launches, of which the fourth does not wait, and of another command. */
+void gpu_early_starts(world *w) {
+    (void)w;
+    objects o;
+    uint32_t point = 0;
+    begin_objects(&o, CONTEXT);
+    describe(&o.one, &o.graph.launches[0], ((fl_handle *)o.kernel_h)->number);
+    for (uint32_t i = 0; i < 6; i++) {
+        o.graph.launches[0].waits = i != 3;
+        OK(append(&o, 1, 2, 0, NULL, &point));
+    }
+    CHECK(fl_plan_gpu_node(&o.graph, &(uint32_t){5}, 1) && fl_add_gpu_node(&o.graph, NODES + 6, 0));
+    EQUAL(fl_count_gpu_chains(&o.graph), 1);
+    strcpy(the.edges, "-nnnnnn");
+    the.fails_at[REMOVE_EDGE] = 3;
+    EQUAL(fl_let_start_early(&o.graph, true), FL_GPU_REFUSED);
+    CHECK(!strcmp(the.edges, "-nnnnnn"));
+    the.fails_at[ADD_EDGE] = 3;
+    EQUAL(fl_let_start_early(&o.graph, true), FL_GPU_REFUSED);
+    CHECK(!strcmp(the.edges, "-nnnnnn"));
+    the.fails_at[CURRENT] = 1;
+    EQUAL(fl_let_start_early(&o.graph, true), FL_GPU_REFUSED);
+    EQUAL(fl_let_start_early(&o.graph, true), 3);
+    CHECK(!strcmp(the.edges, "-eennen"));
+    EQUAL(fl_let_start_early(&o.graph, false), 3);
+    CHECK(!strcmp(the.edges, "-nnnnnn"));
+    the.loses = true;
+    the.fails_at[ADD_EDGE] = 1;
+    EQUAL(fl_let_start_early(&o.graph, true), FL_GPU_LOST);
     end_objects(&o);
 }
 

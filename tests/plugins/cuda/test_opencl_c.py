@@ -26,6 +26,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """NVIDIA's compiler, which always gives the stored PTX."""
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: PTX.encode())
+    monkeypatch.setattr(images, "starts_early", lambda device: False)
 
 
 def _launch(work: Work, kernel: int, offset: int, *values: Any) -> str:
@@ -110,6 +111,7 @@ def test_a_kernel_with_images_is_unsupported(
     work: Work, fake: Knobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ptx = (ROOT / "tests/icd/ptx/images.ptx").read_bytes()
+    monkeypatch.setattr(images, "starts_early", lambda device: False)
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: ptx)
     source = b"kernel void im() {}"
