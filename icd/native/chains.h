@@ -1,32 +1,36 @@
-/* The edges of a graph: the order of commands on a few chains. For the engine `cuda` (chains.c) and for command-buffers of CUDA and HIP
- * (plugins/sdk/native/gpu_appends.c).
+/* The edges of a graph: the order of commands on a few chains. For the engine `cuda` (chains.c) and
+ * for command-buffers of CUDA and HIP (plugins/sdk/native/gpu_appends.c).
  *
- * The driver launches a chain of nodes fastest, and several chains at the same time. So every command becomes a part of a chain. It needs an
- * edge from another chain only where nothing before it implies that order. */
+ * The driver launches a chain of nodes fastest, and several chains at the same time. So every
+ * command becomes a part of a chain. It needs an edge from another chain only where nothing before
+ * it implies that order. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { FL_CHAINS = 8 };                      /* the most: more of them make the launch of a graph slower */
+enum { FL_CHAINS = 8 };        /* the most: more of them make the launch of a graph slower */
 static const uint32_t FL_NO_CHAINS = UINT32_MAX;
 
-/* A command: its chain, -1 if it only orders others, and the last command of each chain that it comes after or is, -1 for none. */
+/* A command: its chain, -1 if it only orders others, and the last command of each chain that it
+ * comes after or is, -1 for none. */
 typedef struct fl_chained {
     int32_t chain, last[FL_CHAINS];
 } fl_chained;
 
 typedef struct fl_chains {
-    uint32_t most;                           /* chains, FL_CHAINS at most */
+    uint32_t most;             /* chains, FL_CHAINS at most */
     fl_chained *commands;
     uint32_t count, room;
-    int32_t end[FL_CHAINS];                  /* the last command of each chain; only where `length` is not 0 */
+    int32_t end[FL_CHAINS];    /* the last command of each chain, if its `length` is not 0 */
     uint32_t length[FL_CHAINS];
-    fl_chained planned;                      /* the next command */
+    fl_chained planned;        /* the next command */
 } fl_chains;
 
-static inline int32_t fl_end_of_chain(const fl_chains *c, uint32_t chain) { return c->length[chain] ? c->end[chain] : -1; }
+static inline int32_t fl_end_of_chain(const fl_chains *c, uint32_t chain) {
+    return c->length[chain] ? c->end[chain] : -1;
+}
 
 static inline uint32_t fl_used_chains(const fl_chains *c) {
     uint32_t used = 0;
@@ -48,9 +52,11 @@ static inline uint32_t fl_choose_chain(const fl_chains *c, const fl_chained *n) 
     return found == FL_NO_CHAINS ? shortest : found;
 }
 
-/* Plans the next command. Writes to `after` the commands that it comes after directly, FL_CHAINS at most, and returns how many they are;
- * FL_NO_CHAINS: there is no memory. `before` are commands that are known, and the next one comes after them. */
-static inline uint32_t fl_plan_chain(fl_chains *c, const uint32_t *before, uint32_t count, bool only_orders, uint32_t *after) {
+/* Plans the next command, which comes after those in `before`. Writes to `after` the commands that
+ * it comes after directly, FL_CHAINS at most, and returns how many they are; FL_NO_CHAINS: there is
+ * no memory. */
+static inline uint32_t fl_plan_chain(fl_chains *c, const uint32_t *before, uint32_t count,
+                                     bool only_orders, uint32_t *after) {
     fl_chained *n = &c->planned;
     uint32_t found = 0, left = 0;
     if (c->count == c->room) {
@@ -79,8 +85,9 @@ static inline uint32_t fl_plan_chain(fl_chains *c, const uint32_t *before, uint3
             wanted[found++] = (uint32_t)n->last[i];
     for (uint32_t k = 0; k < found; k++) {   /* what another one implies is left out */
         bool implied = false;
+        int32_t chain = c->commands[wanted[k]].chain, own_number = (int32_t)wanted[k];
         for (uint32_t j = 0; j < found && !implied; j++)
-            implied = j != k && c->commands[wanted[j]].last[c->commands[wanted[k]].chain] >= (int32_t)wanted[k];
+            implied = j != k && c->commands[wanted[j]].last[chain] >= own_number;
         if (!implied)
             after[left++] = wanted[k];
     }

@@ -561,11 +561,13 @@ enum fl_cuda_reason {
     FL_CUDA_FINE, FL_CUDA_KERNEL, FL_CUDA_ARGUMENT, FL_CUDA_UNSEEN, FL_CUDA_NOT_SHARED, FL_CUDA_SVM, FL_CUDA_RANGE, FL_CUDA_LOCAL_SIZE,
     FL_CUDA_PATTERN, FL_CUDA_OPERATION, FL_CUDA_NO_ROOM
 };
-/* The order of commands on at most `most` chains (chains.h). Command i comes after those in `before` from first[i] up to first[i + 1]. So do
- * the directly preceding ones in `after`, which has room for 8 for each command, by `first_after`. Returns how many chains there are, or
- * UINT32_MAX if there is no memory. */
-uint32_t fl_chain(uint32_t count, const uint32_t *first, const uint32_t *before, const uint8_t *only_orders, uint32_t most,
-                  uint32_t *first_after, uint32_t *after);
+/* The order of commands on at most `most` chains (chains.h). Command i comes after those in `before`
+ * from first[i] up to first[i + 1]. The directly preceding ones are in `after`, which has room for 8
+ * for each command, by `first_after`. Returns how many chains there are, or UINT32_MAX if there is no
+ * memory. */
+uint32_t fl_chain(uint32_t count, const uint32_t *first, const uint32_t *before,
+                  const uint8_t *only_orders, uint32_t most, uint32_t *first_after,
+                  uint32_t *after);
 /* The first command that cannot be a node, `count` if each can; *reason is an enum fl_cuda_reason. */
 uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands, uint32_t count,
                        uint32_t *reason);
