@@ -3,9 +3,9 @@
 
 CUresult cuArray3DCreate_v2(CUarray *to, const CUDA_ARRAY3D_DESCRIPTOR *d) {
     static const size_t sizes[33] = {[1] = 1, [2] = 2, [3] = 4, [8] = 1, [9] = 2, [10] = 4, [16] = 2, [32] = 4};
-    size_t layers = d->Flags & CUDA_ARRAY3D_LAYERED ? d->Depth : 1, most = d->Depth ? 16384 : 131072;
     BEGIN;
     NEED_CONTEXT;
+    size_t layers = d->Flags & CUDA_ARRAY3D_LAYERED ? d->Depth : 1, most = d->Depth ? 16384 : 131072;
     if (!d->Width || !layers || d->Format > 32 || !sizes[d->Format] || (d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4))
         return CUDA_ERROR_INVALID_VALUE;
     if (d->Width > most || d->Height > most || d->Depth > most)

@@ -10,7 +10,7 @@ from helpers.cuda import FakeCuda
 
 import fairlead
 from fairlead.loader.base.search import Candidate
-from fairlead.loader.cuda.abi import CudaError
+from fairlead.loader.cuda.abi import CUDA, CudaError
 from fairlead.loader.cuda.driver import SEARCH, CudaDriver
 
 
@@ -38,6 +38,21 @@ def test_a_failure_is_a_typed_error(fake_cuda: FakeCuda) -> None:
     fake_cuda.fail("cuDeviceGetCount", 999)
     with pytest.raises(CudaError, match="CUDA_ERROR_UNKNOWN"):
         CudaDriver(fake_cuda.driver.library, "a test")
+
+
+def test_every_function_can_fail(fake_cuda: FakeCuda) -> None:
+    """The fake has every function, and a knob for each."""
+    for function in CUDA.slots:
+        fake_cuda.fail(function.name, 999)
+        given = [
+            None
+            if parameter.stars
+            else CUDA.struct(parameter.type)()
+            if parameter.type in CUDA.structs
+            else 0
+            for parameter in function.parameters
+        ]
+        assert getattr(fake_cuda.driver.table, function.name)(*given) == 999, function.name
 
 
 def test_calls_are_traced(fake_cuda: FakeCuda) -> None:

@@ -49,6 +49,21 @@ except ComgrError as error:
 else:
     open(path, "wb").write(data)
 """
+#: Compiles texts to bitcode, and links them into the first argument.
+LINK = """
+import sys
+from fairlead.plugins.hip.comgr import BITCODE, ComgrError, open_comgr
+path, *sources = sys.argv[1:]
+target, comgr = "amdgcn-amd-amdhsa--gfx90a", open_comgr()
+try:
+    parts = [comgr.compile_bitcode(one.encode(), target, "-DN=3") for one in sources]
+    assert all(part.startswith(BITCODE) for part in parts)
+    data = comgr.link(parts, target, "-cl-fast-relaxed-math")
+except ComgrError as error:
+    print(error)
+else:
+    open(path, "wb").write(data)
+"""
 #: What comgr itself says of the kernel in a code object: kind, offset and size of each argument.
 DESCRIBE = """
 import ctypes, sys
@@ -124,6 +139,19 @@ def test_kernels_of_opencl_c_are_described(compiler: _Compiler) -> None:
     assert [one.axis for one in mixed.parameters[len(mixed.given) :]] == [0, 1, 2]
     assert (mixed.local_bytes, mixed.required, mixed.argument_bytes % 8) == (28, None, 0)
     assert (square.required, square.most_items, len(square.parameters)) == ((8, 4, 1), 32, 1)
+
+
+def test_bitcode_is_linked(run_python: RunPython, amd: dict[str, str], tmp_path: Path) -> None:
+    """Both parts use the library of the device, which is linked once."""
+    parts = (
+        "float more(float x); kernel void f(global float *out) { *out = more(*out) + cos(*out); }",
+        "float more(float x) { return sin(x) * N; }",
+    )
+    path = tmp_path / "linked.co"
+    assert run_python(LINK, str(path), *parts, env=amd).out == ""
+    found = prepare(path.read_bytes(), "gfx90a")
+    assert [(one.offset, one.size) for one in found.kernels["f"].given] == [(0, 8)]
+    assert "more" in run_python(LINK, str(path), parts[1], parts[1], env=amd).out
 
 
 @pytest.mark.parametrize("processor", ["gfx906", "gfx1030"])
