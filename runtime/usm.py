@@ -302,8 +302,8 @@ def from_dlpack(value: Any, queue: Queue) -> USM:
         queue: where it is used.
 
     Raises:
-        SYCLError: invalid for memory that is not contiguous, may only be read, has elements that
-            NumPy has not, or is no memory of the queue's context.
+        SYCLError: invalid for memory that is not contiguous, may only be read, or is none of the
+            queue's context. So are elements that NumPy has not.
     """
     place = tuple(getattr(value, "__dlpack_device__", tuple)())
     if not place:
