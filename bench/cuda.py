@@ -264,7 +264,7 @@ def interleaved(queue: Any) -> dict[str, float]:
 def choice(queue: Any) -> dict[str, float]:
     """Return what a graph of 10 takes that runs only if a flag is set, in µs.
 
-    The IF node is beside a host that reads the flag and replays.
+    `if_else` looks at the flag by CUDA. Beside it PyOpenCL reads the flag.
     """
     import numpy as np
     import pyopencl as cl
@@ -283,7 +283,7 @@ def choice(queue: Any) -> dict[str, float]:
     loop.replay(queue, wait=True)
     segment: Any = loop.of_context(context_of(queue.context)).only
 
-    def node() -> None:
+    def decided() -> None:
         place = queue.int_ptr, 1, (flag.int_ptr, 0)
         segment.run_until_here(*place, is_set=False, looks_first=True)
 
@@ -294,8 +294,8 @@ def choice(queue: Any) -> dict[str, float]:
 
     found: dict[str, float] = {}
     for what in ("set", "not set"):
-        found[f"IF node, {what}"] = best(node)
-        found[f"the host looks, {what}"] = best(host)
+        found[f"if_else, {what}"] = best(decided)
+        found[f"PyOpenCL reads the flag, {what}"] = best(host)
         cl.enqueue_copy(queue, flag, np.zeros(1, np.uint32))
     return found
 

@@ -42,13 +42,11 @@ _VARIABLE: Final = re.compile(
     r"^(?:\.visible\s+)?\.global\s+(?:\.align\s+\d+\s+)?\.\w+\s+([\w$]+)", re.MULTILINE
 )
 _IMAGE_TYPES: Final = frozenset({"texref", "samplerref", "surfref"})
-#: What a kernel waits with that may start early. Without more, it starts when all groups of the one
-#: before it have ended.
+#: What a kernel begins with that may start early. Without more, it starts when all groups of the
+#: one before it have ended.
 _WAIT: Final = "\n\tgriddepcontrol.wait;"
-#: What it lets the next one start with while it still runs. That is faster for kernels of so many
-#: threads at least, and slower for smaller ones (measured on an H100).
-_LETS_START: Final = "griddepcontrol.launch_dependents;"
-_LEAST: Final = 8192
+#: What it begins with besides to let the next one start while it still runs.
+_LETS_START: Final = "\n\tgriddepcontrol.launch_dependents;"
 #: The first PTX and the first GPU that have that.
 _WAIT_SINCE: Final = (7, 8), 90
 #: How the names of variables begin that nobody writes: string literals, and tables of functions
@@ -111,14 +109,15 @@ class Variant:
         loads: kernels (by their names) of which the text has another one beside it, and bits of
             the parameters that this one loads from memory. See `loading_name`.
         waits: whether kernels may start before the kernel that they come after has ended, and wait
-            for it themselves. See `PtxProgram.can_wait`. A kernel of up to so many threads may let
-            the next one start while it runs; 0: none waits.
+            for it themselves. See `PtxProgram.can_wait`.
+        lets_start: whether they let the next one start while they run.
     """
 
     work_dim: int
     offset: tuple[int, int, int]
     loads: tuple[tuple[str, int], ...] = ()
-    waits: int = 0
+    waits: bool = False
+    lets_start: bool = False
 
 
 def loading_name(kernel: str, loads: int) -> str:
@@ -231,7 +230,8 @@ class PtxProgram:
             kernel = self.kernels[match[1]]
             if all(parameter.kind not in ("image", "other") for parameter in kernel.parameters):
                 begin, code = self.text[match.start() : match.end()], self.text[match.end() : end]
-                code = f"{_lets_start(variant.waits)}{_WAIT}{code}" if variant.waits else code
+                first = _WAIT if variant.waits else ""
+                code = f"{_LETS_START if variant.lets_start else ''}{first}{code}"
                 own = _with_local_memory(f"{begin}{code}", kernel)
                 loads = [bits for name, bits in variant.loads if name == kernel.name]
                 parts += [own, *(_with_loads(own, kernel, bits) for bits in loads)]
@@ -306,19 +306,6 @@ def _register(match: re.Match[str], variant: Variant) -> str:
     else:
         value = variant.work_dim if number == _WORK_DIM else variant.offset[number - _OFFSET.start]
     return f"mov.u32{space}{target}, {value};"
-
-
-def _lets_start(most: int) -> str:
-    """What a kernel begins with: if it has from `_LEAST` to `most` threads, the next one starts."""
-    lines = ["", "{", ".reg .pred %fl_lets;", ".reg .b32 %fl_own, %fl_groups;"]
-    lines += [".reg .b64 %fl_threads, %fl_more;", "mov.u64 %fl_threads, 1;"]
-    for axis in "xyz":
-        lines += [f"mov.u32 %fl_own, %ntid.{axis};", f"mov.u32 %fl_groups, %nctaid.{axis};"]
-        lines += ["mul.wide.u32 %fl_more, %fl_own, %fl_groups;"]
-        lines += ["mul.lo.s64 %fl_threads, %fl_threads, %fl_more;"]
-    lines += [f"sub.s64 %fl_threads, %fl_threads, {_LEAST};"]
-    lines += [f"setp.le.u64 %fl_lets, %fl_threads, {max(0, most - _LEAST)};"]
-    return "\n\t".join([*lines, f"@%fl_lets {_LETS_START}", "}"])
 
 
 def _with_local_memory(text: str, kernel: PtxKernel) -> str:

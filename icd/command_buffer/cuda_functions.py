@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -87,17 +88,20 @@ def _unload(device: SharedDevice, handle: int) -> None:
 
 
 _modules: Final[WeakValueDictionary[tuple[Any, ...], CudaModule]] = WeakValueDictionary()
+#: The last ones live on, because the next graph often has the same kernels.
+_recent: Final[deque[CudaModule]] = deque(maxlen=16)
 _lock: Final = new_lock()
 
 
 class _Launch(NamedTuple):
     """What the row of a launch depends on. `cells` has a bit for each argument that is a
-    Parameter's."""
+    Parameter's. `lets_start`: the next launch is best started while this one runs."""
 
     kernel: int
     work_dim: int
     offset: tuple[int, int, int]
     cells: int
+    lets_start: bool
 
 
 class _Program:
@@ -130,8 +134,7 @@ class _Program:
     def module(self, variant: Variant) -> CudaModule:
         """Return the module of a variant. Raises FairleadError if there is none."""
         assert self.ptx is not None
-        waits = self._device.early_threads if self.ptx.can_wait else 0
-        variant = replace(variant, loads=tuple(sorted(self.loads)), waits=waits)
+        variant = replace(variant, loads=tuple(sorted(self.loads)))
         if variant not in self._modules:
             if len(self._modules) == _MOST_VARIANTS:
                 raise FairleadError("its launches have too many different offsets")
@@ -141,6 +144,7 @@ class _Program:
                 if made is None:
                     text = self.ptx.translate(variant)
                     made = _modules[key] = CudaModule(self._device, text, self.options)
+                    _recent.append(made)
             self._modules[variant] = made
         return self._modules[variant]
 
@@ -163,7 +167,7 @@ class CudaFunctions:
         self.kept: list[Any] = []
         self._programs: dict[int, _Program] = {}
         self._device = device
-        launches = list(_launches(commands))
+        launches = list(_launches(commands, device.early_threads))
         for launch in launches:
             self._note_loads(launch)
         rows = [self._row(launch) for launch in launches]
@@ -191,7 +195,10 @@ class CudaFunctions:
         program = self._program_of(launch.kernel)
         found = program.kernel(kernel_name(launch.kernel))
         assert program.ptx is not None
+        waits = self._device.early_threads > 0 and program.ptx.can_wait
+        lets = waits and launch.lets_start
         variant = program.ptx.variant(launch.work_dim, launch.offset)
+        variant = replace(variant, waits=waits, lets_start=lets)
         module, loadable = program.module(variant), _loadable(found)
         loads = launch.cells & loadable
         function, most = module.function(loading_name(found.name, loads))
@@ -205,7 +212,8 @@ class CudaFunctions:
             "offset": variant.offset,
             "loadable": loadable,
             "loads": loads,
-            "waits": self._device.early_threads > 0 and program.ptx.can_wait,
+            "waits": waits,
+            "lets_start": self._device.early_threads if lets else 0,
             "required": found.required or (0, 0, 0),
             "most_threads": most,
             **_parameters(found),
@@ -260,22 +268,23 @@ def _offset(row: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _launches(commands: CommandList) -> Iterable[_Launch]:
+def _launches(commands: CommandList, early_threads: int) -> Iterable[_Launch]:
     """The different launches of commands.
 
     A kernel that a launch may come to have is taken with the shapes of all launches.
     """
     array, updatable = commands.array, commands.updatable
-    seen: dict[tuple[Any, int, tuple[int, int, int], int], None] = {}
+    seen: dict[tuple[Any, int, tuple[int, int, int], int, bool], None] = {}
     for number in range(len(commands)):
         row = array[number]
         if row.op == _KERNEL:
             offset = _offset(row) if row.has_offset else (0, 0, 0)
             cells = lib.fl_cell_bits(row.arguments) if updatable else 0
-            seen[row.kernel, row.work_dim, offset, cells] = None
+            lets_start = bool(lib.fl_lets_start(array + number, early_threads))
+            seen[row.kernel, row.work_dim, offset, cells, lets_start] = None
     found = dict.fromkeys(
-        _Launch(address(kernel), work_dim, offset, cells)
-        for kernel, work_dim, offset, cells in seen
+        _Launch(address(kernel), work_dim, offset, cells, lets_start)
+        for kernel, work_dim, offset, cells, lets_start in seen
     )
     shapes = sorted({one[1:] for one in found})
     for kernel in commands.alternatives:

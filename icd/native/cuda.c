@@ -124,31 +124,24 @@ static CUresult build_either(fl_cuda *g) {
     return build(g);
 }
 
-static void drop_loops(fl_cuda *g) {
-    for (int i = 0; i < 2; i++)
-        fl_drop_loop(g->device, &g->loops[i]);
-}
-
-CUresult fl_build_cuda_loop(fl_cuda *g, bool is_choice, CUdeviceptr word) {
-    fl_cuda_loop *loop = &g->loops[is_choice];
+CUresult fl_build_cuda_loop(fl_cuda *g, CUdeviceptr word) {
     struct fl_cuda_made *nodes = calloc(g->count + 1, sizeof *nodes);
     CUgraphNode *last = malloc((g->count + 1) * sizeof *last);
     CUgraph body;
     size_t count = 0;
-    CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
-    if (nodes && last)
-        code = fl_begin_loop(g->device, loop, word, is_choice, &body);
+    CUresult code =
+        nodes && last ? fl_begin_loop(g->device, &g->loop, word, &body) : CUDA_ERROR_OUT_OF_MEMORY;
     if (code == CUDA_SUCCESS)
         code = add_all(g, body, nodes);
     for (uint32_t i = 0; i < g->count && code == CUDA_SUCCESS; i++)
         if (nodes[i].node && !g->nodes[i].followers)
             last[count++] = nodes[i].node;
     if (code == CUDA_SUCCESS)
-        code = fl_end_loop(g->device, loop, body, last, count);
+        code = fl_end_loop(g->device, &g->loop, body, last, count);
     free(nodes);
     free(last);
     if (code != CUDA_SUCCESS)
-        fl_drop_loop(g->device, loop);
+        fl_drop_loop(g->device, &g->loop);
     return code;
 }
 
@@ -185,7 +178,7 @@ void fl_destroy_cuda(fl_cuda *g) {
     const fl_cuda_device *d = g->device;
     if (!d->lost && fl_cuda_enter(d) == CUDA_SUCCESS) {
         drop_graph(g);
-        drop_loops(g);
+        fl_drop_loop(d, &g->loop);
         if (g->cells.words)
             CU(d, cuMemFree_v2)(g->cells.words);
         fl_cuda_leave(d);
@@ -295,7 +288,7 @@ int fl_update_cuda(void *cuda, uint32_t command, int relaunched) {
     if (code == CUDA_SUCCESS) {
         pthread_mutex_lock(&g->running);
         code = set_node(g, old->node, &made);
-        drop_loops(g);   /* they are built of the commands again */
+        fl_drop_loop(g->device, &g->loop);   /* it is built of the commands again */
         pthread_mutex_unlock(&g->running);
         fl_cuda_leave(g->device);
     }

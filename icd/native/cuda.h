@@ -1,6 +1,6 @@
 /* What the parts of the engine `cuda` share: cuda_memory.c makes buffers of memory that CUDA has
- * too. cuda_nodes.c makes nodes of commands, and cuda_loops.c repeats them. cuda.c builds and
- * updates graphs, and cuda_launches.c launches them. CUDA's types and functions are generated from
+ * too, cuda_nodes.c makes nodes of commands, cuda_loops.c repeats them, cuda.c builds and updates
+ * graphs, and cuda_launches.c launches them. CUDA's types and functions are generated from
  * loader/cuda/cuda.abi. */
 #ifndef FL_CUDA_H
 #define FL_CUDA_H
@@ -50,23 +50,20 @@ enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t
                                      const fl_cuda_cells *cells, const fl_command *command,
                                      fl_cuda_node *node);
 
-/* cuda_loops.c: a graph that repeats commands until a word of the device's memory is as wanted. Or
- * it looks at the word, and runs them once or not at all. The context of the device is current. */
+/* cuda_loops.c: a graph that repeats commands until a word of the device's memory is as wanted. The
+ * context of the device is current. */
 typedef struct fl_cuda_loop {
     CUgraph graph;
     CUgraphExec executable;
     CUgraphConditionalHandle condition;
     CUdeviceptr state, word;
-    void *host;               /* memory of the host that the device has, too */
 } fl_cuda_loop;
-/* An empty one: commands have to be added to *body. `is_choice`: it looks first, and runs once at
- * most. */
-CUresult fl_begin_loop(fl_cuda_device *device, fl_cuda_loop *loop, CUdeviceptr word, bool is_choice,
-                       CUgraph *body);
+/* An empty one: commands have to be added to *body. */
+CUresult fl_begin_loop(fl_cuda_device *device, fl_cuda_loop *loop, CUdeviceptr word, CUgraph *body);
 /* The nodes `last` are those after which none comes. */
 CUresult fl_end_loop(const fl_cuda_device *device, fl_cuda_loop *loop, CUgraph body,
                      const CUgraphNode *last, size_t count);
-/* Repeat at least once and at most `times` times, and wait. Of a choice `times` is 1. */
+/* Repeat at least once and at most `times` times, and wait. */
 CUresult fl_run_loop(const fl_cuda_device *device, const fl_cuda_loop *loop, uint32_t times,
                      bool wanted, uint32_t *ran, uint32_t *stopped);
 void fl_drop_loop(const fl_cuda_device *device, fl_cuda_loop *loop);
@@ -96,8 +93,8 @@ struct fl_cuda {
     uint32_t early;
     pthread_mutex_t running; /* of launches, which last as long as the GPU, and of their times;
                                 nobody with it takes `lock` */
-    fl_cuda_loop loops[2];    /* the second one is a choice */
-    bool has_no_loop[2];      /* the driver refuses it */
+    fl_cuda_loop loop;
+    bool has_no_loop;         /* the driver refuses it */
     uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
     uint64_t taken[FL_CUDA_MEASURED]; /* by the first replays, in ns */
     uint32_t timed;
@@ -108,8 +105,8 @@ struct fl_cuda {
     fl_cuda *next_unfinished; /* of those that were released before they ended */
 };
 
-/* The same commands as a loop or a choice. None starts early in it, and each was a node already. */
-CUresult fl_build_cuda_loop(fl_cuda *g, bool is_choice, CUdeviceptr word);
+/* The same commands as a loop. None starts early in it, and each was a node already. */
+CUresult fl_build_cuda_loop(fl_cuda *g, CUdeviceptr word);
 /* Nobody uses it any more. */
 void fl_destroy_cuda(fl_cuda *g);
 

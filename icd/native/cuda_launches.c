@@ -98,27 +98,24 @@ static CUresult run_and_look(fl_cuda *g, uint32_t times, CUdeviceptr word, bool 
     return code == CUDA_SUCCESS ? end : code;
 }
 
-static bool has_loop(fl_cuda *g, bool is_choice, CUdeviceptr word) {
-    fl_cuda_loop *loop = &g->loops[is_choice];
-    if (g->has_no_loop[is_choice] || (loop->executable && loop->word == word))
-        return !g->has_no_loop[is_choice];
-    fl_drop_loop(g->device, loop);
-    g->has_no_loop[is_choice] = fl_build_cuda_loop(g, is_choice, word) != CUDA_SUCCESS;
-    return !g->has_no_loop[is_choice];
+static bool has_loop(fl_cuda *g, CUdeviceptr word) {
+    if (g->loop.executable && g->loop.word == word)
+        return true;
+    fl_drop_loop(g->device, &g->loop);
+    g->has_no_loop |= fl_build_cuda_loop(g, word) != CUDA_SUCCESS;
+    return !g->has_no_loop;
 }
 
-/* A single turn is a choice if it looks first, and no loop otherwise. */
+/* The look before the first turn is the host's: an IF node takes longer. */
 static CUresult run_until(fl_cuda *g, uint32_t times, CUdeviceptr word, bool wanted, bool first,
                           uint32_t *ran, uint32_t *stopped) {
-    CUresult code = send(g, g->words);
-    bool is_choice = first && times == 1 && has_loop(g, true, word);
-    if (code == CUDA_SUCCESS && first && !is_choice)
-        code = run_and_look(g, 0, word, wanted, ran, stopped);
+    CUresult code = first ? run_and_look(g, 0, word, wanted, ran, stopped) : CUDA_SUCCESS;
+    if (code == CUDA_SUCCESS && !*stopped)
+        code = send(g, g->words);
     if (code != CUDA_SUCCESS || *stopped)
         return code;
-    if (times < 2 && !is_choice)
-        return run_and_look(g, times, word, wanted, ran, stopped);
-    return fl_run_loop(g->device, &g->loops[is_choice], times, wanted, ran, stopped);
+    return times < 2 ? run_and_look(g, times, word, wanted, ran, stopped)
+                     : fl_run_loop(g->device, &g->loop, times, wanted, ran, stopped);
 }
 
 int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, int first,
@@ -127,11 +124,11 @@ int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int
     fl_cuda_device *d = g->device;
     CUdeviceptr word = fl_cuda_address(flag);
     *ran = *stopped = 0;
-    if (!word || (word += offset) % sizeof(uint32_t) || d->lost ||
+    if (!word || (word += offset) % sizeof(uint32_t) || d->lost || g->has_no_loop ||
         fl_cuda_enter(d) != CUDA_SUCCESS)
         return FL_BUILD_ANEW;
     pthread_mutex_lock(&g->running);
-    bool can = times < 2 || has_loop(g, false, word);
+    bool can = times < 2 || has_loop(g, word);
     CUresult code = CUDA_SUCCESS;
     if (can)
         code = run_until(g, times, word, wanted, first, ran, stopped);

@@ -22,12 +22,32 @@ static uint32_t wanted(const fl_cuda_function *f, const fl_command *c) {
     return !(f->asks >> 3 & 1) || f->work_dim == c->work_dim;
 }
 
+/* Measured on an H100: after smaller launches the next one is better started when they end. */
+enum { LEAST_TO_START = 8192 };
+
+int fl_lets_start(const fl_command *c, uint64_t most) {
+    uint64_t threads = 1;
+    for (uint32_t i = 0; i < c->work_dim && threads <= most; i++)
+        threads *= c->n[3 + i];
+    return threads >= LEAST_TO_START && threads <= most;
+}
+
+/* The one that lets the next launch start, or does not, as is best for this one; or else any. */
 static const fl_cuda_function *function_of(const fl_cuda_function *functions, uint32_t count,
                                            const fl_command *c) {
-    for (uint32_t i = 0; i < count; i++)
-        if (functions[i].kernel == c->kernel && wanted(&functions[i], c))
-            return functions[i].function ? &functions[i] : NULL;
-    return NULL;
+    const fl_cuda_function *found = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        const fl_cuda_function *f = &functions[i];
+        if (f->kernel != c->kernel || !wanted(f, c))
+            continue;
+        if (!f->function)
+            return NULL;
+        if (f->lets_start && fl_lets_start(c, f->lets_start))
+            return f;
+        if (!found || !f->lets_start)
+            found = f;
+    }
+    return found;
 }
 
 /* The local size in x where the program leaves it to the driver. */

@@ -552,10 +552,13 @@ typedef struct fl_cuda_function {
     void *kernel, *function;
     const uint8_t *kinds;
     const uint32_t *sizes, *alignments;
-    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads, waits;
+    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads, waits, lets_start;
     uint64_t loadable, loads;
 } fl_cuda_function;
 enum { FL_CUDA_MOST_LOADS = 64 };
+/* Whether a launch is best followed by one that starts while it runs: it has some thousand threads, and not more than `most`. A function whose
+ * `lets_start` is not 0 does that, and is for launches of up to so many threads. */
+int fl_lets_start(const fl_command *command, uint64_t most);
 /* Why a command cannot be a node. */
 enum fl_cuda_reason {
     FL_CUDA_FINE, FL_CUDA_KERNEL, FL_CUDA_ARGUMENT, FL_CUDA_UNSEEN, FL_CUDA_NOT_SHARED, FL_CUDA_SVM, FL_CUDA_RANGE, FL_CUDA_LOCAL_SIZE,

@@ -35,7 +35,7 @@ from fairlead.icd.command_buffer.order import Order
 from fairlead.icd.command_buffer.self_tests import SOURCE as SELF_TEST_SOURCE
 from fairlead.icd.driver_profiles import locate
 from fairlead.icd.drivers import platforms
-from fairlead.icd.nvidia_ptx import Variant
+from fairlead.icd.nvidia_ptx import PtxProgram, Variant
 from fairlead.loader.base import interrupts
 from fairlead.loader.base.search import Candidate
 from fairlead.runtime import Queue
@@ -315,6 +315,33 @@ def test_a_graph_that_is_dropped_runs_to_its_end(program: Program) -> None:
     assert not _unfinished
 
 
+@pytest.mark.parametrize(("count", "lets"), [(64, 0), (8192, 1), (128_000, 0)])
+def test_kernels_of_some_thousand_threads_let_the_next_one_start(
+    early: Program, monkeypatch: pytest.MonkeyPatch, count: int, lets: int
+) -> None:
+    texts: list[str] = []
+    translate = PtxProgram.translate
+
+    def noted(self: PtxProgram, variant: Variant) -> str:
+        texts.append(translate(self, variant))
+        return texts[-1]
+
+    monkeypatch.setattr(PtxProgram, "translate", noted)
+    cuda_functions._modules.clear()
+    y, large = early.buffer(1), cl.Buffer(early.context, _READ_WRITE, 4 * count)
+    kernel = cl.Kernel(early.program, "scale")
+    with capture(early.queue) as graph:
+        early.scale(y, 2, 3)
+        kernel(early.queue, (count,), None, large, np.int32(1), np.int32(1))
+        early.scale(y, 2, 3)
+    loop = graph.finalize()
+    assert _early(early, loop) == 2
+    loop.replay(early.queue, wait=True)
+    assert early.values(y) == [13]
+    found = [text.count("launch_dependents") for text in texts]
+    assert sum(found) == 3 * lets and len(found) == 1 + lets  # three kernels in a text
+
+
 def test_branches_become_chains(program: Program) -> None:
     queue = cl.CommandQueue(
         program.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
@@ -329,6 +356,19 @@ def test_branches_become_chains(program: Program) -> None:
     loop.replay(queue).wait()
     for number, buffer in enumerate(buffers[:-1]):
         assert program.values(buffer)[0] == (number * 2 + 1) * 3 + 19 * 2 + 1
+
+
+def test_kernels_of_a_graph_that_is_gone_are_not_compiled_again(program: Program) -> None:
+    y = program.buffer(1)
+    before = program.fake.calls("cuModuleLoadDataEx")
+    for _ in range(3):
+        with capture(program.queue) as graph:
+            program.scale(y, 2, 1)
+        graph.finalize().replay(program.queue, wait=True)
+        del graph
+        gc.collect()
+    assert program.values(y) == [15]
+    assert program.fake.calls("cuModuleLoadDataEx") - before == 1
 
 
 def test_updates_and_parameters_reach_the_graph(program: Program) -> None:
@@ -484,12 +524,12 @@ def test_a_while_loop_and_a_choice_run_in_cuda(program: Program) -> None:
     before = program.fake.calls("cuGraphConditionalHandleCreate")
     Queue(context, context.devices[0]).graph(graph.finalize()).wait()
     assert program.values(y) == [-2]  # 0 after the loop, then one turn of each choice
-    assert program.fake.calls("cuGraphConditionalHandleCreate") - before == 2
+    assert program.fake.calls("cuGraphConditionalHandleCreate") - before == 1
 
 
 @pytest.mark.parametrize("value", [0, 5])
 @pytest.mark.parametrize("when", ["then", "otherwise"])
-def test_cuda_looks_at_the_flag_of_a_choice(program: Program, when: str, value: int) -> None:
+def test_cuda_runs_a_choice_in_the_callers_thread(program: Program, when: str, value: int) -> None:
     loop, y = _countdown(program)
     context, flag = context_of(program.context), program.buffer(value)
     graph = CommandGraph(context, context.devices[0])
@@ -497,10 +537,10 @@ def test_cuda_looks_at_the_flag_of_a_choice(program: Program, when: str, value: 
     made, queue = graph.finalize(), Queue(context, context.devices[0])
     reads = program.fake.calls("cuMemcpyAsync")
     runs = bool(value) == (when == "then")
-    for turn in range(1, 4):  # each is one launch, and nothing is copied
-        assert _ran(program, lambda: queue.graph(made).wait()) == 1
+    for turn in range(1, 4):
+        assert _ran(program, lambda: queue.graph(made).wait()) == runs
         assert program.values(y) == [6 - turn * runs]
-    assert program.fake.calls("cuMemcpyAsync") == reads
+    assert program.fake.calls("cuMemcpyAsync") - reads == 3 * (1 + runs)  # each looks at the word
 
 
 def test_a_choice_of_two_graphs_runs_one_of_them(program: Program) -> None:

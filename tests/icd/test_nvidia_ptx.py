@@ -151,45 +151,20 @@ def test_parameters_that_are_only_loaded_may_lie_in_memory() -> None:
     assert ".param .u64 rev_param_0," in other and other.count("ld.global.nc.u64") == 1
 
 
-def test_kernels_that_may_start_early_wait_first() -> None:
-    text = _program("functions").translate(replace(_NONE, waits=100_000))
-    lets = r"\{[^{}]*@%fl_lets griddepcontrol\.launch_dependents;\s+\}"
-    begin = rf"\.entry f\([^)]*\)\s*{{\s*{lets}\s+griddepcontrol\.wait;\s+\.reg"
+@pytest.mark.parametrize("lets_start", [True, False])
+def test_kernels_that_may_start_early_wait_first(lets_start: bool) -> None:
+    variant = replace(_NONE, waits=True, lets_start=lets_start)
+    text = _program("functions").translate(variant)
+    lets = r"griddepcontrol\.launch_dependents;\s+" if lets_start else ""
+    begin = rf"\.entry f\([^)]*\)\s*{{\s*{lets}griddepcontrol\.wait;\s+\.reg"
     assert len(re.findall(begin, text)) == 1
-    assert text.count("griddepcontrol") == 2  # and not in functions
-
-
-@pytest.mark.parametrize(
-    ("most", "grid", "lets"),
-    [
-        (100_000, (31, 1, 1), False),
-        (100_000, (32, 1, 1), True),
-        (100_000, (4, 4, 2), True),
-        (100_000, (390, 1, 1), True),
-        (100_000, (391, 1, 1), False),
-        (100_000, (65536, 65536, 2), False),
-    ],
-)
-def test_kernels_of_some_thousand_threads_let_the_next_one_start(
-    most: int, grid: tuple[int, int, int], lets: bool
-) -> None:
-    """The instructions are read one by one, with 256 work-items in a group."""
-    text = _program("required").translate(replace(_NONE, waits=most))
-    values = {f"%nctaid.{axis}": count for axis, count in zip("xyz", grid, strict=True)}
-    values |= {"%ntid.x": 64, "%ntid.y": 2, "%ntid.z": 2}
-    made = text[text.index("%fl_lets;") : text.index("@%fl_lets")]
-    for name, to, given in re.findall(r"^\s*(m\w+|s\w+)[\w.]*\s+(%\w+), (.*);", made, re.M):
-        parts = f"{given}, 1".split(", ")[:2]
-        one, two = (values[part] if part in values else int(part) for part in parts)
-        done = {"mov": one, "mul": one * two, "sub": one - two, "setp": one % 2**64 <= two}[name]
-        values[to] = done if name == "setp" else done % 2**64
-    assert values["%fl_lets"] == lets
+    assert text.count("griddepcontrol") == 1 + lets_start  # and not in functions
 
 
 @pytest.mark.parametrize("name", _NAMES)
 def test_every_kernel_waits_once(name: str) -> None:
     program = _program(name)
-    text = program.translate(replace(_NONE, waits=1))
+    text = program.translate(replace(_NONE, waits=True))
     assert text.count("griddepcontrol.wait;") == text.count(".entry ") > 0
     assert "griddepcontrol" not in program.translate(_NONE)
 
@@ -230,7 +205,7 @@ def test_nvidias_assembler_takes_the_translated_text(name: str, waits: int, tmp_
     source = tmp_path / "program.ptx"
     loads = tuple((one.name, _loadable(one)) for one in program.kernels.values() if _loadable(one))
     assert program.can_wait
-    variant = replace(program.variant(2, (5, 6, 7)), loads=loads, waits=waits)
+    variant = replace(program.variant(2, (5, 6, 7)), loads=loads, waits=waits, lets_start=waits)
     source.write_text(program.translate(variant), encoding="utf-8")
     command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "program.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -2,7 +2,7 @@
 #include "fake.h"
 
 struct fl_CUgraphNode {
-    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD, WHILE, IF, CALL } kind;
+    enum { EMPTY, LAUNCH, COPY, FILL, HOST, RECORD, WAIT, CHILD, WHILE, CALL } kind;
     launch launch;
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
@@ -10,7 +10,7 @@ struct fl_CUgraphNode {
     job call;
     CUevent event;
     record *record;   /* of a launch */
-    CUgraph child, graph;   /* `child` is the body of a loop or a choice, too */
+    CUgraph child, graph;   /* `child` is the body of a loop, too */
     struct condition *condition;
     bool off, early;   /* `early`: its edge is a programmatic one */
     size_t index, count, *before;
@@ -253,10 +253,9 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
                            CUgraphNodeParams *params) {
     BEGIN;
     CUDA_CONDITIONAL_NODE_PARAMS *given = (void *)params->reserved1;
-    bool is_loop = given->type == CU_GRAPH_COND_TYPE_WHILE;
-    if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || (!is_loop && given->type != CU_GRAPH_COND_TYPE_IF) || given->size != 1 || data)
+    if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || given->type != CU_GRAPH_COND_TYPE_WHILE || given->size != 1 || data)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult code = ADD(.kind = is_loop ? WHILE : IF, .child = calloc(1, sizeof *graph), .condition = (void *)(uintptr_t)given->handle);
+    CUresult code = ADD(.kind = WHILE, .child = calloc(1, sizeof *graph), .condition = (void *)(uintptr_t)given->handle);
     given->phGraph_out = &(*node)->child;
     return code;
 }
@@ -411,7 +410,6 @@ static CUresult run_node(CUgraphNode one) {
     case WAIT: fake_wait_for(one->record); break;
     case CHILD: return run_graph(one->child);
     case WHILE: return run_loop(one);
-    case IF: return one->condition->value ? run_graph(one->child) : CUDA_SUCCESS;
     case CALL: return one->call.run((void *)one->call.data);
     }
     return CUDA_SUCCESS;

@@ -17,10 +17,10 @@ static void run_total(void **p, uint32_t items) {   /* global int *to, global co
         to[i] = (int)((uint32_t)to[i] * 3u + (uint32_t)from[i]);
 }
 
-static void run_turn(void **p, uint32_t items) {   /* icd/native/cuda_loops.c: the condition, global uint4 *state, global uint *word, uint turns */
+static void run_turn(void **p, uint32_t items) {   /* the condition, global uint4 *state, global uint *word: icd/native/cuda_loops.c */
     uint32_t *state = *(uint32_t **)p[1], set = **(uint32_t **)p[2] != 0;
     (void)items;
-    state[2] += *(uint32_t *)p[3];
+    state[2]++;
     state[3] = set == state[1];
     fake_set_condition(*(uint64_t *)p[0], !state[3] && state[2] < state[0]);
 }
@@ -35,11 +35,11 @@ static const struct {
     const char *name;
     void (*run)(void **, uint32_t);
     uint32_t count;
-    size_t sizes[4];
+    size_t sizes[3];
 } kernels[] = {{"scale", run_scale, 3, {8, 4, 4}},
                {"total", run_total, 2, {8, 8}},
                {"invert", run_invert, 2, {8, 8}},
-               {"fl_turn", run_turn, 4, {8, 8, 8, 4}}};
+               {"fl_turn", run_turn, 3, {8, 8, 8}}};
 
 /* --- OpenCL --- */
 
