@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..sdk.gpu.images import DeviceImage, ImageError, LinkError, Sizes
+from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
 from ..sdk.gpu.runtime_compilers import NVRTC, RuntimeCompilerError, open_compiler
 from .core import constant, failure
 from .jit_log import JitLog
@@ -180,14 +180,14 @@ def link_image(device: CuDevice, objects: Sequence[CudaObject], options: str) ->
         options: the linker's, for OpenCL C.
 
     Raises:
-        LinkError: they cannot be linked.
+        ImageLinkError: they cannot be linked.
         OpenCLError: NVIDIA's OpenCL compiler does not link them.
         URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
         DriverError: what else the driver answers.
     """
     are = {one.is_opencl_c for one in objects}
     if len(are) > 1:
-        raise LinkError("OpenCL C is linked with OpenCL C alone")
+        raise ImageLinkError("OpenCL C is linked with OpenCL C alone")
     if are == {True}:
         ptx = link_ptx(device, [(one.data, one.options) for one in objects], options)
         if ptx is not None:
@@ -199,12 +199,12 @@ def link_image(device: CuDevice, objects: Sequence[CudaObject], options: str) ->
 _INPUTS: Final = dict(zip(MAGIC, ("CUBIN", "FATBINARY"), strict=True))
 
 
-def _unlinked(code: int, routine: str, log: str) -> LinkError:
-    return LinkError(f"{routine}: {log or f'code {code}'}")
+def _unlinked(code: int, routine: str, log: str) -> ImageLinkError:
+    return ImageLinkError(f"{routine}: {log or f'code {code}'}")
 
 
 def _link(device: CuDevice, parts: Sequence[bytes]) -> bytes:
-    """Return what the driver makes of binaries and PTX. Raises LinkError, DriverError."""
+    """Return what the driver makes of binaries and PTX. Raises ImageLinkError, DriverError."""
     log, state = JitLog(), ctypes.c_void_p()
     device.call("LinkCreate", *log.options, ctypes.byref(state))
     try:

@@ -65,12 +65,11 @@ def _forget() -> None:
 
 
 def _give(made: _Handle, place: Any) -> int:
-    """Store the address of a handle, and return its size. `place`: a pointer, or NULL."""
+    """Store the address of a handle in `place`, and return its size."""
     made.process = _this[0].name
-    if place:
-        with _lock:
-            _this[0].given[ctypes.addressof(made)] = made
-        place[0] = ctypes.addressof(made)
+    with _lock:
+        _this[0].given[ctypes.addressof(made)] = made
+    place[0] = ctypes.addressof(made)
     return ctypes.sizeof(made)
 
 
@@ -93,7 +92,11 @@ def _put(address: int) -> None:
 
 
 @adapter.entry
-def urIPCGetMemHandleExp(hContext: CuContext, pMem: int, ppIPCMemHandleData: Any) -> int:
+def urIPCGetMemHandleExp(
+    hContext: CuContext, pMem: int, ppIPCMemHandleData: Any, pIPCMemHandleDataSizeRet: Any
+) -> None:
+    if not ppIPCMemHandleData or not pIPCMemHandleDataSizeRet:
+        raise failure("INVALID_NULL_POINTER")  # a listed error, though both are called optional
     found = find(hContext, pMem)
     if found is None or found.kind != "device" or found.imported:
         raise failure("INVALID_VALUE", "other processes can have device memory of this one")
@@ -102,7 +105,7 @@ def urIPCGetMemHandleExp(hContext: CuContext, pMem: int, ppIPCMemHandleData: Any
     offset, size = pMem - driver_base, found.end - pMem
     made = _Handle(place=pMem, offset=offset, size=size)
     made.native[:] = bytes(native)
-    return _give(made, ppIPCMemHandleData)
+    pIPCMemHandleDataSizeRet[0] = _give(made, ppIPCMemHandleData)
 
 
 @adapter.entry

@@ -42,12 +42,12 @@ class SourceError(OpenCLError):
     """NVIDIA's OpenCL compiler refuses a program. The text is its log."""
 
 
-class LinkError(SourceError):
+class SourceLinkError(SourceError):
     """NVIDIA's OpenCL compiler does not link programs. The text is its log."""
 
 
 adapter.codes[SourceError] = "PROGRAM_BUILD_FAILURE"
-adapter.codes[LinkError] = "PROGRAM_LINK_FAILURE"
+adapter.codes[SourceLinkError] = "PROGRAM_LINK_FAILURE"
 adapter.codes[OpenCLError] = "COMPILER_NOT_AVAILABLE"
 
 
@@ -135,7 +135,7 @@ def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> byt
 
     Raises:
         SourceError: the compiler refuses one.
-        LinkError: it does not link them.
+        SourceLinkError: it does not link them.
         OpenCLError: what else the driver answers.
     """
     table, code = found.platform.table, ctypes.c_int32()
@@ -151,7 +151,8 @@ def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> byt
         if linked:
             stack.callback(table.clReleaseProgram, linked)
         if code.value:
-            raise LinkError.of(code.value, "clLinkProgram", _log(found, linked) if linked else "")
+            log = _log(found, linked) if linked else ""
+            raise SourceLinkError.of(code.value, "clLinkProgram", log)
         return _binary(found, linked)
 
 

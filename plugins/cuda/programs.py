@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...loader.base.errors import CodeError
 from ...loader.ur.abi import UR
-from ..sdk.gpu.images import DeviceImage, ImageError, LinkError, Sizes
+from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
 from ..sdk.queries import program_info
 from ..sdk.rules import check_build_devices, check_metadata, read_binaries, source_of
 from .contexts import CuContext
@@ -33,7 +33,7 @@ class ModuleError(CodeError):
 
 
 adapter.codes[ModuleError] = adapter.codes[ImageError] = "PROGRAM_BUILD_FAILURE"
-adapter.codes[LinkError] = "PROGRAM_LINK_FAILURE"
+adapter.codes[ImageLinkError] = "PROGRAM_LINK_FAILURE"
 
 
 class CuModule:
@@ -302,7 +302,7 @@ def _link(
     """Return a program of compiled ones.
 
     Raises:
-        LinkError: they cannot be linked.
+        ImageLinkError: they cannot be linked.
         URError: INVALID_SIZE, INVALID_CONTEXT.
         DriverError: what else the driver answers.
     """
@@ -312,7 +312,7 @@ def _link(
     images = {}
     for device in devices:
         if not all(device in one.objects for one in programs):
-            raise LinkError("urProgramCompile comes before, for each program and each device")
+            raise ImageLinkError("urProgramCompile comes before, for each program and each device")
         objects = [one.objects[device] for one in programs]
         images[device] = link_image(device, objects, options or "")
     made = CuProgram(context, {device: image.data for device, image in images.items()})

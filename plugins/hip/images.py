@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from ..sdk.conversions import failure
-from ..sdk.gpu.images import DeviceImage, ImageError, LinkError, Sizes
+from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
 from ..sdk.gpu.runtime_compilers import HIPRTC, RuntimeCompilerError, open_compiler
 from .code_objects import MAGIC, CodeObject, CodeObjectError, CodeObjectKernel, prepare
 from .comgr import BITCODE, Comgr, ComgrError, open_comgr
@@ -167,14 +167,14 @@ def link_image(device: CuDevice, objects: Sequence[bytes], options: str) -> Devi
         options: those of clLinkProgram.
 
     Raises:
-        LinkError: they cannot be linked.
+        ImageLinkError: they cannot be linked.
         ImageError: the code object cannot be read.
         URError: COMPILER_NOT_AVAILABLE.
     """
     try:
         return _prepared(device, _comgr().link(objects, _target(device), options))
     except ComgrError as error:
-        raise LinkError(str(error)) from error
+        raise ImageLinkError(str(error)) from error
 
 
 def foreign_image(device: CuDevice, module: int) -> DeviceImage:

@@ -14,7 +14,7 @@ GUIDE = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
 def test_the_examples_print_what_is_below_them(run_python: RunPython) -> None:
     programs = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
     printed = re.findall(r"```text\n(.*?)```", GUIDE, re.S)
-    assert len(programs) == 2
+    assert len(programs) == 3
     assert [run_python(program).out for program in programs] == printed
 
 

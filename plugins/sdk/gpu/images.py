@@ -21,7 +21,7 @@ class ImageError(Exception):
     """A program cannot be built. The text is the compiler's log."""
 
 
-class LinkError(Exception):
+class ImageLinkError(Exception):
     """Programs cannot be linked. The text is the linker's log."""
 
 

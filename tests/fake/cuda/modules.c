@@ -71,19 +71,6 @@ static bool open_opencl(void) {   /* the lock is held */
     return fake_context;
 }
 
-bool fake_compiles(const char *text, char *log, size_t room) {
-    pthread_mutex_lock(&lock);
-    bool works = open_opencl();
-    cl_program made = works ? CL(fake_context, clCreateProgramWithSource)(fake_context, 1, &text, NULL, NULL) : NULL;
-    bool fine = made && !CL(made, clCompileProgram)(made, 1, &fake_device, NULL, 0, NULL, NULL, NULL, NULL);
-    if (made && !fine)
-        CL(made, clGetProgramBuildInfo)(made, fake_device, CL_PROGRAM_BUILD_LOG, room, log, NULL);
-    if (made)
-        CL(made, clReleaseProgram)(made);
-    pthread_mutex_unlock(&lock);
-    return fine;
-}
-
 static cl_program build(const char *text, char *log, size_t room) {
     pthread_mutex_lock(&lock);
     bool works = open_opencl();
@@ -187,6 +174,30 @@ static char *place_variables(CUmodule module, const char *text) {
     }
     *end = 0;
     return made;
+}
+
+static void free_variables(CUmodule module) {
+    for (variable *v = module->variables, *next; v; v = next) {
+        next = v->next;
+        free(v);
+    }
+}
+
+bool fake_compiles(const char *source, char *log, size_t room) {
+    struct fl_CUmodule unused = {0};
+    char *text = place_variables(&unused, source);
+    pthread_mutex_lock(&lock);
+    bool works = open_opencl();
+    cl_program made = works ? CL(fake_context, clCreateProgramWithSource)(fake_context, 1, (const char **)&text, NULL, NULL) : NULL;
+    bool fine = made && !CL(made, clCompileProgram)(made, 1, &fake_device, NULL, 0, NULL, NULL, NULL, NULL);
+    if (made && !fine)
+        CL(made, clGetProgramBuildInfo)(made, fake_device, CL_PROGRAM_BUILD_LOG, room, log, NULL);
+    if (made)
+        CL(made, clReleaseProgram)(made);
+    pthread_mutex_unlock(&lock);
+    free_variables(&unused);
+    free(text);
+    return fine;
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, uint32_t count, CUjit_option *options, void **values) {
@@ -298,10 +309,7 @@ CUresult cuModuleUnload(CUmodule module) {
         free(f->name);
         free(f);
     }
-    for (variable *v = module->variables, *next; v; v = next) {
-        next = v->next;
-        free(v);
-    }
+    free_variables(module);
     if (module->program)
         CL(module->program, clReleaseProgram)(module->program);
     free(module->text);
