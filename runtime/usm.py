@@ -131,6 +131,13 @@ class USM(NeverCopied):
         )
 
     @property
+    def _sycl_device(self) -> str | None:
+        """SYCL's name of the device, if all contexts of a device have its memory, as CUDA's do."""
+        device = self.device or self.context.devices[0]
+        backend = device.backend
+        return f"{backend}:gpu:{device.native()}" if backend in ("cuda", "hip") else None
+
+    @property
     def __sycl_usm_array_interface__(self) -> dict[str, Any]:
         return {
             "data": (self.pointer, False),
@@ -138,7 +145,7 @@ class USM(NeverCopied):
             "strides": None,
             "typestr": self.dtype.str,
             "version": 1,
-            "syclobj": None,
+            "syclobj": self._sycl_device,
             "offset": 0,
         }
 

@@ -65,6 +65,10 @@ class CuAllocation:
         """Return the device in whose context it was allocated."""
         return self.device or self.context.device
 
+    def is_for(self, context: CuContext) -> bool:
+        """Return whether a context can use it. Contexts of a device have one context of CUDA."""
+        return self.kind != "device" or self.owner in context.devices
+
 
 class _List:
     """The allocations of a context by their addresses, and the addresses in order."""
@@ -138,6 +142,13 @@ def find(context: CuContext, address: int) -> CuAllocation | None:
         return known.find(address) if known is not None else None
 
 
+def _find_elsewhere(address: int) -> CuAllocation | None:
+    """Find the allocation of any context that contains an address."""
+    with _lock:
+        found = (known.find(address) for known in _lists.values())
+        return next((one for one in found if one is not None), None)
+
+
 def _pointer(device: CuDevice, name: str, value: Any, address: int) -> int | None:
     """Ask the driver about an address. None: it knows nothing of it."""
     attribute = constant(f"CU_POINTER_ATTRIBUTE_{name}")
@@ -146,28 +157,21 @@ def _pointer(device: CuDevice, name: str, value: Any, address: int) -> int | Non
 
 
 def find_foreign(context: CuContext, address: int) -> CuAllocation | None:
-    """Return what the driver knows of memory that the program has allocated by the driver."""
+    """Return memory of another context of its devices, or of the driver. None: it has neither."""
+    found = _find_elsewhere(address)
+    if found is not None:
+        return found if found.is_for(context) else None
     device = context.device
     kind = _pointer(device, "MEMORY_TYPE", ctypes.c_uint32(), address)
     base = _pointer(device, "RANGE_START_ADDR", ctypes.c_uint64(), address)
     size = _pointer(device, "RANGE_SIZE", ctypes.c_size_t(), address)
     if kind is None or not base or not size:
         return None
-    with _lock:
-        if any(known.find(base) for known in _lists.values()):
-            return None  # it is ours, of another context
     if _pointer(device, "IS_MANAGED", ctypes.c_uint32(), address):
         name = "shared"
     else:
         name = "host" if API.is_host_memory(device, kind) else "device"
     return CuAllocation(base, CuRequest(context, name, None, size))
-
-
-def _is_ours(address: int) -> bool:
-    """Return whether an address lies in device memory of any context."""
-    with _lock:
-        found = [known.find(address) for known in _lists.values()]
-    return any(one is not None and one.kind == "device" for one in found)
 
 
 def locate(context: CuContext, address: int, size: int) -> CuAllocation | None:
@@ -183,14 +187,15 @@ def locate(context: CuContext, address: int, size: int) -> CuAllocation | None:
 
     Raises:
         URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
-            is no memory at the first or the last byte, or device memory of another context.
+            is no memory at the first or the last byte, or memory of a device that the context has
+            not.
     """
     if address + size > _END:
         raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
-    found = find(context, address)
-    if found is None and _is_ours(address):
+    found = find(context, address) or _find_elsewhere(address)
+    if found is not None and not found.is_for(context):
         raise failure(
-            "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
+            "INVALID_MEM_OBJECT", f"the memory at {address:#x} is of a device of another context"
         )
     if found is None and not (read(address, 1) and read(address + max(size, 1) - 1, 1)):
         found = find_foreign(context, address)

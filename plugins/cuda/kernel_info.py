@@ -59,7 +59,7 @@ def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) ->
     if name == "LOCAL_MEM_SIZE":
         return hKernel.attribute(hDevice, "SHARED_SIZE_BYTES")
     if name == "PREFERRED_WORK_GROUP_SIZE_MULTIPLE":
-        return hDevice.attribute("WARP_SIZE")
+        return hKernel.sub_group_size(hDevice)
     if name == "PRIVATE_MEM_SIZE":
         return hKernel.attribute(hDevice, "LOCAL_SIZE_BYTES")
     return None
@@ -68,10 +68,10 @@ def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) ->
 @adapter.entry
 def urKernelGetSubGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) -> int:
     hKernel.context.check_device(hDevice)
-    warp = hDevice.attribute("WARP_SIZE")
+    size = hKernel.sub_group_size(hDevice)
     return {
-        "UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE": warp,
-        "UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS": -(-hKernel.group_size(hDevice) // warp),
+        "UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE": size,
+        "UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS": -(-hKernel.group_size(hDevice) // size),
         "UR_KERNEL_SUB_GROUP_INFO_COMPILE_NUM_SUB_GROUPS": 0,
         "UR_KERNEL_SUB_GROUP_INFO_SUB_GROUP_SIZE_INTEL": 0,
     }[UR.groups["ur_kernel_sub_group_info_t"][propName]]

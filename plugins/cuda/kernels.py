@@ -125,6 +125,12 @@ class CuKernel(Object):
         found = self.program.built.get(device)
         return found.required_size(self.name) if found is not None else None
 
+    def sub_group_size(self, device: CuDevice) -> int:
+        """Return how many work-items a sub-group of it has."""
+        found = self.program.built.get(device)
+        size = found.sub_group_size(self.name) if found is not None else 0
+        return size or device.attribute("WARP_SIZE")
+
     # arguments
 
     @property

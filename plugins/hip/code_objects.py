@@ -59,6 +59,7 @@ class CodeObjectKernel(NamedTuple):
         local_bytes: local memory that the kernel always has.
         most_items: work-items of a work-group at most.
         required: the size of work-groups that it is compiled for, None for any size.
+        wavefront: work-items of a sub-group.
     """
 
     name: str
@@ -67,6 +68,7 @@ class CodeObjectKernel(NamedTuple):
     local_bytes: int
     most_items: int
     required: Sizes | None
+    wavefront: int
 
     @property
     def given(self) -> tuple[CodeObjectParameter, ...]:
@@ -147,6 +149,7 @@ def _kernel(row: dict[str, Any]) -> CodeObjectKernel:
         row[".group_segment_fixed_size"],
         row[".max_flat_workgroup_size"],
         (required[0], required[1], required[2]) if required else None,
+        row[".wavefront_size"],
     )
 
 

@@ -57,6 +57,9 @@ class HipImage(DeviceImage):
     def required_size(self, name: str) -> Sizes | None:
         return self._kernel(name).required
 
+    def sub_group_size(self, name: str) -> int:
+        return self._kernel(name).wavefront
+
     def first_local(self, name: str) -> int:
         return self._kernel(name).local_bytes
 

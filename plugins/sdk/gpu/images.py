@@ -61,6 +61,10 @@ class DeviceImage(ABC):
         """Return the size of work-groups that a kernel is compiled for, None for any size."""
         return None
 
+    def sub_group_size(self, name: str) -> int:
+        """Return the work-items of a sub-group, 0 if it is the device's number."""
+        return 0
+
     def variant(self, dimensions: int, offset: Sizes) -> Any:
         """Return what a launch's module depends on. Launches with equal answers share one.
 

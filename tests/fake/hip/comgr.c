@@ -172,12 +172,13 @@ static void put_kernel(pack *to, CUfunction f) {
     cl_kernel kernel = CL(f->module->program, clCreateKernel)(f->module->program, f->name, NULL);
     CL(kernel, clGetKernelWorkGroupInfo)(kernel, fake_device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof required, required, NULL);
     CL(kernel, clReleaseKernel)(kernel);
-    *to->at++ = required[0] ? 0x86 : 0x85;
+    *to->at++ = required[0] ? 0x87 : 0x86;
     put_text(to, ".name");
     put_text(to, f->name);
     put_number(to, ".kernarg_segment_size", (uint32_t)(end / 8 * 8 + 24));
     put_number(to, ".group_segment_fixed_size", 0);
     put_number(to, ".max_flat_workgroup_size", MOST_THREADS);
+    put_number(to, ".wavefront_size", 64);
     put_list(to, ".args", f->count + DIMENSIONS);
     for (uint32_t i = 0; i < f->count; i++)
         put_parameter(to, f->offsets[i], f->sizes[i], f->kinds[i] == VALUE ? "by_value" : f->kinds[i] == LOCAL ? "dynamic_shared_pointer" : "global_buffer");

@@ -162,6 +162,18 @@ def test_it_compiles_for_other_processors(compiler: _Compiler, processor: str) -
     assert found.kernels.keys() == {"mixed", "square"}
 
 
+@pytest.mark.parametrize(
+    ("processor", "option", "size"),
+    [("gfx90a", "", 64), ("gfx1030", "", 32), ("gfx1030", "-mwavefrontsize64", 64)],
+)
+def test_the_compiler_chooses_the_size_of_sub_groups(
+    compiler: _Compiler, processor: str, option: str, size: int
+) -> None:
+    path, _ = compiler(SOURCE, processor, f"-DN=1 {option}")
+    found = prepare(path.read_bytes(), processor)
+    assert {one.wavefront for one in found.kernels.values()} == {size}
+
+
 def test_amds_library_reads_the_changed_metadata(
     compiler: _Compiler, run_python: RunPython, amd: dict[str, str]
 ) -> None:
