@@ -164,7 +164,7 @@ def _how_to_read(report: SuiteReport) -> list[str]:
     )
     lines = [
         f"{result} A failed case is a rule that the library breaks: a line under the table.",
-        "An unsupported case tests what the library does not implement, and is no failure.",
+        "An unsupported case tests what the library does not implement, and is not a failure.",
     ]
     if any(case.beyond for case in report.cases):
         lines.append(f'Rules that are "{BEYOND}" are good practice, and break no standard.')

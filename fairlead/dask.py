@@ -168,7 +168,7 @@ def _current_client() -> Client | None:
 def _saved(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _SavedGraph:
     """The file of whatever was given as a graph."""
     if isinstance(graph, (str, os.PathLike)):
-        GraphArchive(graph).close()  # the refusal of a file that is no graph
+        GraphArchive(graph).close()  # the refusal of a file that is not a graph
         name, data = Path(graph).name, Path(graph).read_bytes()
     else:
         wanted = graph.graph if isinstance(graph, Executable) else graph

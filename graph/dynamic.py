@@ -202,7 +202,7 @@ class DynamicLocalMemory(DynamicParameter):
 
 
 def check_dynamic(handler: Handler) -> None:
-    """Raise SYCLError (invalid) for a command with dynamic parameters that is no kernel."""
+    """Raise SYCLError (invalid) for a command with dynamic parameters that is not a kernel."""
     if handler.dynamic and not isinstance(handler.command, KernelLaunch):
         raise invalid(
             "dynamic_parameters cannot be registered with graph nodes which do not represent "

@@ -1,4 +1,4 @@
-"""The OpenCL ABI: `OPENCL` is the content of opencl.abi, and here are the facts that are no list.
+"""The OpenCL ABI: `OPENCL` is the content of opencl.abi, and here are the other facts.
 
 Sources: the OpenCL 3.1 headers (CL/cl_icd.h has the order of the slots), and
 api/cl_khr_icd.asciidoc for the tag.

@@ -144,7 +144,7 @@ def _bind_icd1(platform: int, own: int, second_tag: bool) -> Binding:
     version = parse_version(text(answer))
     words = read_words(own, slots_of_version(version))
     notes = []
-    if second_tag:  # cl_khr_icd: it means nothing without the tag in slot 0, and is no function
+    if second_tag:  # cl_khr_icd: it means nothing without the tag in slot 0, and is not a function
         words[TAG_SLOTS[1]] = 0
         notes.append("the ICD 2 tag is in slot 31 alone, so the driver is taken for ICD 1")
     if None in words:

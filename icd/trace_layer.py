@@ -137,7 +137,7 @@ def processes(folder: Path) -> list[Process]:
 def _process(data: bytes) -> Process:
     """The process that wrote a file. Raises ValueError if the file cannot be read."""
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
-        raise ValueError("it is no log of OpenCL calls, or only the beginning of one")
+        raise ValueError("it is not a log of OpenCL calls, or only the beginning of one")
     _, version, slots, pid, parent, begin, time, lost, chunk, name = _HEAD.unpack_from(data)
     if (version, slots) != (_FORMAT, len(OPENCL.slots)):
         raise ValueError("another version of fairlead has written it")
@@ -169,7 +169,7 @@ def _layers(words: memoryview) -> dict[int, tuple[Api, str]]:
     """The layers that the records are of, one for each OpenCL loader of the process.
 
     Raises:
-        ValueError: there is something that is no record.
+        ValueError: there is something that is not a record.
     """
     found, start = {}, 0
     while start < len(words):

@@ -49,7 +49,7 @@ _ROW: Final = "I4xQIIQQI4x"
 _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
-#: `Argument.dtype` of memory that is no image.
+#: `Argument.dtype` of memory that is not an image.
 IS_MEMORY: Final = "memory"
 
 

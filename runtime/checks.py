@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy
 
+from ..loader.base.errors import with_article
 from .errors import SYCLError, invalid
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ def wrong_type(value: Any, what: str, routine: str, remedy: str = "") -> SYCLErr
         shown = f"{package}'s {shown}"
     if package == "pyopencl" and package not in remedy:
         remedy += "; fairlead.runtime.interop makes the runtime's objects of pyopencl's"
-    return invalid(f"{shown} is no {what}", routine=routine, remedy=remedy)
+    return invalid(f"{shown} is not {with_article(what)}", routine=routine, remedy=remedy)
 
 
 def expect(
@@ -91,7 +92,7 @@ def as_shape(
             else (operator.index(given),)
         )
     except TypeError as error:
-        raise invalid(f"{given!r} is no shape", routine=routine, remedy=remedy) from error
+        raise invalid(f"{given!r} is not a shape", routine=routine, remedy=remedy) from error
 
 
 def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
@@ -100,7 +101,7 @@ def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
         found = numpy.dtype(dtype)
     except TypeError as error:
         raise invalid(
-            f"{dtype!r} is no dtype", routine=routine, remedy='numpy.float32, "int32"'
+            f"{dtype!r} is not a dtype", routine=routine, remedy='numpy.float32, "int32"'
         ) from error
     if found.hasobject:
         raise invalid(
@@ -117,7 +118,7 @@ def check_group(error: TypeError, function: Any, routine: str) -> None:
     if error.__traceback__ is not None and error.__traceback__.tb_next is None:
         name = getattr(function, "__qualname__", None) or type(function).__name__
         raise invalid(
-            f"{name} is no command-group function: {error}",
+            f"{name} is not a command-group function: {error}",
             routine=routine,
             remedy=f"{routine}(lambda handler: handler.parallel_for(…))",
         ) from error

@@ -245,12 +245,12 @@ def take(capsule: Any) -> Taken:
     """Take the memory of a capsule.
 
     Raises:
-        BufferError: it is no capsule of DLPack's, was taken before, or has what USM cannot be. Then
-            the capsule keeps the memory.
+        BufferError: it is not a capsule of DLPack, was taken before, or has what USM cannot be.
+            Then the capsule keeps the memory.
     """
     name = next((one for one in _STRUCTS if _is_named(capsule, one)), None)
     if name is None:
-        raise BufferError(f"{capsule!r} is no capsule of DLPack's, or was taken before")
+        raise BufferError(f"{capsule!r} is not a capsule of DLPack, or was taken before")
     struct = _STRUCTS[name].from_address(_address_in(capsule, name))
     if name == b"dltensor_versioned" and struct.major > VERSION[0]:
         raise BufferError(f"version {struct.major} of DLPack is unknown")

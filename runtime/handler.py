@@ -233,7 +233,7 @@ class Handler:
         """Set every byte of USM memory to a value from 0 to 255. Raises SYCLError (invalid)."""
         if not 0 <= as_integer(value, "value of a byte", "memset") <= 255:
             raise invalid(
-                f"{value} is no value of a byte",
+                f"{value} is not a value of a byte",
                 routine="memset",
                 remedy="0 to 255; fill takes elements",
             )

@@ -132,7 +132,7 @@ class Image(CoherentMemory):
         if _CHANNELS.get(self.order) != channels:
             known = [name for name, number in _CHANNELS.items() if number == channels]
             raise invalid(
-                f"{order!r} is no order of {channels} channels",
+                f"{order!r} is not an order of {channels} channels",
                 routine="Image",
                 remedy=f"one of {', '.join(known)}",
             )

@@ -81,7 +81,7 @@ def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
     ):
         raise SYCLError(
             Errc.nd_range,
-            f"{sizes!r} is no range: its parts are whole numbers from 0 on",
+            f"{sizes!r} is not a range: its parts are whole numbers from 0 on",
             routine=routine,
             remedy="give a number, a tuple (width, height), or an NDRange",
         )

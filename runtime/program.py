@@ -215,7 +215,7 @@ class Program(URObject):
 def _create(context: Context, code: str | bytes) -> int:
     if isinstance(code, bytes) and not code.startswith(_SPIRV):
         raise invalid(
-            "the bytes are no SPIR-V module",
+            "the bytes are not a SPIR-V module",
             routine="Program",
             remedy="give OpenCL C as a str, a binary to Program.from_binary",
         )

@@ -259,7 +259,7 @@ def element_bytes(value: Any, dtype: Any) -> bytes:
         return numpy.asarray(value).astype(dtype, casting="same_kind").tobytes()
     except (TypeError, ValueError, OverflowError) as error:
         raise invalid(
-            f"{value!r} is no element of {dtype}: {error}",
+            f"{value!r} is not an element of {dtype}: {error}",
             routine="fill",
             remedy="give a value of that type, or a pattern of bytes",
         ) from error

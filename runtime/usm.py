@@ -65,8 +65,11 @@ class _Foreign:
         self.context, self.taken = context, taken
 
     def __del__(self) -> None:
-        if self.context.adapter.open:
-            self.context.when_idle(self.taken.release)
+        context = getattr(self, "context", None)
+        if context is None:
+            return
+        if context.adapter.open:
+            context.when_idle(self.taken.release)
         else:
             self.taken.release()
 
@@ -328,7 +331,7 @@ def from_dlpack(value: Any, queue: Queue) -> USM:
     kind, device = _kind_of(taken.pointer, queue.context), queue.device
     if kind is None or (place[0] in dlpack.NUMBERED and place[1] != device.native()):
         raise invalid(
-            f"the memory at {taken.pointer:#x} is no memory of {device.name}",
+            f"the memory at {taken.pointer:#x} is not memory of {device.name}",
             routine="from_dlpack",
             remedy="copy it: queue.memcpy",
         )
@@ -386,7 +389,9 @@ def pointer_of(
     if isinstance(value, (int, numpy.integer)) and not isinstance(value, bool):
         if not 0 <= value <= MOST:
             raise invalid(
-                f"{value} is no address", routine=routine, remedy="give USM memory, or its pointer"
+                f"{value} is not an address",
+                routine=routine,
+                remedy="give USM memory, or its pointer",
             )
         return int(value), None, None
     found = memory_of(value)

@@ -253,7 +253,7 @@ def test_all_or_none_of_a_command(mutable: Mutable, objects: CLObjects) -> None:
     equal(mutable.read(buffer), [[1] * 8], "the buffer")
 
 
-@rule(UPDATE, "no configurations are no update")
+@rule(UPDATE, "without configurations nothing is updated")
 def test_nothing(mutable: Mutable, objects: CLObjects) -> None:
     mutable.launch(objects.kernel("increment", objects.buffer([0])), 1)
     mutable.recorder.finalize()

@@ -118,7 +118,7 @@ def test_last_error(pi: DispatchTable) -> None:
 
 @rule(
     "piPluginGetBackendOption",
-    "translates -O0 to -O3, and gives PI_ERROR_INVALID_VALUE for what is no option",
+    "translates -O0 to -O3, and gives PI_ERROR_INVALID_VALUE for what is not an option",
 )
 def test_backend_option(pi: DispatchTable, platform: int) -> None:
     option = ctypes.c_char_p()

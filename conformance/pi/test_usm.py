@@ -83,7 +83,7 @@ def test_info(bare_objects: PIObjects, kind: str) -> None:
     equal(answers, [PI[f"PI_MEM_TYPE_{kind.upper()}"], memory, 64], "type, beginning, size")
 
 
-@rule(INFO, "PI_MEM_TYPE_UNKNOWN for memory that is no USM")
+@rule(INFO, "PI_MEM_TYPE_UNKNOWN for memory that is not USM")
 def test_info_of_host_memory(bare_objects: PIObjects) -> None:
     place = ctypes.create_string_buffer(64)
     kind = bare_objects.number(
@@ -92,7 +92,7 @@ def test_info_of_host_memory(bare_objects: PIObjects) -> None:
     equal(kind, PI["PI_MEM_TYPE_UNKNOWN"], "the type")
 
 
-@rule("piextUSMFree", "an error if ptr is no USM, or nothing happens")
+@rule("piextUSMFree", "an error if ptr is not USM, or nothing happens")
 def test_free_of_nothing(bare_objects: PIObjects) -> None:
     codes(bare_objects.pi.piextUSMFree(bare_objects.context, None), "PI_SUCCESS", "INVALID_VALUE")
 

@@ -209,7 +209,7 @@ def test_usm_copy(ur: URCalls, make: URObjects, context: int, queue: int) -> Non
     equal(make.get(queue, target), [3] * COUNT, "the target, executed again")
 
 
-@rule(f"{STEM}USMMemcpyExp", "from and to host memory that is no USM")
+@rule(f"{STEM}USMMemcpyExp", "from and to host memory that is not USM")
 def test_usm_copy_of_host_memory(
     ur: URCalls, make: URObjects, context: int, queue: int, memory: int
 ) -> None:

@@ -318,7 +318,7 @@ def test_too_large(ur: URCalls, context: int) -> None:
     )
 
 
-@rule("urEnqueueMemImageRead", "a buffer is no image")
+@rule("urEnqueueMemImageRead", "a buffer is not an image")
 def test_buffer_is_no_image(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     ends = 0, 0, ctypes.create_string_buffer(64), 0, None, None

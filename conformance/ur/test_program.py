@@ -100,11 +100,11 @@ def test_compile_and_link_exp(
     equal(run_store(make, queue, linked, buffer, 15), [15] * COUNT, "what its kernel wrote")
 
 
-@rule("urProgramCreateWithIL", "what is no IL is refused here, or by urProgramBuild")
+@rule("urProgramCreateWithIL", "what is not IL is refused here, or by urProgramBuild")
 def test_no_il(ur: URCalls, make: URObjects, context: int) -> None:
     make.il_program(context)
     made = ctypes.c_void_p()
-    data = b"this is no module of any intermediate language at all, surely."
+    data = b"this is not a module of any intermediate language at all, surely."
     code = ur.code("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
     if code == "UR_RESULT_SUCCESS":
         make.own("urProgramRelease", made.value or 0)

@@ -210,7 +210,7 @@ def test_foreign_command(
     expect(UR, code, "UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
 
 
-@rule(UPDATE, "a command that is no launch: INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
+@rule(UPDATE, "a command that is not a launch: INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
 def test_no_launch(ur: URCalls, make: URObjects, context: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording = URRecording(make, context, isUpdatable=True)

@@ -75,7 +75,7 @@ def test_info(ur: URCalls, make: URObjects, context: int, device: int, kind: str
         equal(ur.info(query[0], context, query[2].format("DEVICE"), memory), device, "the device")
 
 
-@rule("urUSMGetMemAllocInfo", "an address that is no allocation has UR_USM_TYPE_UNKNOWN")
+@rule("urUSMGetMemAllocInfo", "an address that is not an allocation has UR_USM_TYPE_UNKNOWN")
 def test_info_of_other_memory(ur: URCalls, make: URObjects, context: int) -> None:
     make.usm(context)
     data = ctypes.create_string_buffer(64)

@@ -48,7 +48,7 @@ def test_map(ur: URCalls, make: URObjects, context: int, queue: int, program: in
     equal(access.value, flags, "the access mode")
 
 
-@rule("urPhysicalMemCreate", "INVALID_SIZE for a size that is no multiple of the smallest step")
+@rule("urPhysicalMemCreate", "INVALID_SIZE for a size that is not a multiple of the smallest step")
 def test_odd_size(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     size = make.granularity(context) + 1
     ur.fails(

@@ -63,7 +63,7 @@ def test_properties(ze: ZECalls, device: int, parts: list[int]) -> None:
     equal([root_of(ze, part) for part in parts], [device] * len(parts), "the root devices")
 
 
-@rule("zeDeviceGetRootDevice", "a device that is no sub-device has none")
+@rule("zeDeviceGetRootDevice", "a device that is not a sub-device has none")
 def test_root(ze: ZECalls, device: int) -> None:
     if properties_of(ze, device).flags & _PART:
         unsupported("the device is a sub-device")

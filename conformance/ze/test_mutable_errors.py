@@ -97,7 +97,7 @@ def test_argument_size(make: ZEObjects, ze: ZECalls, out: Ints, kernel: int, que
     make.check_result(queue, made, out, 1, 1)
 
 
-@rule(UPDATE, "refuses a struct that is no change")
+@rule(UPDATE, "refuses a struct that is not a change")
 def test_struct(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made, _ = make.closed(kernel, 2)
     refuse(ze, made, new("ze_device_mem_alloc_desc_t"))

@@ -92,11 +92,11 @@ def check_object(command: Any, index: int, kind: int, handle: int, context: int)
     if present_kind == UNSET:
         return
     if (kind == SAMPLER) != (present_kind == SAMPLER):
-        what = "a sampler" if present_kind == SAMPLER else "no sampler"
+        what = "a sampler" if present_kind == SAMPLER else "not a sampler"
         raise wrong_argument(f"argument {index} is {what}", _REMEDY)
     had = _image_type(present) if present_kind == MEMORY else ""
     if had != (_image_type(handle) if kind == MEMORY and handle else ""):
-        raise wrong_argument(f"argument {index} is {had or 'no image'}", _REMEDY)
+        raise wrong_argument(f"argument {index} is {had or 'not an image'}", _REMEDY)
 
 
 def check_context(name: str, kind: int, handle: int, context: int) -> None:
@@ -112,7 +112,9 @@ def check_context(name: str, kind: int, handle: int, context: int) -> None:
     """
     routine, query, what = _QUERIES[kind]
     if read_word(handle) != read_word(context):
-        raise wrong_argument(f"{name} is no object of the graph's driver", "give one that lives")
+        raise wrong_argument(
+            f"{name} is not an object of the graph's driver", "give one that lives"
+        )
     value = ffi.new("uintptr_t *")
     code = call(handle, routine, OPENCL[query], 8, address(value), None)
     if code or value[0] != context:

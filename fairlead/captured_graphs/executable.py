@@ -434,7 +434,7 @@ class Executable(Drawable, Pickles):
         return {}
 
     def _begin_series(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Set what is no series. Returns the series."""
+        """Set what is not a series. Returns the series."""
         series = {name: value for name, value in values.items() if _is_series(value)}
         if not series.keys() <= set(self.parameters):
             raise self._no_parameter(series)

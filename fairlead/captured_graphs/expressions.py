@@ -1,9 +1,9 @@
 """Parameters in expressions: what `x * dt` launches for an array of PyOpenCL, and what `dt * 2` is.
 
 PyOpenCL's operators convert a number to the array's type before they pass it on. Then nothing shows
-where it came from. But they leave what is no number to the other operand. So a Parameter makes the
-same launch as PyOpenCL does for a number, and passes itself: as it is, negated, or one divided by
-it.
+where it came from. But they leave what is not a number to the other operand. So a Parameter makes
+the same launch as PyOpenCL does for a number, and passes itself: as it is, negated, or one divided
+by it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _OLD_NAMES: Final = {
 def _written(frame: Any) -> str | None:
     """Return the operator that a frame is executing, such as "+=".
 
-    None means that it is no operator of the program's text.
+    None means that it is not an operator of the program's text.
     """
     for instruction in dis.get_instructions(frame.f_code):
         if instruction.offset == frame.f_lasti:

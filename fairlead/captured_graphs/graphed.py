@@ -199,7 +199,7 @@ def _check_result(result: Any, passed: Sequence[Any]) -> None:
         if one is None or any(one is other for other in passed):
             continue
         if not isinstance(one, Array):
-            raise _CannotBeGraphedError(f"it returns {type(one).__name__}, which is no array")
+            raise _CannotBeGraphedError(f"it returns {type(one).__name__}, which is not an array")
         if entry_of(one) is not None:
             raise _CannotBeGraphedError("it returns a part of an argument")
 

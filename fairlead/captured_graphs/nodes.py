@@ -80,14 +80,14 @@ class CapturedNode(Node):
                 replaces, an image its type.
 
         Raises:
-            SYCLError: invalid, for a node that is no launch; kernel_argument, for a value of a
+            SYCLError: invalid, for a node that is not a launch; kernel_argument, for a value of a
                 wrong kind.
         """
         command = self.command
         if not isinstance(command, CapturedLaunch):
             raise SYCLError(
                 Errc.invalid,
-                f"node {self.index}, {self.label}, is no kernel and has no arguments",
+                f"node {self.index}, {self.label}, is not a kernel and has no arguments",
                 routine="set_arg",
                 remedy="update kernel nodes",
             )
@@ -99,7 +99,7 @@ class CapturedNode(Node):
 
         They are NumPy scalars, or bytes if the driver does not name the type; pyopencl memory and
         samplers; an address for SVM; Parameters; and None for what was set before the block. It is
-        empty for a node that is no launch.
+        empty for a node that is not a launch.
         """
         command = self.command
         return command.arguments() if isinstance(command, CapturedLaunch) else ()

@@ -147,7 +147,7 @@ class GraphParameter(Expressions):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise TypeError(f"{self!r} is no whole number")
+            raise TypeError(f"{self!r} is not a whole number")
         return self._as(AS_INTEGER, int(self._value))
 
     def __bool__(self) -> bool:

@@ -46,7 +46,7 @@ def queue_of(queue: Any, block: CapturedBlock, routine: str) -> int:
 
 
 def check_times(times: Any) -> None:
-    """Raise ArgumentError if it is no number of replays."""
+    """Raise ArgumentError if it is not a number of replays."""
     if type(times) is not int or not 1 <= times < 1 << 32:
         raise _client.ArgumentError(
             "times must be a whole number from 1 to 4294967295.",
@@ -63,7 +63,7 @@ def wait_list(wait_for: Iterable[Any] | None, context: int) -> list[int]:
         context: of the graph, a handle.
 
     Raises:
-        ArgumentError: it is no list of events.
+        ArgumentError: it is not a list of events.
         OpenCLError: an event is of another context.
     """
     events: list[int] = []
@@ -71,7 +71,7 @@ def wait_list(wait_for: Iterable[Any] | None, context: int) -> list[int]:
         getattr(wait_for, "shape", None) == ()
     ):
         raise _client.ArgumentError(
-            "wait_for is no list of events.",
+            "wait_for is not a list of events.",
             routine="replay",
             remedy="replay(queue, wait_for=[event])",
         )
@@ -95,7 +95,7 @@ def flag_of(until: Any, context: int) -> tuple[int, int]:
         context: of the graph, a handle.
 
     Raises:
-        ArgumentError: it is no buffer, or has no room for a word.
+        ArgumentError: it is not a buffer, or has no room for a word.
         SYCLError: it is of another context.
     """
     import pyopencl
@@ -108,7 +108,7 @@ def flag_of(until: Any, context: int) -> tuple[int, int]:
         or buffer.size < offset + 4
     ):
         raise _client.ArgumentError(
-            "until is no buffer with a word of 32 bits.",
+            "until is not a buffer with a word of 32 bits.",
             routine="replay",
             remedy="give the pyopencl.Buffer or Array whose first word a kernel of the graph sets",
         )

@@ -22,7 +22,7 @@ from .parameter import GraphParameter, MemoryParameter, root_of
 from .pyopencl_client import ArgumentError
 from .swaps import Alternation, Swap
 
-#: The codes of `struct` for numbers, which refuse what is no such number.
+#: The codes of `struct` for numbers, which refuse what is not such a number.
 _CODES: Final = {
     np.dtype(getattr(np, name)): code
     for name, code in zip(

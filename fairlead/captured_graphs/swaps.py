@@ -36,7 +36,7 @@ class Swap:
         buffers = [_client.buffer_of(one, "capture") for one in (first, second)]
         if buffers[0].size != buffers[1].size or buffers[0] == buffers[1]:
             raise _client.ArgumentError(
-                "swap is no pair of two buffers of the same size.",
+                "swap is not a pair of two buffers of the same size.",
                 routine="capture",
                 remedy="capture(queue, swap=(u, v))",
             )
@@ -69,7 +69,7 @@ def swaps_of(swap: Any) -> list[Swap]:
         if isinstance(wrong, _client.ArgumentError) or not isinstance(wrong, TypeError):
             raise
         raise _client.ArgumentError(
-            "swap is no pair of buffers.",
+            "swap is not a pair of buffers.",
             routine="capture",
             remedy="capture(queue, swap=(u, v)), or a list of pairs",
         ) from wrong

@@ -107,7 +107,7 @@ def _outputs(path: Path) -> dict[str, np.ndarray]:
             return {name: archive[name] for name in archive.files}
     except Exception as error:  # NumPy raises many kinds for what is damaged
         raise GraphFileError(
-            f"{path} is no archive of outputs: {error}",
+            f"{path} is not an archive of outputs: {error}",
             routine="compare",
             code=CANNOT_READ,
             remedy="name what `fairlead replay --save-outputs` has written",

@@ -66,7 +66,7 @@ def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float)
 
 @dataclass
 class _Progress:
-    """A line on the terminal that says how far the run is; nothing if stderr is no terminal."""
+    """A line on the terminal that says how far the run is; nothing if stderr is not a terminal."""
 
     count: int = 0
     failed: int = 0

@@ -46,7 +46,7 @@ class DeviceRow:
     Attributes:
         platform: the index of the platform among those of its interface (`fairlead.platforms()`).
         device: the index of the device in the platform.
-        icd_version: 1 or 2, 0 for what is no OpenCL driver.
+        icd_version: 1 or 2, 0 for what is not an OpenCL driver.
         library: the real path of the driver or plugin.
         interface: "OpenCL", "UR", "PI", "ZE" for Level Zero, "CUDA" or "HIP".
         interface_version: of all but OpenCL, such as "0.12" or "15.47.1".

@@ -177,7 +177,7 @@ def settings_of(texts: Sequence[str]) -> dict[str, Any]:
             is_whole = re.fullmatch(r"[+-]?\d+", number.strip())
             values[name] = int(number) if is_whole else float(number)
         except ValueError:
-            raise click.BadParameter(f"{number!r} is no number") from None
+            raise click.BadParameter(f"{number!r} is not a number") from None
     return values
 
 

@@ -34,7 +34,7 @@ _QUERIES: Final = {
 }
 #: The ABI data of drivers of GPUs, and what the names of attributes begin with.
 _ATTRIBUTES: Final = {"CUDA": (CUDA, "CU_DEVICE_ATTRIBUTE_"), "HIP": (HIP, "hipDeviceAttribute")}
-_FIRST_QUERY: Final = 0x1000  # in OpenCL; lower constants of the group are no queries
+_FIRST_QUERY: Final = 0x1000  # in OpenCL; lower constants of the group are not queries
 
 #: What says nothing of the device, or is said of it already.
 _LEFT_OUT: Final = re.compile(

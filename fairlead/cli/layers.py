@@ -111,12 +111,12 @@ def describe(path: str) -> LayerRow:
     """Ask a layer about itself, without starting it.
 
     Raises:
-        FairleadError: it cannot be opened, is no layer, or does not answer.
+        FairleadError: it cannot be opened, is not a layer, or does not answer.
     """
     library = open_library(path)
     entries = tuple(name for name in _ENTRIES if library.symbol(name))
     if not library.symbol("clGetLayerInfo") or not set(entries) & set(_ENTRIES[:2]):
-        raise FairleadError("it is no OpenCL layer", remedy="name a layer's library")
+        raise FairleadError("it is not an OpenCL layer", remedy="name a layer's library")
     version = int.from_bytes(_ask(library, _API_VERSION), "little")
     name = _ask(library, _NAME).rstrip(b"\0").decode(errors="replace")
     return LayerRow(name, version, entries, library.path)

@@ -138,7 +138,7 @@ def _refusing(path: Path | str) -> Iterator[None]:
         ) from None
     except Exception as error:  # Python's readers raise many kinds for what is damaged
         detail = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
-        raise invalid(f"{path} is damaged, or no graph of fairlead: {detail}") from None
+        raise invalid(f"{path} is damaged, or not a graph of fairlead: {detail}") from None
 
 
 @contextmanager
@@ -164,7 +164,7 @@ class GraphArchive:
         document: what graph.json says, checked.
 
     Raises:
-        GraphFileError: it cannot be read, is no graph, or breaks a rule of the format.
+        GraphFileError: it cannot be read, is not a graph, or breaks a rule of the format.
     """
 
     def __init__(self, place: Place) -> None:
@@ -205,7 +205,7 @@ class GraphArchive:
                 raise invalid(f"the member {name[:80]} is encrypted, or packed in another way")
             entries[name] = entry
         if JSON not in entries:
-            raise invalid(f"the file is a zip archive without {JSON}, and no graph of fairlead")
+            raise invalid(f"the file is a zip archive without {JSON}, and not a graph of fairlead")
         return entries
 
     def _read(self, name: str, most: int) -> bytes:
@@ -231,7 +231,7 @@ class GraphArchive:
             what: "contents", or "result": what a recorded program had there in the end.
 
         Raises:
-            GraphFileError: it is no .npy file of exactly that size.
+            GraphFileError: it is not a .npy file of exactly that size.
         """
         name = memory.get(what)
         if name is None:
@@ -240,7 +240,7 @@ class GraphArchive:
             data = self._read(name, memory["size"] + _HEADER)
             stream = io.BytesIO(data)
             if not _NPY.match(data):
-                raise invalid(f"{name} is no .npy file of version 1.0")
+                raise invalid(f"{name} is not a .npy file of version 1.0")
             np.lib.format.read_magic(stream)
             shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
             rest = data[stream.tell() :]
@@ -275,4 +275,4 @@ def _whole(digits: str) -> int:
 
 
 def _no_constant(name: str) -> Any:
-    raise invalid(f"graph.json has {name}, which is no number of JSON")
+    raise invalid(f"graph.json has {name}, which is not a number of JSON")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..loader.base.errors import with_article
 from .document import CONTENTS, FORMAT, KERNEL, LONGEST_ARGUMENT, MARKER, VERSION, Document
 from .errors import NEWER, GraphFileError, invalid
 from .operations import BUFFER, HOST, IMAGE, OPERATIONS, SVM, extent
@@ -31,10 +32,10 @@ def document_of(value: Any) -> Document:
     """Check a value of graph.json.
 
     Raises:
-        GraphFileError: it is no graph, of a later version, or breaks a rule.
+        GraphFileError: it is not a graph, of a later version, or breaks a rule.
     """
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise invalid("the file is a zip archive, and no graph of fairlead")
+        raise invalid("the file is a zip archive, and not a graph of fairlead")
     version = value.get("version")
     if type(version) is int and version > VERSION:
         raise GraphFileError(
@@ -71,7 +72,7 @@ class _Rule:
     def check(self, path: str, value: Any) -> None:
         """Raise GraphFileError if a value is not that."""
         if not self.holds(value):
-            raise invalid(f"{path} is {_shown(value)}, and no {self.what}")
+            raise invalid(f"{path} is {_shown(value)}, and not {with_article(self.what)}")
 
 
 class _Members:
@@ -251,7 +252,7 @@ class _Check:
         _one_of(*CONTENTS).check("contents", one.contents)
         for name in ("device", "inputs", "outputs"):
             if not isinstance(getattr(one, name), dict):
-                raise invalid(f"{name} is no object")
+                raise invalid(f"{name} is not an object")
         for name, text in one.device.items():
             _text.check(f"device.{name}", text)
         for name, check in (
@@ -301,7 +302,7 @@ class _Check:
             _reference(f"{path}.of", value["of"], self.document.memory[:number])
             whole = self.document.memory[value["of"]]
             if whole["kind"] not in ("buffer", "sub_buffer"):
-                raise invalid(f"{path} is a part of memory[{value['of']}], which is no buffer")
+                raise invalid(f"{path} is a part of memory[{value['of']}], which is not a buffer")
             if value.get("offset", 0) + value["size"] > whole["size"] and kind == "sub_buffer":
                 raise invalid(f"{path} does not lie within the buffer that it is a part of")
         if kind == IMAGE:
@@ -326,7 +327,7 @@ class _Check:
             _record(path, value, _MEMORY_PARAMETER)
             _reference(f"{path}.memory", value["memory"], self.document.memory)
             if self.document.memory_of(value["memory"])["kind"] not in ("buffer", "sub_buffer"):
-                raise invalid(f"{path}.memory is no buffer")
+                raise invalid(f"{path}.memory is not a buffer")
             return
         _record(path, value, _NUMBER_PARAMETER)
         if len(value["value"]) != 2 * int(value["dtype"][2:]) or not value["value"]:
@@ -334,11 +335,11 @@ class _Check:
 
     def _swap(self, path: str, value: Any, number: int) -> None:
         if not isinstance(value, list) or len(value) != 2 or value[0] == value[1]:
-            raise invalid(f"{path} is no pair")
+            raise invalid(f"{path} is not a pair")
         for one in value:
             _reference(path, one, self.document.memory)
             if self.document.memory[one]["kind"] not in ("buffer", "sub_buffer"):
-                raise invalid(f"{path} is no pair of buffers")
+                raise invalid(f"{path} is not a pair of buffers")
 
     def _command(self, path: str, value: Any, number: int) -> None:
         name = value.get("op") if isinstance(value, dict) else None
@@ -349,7 +350,7 @@ class _Check:
         elif isinstance(name, str) and name in OPERATIONS:
             self._transfer(path, value, name)
         else:
-            raise invalid(f"{path} is no command that this version knows: {_shown(name)}")
+            raise invalid(f"{path} is not a command that this version knows: {_shown(name)}")
         for before in value["after"]:
             if not _is_number(before) or before >= number:
                 raise invalid(
@@ -385,7 +386,7 @@ class _Check:
             if kind in _ARGUMENT:
                 break
         else:
-            raise invalid(f"{path} is {_shown(value)}, and no argument")
+            raise invalid(f"{path} is {_shown(value)}, and not an argument")
         _record(path, value, _ARGUMENT[kind])
         one = self.document
         if kind in self._among:
@@ -393,7 +394,7 @@ class _Check:
         if kind == "memory":
             memory = one.memory[value["memory"]]
             if memory["kind"] == HOST or value.get("start", 0) >= memory["size"]:
-                raise invalid(f"{path} is no memory that a kernel can use")
+                raise invalid(f"{path} is not memory that a kernel can use")
             if value.get("start", 0) and memory["kind"] != SVM:
                 raise invalid(f"{path} begins within memory that has no address")
 
@@ -444,4 +445,6 @@ class _Check:
         _reference(path, reference, one.memory)
         kinds = {BUFFER: ("buffer", "sub_buffer"), SVM: ("svm", "host")}.get(kind, (kind,))
         if one.memory[reference]["kind"] not in kinds:
-            raise invalid(f"{path} is {one.memory[reference]['kind']} memory, and no {kind}")
+            raise invalid(
+                f"{path} is {one.memory[reference]['kind']} memory, and not {kind} memory"
+            )

@@ -122,7 +122,7 @@ def without_includes(options: str) -> str:
     own = _find_pyopencl_include_path()
     try:
         words = shlex.split(options)
-    except ValueError:  # quotes that are no shell's
+    except ValueError:  # quotes that no shell has
         return options
     kept: list[str] = []
     for word in words:

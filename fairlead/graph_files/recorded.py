@@ -363,7 +363,7 @@ class _Writer:
 
 
 _MAPS: Final = ("clEnqueueMapBuffer", "clEnqueueMapImage")
-#: Commands of the queue that became places, but are no markers of OpenCL's.
+#: Commands of the queue that became places, but are not markers of OpenCL.
 _WITHOUT_PLACE: Final = (
     *_MAPS,
     "clEnqueueUnmapMemObject",

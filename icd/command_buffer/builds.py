@@ -280,7 +280,7 @@ class Builds:
         return code
 
     def _tell_python(self, commands: Sequence[int]) -> int:
-        """Update what C cannot update. Where other engines can run it, a refusal is no failure."""
+        """Update what C cannot update. A refusal is not a failure if other engines can run it."""
         if self._given is not None:
             return _tell_one(self._given, 0, commands)
         for kind, builds in list(self._builds.items()):

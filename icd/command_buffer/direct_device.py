@@ -125,7 +125,7 @@ _lock: Final = new_lock()
 
 def device_in(context: int, device: int, reports_failures: bool) -> DirectDevice:
     """The device of a context (handles), made when nobody has it. Raises OpenCLError."""
-    with _lock:  # while it lives its queue holds the context: the handle is no other's
+    with _lock:  # while it lives its queue holds the context: no other has the handle
         found = _devices.get((context, device))
         if found is None:
             found = DirectDevice(context, device, reports_failures)

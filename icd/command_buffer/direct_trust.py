@@ -60,9 +60,9 @@ def _judge(device: int, identity: Sequence[str]) -> Trust:
     if not profile_of_device(device).has_kernels_in_process:
         return Trust(why_not="the driver is not PoCL, whose kernels are functions of this process")
     if version is None:
-        return Trust(why_not=f"{platform_version} is no version of PoCL that it is proven for")
+        return Trust(why_not=f"{platform_version} is not a version of PoCL that it is proven for")
     if not _number(device, "CL_DEVICE_TYPE") & _CPU:
-        return Trust(why_not="the device is no CPU")
+        return Trust(why_not="the device is not a CPU")
     if not _number(device, "CL_DEVICE_EXECUTION_CAPABILITIES") & _NATIVE_KERNEL:
         return Trust(why_not="the device runs no native kernels")
     why_not = self_tests.why_not_library(self_tests.library_of(device), "direct", SELF_TEST)

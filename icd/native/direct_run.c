@@ -88,7 +88,7 @@ static size_t groups_of(const fl_direct_step *s) {
                : 1;
 }
 
-/* One of several parts of a step. What is no launch has no parts. */
+/* One of several parts of a step. What is not a launch has no parts. */
 static void run_part(const fl_direct_step *s, size_t part, size_t parts, unsigned *flags) {
     size_t groups = groups_of(s), each = groups / parts, rest = groups % parts;
     size_t first = each * part + (part < rest ? part : rest), end = first + each + (part < rest);

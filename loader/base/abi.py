@@ -181,7 +181,7 @@ class Constant(NamedTuple):
 
 
 class Struct(NamedTuple):
-    """A struct or a union. A field that is no pointer and has a `length`, a number, is an array."""
+    """A struct or a union. A field that has a number for its `length` is an array, or a pointer."""
 
     name: str
     kind: str

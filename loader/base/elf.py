@@ -119,7 +119,7 @@ def _what_it_is(start: bytes) -> str:
     return (
         "it is a text file, not a shared library"
         if text
-        else "it is not an ELF file, so it is no shared library"
+        else "it is not an ELF file, so it is not a shared library"
     )
 
 

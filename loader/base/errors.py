@@ -9,12 +9,25 @@ ur.abi, pi.abi, ze.abi, cuda.abi, hip.abi.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .abi import Api
+
+
+#: The first words of phrases that take no article.
+_NO_ARTICLE: Final = frozenset(
+    ("advice", "bytes", "memory", "one", "source", "text", "three", "true")
+)
+
+
+def with_article(noun: str) -> str:
+    """Return a noun with "a" or "an" before it, if it can have one."""
+    if noun.split(" ")[0] in _NO_ARTICLE:
+        return noun
+    return f"{'an' if noun[:1].lower() in set('aeio') else 'a'} {noun}"
 
 
 class FairleadError(Exception):

@@ -208,7 +208,7 @@ def parse(text: str, plain: Settings) -> Settings:
     if kind.strip().lower() not in ("stdout", "stderr", "file") or (
         kind.strip().lower() == "file"
     ) != bool(path.strip()):
-        raise ValueError(f"{found['output']!r} is no output")
+        raise ValueError(f"{found['output']!r} is not an output")
     fileline = found.get("fileline", "0").lower()
     if fileline not in ("0", "1", "true", "false"):
         raise ValueError(f"{fileline!r} is neither 0 nor 1")
@@ -223,5 +223,5 @@ def parse(text: str, plain: Settings) -> Settings:
 
 def _level(word: str) -> int:
     if word.lower() not in LEVELS:
-        raise ValueError(f"{word!r} is no level")
+        raise ValueError(f"{word!r} is not a level")
     return LEVELS.index(word.lower())

@@ -71,12 +71,12 @@ def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
         return refusal(*_explain(path, error))
     if len(content) > MAX_MANIFEST_BYTES:
         return refusal(
-            f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB, so it is no manifest",
+            f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB, so it is not a manifest",
             "move it elsewhere",
         )
     if _CONTROL_CHARACTER.search(content):
         return refusal(
-            "contains control characters, so it is no plain text",
+            "contains control characters, so it is not plain text",
             "write the library's path into it as UTF-8 text",
         )
     lines = enumerate(map(bytes.strip, content.removeprefix(codecs.BOM_UTF8).splitlines()), start=1)
@@ -144,7 +144,7 @@ def check_library(
 ) -> Candidate | Refusal:
     """Return the candidate for an absolute path or a bare soname.
 
-    A path that exists and is no file is refused. A path that does not exist is a candidate: the
+    A path that exists and is not a file is refused. A path that does not exist is a candidate: the
     function that opens it may know how to repair the path.
     """
     try:

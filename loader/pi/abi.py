@@ -49,7 +49,7 @@ def serve(table: DispatchTable) -> DispatchTable:
     See `loader/pi/serve.py`.
 
     Raises:
-        FairleadError: `table` is no table of Unified Runtime, or 16 tables of PI are in use.
+        FairleadError: `table` is not a table of Unified Runtime, or 16 tables of PI are in use.
     """
     from . import serve as pi_from_ur  # it imports this module, and few programs need it
 

@@ -45,7 +45,7 @@ def _devices_get(
         else [everything]
     )
     if not bits or device_type & ~everything:
-        raise refuse("PI_ERROR_INVALID_DEVICE_TYPE", f"{device_type:#x} is no type.")
+        raise refuse("PI_ERROR_INVALID_DEVICE_TYPE", f"{device_type:#x} is not a type.")
     types = [ENUMS["pi_device_type"].to_ur(bit) for bit in bits]
     if PI["PI_DEVICE_TYPE_ACC"] in bits:
         types += [UR["UR_DEVICE_TYPE_MCA"], UR["UR_DEVICE_TYPE_VPU"]]

@@ -68,7 +68,7 @@ def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> D
         ended: called at the end of `piTearDown`.
 
     Raises:
-        FairleadError: `table` is no table of Unified Runtime, or 16 tables of PI are in use.
+        FairleadError: `table` is not a table of Unified Runtime, or 16 tables of PI are in use.
     """
     if table.api is not UR:
         raise FairleadError(

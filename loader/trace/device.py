@@ -26,7 +26,7 @@ class DeviceCommand:
 
     Attributes:
         function: the name of the function that enqueued it.
-        kernel: the handle of its kernel, 0 if it is no launch.
+        kernel: the handle of its kernel, 0 if it is not a launch.
         queue: the handle of its queue.
         begin, end: when the function was called, and returned.
         queued, submitted, started, ended: its profiling times.

@@ -36,7 +36,7 @@ from .values import (
 
 _HEADER: Final = 6  # words of a record before its arguments
 
-#: What stands for a slot in the records that are no calls: a command's, a thread's.
+#: What stands for a slot in the records that are not calls: a command's, a thread's.
 COMMAND, THREAD = NOTES = (lib.FL_COMMAND & 0xFFFFFFFF, lib.FL_THREAD & 0xFFFFFFFF)
 
 

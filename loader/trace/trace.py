@@ -328,6 +328,7 @@ def _checked_apis(apis: Iterable[str]) -> frozenset[str]:
     given = (apis,) if isinstance(apis, str) or not isinstance(apis, Iterable) else apis
     if unknown := [name for name in given if name not in tuple(APIS)]:
         raise FairleadError(
-            f"{unknown[0]!r} is no API that can be traced", remedy=f"choose from {', '.join(APIS)}"
+            f"{unknown[0]!r} is not an API that can be traced",
+            remedy=f"choose from {', '.join(APIS)}",
         )
     return frozenset(given)

@@ -90,7 +90,7 @@ def load(
 
     Raises:
         LibraryError: the library cannot be opened.
-        BindError: it is no plugin.
+        BindError: it is not a plugin.
     """
     with variables({**(environment or {}), **_numeric_pi_trace()}):
         library, binding = open_and_bind(
@@ -158,7 +158,7 @@ def _numeric_pi_trace() -> dict[str, str]:
 
 
 def _check_preview(candidate: PluginCandidate) -> None:
-    """Refuse a file that is no plugin, has another interface, or is too old.
+    """Refuse a file that is not a plugin, has another interface, or is too old.
 
     None of its code has run.
     """

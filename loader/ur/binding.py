@@ -37,7 +37,7 @@ _PluginInit = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
 class BindError(FairleadError):
-    """A library is no plugin, or violates the protocol of plugins."""
+    """A library is not a plugin, or violates the protocol of plugins."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> PluginBindin
         layout: refuse an adapter that does not have this layout of `UR.layouts`.
 
     Raises:
-        BindError: it is no adapter, refuses the version, or has tables of an unknown layout.
+        BindError: it is not an adapter, refuses the version, or has tables of an unknown layout.
     """
     filled = {table: _call_getter(library, table) for table in _all_tables()}
     tables = {table: words for table, words in filled.items() if words is not None}
     if not tables:
         raise BindError(
-            "it exports no urGet…ProcAddrTable function, so it is no Unified Runtime adapter",
+            "it exports no urGet…ProcAddrTable function, so it is not a Unified Runtime adapter",
             remedy="name the library of an adapter, libur_adapter_….so.0",
         )
     if not any(tables.get("Adapter", ())[:1]):
@@ -253,12 +253,12 @@ def bind_plugin(library: Library) -> PluginBinding:
         library: the open library.
 
     Raises:
-        BindError: it is no plugin, refuses the version, or the order of its functions is unknown.
+        BindError: it is not a plugin, refuses the version, or has functions in an unknown order.
     """
     address = library.own_symbol("piPluginInit")
     if address is None:
         raise BindError(
-            "it does not export piPluginInit, so it is no PI plugin",
+            "it does not export piPluginInit, so it is not a PI plugin",
             remedy="name the library of a plugin, libpi_….so",
         )
     block = (ctypes.c_uint64 * (_BUFFER_WORDS + TABLE_OFFSET // 8))(

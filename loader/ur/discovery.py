@@ -287,7 +287,7 @@ def _paths(place: LibraryPlace, name: str) -> Iterator[str]:
 
 
 def _refusal_of(path: str, found_via: str) -> Refusal | None:
-    """Return why a file is no library for this process, None if it may be one."""
+    """Return why a file is not a library for this process, None if it may be one."""
     try:
         check_file(path)
     except LibraryError as error:

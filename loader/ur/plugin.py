@@ -123,7 +123,7 @@ class Plugin:
         constant = api.constants.get(name) or api.constants.get(f"{prefix}{name}")
         if constant is None:
             raise FairleadError(
-                f"{name!r} is no constant of {api.path.stem}",
+                f"{name!r} is not a constant of {api.path.stem}",
                 routine=routine,
                 remedy=f"look at {api.path.name}",
             )

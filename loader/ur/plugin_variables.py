@@ -163,7 +163,7 @@ def split_quoted_list(variable: str, text: str) -> list[str] | Refusal:
 
 
 def _list_error(variable: str, environ: Mapping[str, str]) -> Refusal | None:
-    """Return the error in one of the lists, None if there is none or the variable is no list."""
+    """Return the error in one of the lists, None if there is none or the variable is not a list."""
     elements = (
         split_quoted_list(variable, environ[variable])
         if variable in (FORCE_LOAD, SEARCH_PATH)

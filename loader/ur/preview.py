@@ -66,7 +66,7 @@ class Preview:
         version: "0.12" for an adapter, ">=15.46" for a plugin, "" if unknown.
         reason: why it must not be loaded, "" if it may be.
         remedy: what to do about it.
-        is_loader: whether it is an OpenCL loader, which is no driver.
+        is_loader: whether it is an OpenCL loader, which is not a driver.
     """
 
     interface: str
@@ -148,7 +148,7 @@ def _preview_plugin(exports: frozenset[str]) -> Preview:
 def _ur_version(path: str, symbol_versions: list[str]) -> str:
     """Return the API version from the file's full name, else from its symbol versions.
 
-    The symbol versions of adapters are 0.0 in all releases, which is no version.
+    The symbol versions of adapters are 0.0 in all releases, which is not a version.
     """
     named = (match[1] for match in map(_FILE_VERSION.search, _copies(path)) if match)
     versions = (

@@ -248,7 +248,7 @@ def of_backend(name: str, mapping: Mapping[str, str] = SYCL_BE_NAMES) -> Selecto
     """
     if name not in mapping:
         message = (
-            f"{name!r} is no backend that {SYCL_BE} can name. Legal are: "
+            f"{name!r} is not a backend that {SYCL_BE} can name. Legal are: "
             f"{', '.join(mapping) or 'none'}. {PRECEDENCE}"
         )
         raise SelectorError(

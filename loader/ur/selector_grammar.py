@@ -207,7 +207,7 @@ def _term(piece: _Piece, backends: Sequence[str]) -> Term:
         )
     if backend.text.lower() not in ("*", *backends):
         raise backend.error(
-            f"{backend.text!r} is no backend", f"name one of: *, {', '.join(backends)}"
+            f"{backend.text!r} is not a backend", f"name one of: *, {', '.join(backends)}"
         )
     if not devices:
         end = rest.at(len(rest.text), "")
@@ -244,7 +244,7 @@ def _device(piece: _Piece) -> DevicePattern:
         if part.text == "*":
             path.append("*")
         elif not _NUMBER.fullmatch(part.text):
-            problem = f"{part.text!r} is no device" if part.text else "a device is missing"
+            problem = f"{part.text!r} is not a device" if part.text else "a device is missing"
             raise part.error(problem, "write '*', cpu, gpu, fpga or a number")
         elif "*" in path:
             raise part.error(f"{piece.text!r} has a number after '*'", "write '*' there too")
@@ -269,7 +269,7 @@ def _filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
     if parts:
         text = parts[0].text
         problem = (
-            f"{text!r} is no backend, type or number that may stand here"
+            f"{text!r} is not a backend, type or number that may stand here"
             if text
             else "a device is missing"
         )

@@ -34,7 +34,7 @@ _GetTable = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
 
 
 class DriverBindError(FairleadError):
-    """A library is no Level Zero driver, or violates the protocol of drivers."""
+    """A library is not a Level Zero driver, or violates the protocol of drivers."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ def bind_driver(library: Library) -> DriverBinding:
         library: the open library.
 
     Raises:
-        DriverBindError: it is no driver, refuses every version, or lacks what programs need.
+        DriverBindError: it is not a driver, refuses every version, or lacks what programs need.
     """
     getters = {table: library.own_symbol(getter(table)) for table in TABLES}
     missing_tables = tuple(table for table, address in getters.items() if not address)
     if len(missing_tables) == len(TABLES):
         raise DriverBindError(
-            "it exports no zeGet…ProcAddrTable function, so it is no Level Zero driver",
+            "it exports no zeGet…ProcAddrTable function, so it is not a Level Zero driver",
             remedy="name the library of a driver, such as libze_intel_gpu.so.1",
         )
     if library.own_symbol("zelLoaderGetVersions"):

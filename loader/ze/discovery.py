@@ -160,7 +160,7 @@ def _own_driver(own: Path) -> Iterator[Finding]:
 
 
 def _accepted(path: str, via: str) -> Candidate | Refusal:
-    """Return the candidate, or why the file is no library for this process."""
+    """Return the candidate, or why the file is not a library for this process."""
     try:
         check_file(path)
     except LibraryError as error:

@@ -189,7 +189,7 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
 
     Raises:
         LibraryError: the library cannot be opened.
-        DriverBindError: it is no driver.
+        DriverBindError: it is not a driver.
         LevelZeroError: it fails to initialize.
     """
     if "/" in candidate.library:

@@ -17,7 +17,7 @@ class Rule(NamedTuple):
         place: the number of the argument.
         code: what a call that breaks it returns, without ZE_RESULT_ERROR_INVALID_.
         values: the numbers that are allowed; None if only 0 is forbidden.
-        bits: the bits that are allowed; None if it is no set of flags.
+        bits: the bits that are allowed; None if it is not a set of flags.
         counted_by: the argument that may only be 0 if this one is NULL; -1 if there is none.
     """
 

@@ -111,5 +111,5 @@ def clGetCommandBufferInfoKHR(
     found = buffer_at(buffer)
     made = _ANSWERS.get(name)
     if made is None:
-        raise refused("CL_INVALID_VALUE", f"{name:#x} is no query of command-buffers")
+        raise refused("CL_INVALID_VALUE", f"{name:#x} is not a query of command-buffers")
     answer(made(found), room, into, size_ret)

@@ -94,7 +94,7 @@ class LayerCommand:
         type: its name after CL_COMMAND_, such as "NDRANGE_KERNEL".
         queue: the number of its queue.
         properties: those it was recorded with, or None.
-        kernel: the program's kernel, 0 if it is no launch.
+        kernel: the program's kernel, 0 if it is not a launch.
         fields: what of a launch can be updated.
         asserts: what updates promise to keep.
         groups: the work-groups that it was recorded with, None if the driver chooses their size.
@@ -353,7 +353,7 @@ def buffer_at(handle: int | None) -> LayerCommandBuffer:
     """Return a command-buffer. Raises OpenCLError (CL_INVALID_COMMAND_BUFFER_KHR)."""
     found = _buffers.get(handle or 0)
     if found is None:
-        raise refused("CL_INVALID_COMMAND_BUFFER_KHR", f"{handle or 0:#x} is no command-buffer")
+        raise refused("CL_INVALID_COMMAND_BUFFER_KHR", f"{handle or 0:#x} is not a command-buffer")
     return found
 
 
@@ -361,7 +361,7 @@ def command_at(handle: int | None) -> LayerCommand:
     """Return a command. Raises OpenCLError (CL_INVALID_MUTABLE_COMMAND_KHR)."""
     found = _commands.get(handle or 0)
     if found is None:
-        raise refused("CL_INVALID_MUTABLE_COMMAND_KHR", f"{handle or 0:#x} is no command")
+        raise refused("CL_INVALID_MUTABLE_COMMAND_KHR", f"{handle or 0:#x} is not a command")
     return found
 
 

@@ -46,7 +46,7 @@ def _command_of(buffer: LayerCommandBuffer, handle: int) -> LayerCommand:
     except OpenCLError:
         found = None
     if found is None or found.buffer is not buffer:
-        raise refused("CL_INVALID_VALUE", "a handle is no command of this command-buffer")
+        raise refused("CL_INVALID_VALUE", "a handle is not a command of this command-buffer")
     return found
 
 

@@ -52,7 +52,8 @@ class LaunchUpdate:
         command = command_at(config.command)
         if command.buffer is not buffer or not command.kernel:
             raise refused(
-                "CL_INVALID_MUTABLE_COMMAND_KHR", "the command is no launch of this command-buffer"
+                "CL_INVALID_MUTABLE_COMMAND_KHR",
+                "the command is not a launch of this command-buffer",
             )
         self.command, self._buffer = command, buffer
         self.arguments: list[tuple[int, int, int, Any]] = []
@@ -288,5 +289,5 @@ def clGetMutableCommandInfoKHR(
     command = command_at(handle)
     made = _ANSWERS.get(name)
     if made is None:
-        raise refused("CL_INVALID_VALUE", f"{name:#x} is no query of commands")
+        raise refused("CL_INVALID_VALUE", f"{name:#x} is not a query of commands")
     answer(made(command), room, into, size_ret)

@@ -94,7 +94,7 @@ def urContextCreateWithNativeHandle(
         raise failure("INVALID_NULL_HANDLE")
     device = next((one for one in all_devices() if one.context == hNativeContext), None)
     if device is None:
-        raise failure("INVALID_VALUE", "the native context is no device's primary context")
+        raise failure("INVALID_VALUE", "the native context is not a device's primary context")
     if phDevices and device not in phDevices:
         raise failure("INVALID_DEVICE", "the devices are not those of the native context")
     return CuContext(phDevices or [device])

@@ -60,7 +60,7 @@ def urMemoryExportAllocExportableMemoryExp(
     if not size:
         raise failure("INVALID_USM_SIZE", "0 bytes")
     if alignment & (alignment - 1):
-        raise failure("UNSUPPORTED_ALIGNMENT", f"{alignment} is no power of two")
+        raise failure("UNSUPPORTED_ALIGNMENT", f"{alignment} is not a power of two")
     if size > hDevice.found.memory:
         raise failure("UNSUPPORTED_SIZE", f"{size} bytes are more than the device has")
     _check_type(hDevice, handleTypeToExport)

@@ -226,7 +226,7 @@ def urProgramCreateWithIL(
         raise failure("INVALID_SIZE", "the IL is empty")
     data = source_of(ctypes.string_at(pIL, length))
     if data is None:
-        raise failure("INVALID_BINARY", "this is no text")
+        raise failure("INVALID_BINARY", "this is not text")
     return CuProgram(hContext, dict.fromkeys(hContext.devices, data), data)
 
 
@@ -242,7 +242,7 @@ def urProgramCreateWithBinary(
     check_metadata(pProperties)
     images = read_binaries(hContext, phDevices, pLengths, ppBinaries)
     if not all(map(is_image, images)):
-        raise failure("INVALID_NATIVE_BINARY", f"it is no text and no binary of {API.name}")
+        raise failure("INVALID_NATIVE_BINARY", f"it is neither text nor a binary of {API.name}")
     return CuProgram(hContext, dict(zip(phDevices, images, strict=True)))
 
 

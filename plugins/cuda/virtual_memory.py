@@ -72,7 +72,7 @@ def urPhysicalMemCreate(
     flags = pProperties.flags if pProperties else 0
     check_flags(flags, "ur_physical_mem_flags_t")
     if not size or size % step_of(hDevice, "MINIMUM"):
-        raise failure("INVALID_SIZE", f"{size} bytes are no multiple of the granularity")
+        raise failure("INVALID_SIZE", f"{size} bytes are not a multiple of the granularity")
     if flags:
         raise failure("UNSUPPORTED_FEATURE", "physical memory is not given to other processes")
     return CuPhysicalMemory(hContext, hDevice, size, flags)
@@ -98,7 +98,7 @@ adapter.info(
 @adapter.entry
 def urVirtualMemReserve(hContext: CuContext, pStart: int, size: int) -> int:
     if not size or size % step_of(hContext.device, "MINIMUM"):
-        raise failure("INVALID_SIZE", f"{size} bytes are no multiple of the granularity")
+        raise failure("INVALID_SIZE", f"{size} bytes are not a multiple of the granularity")
     return hContext.device.make("MemAddressReserve", size, 0, pStart, 0)
 
 

@@ -91,7 +91,7 @@ class CodeObject(NamedTuple):
 
 
 class CodeObjectError(Exception):
-    """Data is no code object that can be read."""
+    """Data is not a code object that can be read."""
 
 
 def processor_of(target: str) -> str:

@@ -62,7 +62,7 @@ class Capture:
         self._lists.append(made)
 
     def begin(self, made: ZeCommandList, waits: Sequence[ZeEvent]) -> ListRecording:
-        """Return what a list's next command is recorded in. The list joins if it is no part yet.
+        """Return what a list's next command is recorded in. The list joins if it is not a part yet.
 
         Raises:
             LevelZeroError: GRAPH_CAPTURE_MERGE_ATTEMPT, GRAPH_CAPTURE_UNSUPPORTED.

@@ -58,7 +58,7 @@ class UnfinishedCommands(CLObject):
                     _forget(key)
 
     def wait(self) -> None:
-        """Wait until the commands have ended. A failed command is no error here."""
+        """Wait until the commands have ended. A failed command is not an error here."""
         with suppress(OpenCLError):
             if waits_itself(self.device.platform):
                 one_at_a_time = self.device.platform.profile.waits_one_at_a_time

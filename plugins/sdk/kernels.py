@@ -104,7 +104,7 @@ def groups_by_local_memory(dynamic: int, own: int, room: int, units: int) -> int
     The drivers' own answers do not have the bytes that a launch adds.
 
     Args:
-        dynamic: bytes that a launch adds for each work-group. Without them memory is no bound.
+        dynamic: bytes that a launch adds for each work-group. Without them memory sets no bound.
         own: bytes that each work-group has besides.
         room: bytes of local memory that a unit of the device has.
         units: how many units it has.

@@ -372,7 +372,7 @@ def urKernelSetArgSampler(hKernel: LZKernel, argIndex: int, hArgValue: Any) -> N
 
 @adapter.entry
 def urKernelSetExecInfo(hKernel: LZKernel, propName: int, propSize: int, pPropValue: int) -> None:
-    """Let a kernel use memory that is no argument. All of it: Level Zero takes no list."""
+    """Let a kernel use memory that is not an argument. All of it: Level Zero takes no list."""
     pointers, indirect = read_exec_info(propName, propSize, pPropValue)
     if pointers is None and indirect is None:
         return

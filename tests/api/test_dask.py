@@ -235,7 +235,7 @@ def test_a_file_that_is_no_graph_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(fairlead.GraphFileError, match="cannot be read"):
         fairlead.dask.map(tmp_path / "nowhere.flg", [{}])
     (tmp_path / "text.flg").write_text("no graph", encoding="utf-8")
-    with pytest.raises(fairlead.GraphFileError, match="no graph of fairlead"):
+    with pytest.raises(fairlead.GraphFileError, match="not a graph of fairlead"):
         fairlead.dask.map(str(tmp_path / "text.flg"), [{}])
 
 

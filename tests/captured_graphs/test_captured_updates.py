@@ -252,7 +252,7 @@ def test_what_an_argument_cannot_be(numbers: Numbers) -> None:
         (graph[0], 0, cl.LocalMemory(4), "argument 0 takes memory, and was given local memory"),
         (other[0], 2, numbers.buffer, "argument 2 takes local memory"),
         (graph[0], 0, "text", "can be no kernel's argument"),
-        (other[1], 0, np.int32(1), "node 1, read.256 bytes., is no kernel"),
+        (other[1], 0, np.int32(1), "node 1, read.256 bytes., is not a kernel"),
     ]
     for node, index, value, message in wrong:
         with pytest.raises(SYCLError, match=message):

@@ -191,15 +191,15 @@ def test_what_an_image_or_a_sampler_cannot_become(queue: cl.CommandQueue) -> Non
         (graph[0], 0, images.make(context, KINDS[5]), "argument 0 is a 2D image"),
         (graph[0], 0, None, "argument 0 is a 2D image"),
         (graph[0], 0, np.int64(1), "argument 0 (of triple )?is"),
-        (graph[0], 0, near, "argument 0 is no sampler"),
+        (graph[0], 0, near, "argument 0 is not a sampler"),
         (graph[0], 0, released, "argument 0 is"),
         (graph[0], 0, images.make(foreign, IMAGE2D), "argument 0 is memory of another context"),
         (graph[0], 2, images.sampler(foreign), "argument 2 is a sampler of another context"),
         (graph[0], 2, target, "argument 2 is a sampler"),
         (graph[0], 2, None, "argument 2 is a sampler"),
         (graph[0], 2, np.int64(1), "argument 2 (of triple )?is"),
-        (other[0], 0, target, "argument 0 is no image"),
-        (other[0], 1, near, "argument 1 is no sampler"),
+        (other[0], 0, target, "argument 0 is not an image"),
+        (other[0], 1, near, "argument 1 is not a sampler"),
     ]
     for node, index, value, message in wrong:
         with pytest.raises(SYCLError, match=message) as caught:

@@ -113,7 +113,7 @@ def test_what_cannot_be_a_flag(numbers: Numbers) -> None:
     elsewhere = cl.Buffer(cl.Context([numbers.queue.device]), cl.mem_flags.READ_WRITE, 256)
     small = cl.Buffer(context, cl.mem_flags.READ_WRITE, 2)
     for wrong in (np.zeros(1), 5, small, fairlead.Parameter(numbers.buffer)):
-        with pytest.raises(ArgumentError, match="until is no buffer"):
+        with pytest.raises(ArgumentError, match="until is not a buffer"):
             loop.replay(numbers.queue, times=2, until=wrong)
     with pytest.raises(SYCLError, match="the flag of until is memory of another context"):
         loop.replay(numbers.queue, times=2, until=elsewhere)

@@ -92,7 +92,9 @@ def test_capture_keeps_one_array_that_is_no_list(queue: Any, buffer: Any) -> Non
 
 @pytest.mark.parametrize("wrong", [np.zeros(3), np.float32(1), np.zeros(()), True, 3, [1]])
 def test_replay_waits_for_events_only(graph: CapturedGraph, queue: Any, wrong: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"wait_for is no list of events|expected a pyopencl\."):
+    with pytest.raises(
+        ArgumentError, match=r"wait_for is not a list of events|expected a pyopencl\."
+    ):
         graph.finalize().replay(queue, wait_for=wrong)
 
 

@@ -371,7 +371,7 @@ def test_conversions_that_would_freeze_the_number_are_refused(numbers: Numbers) 
             (lambda: bool(p), "the graph would keep the outcome"),
             (lambda: p > 1, "the graph would keep the outcome"),
             (lambda: operator.add(x, p), "write the operator"),
-            (lambda: range(p), "no whole number"),
+            (lambda: range(p), "not a whole number"),
         ]:
             with pytest.raises(TypeError, match=message):
                 action()

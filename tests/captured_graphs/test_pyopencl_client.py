@@ -20,7 +20,7 @@ from fairlead.captured_graphs import pyopencl_client
 from fairlead.captured_graphs.block import PyOpenCLObserver
 from fairlead.captured_graphs.context import capture
 
-#: Host memory of 256 bytes that is no NumPy array.
+#: Host memory of 256 bytes that is not a NumPy array.
 BUFFERS: dict[str, Callable[[], Any]] = {
     "bytearray": lambda: bytearray(256),
     "memoryview": lambda: memoryview(bytearray(300))[20:276],

@@ -49,7 +49,7 @@ def test_wrong_arguments_are_refused(numbers: Numbers, loop: Executable) -> None
     for wrong in (numbers.buffer, None, numbers.queue.int_ptr):
         with pytest.raises(ArgumentError, match=r"expected a pyopencl\.CommandQueue"):
             loop.replay(wrong)
-    with pytest.raises(ArgumentError, match="wait_for is no list"):
+    with pytest.raises(ArgumentError, match="wait_for is not a list"):
         loop.replay(numbers.queue, wait_for=5)  # type: ignore[arg-type]
     assert numbers.value() == 2
 

@@ -130,7 +130,7 @@ def test_an_exchange_in_the_block_is_told(steps: Steps) -> None:
 def test_what_cannot_be_swapped(steps: Steps, numbers: Numbers) -> None:
     small = cl.Buffer(steps.queue.context, cl.mem_flags.READ_WRITE, 128)
     for wrong in ((steps.u, small), (steps.u, steps.u), (steps.u,), [(1, 2)], (steps.u, None)):
-        message = r"swap is no|expected a pyopencl.Buffer"
+        message = r"swap is not|expected a pyopencl.Buffer"
         with pytest.raises(ArgumentError, match=message), capture(steps.queue, swap=wrong):
             pass
 

@@ -178,7 +178,7 @@ def test_a_selector_that_cannot_be_understood(
     env = vendors(tmp_path, fake_driver()) | {"ONEAPI_DEVICE_SELECTOR": "opncl:0"}
     done = listed(run_python, env)
     assert (done.code, done.out) == (1, "")
-    assert "'opncl' is no backend, at character 1" in done.err and "selector = term" in done.err
+    assert "'opncl' is not a backend, at character 1" in done.err and "selector = term" in done.err
     assert (
         listed(run_python, env, "--interface", "opencl").code == 0
     )  # OpenCL knows no such variable
@@ -394,7 +394,7 @@ def test_a_platform_that_fails_to_list_its_devices_is_a_line_on_stderr(
 #: What a device answers to every query, and what is said of it.
 FAULTS = {
     "return CL_OUT_OF_RESOURCES": "clGetDeviceInfo [CL_OUT_OF_RESOURCES]",
-    'return give("", 0, room, into, size)': "the answer to CL_DEVICE_TYPE has 0 bytes, which is no",
+    'return give("", 0, room, into, size)': "the answer to CL_DEVICE_TYPE has 0 bytes, which is not",
     'return give("abc", 3, room, into, size)': "the answer to CL_DEVICE_TYPE has 3 bytes",
     "if (size) *size = 1ull << 40; return 0": "an answer of 1099511627776 bytes, which is "
     "impossible",

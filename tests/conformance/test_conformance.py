@@ -200,7 +200,7 @@ def test_the_table_and_the_lines(fake_adapter: FakePlugin, run_python: RunPython
     assert how.splitlines() == [
         "1 of 6 cases failed. A failed case is a rule that the library breaks: a line under the "
         "table.",
-        "An unsupported case tests what the library does not implement, and is no failure.",
+        "An unsupported case tests what the library does not implement, and is not a failure.",
     ]
     assert head.splitlines() == [
         f"{library} (ur)",

@@ -168,7 +168,7 @@ def test_a_node_of_another_graph_is_refused(queue: Queue, graph: CommandGraph) -
     foreign = CommandGraph(queue).add()
     with refused("Node must be a node inside the graph."):
         graph.add(depends_on=foreign)
-    with refused("int is no Node"):
+    with refused("int is not a Node"):
         graph.add(depends_on=[42])  # pyright: ignore[reportArgumentType]
     assert graph.empty()
 

@@ -51,17 +51,20 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
     one: Any = DynamicParameter(graph, numpy.int32(1))
     turns: Any = DynamicCommandGroup(graph, [lambda h: h.host_task(print)])
     table: list[tuple[Any, str, str]] = [
-        *((lambda of=of: make(of), "CommandGraph", "is no Queue") for of in (None, "x", 3)),
+        *((lambda of=of: make(of), "CommandGraph", "is not a Queue") for of in (None, "x", 3)),
         *(
-            (lambda of=of: make(queue.context, of), "CommandGraph", "is no Device")
+            (lambda of=of: make(queue.context, of), "CommandGraph", "is not a Device")
             for of in ("x", 3, [3])
         ),
         (lambda: make(queue.context, []), "CommandGraph", "needs a device"),
         *(
-            (lambda of=of: add(of), "add", "is no command-group function")
+            (lambda of=of: add(of), "add", "is not a command-group function")
             for of in (3, program.add, node, executable, lambda: 0)
         ),
-        *((lambda of=of: add(None, depends_on=of), "add", "is no Node") for of in (3, [3], event)),
+        *(
+            (lambda of=of: add(None, depends_on=of), "add", "is not a Node")
+            for of in (3, [3], event)
+        ),
         (lambda: add(None, device="cpu"), "add", "is not a device of the graph"),
         *(
             (
@@ -85,11 +88,15 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
         ),
         (lambda: Node.of_event(3), "Node.of_event", "No event associated with a node"),
         *(
-            (lambda of=of: graph.begin_recording(of), "begin_recording", "is no queue that records")
+            (
+                lambda of=of: graph.begin_recording(of),
+                "begin_recording",
+                "is not a queue that records",
+            )
             for of in (None, 3, [3])
         ),
         *(
-            (lambda of=of: graph.end_recording(of), "end_recording", "is no queue that records")
+            (lambda of=of: graph.end_recording(of), "end_recording", "is not a queue that records")
             for of in (3, "x")
         ),
         (lambda: graph.begin_recording([]), "begin_recording", "there is no queue to be recorded"),
@@ -100,40 +107,40 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
         ),
         (lambda: graph.finalize(policy="x"), "finalize", "there is no policy 'x'"),
         *(
-            (lambda of=of: executable.update(of), "update", "is no Node or CommandGraph")
+            (lambda of=of: executable.update(of), "update", "is not a Node or CommandGraph")
             for of in (None, 5, [5], executable)
         ),
         *(
-            (lambda of=of: DynamicParameter(of, 1), "DynamicParameter", "is no CommandGraph")
+            (lambda of=of: DynamicParameter(of, 1), "DynamicParameter", "is not a CommandGraph")
             for of in (None, queue, executable)
         ),
         (lambda: DynamicParameter(graph, one), "DynamicParameter", "holds a value, not another"),
-        (lambda: DynamicLocalMemory(None, 4), "DynamicLocalMemory", "None is no CommandGraph"),
+        (lambda: DynamicLocalMemory(None, 4), "DynamicLocalMemory", "None is not a CommandGraph"),
         *(
-            (lambda of=of: group(of, [print]), "DynamicCommandGroup", "is no CommandGraph")
+            (lambda of=of: group(of, [print]), "DynamicCommandGroup", "is not a CommandGraph")
             for of in (None, queue)
         ),
         *(
-            (lambda of=of: group(graph, of), "DynamicCommandGroup", "is no list of functions")
+            (lambda of=of: group(graph, of), "DynamicCommandGroup", "is not a list of functions")
             for of in (None, 3, lambda h: 0)
         ),
         *(
             (
                 lambda of=of: group(graph, [of]),
                 "DynamicCommandGroup",
-                "is no command-group function",
+                "is not a command-group function",
             )
             for of in (None, 3, lambda: 0)
         ),
         *(
-            (lambda of=of: setattr(turns, "active_index", of), "active_index", "is no index")
+            (lambda of=of: setattr(turns, "active_index", of), "active_index", "is not an index")
             for of in ("a", 0.5)
         ),
-        (lambda: async_malloc(queue, 8, "int32"), "async_malloc", "Queue is no Handler"),
+        (lambda: async_malloc(queue, 8, "int32"), "async_malloc", "Queue is not a Handler"),
         (
             lambda: add(lambda h: async_malloc(h, "a", "int32")),
             "async_malloc",
-            "str is no number of elements",
+            "str is not a number of elements",
         ),
         (
             lambda: queue.submit(lambda h: async_malloc(h, 4, "int32", kind="x")),
@@ -145,8 +152,8 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
             "async_malloc",
             "at least one element",
         ),
-        (lambda: async_free(queue, memory), "async_free", "Queue is no Handler"),
-        (lambda: add(lambda h: async_free(h, 3)), "async_free", "int is no USM"),
+        (lambda: async_free(queue, memory), "async_free", "Queue is not a Handler"),
+        (lambda: add(lambda h: async_free(h, 3)), "async_free", "int is not a USM"),
     ]
     check_refused(table)
     assert len(graph) == 1 and not graph.is_recording

@@ -121,7 +121,7 @@ def test_a_device_that_is_not_the_context_s_is_refused(queue: Queue, other_devic
 
 
 def test_what_no_graph_can_be_made_of_is_refused() -> None:
-    with refused("int is no Queue"):
+    with refused("int is not a Queue"):
         CommandGraph(42)
 
 

@@ -200,7 +200,7 @@ def test_a_graph_waits_behind_a_host_task_of_the_queue(
 
 
 def test_what_is_not_a_function_is_refused(graph: CommandGraph) -> None:
-    with refused("int is no function"):
+    with refused("int is not a function"):
         graph.add(lambda h: h.host_task(42))  # pyright: ignore[reportArgumentType]
     assert graph.empty()
 

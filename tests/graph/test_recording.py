@@ -72,7 +72,7 @@ def test_a_block_within_a_block_ends_what_it_began(
 def test_what_is_no_queue_is_refused(queue: Queue, graph: CommandGraph) -> None:
     theirs = cl.CommandQueue(cl.Context.from_int_ptr(queue.context.native(), True))
     for call in (graph.begin_recording, graph.end_recording):
-        with refused("CommandQueue is no queue that records"):
+        with refused("CommandQueue is not a queue that records"):
             call([queue, theirs])  # pyright: ignore[reportArgumentType]
     assert queue.state == "executing"
 

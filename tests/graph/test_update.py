@@ -135,7 +135,7 @@ def test_nodes_of_other_graphs_and_later_nodes_are_refused(
     for node in (later, foreign):
         with refused("Node passed to update() is not part of the graph."):
             executable.update(node)
-    with refused("int is no Node"):
+    with refused("int is not a Node"):
         executable.update([42])  # pyright: ignore[reportArgumentType]
 
 

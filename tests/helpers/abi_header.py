@@ -37,7 +37,7 @@ def compile_lines(
 
 
 def function_lines(functions: Sequence[Function], types: Mapping[str, str]) -> Iterator[str]:
-    """Yield an assertion for each function that is no macro: its type is the header's.
+    """Yield an assertion for each function that is not a macro: its type is the header's.
 
     Args:
         functions: those that the header has.
@@ -78,7 +78,7 @@ def struct_lines(
 
 
 def type_lines(api: Api, types: Mapping[str, str]) -> Iterator[str]:
-    """Yield an assertion for each type that is no struct: its size is the header's."""
+    """Yield an assertion for each type that is not a struct: its size is the header's."""
     for name in api.types:
         if api.resolve(name) != "struct":
             size = ctypes.sizeof(api.ctype(name))

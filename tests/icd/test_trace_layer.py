@@ -463,8 +463,8 @@ def test_a_damaged_file_does_no_harm(log_of_a_program: bytes, data: st.DataObjec
         (lambda data: data[:-8], "it is cut off"),
         (lambda data: data[:4000], "it is cut off"),
         (lambda data: data[:4096] + bytes([1]) + data[4097:], "word 0 begins no record"),
-        (lambda data: data[:20], "it is no log of OpenCL calls"),
-        (lambda data: b"something else", "it is no log of OpenCL calls"),
+        (lambda data: data[:20], "it is not a log of OpenCL calls"),
+        (lambda data: b"something else", "it is not a log of OpenCL calls"),
         (lambda data: data[:8] + b"\x63" + data[9:], "another version of fairlead"),
     ],
 )

@@ -293,7 +293,7 @@ SCENARIO(block_empty_slots) {
     mock_put_back_slots(w->m);
 }
 
-/* Whatever is no command of a queue is the driver's own function. */
+/* Whatever is not a command of a queue is the driver's own function. */
 SCENARIO(block_other_slots) {
     fl_recording *r = begin(w);
     cl_command_queue_properties properties = 1;

@@ -54,33 +54,33 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
     submit: Any = queue.submit
     table: list[tuple[Any, str, str]] = [
         *(
-            (lambda of=of: Queue(of), "Queue", "is no Device or Context")
+            (lambda of=of: Queue(of), "Queue", "is not a Device or Context")
             for of in ("cpu", 3, [device], queue, program)
         ),
-        (lambda: Queue(device, 3), "Queue", "int is no Device"),
+        (lambda: Queue(device, 3), "Queue", "int is not a Device"),
         *(
-            (lambda of=of: Context(of), "Context", "is no Device")
+            (lambda of=of: Context(of), "Context", "is not a Device")
             for of in ("cpu", 3, queue, [device, 3])
         ),
         *(
-            (lambda of=of: Program(of, SOURCE), "Program", "is no Context, Queue or Device")
+            (lambda of=of: Program(of, SOURCE), "Program", "is not a Context, Queue or Device")
             for of in (None, 3, "cpu", [None])
         ),
         (lambda: Program([], SOURCE), "Program", "no context in common"),
         *(
-            (lambda code=code: Program(queue, code), "Program", "is no source text or SPIR-V")
+            (lambda code=code: Program(queue, code), "Program", "is not source text or SPIR-V")
             for code in (None, 3, ["text"])
         ),
-        (lambda: Program(queue, SOURCE, ["-w"]), "Program", "list is no text"),
-        (lambda: Program.from_binary(queue, "text"), "Program.from_binary", "str is no bytes"),
+        (lambda: Program(queue, SOURCE, ["-w"]), "Program", "list is not text"),
+        (lambda: Program.from_binary(queue, "text"), "Program.from_binary", "str is not bytes"),
         (lambda: program.kernel("x"), "Program.kernel", "no kernel 'x'"),
-        (lambda: program.kernel(3), "Program.kernel", "int is no text"),
+        (lambda: program.kernel(3), "Program.kernel", "int is not text"),
         (lambda: malloc_shared(4, "int32", context), "malloc_shared", "does not say which device"),
         *(
             (
                 lambda of=of: malloc_host(4, "int32", of),
                 "malloc_host",
-                "is no Queue, Device or (context, device)",
+                "is not a Queue, Device or (context, device)",
             )
             for of in (None, 3, (context,), (device, context))
         ),
@@ -88,7 +88,7 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
             (
                 lambda count=count: malloc_shared(count, "int32", queue),
                 "malloc_shared",
-                "is no number of elements",
+                "is not a number of elements",
             )
             for count in NO_COUNT
         ),
@@ -111,99 +111,103 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
             "is too large for a number of bytes",
         ),
         *(
-            (lambda of=of: queue.memcpy(of, memory, 4), "memcpy", "is no address")
+            (lambda of=of: queue.memcpy(of, memory, 4), "memcpy", "is not an address")
             for of in (-5, 1 << 64)
         ),
         (lambda: queue.memcpy(memory, numpy.array([None] * N)), "memcpy", "Python objects"),
-        (lambda: malloc_shared(4, "nonsense", queue), "malloc_shared", "is no dtype"),
+        (lambda: malloc_shared(4, "nonsense", queue), "malloc_shared", "is not a dtype"),
         (lambda: malloc_shared(4, object, queue), "malloc_shared", "Python objects"),
-        (lambda: memory + 1.5, "USM", "float is no number of elements"),
+        (lambda: memory + 1.5, "USM", "float is not a number of elements"),
         *(
-            (lambda group=group: submit(group), "submit", "is no command-group function")
+            (lambda group=group: submit(group), "submit", "is not a command-group function")
             for group in (None, 3, program.add, lambda: 0)
         ),
         *(
-            (lambda graph=graph: queue.graph(graph), "graph", "is no ExecutableGraph")
+            (lambda graph=graph: queue.graph(graph), "graph", "is not an ExecutableGraph")
             for graph in (None, 3, queue)
         ),
         (
             lambda: submit(lambda h: h.graph_execution(3)),
             "graph_execution",
-            "int is no ExecutableGraph",
+            "int is not an ExecutableGraph",
         ),
         *(
-            (lambda of=of: queue.memcpy(of, memory), "memcpy", "is no memory")
+            (lambda of=of: queue.memcpy(of, memory), "memcpy", "is not memory")
             for of in (*NO_MEMORY, buffer, Accessor(buffer))
         ),
-        *((lambda of=of: queue.copy(memory, of), "copy", "is no memory") for of in NO_MEMORY),
-        *((lambda of=of: queue.memset(of, 1), "memset", "is no memory") for of in NO_MEMORY),
-        *((lambda of=of: queue.fill(of, 1), "fill", "is no memory") for of in NO_MEMORY),
-        *((lambda of=of: queue.prefetch(of), "prefetch", "is no memory") for of in NO_MEMORY),
+        *((lambda of=of: queue.copy(memory, of), "copy", "is not memory") for of in NO_MEMORY),
+        *((lambda of=of: queue.memset(of, 1), "memset", "is not memory") for of in NO_MEMORY),
+        *((lambda of=of: queue.fill(of, 1), "fill", "is not memory") for of in NO_MEMORY),
+        *((lambda of=of: queue.prefetch(of), "prefetch", "is not memory") for of in NO_MEMORY),
         *(
             (
                 lambda count=count: queue.memcpy(memory, memory, count),
                 "memcpy",
-                "is no number of bytes",
+                "is not a number of bytes",
             )
             for count in NO_COUNT
         ),
         *(
-            (lambda count=count: queue.copy(memory, memory, count), "copy", "is no count")
+            (lambda count=count: queue.copy(memory, memory, count), "copy", "is not a count")
             for count in NO_COUNT
         ),
         *(
-            (lambda count=count: queue.memset(memory, 0, count), "memset", "is no number of bytes")
+            (
+                lambda count=count: queue.memset(memory, 0, count),
+                "memset",
+                "is not a number of bytes",
+            )
             for count in NO_COUNT
         ),
         *(
-            (lambda count=count: queue.fill(memory, 1, count), "fill", "is no count")
+            (lambda count=count: queue.fill(memory, 1, count), "fill", "is not a count")
             for count in NO_COUNT
         ),
         (lambda: queue.fill(memory, 1, 4 * N), "fill", "more than there are"),
         *(
-            (lambda byte=byte: queue.memset(memory, byte), "memset", "no value of a byte")
+            (lambda byte=byte: queue.memset(memory, byte), "memset", "not a value of a byte")
             for byte in (256, -1, 1.5, "a", None)
         ),
         (lambda: queue.fill(memory, b""), "fill", "the pattern is empty"),
-        (lambda: queue.fill(memory, None), "fill", "is no element"),
-        (lambda: queue.mem_advise(memory, 3.5), "mem_advise", "float is no advice"),
-        (lambda: queue.host_task(3), "host_task", "int is no function"),
-        (lambda: submit(lambda h: h.native_command(3)), "native_command", "int is no function"),
+        (lambda: queue.fill(memory, None), "fill", "is not an element"),
+        (lambda: queue.mem_advise(memory, 3.5), "mem_advise", "float is not advice"),
+        (lambda: queue.host_task(3), "host_task", "int is not a function"),
+        (lambda: submit(lambda h: h.native_command(3)), "native_command", "int is not a function"),
         *(
-            (lambda of=of: queue.memset(memory, 1, depends_on=of), "depends_on", "is no Event")
+            (lambda of=of: queue.memset(memory, 1, depends_on=of), "depends_on", "is not an Event")
             for of in (3, "text", [None], None)
         ),
-        *((lambda of=of: queue.barrier(of), "depends_on", "is no Event") for of in (3, [3])),
+        *((lambda of=of: queue.barrier(of), "depends_on", "is not an Event") for of in (3, [3])),
         *(
-            (lambda of=of: queue.parallel_for(N, of, memory), "parallel_for", "is no Kernel")
+            (lambda of=of: queue.parallel_for(N, of, memory), "parallel_for", "is not a Kernel")
             for of in (None, "add", program)
         ),
         (
             lambda: submit(lambda h: h.set_arg("a", numpy.int32(3))),
             "set_arg",
-            "str is no argument's index",
+            "str is not an argument's index",
         ),
-        (lambda: submit(lambda h: h.require(buffer)), "require", "Buffer is no Accessor"),
-        (lambda: submit(lambda h: h.update_host(buffer)), "require", "Buffer is no Accessor"),
+        (lambda: submit(lambda h: h.require(buffer)), "require", "Buffer is not an Accessor"),
+        (lambda: submit(lambda h: h.update_host(buffer)), "require", "Buffer is not an Accessor"),
         *(
-            (lambda of=of: Buffer(of, "int32"), "Buffer", "is no shape")
+            (lambda of=of: Buffer(of, "int32"), "Buffer", "is not a shape")
             for of in (None, "x", 4.5, memory, (2, "a"))
         ),
         *(
-            (lambda of=of: Buffer(of), "Buffer", "is no array, list or shape")
+            (lambda of=of: Buffer(of), "Buffer", "is not an array, list or shape")
             for of in (None, "x", 4.5, memory)
         ),
-        (lambda: Buffer(N, "nonsense"), "Buffer", "is no dtype"),
+        (lambda: Buffer(N, "nonsense"), "Buffer", "is not a dtype"),
         (lambda: Buffer(["a"], "int32"), "Buffer", "the list is none of int32"),
         (lambda: Buffer([[1], [1, 2]], "int32"), "Buffer", "the list is none of int32"),
         (lambda: Buffer(array, "float32"), "Buffer", "int32, not float32"),
-        (lambda: buffer.set_final_data([1, 2]), "set_final_data", "list is no NumPy array"),
+        (lambda: buffer.set_final_data([1, 2]), "set_final_data", "list is not a NumPy array"),
         (lambda: buffer.host_access(["read"]).__enter__(), "host_access", "no access mode"),
         (lambda: Accessor(buffer, ["read"]), "Accessor", "no access mode"),
-        (lambda: Accessor(buffer, "read", "a"), "Accessor", "'a' is no shape"),
+        (lambda: Accessor(buffer, "read", "a"), "Accessor", "'a' is not a shape"),
         (closed.numpy, "host_access", "the buffer is closed"),
         *(
-            (lambda of=of: Event.wait_all(of), "Event.wait_all", "int is no Event")
+            (lambda of=of: Event.wait_all(of), "Event.wait_all", "int is not an Event")
             for of in (3, [3])
         ),
         *(
@@ -214,20 +218,20 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
                 ("copy", lambda handler: handler.copy(array, handler.access(buffer, "write"), 2)),
             )
         ),
-        (lambda: Event().add_callback(3), "Event.add_callback", "int is no function"),
-        *((lambda of=of: LocalMemory(of), "LocalMemory", "is no number") for of in NO_COUNT),
+        (lambda: Event().add_callback(3), "Event.add_callback", "int is not a function"),
+        *((lambda of=of: LocalMemory(of), "LocalMemory", "is not a number") for of in NO_COUNT),
         *(
-            (lambda of=of: RawArgument(of), "RawArgument", "is no bytes")
+            (lambda of=of: RawArgument(of), "RawArgument", "is not bytes")
             for of in (None, 3, "text")
         ),
-        *((lambda of=of: devices(of), "devices", "is no adapter") for of in (3, "cpu")),
-        (lambda: platforms(3), "platforms", "int is no adapter"),
-        (lambda: device.partition(counts=["1"]), "partition", "str is no int"),
-        (lambda: device_of(3), "device_of", "int is no Device"),
-        (lambda: context_of(3), "context_of", "int is no Context"),
-        (lambda: queue_of(3), "queue_of", "int is no Queue"),
-        (lambda: event_of(3, context), "event_of", "int is no Event"),
-        (lambda: kernel_of(3, context), "kernel_of", "int is no Kernel"),
+        *((lambda of=of: devices(of), "devices", "is not an adapter") for of in (3, "cpu")),
+        (lambda: platforms(3), "platforms", "int is not an adapter"),
+        (lambda: device.partition(counts=["1"]), "partition", "str is not an int"),
+        (lambda: device_of(3), "device_of", "int is not a Device"),
+        (lambda: context_of(3), "context_of", "int is not a Context"),
+        (lambda: queue_of(3), "queue_of", "int is not a Queue"),
+        (lambda: event_of(3, context), "event_of", "int is not an Event"),
+        (lambda: kernel_of(3, context), "kernel_of", "int is not a Kernel"),
     ]
     check_refused(table)
     queue.wait()
@@ -280,7 +284,7 @@ def test_pyopencls_objects_are_told_the_way(queue: Queue) -> None:
         lambda of: Program(of, SOURCE),
         lambda of: malloc_device(4, "int32", of),
     ):
-        with pytest.raises(SYCLError, match="pyopencl's Context is no") as caught:
+        with pytest.raises(SYCLError, match="pyopencl's Context is not") as caught:
             call(to_pyopencl(queue.context))
         assert "interop" in caught.value.remedy
 

@@ -280,8 +280,8 @@ def test_parts_of_every_kind(queue: Queue, shape: tuple[int, ...], image_array: 
     [
         ((picture(),), {"channels": 5}, "1 to 4 channels, not 5"),
         ((picture(),), {"channels": 3}, "the last axis of the array has 4 elements"),
-        ((picture(),), {"channels": 4, "order": "RGB"}, "'RGB' is no order of 4 channels"),
-        ((picture(),), {"channels": 4, "order": "nonsense"}, "'nonsense' is no order"),
+        ((picture(),), {"channels": 4, "order": "RGB"}, "'RGB' is not an order of 4 channels"),
+        ((picture(),), {"channels": 4, "order": "nonsense"}, "'nonsense' is not an order"),
         ((picture(), "int8"), {"channels": 4}, "the array's elements are uint8, not int8"),
         (((4, 4),), {}, "an image of a shape or a list needs a dtype"),
         (((4, 4), "float64"), {}, "no channels of float64"),
@@ -290,8 +290,8 @@ def test_parts_of_every_kind(queue: Queue, shape: tuple[int, ...], image_array: 
         (((4, 4), "float32"), {"normalized": True}, "no normalized channels of float32"),
         (((4, 0), "float32"), {}, "at least one pixel"),
         (((2, 2, 2, 2), "float32"), {}, "one to three dimensions"),
-        (("text", "float32"), {}, "'text' is no shape"),
-        ((None,), {}, "None is no array, list or shape"),
+        (("text", "float32"), {}, "'text' is not a shape"),
+        ((None,), {}, "None is not an array, list or shape"),
         (((4, 4), "float32"), {"write_back": True}, "no array that could be written to"),
     ],
 )

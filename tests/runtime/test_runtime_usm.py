@@ -221,8 +221,8 @@ def test_what_is_no_memory(queue: Queue, memory: USM) -> None:
     fixed = numpy.zeros(N, numpy.int32)
     fixed.flags.writeable = False
     for call, message in (
-        (lambda: queue.memcpy(memory, "text"), "str is no memory"),
-        (lambda: queue.memcpy(memory, True), "bool is no memory"),
+        (lambda: queue.memcpy(memory, "text"), "str is not memory"),
+        (lambda: queue.memcpy(memory, True), "bool is not memory"),
         (lambda: queue.memcpy(memory, numpy.zeros((8, 8))[:, ::2]), "not contiguous"),
         (lambda: queue.memcpy(fixed, memory), "cannot be written to"),
         (lambda: queue.memcpy(memory, fixed, 4 * N + 1), "more than there are"),
@@ -255,5 +255,5 @@ def test_a_fill_is_of_elements_or_of_bytes(queue: Queue, memory: USM) -> None:
     assert (memory.array == 7).all()
     queue.fill(memory, b"\1\0\0\0\2\0\0\0").wait()
     assert memory.array[:4].tolist() == [1, 2, 1, 2]
-    with pytest.raises(SYCLError, match="is no element of int32"):
+    with pytest.raises(SYCLError, match="is not an element of int32"):
         queue.fill(memory, numpy.float32(1.5))

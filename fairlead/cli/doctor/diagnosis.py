@@ -238,7 +238,7 @@ def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
         if probe_off
         else "no effect: only 0 means something",
         "FAIRLEAD_PROBE_TIMEOUT": "the seconds that a probe may take, "
-        f"{DEFAULT_TIMEOUT:g} if it is no number",
+        f"{DEFAULT_TIMEOUT:g} if it is not a number",
         **_EFFECTS,
     }
     for name, outcome in outcomes.items():

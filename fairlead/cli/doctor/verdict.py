@@ -30,7 +30,7 @@ These are warnings, and `ok` stays True:
 - this user has no access to a device node; an NVIDIA or AMD device has no driver; another cache
   cannot be written.
 
-These are no problems: a machine without adapters and plugins, a second path to a file, what
+These are not problems: a machine without adapters and plugins, a second path to a file, what
 FAIRLEAD_EXCLUDE excludes, and own manifests of drivers that are not installed. On a machine without
 a GPU these are none, either: an adapter that misses its vendor's library (libze_loader.so.1), and a
 driver of Level Zero, CUDA or HIP that has no device.
@@ -167,7 +167,7 @@ def _exclusion(driver: DriverReport | PluginState) -> str:
 def _gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Unusable drivers of Level Zero, CUDA and HIP, and their searches' refusals.
 
-    On a machine without a GPU, a driver without devices is no problem.
+    On a machine without a GPU, a driver without devices is not a problem.
     """
     for driver in (*facts.level_zero.drivers, *facts.gpus):
         leave_out = f"FAIRLEAD_EXCLUDE='*{os.path.basename(driver.library)}'"
@@ -257,7 +257,7 @@ def _variable_problems(facts: Diagnosis) -> Iterator[Problem]:
     home, index = environ.get("PYOPENCL_HOME"), environ.get("OCL_ICD_DEFAULT_PLATFORM")
     if home and not os.path.isdir(home):
         yield Problem(
-            "error", "PYOPENCL_HOME", f"{home} is no directory", "correct or unset PYOPENCL_HOME"
+            "error", "PYOPENCL_HOME", f"{home} is not a directory", "correct or unset PYOPENCL_HOME"
         )
     count = sum(
         len(driver.platforms) for driver in facts.drivers if driver.state in ("usable", "idle")

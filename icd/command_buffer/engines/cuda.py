@@ -32,7 +32,7 @@ _NOT_SHARED: Final = (
 
 #: Why a command cannot be a node (enum fl_cuda_reason).
 _REASONS: Final[dict[int, str]] = {
-    lib.FL_CUDA_KERNEL: "its kernel is no function of CUDA's",
+    lib.FL_CUDA_KERNEL: "its kernel is not a function of CUDA",
     lib.FL_CUDA_ARGUMENT: "an argument is not of the kind or size that its kernel has",
     lib.FL_CUDA_UNSEEN: "an argument was set before the block",
     lib.FL_CUDA_NOT_SHARED: "a buffer of it is not shared with CUDA: it is of host memory, or was "

@@ -40,7 +40,7 @@ static const char *start(void *handle) {
     cl_uint version = 0, count = 0;
     void *const *theirs = NULL;
     if (!info || (!init && !init_with))
-        return "it is no layer: it lacks clGetLayerInfo, or clInitLayer and "
+        return "it is not a layer: it lacks clGetLayerInfo, or clInitLayer and "
                "clInitLayerWithProperties";
     if (info(LAYER_API_VERSION, sizeof version, &version, NULL) || version != LAYER_API_VERSION_100)
         return "it is a layer of a version other than 100";

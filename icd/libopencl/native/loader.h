@@ -31,8 +31,8 @@ extern bool fl_direct[FL_SLOTS];   /* whether the exported function calls the dr
 void *fl_own_extension(
     const char *name); /* our function for an extension that has slots, NULL for any other name */
 
-/* Whether a driver's table has the tag of ICD 2. Its upper half, an instruction less, is no part of
- * any function's address on these machines. */
+/* Whether a driver's table has the tag of ICD 2. Its upper half, an instruction less, is not part
+ * of any function's address on these machines. */
 static inline bool fl_is_tagged(void *const *table) {
 #if defined __x86_64__ || defined __aarch64__ && defined __AARCH64EL__
     uint32_t upper;

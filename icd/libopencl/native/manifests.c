@@ -47,7 +47,7 @@ static char *read_manifest(const char *path) {
             ((unsigned char)text[i] > 13 && (unsigned char)text[i] < 32) || text[i] == 127)
             size = -1;
     if (size < 0) {
-        fl_note("%s: it cannot be read, or it is no manifest", path);
+        fl_note("%s: it cannot be read, or it is not a manifest", path);
         free(text);
         return NULL;
     }
@@ -68,7 +68,7 @@ static void take_from(const char *name, const char *manifest, fl_take *take) {
     else if (*name != '/' || is_file(name))
         take(name);
     else
-        fl_note("%s: %s is no file", manifest, name);
+        fl_note("%s: %s is not a file", manifest, name);
 }
 
 static void each_of_manifest(const char *manifest, fl_take *take) {
@@ -123,7 +123,7 @@ static void open_named(const char *library) {
     if (!strchr(library, '/') || is_file(library))
         open_one(library);
     else
-        fl_note("%s: it is no file", library);
+        fl_note("%s: it is not a file", library);
 }
 
 /* OCL_ICD_VENDORS in the meaning of every loader: directories, manifests and libraries. */

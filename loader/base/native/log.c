@@ -6,7 +6,7 @@
  *     number of arguments | pieces << 16 | thread << 32
  *     address of the layer, begin (ns, CLOCK_MONOTONIC), end, result, arguments...
  *     pieces: parameter | bytes << 32, the bytes, padded to a word
- * A record whose function is FL_COMMAND or FL_THREAD is no call, but a note (native.cdef.h).
+ * A record whose function is FL_COMMAND or FL_THREAD is not a call, but a note (native.cdef.h).
  * Its first word is written last, so a process that is killed leaves whole records.
  *
  * The kernel reads the memory, so an invalid pointer gives a piece of 0 bytes and no crash. */

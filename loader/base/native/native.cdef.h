@@ -28,7 +28,7 @@ typedef struct fl_log fl_log;
 fl_log *fl_new_log(size_t limit);
 /* Record the calls through `layer` in `log`; NULL stops recording. */
 void fl_log_calls(fl_layer *layer, fl_log *log);
-/* Records that are no calls: a command of a device (device.c), and the name of a thread, which is
+/* Records that are not calls: a command of a device (device.c), and the name of a thread, which is
  * its two values. */
 enum { FL_COMMAND = -1, FL_THREAD = -2 };
 /* Note the name of each thread that makes calls, at its first one. */

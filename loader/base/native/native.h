@@ -15,7 +15,7 @@ typedef uint64_t *fl_log_memory(void);
 /* Take the memory of an empty log from elsewhere, and count the calls without room there. */
 void fl_log_into(fl_log *log, fl_log_memory *memory);
 void fl_count_lost_at(fl_log *log, uint64_t *lost);
-/* Append a record that is no call: `kind` is FL_…, `call` the call that it belongs to. */
+/* Append a record that is not a call: `kind` is FL_…, `call` the call that it belongs to. */
 void fl_log_note(fl_log *log, uint32_t kind, const fl_call *call, const uint64_t *values,
                  uint32_t count);
 

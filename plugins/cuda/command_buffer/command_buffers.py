@@ -65,7 +65,7 @@ class CuCommand(CommandObject):
         index: its number.
 
     Attributes:
-        state: what it launches (`updates.CuLaunchState`), None if it is no launch.
+        state: what it launches (`updates.CuLaunchState`), None if it is not a launch.
     """
 
     def __init__(self, buffer: CuCommandBuffer, index: int) -> None:

@@ -12,7 +12,7 @@ typedef struct fl_ze_kernel {
     uintptr_t context, device;
     const uint8_t *kinds;     /* of its arguments */
     uint32_t count;           /* of them */
-    int32_t settings;         /* another number for each setting that is no argument */
+    int32_t settings;         /* another number for each setting that is not an argument */
     uint64_t most;            /* work-items of a group */
     uint64_t sizes[3], offsets[3], limits[3], required[3];   /* `required`: 0 for any */
 } fl_ze_kernel;

@@ -282,9 +282,9 @@ class LZCommandBuffer(CommandBufferObject):
 
 
 def launch_state(record: CommandRecord) -> LaunchState:
-    """Return what a command launches. Raises URError for a command that is no launch."""
+    """Return what a command launches. Raises URError for a command that is not a launch."""
     if record.launch is None:
-        raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "the command is no launch")
+        raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "the command is not a launch")
     return record.launch
 
 

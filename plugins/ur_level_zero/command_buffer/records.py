@@ -152,7 +152,7 @@ class CommandRecord:
         outside: the events of elsewhere that it waits for.
         inside: the commands whose events are in its wait list.
         identifier: by which it can be changed, 0 if it cannot.
-        launch: what it launches, None if it is no launch.
+        launch: what it launches, None if it is not a launch.
         exported: whether the program has an event of it.
         keep: what it uses.
     """

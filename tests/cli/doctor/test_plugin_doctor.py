@@ -349,7 +349,7 @@ def test_a_selector_that_cannot_be_understood_is_an_error(
     facts = machine.examine()
     reason, remedy = of(facts, "error")["ONEAPI_DEVICE_SELECTOR"]
     assert (
-        "'level_zro' is no backend, at character 1" in reason
+        "'level_zro' is not a backend, at character 1" in reason
         and "selector = term" in reason
         and "level_zero" in remedy
     )

@@ -86,7 +86,7 @@ class Arguments:
     """Makes arguments for calls.
 
     `live` returns the handles of a type, `gone` the released ones, `native` an OpenCL handle for a
-    parameter. With `wild`, every argument that is no handle or pointer may be anything.
+    parameter. With `wild`, every argument that is not a handle or pointer may be anything.
     """
 
     def __init__(

@@ -453,7 +453,7 @@ class CommandBufferRules(ObjectRules):
             self.library.expect(self.library.fitting(operation.append, given), code)
 
     def _misuse_update(self, buffer: CommandBuffer) -> None:
-        """Update something that is no launch of this command-buffer, or a command-buffer that does
+        """Update something that is not a launch of this command-buffer, or a command-buffer that does
         not allow it."""
         handles = [
             command.handle

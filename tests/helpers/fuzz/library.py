@@ -74,7 +74,7 @@ class Library:
         self.lines[-1] += f" -> {code or number}"
         self.codes[routine, code] += 1
         if not code:
-            raise Failure(f"{routine} answers {number}, which is no ur_result_t")
+            raise Failure(f"{routine} answers {number}, which is not a ur_result_t")
         if code in _NEVER:
             raise Failure(f"{routine} answers {code}: {self._last_error()}")
         return code

@@ -103,7 +103,7 @@ def test_what_a_layer_s_table_lacks_is_that_of_the_next(
     [
         ({"api_version": 99}, "it is a layer of a version other than 100"),
         ({"code": -6}, "it failed to start"),
-        ({"generation": 0}, "it is no layer"),
+        ({"generation": 0}, "it is not a layer"),
     ],
 )
 def test_a_layer_that_cannot_start_is_left_out(

@@ -189,7 +189,7 @@ def test_any_content_gives_libraries_or_a_reason(
     [b"/opt/lib\0driver.so", b"\x7fELF\x02\x01\x01", "/opt/libdriver.so".encode("utf-16")],
 )
 def test_binary_content(tmp_path: Path, content: bytes) -> None:
-    assert "no plain text" in only_refusal(search_one(tmp_path, content)).reason
+    assert "not plain text" in only_refusal(search_one(tmp_path, content)).reason
 
 
 def test_enormous_file(tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ try:
 except FairleadError as error:
     print(error)
 """)
-    assert "is no API that can be traced" in done.out and "choose from ur, pi, cl" in done.out
+    assert "is not an API that can be traced" in done.out and "choose from ur, pi, cl" in done.out
 
 
 def test_more_tables_than_layers_is_an_error_that_leaves_nothing_behind(child: Child) -> None:

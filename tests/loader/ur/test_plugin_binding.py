@@ -112,14 +112,14 @@ def test_a_plugin_that_answers_an_error(fake_plugin: FakePlugin) -> None:
 
 
 def test_a_library_that_is_no_plugin(fake_plugin: FakePlugin) -> None:
-    assert "it does not export piPluginInit, so it is no PI plugin" in plugin_refusal(
+    assert "it does not export piPluginInit, so it is not a PI plugin" in plugin_refusal(
         fake_plugin(interface=2, exports=-1)
     )
     assert "it does not export piPluginInit" in plugin_refusal(fake_plugin()), (
-        "an adapter is no plugin"
+        "an adapter is not a plugin"
     )
-    assert "it is no Unified Runtime adapter" in refusal(fake_plugin(interface=2)), (
-        "a plugin is no adapter"
+    assert "it is not a Unified Runtime adapter" in refusal(fake_plugin(interface=2)), (
+        "a plugin is not an adapter"
     )
 
 

@@ -164,9 +164,9 @@ def test_a_name_that_is_not_utf8_round_trips(tmp_path: Path) -> None:
         ("libpi_x.so PI x", "3 fields"),
         ("libpi_x.so PI x PI_X more", "5 fields"),
         ("/opt/my plugins/libpi_x.so", "2 fields"),
-        ("libpi_x.so pi x PI_X", "'pi' is no interface"),
-        ("libpi_x.so PI OpenCL PI_X", "'OpenCL' is no backend"),
-        ("libpi_x.so PI x OPENCL", "'OPENCL' is no SYCL_BE"),
+        ("libpi_x.so pi x PI_X", "'pi' is not an interface"),
+        ("libpi_x.so PI OpenCL PI_X", "'OpenCL' is not a backend"),
+        ("libpi_x.so PI x OPENCL", "'OPENCL' is not a SYCL_BE"),
         ("'libpi_x.so PI x PI_X", "has no end"),
         ("libpi_x.so\\", "has no end"),
         ("'' PI x PI_X", "fields"),
@@ -183,7 +183,7 @@ def test_a_malformed_line_is_refused_with_its_number_and_stops_no_other(
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"", "is empty"), (b"# nothing\n", "is empty"), (b"\x7fELF\x02\x01", "no plain text")],
+    [(b"", "is empty"), (b"# nothing\n", "is empty"), (b"\x7fELF\x02\x01", "not plain text")],
 )
 def test_a_file_that_is_no_configuration(tmp_path: Path, content: bytes, words: str) -> None:
     assert words in only_refusal(read(tmp_path, content)).reason

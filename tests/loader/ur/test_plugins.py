@@ -314,7 +314,7 @@ def test_a_backend_that_cannot_be_selected_is_not_opened(
 
 
 def test_a_selector_that_cannot_be_understood_is_an_error() -> None:
-    with pytest.raises(SelectorError, match="is no backend"):
+    with pytest.raises(SelectorError, match="is not a backend"):
         open_plugins("UR", {"ONEAPI_DEVICE_SELECTOR": "nothing:*"})
 
 
@@ -452,7 +452,7 @@ def test_sycl_ur_trace_1_tells_what_is_found(
 def test_no_value_of_sycl_pi_trace_ends_the_process(
     run_python: RunPython, real_plugins: Path, value: str
 ) -> None:
-    """DPC++'s own plugins read it too, and abort if it is no number."""
+    """DPC++'s own plugins read it too, and abort if it is not a number."""
     env = {
         "SYCL_OVERRIDE_PI_OPENCL": str(real_plugins / "pi/libpi_opencl.so"),
         "SYCL_PI_TRACE": value,

@@ -165,5 +165,5 @@ def test_a_getter_of_a_library_that_it_needs_is_not_its_own(
         library.symbol("urGetAdapterProcAddrTable")
         and library.own_symbol("urGetAdapterProcAddrTable") is None
     )
-    with pytest.raises(BindError, match="so it is no Unified Runtime adapter"):
+    with pytest.raises(BindError, match="so it is not a Unified Runtime adapter"):
         bind_adapter(library)

@@ -419,7 +419,7 @@ static void counts_by_python(void) {
           !fl_own(handle) && fl_end(handle));
 }
 
-/* What is no handle of that kind and adapter goes to Python, and is not looked at. */
+/* What is not a handle of that kind and adapter goes to Python, and is not looked at. */
 static void counts_of_what_is_no_handle(void) {
     begin_handles(3, 1);
     fl_end(handle_at(1));

@@ -94,7 +94,7 @@ def test_zeros_for_all_arguments_are_refused(ze: ZeCalls) -> None:
 
 
 def test_handles_that_are_none_are_refused(bench: ZeBench) -> None:
-    """A released handle, a handle of another type, and an address that is no handle."""
+    """A released handle, a handle of another type, and an address that is not a handle."""
     released = bench.list()
     bench.ze.ok("zeCommandListDestroy", released)
     for wrong in (released, bench.queue, 0x1234, (1 << 64) - 1):

@@ -382,7 +382,7 @@ def test_pointers_besides_the_arguments(
     known = object_of(kernel)
     if not is_intel(
         device
-    ):  # what a device needs that is no CPU, has SVM, and no word for all of it
+    ):  # what a device needs that is not a CPU, has SVM, and no word for all of it
         known.declared_memory = []
         declare_memory(known)
         assert known.declared_memory == [memory.value]

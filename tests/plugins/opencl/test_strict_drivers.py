@@ -73,7 +73,7 @@ def store(ur: Calls, context: int) -> Iterator[int]:
 
 @pytest.fixture
 def addresses_stay(put: Put) -> set[tuple[int, int]]:
-    """An argument that was an address once makes every launch fail in which it is none, and NULL is no address. The answer is kernels and
+    """An argument that was an address once makes every launch fail in which it is none, and NULL is not an address. The answer is kernels and
     arguments that were."""
     were: set[tuple[int, int]] = set()
     wrong: set[tuple[int, int]] = set()

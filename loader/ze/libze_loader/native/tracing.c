@@ -244,5 +244,5 @@ FL_EXPORT ze_result_t zelGetTracingLayerState(bool *is_there) {
     return ZE_RESULT_SUCCESS;
 }
 
-/* The layer is no library of its own. */
+/* The layer is not a library of its own. */
 FL_EXPORT void *zeLoaderGetTracingHandle(void) { return NULL; }
