@@ -263,7 +263,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
             command, handler.requirements, self.predecessors_of(handler), device, queue
         )
         for dynamic, index in handler.dynamic:
-            dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
+            dynamic.register(command, index)
         if handler.when_added is not None:
             handler.when_added(node)
         return node

@@ -262,7 +262,7 @@ class DynamicCommandGroup:
         self.commands: tuple[Command, ...] = tuple(handler.take_command() for handler in handlers)
         for handler, command in zip(handlers, self.commands, strict=True):
             for dynamic, index in handler.dynamic:
-                dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
+                dynamic.register(command, index)
             if isinstance(command, KernelLaunch):
                 others = {
                     one.kernel: None for one in self.commands if isinstance(one, KernelLaunch)

@@ -32,6 +32,7 @@ from .checks import as_integer, element_type, wrong_type
 from .errors import Errc, SYCLError, invalid
 
 if TYPE_CHECKING:
+    from .commands import Command
     from .context import Context
     from .handler import Handler
     from .memory import Memory
@@ -88,6 +89,10 @@ class BoundArgument:
 
 class DynamicArgument(BoundArgument):
     """An argument whose value can be exchanged later: `bind` gives the present one."""
+
+    def register(self, command: Command, index: int) -> None:
+        """Record that a command has it as an argument."""
+        raise NotImplementedError
 
 
 class LocalMemory(BoundArgument):
@@ -198,6 +203,7 @@ MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
     numpy.number: number_argument,
     numpy.bool_: number_argument,
     numpy.generic: _of_numpy,
+    # The base of ctypes' numbers has no public name.
     ctypes._SimpleCData: _of_simple_ctypes,  # pyright: ignore[reportPrivateUsage]
     ctypes.Structure: _of_ctypes,
     ctypes.Union: _of_ctypes,

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any, Final
 
 from fairlead.conformance.checks import expect, failed, name_of, unsupported
@@ -135,6 +134,6 @@ class URCalls:
         return UR.struct(name)(**fields)
 
 
-def address(function: Callable[..., Any]) -> int:
+def address(function: Any) -> int:
     """Return the address of a ctypes function, as a callback parameter takes it."""
-    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -22,6 +22,7 @@ from ..icd._native import lib
 
 def _common(array: Any, parameter: Any) -> np.dtype[Any]:
     """The type of a result, as PyOpenCL finds it."""
+    # PyOpenCL's own rule, which has no public name; so it is with that of quotients.
     from pyopencl.array import _get_common_dtype  # pyright: ignore[reportPrivateUsage]
 
     return _get_common_dtype(array, parameter.value, array.queue)

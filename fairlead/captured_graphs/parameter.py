@@ -96,9 +96,11 @@ class GraphParameter(Expressions):
         #: What it is computed from, and how; None for one that the program made.
         self.source: tuple[GraphParameter, Callable[[Any], Any]] | None = None
         data = self._value.tobytes()
-        ctypes.memmove(ctypes.addressof(self), data, len(data))  # pyright: ignore[reportArgumentType]
+        structure: Any = self  # of ctypes: `__new__` has made one
+        address = ctypes.addressof(structure)
+        ctypes.memmove(address, data, len(data))
         own = {"f": AS_FLOAT, "i": AS_INTEGER, "u": AS_INTEGER}.get(self.dtype.kind, AS_IT_IS)
-        _know(self.number, ctypes.addressof(self), own, len(data))  # pyright: ignore[reportArgumentType]
+        _know(self.number, address, own, len(data))
         _alive[self.number] = self
 
     @property
@@ -277,7 +279,7 @@ def _of_memory(value: Any, name: str | None) -> Any:
             "Array",
         )
     whole, offset = buffer, 0
-    parent = buffer.associated_memobject  # pyright: ignore[reportAttributeAccessIssue]
+    parent: Any = buffer.get_info(pyopencl.mem_info.ASSOCIATED_MEMOBJECT)
     if parent is not None:
         whole, offset = parent, buffer.get_info(pyopencl.mem_info.OFFSET)
     plain: Any = pyopencl.Buffer.from_int_ptr(whole.int_ptr)  # a pool's buffers have no sub-buffers

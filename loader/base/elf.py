@@ -193,11 +193,13 @@ def dynamic_section(path: str) -> tuple[list[str], tuple[str, ...], tuple[str, .
             for segment in ELFFile(file).iter_segments():
                 for tag in segment.iter_tags() if isinstance(segment, DynamicSegment) else ():
                     kind = tag.entry.d_tag
-                    if kind == "DT_NEEDED":
-                        needed.append(tag.needed)  # pyright: ignore[reportAttributeAccessIssue]
-                    elif kind in paths:
-                        search_path = getattr(tag, kind.removeprefix("DT_").lower())
-                        paths[kind] = tuple(_expand(search_path, path))
+                    if kind != "DT_NEEDED" and kind not in paths:
+                        continue
+                    value = getattr(tag, kind.removeprefix("DT_").lower())
+                    if kind in paths:
+                        paths[kind] = tuple(_expand(value, path))
+                    else:
+                        needed.append(value)
     except (OSError, ELFError):
         pass  # the message of ld.so is then the best explanation
     return needed, paths["DT_RPATH"], paths["DT_RUNPATH"]

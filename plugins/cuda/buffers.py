@@ -37,8 +37,9 @@ class MappedPart:
         self._block = block
 
     def __del__(self) -> None:
-        if self.__dict__.get("_block") is not None:
-            free(self._block)  # pyright: ignore[reportArgumentType]
+        block = self.__dict__.get("_block")
+        if block is not None:
+            free(block)
 
 
 @adapter.kind

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import NoteSegment
 
 from .messagepack import read_messagepack
 
@@ -122,7 +123,7 @@ def _note_of(data: bytes) -> tuple[int, bytes]:
     if file["e_machine"] not in ("EM_AMDGPU", _AMD_GPU):
         raise CodeObjectError("the ELF file is not for AMD's GPUs")
     for segment in file.iter_segments("PT_NOTE"):
-        for note in segment.iter_notes():  # pyright: ignore[reportAttributeAccessIssue]
+        for note in segment.iter_notes() if isinstance(segment, NoteSegment) else ():
             if note["n_name"] == "AMDGPU" and note["n_type"] == _NOTE:
                 size = note["n_descsz"]
                 # Owner and description are each padded to 4 bytes, behind a header of 12.
