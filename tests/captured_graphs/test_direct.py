@@ -10,6 +10,9 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
+from helpers.drivers import Driver
+from helpers.images import sampler
+from helpers.support import RunPython
 
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
@@ -33,6 +36,9 @@ kernel void slow(global int *a, int turns) {
     for (int i = 0; i < turns; i++) x = x * 1664525 + 1013904223;
     a[get_global_id(0)] = x;
 }
+kernel void looks_at(read_only image2d_t from, sampler_t near, global int *a) {
+    a[get_global_id(0)] = read_imagei(from, near, (int2)(get_global_id(0), 0)).x;
+}
 kernel void sizes(global int *a) { a[get_global_id(0)] = get_local_size(0) * 1000 + get_num_groups(0); }
 """
 
@@ -52,6 +58,11 @@ def others(context: cl.Context) -> cl.Program:
 @pytest.fixture
 def direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
+
+
+def image(numbers: Numbers) -> cl.Image:
+    """An image of 64 numbers."""
+    return cl.image_from_array(numbers.queue.context, np.ones((1, 64), np.int32), 1)
 
 
 def local(size: int) -> Any:
@@ -94,6 +105,18 @@ def test_it_runs_everything_that_it_can(numbers: Numbers) -> None:
     [
         (lambda n, p: p.prints(n.queue, (64,), None, n.buffer), "it calls printf"),
         (
+            lambda n, p: p.looks_at(
+                n.queue, (64,), None, image(n), sampler(n.queue.context), n.buffer
+            ),
+            "it uses an image or a sampler",
+        ),
+        (
+            lambda n, p: cl.enqueue_fill_image(
+                n.queue, image(n), np.ones(4, np.int32), (0, 0), (64, 1)
+            ),
+            "it uses an image or a sampler",
+        ),
+        (
             lambda n, p: n.program.add(n.queue, (0,), None, n.buffer, np.int32(1)),
             "the driver may refuse its range or sizes",
         ),
@@ -102,7 +125,7 @@ def test_it_runs_everything_that_it_can(numbers: Numbers) -> None:
             "the driver may refuse its range or sizes",
         ),
     ],
-    ids=["printf", "no items", "overlap"],
+    ids=["printf", "image", "fill of an image", "no items", "overlap"],
 )
 def test_what_it_leaves_to_the_driver(
     numbers: Numbers, others: cl.Program, make: Callable[..., Any], reason: str
@@ -126,6 +149,44 @@ def test_whole_graphs_that_it_leaves_to_the_driver(numbers: Numbers) -> None:
     assert "not chosen: the times or events" in parts_of(timed, profiled)["direct"]
     laid_out = graph.finalize(schedule="events")
     assert parts_of(laid_out, profiled)["direct"] == "not chosen: a schedule was asked for"
+
+
+#: The argument is the driver. Prints what is said of the engine with a context of all devices.
+_SEVERAL_DEVICES = """
+import sys
+import numpy as np
+import pyopencl as cl
+import fairlead
+
+(platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
+devices = [device.to_pyopencl() for device in platform.devices]
+context = cl.Context(devices)
+queue, found = cl.CommandQueue(context, devices[0]), np.zeros(1, np.int32)
+buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
+with fairlead.capture(queue) as graph:
+    cl.enqueue_fill_buffer(queue, buffer, np.int32(7), 0, 4)
+loop = graph.finalize()
+loop.replay(queue, wait=True)
+cl.enqueue_copy(queue, found, buffer)
+print(len(devices), found[0], loop.explain(queue))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ("pthread", "direct  one native kernel"),
+        ("pthread basic", "direct  not chosen: the context has several devices"),
+    ],
+    ids=["one", "two"],
+)
+def test_contexts_with_several_devices_are_the_drivers(
+    run_python: RunPython, pocl_wheel: Driver, devices: str, said: str
+) -> None:
+    env = {"FAIRLEAD_COMMAND_BUFFER": "direct", "POCL_DEVICES": devices}
+    done = run_python(_SEVERAL_DEVICES, pocl_wheel.library, env=env).out
+    assert done.startswith(f"{len(devices.split())} 7 ") and said in done
 
 
 @pytest.mark.usefixtures("direct")
