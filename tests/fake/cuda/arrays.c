@@ -2,11 +2,14 @@
 #include "modules.h"
 
 CUresult cuArray3DCreate_v2(CUarray *to, const CUDA_ARRAY3D_DESCRIPTOR *d) {
-    static const size_t sizes[33] = {[1] = 1, [2] = 2, [3] = 4, [8] = 1, [9] = 2, [10] = 4, [16] = 2, [32] = 4};
+    static const size_t sizes[33] = {[1] = 1, [2] = 2,  [3] = 4,  [8] = 1,
+                                     [9] = 2, [10] = 4, [16] = 2, [32] = 4};
     BEGIN;
     NEED_CONTEXT;
-    size_t layers = d->Flags & CUDA_ARRAY3D_LAYERED ? d->Depth : 1, most = d->Depth ? 16384 : 131072;
-    if (!d->Width || !layers || d->Format > 32 || !sizes[d->Format] || (d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4))
+    size_t layers = d->Flags & CUDA_ARRAY3D_LAYERED ? d->Depth : 1,
+           most = d->Depth ? 16384 : 131072;
+    if (!d->Width || !layers || d->Format > 32 || !sizes[d->Format] ||
+        (d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4))
         return CUDA_ERROR_INVALID_VALUE;
     if (d->Width > most || d->Height > most || d->Depth > most)
         return CUDA_ERROR_INVALID_VALUE;
@@ -38,13 +41,15 @@ CUresult cuArrayDestroy(CUarray array) {
 /* An object is the address of its array: the kernels here read integers by whole coordinates. */
 static CUresult object_of(uint64_t *to, const CUDA_RESOURCE_DESC *from, uint32_t flags) {
     CUarray array = (CUarray)(uintptr_t)from->res[0];
-    if (from->resType != CU_RESOURCE_TYPE_ARRAY || !array || from->flags || (array->about.Flags & flags) != flags)
+    if (from->resType != CU_RESOURCE_TYPE_ARRAY || !array || from->flags ||
+        (array->about.Flags & flags) != flags)
         return CUDA_ERROR_INVALID_VALUE;
     *to = (uint64_t)(uintptr_t)array;
     return CUDA_SUCCESS;
 }
 
-CUresult cuTexObjectCreate(CUtexObject *to, const CUDA_RESOURCE_DESC *from, const CUDA_TEXTURE_DESC *how, const CUDA_RESOURCE_VIEW_DESC *view) {
+CUresult cuTexObjectCreate(CUtexObject *to, const CUDA_RESOURCE_DESC *from,
+                           const CUDA_TEXTURE_DESC *how, const CUDA_RESOURCE_VIEW_DESC *view) {
     BEGIN;
     bool fits = how->filterMode <= CU_TR_FILTER_MODE_LINEAR && !view;
     for (int d = 0; d < DIMENSIONS; d++)

@@ -1,5 +1,6 @@
-/* Stream capture. A stream in a capture gives its work to the capture's graph, behind the nodes that the stream has reached (`ends`).
- * A stream joins by waiting for an event that was recorded in the capture. */
+/* Stream capture. A stream in a capture gives its work to the capture's graph, behind the nodes
+ * that the stream has reached (`ends`). A stream joins by waiting for an event that was recorded in
+ * the capture. */
 #include "fake.h"
 
 typedef struct capture {
@@ -107,7 +108,8 @@ CUresult fake_capture_wait(CUstream stream, CUevent event) {
     return CUDA_SUCCESS;
 }
 
-static CUresult begin(CUstream stream, CUgraph graph, const CUgraphNode *after, size_t count, CUstreamCaptureMode mode) {
+static CUresult begin(CUstream stream, CUgraph graph, const CUgraphNode *after, size_t count,
+                      CUstreamCaptureMode mode) {
     capture *made = calloc(1, sizeof *made);
     made->own = !graph;
     made->graph = graph;
@@ -127,7 +129,8 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
     return begin(stream, NULL, NULL, 0, mode);
 }
 
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *data, size_t count,
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after,
+                                     const CUgraphEdgeData *data, size_t count,
                                      CUstreamCaptureMode mode) {
     BEGIN;
     return graph && !data ? begin(stream, graph, after, count, mode) : CUDA_ERROR_INVALID_VALUE;
@@ -179,11 +182,14 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     return code;
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                   CUgraph *graph, const CUgraphNode **nodes,
                                    const CUgraphEdgeData **data, size_t *count) {
     BEGIN;
     member *one = stream ? *fake_member_of(stream) : NULL;
-    *status = !one ? CU_STREAM_CAPTURE_STATUS_NONE : one->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *status = !one                    ? CU_STREAM_CAPTURE_STATUS_NONE
+              : one->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     if (id)
         *id = one ? (uintptr_t)one->capture : 0;
     if (graph)
@@ -197,7 +203,9 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *statu
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count, uint32_t flags) {
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes,
+                                              const CUgraphEdgeData *data, size_t count,
+                                              uint32_t flags) {
     BEGIN;
     member *one = stream ? *fake_member_of(stream) : NULL;
     if (!one)

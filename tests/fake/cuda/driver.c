@@ -1,11 +1,14 @@
-/* A CUDA driver for tests, without a GPU: knobs, devices and contexts. Device memory is the process's own (memory.c). Each stream is a thread
- * (streams.c). A module of OpenCL C is built by the OpenCL driver that FAKE_CUDA_OPENCL names; its kernels compute real results there. In PTX only the
- * names of kernels are read, and the kernels are functions of modules.c. Graphs are walked (graphs.c): of the nodes that can run the last one
- * runs first, so a missing edge is seen.
+/* A CUDA driver for tests, without a GPU: knobs, devices and contexts. Device memory is the
+ * process's own (memory.c). Each stream is a thread (streams.c). A module of OpenCL C is built by
+ * the OpenCL driver that FAKE_CUDA_OPENCL names; its kernels compute real results there. In PTX
+ * only the names of kernels are read, and the kernels are functions of modules.c. Graphs are walked
+ * (graphs.c): of the nodes that can run the last one runs first, so a missing edge is seen.
  *
- * fake_cuda_fail(name, code) makes a function fail from then on, fake_cuda_calls(name) says how often one was called, and fake_cuda_import is how
- * an OpenCL driver of the same process imports the memory. fake_cuda_hold(1) lets nothing begin on the device until fake_cuda_hold(0).
- * FAKE_CUDA_DEVICES is the number of devices, 1 if it is not set. FAKE_CUDA_FAIL is a list such as "cuMemAlloc_v2=2,cuEventCreate=1". */
+ * fake_cuda_fail(name, code) makes a function fail from then on, fake_cuda_calls(name) says how
+ * often one was called, and fake_cuda_import is how an OpenCL driver of the same process imports
+ * the memory. fake_cuda_hold(1) lets nothing begin on the device until fake_cuda_hold(0).
+ * FAKE_CUDA_DEVICES is the number of devices, 1 if it is not set. FAKE_CUDA_FAIL is a list such as
+ * "cuMemAlloc_v2=2,cuEventCreate=1". */
 #include "fake.h"
 
 enum { MOST = 256 };
@@ -37,7 +40,8 @@ void fake_cuda_fail(const char *name, int code) {
 __attribute__((constructor)) static void read_failures(void) {
     const char *given = getenv("FAKE_CUDA_FAIL");
     char *rest = NULL, *text = given ? strdup(given) : NULL;
-    for (char *one = text ? strtok_r(text, ",", &rest) : NULL; one; one = strtok_r(NULL, ",", &rest)) {
+    for (char *one = text ? strtok_r(text, ",", &rest) : NULL; one;
+         one = strtok_r(NULL, ",", &rest)) {
         char *code = strchr(one, '=');
         if (code) {
             *code = 0;
@@ -55,7 +59,8 @@ void fake_call_host(void (*function)(void *), void *data) {
     in_host_function = false;
 }
 
-static pid_t initialized;   /* the process that has called cuInit first; the driver refuses in its forks */
+/* The process that has called cuInit first; the driver refuses in its forks. */
+static pid_t initialized;
 
 int fake_called(const char *name) {
     int *code;
@@ -160,7 +165,8 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
         {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
     };
     BEGIN;
-    *value = attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? device + 1 : 1;   /* what is not listed is a feature that it has */
+    /* What is not listed is a feature that it has. */
+    *value = attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? device + 1 : 1;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].attribute == attribute)
             *value = known[i].value;
@@ -179,7 +185,8 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer) {
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device,
+                                 CUdevice peer) {
     (void)attribute;
     BEGIN;
     *value = device != peer;

@@ -49,22 +49,26 @@ bool fake_all_idle(void);
 
 /* What a record of an event is: pending until its place in the stream is reached. */
 typedef struct record record;
-record *fake_new_record(CUevent event);    /* the event's from now on; the caller has a reference, too */
+/* The event's from now on; the caller has a reference, too. */
+record *fake_new_record(CUevent event);
 record *fake_record_of(CUevent event);     /* with a reference; NULL: it was never recorded */
 void fake_complete(record *done);          /* gives the reference back */
 void fake_wait_for(record *done);          /* gives the reference back */
 
 /* --- captures.c: a stream that is captured gives its work to a graph --- */
 typedef struct member member;
-/* Where the capture of a stream is, NULL while it is not captured. The memory lives as long as the stream. */
+/* Where the capture of a stream is, NULL while it is not captured. The memory lives as long as the
+ * stream. */
 member **fake_member_of(CUstream stream);
-/* Where the part of a capture is in which an event was recorded last, NULL if it was not recorded in one. */
+/* Where the part of a capture is in which an event was recorded last, NULL if it was not recorded
+ * in one. */
 member **fake_place_of(CUevent event);
 void fake_drop_member(member *one);
 /* Makes a capture invalid, as calls do that no capture allows. Returns the code of the call. */
 CUresult fake_refuse_capture(CUstream stream);
 /* Adds a node behind what the stream has. `add` is called with `what`. */
-typedef CUresult adder(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const void *what);
+typedef CUresult adder(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                       const void *what);
 CUresult fake_capture(CUstream stream, adder *add, const void *what);
 CUresult fake_capture_record(CUevent event, CUstream stream);
 CUresult fake_capture_wait(CUstream stream, CUevent event);
@@ -77,7 +81,8 @@ struct fl_CUarray {
 };
 
 /* --- memory.c --- */
-/* Makes memory that other processes open by a handle of `room` bytes, and opens it. NULL: it cannot be had. */
+/* Makes memory that other processes open by a handle of `room` bytes, and opens it. NULL: it cannot
+ * be had. */
 void *fake_share(void *handle, size_t room, size_t size);
 void *fake_open_shared(const void *handle);
 void fake_copy(const CUDA_MEMCPY3D *copy);
@@ -109,7 +114,8 @@ adder fake_add_call, fake_add_launch, fake_add_child;   /* `what` is a job, a la
 bool fake_comes_after(CUgraphNode node, CUgraphNode other);
 
 /* What CUDA does in other functions than HIP. */
-void fake_set_condition(uint64_t handle, uint32_t value);   /* what cudaGraphSetConditional does in kernels */
+/* What cudaGraphSetConditional does in kernels. */
+void fake_set_condition(uint64_t handle, uint32_t value);
 CUgraph fake_copy_graph(const CUgraph graph);
 /* Gives an executable the nodes of another graph. Returns false if kinds or edges differ. */
 bool fake_replace_graph(CUgraphExec executable, CUgraph graph);

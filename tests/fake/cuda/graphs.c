@@ -1,4 +1,5 @@
-/* Graphs. An executable has copies of the nodes, and so has each launch. Of the nodes that can run the one that was added last runs first. */
+/* Graphs. An executable has copies of the nodes, and so has each launch. Of the nodes that can run
+ * the one that was added last runs first. */
 #include "fake.h"
 
 struct fl_CUgraphNode {
@@ -38,7 +39,8 @@ CUgraph fake_copy_graph(const CUgraph graph) {
     for (size_t i = 0; i < graph->count; i++) {
         CUgraphNode one = made->nodes[i] = malloc(sizeof *one);
         *one = *graph->nodes[i];
-        one->before = memcpy(malloc(sizeof *one->before * (one->count + 1)), one->before, sizeof *one->before * one->count);
+        one->before = memcpy(malloc(sizeof *one->before * (one->count + 1)), one->before,
+                             sizeof *one->before * one->count);
         if (one->kind == LAUNCH)
             one->launch = fake_copy_launch(&one->launch);
         if (one->kind == CALL)
@@ -77,7 +79,8 @@ CUresult cuGraphDestroy(CUgraph graph) {
     return CUDA_SUCCESS;
 }
 
-static CUresult add(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUgraphNode one) {
+static CUresult add(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                    CUgraphNode one) {
     CUgraphNode made = malloc(sizeof *made);
     *made = *one;
     made->graph = graph;
@@ -99,20 +102,25 @@ static CUresult add(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
 
 #define ADD(...) add(node, graph, before, count, &(struct fl_CUgraphNode){__VA_ARGS__})
 
-CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count) {
+CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                             size_t count) {
     BEGIN;
     return ADD(.kind = EMPTY);
 }
 
-static bool waits(CUgraphNode one) { return one->kind == LAUNCH && fake_mentions(&one->launch, "griddepcontrol.wait;"); }
+static bool waits(CUgraphNode one) {
+    return one->kind == LAUNCH && fake_mentions(&one->launch, "griddepcontrol.wait;");
+}
 
 /* As drivers do: the data of the first edge is that of all. */
-CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t count) {
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                   const CUgraphEdgeData *data, size_t count) {
     BEGIN;
     for (size_t i = 0; i < count; i++) {
         CUgraphNode node = to[i];
         bool early = data && data->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
-        if (node->graph != graph || from[i]->graph != graph || (early && (data->from_port != 1 || !waits(from[i]) || !waits(node))))
+        if (node->graph != graph || from[i]->graph != graph ||
+            (early && (data->from_port != 1 || !waits(from[i]) || !waits(node))))
             return CUDA_ERROR_INVALID_VALUE;
         node->before = realloc(node->before, sizeof *node->before * (node->count + 2));
         node->before[node->count++] = from[i]->index;
@@ -121,7 +129,8 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t count) {
+CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                      const CUgraphEdgeData *data, size_t count) {
     BEGIN;
     for (size_t i = 0; i < count; i++) {
         CUgraphNode node = to[i];
@@ -131,39 +140,44 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
             place++;
         if (node->graph != graph || place == node->count || node->early != early)
             return CUDA_ERROR_INVALID_VALUE;
-        memmove(&node->before[place], &node->before[place + 1], sizeof *node->before * (--node->count - place));
+        memmove(&node->before[place], &node->before[place + 1],
+                sizeof *node->before * (--node->count - place));
         node->early = false;
     }
     return CUDA_SUCCESS;
 }
 
-/* How many edges of a graph are programmatic, and between which nodes there are edges: "0>1 0>2 ", for tests. */
+/* How many edges of a graph are programmatic, and between which nodes there are edges: "0>1 0>2 ",
+ * for tests. */
 size_t fake_cuda_edges(CUgraph graph, char *text, size_t room) {
     size_t early = 0;
     *text = 0;
     for (size_t i = 0; i < graph->count; i++) {
         early += graph->nodes[i]->early;
         for (size_t b = 0; b < graph->nodes[i]->count; b++)
-            snprintf(text + strlen(text), room - strlen(text), "%zu>%zu ", graph->nodes[i]->before[b], i);
+            snprintf(text + strlen(text), room - strlen(text), "%zu>%zu ",
+                     graph->nodes[i]->before[b], i);
     }
     return early;
 }
 
 /* A node has its own copy of the parameters. */
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS *given) {
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                 size_t count, const CUDA_KERNEL_NODE_PARAMS *given) {
     BEGIN;
     launch one;
     CUresult code = fake_make_launch(&one, given);
     return code ? code : ADD(.kind = LAUNCH, .launch = one);
 }
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_MEMCPY3D *copy,
-                              CUcontext context) {
+CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                              size_t count, const CUDA_MEMCPY3D *copy, CUcontext context) {
     BEGIN;
     return context ? ADD(.kind = COPY, .copy = *copy) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_MEMSET_NODE_PARAMS *fill,
+CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                              size_t count, const CUDA_MEMSET_NODE_PARAMS *fill,
                               CUcontext context) {
     BEGIN;
     if (!context || fill->dst % fill->elementSize)
@@ -171,39 +185,47 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     return ADD(.kind = FILL, .fill = *fill);
 }
 
-CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_HOST_NODE_PARAMS *host) {
+CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                            size_t count, const CUDA_HOST_NODE_PARAMS *host) {
     BEGIN;
     return ADD(.kind = HOST, .host = *host);
 }
 
-CUresult cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUevent event) {
+CUresult cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                   size_t count, CUevent event) {
     BEGIN;
     return ADD(.kind = RECORD, .event = event);
 }
 
-CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUevent event) {
+CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                 size_t count, CUevent event) {
     BEGIN;
     return ADD(.kind = WAIT, .event = event);
 }
 
-CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUgraph child) {
+CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                  size_t count, CUgraph child) {
     BEGIN;
-    return child && child != graph ? ADD(.kind = CHILD, .child = fake_copy_graph(child)) : CUDA_ERROR_INVALID_VALUE;
+    return child && child != graph ? ADD(.kind = CHILD, .child = fake_copy_graph(child))
+                                   : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- what captures add --- */
 
-CUresult fake_add_call(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const void *what) {
+CUresult fake_add_call(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                       const void *what) {
     job one = *(const job *)what;
     one.data = memcpy(malloc(one.size), one.data, one.size);
     return ADD(.kind = CALL, .call = one);
 }
 
-CUresult fake_add_launch(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const void *what) {
+CUresult fake_add_launch(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                         const void *what) {
     return ADD(.kind = LAUNCH, .launch = *(const launch *)what);
 }
 
-CUresult fake_add_child(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const void *what) {
+CUresult fake_add_child(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                        const void *what) {
     return ADD(.kind = CHILD, .child = fake_copy_graph((CUgraph)what));
 }
 
@@ -239,23 +261,29 @@ CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, uint32_t flags) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, uint32_t value, uint32_t flags) {
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph,
+                                        CUcontext context, uint32_t value, uint32_t flags) {
     BEGIN;
     struct condition *made = calloc(1, sizeof *made);
     made->first = value;
     *handle = (uintptr_t)made;
-    return graph && context && flags == CU_GRAPH_COND_ASSIGN_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return graph && context && flags == CU_GRAPH_COND_ASSIGN_DEFAULT ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_INVALID_VALUE;
 }
 
-void fake_set_condition(uint64_t handle, uint32_t value) { ((struct condition *)(uintptr_t)handle)->value = value; }
+void fake_set_condition(uint64_t handle, uint32_t value) {
+    ((struct condition *)(uintptr_t)handle)->value = value;
+}
 
-CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, const CUgraphEdgeData *data, size_t count,
-                           CUgraphNodeParams *params) {
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                           const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params) {
     BEGIN;
     CUDA_CONDITIONAL_NODE_PARAMS *given = (void *)params->reserved1;
-    if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || given->type != CU_GRAPH_COND_TYPE_WHILE || given->size != 1 || data)
+    if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || given->type != CU_GRAPH_COND_TYPE_WHILE ||
+        given->size != 1 || data)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult code = ADD(.kind = WHILE, .child = calloc(1, sizeof *graph), .condition = (void *)(uintptr_t)given->handle);
+    CUresult code = ADD(.kind = WHILE, .child = calloc(1, sizeof *graph),
+                        .condition = (void *)(uintptr_t)given->handle);
     given->phGraph_out = &(*node)->child;
     return code;
 }
@@ -286,7 +314,8 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
 
 /* The executable's copy of a node, NULL if it is of another kind. */
 static CUgraphNode own(CUgraphExec executable, CUgraphNode node, int kind) {
-    CUgraphNode found = node->index < executable->graph->count ? executable->graph->nodes[node->index] : NULL;
+    CUgraphNode found =
+        node->index < executable->graph->count ? executable->graph->nodes[node->index] : NULL;
     return found && (int)found->kind == kind ? found : NULL;
 }
 
@@ -300,7 +329,8 @@ static CUresult set_launch(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *give
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given) {
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
+                                           const CUDA_KERNEL_NODE_PARAMS *given) {
     BEGIN;
     return set_launch(own(executable, node, LAUNCH), given);
 }
@@ -310,7 +340,8 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_
     return set_launch(node->kind == LAUNCH ? node : NULL, given);
 }
 
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context) {
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                        const CUDA_MEMCPY3D *copy, CUcontext context) {
     (void)context;
     BEGIN;
     CUgraphNode found = own(executable, node, COPY);
@@ -320,7 +351,8 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context) {
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                        const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context) {
     (void)context;
     BEGIN;
     CUgraphNode found = own(executable, node, FILL);
@@ -329,7 +361,8 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec executable, CUgraphNode node, CUevent event) {
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec executable, CUgraphNode node,
+                                            CUevent event) {
     BEGIN;
     CUgraphNode found = own(executable, node, RECORD);
     if (found)
@@ -350,7 +383,8 @@ bool fake_replace_graph(CUgraphExec executable, CUgraph graph) {
     bool same = old->count == graph->count;
     for (size_t i = 0; same && i < old->count; i++) {
         CUgraphNode a = old->nodes[i], b = graph->nodes[i];
-        same = a->kind == b->kind && a->count == b->count && !memcmp(a->before, b->before, sizeof *a->before * a->count);
+        same = a->kind == b->kind && a->count == b->count &&
+               !memcmp(a->before, b->before, sizeof *a->before * a->count);
     }
     if (same) {
         executable->graph = fake_copy_graph(graph);
@@ -360,7 +394,8 @@ bool fake_replace_graph(CUgraphExec executable, CUgraph graph) {
 }
 
 bool fake_enable(CUgraphExec executable, CUgraphNode node, bool enabled) {
-    CUgraphNode found = node->index < executable->graph->count ? executable->graph->nodes[node->index] : NULL;
+    CUgraphNode found =
+        node->index < executable->graph->count ? executable->graph->nodes[node->index] : NULL;
     bool can = found && (found->kind == LAUNCH || found->kind == COPY || found->kind == FILL);
     if (can)
         found->off = !enabled;

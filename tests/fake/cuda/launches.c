@@ -4,17 +4,26 @@
 static __thread cl_command_queue queue;
 uint32_t fake_cuda_cluster[DIMENSIONS];   /* of the last launch with clusters, for tests */
 
-static size_t size_of_values(CUfunction f) { return f->count ? f->offsets[f->count - 1] + f->sizes[f->count - 1] : 0; }
+static size_t size_of_values(CUfunction f) {
+    return f->count ? f->offsets[f->count - 1] + f->sizes[f->count - 1] : 0;
+}
 
 CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *g) {
     static const uint32_t most[DIMENSIONS] = {2147483647, 65535, 65535};
-    launch one = {g->func, {g->gridDimX, g->gridDimY, g->gridDimZ}, {g->blockDimX, g->blockDimY, g->blockDimZ}, g->sharedMemBytes, {0}, NULL};
-    if (!g->func || (g->kernelParams && g->extra) || g->sharedMemBytes > MOST_SHARED || (g->func->count && !g->kernelParams))
+    launch one = {g->func,
+                  {g->gridDimX, g->gridDimY, g->gridDimZ},
+                  {g->blockDimX, g->blockDimY, g->blockDimZ},
+                  g->sharedMemBytes,
+                  {0},
+                  NULL};
+    if (!g->func || (g->kernelParams && g->extra) || g->sharedMemBytes > MOST_SHARED ||
+        (g->func->count && !g->kernelParams))
         return CUDA_ERROR_INVALID_VALUE;
     for (int d = 0; d < DIMENSIONS; d++)
         if (!one.grid[d] || one.grid[d] > most[d] || !one.block[d])
             return CUDA_ERROR_INVALID_VALUE;
-    if (one.block[0] > MOST_THREADS || (uint64_t)one.block[0] * one.block[1] * one.block[2] > MOST_THREADS)
+    if (one.block[0] > MOST_THREADS ||
+        (uint64_t)one.block[0] * one.block[1] * one.block[2] > MOST_THREADS)
         return CUDA_ERROR_INVALID_VALUE;
     one.bytes = calloc(1, size_of_values(g->func) + 1);
     for (uint32_t i = 0; i < g->func->count; i++)
@@ -35,7 +44,9 @@ launch fake_copy_launch(const launch *one) {
 
 void fake_drop_launch(launch *one) { free(one->bytes); }
 
-bool fake_mentions(const launch *one, const char *what) { return strstr(one->function->module->text, what); }
+bool fake_mentions(const launch *one, const char *what) {
+    return strstr(one->function->module->text, what);
+}
 
 /* The bytes of a local argument: from its offset to the next one, or to the end. */
 static size_t local_size(const launch *one, uint32_t index) {
@@ -52,7 +63,8 @@ static size_t local_size(const launch *one, uint32_t index) {
     return end - begin;
 }
 
-/* CUDA does not know how many dimensions a launch of OpenCL has. These are the ones that can be seen; of a single work-item all. */
+/* CUDA does not know how many dimensions a launch of OpenCL has. These are the ones that can be
+ * seen; of a single work-item all. */
 static cl_uint dimensions_of(const size_t *size, const size_t *offset) {
     return size[2] > 1 || offset[2] ? 3 : size[1] > 1 || offset[1] ? 2 : size[0] > 1 ? 1 : 3;
 }
@@ -80,7 +92,8 @@ static CUresult run_opencl(const launch *one) {
     if (!queue)
         queue = CL(fake_context, clCreateCommandQueue)(fake_context, fake_device, 0, NULL);
     if (!code)
-        code = CL(queue, clEnqueueNDRangeKernel)(queue, kernel, dimensions_of(global, one->offset), one->offset, global, local, 0, NULL, NULL);
+        code = CL(queue, clEnqueueNDRangeKernel)(queue, kernel, dimensions_of(global, one->offset),
+                                                 one->offset, global, local, 0, NULL, NULL);
     if (!code)
         code = CL(queue, clFinish)(queue);
     CL(kernel, clReleaseKernel)(kernel);
@@ -89,12 +102,14 @@ static CUresult run_opencl(const launch *one) {
 
 CUresult fake_run_launch(const launch *one) {
     CUfunction f = one->function;
-    uint32_t items = one->grid[0] * one->grid[1] * one->grid[2] * one->block[0] * one->block[1] * one->block[2];
+    uint32_t items =
+        one->grid[0] * one->grid[1] * one->grid[2] * one->block[0] * one->block[1] * one->block[2];
     void *values[MOST_PARAMETERS];
     if (!f->run)
         return run_opencl(one);
     for (uint32_t i = 0; i < f->count; i++)
-        values[i] = f->loads >> i & 1 ? *(void **)(one->bytes + f->offsets[i]) : one->bytes + f->offsets[i];
+        values[i] =
+            f->loads >> i & 1 ? *(void **)(one->bytes + f->offsets[i]) : one->bytes + f->offsets[i];
     f->run(values, items);
     return CUDA_SUCCESS;
 }
@@ -105,11 +120,13 @@ static CUresult run_launch(void *data) {
     return code;
 }
 
-CUresult cuLaunchKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared, CUstream stream,
+CUresult cuLaunchKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx,
+                        uint32_t by, uint32_t bz, uint32_t shared, CUstream stream,
                         void **parameters, void **extra) {
     BEGIN;
     launch one;
-    CUDA_KERNEL_NODE_PARAMS given = {f, gx, gy, gz, bx, by, bz, shared, parameters, extra, NULL, NULL};
+    CUDA_KERNEL_NODE_PARAMS given = {f,  gx,     gy,         gz,    bx,   by,
+                                     bz, shared, parameters, extra, NULL, NULL};
     CUresult code = fake_make_launch(&one, &given);
     if (!code && stream && *fake_member_of(stream))
         return fake_capture(stream, fake_add_launch, &one);
@@ -135,11 +152,13 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **paramete
                 return CUDA_ERROR_INVALID_VALUE;
         memcpy(fake_cuda_cluster, of, sizeof of);
     }
-    return cuLaunchKernel(f, grid[0], grid[1], grid[2], c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, parameters, extra);
+    return cuLaunchKernel(f, grid[0], grid[1], grid[2], c->blockDimX, c->blockDimY, c->blockDimZ,
+                          c->sharedMemBytes, c->hStream, parameters, extra);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared,
-                                   CUstream stream, void **parameters) {
+CUresult cuLaunchCooperativeKernel(CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx,
+                                   uint32_t by, uint32_t bz, uint32_t shared, CUstream stream,
+                                   void **parameters) {
     BEGIN;
     if ((uint64_t)gx * gy * gz * bx * by * bz > 4 * 2048)
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;

@@ -30,7 +30,8 @@ static CUresult remember(void *memory, size_t size, int kind) {
     allocation *made = malloc(sizeof *made);
     CUcontext context = NULL;
     cuCtxGetCurrent(&context);
-    *made = (allocation){NULL, (uint64_t)(uintptr_t)memory, size, kind, (int)(uintptr_t)context - 1, -1};
+    *made = (allocation){NULL, (uint64_t)(uintptr_t)memory, size,
+                         kind, (int)(uintptr_t)context - 1, -1};
     pthread_mutex_lock(&lock);
     made->next = allocations;
     allocations = made;
@@ -63,7 +64,8 @@ static CUresult forget(uint64_t address, bool is_host, int registered) {
     fake_drain();   /* as CUDA does */
     pthread_mutex_lock(&lock);
     for (allocation **at = &allocations; *at; at = &(*at)->next)
-        if ((*at)->base == address && ((*at)->kind == HOST) == is_host && ((*at)->kind == REGISTERED) == registered) {
+        if ((*at)->base == address && ((*at)->kind == HOST) == is_host &&
+            ((*at)->kind == REGISTERED) == registered) {
             found = *at;
             *at = found->next;
             used -= found->kind == DEVICE ? found->size : 0;
@@ -94,7 +96,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *to, size_t size) {
 CUresult cuMemAllocManaged(CUdeviceptr *to, size_t size, uint32_t flags) {
     BEGIN;
     void *made;
-    CUresult code = flags == CU_MEM_ATTACH_GLOBAL ? allocate(&made, size, MANAGED) : CUDA_ERROR_INVALID_VALUE;
+    CUresult code =
+        flags == CU_MEM_ATTACH_GLOBAL ? allocate(&made, size, MANAGED) : CUDA_ERROR_INVALID_VALUE;
     if (!code)
         *to = (CUdeviceptr)(uintptr_t)made;
     return code;
@@ -148,7 +151,9 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
         return CUDA_ERROR_INVALID_VALUE;
     bool is_host = copy.kind == HOST || copy.kind == REGISTERED;
     switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(uint32_t *)data = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(uint32_t *)data = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        break;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(uint32_t *)data = copy.kind == MANAGED; break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = copy.device; break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(uint64_t *)data = copy.base; break;
@@ -183,12 +188,15 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     if (!code && found->file < 0) {
         void *bytes = (void *)(uintptr_t)found->base;
         found->file = memfd_create("fake", MFD_CLOEXEC);
-        bool moved = found->file >= 0 && write(found->file, bytes, found->size) == (ssize_t)found->size &&
-                     mmap(bytes, found->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->file, 0) == bytes;
+        bool moved = found->file >= 0 &&
+                     write(found->file, bytes, found->size) == (ssize_t)found->size &&
+                     mmap(bytes, found->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                          found->file, 0) == bytes;
         code = moved ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!code)
-        memcpy(memset(handle, 0, sizeof *handle), &(shared){getpid(), found->file, found->size}, sizeof(shared));
+        memcpy(memset(handle, 0, sizeof *handle), &(shared){getpid(), found->file, found->size},
+               sizeof(shared));
     pthread_mutex_unlock(&lock);
     return code;
 }
@@ -197,7 +205,8 @@ static void *map_file(pid_t process, int file, size_t size) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)process, file);
     int opened = open(path, O_RDWR | O_CLOEXEC);
-    void *made = opened < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
+    void *made =
+        opened < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
     if (opened >= 0)
         close(opened);
     return made == MAP_FAILED ? NULL : made;
@@ -253,25 +262,33 @@ typedef struct rows {
     size_t pitch, rows;
 } rows;
 
-static rows place(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array, size_t pitch, size_t height) {
+static rows place(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array,
+                  size_t pitch, size_t height) {
     if (type == CU_MEMORYTYPE_ARRAY)
         return (rows){array->bytes, array->pitch, array->rows};
-    return (rows){(char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)host : device), pitch, height};
+    return (rows){
+        (char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)host : device), pitch,
+        height};
 }
 
 void fake_copy(const CUDA_MEMCPY3D *c) {
-    rows from = place(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcPitch, c->srcHeight);
-    rows to = place(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstPitch, c->dstHeight);
+    rows from =
+        place(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcPitch, c->srcHeight);
+    rows to =
+        place(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstPitch, c->dstHeight);
     for (size_t z = 0; z < c->Depth; z++)
         for (size_t y = 0; y < c->Height; y++)
             memmove(to.bytes + c->dstXInBytes + ((c->dstZ + z) * to.rows + c->dstY + y) * to.pitch,
-                    from.bytes + c->srcXInBytes + ((c->srcZ + z) * from.rows + c->srcY + y) * from.pitch, c->WidthInBytes);
+                    from.bytes + c->srcXInBytes +
+                        ((c->srcZ + z) * from.rows + c->srcY + y) * from.pitch,
+                    c->WidthInBytes);
 }
 
 void fake_fill(const CUDA_MEMSET_NODE_PARAMS *f) {
     for (size_t y = 0; y < f->height; y++)
         for (size_t x = 0; x < f->width; x++)
-            memcpy((char *)(uintptr_t)f->dst + y * f->pitch + x * f->elementSize, &f->value, f->elementSize);
+            memcpy((char *)(uintptr_t)f->dst + y * f->pitch + x * f->elementSize, &f->value,
+                   f->elementSize);
 }
 
 typedef struct transfer {
@@ -309,9 +326,11 @@ static CUresult run_rows(void *data) {
 
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream) {
     BEGIN;
-    if ((copy->srcPitch && copy->srcPitch < copy->WidthInBytes) || (copy->dstPitch && copy->dstPitch < copy->WidthInBytes))
+    if ((copy->srcPitch && copy->srcPitch < copy->WidthInBytes) ||
+        (copy->dstPitch && copy->dstPitch < copy->WidthInBytes))
         return CUDA_ERROR_INVALID_VALUE;
-    if (is_device(copy->srcMemoryType, copy->srcHost) || is_device(copy->dstMemoryType, copy->dstHost))
+    if (is_device(copy->srcMemoryType, copy->srcHost) ||
+        is_device(copy->dstMemoryType, copy->dstHost))
         return CUDA_ERROR_INVALID_VALUE;
     return fake_push(stream, run_rows, copy, sizeof *copy);
 }
@@ -321,10 +340,13 @@ static CUresult run_set(void *data) {
     return CUDA_SUCCESS;
 }
 
-static CUresult set_rows(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t size, size_t width, size_t height, CUstream stream) {
+static CUresult set_rows(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t size, size_t width,
+                         size_t height, CUstream stream) {
     CUDA_MEMSET_NODE_PARAMS one = {to, pitch, value, size, width, height};
     bool fits = !(to % size) && !(pitch % size) && (height == 1 || pitch >= width * size);
-    return fits && fake_is_whole(to, (height - 1) * pitch + width * size) ? fake_push(stream, run_set, &one, sizeof one) : CUDA_ERROR_INVALID_VALUE;
+    return fits && fake_is_whole(to, (height - 1) * pitch + width * size)
+               ? fake_push(stream, run_set, &one, sizeof one)
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult set(CUdeviceptr to, uint32_t value, uint32_t size, size_t count, CUstream stream) {
@@ -346,17 +368,20 @@ CUresult cuMemsetD32Async(CUdeviceptr to, uint32_t value, size_t count, CUstream
     return set(to, value, 4, count, stream);
 }
 
-CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, uint8_t value, size_t width, size_t height, CUstream stream) {
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, uint8_t value, size_t width, size_t height,
+                           CUstream stream) {
     BEGIN;
     return set_rows(to, pitch, value, 1, width, height, stream);
 }
 
-CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, uint16_t value, size_t width, size_t height, CUstream stream) {
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, uint16_t value, size_t width,
+                            size_t height, CUstream stream) {
     BEGIN;
     return set_rows(to, pitch, value, 2, width, height, stream);
 }
 
-CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t height, CUstream stream) {
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, uint32_t value, size_t width,
+                            size_t height, CUstream stream) {
     BEGIN;
     return set_rows(to, pitch, value, 4, width, height, stream);
 }
@@ -369,13 +394,15 @@ static CUresult hint(CUdeviceptr address, CUmemLocation location) {
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location, uint32_t flags, CUstream stream) {
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location,
+                               uint32_t flags, CUstream stream) {
     (void)size, (void)flags, (void)stream;
     BEGIN;
     return hint(address, location);
 }
 
-CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location) {
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice,
+                        CUmemLocation location) {
     (void)size, (void)advice;
     BEGIN;
     return hint(address, location);
@@ -383,18 +410,23 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, C
 
 /* --- memory that is mapped to addresses --- */
 
-CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *kind, CUmemAllocationGranularity_flags option) {
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *kind,
+                                       CUmemAllocationGranularity_flags option) {
     (void)kind, (void)option;
     BEGIN;
     *granularity = GRANULARITY;
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *kind, uint64_t flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                     const CUmemAllocationProp *kind, uint64_t flags) {
     (void)flags;
     BEGIN;
     *handle = size;
-    return size % GRANULARITY || kind->requestedHandleTypes > CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return size % GRANULARITY ||
+                   kind->requestedHandleTypes > CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
@@ -403,10 +435,12 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted, uint64_t flags) {
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment,
+                             CUdeviceptr wanted, uint64_t flags) {
     (void)alignment, (void)wanted, (void)flags;
     BEGIN;
-    char *memory = mmap(NULL, size + GRANULARITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory =
+        mmap(NULL, size + GRANULARITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     size_t before = -(uintptr_t)memory % GRANULARITY;   /* addresses are aligned as sizes are */
@@ -422,7 +456,8 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, uint64_t flags) {
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
+                  CUmemGenericAllocationHandle handle, uint64_t flags) {
     (void)address, (void)size, (void)offset, (void)handle, (void)flags;
     BEGIN;
     return CUDA_SUCCESS;
@@ -434,23 +469,28 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count) {
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
+                        size_t count) {
     (void)address, (void)size, (void)access, (void)count;
     BEGIN;
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, uint64_t flags) {
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, uint64_t flags) {
     (void)handle, (void)type, (void)flags;
     BEGIN;
     *(int *)shareable = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return *(int *)shareable < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *file, CUmemAllocationHandleType type) {
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *file,
+                                        CUmemAllocationHandleType type) {
     BEGIN;
     *handle = GRANULARITY;
-    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && (intptr_t)file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && (intptr_t)file >= 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
@@ -459,9 +499,12 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
     return CUDA_SUCCESS;
 }
 
-/* The OpenCL driver's clCreateBuffer, with CL_MEM_USE_HOST_PTR: its devices are this process's CPU. */
-void *fake_cuda_import(void *context, uint64_t flags, uint64_t address, int descriptor, size_t size, int32_t *code) {
-    void *(*create)(void *, uint64_t, size_t, void *, int32_t *) = (void *(*)(void *, uint64_t, size_t, void *, int32_t *))(*(void ***)context)[14];
+/* The OpenCL driver's clCreateBuffer, with CL_MEM_USE_HOST_PTR: its devices are this process's CPU.
+ */
+void *fake_cuda_import(void *context, uint64_t flags, uint64_t address, int descriptor, size_t size,
+                       int32_t *code) {
+    void *(*create)(void *, uint64_t, size_t, void *, int32_t *) =
+        (void *(*)(void *, uint64_t, size_t, void *, int32_t *))(*(void ***)context)[14];
     *code = fake_called(__func__);
     if (*code) {
         close(descriptor);
@@ -470,4 +513,3 @@ void *fake_cuda_import(void *context, uint64_t flags, uint64_t address, int desc
     close(descriptor);   /* it belongs to OpenCL */
     return create(context, flags | 8, size, (void *)(uintptr_t)address, code);
 }
-

@@ -14,7 +14,8 @@ struct fl_CUfunction {
     CUfunction next;
     CUmodule module;
     char *name;
-    void (*run)(void **parameters, uint32_t items);   /* NULL: the kernel of the program with this name */
+    /* NULL: the kernel of the program with this name */
+    void (*run)(void **parameters, uint32_t items);
     uint64_t loads;   /* a bit for each parameter that is the address of its value */
     uint32_t count;
     enum { VALUE, ADDRESS, LOCAL } kinds[MOST_PARAMETERS];

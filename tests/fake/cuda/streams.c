@@ -1,4 +1,5 @@
-/* Streams and events. A stream is a thread that does its work in order. An event is what its last record is. */
+/* Streams and events. A stream is a thread that does its work in order. An event is what its last
+ * record is. */
 #include "fake.h"
 
 #include <sched.h>
@@ -19,7 +20,8 @@ struct fl_CUstream {
     CUstream next;
 };
 
-/* How often an event was recorded, and how many of these records are complete, in all processes that have it. */
+/* How often an event was recorded, and how many of these records are complete, in all processes
+ * that have it. */
 typedef struct counts {
     uint64_t recorded, complete;
 } counts;
@@ -251,7 +253,9 @@ static void wait_for_shared(counts *one, uint64_t recorded) {
         sched_yield();
 }
 
-static uint64_t recorded_of(CUevent event) { return event->shared ? __atomic_load_n(&event->shared->recorded, __ATOMIC_ACQUIRE) : 0; }
+static uint64_t recorded_of(CUevent event) {
+    return event->shared ? __atomic_load_n(&event->shared->recorded, __ATOMIC_ACQUIRE) : 0;
+}
 
 static void drop(record *one) {   /* the lock is held */
     if (one && !--one->references)
@@ -361,7 +365,9 @@ CUresult cuEventQuery(CUevent event) {
     if (event->place)
         return CUDA_ERROR_CAPTURED_EVENT;
     if (event->shared)
-        return __atomic_load_n(&event->shared->complete, __ATOMIC_ACQUIRE) < recorded_of(event) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+        return __atomic_load_n(&event->shared->complete, __ATOMIC_ACQUIRE) < recorded_of(event)
+                   ? CUDA_ERROR_NOT_READY
+                   : CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     CUresult code = event->record && !event->record->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     pthread_mutex_unlock(&lock);

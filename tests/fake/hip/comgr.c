@@ -1,5 +1,6 @@
-/* AMD's compiler library for tests, libamd_comgr.so.2 beside the driver: PoCL says whether a program compiles, and what its kernels take.
- * A code object is an ELF file with nothing but the metadata, and the text behind it, which the driver compiles (hip.c).
+/* AMD's compiler library for tests, libamd_comgr.so.2 beside the driver: PoCL says whether a
+ * program compiles, and what its kernels take. A code object is an ELF file with nothing but the
+ * metadata, and the text behind it, which the driver compiles (hip.c).
  *
  * Of the options -D counts. They become lines of the text. */
 #include "fake_hip.h"
@@ -51,7 +52,9 @@ int amd_comgr_set_data(handle one, size_t size, const char *bytes) {
     return FINE;
 }
 
-int amd_comgr_set_data_name(handle one, const char *name) { return one.handle && *name ? FINE : INVALID; }
+int amd_comgr_set_data_name(handle one, const char *name) {
+    return one.handle && *name ? FINE : INVALID;
+}
 
 int amd_comgr_get_data(handle one, size_t *size, char *bytes) {
     data *from = OBJECT(data, one);
@@ -107,9 +110,13 @@ int amd_comgr_destroy_action_info(handle one) {
     return FINE;
 }
 
-int amd_comgr_action_info_set_language(handle one, int language) { return one.handle && language == 2 ? FINE : INVALID; }
+int amd_comgr_action_info_set_language(handle one, int language) {
+    return one.handle && language == 2 ? FINE : INVALID;
+}
 
-int amd_comgr_action_info_set_logging(handle one, bool wanted) { return one.handle && wanted ? FINE : INVALID; }
+int amd_comgr_action_info_set_logging(handle one, bool wanted) {
+    return one.handle && wanted ? FINE : INVALID;
+}
 
 int amd_comgr_action_info_set_isa_name(handle one, const char *name) {
     snprintf(OBJECT(action, one)->target, sizeof OBJECT(action, one)->target, "%s", name);
@@ -167,10 +174,13 @@ static void put_parameter(pack *to, size_t offset, size_t size, const char *kind
 }
 
 static void put_kernel(pack *to, CUfunction f) {
-    static const char *const hidden[] = {"hidden_global_offset_x", "hidden_global_offset_y", "hidden_global_offset_z"};
-    size_t required[DIMENSIONS] = {0}, end = f->count ? f->offsets[f->count - 1] + f->sizes[f->count - 1] + 7 : 7;
+    static const char *const hidden[] = {"hidden_global_offset_x", "hidden_global_offset_y",
+                                         "hidden_global_offset_z"};
+    size_t required[DIMENSIONS] = {0},
+           end = f->count ? f->offsets[f->count - 1] + f->sizes[f->count - 1] + 7 : 7;
     cl_kernel kernel = CL(f->module->program, clCreateKernel)(f->module->program, f->name, NULL);
-    CL(kernel, clGetKernelWorkGroupInfo)(kernel, fake_device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof required, required, NULL);
+    CL(kernel, clGetKernelWorkGroupInfo)(kernel, fake_device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                         sizeof required, required, NULL);
     CL(kernel, clReleaseKernel)(kernel);
     *to->at++ = required[0] ? 0x87 : 0x86;
     put_text(to, ".name");
@@ -181,14 +191,18 @@ static void put_kernel(pack *to, CUfunction f) {
     put_number(to, ".wavefront_size", 64);
     put_list(to, ".args", f->count + DIMENSIONS);
     for (uint32_t i = 0; i < f->count; i++)
-        put_parameter(to, f->offsets[i], f->sizes[i], f->kinds[i] == VALUE ? "by_value" : f->kinds[i] == LOCAL ? "dynamic_shared_pointer" : "global_buffer");
+        put_parameter(to, f->offsets[i], f->sizes[i],
+                      f->kinds[i] == VALUE   ? "by_value"
+                      : f->kinds[i] == LOCAL ? "dynamic_shared_pointer"
+                                             : "global_buffer");
     for (int d = 0; d < DIMENSIONS; d++)
         put_parameter(to, end / 8 * 8 + 8 * (size_t)d, 8, hidden[d]);
     if (!required[0])
         return;
     put_list(to, ".reqd_workgroup_size", DIMENSIONS);
     for (int d = 0; d < DIMENSIONS; d++)
-        *to->at++ = 0xCE, *to->at++ = 0, *to->at++ = 0, *to->at++ = (unsigned char)(required[d] >> 8), *to->at++ = (unsigned char)required[d];
+        *to->at++ = 0xCE, *to->at++ = 0, *to->at++ = 0,
+        *to->at++ = (unsigned char)(required[d] >> 8), *to->at++ = (unsigned char)required[d];
 }
 
 static void put_program(pack *to, CUmodule module, const char *target) {
@@ -247,10 +261,24 @@ static int link_code(const action *how, const data *text, set *out) {
     put_program(&metadata, module, how->target);
     cuModuleUnload(module);
     size_t length = (size_t)(metadata.at - metadata.bytes), whole = (length + 3) / 4 * 4;
-    struct __attribute__((packed)) { Elf64_Ehdr head; Elf64_Phdr segment; Elf64_Nhdr note; char owner[8]; } start = {
-        {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT, 64}, .e_type = ET_DYN, .e_machine = EM_AMDGPU,
-         .e_version = EV_CURRENT, .e_phoff = sizeof(Elf64_Ehdr), .e_ehsize = sizeof(Elf64_Ehdr), .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 1},
-        {.p_type = PT_NOTE, .p_offset = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr), .p_filesz = sizeof(Elf64_Nhdr) + 8 + whole, .p_align = 4},
+    struct __attribute__((packed)) {
+        Elf64_Ehdr head;
+        Elf64_Phdr segment;
+        Elf64_Nhdr note;
+        char owner[8];
+    } start = {
+        {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT, 64},
+         .e_type = ET_DYN,
+         .e_machine = EM_AMDGPU,
+         .e_version = EV_CURRENT,
+         .e_phoff = sizeof(Elf64_Ehdr),
+         .e_ehsize = sizeof(Elf64_Ehdr),
+         .e_phentsize = sizeof(Elf64_Phdr),
+         .e_phnum = 1},
+        {.p_type = PT_NOTE,
+         .p_offset = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr),
+         .p_filesz = sizeof(Elf64_Nhdr) + 8 + whole,
+         .p_align = 4},
         {7, (Elf64_Word)length, 32},
         "AMDGPU"};
     char *made = calloc(1, sizeof start + whole + text->size);
@@ -278,7 +306,8 @@ static int link_text(const set *in, set *out) {
 }
 
 int amd_comgr_do_action(int step, handle how, handle in, handle out) {
-    static const int given[] = {[HEADERS] = SOURCE, [COMPILE] = SOURCE, [DEVICE_LIBRARIES] = CODE, [LINK_CODE] = CODE, [GENERATE] = CODE, [LINK] = RELOCATABLE};
+    static const int given[] = {[HEADERS] = SOURCE, [COMPILE] = SOURCE, [DEVICE_LIBRARIES] = CODE,
+                                [LINK_CODE] = CODE, [GENERATE] = CODE,  [LINK] = RELOCATABLE};
     data *one = step <= LINK && given[step] ? find(OBJECT(set, in), given[step], 0) : NULL;
     if (!one)
         return INVALID;

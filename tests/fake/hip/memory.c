@@ -28,7 +28,9 @@ hipError_t hipHostFree(void *memory) {
 
 /* --- what an address is --- */
 
-static int ask(void *answer, CUpointer_attribute attribute, const void *address) { return cuPointerGetAttribute(answer, attribute, number(address)); }
+static int ask(void *answer, CUpointer_attribute attribute, const void *address) {
+    return cuPointerGetAttribute(answer, attribute, number(address));
+}
 
 static uint32_t memory_type(const void *address) {
     uint32_t type = 0, managed = 0;
@@ -37,7 +39,8 @@ static uint32_t memory_type(const void *address) {
     return type == CU_MEMORYTYPE_HOST ? HOST_MEMORY : managed ? MANAGED_MEMORY : DEVICE_MEMORY;
 }
 
-hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hipDeviceptr_t address) {
+hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute,
+                                  hipDeviceptr_t address) {
     HIP_BEGIN;
     int code = ask(data, attribute, address);
     if (!code && attribute == HIP_POINTER_ATTRIBUTE_MEMORY_TYPE)
@@ -59,7 +62,8 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
         made.hostPointer = type == DEVICE_MEMORY && !made.isManaged ? NULL : made.devicePointer;
     }
     memcpy(attributes, &made, sizeof made);
-    return known || FAKE_HIP >= 600 ? hipSuccess : hip_end(hipErrorInvalidValue);   /* HIP 6 says that it is not registered */
+    /* HIP 6 says that it is not registered. */
+    return known || FAKE_HIP >= 600 ? hipSuccess : hip_end(hipErrorInvalidValue);
 }
 
 hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *size, hipDeviceptr_t address) {
@@ -94,56 +98,68 @@ bool hip_copy_of(CUDA_MEMCPY3D *made, const hipMemcpy3DParms *g) {
 }
 
 bool hip_line_of(CUDA_MEMCPY3D *made, void *to, const void *from, size_t size, hipMemcpyKind kind) {
-    hipMemcpy3DParms given = {.srcPtr = {(void *)(uintptr_t)from, size, size, 1}, .dstPtr = {to, size, size, 1}, .extent = {size, 1, 1}, .kind = kind};
+    hipMemcpy3DParms given = {.srcPtr = {(void *)(uintptr_t)from, size, size, 1},
+                              .dstPtr = {to, size, size, 1},
+                              .extent = {size, 1, 1},
+                              .kind = kind};
     return hip_copy_of(made, &given) && size && to != from;
 }
 
-hipError_t hipMemcpyAsync(void *to, const void *from, size_t size, hipMemcpyKind kind, hipStream_t stream) {
+hipError_t hipMemcpyAsync(void *to, const void *from, size_t size, hipMemcpyKind kind,
+                          hipStream_t stream) {
     HIP_BEGIN;
-    return hip_end(kind > hipMemcpyDefault ? hipErrorInvalidMemcpyDirection : cuMemcpyAsync(number(to), number(from), size, (CUstream)stream));
+    return hip_end(kind > hipMemcpyDefault
+                       ? hipErrorInvalidMemcpyDirection
+                       : cuMemcpyAsync(number(to), number(from), size, (CUstream)stream));
 }
 
 hipError_t hipMemcpy3DAsync(const hipMemcpy3DParms *given, hipStream_t stream) {
     CUDA_MEMCPY3D copy;
     HIP_BEGIN;
-    return hip_end(hip_copy_of(&copy, given) ? cuMemcpy3DAsync_v2(&copy, (CUstream)stream) : hipErrorInvalidMemcpyDirection);
+    return hip_end(hip_copy_of(&copy, given) ? cuMemcpy3DAsync_v2(&copy, (CUstream)stream)
+                                             : hipErrorInvalidMemcpyDirection);
 }
 
 hipError_t hipDrvMemcpy3DAsync(const HIP_MEMCPY3D *given, hipStream_t stream) {
     const rows *g = (const rows *)given;
     HIP_BEGIN;
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = number(g->srcMemoryType == HOST_MEMORY ? g->srcHost : g->srcDevice),
-                          .srcPitch = g->srcPitch,
-                          .srcHeight = g->srcHeight,
-                          .srcXInBytes = g->srcXInBytes,
-                          .srcY = g->srcY,
-                          .srcZ = g->srcZ,
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstDevice = number(g->dstMemoryType == HOST_MEMORY ? g->dstHost : g->dstDevice),
-                          .dstPitch = g->dstPitch,
-                          .dstHeight = g->dstHeight,
-                          .dstXInBytes = g->dstXInBytes,
-                          .dstY = g->dstY,
-                          .dstZ = g->dstZ,
-                          .WidthInBytes = g->WidthInBytes,
-                          .Height = g->Height,
-                          .Depth = g->Depth};
+    CUDA_MEMCPY3D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = number(g->srcMemoryType == HOST_MEMORY ? g->srcHost : g->srcDevice),
+        .srcPitch = g->srcPitch,
+        .srcHeight = g->srcHeight,
+        .srcXInBytes = g->srcXInBytes,
+        .srcY = g->srcY,
+        .srcZ = g->srcZ,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = number(g->dstMemoryType == HOST_MEMORY ? g->dstHost : g->dstDevice),
+        .dstPitch = g->dstPitch,
+        .dstHeight = g->dstHeight,
+        .dstXInBytes = g->dstXInBytes,
+        .dstY = g->dstY,
+        .dstZ = g->dstZ,
+        .WidthInBytes = g->WidthInBytes,
+        .Height = g->Height,
+        .Depth = g->Depth};
     return hip_end(cuMemcpy3DAsync_v2(&copy, (CUstream)stream));
 }
 
-hipError_t hipMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, hipStream_t stream) {
+hipError_t hipMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
+                            hipStream_t stream) {
     HIP_BEGIN;
-    return hip_end(cuMemsetD2D8Async(number(to), pitch, (uint8_t)value, width, height, (CUstream)stream));
+    return hip_end(
+        cuMemsetD2D8Async(number(to), pitch, (uint8_t)value, width, height, (CUstream)stream));
 }
 
 static CUmemLocation place_of(int device) {
-    return (CUmemLocation){device == hipCpuDeviceId ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE, device};
+    return (CUmemLocation){
+        device == hipCpuDeviceId ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE, device};
 }
 
 hipError_t hipMemPrefetchAsync(const void *address, size_t size, int device, hipStream_t stream) {
     HIP_BEGIN;
-    return hip_end(cuMemPrefetchAsync_v2(number(address), size, place_of(device), 0, (CUstream)stream));
+    return hip_end(
+        cuMemPrefetchAsync_v2(number(address), size, place_of(device), 0, (CUstream)stream));
 }
 
 hipError_t hipMemAdvise(const void *address, size_t size, hipMemoryAdvise advice, int device) {
@@ -155,23 +171,31 @@ hipError_t hipMemAdvise(const void *address, size_t size, hipMemoryAdvise advice
 
 static CUmemAllocationProp kind_of(const hipMemAllocationProp *given) {
     const allocation_kind *g = (const allocation_kind *)given;
-    return (CUmemAllocationProp){.type = g->type, .requestedHandleTypes = g->requestedHandleType, .location = {g->location.type, g->location.id}};
+    return (CUmemAllocationProp){.type = g->type,
+                                 .requestedHandleTypes = g->requestedHandleType,
+                                 .location = {g->location.type, g->location.id}};
 }
 
 static bool is_pinned(const CUmemAllocationProp *kind) {
-    return kind->type == CU_MEM_ALLOCATION_TYPE_PINNED && kind->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return kind->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           kind->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
-hipError_t hipMemGetAllocationGranularity(size_t *granularity, const hipMemAllocationProp *given, hipMemAllocationGranularity_flags option) {
+hipError_t hipMemGetAllocationGranularity(size_t *granularity, const hipMemAllocationProp *given,
+                                          hipMemAllocationGranularity_flags option) {
     HIP_BEGIN;
     CUmemAllocationProp kind = kind_of(given);
-    return hip_end(is_pinned(&kind) ? cuMemGetAllocationGranularity(granularity, &kind, option) : hipErrorInvalidValue);
+    return hip_end(is_pinned(&kind) ? cuMemGetAllocationGranularity(granularity, &kind, option)
+                                    : hipErrorInvalidValue);
 }
 
-hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *handle, size_t size, const hipMemAllocationProp *given, hip_flags64 flags) {
+hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *handle, size_t size,
+                        const hipMemAllocationProp *given, hip_flags64 flags) {
     HIP_BEGIN;
     CUmemAllocationProp kind = kind_of(given);
-    return hip_end(is_pinned(&kind) ? cuMemCreate((CUmemGenericAllocationHandle *)handle, size, &kind, flags) : hipErrorInvalidValue);
+    return hip_end(is_pinned(&kind)
+                       ? cuMemCreate((CUmemGenericAllocationHandle *)handle, size, &kind, flags)
+                       : hipErrorInvalidValue);
 }
 
 /* --- other processes --- */
@@ -186,7 +210,8 @@ hipError_t hipIpcOpenMemHandle(void **memory, hipIpcMemHandle_t given, uint32_t 
     HIP_BEGIN;
     memcpy(&handle, &given, sizeof handle);
     bool fits = flags == (FAKE_HIP >= 600);   /* hipIpcMemLazyEnablePeerAccess */
-    return hip_end(fits ? (int)cuIpcOpenMemHandle_v2((CUdeviceptr *)memory, handle, 0) : hipErrorInvalidValue);
+    return hip_end(fits ? (int)cuIpcOpenMemHandle_v2((CUdeviceptr *)memory, handle, 0)
+                        : hipErrorInvalidValue);
 }
 
 hipError_t hipIpcOpenEventHandle(hipEvent_t *event, hipIpcEventHandle_t given) {
@@ -207,7 +232,9 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
 
 hipError_t hipStreamQuery(hipStream_t stream) {
     HIP_BEGIN;
-    return hip_end(stream ? cuStreamQuery((CUstream)stream) : fake_all_idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+    return hip_end(stream            ? cuStreamQuery((CUstream)stream)
+                   : fake_all_idle() ? CUDA_SUCCESS
+                                     : CUDA_ERROR_NOT_READY);
 }
 
 #if FAKE_HIP >= 600
@@ -236,10 +263,13 @@ static CUresult run_callback(void *data) {
     return CUDA_SUCCESS;
 }
 
-hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t function, void *data, uint32_t flags) {
+hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t function, void *data,
+                                uint32_t flags) {
     HIP_BEGIN;
     callback one = {(void (*)(hipStream_t, hipError_t, void *))function, stream, data};
-    return hip_end(flags || !function ? hipErrorInvalidValue : fake_push((CUstream)stream, run_callback, &one, sizeof one));
+    return hip_end(flags || !function
+                       ? hipErrorInvalidValue
+                       : fake_push((CUstream)stream, run_callback, &one, sizeof one));
 }
 
 /* A number in memory that a stream waits for, or writes. */
@@ -250,9 +280,12 @@ typedef struct value {
 } value;
 
 static bool has_come(const value *v) {
-    uint64_t now = v->bits == 64 ? __atomic_load_n((uint64_t *)v->at, __ATOMIC_ACQUIRE) : __atomic_load_n((uint32_t *)v->at, __ATOMIC_ACQUIRE);
+    uint64_t now = v->bits == 64 ? __atomic_load_n((uint64_t *)v->at, __ATOMIC_ACQUIRE)
+                                 : __atomic_load_n((uint32_t *)v->at, __ATOMIC_ACQUIRE);
     switch (v->flags) {
-    case hipStreamWaitValueGte: return v->bits == 64 ? (int64_t)((now & v->mask) - v->value) >= 0 : (int32_t)(uint32_t)((now & v->mask) - v->value) >= 0;
+    case hipStreamWaitValueGte:
+        return v->bits == 64 ? (int64_t)((now & v->mask) - v->value) >= 0
+                             : (int32_t)(uint32_t)((now & v->mask) - v->value) >= 0;
     case hipStreamWaitValueEq: return (now & v->mask) == v->value;
     case hipStreamWaitValueAnd: return (now & v->mask & v->value) != 0;
     default: return ~((now & v->mask) | v->value) << (64 - v->bits);
@@ -276,15 +309,18 @@ static CUresult run_write(void *data) {
 
 static hipError_t push_value(hipStream_t stream, CUresult (*run)(void *), value one) {
     bool fits = one.at && one.flags <= hipStreamWaitValueNor;
-    return hip_end(fits ? fake_push((CUstream)stream, run, &one, sizeof one) : hipErrorInvalidValue);
+    return hip_end(fits ? fake_push((CUstream)stream, run, &one, sizeof one)
+                        : hipErrorInvalidValue);
 }
 
-hipError_t hipStreamWaitValue32(hipStream_t stream, void *at, uint32_t wanted, uint32_t flags, uint32_t mask) {
+hipError_t hipStreamWaitValue32(hipStream_t stream, void *at, uint32_t wanted, uint32_t flags,
+                                uint32_t mask) {
     HIP_BEGIN;
     return push_value(stream, run_wait, (value){at, wanted, mask, flags, 32});
 }
 
-hipError_t hipStreamWaitValue64(hipStream_t stream, void *at, uint64_t wanted, uint32_t flags, uint64_t mask) {
+hipError_t hipStreamWaitValue64(hipStream_t stream, void *at, uint64_t wanted, uint32_t flags,
+                                uint64_t mask) {
     HIP_BEGIN;
     return push_value(stream, run_wait, (value){at, wanted, mask, flags, 64});
 }
