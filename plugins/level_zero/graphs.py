@@ -1,9 +1,9 @@
 """Graphs: what immediate command lists are given is recorded, and replayed as a whole.
 
-A capture is one recording, with a lane for each list: the commands of a lane come after each other,
-and after the commands of other lanes whose events they wait for. A list that waits for an event of
-a capture joins it. When the capture ends, every other list must have been joined again: the first
-list waits, directly or not, for all that the others do.
+A capture is one recording of several lists. The commands of a list come after each other, and after
+the commands of other lists whose events they wait for. A list that waits for an event of a capture
+joins it. When the capture ends, every other list must have been joined again: the first list waits,
+directly or not, for all that the others do.
 
 An executable graph runs the recording on an immediate list, any number of times.
 """
@@ -79,7 +79,7 @@ class Capture:
     def end(self, made: ZeCommandList, commands: Sequence[ListCommand]) -> None:
         """Note what was recorded of a list."""
         for command in commands:
-            command.lane = self._lists.index(made)
+            command.list_number = self._lists.index(made)
             if command.signal is not None:
                 event, is_reset = command.signal, command.role == "reset"
                 (self._events.discard if is_reset else self._events.add)(event)
@@ -108,11 +108,11 @@ class Capture:
             raise ze_failure("GRAPH_UNJOINED_FORKS", detail)
 
     def _has_forks(self) -> bool:
-        """Return whether a command is of another lane than the first and nothing of that waits."""
+        """Return whether the first list does not wait for every command of the others."""
         self.recording.parts()
         joined, left = set[int](), set[int]()
         for command in reversed(self.recording.commands):
-            if command.lane == 0 or command.index in joined:
+            if command.list_number == 0 or command.index in joined:
                 joined.update(self.recording.array.dependencies[command.index])
             else:
                 left.add(command.index)

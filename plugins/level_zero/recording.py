@@ -7,7 +7,7 @@ can tell the difference.
 
 In an in-order list each command comes after the one before it. In other lists a command comes after
 the barriers before it, and after the commands of the list whose events it waits for. A capture of
-several lists (graphs.py) has a lane for each, which is an in-order list.
+several lists (graphs.py) orders the commands of each list so.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ListCommand:
         signal: the event that it signals, or None.
         launch: what it launches, or None.
         run: what enqueues it, if the host runs it.
-        lane: the list that it was given, of those of a capture.
+        list_number: the list that it was given, of those of a capture.
     """
 
     index: int
@@ -92,7 +92,7 @@ class ListCommand:
     signal: ZeEvent | None
     launch: ListLaunch | None = None
     run: Callable[[Stream, Sequence[int]], int] | None = None
-    lane: int = 0
+    list_number: int = 0
 
 
 @dataclass
@@ -251,7 +251,7 @@ class ListRecording:
         signaled: dict[ZeEvent, Sequence[int]] = {}  # by this list: after which commands
         after: tuple[int, ...] = ()  # what everything that follows comes after
         since: list[int] = []  # the commands since the last barrier
-        last: dict[int, int] = {}  # the last command of each lane
+        last: dict[int, int] = {}  # the last command of each list
         for command in self.commands:
             index, part = command.index, parts[-1]
             outside = [event for event in command.waits if event not in signaled]
@@ -263,8 +263,12 @@ class ListRecording:
             part.end, part.run = index + 1, command.run
             needed = {number for event in command.waits for number in signaled.get(event, ())}
             if self.in_order:
-                own, last[command.lane] = last.get(command.lane), index
-                others = {number for number in needed if self.commands[number].lane != command.lane}
+                own, last[command.list_number] = last.get(command.list_number), index
+                others = {
+                    number
+                    for number in needed
+                    if self.commands[number].list_number != command.list_number
+                }
                 before = tuple(sorted({*others} | ({own} if own is not None else set())))
             elif command.role in ("barrier", "signal"):
                 before = tuple(sorted({*since, *after, *needed}))
