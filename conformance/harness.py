@@ -134,7 +134,7 @@ def _run_all(
     """
     for _ in range(_MOST_CRASHES):
         done = tuple(case.name for case in report.cases)
-        child = _Child(dataclasses.replace(request, done=done), environ)
+        child = _SuiteChild(dataclasses.replace(request, done=done), environ)
         for case in child.cases():
             if case.name not in done:  # every child opens the library
                 report.cases.append(case)
@@ -148,7 +148,7 @@ def _run_all(
 
 
 @dataclass
-class _Child:
+class _SuiteChild:
     """A child process.
 
     `cases` yields its finished cases; the other attributes are known after that.

@@ -251,7 +251,7 @@ class _Head(NamedTuple):
     flags: int
 
 
-class _Program(NamedTuple):
+class _PoclProgram(NamedTuple):
     folder: str  # in PoCL's cache
     variables: int  # the size of its program-scope variables
 
@@ -263,7 +263,7 @@ def _read_head(reader: _Reader) -> _Head:
     return _Head(reader.number(), reader.number(), reader.number("Q"))
 
 
-def _read_program(reader: _Reader, head: _Head) -> _Program:
+def _read_program(reader: _Reader, head: _Head) -> _PoclProgram:
     """Read what lies between head and kernels."""
     roots = reader.number() if head.layout >= 9 else 0
     folder = reader.bytes(41).partition(b"\0")[0].decode()
@@ -273,7 +273,7 @@ def _read_program(reader: _Reader, head: _Head) -> _Program:
             reader.text()
     for _ in range(roots):
         reader.bytes(reader.number("Q"))
-    return _Program(folder, variables)
+    return _PoclProgram(folder, variables)
 
 
 def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
@@ -286,7 +286,7 @@ def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
         yield _kernel(reader, bool(head.flags & _FLUSHES), program)
 
 
-def _kernel(reader: _Reader, flushes: bool, program: _Program) -> PoclKernel:
+def _kernel(reader: _Reader, flushes: bool, program: _PoclProgram) -> PoclKernel:
     begin = reader.place
     size, file_bytes, argument_bytes = reader.number("Q"), reader.number("Q"), reader.number()
     name = reader.text().decode()

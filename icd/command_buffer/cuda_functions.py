@@ -93,7 +93,7 @@ _recent: Final[deque[CudaModule]] = deque(maxlen=16)
 _lock: Final = new_lock()
 
 
-class _Launch(NamedTuple):
+class _CudaLaunch(NamedTuple):
     """What the row of a launch depends on. `cells` has a bit for each argument that is a
     Parameter's. `lets_start`: the next launch is best started while this one runs."""
 
@@ -104,7 +104,7 @@ class _Launch(NamedTuple):
     lets_start: bool
 
 
-class _Program:
+class _CudaProgram:
     """A program of OpenCL's, and its translations.
 
     Attributes:
@@ -165,7 +165,7 @@ class CudaFunctions:
     def __init__(self, commands: CommandList, device: SharedDevice) -> None:
         self.why_not: dict[int, str] = {}
         self.kept: list[Any] = []
-        self._programs: dict[int, _Program] = {}
+        self._programs: dict[int, _CudaProgram] = {}
         self._device = device
         launches = list(_launches(commands, device.early_threads))
         for launch in launches:
@@ -173,7 +173,7 @@ class CudaFunctions:
         rows = [self._row(launch) for launch in launches]
         self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
 
-    def _note_loads(self, launch: _Launch) -> None:
+    def _note_loads(self, launch: _CudaLaunch) -> None:
         """A program's translation has what all launches need of it."""
         if not launch.cells:
             return
@@ -182,7 +182,7 @@ class CudaFunctions:
             loads = launch.cells & _loadable(program.kernel(name))
             program.loads |= {(name, loads)} if loads else set()
 
-    def _row(self, launch: _Launch) -> dict[str, Any]:
+    def _row(self, launch: _CudaLaunch) -> dict[str, Any]:
         row: dict[str, Any] = {"kernel": ffi.cast("void *", launch.kernel)}
         try:
             row |= self._found(launch)
@@ -191,7 +191,7 @@ class CudaFunctions:
             self.why_not[launch.kernel] = f"the kernel {name}: {reason_of(error)}"
         return row
 
-    def _found(self, launch: _Launch) -> Mapping[str, Any]:
+    def _found(self, launch: _CudaLaunch) -> Mapping[str, Any]:
         program = self._program_of(launch.kernel)
         found = program.kernel(kernel_name(launch.kernel))
         assert program.ptx is not None
@@ -221,12 +221,12 @@ class CudaFunctions:
         self.kept.append((module, row))
         return row
 
-    def _program_of(self, kernel: int) -> _Program:
+    def _program_of(self, kernel: int) -> _CudaProgram:
         value = ffi.new("uintptr_t *")
         code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None)
         check_opencl(code, "clGetKernelInfo")
         if value[0] not in self._programs:
-            self._programs[value[0]] = _Program(value[0], self._device)
+            self._programs[value[0]] = _CudaProgram(value[0], self._device)
         return self._programs[value[0]]
 
 
@@ -268,7 +268,7 @@ def _offset(row: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _launches(commands: CommandList, early_threads: int) -> Iterable[_Launch]:
+def _launches(commands: CommandList, early_threads: int) -> Iterable[_CudaLaunch]:
     """The different launches of commands.
 
     A kernel that a launch may come to have is taken with the shapes of all launches.
@@ -283,10 +283,10 @@ def _launches(commands: CommandList, early_threads: int) -> Iterable[_Launch]:
             lets_start = bool(lib.fl_lets_start(array + number, early_threads))
             seen[row.kernel, row.work_dim, offset, cells, lets_start] = None
     found = dict.fromkeys(
-        _Launch(address(kernel), work_dim, offset, cells, lets_start)
+        _CudaLaunch(address(kernel), work_dim, offset, cells, lets_start)
         for kernel, work_dim, offset, cells, lets_start in seen
     )
     shapes = sorted({one[1:] for one in found})
     for kernel in commands.alternatives:
-        found.update(dict.fromkeys(_Launch(kernel, *shape) for shape in shapes))
+        found.update(dict.fromkeys(_CudaLaunch(kernel, *shape) for shape in shapes))
     return found

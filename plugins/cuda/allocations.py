@@ -70,7 +70,7 @@ class CuAllocation:
         return self.kind != "device" or self.owner in context.devices
 
 
-class _List:
+class _CuAllocations:
     """The allocations of a context by their addresses, and the addresses in order."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class _List:
         return found if found is not None and address < found.end else None
 
 
-_lists: Final[weakref.WeakKeyDictionary[CuContext, _List]] = weakref.WeakKeyDictionary()
+_lists: Final[weakref.WeakKeyDictionary[CuContext, _CuAllocations]] = weakref.WeakKeyDictionary()
 _lock = new_lock()
 
 
@@ -114,7 +114,7 @@ def free(allocation: CuAllocation) -> None:
 def add(allocation: CuAllocation) -> CuAllocation:
     """Register an allocation, and return it."""
     with _lock:
-        known = _lists.setdefault(allocation.context, _List())
+        known = _lists.setdefault(allocation.context, _CuAllocations())
         bisect.insort(known.bases, allocation.base)
         known.allocations[allocation.base] = allocation
     return allocation

@@ -48,7 +48,7 @@ _LIBRARY_OPTIONS: Final = {
 }
 
 
-class _Handle(ctypes.Structure):
+class _ComgrHandle(ctypes.Structure):
     _fields_ = (("handle", ctypes.c_uint64),)
 
 
@@ -56,22 +56,22 @@ _size, _pointer, _int = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int
 #: The functions that are used, and their parameters. Each returns a status.
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "create_data": (_int, _pointer),
-    "release_data": (_Handle,),
-    "set_data": (_Handle, _size, ctypes.c_char_p),
-    "set_data_name": (_Handle, ctypes.c_char_p),
-    "get_data": (_Handle, _pointer, _pointer),
+    "release_data": (_ComgrHandle,),
+    "set_data": (_ComgrHandle, _size, ctypes.c_char_p),
+    "set_data_name": (_ComgrHandle, ctypes.c_char_p),
+    "get_data": (_ComgrHandle, _pointer, _pointer),
     "create_data_set": (_pointer,),
-    "destroy_data_set": (_Handle,),
-    "data_set_add": (_Handle, _Handle),
-    "action_data_count": (_Handle, _int, _pointer),
-    "action_data_get_data": (_Handle, _int, _size, _pointer),
+    "destroy_data_set": (_ComgrHandle,),
+    "data_set_add": (_ComgrHandle, _ComgrHandle),
+    "action_data_count": (_ComgrHandle, _int, _pointer),
+    "action_data_get_data": (_ComgrHandle, _int, _size, _pointer),
     "create_action_info": (_pointer,),
-    "destroy_action_info": (_Handle,),
-    "action_info_set_language": (_Handle, _int),
-    "action_info_set_isa_name": (_Handle, ctypes.c_char_p),
-    "action_info_set_option_list": (_Handle, _pointer, _size),
-    "action_info_set_logging": (_Handle, ctypes.c_bool),
-    "do_action": (_int, _Handle, _Handle, _Handle),
+    "destroy_action_info": (_ComgrHandle,),
+    "action_info_set_language": (_ComgrHandle, _int),
+    "action_info_set_isa_name": (_ComgrHandle, ctypes.c_char_p),
+    "action_info_set_option_list": (_ComgrHandle, _pointer, _size),
+    "action_info_set_logging": (_ComgrHandle, ctypes.c_bool),
+    "do_action": (_int, _ComgrHandle, _ComgrHandle, _ComgrHandle),
     "status_string": (_int, _pointer),
 }
 
@@ -179,7 +179,7 @@ class Comgr:
             return self._run(action, first, steps)
 
     @contextmanager
-    def _action(self, target: str) -> Iterator[_Handle]:
+    def _action(self, target: str) -> Iterator[_ComgrHandle]:
         """Make what describes the steps for a target, for a block. Raises ComgrError."""
         with self._owned("action_info") as action:
             self._call("action_info_set_language", action, _OPENCL_2_0)
@@ -187,7 +187,7 @@ class Comgr:
             self._call("action_info_set_logging", action, True)
             yield action
 
-    def _run(self, action: _Handle, given: _Handle, steps: Sequence[Any]) -> bytes:
+    def _run(self, action: _ComgrHandle, given: _ComgrHandle, steps: Sequence[Any]) -> bytes:
         """Take the first of some steps, and then the others. Returns what the last one made."""
         if not steps:
             return self._contents(given, _EXECUTABLE) or self._contents(given, _BITCODE)
@@ -201,8 +201,8 @@ class Comgr:
                 raise ComgrError(log or self._words_of(status))
             return self._run(action, made, rest)
 
-    def _add(self, to: _Handle, kind: int, contents: bytes, name: str) -> None:
-        data = _Handle()
+    def _add(self, to: _ComgrHandle, kind: int, contents: bytes, name: str) -> None:
+        data = _ComgrHandle()
         self._call("create_data", kind, ctypes.byref(data))
         try:
             self._call("set_data", data, len(contents), contents)
@@ -211,12 +211,12 @@ class Comgr:
         finally:
             self._library.amd_comgr_release_data(data)
 
-    def _contents(self, of: _Handle, kind: int) -> bytes:
+    def _contents(self, of: _ComgrHandle, kind: int) -> bytes:
         """Return all data of a kind in a set, one after the other."""
         count, found = _size(), []
         self._call("action_data_count", of, kind, ctypes.byref(count))
         for index in range(count.value):
-            data, size = _Handle(), _size()
+            data, size = _ComgrHandle(), _size()
             self._call("action_data_get_data", of, kind, index, ctypes.byref(data))
             try:
                 self._call("get_data", data, ctypes.byref(size), None)
@@ -228,9 +228,9 @@ class Comgr:
         return b"".join(found)
 
     @contextmanager
-    def _owned(self, kind: str) -> Iterator[_Handle]:
+    def _owned(self, kind: str) -> Iterator[_ComgrHandle]:
         """Make an object for a block: "action_info" or "data_set"."""
-        made = _Handle()
+        made = _ComgrHandle()
         self._call(f"create_{kind}", ctypes.byref(made))
         try:
             yield made

@@ -45,7 +45,7 @@ _STARTED: Final = "begun_by_fairlead"
 
 
 @dataclass(frozen=True)
-class _Running:
+class _RunningAdapter:
     """An adapter that was started, with its entry points and its shells.
 
     Its number is its place in `_running`.
@@ -56,7 +56,7 @@ class _Running:
     shells: list[Any]
 
 
-_running: Final[list[_Running]] = []
+_running: Final[list[_RunningAdapter]] = []
 _lock = new_lock()
 
 
@@ -208,7 +208,7 @@ def _number_of(adapter: Adapter, shell: Any) -> int:
         if running.adapter is adapter:
             return number
     entries = adapter.entries(int(ffi.cast("uintptr_t", shell.table)), len(_running))
-    _running.append(_Running(adapter, entries, []))
+    _running.append(_RunningAdapter(adapter, entries, []))
     for name in entries:
         _bind(name)
     return len(_running) - 1

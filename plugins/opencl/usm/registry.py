@@ -23,7 +23,7 @@ from .strategy import Allocation, Strategy
 _lock = new_lock()
 
 
-class _List:
+class _ContextAllocations:
     """The allocations of one cl_context by their addresses, and the addresses in order."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _List:
 
 
 #: By the cl_context, which lives as long as anything is allocated in it.
-_lists: Final[dict[int, _List]] = {}
+_lists: Final[dict[int, _ContextAllocations]] = {}
 #: The driver's addresses of these allocations, and of those that are removed but not freed yet.
 _ours: Final[set[int]] = set()
 #: Those that the driver is freeing: it may give an address to another allocation before it returns.
@@ -61,7 +61,7 @@ def _is_told(allocation: Allocation) -> bool:
 
 
 def _insert(allocation: Allocation) -> None:
-    known = _lists.setdefault(allocation.context.cl, _List())
+    known = _lists.setdefault(allocation.context.cl, _ContextAllocations())
     bisect.insort(known.bases, allocation.base)
     known.allocations[allocation.base] = allocation
     if not allocation.imported:

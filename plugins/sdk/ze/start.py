@@ -36,14 +36,14 @@ _UNKNOWN: Final = code_of("UNKNOWN")
 
 
 @dataclass(frozen=True)
-class _Running:
+class _RunningDriver:
     """A driver that was started, with its shells. Its number is its place in `_running`."""
 
     driver: LevelZeroDriver
     shells: list[Any]
 
 
-_running: Final[list[_Running]] = []
+_running: Final[list[_RunningDriver]] = []
 _lock = new_lock()
 
 
@@ -112,7 +112,7 @@ def _number_of(driver: LevelZeroDriver, shell: Any) -> int:
         if running.driver is driver:
             return number
     driver.begin(int(shell_ffi.cast("uintptr_t", shell.table)), len(_running))
-    _running.append(_Running(driver, []))
+    _running.append(_RunningDriver(driver, []))
     for name in driver.declared:
         _bind(name)
     return len(_running) - 1
