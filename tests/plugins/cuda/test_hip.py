@@ -66,7 +66,7 @@ def test_places_in_local_memory_begin_behind_what_the_kernel_has(
     objects, kernels = adapted.module("code_objects"), adapted.module("kernels")
     plain = objects.CodeObjectParameter
     known = objects.CodeObjectKernel(
-        "f", (plain(0, 4, "dynamic_shared_pointer"), plain(4, 4, "by_value")), 8, 28, 256, None
+        "f", (plain(0, 4, "dynamic_shared_pointer"), plain(4, 4, "by_value")), 8, 28, 256, None, 64
     )
     image = adapted.module("images").HipImage(objects.CodeObject(b"", "", {"f": known}))
     kernel = object.__new__(kernels.CuKernel)
