@@ -35,7 +35,8 @@ pools.declare_allocations(declare_enqueue, allocate_usm, CuEnqueue.run, remove, 
 def urEnqueueUSMFreeExp(enqueue: CuEnqueue, pPool: CuPool | None, pMem: int) -> CuEvent | None:
     """Free memory when the queue has come there. The memory is gone for the program at once.
 
-    The driver's free waits for what is enqueued. So a free that is not for a pool waits here.
+    The driver's free waits for what is enqueued, and a pool may give the memory to another queue.
+    So the host waits here.
     """
     context = enqueue.queue.context
     refuse_capture(enqueue.queue, "free memory", enqueue.waits)

@@ -51,6 +51,30 @@ def test_commands_come_before_who_takes_the_memory(
     assert numpy.from_dlpack(shared).tolist() == [54] * N
 
 
+@pytest.mark.parametrize("make", [malloc_host, malloc_shared])
+def test_torch_has_the_memory_itself(queue: Queue, program: Program, make: Any) -> None:
+    torch = pytest.importorskip("torch")
+    memory = make(N, numpy.int32, queue)
+    queue.fill(memory, numpy.int32(2))
+    tensor = torch.from_dlpack(memory)
+    assert (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape)) == (
+        memory.pointer,
+        torch.int32,
+        (N,),
+    )
+    tensor += 3
+    queue.parallel_for(N, program.mul, memory, numpy.int32(4)).wait()
+    assert tensor.tolist() == [20] * N
+    same = from_dlpack(tensor[4:], queue)
+    assert (same.pointer, same.size) == (memory.pointer + 16, N - 4)
+    del memory
+    queue.fill(same, numpy.int32(1)).wait()
+    assert tensor.tolist() == [20] * 4 + [1] * (N - 4)
+    for refused in (tensor[::2], torch.zeros(N, dtype=torch.int32)):
+        with pytest.raises(SYCLError, match=r"contiguous|is not memory of"):
+            from_dlpack(refused, queue)
+
+
 @pytest.mark.parametrize("version", [None, (0, 8), (1, 0), (2, 3)])
 def test_a_capsule_that_nobody_takes_lets_the_memory_go(shared: USM, version: Any) -> None:
     capsule = shared.__dlpack__(max_version=version)

@@ -1,7 +1,8 @@
-/* Modules. PTX names functions of this file. Everything else is OpenCL C, which the driver FAKE_CUDA_OPENCL compiles and runs. */
+/* Modules. PTX and cubins name functions of this file. Everything else is OpenCL C, which the driver FAKE_CUDA_OPENCL compiles and runs. */
 #include "modules.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
 /* --- kernels of PTX --- */
 
@@ -142,6 +143,33 @@ static variable *add_variable(CUmodule module, const char *name, size_t size) {
     return module->variables = made;
 }
 
+enum { EM_NVIDIA = 190 };
+
+/* What a cubin has, as lines of PTX: a section .text.NAME for each kernel, and symbols of variables. NULL: the file is for no GPU. */
+static char *declarations(const void *image) {
+    const char *bytes = image;
+    const Elf64_Ehdr *head = image;
+    const Elf64_Shdr *sections = (const Elf64_Shdr *)(bytes + head->e_shoff);
+    const char *names = bytes + sections[head->e_shstrndx].sh_offset;
+    char *text = NULL;
+    size_t size = 0;
+    if (head->e_machine != EM_NVIDIA)
+        return NULL;
+    FILE *out = open_memstream(&text, &size);
+    for (int i = 0; i < head->e_shnum; i++) {
+        const Elf64_Shdr *one = &sections[i];
+        const Elf64_Sym *symbols = (const Elf64_Sym *)(bytes + one->sh_offset);
+        if (!strncmp(names + one->sh_name, ".text.", 6))
+            fprintf(out, ".entry %s(\n", names + one->sh_name + 6);
+        for (size_t s = 0; one->sh_type == SHT_SYMTAB && s < one->sh_size / sizeof *symbols; s++)
+            if (ELF64_ST_TYPE(symbols[s].st_info) == STT_OBJECT)
+                fprintf(out, ".global .align 4 .b8 %s[%zu]\n", bytes + sections[one->sh_link].sh_offset + symbols[s].st_name,
+                        (size_t)symbols[s].st_size);
+    }
+    fclose(out);
+    return text;
+}
+
 /* Finds lines such as `.visible .global .align 4 .b8 name[12]` in PTX. */
 static void read_variables(CUmodule module) {
     for (const char *at = module->text; (at = strstr(at, ".global .align ")); at++) {
@@ -208,9 +236,13 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, uint32_t count,
         log = options[i] == CU_JIT_ERROR_LOG_BUFFER ? values[i] : log;
         room = options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES ? (size_t)(uintptr_t)values[i] : room;
     }
+    bool is_binary = !memcmp(image, ELFMAG, SELFMAG);
+    char *given = is_binary ? declarations(image) : strdup(image);
+    if (!given)
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
     CUmodule made = calloc(1, sizeof *made);
-    bool is_ptx = strstr(image, ".entry ") || strstr(image, ".version ");
-    made->text = strdup(image);
+    bool is_ptx = is_binary || strstr(image, ".entry ") || strstr(image, ".version ");
+    made->text = given;
     *module = made;
     if (is_ptx) {
         read_variables(made);

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import struct
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from helpers.ur_calls import Calls, array
@@ -280,15 +283,35 @@ PTX = b""".version 8.0
 """
 
 
-@only_cuda
-def test_a_program_of_ptx_with_a_device_global(work: Work) -> None:
-    ur, data = work.ur, ctypes.create_string_buffer(PTX)
-    lengths, places = (
-        (ctypes.c_size_t * 1)(len(PTX)),
-        (ctypes.c_void_p * 1)(ctypes.addressof(data)),
-    )
+def _cubin(work: Work, ptx: bytes, folder: Path) -> bytes:
+    """Return what NVIDIA's assembler makes of PTX for the device."""
+    ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
+    if not ptxas:
+        pytest.skip("needs ptxas: pip install nvidia-cuda-nvcc, or PTXAS=PATH")
+    source, made = folder / "program.ptx", folder / "program.cubin"
+    source.write_bytes(ptx)
+    version = work.ur.info("urDeviceGetInfo", work.device, "UR_DEVICE_INFO_VERSION")
+    architecture = "sm_" + version.rstrip(b"\0").decode().replace(".", "")
+    command = [ptxas, f"-arch={architecture}", str(source), "-o", str(made)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return made.read_bytes()
+
+
+def _from_binary(work: Work, data: bytes) -> int:
+    """Return a program of a binary, which is not built."""
+    lengths, binaries = (ctypes.c_size_t * 1)(len(data)), ctypes.create_string_buffer(data)
+    places = (ctypes.c_void_p * 1)(ctypes.addressof(binaries))
     given = work.context, 1, array(work.device), lengths, places, None
-    program = ur.made("urProgramCreateWithBinary", *given)
+    return work.ur.made("urProgramCreateWithBinary", *given).value or 0
+
+
+@only_cuda
+@pytest.mark.parametrize("form", ["ptx", "cubin"])
+def test_a_binary_with_a_device_global(work: Work, form: str, tmp_path: Path) -> None:
+    ur, data = work.ur, PTX if form == "ptx" else _cubin(work, PTX, tmp_path)
+    assert (data[:4] == b"\x7fELF") is (form == "cubin")
+    program = _from_binary(work, data)
     ur.ok("urProgramBuild", work.context, program, None)
     kernel = ur.made("urKernelCreate", program, b"scale").value or 0
     out = work.memory()
@@ -303,6 +326,60 @@ def test_a_program_of_ptx_with_a_device_global(work: Work) -> None:
     assert seen[0] == 42
     far = work.queue, program, name, True, 4, 8
     assert ur("urEnqueueDeviceGlobalVariableRead", *far, seen, 0, None, None) == "INVALID_VALUE"
+
+
+def test_files_that_are_for_no_gpu_are_no_programs(work: Work) -> None:
+    program = _from_binary(work, Path("/proc/self/exe").read_bytes())
+    assert work.ur("urProgramBuild", work.context, program, None) != "SUCCESS"
+
+
+def test_sub_groups_are_warps(work: Work, ur: Calls) -> None:
+    ask = "urDeviceGetInfo", work.device
+    sizes = ur.info(*ask, "UR_DEVICE_INFO_SUB_GROUP_SIZES_INTEL")
+    size = int.from_bytes(sizes, "little")
+    most = ur.number(*ask, "UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE") // size
+    assert len(sizes) in (4, 8) and size in (32, 64)
+    assert ur.number(*ask, "UR_DEVICE_INFO_MAX_NUM_SUB_GROUPS") == most
+    kernel, room = work.kernel("store"), ctypes.c_uint32()
+    expected = ("MAX_SUB_GROUP_SIZE", size), ("MAX_NUM_SUB_GROUPS", most)
+    for name, value in (*expected, ("COMPILE_NUM_SUB_GROUPS", 0), ("SUB_GROUP_SIZE_INTEL", 0)):
+        number = UR[f"UR_KERNEL_SUB_GROUP_INFO_{name}"]
+        given = kernel, work.device, number, 4, ctypes.byref(room), None
+        ur.ok("urKernelGetSubGroupInfo", *given)
+        assert room.value == value, name
+
+
+@only_hip
+def test_the_code_object_says_how_large_sub_groups_are(
+    work: Work, adapted: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = adapted.module("images").HipImage
+    kernel, room = work.kernel("store"), ctypes.c_uint32()
+    monkeypatch.setattr(image, "sub_group_size", lambda self, name: 16)
+    number = UR["UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS"]
+    given = kernel, work.device, number, 4, ctypes.byref(room), None
+    work.ur.ok("urKernelGetSubGroupInfo", *given)
+    assert room.value == 1024 // 16
+
+
+@pytest.mark.parametrize("kind", ["Device", "Shared"])
+def test_contexts_of_a_device_have_each_others_memory(work: Work, ur: Calls, kind: str) -> None:
+    context = ur.made("urContextCreate", 1, array(work.device), None).value or 0
+    other, memory = Work(ur, work.device, context), work.memory(kind)
+    work.put(memory, bytes(SIZE))
+    ur.ok("urEnqueueUSMFill", other.queue, memory + 4, 4, b"\7\0\0\0", 8, 0, None, None)
+    other.launch(other.kernel("add_one"), memory)
+    assert other.numbers(memory, 4) == [1, 8, 8, 1]
+    room = ctypes.c_uint64()
+    for name, value in (("TYPE", UR[f"UR_USM_TYPE_{kind.upper()}"]), ("BASE_PTR", memory)):
+        number, size = UR[f"UR_USM_ALLOC_INFO_{name}"], 4 if name == "TYPE" else 8
+        given = context, memory + 8, number, size, ctypes.byref(room), None
+        ur.ok("urUSMGetMemAllocInfo", *given)
+        assert room.value == value
+    assert ur("urUSMFree", context, memory) == "INVALID_MEM_OBJECT"
+    far = other.queue, True, memory + 4, bytes(SIZE), SIZE, 0, None, None
+    assert ur("urEnqueueUSMMemcpy", *far) == "INVALID_SIZE"
+    ur.ok("urUSMFree", work.context, memory)
 
 
 def test_devices_reach_each_others_memory(gpu_plugin: Plugin, ur: Calls, fake: Knobs) -> None:

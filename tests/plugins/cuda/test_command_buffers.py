@@ -131,6 +131,42 @@ def test_sync_points_are_edges(work: Work) -> None:
     assert work.numbers(other) == [3] * COUNT
 
 
+def test_hints_are_empty_nodes(work: Work, fake: Knobs) -> None:
+    """They order what comes after them, and the driver gets no hint."""
+    names = "GraphAddEmptyNode", "MemPrefetchAsync", "MemAdvise"
+    out, buffer = work.memory("Shared"), Recorded(work)
+    before = [fake.calls(name) for name in names]
+    last = buffer.launch(work.kernel("add_one"), out)[0]
+    read_mostly = UR["UR_USM_ADVICE_FLAG_SET_READ_MOSTLY"]
+    for name, value in (("Prefetch", 0), ("Advise", read_mostly)):
+        last = buffer.append(f"USM{name}", out, SIZE, value, after=(last,))[0]
+    buffer.launch(work.kernel("twice"), out, after=(last,))
+    for name in ("Prefetch", "Advise"):
+        far = buffer.handle, out + 4, SIZE, 0 if name == "Prefetch" else read_mostly
+        rest = 0, None, 0, None, None, None, None
+        code = work.ur(f"urCommandBufferAppendUSM{name}Exp", *far, *rest)
+        assert code == "INVALID_SIZE"
+    buffer.finalize()
+    work.put(out, bytes(SIZE))
+    for _ in range(2):
+        buffer.run()
+    assert work.numbers(out) == [6] * COUNT
+    after = [fake.calls(name) for name in names]
+    assert [new - old for new, old in zip(after, before, strict=True)] == [2, 0, 0]
+
+
+@pytest.mark.parametrize(("kind", "hints"), [("Shared", 1), ("Device", 0)])
+def test_a_queue_hints_about_shared_memory_alone(
+    work: Work, fake: Knobs, kind: str, hints: int
+) -> None:
+    names, out = ("MemPrefetchAsync", "MemAdvise"), work.memory(kind)
+    before = [fake.calls(name) for name in names]
+    work.ur.ok("urEnqueueUSMPrefetch", work.queue, out, SIZE, 0, 0, None, None)
+    read_mostly = UR["UR_USM_ADVICE_FLAG_SET_READ_MOSTLY"]
+    work.ur.ok("urEnqueueUSMAdvise", work.queue, out, SIZE, read_mostly, None)
+    assert [fake.calls(name) - old for name, old in zip(names, before, strict=True)] == [hints] * 2
+
+
 def test_an_in_order_command_buffer_needs_no_sync_points(work: Work) -> None:
     out, buffer = work.memory(), Recorded(work, isInOrder=True)
     buffer.append("USMFill", out, bytes(range(16)), 16, SIZE)
