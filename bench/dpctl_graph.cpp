@@ -1,12 +1,9 @@
 // A SYCL graph of 2,000 kernels is finalized. Writes what that took: a name, a tab, nanoseconds.
-#define CL_TARGET_OPENCL_VERSION 300
-#include <CL/cl.h>
+#include "sycl_kernel.hpp"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <sycl/backend/opencl.hpp>
 #include <sycl/ext/oneapi/experimental/graph.hpp>
-#include <sycl/sycl.hpp>
 #include <vector>
 
 namespace exp_ = sycl::ext::oneapi::experimental;
@@ -15,18 +12,9 @@ using graph_t = exp_::command_graph<exp_::graph_state::modifiable>;
 static const char *const source = "kernel void store(global uint *to, uint value) { to[get_global_id(0)] = value; }";
 enum { NODES = 2000, TURNS = 5 };
 
-// A kernel of OpenCL C: host-only compilation makes no device code.
-static sycl::kernel make_kernel(const sycl::queue &queue) {
-  auto context = sycl::get_native<sycl::backend::opencl>(queue.get_context());
-  auto device = sycl::get_native<sycl::backend::opencl>(queue.get_device());
-  cl_program program = clCreateProgramWithSource(context, 1, (const char **)&source, nullptr, nullptr);
-  clBuildProgram(program, 1, &device, "", nullptr, nullptr);
-  return sycl::make_kernel<sycl::backend::opencl>(clCreateKernel(program, "store", nullptr), queue.get_context());
-}
-
 int main() {
   sycl::queue queue;
-  sycl::kernel kernel = make_kernel(queue);
+  sycl::kernel kernel = make_kernel(queue, source, "store");
   unsigned *to = sycl::malloc_shared<unsigned>(64, queue);
   graph_t graph(queue.get_context(), queue.get_device());
   std::vector<exp_::node> last;
