@@ -306,7 +306,7 @@ int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint6
     const fl_image *image = d->image;
     uint32_t passes = atomic_load(&image->passes);
     bool measures = passes < FL_KNOWN;   /* after the last of them nothing is written */
-    if (passes < 2 || (measures && in_flight(d->image)) || (measures && fl_may_share(image)))
+    if (passes < FL_MEASURED || (measures && (in_flight(d->image) || fl_may_share(image))))
         return 0;
     for (uint32_t place = 0; place < d->count;) {
         const fl_level level = fl_level_at(image, place);

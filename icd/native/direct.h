@@ -12,9 +12,10 @@
 
 #include "native.h"
 
-#define FL_MEASURED 3      /* passes of a new image: the first one runs cold */
+/* Passes of a new image, by either function of a launch in turns: the first one runs cold. */
+#define FL_MEASURED 4
 /* Passes after which nothing is measured: the last ones were run together with other threads. */
-#define FL_KNOWN 8
+#define FL_KNOWN 9
 #define FL_ALIGNMENT 128   /* of the largest type of OpenCL C */
 #define FL_COMMON 8 /* contexts that launches share: most graphs have few shapes of launches */
 
@@ -55,8 +56,9 @@ typedef struct fl_direct_step {
     uint32_t room;               /* of its data, in bytes */
     uint32_t ticks;              /* the least time that it took in a measured pass, in ns */
     uint32_t shared_ticks; /* the mean time of its level, run together, if it is the first one of
-                              it; until that is known, the sum */
+                              it; until that is known, the sum, or the least time by `other` */
     const fl_group_function *function;
+    void *other; /* of a launch's special function and the one for any size, what is not `run` */
     union {
         struct {
             void **arguments;
@@ -67,6 +69,8 @@ typedef struct fl_direct_step {
         fl_direct_fill *fill;
     };
 } fl_direct_step;
+
+_Static_assert(sizeof(void *) != 8 || sizeof(fl_direct_step) == 64, "a line of the cache");
 
 /* direct_crew.c: steps that need no order, in so many pieces: parts of a step, or if that are
  * fewer, several steps. */
@@ -83,6 +87,13 @@ void fl_run_together(const fl_work *work, unsigned *flags);
 /* direct_run.c: run a piece of it; and the MXCSR of this thread. */
 void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags);
 unsigned fl_present_flags(void);
+
+/* A launch is run by its other function from now on. */
+static inline void fl_take_other(fl_direct_step *s) {
+    void *run = s->run;
+    s->run = s->other;
+    s->other = run;
+}
 
 /* direct_memory.c: buffers that are kept, and where they lie. */
 typedef struct fl_direct_memory {

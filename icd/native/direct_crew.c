@@ -6,7 +6,8 @@
  * So a thread has the same pieces in each replay, whose memory is in its cache. None waits for a
  * thread that is kept from running. Every second work is taken from its end on: what was used last
  * is used first, and the cache still has it. A thread without work looks for more for some
- * microseconds, for the next launch often follows at once. Then it sleeps. */
+ * microseconds, for the next launch often follows at once. Then it sleeps. The system may wake it
+ * on the processor of the run, and leave it there. So it is kept away from that one. */
 #define _GNU_SOURCE
 #include "direct.h"
 
@@ -19,6 +20,7 @@
 #define LOOKS 2000             /* before it sleeps, or before others get the run's processor */
 #define PATIENCE 50            /* looks at another thread that begins no piece */
 #define STACK ((size_t)8 << 20)
+#define UNKNOWN (-1)           /* a processor */
 #define LINE 64                /* of a cache: who waits looks at one that is seldom written */
 
 static struct {
@@ -36,6 +38,9 @@ static struct {
         /* The number of the work, and how many pieces are left; how many this thread has run. */
         _Alignas(LINE) _Atomic uint64_t ticket;
         _Alignas(LINE) _Atomic uint64_t ended;
+        pthread_t thread;
+        int away;                                 /* the processor that it does not use */
+        atomic_int processor;                     /* where it woke; UNKNOWN since `away` changed */
     } members[FL_MOST_THREADS];
 } crew = {.owner = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -106,6 +111,7 @@ static void sleep_until_there_is_work(uint32_t seen) {
 static void *help(void *number) {
     uint32_t member = (uint32_t)(uintptr_t)number, seen = 0;
     unsigned flags = fl_present_flags();
+    atomic_store(&crew.members[member].processor, sched_getcpu());
     atomic_fetch_add(&crew.ready, 1);
     for (uint32_t looks = 0;; looks++) {
         uint32_t present = atomic_load(&crew.last.number);
@@ -117,6 +123,7 @@ static void *help(void *number) {
             pause_briefly();
         else {
             sleep_until_there_is_work(seen);
+            atomic_store(&crew.members[member].processor, sched_getcpu());
             looks = 0;
         }
     }
@@ -135,11 +142,19 @@ static void forget_crew(void) {
         atomic_store(&crew.members[i].ticket, 0);
 }
 
-/* One more thread, on the processors of the process, which gets no signals. */
+/* The processors of the process without one, if that leaves any. */
+static bool all_but(int processor, cpu_set_t *found) {
+    if (sched_getaffinity(getpid(), sizeof *found, found) != 0)
+        return false;
+    if (processor >= 0 && CPU_COUNT(found) > 1)
+        CPU_CLR((size_t)processor, found);
+    return true;
+}
+
+/* One more thread, on other processors than this one. It gets no signals. */
 static bool start(uint32_t member) {
     static bool told;
     pthread_attr_t attributes;
-    pthread_t thread;
     cpu_set_t processors;
     sigset_t all, before;
     if (!told && pthread_atfork(NULL, NULL, forget_crew) != 0)
@@ -149,11 +164,14 @@ static bool start(uint32_t member) {
         return false;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK);
-    if (sched_getaffinity(getpid(), sizeof processors, &processors) == 0)
+    int here = crew.members[member].away = sched_getcpu();
+    atomic_store(&crew.members[member].processor, UNKNOWN);
+    if (all_but(here, &processors))
         pthread_attr_setaffinity_np(&attributes, sizeof processors, &processors);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool made = pthread_create(&thread, &attributes, help, (void *)(uintptr_t)member) == 0;
+    pthread_t *thread = &crew.members[member].thread;
+    bool made = pthread_create(thread, &attributes, help, (void *)(uintptr_t)member) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return made;
@@ -166,6 +184,21 @@ static void wait_until_ready(void) {
         nanosleep(&briefly, NULL);
 }
 
+/* Threads that may be on this processor go to others. */
+static void keep_away(uint32_t threads) {
+    int here = sched_getcpu();
+    for (uint32_t i = 1; i < threads && i <= crew.started; i++) {
+        int processor = atomic_load(&crew.members[i].processor);
+        bool elsewhere = processor != here && processor != UNKNOWN;
+        cpu_set_t processors;
+        if (elsewhere || crew.members[i].away == here || !all_but(here, &processors))
+            continue;
+        atomic_store(&crew.members[i].processor, UNKNOWN);
+        crew.members[i].away = here;
+        pthread_setaffinity_np(crew.members[i].thread, sizeof processors, &processors);
+    }
+}
+
 bool fl_take_crew(uint32_t threads) {
     if (pthread_mutex_trylock(&crew.owner) != 0)
         return false;
@@ -174,6 +207,7 @@ bool fl_take_crew(uint32_t threads) {
         crew.started++;
     if (crew.started > before)
         wait_until_ready();
+    keep_away(threads);
     atomic_store(&crew.last.threads, threads);
     return true;
 }

@@ -95,8 +95,10 @@ static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image 
                    .cells = cells,
                    .cell_places = image->block + image->cells_at,
                    .image = image};
-    *s = (fl_direct_step){
-        .kind = FL_STEP_NOTHING, .place = (uint32_t)(place / FL_ALIGNMENT), .ticks = UINT32_MAX};
+    *s = (fl_direct_step){.kind = FL_STEP_NOTHING,
+                          .place = (uint32_t)(place / FL_ALIGNMENT),
+                          .ticks = UINT32_MAX,
+                          .shared_ticks = UINT32_MAX};
     fl_put_command(&l, &d->commands[number], s);
     s->is_alone = l.scratch_at > 0;
     s->room = (uint32_t)l.at;
@@ -246,5 +248,7 @@ int fl_store(fl_direct *d, fl_image *image, uint32_t number) {
     s->shared_ticks = old.shared_ticks;
     s->ends = old.ends;
     s->together = old.together;
+    if (s->other && old.other && old.run == old.function->function)
+        fl_take_other(s);
     return FL_DIRECT_FINE;
 }

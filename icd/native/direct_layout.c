@@ -208,6 +208,7 @@ static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
         s->arguments = arguments;
         s->context = keep_context(l->image, s, &context);
         s->run = special ? special : f->function;
+        s->other = special ? f->function : NULL;
         s->is_single = context.groups[0] * context.groups[1] * context.groups[2] == 1;
         s->flags = f->flushes ? FLUSHING_MXCSR : PLAIN_MXCSR;
         s->kind = FL_STEP_LAUNCH;

@@ -11,6 +11,7 @@ static unsigned _mm_getcsr(void) { return 0; }
 static void _mm_setcsr(unsigned flags) { (void)flags; }
 #endif
 
+#define CLEARLY 90 /* percent of the time by the other function */
 /* Of each thread: one that was late or kept from running leaves its pieces to others. */
 #define PIECES 8
 
@@ -119,13 +120,19 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static void run_measured(fl_direct_step *s, const fl_direct_step *end, unsigned *flags) {
+/* Step by step; if `others`, launches that have another function by that one. */
+static void run_measured(fl_direct_step *s, const fl_direct_step *end, bool others,
+                         unsigned *flags) {
     for (uint64_t before = now(), after; s < end; s++, before = after) {
-        run(s, flags);
+        fl_direct_step other = *s;
+        uint32_t *ticks = others && s->other ? &s->shared_ticks : &s->ticks;
+        if (ticks == &s->shared_ticks)
+            fl_take_other(&other);
+        run(&other, flags);
         after = now();
         uint64_t took = after - before;
-        if (took < s->ticks)
-            s->ticks = (uint32_t)took;
+        if (took < *ticks)
+            *ticks = (uint32_t)took;
     }
 }
 
@@ -203,6 +210,27 @@ static uint32_t kind_of(const fl_direct_step *s) {
                       58);
 }
 
+/* Launches of a kind are run by their other function from now on, if that was clearly faster.
+ * PoCL's code for one local size takes three times as long for some kernels with a loop. */
+static void take_faster(fl_direct_step *first, const fl_direct_step *end) {
+    struct {
+        uint64_t by_run, by_other;
+    } kinds[64] = {{0, 0}};
+    for (int decides = 0; decides < 2; decides++)
+        for (fl_direct_step *s = first; s < end; s++) {
+            if (s->kind != FL_STEP_LAUNCH || !s->other || s->shared_ticks == UINT32_MAX)
+                continue;
+            uint32_t kind = kind_of(s);
+            if (!decides) {
+                kinds[kind].by_run += s->ticks;
+                kinds[kind].by_other += s->shared_ticks;
+            } else if (kinds[kind].by_other < kinds[kind].by_run * CLEARLY / 100) {
+                fl_take_other(s);
+                s->ticks = s->shared_ticks;
+            }
+        }
+}
+
 /* After the measured passes: which levels are shared from now on. All of a kind are, or none: one
  * that was interrupted decides nothing alone. Their mean time counts, not the least: where a
  * processor is not free, the threads wait for each other, and that has to be seen. */
@@ -234,7 +262,9 @@ static void choose(fl_image *image) {
 static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
     fl_direct_step *first = fl_steps(image), *end = first + image->step_count;
     if (pass < FL_MEASURED) {
-        run_measured(first, end, flags);
+        run_measured(first, end, pass % 2, flags);
+        if (pass + 1 == FL_MEASURED)
+            take_faster(first, end);
         atomic_store(&image->passes,
                      pass + 1 == FL_MEASURED && !fl_may_share(image) ? FL_KNOWN : pass + 1);
         return;

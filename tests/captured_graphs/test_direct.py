@@ -267,7 +267,7 @@ def test_long_launches_go_to_the_drivers_threads(
     for _ in range(2):
         loop.replay(numbers.queue).wait()
     said = [loop.explain(numbers.queue)]
-    for _ in range(7):  # meanwhile several threads of the engine try it
+    for _ in range(8):  # meanwhile several threads of the engine try it
         loop.replay(numbers.queue).wait()
     said.append(loop.explain(numbers.queue))
     assert "replay  not chosen" in said[0]

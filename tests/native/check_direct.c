@@ -1,8 +1,11 @@
 /* The engine `direct`: what it runs, what an update changes, and what is alive until a queue has
  * run it. The work-group function is one of this file. The mock driver maps buffers that lie in
  * host memory, and keeps native kernels until the test runs them. */
+#define _GNU_SOURCE
 #include "harness.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #define SIZE 64
@@ -193,6 +196,8 @@ SCENARIO(direct_runs) {
     CHECK(d.host_a[2] == 21);
     uint32_t times[2], shared[2];
     uint64_t groups[2];
+    EQUAL(fl_direct_times(d.made, times, shared, groups), 0);
+    OK(fl_run_direct(d.made, 1));
     EQUAL(fl_direct_times(d.made, times, shared, groups), 1);
     CHECK(groups[0] == 4 && groups[1] == 1 && times[0] < UINT32_MAX && shared[0] == times[0]);
     release_event(e);
@@ -234,6 +239,47 @@ SCENARIO(direct_special) {
     }
     EQUAL(d.function.special_count, 8);
     fl_release_direct(made);
+    finish(w, &d);
+}
+
+static void wait_long(void) {
+    for (volatile int i = 0; i < 1000000; i++)
+        ;
+}
+
+static void late_special_step(void **arguments, const size_t *context, size_t x, size_t y,
+                              size_t z) {
+    wait_long();
+    special_step(arguments, context, x, y, z);
+}
+
+static void late_step(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
+    wait_long();
+    step(arguments, context, x, y, z);
+}
+
+/* The faster one of the special function and the one for any size is called, also after an
+ * update. */
+SCENARIO(direct_faster_function) {
+    direct d;
+    int code;
+    make(w, &d);
+    EQUAL(d.function.special_count, 1);
+    for (int special = 0; special < 2; special++) {
+        float result = special ? 101 : 1;
+        d.function.specials[0].function = (void *)(special ? special_step : late_special_step);
+        d.function.function = (void *)(special ? late_step : step);
+        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, NULL, &code);
+        CHECK(made);
+        OK(fl_run_direct(made, 12));
+        for (int update = 0; update < 2; update++) {
+            memset(d.host_a, 0, sizeof d.host_a);
+            OK(fl_run_direct(made, 1));
+            CHECK(d.host_a[1] == result && d.host_a[4] == result);
+            OK(fl_update_direct(made, 0, false));
+        }
+        fl_release_direct(made);
+    }
     finish(w, &d);
 }
 
@@ -330,6 +376,65 @@ SCENARIO(thread_direct_crew_by_kind) {
         CHECK(fl_direct_shared(made) == 0 || fl_direct_shared(made) == 64);
         fl_release_direct(made);
     }
+    finish(w, &d);
+}
+
+static pthread_t runner;
+static atomic_int meetings;
+
+static void note_processor(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
+    CHECK(arguments && context && x < 4 && y == 0 && z == 0);
+    cpu_set_t own;
+    if (pthread_equal(pthread_self(), runner))
+        return;
+    CHECK(pthread_getaffinity_np(runner, sizeof own, &own) == 0);
+    atomic_fetch_add(&meetings, CPU_ISSET((size_t)sched_getcpu(), &own));
+}
+
+/* Replays by a thread that moves from one of two processors to the other. */
+static void *run_here_and_there(void *made) {
+    cpu_set_t all, one;
+    int processors[2], found = 0;
+    runner = pthread_self();
+    CHECK(pthread_getaffinity_np(runner, sizeof all, &all) == 0);
+    for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
+        if (CPU_ISSET((size_t)i, &all))
+            processors[found++] = i;
+    for (int turn = 0; turn < 40; turn++) {
+        CPU_ZERO(&one);
+        CPU_SET((size_t)processors[turn / 2 % found], &one);
+        CHECK(pthread_setaffinity_np(runner, sizeof one, &one) == 0);
+        OK(fl_run_direct(made, 3));
+    }
+    return NULL;
+}
+
+/* A thread that helps is on another processor than the thread that it helps. */
+SCENARIO(thread_direct_crew_elsewhere) {
+    cpu_set_t all, two;
+    direct d;
+    int code;
+    pthread_t thread;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    CPU_ZERO(&two);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&two) < 2; i++)
+        if (CPU_ISSET((size_t)i, &all))
+            CPU_SET((size_t)i, &two);
+    if (CPU_COUNT(&two) < 2)
+        return;
+    CHECK(sched_setaffinity(0, sizeof two, &two) == 0);
+    make(w, &d);
+    d.function.function = (void *)note_processor;
+    d.function.automatic_count = 0;
+    d.device.crew = (fl_crew_limits){.threads = 2, .least = 0, .percent = UINT32_MAX};
+    fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 1, 1, NULL, &code);
+    CHECK(made);
+    CHECK(pthread_create(&thread, NULL, run_here_and_there, made) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    EQUAL(fl_direct_shared(made), 1);
+    EQUAL(atomic_load(&meetings), 0);
+    fl_release_direct(made);
+    CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
     finish(w, &d);
 }
 
