@@ -85,7 +85,8 @@ def test_what_cannot_be_linked(work: Work, gpu_plugin: Plugin) -> None:
     words, number = ctypes.c_char_p(), ctypes.c_int32()
     given = gpu_plugin.handles[0], ctypes.byref(words), ctypes.byref(number)
     work.ur.ok("urAdapterGetLastError", *given)
-    assert b"more" in (words.value or b"")
+    said = words.value or b""
+    assert b"more" in said or said.startswith(b"clLinkProgram: ")  # NVIDIA's compiler gives no log
     assert work.ur(*link, 0, array(first), None, made) == "INVALID_SIZE"
     assert work.ur(*link, 1, array(work.device), None, made) == "INVALID_PROGRAM"
 
