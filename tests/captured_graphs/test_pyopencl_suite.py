@@ -20,6 +20,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.driver("pocl_w
 
 #: Those that PoCL compiles in some minutes.
 _ALGORITHMS = "elwise or take or arange or reverse or if_positive or astype or sum or minmax or dot"
+_MORE_ALGORITHMS = (
+    "reduction_not or struct_reduce or test_scan or copy_if or partition or unique or preservation"
+)
+_SORTS = "segmented_scan or test_sort or list_builder"
+_ARRAYS = "rmul or pow_array or pow_number or multiply or addition or subtract_array"
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,6 +67,9 @@ def passed(source: Path, module: str, report: Path, library: str, *options: str)
         "test_clmath.py",
         "test_clrandom.py",
         f"test_algorithm.py -k '{_ALGORITHMS}'",
+        f"test_algorithm.py -k '{_MORE_ALGORITHMS}'",
+        f"test_algorithm.py -k '{_SORTS}'",
+        f"test_array.py -k '{_ARRAYS}'",
     ],
 )
 def test_what_passes_plainly_passes_when_it_is_replayed(
