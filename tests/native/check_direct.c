@@ -380,15 +380,18 @@ SCENARIO(thread_direct_crew_by_kind) {
 }
 
 static pthread_t runner;
-static atomic_int meetings;
+static atomic_int helped, meetings;
 
 static void note_processor(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
     CHECK(arguments && context && x < 4 && y == 0 && z == 0);
-    cpu_set_t own;
+    cpu_set_t its, own, both;
     if (pthread_equal(pthread_self(), runner))
         return;
-    CHECK(pthread_getaffinity_np(runner, sizeof own, &own) == 0);
-    atomic_fetch_add(&meetings, CPU_ISSET((size_t)sched_getcpu(), &own));
+    CHECK(pthread_getaffinity_np(runner, sizeof its, &its) == 0);
+    CHECK(pthread_getaffinity_np(pthread_self(), sizeof own, &own) == 0);
+    CPU_AND(&both, &its, &own);
+    atomic_fetch_add(&helped, 1);
+    atomic_fetch_add(&meetings, CPU_COUNT(&both) > 0);
 }
 
 /* Replays by a thread that moves from one of two processors to the other. */
@@ -409,7 +412,7 @@ static void *run_here_and_there(void *made) {
     return NULL;
 }
 
-/* A thread that helps is on another processor than the thread that it helps. */
+/* A thread that helps is kept off the processor of the thread that it helps, but for a moment. */
 SCENARIO(thread_direct_crew_elsewhere) {
     cpu_set_t all, two;
     direct d;
@@ -432,7 +435,7 @@ SCENARIO(thread_direct_crew_elsewhere) {
     CHECK(pthread_create(&thread, NULL, run_here_and_there, made) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     EQUAL(fl_direct_shared(made), 1);
-    EQUAL(atomic_load(&meetings), 0);
+    CHECK(2 * atomic_load(&meetings) <= atomic_load(&helped));
     fl_release_direct(made);
     CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
     finish(w, &d);
