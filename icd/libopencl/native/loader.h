@@ -98,7 +98,8 @@ bool fl_each_of_directory(const char *directory, const char *suffix, fl_take *ta
 
 /* --- verdict.c --- */
 bool fl_use_verdict(void); /* what Python found; false: there is no verdict to be had */
-void fl_drop_guard(void);  /* in a forked child, which would keep its parent's lock */
+void fl_before_fork(void); /* a child that had the descriptors of a start would hold it up */
+void fl_after_fork(bool is_child);
 
 /* --- layers.c --- */
 void fl_start_layers(void); /* and fill fl_current */

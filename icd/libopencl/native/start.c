@@ -60,7 +60,7 @@ bool fl_start(void) {
 
 /* Another thread of the parent was starting: the child has no such thread, and begins anew. */
 static void in_child(void) {
-    fl_drop_guard();
+    fl_after_fork(true);
     fl_free_neighbours();
     if (fl_is_started() || (state == STARTING && pthread_equal(starter, pthread_self())))
         return;
@@ -69,7 +69,11 @@ static void in_child(void) {
     fl_forget_drivers();
 }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+static void in_parent(void) { fl_after_fork(false); }
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(fl_before_fork, in_parent, in_child);
+}
 
 __attribute__((destructor)) static void end(void) {
     if (fl_is_started())

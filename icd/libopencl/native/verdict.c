@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -270,6 +271,21 @@ static char *behind_noise(char *text, const char *key) {
     return text;
 }
 
+/* Held while a descriptor is opened or closed that a fork must not have: the end of the pipe that
+ * Python writes to, and the file of the guard. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static int guard = -1; /* the file whose lock says that this process asks Python */
+
+void fl_before_fork(void) { pthread_mutex_lock(&opening); }
+
+void fl_after_fork(bool is_child) {
+    if (is_child && guard >= 0) {
+        close(guard);
+        guard = -1;
+    }
+    pthread_mutex_unlock(&opening);
+}
+
 /* What the child prints, to be freed; NULL and errno if it could not be started. Its signals and
  * descriptors are its own. */
 static char *run_python(const char *python, const char *script, const char *root, const char *path,
@@ -282,7 +298,9 @@ static char *run_python(const char *python, const char *script, const char *root
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     char **environment = child_environment();
+    pthread_mutex_lock(&opening);
     if (!environment || pipe2(ends, O_CLOEXEC)) {
+        pthread_mutex_unlock(&opening);
         free(environment);
         return NULL;
     }
@@ -307,6 +325,7 @@ static char *run_python(const char *python, const char *script, const char *root
     posix_spawnattr_destroy(&attributes);
     free(environment);
     close(ends[1]);
+    pthread_mutex_unlock(&opening);
     if (failed) {
         close(ends[0]);
         errno = failed;
@@ -322,12 +341,12 @@ static char *run_python(const char *python, const char *script, const char *root
     return text;
 }
 
-static int guard = -1; /* the file whose lock says that this process asks Python */
-
-void fl_drop_guard(void) {
+static void drop_guard(void) {
+    pthread_mutex_lock(&opening);
     if (guard >= 0)
         close(guard);
     guard = -1;
+    pthread_mutex_unlock(&opening);
 }
 
 /* Wait until no other process asks Python; a process that stands still is waited for no longer than
@@ -337,7 +356,9 @@ static void take_guard(const char *path) {
     const struct timespec pause = {0, 5000000};
     if (!path || snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name)
         return;
+    pthread_mutex_lock(&opening);
     guard = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    pthread_mutex_unlock(&opening);
     for (long tries = 0; guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) && tries < PATIENCE * 200;
          tries++)
         nanosleep(&pause, NULL);
@@ -360,7 +381,7 @@ static char *ask_python(char *path, const char *key) {
         free(text);
         text = NULL;
     }
-    fl_drop_guard();
+    drop_guard();
     static const char rest[] =
         "OpenCL drivers are looked for by the plain rules, and none is tried first or repaired";
     if (!text && !*python)
