@@ -456,7 +456,6 @@ def test_buffers_of_a_replay_that_waits_are_kept(program: Program) -> None:
     with capture(program.queue, swap=[(a, b)]) as graph:
         program.total(a, b)
     loop = graph.finalize()
-    loop.replay(program.queue, wait=True)
     before = a.reference_count, b.reference_count
     end = loop.replay(program.queue, wait_for=[gate])
     assert (a.reference_count, b.reference_count) == (before[0] + 1, before[1] + 1)
@@ -464,6 +463,7 @@ def test_buffers_of_a_replay_that_waits_are_kept(program: Program) -> None:
     end.wait()
     while (a.reference_count, b.reference_count) != before:
         os.sched_yield()
+    loop.replay(program.queue, wait=True)
     assert (program.values(a), program.values(b)) == ([5], [11])
 
 
