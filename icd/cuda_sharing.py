@@ -97,7 +97,8 @@ class SharedDevice:
         if not self.native.lost:
             return None
         name, sentence = CUDA.errors.get(self.native.lost, (f"CUDA_{self.native.lost}", ""))
-        return f"an earlier kernel has ended CUDA's context: {name}: {sentence}"
+        whose = ffi.string(self.native.lost_by).decode(errors="replace")
+        return f"a kernel of {whose} has ended CUDA's context: {name}: {sentence}"
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,11 @@ def follow_environment() -> None:
         share_memory()
     except FairleadError as error:
         warn(f"FAIRLEAD_CUDA=1 has no effect: {error}")
+
+
+def may_ask() -> bool:
+    """Whether the user has not decided, by FAIRLEAD_CUDA=0, that nothing is shared."""
+    return secure_environ().get("FAIRLEAD_CUDA") != "0"
 
 
 def stop_sharing() -> None:

@@ -108,6 +108,7 @@ class CapturedBlock:
         queues: the pyopencl queues that were captured; `fl_command.queue` is a number in it.
         segments: makes segments of its commands in executable graphs (partitions.Replays).
         order: what each command comes directly after; empty before the block has ended.
+        title: what errors call the graph.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class CapturedBlock:
         self.recording, self.queues = recording, tuple(queues)
         self._observer = observer
         self.order = Order((), ())
+        self.title = "a graph"
         self._commands: Any = None
         self._names: dict[int, str] = {}
         #: The pairs of buffers that alternate (swaps.Swap).

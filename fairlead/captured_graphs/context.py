@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from types import TracebackType
+from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any
 
 from numpy import ndarray
@@ -43,6 +44,7 @@ class capture:
             have to be named.
         swap: two buffers or arrays, or a list of such pairs, that exchange their roles after each
             replay: what one replay writes, the next one reads.
+        name: what errors call the graph; "" calls it by the line that captures it.
 
     Raises:
         CaptureError: the block did what cannot be captured. It is raised in that line, and again at
@@ -51,7 +53,7 @@ class capture:
         UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an unknown engine.
     """
 
-    def __init__(self, *queues: Any, keep: Any = (), swap: Any = ()) -> None:
+    def __init__(self, *queues: Any, keep: Any = (), swap: Any = (), name: str = "") -> None:
         if not queues:
             raise _client.ArgumentError(
                 "no queue was given.", routine="capture", remedy="capture(queue)"
@@ -66,7 +68,7 @@ class capture:
                 "capture",
                 remedy="capture queues of one context; make one graph for each context",
             )
-        self._queues, self._context = queues, contexts.pop()
+        self._queues, self._context, self._name = queues, contexts.pop(), name
         self._keep = _as_list(keep, "keep", "capture(queue, keep=[array, buffer])")
         self._swap = _as_list(swap, "swap", "capture(queue, swap=(u, v)), or a list of pairs")
         self._buffers = dict[str, int]()
@@ -82,7 +84,14 @@ class capture:
                 swap.end()
             raise
         self._graph.block.swaps = swaps
+        self._graph.block.title = self._title(sys._getframe(1))
         return self._graph
+
+    def _title(self, caller: FrameType) -> str:
+        if self._name:
+            return f'the graph "{self._name}"'
+        frame = _client.programs_frame(caller) or caller
+        return f"the graph captured at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
     def _begin(self) -> CapturedGraph:
         import pyopencl

@@ -22,7 +22,7 @@ from ..graph.picture import Drawable, note_submission
 from ..graph.snapshot import Snapshot
 from ..icd.calls import call, read_word
 from ..icd.capture.recording import CaptureError, is_captured
-from ..icd.command_buffer.routes import NO_COMMAND, Route
+from ..icd.command_buffer.routes import NO_COMMAND, Route, loss_of
 from ..icd.errors import check
 from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
@@ -240,6 +240,10 @@ class Executable(Drawable, Pickles):
         for segment, writers in parts:
             segment.set({name: values[name] for name in values if name in writers})
 
+    def missed(self) -> str | None:
+        """What the program could do so that a replay is much faster, None if nothing is known."""
+        return next(filter(None, (one.missed() for one in self._captured_segments())), None)
+
     def _captured_segments(self) -> list[CapturedSegment]:
         if self._executable_graph is None:
             return [self._whole] if self._whole is not None else []
@@ -379,7 +383,7 @@ class Executable(Drawable, Pickles):
     def _fail(self, code: int, route: Route, runs: bool) -> None:
         """Raise the error of a repeated enqueue or run."""
         if runs:
-            check(code, "replay")
+            check(code, "replay", *loss_of(route))
         only, failed = self._only(), route.native.failed
         assert only is not None
         raise only.failure(code, -1 if failed == NO_COMMAND else failed)

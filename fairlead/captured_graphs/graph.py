@@ -7,6 +7,7 @@ something needs it. So capture and replay alone load no adapter.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -27,6 +28,7 @@ from .block import CapturedBlock
 from .commands import CapturedLaunch
 from .executable import Executable
 from .nodes import nodes_of
+from .pyopencl_client import warn_in_program
 
 if TYPE_CHECKING:
     from ..runtime.context import Context
@@ -223,6 +225,9 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
             enable_profiling: whether its replays have times, if their queue profiles.
             policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
 
+        A RuntimeWarning says what the program could do so that replays are much faster: share its
+        buffers with CUDA.
+
         Raises:
             CaptureError: the block has not ended, or failed.
             UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an unknown engine.
@@ -236,9 +241,12 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
                 remedy="finalize after the with block has ended without an error",
             )
         with self.lock:
-            return self.executable_class(
+            made = self.executable_class(
                 self, schedule, updatable=updatable, profiling=enable_profiling, policy=policy
             )
+        if text := made.missed():
+            warn_in_program(text, sys._getframe(1))
+        return made
 
     def __del__(self) -> None:
         """Cut the references among nodes, which would live until a garbage collection.

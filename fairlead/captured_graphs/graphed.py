@@ -115,7 +115,7 @@ class Graphed:
     def _capture(self, queue: Any, given: Sequence[Any], names: Sequence[str]) -> _Made:
         passed = [_passed(value, place) for place, value in enumerate(given)]
         count = len(passed) - len(names)
-        with capture(queue) as graph:
+        with capture(queue, name=self._function.__qualname__) as graph:
             result = self._function(
                 *passed[:count], **dict(zip(names, passed[count:], strict=True))
             )

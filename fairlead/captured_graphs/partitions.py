@@ -50,6 +50,7 @@ class Replays:
             schedule=graph.schedule,
             updatable=graph.updatable or any(block.parameters for block in blocks),
             first=array.order.first if graph.profiling else None,
+            title=" and ".join(dict.fromkeys(block.title for block in blocks)) or "a graph",
         )
         return CapturedSegment(
             listed, list(blocks), commands.__getitem__, nodes, settings_of(listed, blocks)

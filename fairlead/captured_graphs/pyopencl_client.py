@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -173,6 +174,15 @@ def programs_frame(caller: FrameType | None) -> FrameType | None:
     ):
         frame = frame.f_back
     return frame
+
+
+def warn_in_program(text: str, caller: FrameType) -> None:
+    """Give a RuntimeWarning in the program's line that led to a frame."""
+    frame = programs_frame(caller) or caller
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(
+        text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry
+    )
 
 
 def is_invoker(code: CodeType) -> bool:

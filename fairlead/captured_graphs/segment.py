@@ -26,6 +26,7 @@ from ..icd.calls import (
     status_of,
 )
 from ..icd.command_buffer.cells import Cells, copy_of_commands
+from ..icd.command_buffer.choice import choose
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
 from ..icd.command_buffer.commands import CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
@@ -134,6 +135,7 @@ class CapturedSegment:
             schedule=schedule,
             updatable=bool(block.parameters),
             first=block.order.first if profiled else None,
+            title=block.title,
         )
         settings = settings_of(commands, (block,))
         return cls(commands, (block,), command_at, range(len(block)), settings)
@@ -141,6 +143,12 @@ class CapturedSegment:
     @cached_property
     def _place(self) -> dict[int, int]:
         return {node: number for number, node in enumerate(self._nodes)}
+
+    def missed(self) -> str | None:
+        """What the program could do so that a replay is faster, None if nothing is known."""
+        device = self._commands.devices[0]
+        said = (engine.missed(self._commands, device) for engine in choose().engines)
+        return next(filter(None, said), None)
 
     # running
 

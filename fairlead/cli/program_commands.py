@@ -17,9 +17,15 @@ from .output import keep_stdout_to_ourselves
     metavar="LIST",
     help="OpenCL layers to load, as OPENCL_LAYERS; also command-buffer and trace.",
 )
+@click.option(
+    "--share-cuda",
+    is_flag=True,
+    help="Share buffers on NVIDIA's platform with CUDA when COMMAND imports fairlead, so that its "
+    "captured graphs can run as CUDA Graphs (FAIRLEAD_CUDA=1).",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
-def run(ctx: click.Context, layers: str, command: tuple[str, ...]) -> None:
+def run(ctx: click.Context, layers: str, share_cuda: bool, command: tuple[str, ...]) -> None:
     """Run COMMAND with fairlead's libOpenCL.so.1 in place of its own OpenCL loader.
 
     It and its child processes get the drivers and repairs of fairlead: C programs, PyOpenCL and
@@ -30,7 +36,7 @@ def run(ctx: click.Context, layers: str, command: tuple[str, ...]) -> None:
     """
     from .run import run
 
-    ctx.exit(run(command, layers))
+    ctx.exit(run(command, layers, share_cuda=share_cuda))
 
 
 @click.command()

@@ -12,7 +12,7 @@ from .layers import expand
 from .trace import execute
 
 
-def run(command: Sequence[str], layers: str = "") -> int:
+def run(command: Sequence[str], layers: str = "", *, share_cuda: bool = False) -> int:
     """Run a command with variables that put the libraries in front of every other loader.
 
     Level Zero's drivers are probed first, so that one that crashes does not reach the program.
@@ -21,6 +21,7 @@ def run(command: Sequence[str], layers: str = "") -> int:
         command: the program and its arguments.
         layers: OpenCL layers to load, a `:`-list of libraries and of names of fairlead's own
             layers; "" leaves OPENCL_LAYERS as it is.
+        share_cuda: whether buffers are shared with CUDA (FAIRLEAD_CUDA=1).
 
     Returns:
         The exit code for the shell.
@@ -33,4 +34,6 @@ def run(command: Sequence[str], layers: str = "") -> int:
     added |= libze_loader.environment({**os.environ, **added}, sound_drivers())
     if layers:
         added["OPENCL_LAYERS"] = expand(layers)
+    if share_cuda:
+        added["FAIRLEAD_CUDA"] = "1"
     return execute(command, {**os.environ, **added})

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from ...loader.base.forks import in_child, new_lock
+from ...loader.base.log import warn
 from .._native import ffi, lib
 from ..calls import address, call, device_of, profile_of_device, properties_of, read_word
 from ..errors import OpenCLError, check, error
@@ -31,8 +32,17 @@ from .edits import copy_of, put
 from .engine import Built, QueueKind
 from .leaving import leave, release_ended
 from .lifetimes import Lifetimes
-from .routes import Enqueued, Route, lost_by
+from .routes import GOES_ON, Enqueued, Route, loss_of, lost_by
 from .waiting import wait
+
+_said: set[str] = set()
+
+
+def _say_once(text: str) -> None:
+    """Print a warning line, once in a process."""
+    if text not in _said:
+        _said.add(text)
+        warn(text)
 
 
 class CommandBuffer:
@@ -167,7 +177,8 @@ class CommandBuffer:
         After the first runs an engine may have learned to leave commands to others.
         """
         route = self._route
-        if route is not None and route.may_be_lost and lost_by(route):
+        if route is not None and route.may_be_lost and (why := lost_by(route)):
+            _say_once(f"{why} {GOES_ON}")
             self._build_anew()
         if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
@@ -194,8 +205,10 @@ class CommandBuffer:
             if route is None:
                 return False
             code = lib.fl_run(route.native, times)
+            if code == lib.FL_BUILD_ANEW:
+                return False
             if code:
-                check(code, "replay", lost_by(route) or "")
+                check(code, "replay", *loss_of(route))
             self._allow_again()
             return True
 
@@ -255,7 +268,7 @@ class CommandBuffer:
                 counts,
                 counts + 1,
             )
-            check(0 if code == lib.FL_BUILD_ANEW else code, "replay")
+            check(0 if code == lib.FL_BUILD_ANEW else code, "replay", *loss_of(route))
             return counts[0], bool(counts[1])
 
     def addresses(self, queue: int, memory: Sequence[int]) -> list[int] | None:

@@ -136,6 +136,7 @@ class CommandList:
             events in this order.
         exports: the commands whose events an enqueue returns, in this order.
         first: another such command, whose time the caller wants; None for none.
+        title: what errors call it: 'the graph "step"', or where it was captured.
         notes: what engines found out about the commands, for as long as the list and its parts
             live.
     """
@@ -152,6 +153,7 @@ class CommandList:
     externals: Mapping[int, int] = field(default_factory=dict)
     exports: Sequence[int] = ()
     first: int | None = None
+    title: str = "a graph"
     notes: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:

@@ -174,6 +174,18 @@ class Engine(ABC):
         )
         return {number: reason for number, reason in reasons if reason is not None}
 
+    def missed(self, commands: CommandList, device: int) -> str | None:
+        """Return what the program could do so that it runs these commands faster than others do.
+
+        Args:
+            commands: the commands.
+            device: a handle.
+
+        Returns:
+            A sentence, None if there is nothing to do.
+        """
+        return None
+
     def defect(self, target: QueueKind) -> str | None:
         """Return what is wrong with it on this device. Only a request by name then chooses it."""
         return None

@@ -21,6 +21,9 @@ from .engine import Built
 #: list asks for, a reference each.
 Enqueued = tuple[int, int, int, list[int]]
 
+#: What follows when a part is lost.
+GOES_ON: Final = "The driver runs all graphs from now on"
+
 #: The number that C gives where no command has failed.
 NO_COMMAND: Final = 0xFFFFFFFF
 
@@ -158,6 +161,16 @@ def _by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[in
         if places:
             found.append((built, places))
     return found
+
+
+def loss_of(route: Route) -> tuple[str, str]:
+    """Why a part of a route can never run again, and what to do: two parts of an error.
+
+    They are empty if each part can.
+    """
+    why = lost_by(route)
+    remedy = "look for the access with FAIRLEAD_COMMAND_BUFFER=replay, or with compute-sanitizer"
+    return (f"{why} {GOES_ON}.", remedy) if why else ("", "")
 
 
 def lost_by(route: Route) -> str | None:

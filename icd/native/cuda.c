@@ -2,6 +2,7 @@
  * cuda_launches.c. */
 #include "cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -208,7 +209,7 @@ static uint32_t *copied(const uint32_t *numbers, uint32_t count) {
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions,
                      uint32_t function_count, const fl_command *commands, uint32_t count,
                      const uint32_t *first_before, const uint32_t *before, int starts_early,
-                     int *code) {
+                     const char *title, int *code) {
     fl_cuda *g = calloc(1, sizeof *g);
     *code = CUDA_ERROR_OUT_OF_MEMORY;
     if (!g)
@@ -224,6 +225,7 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
     g->first_before = copied(first_before, count + 1);
     g->before = copied(before, first_before[count]);
     g->last = &g->first;
+    snprintf(g->title, sizeof g->title, "%s", title);
     pthread_mutex_init(&g->running, NULL);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);

@@ -102,6 +102,7 @@ struct fl_cuda {
     pthread_cond_t changed;
     struct fl_cuda_job *first, **last;
     bool has_thread, closing;
+    char title[sizeof(((fl_cuda_device *)0)->lost_by)];
     fl_cuda *next_unfinished; /* of those that were released before they ended */
 };
 

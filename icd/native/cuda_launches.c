@@ -26,6 +26,21 @@ static bool is_deadly(CUresult code) {
     return code >= CUDA_ERROR_ILLEGAL_ADDRESS && code < CUDA_ERROR_NOT_PERMITTED;
 }
 
+/* Nothing runs in the context any more. The first graph to see that is the one that ended it, since
+ * only one at a time runs in the stream. */
+static void lose(const fl_cuda *g, CUresult code) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    fl_cuda_device *d = g->device;
+    if (!is_deadly(code))
+        return;
+    pthread_mutex_lock(&lock);
+    if (!d->lost) {
+        memcpy(d->lost_by, g->title, sizeof d->lost_by);
+        __atomic_store_n(&d->lost, code, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static uint64_t now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -67,8 +82,7 @@ static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
     if (g->timed < FL_CUDA_MEASURED && times)
         g->taken[g->timed++] = (now() - begin) / times;
     code = code == CUDA_SUCCESS ? end : code;
-    if (is_deadly(code))
-        d->lost = code;
+    lose(g, code);
     return code;
 }
 
@@ -81,7 +95,7 @@ static cl_int launch(fl_cuda *g, uint32_t times, const uint64_t *words) {
 
 int fl_run_cuda(void *cuda, uint32_t times) {
     fl_cuda *g = cuda;
-    return launch(g, times, g->words);
+    return g->device->lost ? FL_BUILD_ANEW : launch(g, times, g->words);
 }
 
 /* Run it so often without a look, and look at the word. The context is current. */
@@ -134,8 +148,7 @@ int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int
         code = run_until(g, times, word, wanted, first, ran, stopped);
     pthread_mutex_unlock(&g->running);
     fl_cuda_leave(d);
-    if (is_deadly(code))
-        d->lost = code;
+    lose(g, code);
     return !can ? FL_BUILD_ANEW : code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
 }
 

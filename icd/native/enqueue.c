@@ -214,6 +214,11 @@ int fl_run_again(fl_route *route) {
     bool is_elsewhere = b->last_event && b->last_queue != route->queue;
     bool allowed = b->again == route && !b->stale && !is_elsewhere && !fl_is_captured(route->queue);
     int code = allowed ? run_here(route, 1) : 0;
+    if (code == FL_BUILD_ANEW) {   /* as in fl_enqueue_turn */
+        b->stale = 1;
+        allowed = false;
+        code = 0;
+    }
     fl_leave(b);
     return allowed && code == CL_SUCCESS ? 1 : code;
 }

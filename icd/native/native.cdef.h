@@ -276,7 +276,7 @@ typedef struct fl_built {
      * each launch that has it. FL_BUILD_ANEW. */
     int (*set_cell)(void *self, const fl_cell *cell);
     /* Run it `times` times in the caller's thread, to the end; NULL: only queues run it. No queue
-     * has it meanwhile. */
+     * has it meanwhile. FL_BUILD_ANEW: nothing has happened, and nothing of it can run any more. */
     int (*run)(void *self, uint32_t times);
     /* The next enqueue, which is of so many times, takes the values that these rows have for each
      * of them. An error: it cannot, or this is NULL. 0 times: nothing is taken any more. */
@@ -527,6 +527,7 @@ typedef struct fl_cuda_device {
     void *context, *stream;
     int32_t number, lost;
     void *turn;   /* of cuda_loops.c */
+    char lost_by[128];   /* the graph whose kernel ended the context: `lost` */
 } fl_cuda_device;
 enum { FL_CUDA_MOST_DEVICES = 64 };
 /* How OpenCL imports memory of CUDA's: its address there, and a file descriptor that belongs to OpenCL after a success. NULL, and the code. */
@@ -578,10 +579,10 @@ typedef struct fl_cuda fl_cuda;
 /* A graph of commands that all can be nodes. A node comes after those in `before`, from
  * first_before[its number] up to the next one's. `starts_early`: a launch that waits may start before
  * the end of the one that it comes after, if nothing else comes after that. What it is given outlives
- * it, but for the numbers. NULL: *code is CUDA's. */
+ * it, but for the numbers and the title, which errors call it. NULL: *code is CUDA's. */
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
                      const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int starts_early,
-                     int *code);
+                     const char *title, int *code);
 /* How many nodes start early. */
 uint32_t fl_cuda_early(const fl_cuda *cuda);
 /* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay. */

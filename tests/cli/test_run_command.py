@@ -85,6 +85,14 @@ def test_its_exit_code_and_what_it_changes(run_python: RunPython) -> None:
     assert missing.code == 127 and "/nowhere/program cannot be run" in missing.err
 
 
+@pytest.mark.parametrize(("option", "found"), [("--share-cuda", "1"), ("--", "None")])
+def test_it_can_share_buffers_with_cuda(run_python: RunPython, option: str, found: str) -> None:
+    code = "import os; print(os.environ.get('FAIRLEAD_CUDA'))"
+    env = {"FAIRLEAD_CUDA": None}
+    output = run_python(COMMAND, "run", option, sys.executable, "-c", code, env=env)
+    assert output.out == f"{found}\n"
+
+
 @pytest.mark.parametrize("layers", ["comand-buffer", "command-buffer,trace", "trace:--"])
 def test_a_layer_that_nobody_knows_is_refused_before_the_program_runs(
     run_python: RunPython, layers: str

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ....loader.cuda.abi import CudaError
+from ... import cuda_sharing
 from ..._native import ffi, lib
 from ...abi import OPENCL
 from ...calls import address, profile_of_device
 from ...cuda_sharing import SharedDevice, shared_device
 from ...errors import error
 from .. import cuda_trust
-from ..commands import OPERATIONS, CommandList
+from ..commands import OPERATIONS, ORDER_ONLY, CommandList
 from ..cuda_functions import CudaFunctions
 from ..cuda_order import MOST_EARLY_CHAINS, Edges, chained
 from ..engine import Built, Cost, Engine, QueueKind
@@ -44,6 +45,11 @@ _REASONS: Final[dict[int, str]] = {
     lib.FL_CUDA_OPERATION: "CUDA's side does not have such commands",
     lib.FL_CUDA_NO_ROOM: "there is no memory",
 }
+
+#: Commands that the engine knows.
+_OPERATIONS: Final = frozenset({"kernel", "copy", "copy_rect", "fill", *ORDER_ONLY})
+#: A graph that would gain less from sharing (seconds for a replay) is not worth a line.
+_WORTH_SAYING: Final = 50e-6
 
 #: Measured on an H200 with the driver 580.159, where OpenCL runs nothing between two replays.
 _COST: Final = Cost(20e-6, 0.95e-6, "measured on an H200")
@@ -83,6 +89,22 @@ class Cuda(Engine):
             if kernel in found.functions.why_not:
                 return f"a launch may come to another kernel, {found.functions.why_not[kernel]}"
         return why_not_commands(commands, found.functions)
+
+    def missed(self, commands: CommandList, device: int) -> str | None:
+        if shared_device(device) is not None or not cuda_sharing.may_ask():
+            return None
+        launch = profile_of_device(device).launch_seconds
+        operations = {commands.operation(number) for number in range(len(commands))}
+        if launch is None or not operations <= _OPERATIONS:
+            return None
+        driver, graph = commands.count * launch, _COST.of(commands.count)
+        if driver - graph < _WORTH_SAYING:
+            return None
+        return (
+            f"as a CUDA Graph a replay of {commands.title} would take some {graph * 1e6:,.0f} "
+            f"instead of {driver * 1e6:,.0f} µs: import fairlead.cuda_sharing before the program "
+            "creates its buffers. FAIRLEAD_CUDA=0 asks for no such line"
+        )
 
     def _find(self, commands: CommandList, device: SharedDevice) -> FoundCuda:
         key = self.name, device.opencl
@@ -140,6 +162,7 @@ class BuiltCuda(Built):
             ffi.new("uint32_t[]", self._edges.first),
             ffi.new("uint32_t[]", [*self._edges.flat, 0]),
             found.device.early_threads > 0 and self._edges.chains <= MOST_EARLY_CHAINS,
+            commands.title.encode(),
             code,
         )
         if not self._graph:
