@@ -10,6 +10,7 @@
  * since OpenCL may still run what uses it. */
 #include "cuda.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +22,10 @@ _Static_assert((size_t)1 << (FIRST_CLASS + CLASSES - 1) == OWN_FROM,
                "each smaller buffer has a class");
 #define MOST_OF_A_SLAB ((size_t)16 << 20)
 #define PIECE ((size_t)2 << 20)   /* CUDA's granularity */
-#define HOST_MEMORY (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)
+/* Flags of buffers that can be shared: not those of host memory, nor unknown ones. */
+#define SHAREABLE                                                                                  \
+    (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY | CL_MEM_COPY_HOST_PTR |             \
+     CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)
 
 /* A piece of CUDA's memory. Slabs whose slots are small share one, because CUDA's pieces have 2 MiB
  * at least and take long to make. */
@@ -31,6 +35,7 @@ typedef struct piece {
     CUmemGenericAllocationHandle handle;
     size_t mapped, used;          /* bytes */
     uint32_t users;               /* roots, and the filling that it is open in */
+    int descriptor;               /* of the handle while the piece is open, or -1 */
 } piece;
 
 /* An import of a piece by OpenCL: a slab, which has a range of it, or a buffer of the program's. */
@@ -126,6 +131,7 @@ static piece *new_piece(const fl_cuda_device *device, size_t size) {
         return NULL;
     p->device = device;
     p->users = 1;
+    p->descriptor = -1;
     CUresult taken = fl_cuda_enter(device);
     if (taken == CUDA_SUCCESS) {
         taken = take(p, size);
@@ -144,6 +150,8 @@ static void drop_piece(piece *p) {
     if (!last)
         return;
     const fl_cuda_device *d = p->device;
+    if (p->descriptor >= 0)
+        close(p->descriptor);
     if (fl_cuda_enter(d) == CUDA_SUCCESS) {
         CU(d, cuMemUnmap)(p->address, p->mapped);
         CU(d, cuMemAddressFree)(p->address, p->mapped);
@@ -173,11 +181,35 @@ static void *import_descriptor(void *context, uint64_t flags, uint64_t address, 
     return memory;
 }
 
+/* A file descriptor of a piece, -1 if there is none. CUDA takes half a millisecond to make one, so
+ * a piece that slabs will come from keeps its own. */
+static int descriptor_of(piece *p, bool is_open) {
+    const fl_cuda_device *d = p->device;
+    int made = -1;
+    pthread_mutex_lock(&lock);
+    int kept = p->descriptor;
+    pthread_mutex_unlock(&lock);
+    if (kept >= 0)
+        return fcntl(kept, F_DUPFD_CLOEXEC, 0);
+    if (CU(d, cuMemExportToShareableHandle)(
+            &made, p->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+        return -1;
+    kept = is_open ? fcntl(made, F_DUPFD_CLOEXEC, 0) : -1;
+    pthread_mutex_lock(&lock);
+    if (p->descriptor < 0) {
+        p->descriptor = kept;
+        kept = -1;
+    }
+    pthread_mutex_unlock(&lock);
+    if (kept >= 0) /* another thread was faster */
+        close(kept);
+    return made;
+}
+
 /* Memory of both, listed. It takes over one use of the piece. NULL: OpenCL does not import it. */
-static root *new_root(cl_context context, piece *p, cl_mem_flags flags, size_t size) {
+static root *new_root(cl_context context, piece *p, cl_mem_flags flags, size_t size, bool is_open) {
     root *r = calloc(1, sizeof *r);
     const fl_cuda_device *device = p->device;
-    int descriptor = -1;
     cl_int code = CL_SUCCESS;
     if (!r || fl_cuda_enter(device) != CUDA_SUCCESS) {
         free(r);
@@ -186,8 +218,8 @@ static root *new_root(cl_context context, piece *p, cl_mem_flags flags, size_t s
     }
     r->piece = p;
     r->context = context;
-    if (CU(device, cuMemExportToShareableHandle)(
-            &descriptor, p->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS)
+    int descriptor = descriptor_of(p, is_open);
+    if (descriptor >= 0)
         r->memory = (import_memory ? import_memory : import_descriptor)(context, flags, p->address,
                                                                         descriptor, size, &code);
     fl_cuda_leave(device);
@@ -272,10 +304,12 @@ static const fl_cuda_device *device_of(cl_context context) {
     if (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS ||
         size != sizeof *all)
         return NULL;
-    for (uint32_t i = 0; i < device_count; i++)
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < device_count && !known; i++)
         if (devices[i].opencl == all[0] && !devices[i].cuda->lost)
-            return devices[i].cuda;
-    return NULL;
+            known = devices[i].cuda;
+    pthread_mutex_unlock(&lock);
+    return known;
 }
 
 /* The caller has the lock. */
@@ -319,9 +353,14 @@ static piece *take_range(struct filling *home, size_t size, size_t *first) {
 static void open_piece(struct filling *home, piece *p) {
     pthread_mutex_lock(&lock);
     piece *before = home->open;
+    int descriptor = before ? before->descriptor : -1; /* its slabs have theirs */
+    if (before)
+        before->descriptor = -1;
     home->open = p;
     p->users++;
     pthread_mutex_unlock(&lock);
+    if (descriptor >= 0)
+        close(descriptor);
     drop_piece(before);
 }
 
@@ -332,15 +371,16 @@ static root *new_slab(cl_context context, const fl_cuda_device *device, struct f
         MOST_OF_A_SLAB / slot < MOST_SLOTS ? (uint32_t)(MOST_OF_A_SLAB / slot) : MOST_SLOTS;
     size_t first = 0, size = slot * slots;
     piece *p = take_range(home, size, &first);
-    root *made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped) : NULL;
+    root *made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped, true) : NULL;
     if (!made) {
         first = 0;
         p = new_piece(device, size < PIECE ? PIECE : size);
         if (p)
             p->used = size;
-        if (p && p->mapped - size >= size)
+        bool has_room = p && p->mapped - size >= size;
+        if (has_room)
             open_piece(home, p);
-        made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped) : NULL;
+        made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped, has_room) : NULL;
     }
     if (!made)
         return NULL;
@@ -422,7 +462,8 @@ static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_
 static cl_mem own_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags,
                          size_t size, void *host) {
     piece *p = new_piece(device, size);
-    root *r = p ? new_root(context, p, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, size) : NULL;
+    root *r =
+        p ? new_root(context, p, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, size, false) : NULL;
     if (!r)
         return NULL;
     r->flags[0] = flags;
@@ -437,11 +478,19 @@ static cl_mem own_buffer(cl_context context, const fl_cuda_device *device, cl_me
     return NULL;
 }
 
+/* Whether flags exclude each other. Of parts, NVIDIA's driver does not look. */
+static bool is_contradictory(cl_mem_flags flags) {
+    cl_mem_flags access = flags & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY);
+    cl_mem_flags host =
+        flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS);
+    return access & (access - 1) || host & (host - 1);
+}
+
 /* NULL: the driver makes it, or refuses it in its own words. */
 static cl_mem shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host) {
     if (!(flags & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY)))
         flags |= CL_MEM_READ_WRITE;
-    if (!context || !size || flags & HOST_MEMORY || !host != !(flags & CL_MEM_COPY_HOST_PTR))
+    if (!context || !size || flags & ~(cl_mem_flags)SHAREABLE || is_contradictory(flags) || !host != !(flags & CL_MEM_COPY_HOST_PTR))
         return NULL;
     drop_given_up();
     const fl_cuda_device *device = device_of(context);
@@ -484,8 +533,8 @@ static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_pro
     return not_shared(create(context, properties, flags, size, host, code));
 }
 
-/* What the driver says of a buffer: what it is a part of, and where. In a part of a slab's part
- * NVIDIA's driver counts from the slab's begin. */
+/* What the driver says of a buffer: what it is a part of, and where. NVIDIA's driver counts from
+ * the beginning of the outermost one, of which PoCL has no parts of parts. */
 static cl_mem parent_of(cl_mem memory, size_t *offset) {
     fn_clGetMemObjectInfo *ask =
         (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
@@ -497,27 +546,47 @@ static cl_mem parent_of(cl_mem memory, size_t *offset) {
     return parent;
 }
 
-uint64_t fl_cuda_address(void *memory) {
-    size_t offset = 0, ignored = 0;
-    for (int depth = 0; memory && depth < 3; depth++) {
+enum { DEEPEST = 8 };
+
+/* Where a buffer lies that is shared. `depth` counts from 0, the driver's import, to parts of parts
+ * of it. `offset` is the buffer's in the import, and `slot_offset` that of the part of depth 1 that
+ * it is, or is in. */
+typedef struct place {
+    int depth;
+    size_t offset, slot_offset;
+    bool is_in_slab;
+    cl_mem_flags flags;           /* of the program's buffer */
+    uint64_t address;
+} place;
+
+/* False: it is not shared. */
+static bool locate(cl_mem memory, place *found) {
+    size_t offset = 0;
+    *found = (place){0};
+    while (memory && found->depth < DEEPEST) {
         pthread_mutex_lock(&lock); /* not around calls of the driver, which may hold a lock of its
                                       own when it calls back */
         root *r = find(memory);
-        uint64_t address = r ? r->piece->address + offset : 0;
+        if (r) {
+            size_t slot = r->slot ? (found->slot_offset - r->first) / r->slot : 0;
+            found->is_in_slab = r->slot;
+            found->flags = r->flags[slot < MOST_SLOTS ? slot : 0];
+            found->address = r->piece->address + found->offset;
+        }
         pthread_mutex_unlock(&lock);
-        if (address)
-            return address;
-        memory = parent_of(memory, depth ? &ignored : &offset);
+        if (r)
+            return true;
+        memory = parent_of(memory, &offset);
+        if (!found->depth++)
+            found->offset = offset;
+        found->slot_offset = offset;
     }
-    return 0;
+    return false;
 }
 
-static bool is_slab(const void *memory) {
-    pthread_mutex_lock(&lock);
-    root *r = memory ? find(memory) : NULL;
-    bool is = r && r->slot;
-    pthread_mutex_unlock(&lock);
-    return is;
+uint64_t fl_cuda_address(void *memory) {
+    place found;
+    return locate(memory, &found) ? found.address : 0;
 }
 
 static cl_int answer(const void *value, size_t size, size_t room, void *to, size_t *size_ret) {
@@ -537,29 +606,44 @@ static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, s
     bool concerns = what == CL_MEM_ASSOCIATED_MEMOBJECT || what == CL_MEM_OFFSET ||
                     what == CL_MEM_FLAGS || what == CL_MEM_HOST_PTR || what == CL_MEM_PROPERTIES;
     void *none = NULL;
-    size_t offset = 0, first = 0;
-    if (!concerns)
+    cl_mem_flags flags = 0;
+    place found;
+    if (!concerns || !locate(memory, &found))
         return ask(memory, what, room, to, size_ret);
-    cl_mem parent = parent_of(memory, &offset);
-    if (what == CL_MEM_OFFSET && parent && is_slab(parent_of(parent, &first))) {
-        offset -= first;   /* a part of a buffer that is a slab's part */
-        return answer(&offset, sizeof offset, room, to, size_ret);
-    }
-    pthread_mutex_lock(&lock);
-    root *r = find(parent ? parent : memory);
-    bool ours = r && !parent == !r->slot;
-    cl_mem_flags flags = ours ? r->flags[r->slot ? (offset - r->first) / r->slot : 0] : 0;
-    pthread_mutex_unlock(&lock);
-    if (!ours)
+    bool is_part = found.depth > found.is_in_slab;
+    size_t offset = is_part ? found.offset - found.slot_offset : 0;
+    if (is_part && what == CL_MEM_FLAGS &&
+        ask(memory, what, sizeof flags, &flags, NULL) == CL_SUCCESS)
+        found.flags = (flags & SHAREABLE) | (found.flags & CL_MEM_COPY_HOST_PTR); /* of the whole */
+    else if (is_part && what != CL_MEM_HOST_PTR && !(what == CL_MEM_OFFSET && found.is_in_slab))
         return ask(memory, what, room, to, size_ret);
-    offset = 0;
     switch (what) {
     case CL_MEM_HOST_PTR:
     case CL_MEM_ASSOCIATED_MEMOBJECT: return answer(&none, sizeof none, room, to, size_ret);
     case CL_MEM_OFFSET: return answer(&offset, sizeof offset, room, to, size_ret);
-    case CL_MEM_FLAGS: return answer(&flags, sizeof flags, room, to, size_ret);
+    case CL_MEM_FLAGS: return answer(&found.flags, sizeof flags, room, to, size_ret);
     default: return answer(NULL, 0, room, to, size_ret);
     }
+}
+
+/* A part of a shared buffer must lie in it: behind it others lie, and NVIDIA's driver looks at the
+ * beginning alone. */
+static cl_mem create_part(cl_mem memory, cl_mem_flags flags, cl_buffer_create_type type,
+                          const void *region, cl_int *code) {
+    fn_clGetMemObjectInfo *ask =
+        (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    const size_t *bounds = region;   /* a cl_buffer_region */
+    size_t size = 0;
+    place found;
+    if (type == CL_BUFFER_CREATE_TYPE_REGION && bounds && locate(memory, &found) &&
+        ask(memory, CL_MEM_SIZE, sizeof size, &size, NULL) == CL_SUCCESS &&
+        (bounds[0] > size || bounds[1] > size - bounds[0])) {
+        if (code)
+            *code = CL_INVALID_VALUE;
+        return NULL;
+    }
+    return ((fn_clCreateSubBuffer *)fl_patched(memory, SLOT_clCreateSubBuffer))(memory, flags, type,
+                                                                                region, code);
 }
 
 /* The context may have had its last user: what is left of it are slabs. */
@@ -595,6 +679,7 @@ int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import 
         {SLOT_clCreateBuffer, (void *)create_buffer},
         {SLOT_clCreateBufferWithProperties, (void *)create_buffer_with_properties},
         {SLOT_clGetMemObjectInfo, (void *)get_info},
+        {SLOT_clCreateSubBuffer, (void *)create_part},
         {SLOT_clReleaseContext, (void *)release_context},
     };
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pyopencl.cltypes as cl_types
 import pytest
+from helpers.buffer_behaviour import observe
+from helpers.support import RunPython
 from pyopencl.elementwise import ElementwiseKernel
 
 import fairlead
@@ -267,6 +270,73 @@ def test_queries_of_a_shared_buffer_are_those_of_any_other(gpu: cl.CommandQueue)
         assert part.offset == 1024 and part.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) == shared
         start = lib.fl_cuda_address(ffi.cast("void *", shared.int_ptr))
         assert lib.fl_cuda_address(ffi.cast("void *", part.int_ptr)) == start + 1024
+
+
+def test_a_program_sees_of_shared_buffers_what_it_sees_of_others(gpu: cl.CommandQueue) -> None:
+    shared = observe(gpu)
+    cuda_sharing.stop_sharing()
+    plain = observe(cl.CommandQueue(cl.Context([gpu.device])))
+    # The driver makes parts that end behind their whole. Behind a shared one others lie.
+    too_long = "1000 bytes at 512 of 1000, ", "1024 bytes at 3145216 of 3145728, "
+    refused = [name for name in shared if name.startswith(too_long)]
+    assert {shared[name] for name in refused} == {"CL_INVALID_VALUE"} and len(refused) == 8
+    names = [name for name in {**plain, **shared} if not name.startswith(too_long)]
+    assert len(names) > 10_000
+    assert [name for name in names if plain.get(name) != shared.get(name)] == []
+
+
+_FAR = """
+import json, sys
+import numpy as np, pyopencl as cl
+import fairlead, fairlead.cuda_sharing
+from fairlead.icd.drivers import platforms
+
+device = next(one for one in platforms() if "NVIDIA" in one.name).devices[0]
+queue = cl.CommandQueue(cl.Context([device.to_pyopencl()]))
+program = cl.Program(queue.context, '''
+kernel void far(global int *x, long by) { x[get_global_id(0) + by] = 1; }
+kernel void near(global int *x, int by) { x[get_global_id(0)] += by; }
+''').build()
+host = np.zeros(64, np.int32)
+x = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=host)
+
+def made(name, kernel, by):
+    with fairlead.capture(queue, name=name) as graph:
+        kernel(queue, (64,), None, x, by)
+    return graph.finalize()
+
+good, bad = made("near", program.near, np.int32(5)), made("far", program.far, np.int64(1 << 40))
+good.replay(queue, wait=True)
+said = ""
+try:
+    end = bad.replay(queue, wait=sys.argv[1] == "waited")
+    end.wait()
+except (cl.Error, fairlead.OpenCLError) as error:
+    said = str(error)
+good.replay(queue, wait=True)
+later = made("later", program.near, np.int32(7))
+later.replay(queue, wait=True)
+cl.enqueue_copy(queue, host, x)
+new = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4096)
+cl.enqueue_fill_buffer(queue, new, np.int32(9), 0, 4096)
+other = np.empty(1024, np.int32)
+cl.enqueue_copy(queue, other, new)
+numbers = [sorted(set(one.tolist())) for one in (host, other)]
+print(json.dumps([said, *numbers, later.explain(queue)]))
+"""
+
+
+@pytest.mark.parametrize("waited", ["waited", "not waited"])
+def test_an_illegal_address_names_its_graph_and_the_driver_goes_on(
+    run_python: RunPython, waited: str
+) -> None:
+    env = {"FAIRLEAD_COMMAND_BUFFER": "cuda"}
+    done = run_python(_FAR, waited, env=env, fresh=True)
+    said, host, other, explained = json.loads(done.out.splitlines()[-1])
+    named = 'a kernel of the graph "far" has ended CUDA\'s context: CUDA_ERROR_ILLEGAL_ADDRESS'
+    assert said and (named in said or waited != "waited")
+    assert (host, other) == ([5 + 5 + 7], [9])
+    assert named in explained and f"fairlead: warning: {named}" in done.err
 
 
 def test_a_parameter_of_many_launches(gpu: cl.CommandQueue) -> None:
