@@ -22,8 +22,6 @@ _IMPORTED: Final = (
     "pytest",
     "subprocess",
     "tempfile",
-    "elftools.elf.dynamic",
-    "elftools.elf.elffile",
     "numpy",
     "fairlead.api",
     "fairlead.icd.drivers",
