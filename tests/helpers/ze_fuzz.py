@@ -147,7 +147,7 @@ class Fuzz:
             self.ended.setdefault(p.type, []).append(value)
         if p.stars == 1 and "out" in p.words and not p.length and "Get" not in function.name:
             made = ctypes.c_void_p.from_address(value).value
-            if made:
+            if made and made not in alive:  # a capture ends in the graph that it began in
                 alive.append(made)
 
     def end(self) -> None:
