@@ -14,7 +14,7 @@ from .contexts import ZeContext
 from .core import ZE, driver, find_struct, ze_failure
 from .devices import ZeDevice
 from .in_c import EventInC, number_of
-from .streams import NOT_READY, Signal
+from .streams import NOT_READY, Signal, Stream, enqueue_order
 
 _TIMES: Final = (
     ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"] | ZE["ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP"]
@@ -64,7 +64,7 @@ class ZeEvent(Signal):
         super().__init__()
         self.pool, self.context = pool, pool.context
         self.signal_scope, self.wait_scope = signal, wait
-        self.in_c = EventInC(pool.context.ur)
+        self.in_c = EventInC(pool.context.ur, self.is_counter_based)
         if not self.may_be_c_s:
             self.in_c.take()
 
@@ -75,15 +75,18 @@ class ZeEvent(Signal):
     @property
     def may_be_c_s(self) -> bool:
         """Return whether C can do all with it: it has no times, and is in no capture."""
-        return not (self.has_times or self.is_counter_based or self.capture is not None)
+        return not (self.has_times or self.capture is not None)
 
     def learn(self) -> None:
         """Learn whether C has signaled it. From now on only Python does."""
         cl = self.in_c.take()
         if cl:
             self._signaled, self.error, self.timing = True, None, None
-            in_turn = self.context.ur.platform.profile.waits_one_at_a_time
-            self.completion = Completion(cl, None, in_turn)
+            self.completion = self.end_in_c(cl)
+
+    def end_in_c(self, cl: int) -> Completion:
+        """Return the end of what C has enqueued: its event, a reference."""
+        return Completion(cl, None, self.context.ur.platform.profile.waits_one_at_a_time)
 
     def let_c_signal(self) -> None:
         """Let C signal it again, if it can."""
@@ -100,7 +103,7 @@ class ZeEvent(Signal):
 
     @property
     def is_counter_based(self) -> bool:
-        """Return whether every new signal replaces the one before, so that nobody resets it."""
+        """Return whether it stands for the last call that signals it, so that nobody resets it."""
         return bool(self.pool.counter_based)
 
     def check_outside(self) -> None:
@@ -117,6 +120,78 @@ class ZeEvent(Signal):
             and self.signal_scope == other.signal_scope
             and self.wait_scope == other.wait_scope
         )
+
+
+class _CountedCall(Signal):
+    """What one call signals, of all that signal a counter-based event.
+
+    Args:
+        event: the event.
+        signaled: whether it is complete.
+    """
+
+    def __init__(self, event: ZeCounterEvent, signaled: bool = False) -> None:
+        super().__init__()
+        self._event, self._signaled = event, signaled
+
+    def put(self, signaled: bool, completion: Completion | None) -> list[Stream]:
+        ready = super().put(signaled, completion)
+        self._event.note_end(self)
+        return ready
+
+
+class ZeCounterEvent(ZeEvent):
+    """A counter-based event: it stands for the last call that signals it, and begins complete.
+
+    Who waits for it waits for the call that was the last one then. (Level Zero: "Counter-Based
+    Events".)
+    """
+
+    def __init__(self, pool: ZeEventPool, signal: int, wait: int) -> None:
+        super().__init__(pool, signal, wait)
+        self._latest = _CountedCall(self, signaled=True)
+
+    @property
+    def latest(self) -> Signal:
+        self.learn()
+        return self._latest
+
+    def begin(self) -> Signal:
+        self.learn()
+        self._latest = _CountedCall(self)
+        return self._latest
+
+    def learn(self) -> None:
+        cl = self.in_c.take()
+        if cl:
+            end, known = self.end_in_c(cl), self._latest.completion
+            if known is None or known.cl != cl:  # C has signaled it again
+                self._latest = _CountedCall(self, signaled=True)
+                self._latest.completion = end
+
+    def note_end(self, call_: Signal) -> None:
+        """Let C answer for it when its last call is enqueued. The lock is held."""
+        if call_ is self._latest and call_.completion is not None and self.may_be_c_s:
+            self.in_c.put(call_.completion.cl)
+
+    @property
+    def signaled(self) -> bool:
+        return self.latest.signaled
+
+    def query(self) -> int:
+        with enqueue_order():
+            latest = self.latest
+        return latest.query()
+
+    def wait(self, timeout: int) -> int:
+        with enqueue_order():
+            latest = self.latest
+        return latest.wait(timeout)
+
+
+def _new_event(pool: ZeEventPool, desc: Any) -> ZeEvent:
+    kind = ZeCounterEvent if pool.counter_based else ZeEvent
+    return kind(pool, desc.signal, desc.wait)
 
 
 @driver.entry
@@ -140,7 +215,7 @@ def zeEventPoolCreate(
 def zeEventCreate(hEventPool: ZeEventPool, desc: Any) -> ZeEvent:
     if desc.index >= hEventPool.count:
         raise ze_failure("INVALID_ARGUMENT", f"the pool has {hEventPool.count} events")
-    return ZeEvent(hEventPool, desc.signal, desc.wait)
+    return _new_event(hEventPool, desc)
 
 
 @driver.entry
@@ -148,7 +223,7 @@ def zeEventCounterBasedCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any)
     hContext.check(hDevice)
     timed = _COUNTER_TIMES if desc.flags & _TIMED_COUNTER else 0
     pool = ZeEventPool(hContext, timed, 1, desc.flags & ~_TIMED_COUNTER or 1)
-    return ZeEvent(pool, desc.signal, desc.wait)
+    return _new_event(pool, desc)
 
 
 @driver.entry
@@ -236,7 +311,7 @@ def zeEventQueryKernelTimestamp(hEvent: ZeEvent, dstptr: Any) -> int:
 
 def write_times(event: ZeEvent, row: Any) -> None:
     """Write the times of an event to a ze_kernel_timestamp_result_t."""
-    begin, end = times_of(event.timing)
+    begin, end = times_of(event.latest.timing)
     for times in (getattr(row, "global"), row.context):
         times.kernelStart, times.kernelEnd = begin, end
 

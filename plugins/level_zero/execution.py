@@ -70,10 +70,12 @@ def append_steps(
 
     Raises:
         LevelZeroError: INVALID_COMMAND_LIST_TYPE, INVALID_SYNCHRONIZATION_OBJECT,
-            GRAPH_CAPTURE_UNSUPPORTED, GRAPH_INTERNAL_EVENT; what `make` raises.
+            INVALID_ARGUMENT for an event that the list does not signal, GRAPH_CAPTURE_UNSUPPORTED,
+            GRAPH_INTERNAL_EVENT; what `make` raises.
     """
     stream = stream_of(made)
     made.check_events((signal, *waits))
+    made.check_signal(signal)
     if made.capture is not None:
         raise made.capture.refuse("a list runs no other lists or graphs")
     for event in waits:

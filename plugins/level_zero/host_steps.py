@@ -148,7 +148,7 @@ def zeCommandListAppendQueryKernelTimestamps(
     staging = icd_ffi.new("uint64_t[]", 4 * numEvents)
 
     def prepare() -> Callable[[], None]:
-        times = [event.timing for event in phEvents]
+        times = [event.latest.timing for event in phEvents]
 
         def write() -> None:
             for number, completion in enumerate(times):

@@ -53,7 +53,7 @@ def _run(
 
     def note_times(end: Completion) -> None:
         for event in timed:
-            event.timing = end
+            event.latest.timing = end
 
     with enqueue_order():
         if not stream.can_run(waits):

@@ -131,10 +131,11 @@ class EventInC:
 
     Args:
         context: its context, of the reference adapter.
+        counts: whether it is counter-based.
     """
 
-    def __init__(self, context: Any) -> None:
-        fields = {"context": context.cl, "driver": _driver_in_c(context)}
+    def __init__(self, context: Any, counts: bool) -> None:
+        fields = {"context": context.cl, "driver": _driver_in_c(context), "counts": counts}
         self.struct = ffi.new("fl_ze_event *", fields)
 
     def take(self) -> int:
@@ -145,6 +146,10 @@ class EventInC:
         """Let C signal it, because it is reset and nothing waits for it."""
         lib.fl_ze_give_event(self.struct)
 
+    def put(self, cl: int) -> None:
+        """Let C answer for a counter-based event that a cl_event signals."""
+        lib.fl_ze_put_event(self.struct, ffi.cast("void *", cl))
+
 
 class ListInC:
     """What C knows of a command list: an `fl_ze_list`.
@@ -152,10 +157,12 @@ class ListInC:
     Args:
         context: its cl_context.
         device: its cl_device_id.
+        in_order: whether it is in-order.
     """
 
-    def __init__(self, context: int, device: int) -> None:
-        self.struct = ffi.new("fl_ze_list *", {"context": context, "device": device})
+    def __init__(self, context: int, device: int, in_order: bool) -> None:
+        fields = {"context": context, "device": device, "in_order": in_order}
+        self.struct = ffi.new("fl_ze_list *", fields)
         self._copies: dict[tuple[int, int, int], Any] = {}
         self._commands: Any = None
         self._built: Any = None

@@ -56,7 +56,7 @@ class ZeCommandList(Object):
         self.mode = queue.mode if queue is not None else 0
         self.priority = queue.priority if queue is not None else 0
         self.mutable: dict[int, Any] | None = {} if mutable else None
-        self.in_c = ListInC(context.ur.cl, device.ur.cl)
+        self.in_c = ListInC(context.ur.cl, device.ur.cl, in_order)
         self.capture = None
         self.next_id = None
         self.ids = 0
@@ -118,6 +118,12 @@ class ZeCommandList(Object):
         if self.closed or self.changed:
             raise ze_failure("INVALID_ARGUMENT", "the list is closed; reset it to append commands")
 
+    def check_signal(self, event: ZeEvent | None) -> None:
+        """Raise LevelZeroError (INVALID_ARGUMENT) for an event that only in-order lists signal."""
+        if event is not None and event.is_counter_based and not self.in_order:
+            detail = "only in-order lists signal a counter-based event"
+            raise ze_failure("INVALID_ARGUMENT", detail)
+
     def check_events(self, events: Sequence[ZeEvent | None]) -> None:
         """Raise LevelZeroError (INVALID_SYNCHRONIZATION_OBJECT) for events of other contexts."""
         for event in events:
@@ -130,10 +136,11 @@ class ZeCommandList(Object):
         """Return what the next command is recorded in.
 
         Raises:
-            LevelZeroError: INVALID_ARGUMENT if the list is closed, INVALID_SYNCHRONIZATION_OBJECT;
-                GRAPH_… for what cannot be captured.
+            LevelZeroError: INVALID_ARGUMENT if the list is closed, or does not signal such events;
+                INVALID_SYNCHRONIZATION_OBJECT; GRAPH_… for what cannot be captured.
         """
         self.check_events((signal, *waits))
+        self.check_signal(signal)
         if self.stream is None:
             self.check_open()
             for event in waits:

@@ -341,9 +341,9 @@ class ListRecording:
 
         def note_times(end: Completion) -> None:
             for event, time in zip(timed, times, strict=False):
-                event.timing = time
+                event.latest.timing = time
             for event in by_end:
-                event.timing = end
+                event.latest.timing = end
 
         after = note_times if timed or by_end else None
         return StreamStep(

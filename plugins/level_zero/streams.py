@@ -67,6 +67,15 @@ class Signal(Object):
         self.learn()
         return self._signaled
 
+    @property
+    def latest(self) -> Signal:
+        """Return what a step waits for that is submitted now. The lock is held."""
+        return self
+
+    def begin(self) -> Signal:
+        """Return what a step signals that is submitted now. The lock is held."""
+        return self
+
     def learn(self) -> None:
         """Learn whether C has signaled it. From now on only Python does. The lock is held."""
 
@@ -176,6 +185,13 @@ class StreamStep:
     effects: Sequence[tuple[Signal, bool]] = ()
     after: Callable[[Completion], None] | None = None
 
+    def bind(self) -> None:
+        """Decide what its events mean: it is submitted now. The lock is held."""
+        self.waits = [event.latest for event in self.waits]
+        self.effects = [
+            (event.begin() if signaled else event, signaled) for event, signaled in self.effects
+        ]
+
 
 class Stream:
     """An in-order queue of OpenCL, and the steps that cannot be enqueued yet.
@@ -213,6 +229,8 @@ class Stream:
         with _changed:
             steps = list(steps)
             self.in_c.struct.in_python = 1
+            for step in steps:
+                step.bind()
             self.pending.extend(steps)
             failed = _advance([self])
             _changed.notify_all()
@@ -388,6 +406,7 @@ def run_now(stream: Stream, step: StreamStep) -> None:
     Raises:
         LevelZeroError, OpenCLError, URError: it could not be enqueued.
     """
+    step.bind()
     ready = settle(step, run_step(stream, step))
     if ready:
         report(_advance(ready))

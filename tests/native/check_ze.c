@@ -477,6 +477,33 @@ SCENARIO(ze_signals_events) {
     end_ze();
 }
 
+/* Nobody resets a counter-based event. It begins complete, and every signal replaces the last. */
+SCENARIO(ze_signals_counter_events) {
+    begin_ze(w);
+    build(w);
+    z.event.counts = 1;
+    OK(fl_zeEventQueryStatus(DRIVER, EVENT));
+    PYTHON(fl_zeEventHostReset(DRIVER, EVENT));
+    PYTHON(append_list(LIST, EVENT, 0));       /* the list is not in-order */
+    z.immediate.in_order = 1;
+    OK(append_list(LIST, EVENT, 0));
+    void *first = z.queue.last;
+    OK(append_list(LIST, EVENT, 0));
+    EQUAL(z.event.state, (uintptr_t)z.queue.last);
+    CHECK(z.queue.last != first);
+    PYTHON(fl_zeEventHostReset(DRIVER, EVENT));
+    void *taken = fl_ze_take_event(&z.event);
+    CHECK(taken == z.queue.last);
+    PYTHON(append_list(LIST, EVENT, 0));
+    fl_ze_put_event(&z.event, taken);          /* Python hands it over */
+    OK(fl_zeEventQueryStatus(DRIVER, EVENT));
+    OK(append_list(LIST, EVENT, 0));
+    fl_ze_put_event(&z.event, taken);
+    release_event(taken);
+    OK(fl_zeEventHostSynchronize(DRIVER, EVENT, UINT64_MAX));
+    end_ze();
+}
+
 static void *signal_and_wait(void *data) {
     for (int i = 0; i < ROUNDS; i++) {
         append_list(LIST, EVENT, 0);

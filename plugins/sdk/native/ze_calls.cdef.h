@@ -60,16 +60,20 @@ enum { FL_ZE_RESET, FL_ZE_IN_PYTHON, FL_ZE_BUSY };
 typedef struct fl_ze_event {
     uintptr_t context, state;
     const struct fl_driver *driver;
+    int32_t counts;           /* it is counter-based: nobody resets it, and it begins complete */
 } fl_ze_event;
 /* Only Python knows the event from now on. Returns the cl_event by which C has signaled it, or
  * NULL. */
 void *fl_ze_take_event(fl_ze_event *event);
 /* It is reset, and nothing of Python's waits for it: C may signal it. */
 void fl_ze_give_event(fl_ze_event *event);
+/* A counter-based event, which `cl` signals: C may answer for it, and signal it again. */
+void fl_ze_put_event(fl_ze_event *event, void *cl);
 
 typedef struct fl_ze_list {
     uintptr_t context, device;
     struct fl_array *array;
+    int32_t in_order;         /* it may signal counter-based events */
     int32_t in_python;        /* only Python appends */
     int32_t state;            /* FL_ZE_CHANGED: it has to be closed again */
     int32_t drafts;           /* Python has changes for its next close */

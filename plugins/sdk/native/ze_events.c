@@ -36,6 +36,12 @@ void fl_ze_give_event(fl_ze_event *event) {
     end(event, FL_ZE_RESET);
 }
 
+void fl_ze_put_event(fl_ze_event *event, void *cl) {
+    release(begin(event));
+    fl_sdk->retain(event->driver, cl);
+    end(event, (uintptr_t)cl);
+}
+
 bool fl_ze_begin_signal(fl_ze_event *event, uintptr_t *before) {
     *before = begin(event);
     if (*before == FL_ZE_IN_PYTHON)
@@ -57,7 +63,7 @@ static fl_ze_event *event_of(uint32_t driver, uintptr_t handle) {
 
 int32_t fl_zeEventHostReset(uint32_t driver, uintptr_t hEvent) {
     fl_ze_event *event = event_of(driver, hEvent);
-    if (!event)
+    if (!event || event->counts)
         return FL_TO_PYTHON;
     uintptr_t state = begin(event);
     bool is_ours = state != FL_ZE_IN_PYTHON;
@@ -73,7 +79,7 @@ int32_t fl_zeEventQueryStatus(uint32_t driver, uintptr_t hEvent) {
         return FL_TO_PYTHON;
     uintptr_t state = begin(event);
     int32_t status = is_signaled(state)      ? fl_sdk->status(event->driver, (void *)state)
-                     : state == FL_ZE_RESET ? 1
+                     : state == FL_ZE_RESET ? !event->counts
                                             : -1;
     end(event, state);
     return status < 0 ? FL_TO_PYTHON : status ? ZE_RESULT_NOT_READY : 0;

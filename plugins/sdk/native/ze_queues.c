@@ -93,6 +93,10 @@ int32_t fl_zeCommandQueueSynchronize(uint32_t driver, uintptr_t hCommandQueue, u
     return synchronize(queue_of(driver, hCommandQueue), timeout);
 }
 
+static bool can_signal(const fl_ze_list *list, const fl_ze_event *event) {
+    return event && event->context == list->context && (!event->counts || list->in_order);
+}
+
 int32_t fl_zeCommandListImmediateAppendCommandListsExp(
     uint32_t driver, uintptr_t hCommandListImmediate, uint32_t numCommandLists,
     uintptr_t *phCommandLists, uintptr_t hSignalEvent, uint32_t numWaitEvents,
@@ -102,7 +106,7 @@ int32_t fl_zeCommandListImmediateAppendCommandListsExp(
     fl_ze_event *event =
         hSignalEvent ? fl_ze_struct(driver, hSignalEvent, kind_ze_event_handle_t) : NULL;
     if (!to || !to->stream || to->stream->in_python || numCommandLists != 1 || !phCommandLists ||
-        numWaitEvents || (hSignalEvent && (!event || event->context != to->context)))
+        numWaitEvents || (hSignalEvent && !can_signal(to, event)))
         return FL_TO_PYTHON;
     return run(to->stream, list_of(driver, *phCommandLists), event) ? 0 : FL_TO_PYTHON;
 }
