@@ -1,9 +1,10 @@
 """Contexts, and the events of Level Zero that belong to them.
 
-An event of Level Zero is a flag. It is made in a pool, signaled and reset any number of times. An
-event of Unified Runtime is complete once. So each command that needs one takes a *cell*: an event
-of a pool that nobody uses any more. A cell returns to its pool when the last that needs it is gone:
-the program's event, and the queues whose commands signal it or wait for it.
+An event of Level Zero is signaled any number of times, and reset before it is used again unless it
+is counter-based (event_kinds.py). An event of Unified Runtime is complete once. So each command
+that needs one takes a *cell*: an event that nobody uses any more. A cell returns to its supply when
+the last that needs it is gone: the program's event, and the queues whose commands signal it or wait
+for it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from .core import (
     words,
 )
 from .devices import LZDevice
+from .event_kinds import EventSource, EventUse, choose_events
 from .in_c import LZEventsInC
 from .platforms import LZPlatform, new_context
 
@@ -38,6 +40,8 @@ _POOL: Final = 64  # events of a pool
 _VISIBLE: Final = ZE["ZE_EVENT_POOL_FLAG_HOST_VISIBLE"]
 _TIMED: Final = ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"]
 _HOST: Final = ZE["ZE_EVENT_SCOPE_FLAG_HOST"]
+_COUNTER_VISIBLE: Final = ZE["ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE"]
+_COUNTED: Final = ((False, EventUse.IMMEDIATE), (False, EventUse.REGULAR_LIST))
 _Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -47,12 +51,19 @@ class EventCell:
     Args:
         ze: its handle.
         supply: where it returns to, None if nobody uses it again.
+        counts: whether it is counter-based.
     """
 
-    __slots__ = ("supply", "table", "ze")
+    __slots__ = ("counts", "supply", "table", "ze")
 
-    def __init__(self, ze: int, table: Any, supply: EventSupply | LZEventsInC | None) -> None:
-        self.ze, self.table, self.supply = ze, table, supply
+    def __init__(
+        self,
+        ze: int,
+        table: Any,
+        supply: EventSupply | LZEventsInC | None,
+        counts: bool = False,
+    ) -> None:
+        self.ze, self.table, self.supply, self.counts = ze, table, supply, counts
 
     @property
     def is_done(self) -> bool:
@@ -78,12 +89,14 @@ class EventCell:
         )
 
     def signal(self) -> None:
-        """Signal it by the host. Raises LevelZeroError."""
-        call(self.table, "zeEventHostSignal", self.ze)
+        """Signal it by the host, unless it is counter-based. Raises LevelZeroError."""
+        if not self.counts:
+            call(self.table, "zeEventHostSignal", self.ze)
 
     def reset(self) -> None:
-        """Reset it by the host. Raises LevelZeroError."""
-        call(self.table, "zeEventHostReset", self.ze)
+        """Reset it by the host, unless it is counter-based. Raises LevelZeroError."""
+        if not self.counts:
+            call(self.table, "zeEventHostReset", self.ze)
 
     def __del__(self) -> None:
         supply = getattr(self, "supply", None)
@@ -98,11 +111,23 @@ class EventSupply:
         context: the context's handle.
         table: the driver's functions.
         devices: the context's devices.
-        flags: ze_event_pool_flags_t.
+        timed: whether they have the times of their commands.
+        use: which lists signal them, if they are counter-based.
+        source: how they are made.
     """
 
-    def __init__(self, context: int, table: Any, devices: Sequence[LZDevice], flags: int) -> None:
-        self._context, self._table, self._flags = context, table, flags
+    def __init__(
+        self,
+        context: int,
+        table: Any,
+        devices: Sequence[LZDevice],
+        timed: bool,
+        use: EventUse,
+        source: EventSource,
+    ) -> None:
+        self._context, self._table, self._use, self._source = context, table, use, source
+        self._flags = _VISIBLE | (_TIMED if timed else 0)
+        self._device = devices[0].ze
         self._devices = words([device.ze for device in devices])
         self._count = len(devices)
         self._lock = new_lock()
@@ -113,19 +138,36 @@ class EventSupply:
         self.returned: deque[int] = deque()
 
     def take(self) -> EventCell:
-        """Return a cell that is not signaled. Raises LevelZeroError."""
+        """Return a cell that is not signaled, or counter-based. Raises LevelZeroError."""
         with self._lock:
             if self.returned:
                 ze = self.returned.popleft()
-                call(self._table, "zeEventHostReset", ze)
+                if not self._use:
+                    call(self._table, "zeEventHostReset", ze)
             else:
                 if not self._fresh:
-                    self._add_pool()
+                    self._add()
                 ze = self._fresh.pop()
-        return EventCell(ze, self._table, self)
+        return EventCell(ze, self._table, self, bool(self._use))
+
+    def _add(self) -> None:
+        if self._source is EventSource.COUNTERS and self._use:
+            self._made.append(self._new_counter())
+            self._fresh.append(self._made[-1])
+        else:
+            self._add_pool()
+
+    def _new_counter(self) -> int:
+        flags = int(self._use) | _COUNTER_VISIBLE
+        desc = struct("event_counter_based_desc", flags=flags, signal=_HOST, wait=_HOST)
+        given = self._context, self._device, ctypes.byref(desc)
+        return create(self._table, "zeEventCounterBasedCreate", *given)
 
     def _add_pool(self) -> None:
-        desc = struct("event_pool_desc", flags=self._flags, count=_POOL)
+        tag = "COUNTER_BASED_EVENT_POOL_EXP_DESC"
+        name = "event_pool_counter_based_exp_desc"
+        counter_based = struct(name, tag=tag, flags=int(self._use)) if self._use else None
+        desc = struct("event_pool_desc", flags=self._flags, count=_POOL, pNext=counter_based)
         arguments = ctypes.byref(desc), self._count, self._devices
         pool = create(self._table, "zeEventPoolCreate", self._context, *arguments)
         self._pools.append(pool)
@@ -156,6 +198,7 @@ class LZContext(LZObject):
 
     Attributes:
         deleters: functions of the program that are called at the end, with their data.
+        events: what events in-order lists signal.
         events_in_c: the events that C may use.
         allocations: its USM, by address (usm.py).
     """
@@ -168,10 +211,12 @@ class LZContext(LZObject):
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.allocations: dict[int, Any] = {}
-        self.events_in_c = LZEventsInC(self.table)
+        self.events = choose_events(self.platform, len(devices))
+        self.events_in_c = LZEventsInC(self.table, self.events.counts)
+        made = ze, self.table, devices
         self._supplies = {
-            timed: EventSupply(ze, self.table, devices, _VISIBLE | (_TIMED if timed else 0))
-            for timed in (False, True)
+            (timed, use): EventSupply(*made, timed, use, self.events.source)
+            for timed, use in ((False, EventUse.ANY), (True, EventUse.ANY), *_COUNTED)
         }
 
     @property
@@ -179,22 +224,27 @@ class LZContext(LZObject):
         """Return the platform of its devices."""
         return self.devices[0].platform
 
-    def take_cell(self, timed: bool = False) -> EventCell:
-        """Return an event that is not signaled.
+    def take_cell(self, timed: bool = False, use: EventUse = EventUse.ANY) -> EventCell:
+        """Return an event that is not signaled, or counter-based.
 
         Args:
             timed: whether it has the times of its command.
+            use: the in-order lists that signal it, which have counter-based events where there are
+                such events. Other lists have regular ones.
 
         Raises:
             LevelZeroError: what the driver answers.
         """
-        return self._supplies[timed].take()
+        return self._supplies[
+            timed, use if self.events.counts and not timed else EventUse.ANY
+        ].take()
 
     def lend_events(self) -> None:
         """Give C more events, if it lacks some and the driver has them."""
         if self.events_in_c.are_short:
             with suppress(LevelZeroError, MemoryError):
-                self.events_in_c.add([self.take_cell() for _ in range(_POOL)])
+                cells = [self.take_cell(use=EventUse.IMMEDIATE) for _ in range(_POOL)]
+                self.events_in_c.add(cells)
 
     def check_device(self, device: LZDevice) -> None:
         """Raise URError (INVALID_DEVICE) for a device that is none of the context's, nor a part."""

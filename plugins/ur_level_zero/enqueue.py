@@ -55,7 +55,7 @@ class LZEnqueue(EnqueueCall):
         with queue.lock:
             for index, (routine, arguments) in enumerate(calls):
                 needed = not queue.in_order or (wanted and not index)
-                cell = queue.context.take_cell(queue.profiles) if needed else None
+                cell = queue.take_cell() if needed else None
                 queue.append(routine, *arguments, waits=waits, cell=cell, keep=keep)
                 cells += [cell] if cell is not None else []
             event = queue.new_event(self.command) if wanted else None

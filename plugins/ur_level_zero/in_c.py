@@ -46,13 +46,14 @@ class LZEventsInC:
 
     Args:
         table: the driver's functions.
+        counts: whether they are counter-based.
 
     Raises:
         MemoryError: there is no room for it.
     """
 
-    def __init__(self, table: Any) -> None:
-        made = lib.fl_lz_new_context(table.address_of_top)
+    def __init__(self, table: Any, counts: bool) -> None:
+        made = lib.fl_lz_new_context(table.address_of_top, counts)
         if not made:
             raise MemoryError("no memory for a context")
         self.struct = ffi.gc(made, lib.fl_lz_free_context)

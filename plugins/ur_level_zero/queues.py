@@ -37,6 +37,7 @@ from .core import (
     words,
 )
 from .devices import LZDevice, QueueGroup
+from .event_kinds import EventUse
 from .events import LZEvent
 from .in_c import LZQueueInC
 from .regular_queues import ASYNCHRONOUS, RegularQueue
@@ -94,6 +95,7 @@ class LZQueue(LZObject):
         super().__init__(ze, context.table, owned)
         self.context, self.device, self.flags = context, device, flags
         self.in_order, self.profiles = not flags & _OUT_OF_ORDER, bool(flags & PROFILING)
+        self._use = EventUse.IMMEDIATE if self.in_order else EventUse.ANY
         self.in_c = LZQueueInC(context.events_in_c.struct, ze)
         self.lock = self.in_c.lock
         self._shared = not owned
@@ -166,7 +168,7 @@ class LZQueue(LZObject):
             tells = cell is not None and not reset_later
             self._without_event = 0 if tells else self._without_event + 1
             if cell is None and (not self.in_order or self._without_event > _WITHOUT_EVENT):
-                cell, self._without_event = self.context.take_cell(), 0
+                cell, self._without_event = self.context.take_cell(use=self._use), 0
             listed = len(waits), words([one.ze for one in waits])
             signal = cell.ze if cell is not None else None
             call(self.table, routine, self.ze, *arguments, signal, *listed)
@@ -206,10 +208,14 @@ class LZQueue(LZObject):
         self.append(routine, *arguments, waits=cells, cell=made.cell if made else None, keep=keep)
         return made
 
+    def take_cell(self) -> EventCell:
+        """Return what a command signals, with times if it profiles. Raises LevelZeroError."""
+        return self.context.take_cell(self.profiles, self._use)
+
     def new_event(self, command: str) -> LZEvent:
         """Return the event of a command that is going to be appended. Raises LevelZeroError."""
         return LZEvent(
-            self.context.take_cell(self.profiles),
+            self.take_cell(),
             self.context,
             self,
             UR[f"UR_COMMAND_{command}"],
@@ -252,7 +258,7 @@ class LZQueue(LZObject):
 
     def _append_end(self) -> EventCell:
         self.in_c.struct.pending = 0
-        cell = self.context.take_cell()
+        cell = self.context.take_cell(use=self._use)
         self.append(BARRIER, cell=cell)
         return cell
 
@@ -261,7 +267,8 @@ class LZQueue(LZObject):
     def adopt(self, words: Any) -> LZEvent:
         """Return the event that C has made of a command (native/level_zero.c)."""
         context = self.context
-        cell = EventCell(words[0], context.table, context.events_in_c)
+        counts = context.events.counts
+        cell = EventCell(words[0], context.table, context.events_in_c, counts)
         around = self._helper or self
         around._adopted.append(cell)  # an append is safe in every thread
         around._tell_c()

@@ -212,6 +212,7 @@ _EFFECTS: Final = {
     "FAIRLEAD_LAYER_LOG": "1 prints what the command-buffer layer refuses",
     "FAIRLEAD_CALLS": "c or python: where frequent calls begin in our adapters and drivers",
     "FAIRLEAD_ZE_COMMAND_BUFFER": "how the adapter on Level Zero runs command-buffers",
+    "FAIRLEAD_ZE_EVENTS": "which events in-order lists signal in the adapter on Level Zero",
     "FAIRLEAD_USM": "what the reference adapter makes USM of",
     "FAIRLEAD_ZE_IDENTITY": "what devices of the Level Zero driver say that they are",
     "FAIRLEAD_PYTHON": "the Python that programs without one start; 0 is none for libOpenCL.so.1",

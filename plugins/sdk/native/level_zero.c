@@ -90,10 +90,10 @@ void fl_lz_give_event(fl_lz_context *context, uintptr_t ze, bool used) {
         fl_lz_leave(&context->lock);
 }
 
-fl_lz_context *fl_lz_new_context(uintptr_t table) {
+fl_lz_context *fl_lz_new_context(uintptr_t table, bool counts) {
     fl_lz_context *context = calloc(1, sizeof *context);
     if (context)
-        context->table = table;
+        context->table = table, context->counts = counts;
     return context;
 }
 
@@ -112,14 +112,19 @@ static fl_lz_event next_event(fl_lz_context *context) {
     return event;
 }
 
-/* An event that is not signaled, or 0: Python has to make more. */
+/* Whether its command has ended, and it can be used again. */
+static bool is_free(fl_lz_context *context, uintptr_t event) {
+    return !ZE(context, of_event, zeEventQueryStatus)(event) &&
+           (context->counts || !ZE(context, of_event, zeEventHostReset)(event));
+}
+
+/* An event that is not signaled or is counter-based, or 0: Python has to make more. */
 static uintptr_t take_event(fl_lz_context *context) {
     for (int i = 0; i < TRIES; i++) {
         fl_lz_event event = next_event(context);
         if (!event.ze)
             break;
-        if (!event.used || (!ZE(context, of_event, zeEventQueryStatus)(event.ze) &&
-                            !ZE(context, of_event, zeEventHostReset)(event.ze)))
+        if (!event.used || is_free(context, event.ze))
             return event.ze;
         fl_lz_give_event(context, event.ze, true);   /* its command runs, or has failed */
     }

@@ -9,7 +9,7 @@ typedef struct fl_lz_lock {
 bool fl_lz_enter(fl_lz_lock *lock);
 void fl_lz_leave(fl_lz_lock *lock);
 
-/* `used`: it is signaled, or will be when its command has ended. Else it is not. */
+/* `used`: it is signaled, or will be when its command has ended. Else it is not, or counts. */
 typedef struct fl_lz_event {
     uintptr_t ze;
     bool used;
@@ -21,12 +21,13 @@ typedef struct fl_lz_context {
     fl_lz_event *events;      /* that C may use: a ring */
     uint32_t room, first, count;
     int32_t wants;            /* C had none that it could use */
+    bool counts;              /* they are counter-based: nobody resets them */
 } fl_lz_context;
 /* Makes room for so many events that C may use. Returns whether there is. */
 bool fl_lz_make_room(fl_lz_context *context, uint32_t room);
 /* Gives C an event. */
 void fl_lz_give_event(fl_lz_context *context, uintptr_t ze, bool used);
-fl_lz_context *fl_lz_new_context(uintptr_t table);
+fl_lz_context *fl_lz_new_context(uintptr_t table, bool counts);
 void fl_lz_free_context(fl_lz_context *context);
 
 typedef struct fl_lz_queue {

@@ -4,8 +4,9 @@ A sync-point is the number of its command plus one; 0 means nothing. A command o
 of any order signals an event of Level Zero, and waits for those of its sync-points. The commands of
 an in-order command-buffer need none: its list is in-order.
 
-An event that the program gets of a command is that event. The host resets it before each enqueue,
-and waits for the enqueue before. (Unified Runtime: EXP-COMMAND-BUFFER 1.12.)
+An event that the program gets of a command is that event. If it is counter-based (event_kinds.py),
+it stands for the last enqueue. Else the host resets it before each enqueue, and waits for the
+enqueue before. (Unified Runtime: EXP-COMMAND-BUFFER 1.12.)
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..contexts import EventCell, LZContext
 from ..core import adapter, words
 from ..device_info import updates_of
 from ..devices import LZDevice
+from ..event_kinds import EventUse
 from ..events import LZEvent, span_of
 from ..in_c import LZBufferInC
 from ..memory import allocate_plain
@@ -37,7 +39,7 @@ _Times: Final = ZE.struct("ze_kernel_timestamp_result_t")
 
 
 class LZCommandEvent(LZEvent):
-    """The event of a command in a command-buffer. Each enqueue resets it.
+    """The event of a command in a command-buffer. Each enqueue signals it anew.
 
     It does not keep the queue, which keeps the command-buffer while that runs.
 
@@ -125,6 +127,11 @@ class LZCommandBuffer(CommandBufferObject):
         cells = [cell for index in record.after for cell in self.ends_of(index)]
         return list({cell.ze: cell for cell in (*cells, *record.outside)}.values())
 
+    def take_cell(self) -> EventCell:
+        """Return what a command signals. Raises LevelZeroError."""
+        use = EventUse.REGULAR_LIST if self.in_order else EventUse.ANY
+        return self.context.take_cell(self.profiling, use)
+
     def add(
         self,
         routine: str,
@@ -149,7 +156,7 @@ class LZCommandBuffer(CommandBufferObject):
         if routine:
             made = self.copies if copies and self.copies is not None else self.main
             needs = not self.in_order or record.exported or self.profiling
-            record.cell = self.context.take_cell(self.profiling) if needs else None
+            record.cell = self.take_cell() if needs else None
             if record.exported and record.cell is not None:
                 record.cell.signal()  # it is complete before the first enqueue
             if self.updatable:
@@ -202,7 +209,8 @@ class LZCommandBuffer(CommandBufferObject):
         self.check_queue(queue)
         before = queue.cells_of(waits)
         with self.lock:
-            if self.signals or self.path.name == "wait-event":
+            resets = any(not event.cell.counts for event in self.signals.values())
+            if resets or self.path.name == "wait-event":
                 self.settle()
             for event in self.signals.values():
                 event.queue = queue
@@ -235,9 +243,13 @@ class LZCommandBuffer(CommandBufferObject):
     def explain(self, queue: Any = None) -> str:
         lists = "a list of commands" if self.copies is None else "lists of kernels and of copies"
         order = "in order" if self.in_order else "by events"
-        return (
-            f"{len(self.records)} commands: {self.path.name}, because {self._why}; {lists}, {order}"
-        )
+        if self.profiling or not self.in_order:
+            what = "it is profiled" if self.profiling else "only in-order lists have others"
+            events = f"regular events, because {what}"
+        else:
+            events = str(self.context.events)
+        count, why = len(self.records), self._why
+        return f"{count} commands: {self.path.name}, because {why}; {lists}, {order}; {events}"
 
     # updates
 

@@ -183,7 +183,7 @@ def urCommandBufferUpdateSignalEventExp(hCommand: LZCommand) -> LZEvent:
         raise failure("INVALID_OPERATION", "the command was appended without an event")
     if not record.identifier:
         raise failure("UNSUPPORTED_FEATURE", "the driver cannot change this command's events")
-    cell, before = buffer.context.take_cell(buffer.profiling), record.cell
+    cell, before = buffer.take_cell(), record.cell
     with _changing(buffer):
         made, routine = record.list, "zeCommandListUpdateMutableCommandSignalEventExp"
         made.change(routine, record.identifier, cell.ze)

@@ -698,7 +698,7 @@ enum { EVENTS = 8 };
 
 /* A driver of Level Zero, whose events are numbers. */
 static struct {
-    int32_t status[EVENTS + 1], code, appends, waits;
+    int32_t status[EVENTS + 1], code, appends, waits, resets;
 } lz;
 
 static int32_t lz_append(uintptr_t list, uint32_t count, uintptr_t *lists, uintptr_t signal,
@@ -712,6 +712,7 @@ static int32_t lz_query(uintptr_t event) { return lz.status[event]; }
 
 static int32_t lz_reset(uintptr_t event) {
     EQUAL(lz.status[event], 0);
+    lz.resets++;
     return lz.code;
 }
 
@@ -729,7 +730,7 @@ static void level_zero(world *w) {
     functions[SLOT_zeEventHostSynchronize] = functions[SLOT_zeCommandListHostSynchronize] =
         (void *)lz_wait;
     memset(&lz, 0, sizeof lz);
-    fl_lz_context *context = fl_lz_new_context(of(&table));
+    fl_lz_context *context = fl_lz_new_context(of(&table), false);
     fl_lz_queue queue = {.context = context, .list = 5, .only_c = 1};
     fl_lz_buffer buffer = {.list = 6};
     uintptr_t q = new_handle(kind_ur_queue_handle_t, 1, 0, of(&queue), 0, 0), event = 0, first,
@@ -792,6 +793,11 @@ static void level_zero(world *w) {
     queue.only_c = 0;                            /* Python has enqueued, too */
     TO_PYTHON(fl_lz_urQueueFinish(ADAPTER, other));
     EQUAL(lz.appends, 3 + EVENTS);
+    int32_t resets = lz.resets;
+    CHECK(resets > 0);
+    context->counts = true;                      /* nobody resets a counter-based event */
+    OK(fl_lz_urEnqueueCommandBufferExp(ADAPTER, q, b, 0, NULL, NULL));
+    EQUAL(lz.resets, resets);
     for (int i = 0; i < 3; i++)
         end_handle((uintptr_t[]){q, b, other}[i]);
     fl_lz_free_context(context);

@@ -246,7 +246,8 @@ def test_explain_says_the_path_and_why(
     chain = Chain(make, context, program)
     assert behind_buffer(chain.recording).explain() == (
         "3 commands: one-append, because the driver has "
-        "zeCommandListImmediateAppendCommandListsExp; a list of commands, by events"
+        "zeCommandListImmediateAppendCommandListsExp; a list of commands, by events; "
+        "regular events, because only in-order lists have others"
     )
 
 
