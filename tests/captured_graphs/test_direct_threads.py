@@ -56,7 +56,8 @@ def test_as_many_threads_as_the_device_has_compute_units(
     assert done.out.split() == [str(units), str(units - 1)]
 
 
-@pytest.mark.parametrize(("mebibytes", "itself"), [(7, False), (9, True)])
+# glibc gives a thread the stack of an ended one, which may be four times as large.
+@pytest.mark.parametrize(("mebibytes", "itself"), [(1, False), (9, True)])
 def test_a_thread_with_little_stack_leaves_a_graph_to_the_queue(
     pocl_wheel: Driver, monkeypatch: pytest.MonkeyPatch, mebibytes: int, itself: bool
 ) -> None:
