@@ -225,7 +225,8 @@ test-fast: $(VENV)/installed-test
 test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
-# On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, and the adapter.
+# On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, the adapter, and
+# PyOpenCL's own tests if PYOPENCL_SOURCE names their folder.
 test-gpu: $(VENV)/installed-test
 	FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda $(RUN) $(BIN)/python -m pytest -q --drivers nvidia tests/captured_graphs tests/plugins/cuda
 
@@ -258,7 +259,7 @@ bench: $(VENV)/installed-test $(PLUGINS)/fetched
 	UR_PLUGINS=$(PLUGINS) $(BIN)/python -m bench
 
 bench-gpu: $(VENV)/installed-test
-	for one in cuda cuda_calls cuda_graphs buffer_calls; do $(BIN)/python -m bench.$$one || exit 1; done
+	for one in cuda cuda_calls cuda_graphs buffer_calls cuda_soak; do $(BIN)/python -m bench.$$one || exit 1; done
 
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/helpers/sanitize.py

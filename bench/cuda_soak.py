@@ -42,7 +42,9 @@ class Worker:
         self.random, self.counts = random.Random(seed), counts
         self.context = context
         out_of_order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-        self.queue = cl.CommandQueue(context, properties=out_of_order if seed % 2 else 0)
+        self.queue = cl.CommandQueue(context)
+        if seed % 2:
+            self.queue = cl.CommandQueue(context, properties=out_of_order)
         self.kernel = cl.Program(context, _SOURCE).build().fold
 
     def round(self) -> None:

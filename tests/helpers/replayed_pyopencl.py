@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.tools as cl_tools
 
 import fairlead
 
@@ -25,20 +26,21 @@ _different: list[str] = []
 _MOST_COMPARED = 256 << 20
 
 
-def _buffers(arguments: Iterable[Any]) -> list[cl.Buffer]:
-    """The buffers among arguments, each once."""
-    found = (one for one in arguments if isinstance(one, cl.Buffer))
+def _buffers(arguments: Iterable[Any]) -> list[Any]:
+    """The buffers among arguments, those of memory pools too, each once."""
+    kinds = cl.Buffer, cl_tools.PooledBuffer
+    found = (one for one in arguments if isinstance(one, kinds))
     return list({one.int_ptr: one for one in found}.values())
 
 
-def _bytes_of(queue: cl.CommandQueue, buffers: list[cl.Buffer]) -> list[Any]:
+def _bytes_of(queue: cl.CommandQueue, buffers: list[Any]) -> list[Any]:
     found = [np.empty(one.size, np.uint8) for one in buffers]
     for one, host in zip(buffers, found, strict=True):
         cl.enqueue_copy(queue, host, one)
     return found
 
 
-def _compare(queue: cl.CommandQueue, what: str, buffers: list[cl.Buffer], *ways: Any) -> Any:
+def _compare(queue: cl.CommandQueue, what: str, buffers: list[Any], *ways: Any) -> Any:
     """Run something by both ways, from the same contents of buffers. Returns the second's result.
 
     The contents afterwards must be the same.
