@@ -129,6 +129,7 @@ def replayed(file: Path, drivers: tuple[Driver, ...]) -> set[int]:
     return {sum_of(last_read(file, f"{number_of(one)}:0")) for one in drivers}
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize(
     "what", ["plain", "image", "map", "rect", "two", "unordered", "svm", "fine"]
 )
@@ -188,6 +189,7 @@ def test_what_was_recorded_outlives_the_program(
     assert replayed(file, present_drivers) == {int(output.out)}
 
 
+@pytest.mark.one_driver
 def test_a_part_of_a_program_begins_with_what_its_memory_held(
     record: Record, present_drivers: tuple[Driver, ...]
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_part_of_a_program_begins_with_what_its_memory_held(
     assert any(np.array_equal(one.view(np.int32), expected) for one in outputs.values())
 
 
+@pytest.mark.one_driver
 def test_launches_of_one_kernel_see_what_others_have_written(
     record: Record, present_drivers: tuple[Driver, ...]
 ) -> None:

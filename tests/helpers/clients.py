@@ -211,6 +211,11 @@ def complaints(output: Output) -> list[str]:
     ]
 
 
+def without_titles(lines: Sequence[str]) -> list[str]:
+    """The lines that are not the titles between programs of one process: see `outputs`."""
+    return [line for line in lines if not line.startswith("begin ")]
+
+
 #: Reported for every handle that is optional and NULL, whatever the adapter: the pool of an
 #: allocation, the program of a native kernel.
 _NO_COMPLAINT: Final = ("[ERROR]: There are no valid references to handle 0", "")
