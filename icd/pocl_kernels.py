@@ -50,10 +50,10 @@ VERSIONS: Final = (
         "3.0",
         8,
         False,
-        "3.0-rc2 of PyPI: the project's tests, and 64,000 random graphs against the driver",
+        "3.0-rc2 of PyPI: the project's tests, and 119,000 random graphs against the driver",
     ),
-    PoclVersion("3.1", 9, False, "3.1 of Debian 12: a prototype's random graphs and the self-test"),
-    PoclVersion("7.1", 11, True, "7.1 of Debian sid: the project's tests of the engine, by hand"),
+    PoclVersion("3.1", 9, False, "3.1 of Debian 12: the project's tests of the engine, in it"),
+    PoclVersion("7.1", 11, True, "7.1 of Debian sid: the project's tests of the engine, in it"),
 )
 
 _MAGIC: Final = b"poclbin\0"

@@ -61,7 +61,9 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def image(numbers: Numbers) -> cl.Image:
-    """An image of 64 numbers."""
+    """An image of 64 numbers. Skips the test where the device has no images, as PoCL 7.1's."""
+    if not numbers.queue.device.image_support:
+        pytest.skip("the device has no images")
     return cl.image_from_array(numbers.queue.context, np.ones((1, 64), np.int32), 1)
 
 
