@@ -17,6 +17,7 @@ from helpers.support import RunPython
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.icd.command_buffer import direct_trust
+from fairlead.icd.drivers import platforms
 from fairlead.icd.pocl_kernels import (
     VERSIONS,
     PoclBinaryError,
@@ -24,8 +25,6 @@ from fairlead.icd.pocl_kernels import (
     parse,
     version_of,
 )
-
-pytestmark = pytest.mark.driver("pocl_wheel")
 
 _OTHERS = """
 constant int table[4] = {1, 2, 3, 4};
@@ -44,10 +43,9 @@ kernel void sizes(global int *a) { a[get_global_id(0)] = get_local_size(0) * 100
 
 
 @pytest.fixture
-def device(request: pytest.FixtureRequest, pocl_wheel: Any) -> cl.Device:
-    from fairlead.icd.drivers import platforms
-
-    return next(one for one in platforms() if "PoCL" in one.version).devices[0].to_pyopencl()
+def device(direct_pocl: Driver) -> cl.Device:
+    platform = next(one for one in platforms() if direct_pocl.has(one))
+    return platform.devices[0].to_pyopencl()
 
 
 @pytest.fixture
@@ -184,10 +182,10 @@ print(len(devices), found[0], loop.explain(queue))
     ids=["one", "two"],
 )
 def test_contexts_with_several_devices_are_the_drivers(
-    run_python: RunPython, pocl_wheel: Driver, devices: str, said: str
+    run_python: RunPython, direct_pocl: Driver, devices: str, said: str
 ) -> None:
     env = {"FAIRLEAD_COMMAND_BUFFER": "direct", "POCL_DEVICES": devices}
-    done = run_python(_SEVERAL_DEVICES, pocl_wheel.library, env=env).out
+    done = run_python(_SEVERAL_DEVICES, direct_pocl.library, env=env).out
     assert done.startswith(f"{len(devices.split())} 7 ") and said in done
 
 

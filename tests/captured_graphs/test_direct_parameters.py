@@ -10,13 +10,15 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 from helpers.captures import Numbers
+from helpers.drivers import Driver
 
 import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
+from fairlead.icd.drivers import platforms
 from fairlead.runtime import SYCLError
 
-pytestmark = [pytest.mark.driver("pocl_wheel"), pytest.mark.usefixtures("direct")]
+pytestmark = pytest.mark.usefixtures("direct")
 
 _STEP = """
 kernel void go(global const int *u, global int *v) {
@@ -27,10 +29,9 @@ _COMPLETE = cl.command_execution_status.COMPLETE
 
 
 @pytest.fixture
-def device(pocl_wheel: Any) -> cl.Device:
-    from fairlead.icd.drivers import platforms
-
-    return next(one for one in platforms() if "PoCL" in one.version).devices[0].to_pyopencl()
+def device(direct_pocl: Driver) -> cl.Device:
+    platform = next(one for one in platforms() if direct_pocl.has(one))
+    return platform.devices[0].to_pyopencl()
 
 
 @pytest.fixture

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from helpers.drivers import Driver
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.command_buffer import direct_device
 from fairlead.icd.drivers import platforms
 
-pytestmark = [pytest.mark.driver("pocl_wheel"), pytest.mark.fuzz]
+pytestmark = pytest.mark.fuzz
 
 SECONDS = float(os.environ.get("FAIRLEAD_FUZZ") or 0)
 #: The seeds of the graphs: `make test` takes the first ones.
@@ -81,8 +82,8 @@ _MIXED = np.dtype(
 class World:
     """A queue, programs that are compiled once, and buffers whose contents are set before each run."""
 
-    def __init__(self) -> None:
-        platform = next(one for one in platforms() if "PoCL" in one.version)
+    def __init__(self, driver: Driver) -> None:
+        platform = next(one for one in platforms() if driver.has(one))
         self.context = cl.Context([platform.devices[0].to_pyopencl()])
         self.queue = cl.CommandQueue(self.context)
         free = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
@@ -128,8 +129,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    made = World()
+def world(direct_pocl: Driver) -> Iterator[World]:
+    made = World(direct_pocl)
     yield made
     made.queue.finish()
     made.free.finish()

@@ -6,7 +6,8 @@ drivers: "pocl_wheel" and "intel_cpu" are the two that `make` installs. Others h
 names, "pocl-5.0" or "nvidia". OCL_ICD_FILENAMES may name further drivers.
 
 A test that asks for `each_driver` runs once on each driver. If it is marked `one_driver`,
-`make test` runs it on the first one only. A test that needs certain drivers names them, by the
+`make test` runs it on the first one only. `direct_pocl` is each PoCL that the engine `direct` is
+proven for. A test that needs certain drivers names them, by the
 fixtures `pocl_wheel` and `intel_cpu` or by `@pytest.mark.driver("intel_cpu")`. It is skipped where
 one is missing. `--drivers pocl_wheel` excludes every test on another driver.
 """
@@ -26,6 +27,7 @@ import pytest
 
 from fairlead.icd import discovery
 from fairlead.icd.driver_profiles import locate
+from fairlead.icd.pocl_kernels import version_of
 from fairlead.loader.base.search import Candidate
 from helpers.support import CHILD_TIMEOUT
 
@@ -124,6 +126,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for number, driver in enumerate(chosen_drivers(metafunc.config))
         ]
         metafunc.parametrize("each_driver", parameters, indirect=True, scope="session")
+    if "direct_pocl" in metafunc.fixturenames:
+        drivers = chosen_drivers(metafunc.config)
+        known = [
+            pytest.param(driver, id=driver.name, marks=pytest.mark.driver(driver.name))
+            for driver in drivers
+            if version_of(driver.version) is not None
+        ]
+        missing = pytest.param(None, id="missing", marks=pytest.mark.driver("pocl_wheel"))
+        metafunc.parametrize("direct_pocl", known or [missing], indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -158,6 +169,12 @@ def present_drivers(request: pytest.FixtureRequest) -> tuple[Driver, ...]:
 @pytest.fixture(scope="session")
 def each_driver(request: pytest.FixtureRequest) -> Driver:
     """A driver. The test runs once on each."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def direct_pocl(request: pytest.FixtureRequest) -> Driver:
+    """A PoCL that the engine `direct` is proven for. The test runs once on each."""
     return request.param
 
 
