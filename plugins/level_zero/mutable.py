@@ -12,6 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 from ...icd._native import lib as icd_lib
@@ -28,6 +30,7 @@ from .lists import ZeCommandList
 from .mutable_commands import FLAGS, LaunchDraft, MutableCommand, add_copy
 from .recording import ListLaunch
 
+_DEFINED: Final = reduce(or_, ZE.groups["ze_mutable_command_exp_flags_t"])
 _BY_DEFAULT: Final = MUTABLE & ~FLAGS["KERNEL_INSTRUCTION"]
 
 # identifiers
@@ -38,6 +41,8 @@ def _next(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]) -> int:
     if made.mutable is None:
         raise ze_failure("INVALID_ARGUMENT", "the list is not mutable")
     made.check_open()
+    if flags & ~_DEFINED:
+        raise ze_failure("INVALID_ENUMERATION", f"{flags:#x} has undefined flags")
     if flags & ~MUTABLE:
         raise ze_failure("UNSUPPORTED_ENUMERATION", "arguments of graphs cannot be changed")
     if flags & FLAGS["KERNEL_INSTRUCTION"] and not kernels:
