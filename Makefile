@@ -22,6 +22,8 @@ DPCTL   := 'dpctl/*.py' 'dpctl/*.so' 'dpctl/*.so.0' 'dpctl/memory/*' 'dpctl/prog
 # libsycl-jit.so compiles SYCL code at run time; 250 MB of the wheel's 600 once unpacked.
 SYCL    := 'lib/libsycl.so.9' 'lib/libsycl-jit.so' 'include/sycl/**' 'include/CL/**' 'include/unified-runtime/**'
 INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
+# DPC++ 2025.3 for `make test-all`. Its libsycl-jit.so looks for headers in bin/../../include.
+DPCPP_THEN := $(CACHE)/sycl-then-1
 # NVIDIA's header and assembler: tests compare ABI data and assemble PTX. No GPU is needed.
 CUDA    := $(CACHE)/cuda-1
 CUDA_NOW := 13.5.37
@@ -150,6 +152,14 @@ $(CLIENTS)/fetched: | $(BIN)/python
 	$(if $(HAS_DPCTL_PI),$(call FETCH,dpctl,$(DPCTL_PI),$(CLIENTS)/pi,$(DPCTL),35))
 	@touch $@
 
+$(DPCPP_THEN)/fetched: | $(BIN)/python
+	@rm -rf $(DPCPP_THEN)
+	$(call FETCH,intel-sycl-rt,$(UR_THEN),$(DPCPP_THEN)/dpcpp,'lib/libsycl.so.8' 'lib/libsycl-jit.so' 'lib/clang/21/include/**' 'include/sycl/**' 'include/CL/**' 'include/ur_api*',114)
+	$(call FETCH,intel-cmplr-lib-ur,$(UR_THEN),$(DPCPP_THEN)/dpcpp,'lib/libur_loader.so.0',31)
+	@mkdir -p $(DPCPP_THEN)/dpcpp/bin
+	@mv $(DPCPP_THEN)/dpcpp/include $(DPCPP_THEN)/include && ln -s ../include $(DPCPP_THEN)/dpcpp/include
+	@touch $@
+
 $(CUDA)/fetched: | $(BIN)/python
 	$(call FETCH,nvidia-cuda-runtime,$(CUDA_NOW),$(CUDA),'include/cuda.h',3)
 	$(call FETCH,nvidia-cuda-nvcc,$(CUDA_NOW),$(CUDA),'bin/ptxas',47)
@@ -211,7 +221,7 @@ demo: $(VENV)/installed-demo
 # Where the downloads are, for the tests that need them.
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
     CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND) \
-    HIP_HEADERS=$(HIP)/usr/include:$(HIP_MORE) NVRTC=$(NVRTC) AMD=$(AMD)
+    HIP_HEADERS=$(HIP)/usr/include:$(HIP_MORE) NVRTC=$(NVRTC) AMD=$(AMD) DPCPP_THEN=$(DPCPP_THEN)
 # Three workers on two cores: one of them mostly waits, for a child that hangs or for a device.
 WORKERS ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
@@ -222,7 +232,7 @@ test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUG
 test-fast: $(VENV)/installed-test
 	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
-test-all: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
+test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, the adapter, and

@@ -279,7 +279,8 @@ class Compiler:
 
     def __init__(self, home: Path, factory: pytest.TempPathFactory) -> None:
         self.home, self.factory = home, factory
-        library = (home / "lib/libsycl.so.9").stat()
+        self.library = next(home.glob("lib/libsycl.so.[0-9]"))
+        library = self.library.stat()
         parts = f"{home} {library.st_size} {library.st_mtime_ns}", Path(__file__).read_text("utf-8")
         self.kept = KeptFiles(HERE / "sycl/client.hpp", [HERE / "sycl", HERE / "device"], *parts)
 
@@ -333,19 +334,19 @@ class Compiler:
                 f'  if (!std::strcmp(name, "{name}"))\n    return program_{name}::program_main();'
                 for name in names
             )
-            source = program.with_name(f"{folder}_programs.cpp")
+            source = program.with_name(f"{program.name}.cpp")
             source.write_text(
                 _ALL.format(header=header, includes="\n".join(includes), calls="\n".join(calls))
             )
             folders = [f"-I{HERE / 'sycl'}", f"-I{HERE / folder}"]
-            library = self.home / "lib/libsycl.so.9"
             self.kept.copy(
                 source.stem,
                 program,
-                lambda: self._run(cxx(), source, program, library, *folders),
+                lambda: self._run(cxx(), source, program, self.library, *folders),
             )
 
-        return [str(once(self.factory, f"{folder}_programs", make)), *run]
+        made = once(self.factory, f"{folder}_programs_{self.library.name}", make)
+        return [str(made), *run]
 
     def _run(
         self, compiler: list[str], source: Path, program: Path, library: Path, *more: str

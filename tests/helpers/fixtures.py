@@ -198,6 +198,12 @@ def real_plugins() -> Path:
 
 
 @pytest.fixture(scope="session")
+def dpcpp_then() -> Path:
+    """DPC++ 2025.3 with its headers and the Unified Runtime loader."""
+    return _downloaded("DPCPP_THEN", "fetched") / "dpcpp"
+
+
+@pytest.fixture(scope="session")
 def headers() -> Path:
     """The headers of OpenCL and Unified Runtime from PyPI's intel-sycl-rt."""
     return _downloaded("OPENCL_HEADERS", "unified-runtime/ur_api.h")
@@ -220,7 +226,7 @@ def clients() -> Path:
 
 #: Fixtures of what the Makefile downloads, and those that start processes or compile for long.
 _MARKS: Final = {
-    "clients": {"real_plugins", "headers", "clients", "ze_headers"},
+    "clients": {"real_plugins", "headers", "clients", "ze_headers", "dpcpp_then"},
     "slow": {"run_python", "layered", "adapted"},
 }
 

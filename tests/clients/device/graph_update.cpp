@@ -36,9 +36,9 @@ int main() {
     std::fill(a.get(), a.get() + n, 1);
     queue.memset(b.get(), 0, n * sizeof(int)).wait_and_throw();
     {
-      exp_::dynamic_parameter<int *> pointer{a.get()};
-      exp_::dynamic_parameter<step> by{step{1, 1}};
       graph_t graph{queue};
+      exp_::dynamic_parameter<int *> pointer{OF(graph) a.get()};
+      exp_::dynamic_parameter<step> by{OF(graph) step{1, 1}};
       auto dynamic = [&](sycl::handler &h) {
         h.set_args(pointer, by);
         h.parallel_for(groups_of{n, 2}, code["advance"]);
@@ -89,9 +89,9 @@ int main() {
       {
         constexpr auto later = sycl::access::placeholder::true_t;
         sycl::accessor<int, 1, sycl::access_mode::read_write, sycl::target::device, later> of_x{x}, of_y{y};
-        exp_::dynamic_parameter data{of_x};
-        exp_::dynamic_parameter<int> more{5};
         graph_t graph{queue, uses_buffers};
+        exp_::dynamic_parameter data{OF(graph) of_x};
+        exp_::dynamic_parameter<int> more{OF(graph) 5};
         auto node = graph.add([&](sycl::handler &h) {
           h.require(data);
           h.set_args(more, data);
@@ -107,9 +107,9 @@ int main() {
       print("y", sycl::host_accessor{y, sycl::read_only});
     }
     {
-      exp_::dynamic_work_group_memory<int[]> memory{4};
-      exp_::dynamic_parameter<int> size{4};
       graph_t graph{queue};
+      exp_::dynamic_work_group_memory<int[]> memory{OF(graph) 4};
+      exp_::dynamic_parameter<int> size{OF(graph) 4};
       auto node = graph.add([&](sycl::handler &h) {
         h.set_args(memory, size, a.get());
         h.parallel_for(groups_of{n, 2}, code["sizes"]);
