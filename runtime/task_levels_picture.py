@@ -1,12 +1,13 @@
 """Pictures of task levels: the batches as DOT text and as SVG.
 
 A row of the picture is a batch, a column is a queue. Orange arrows are the order of in-order
-queues, blue ones are events. What a user event blocks is in the last row.
+queues, blue ones are events. What a user event blocks is in the last row. Arrows to one command end
+beside each other on its upper edge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 _QUEUE_COLOR: Final = "#d97706"
 _EVENT_COLOR: Final = "#2563eb"
 
-# Sizes in pixels: of a command's box, between boxes, and of the margin with the rows' names.
-_WIDTH, _HEIGHT, _GAP, _ROW_GAP, _MARGIN = 64, 30, 16, 40, 110
+# Sizes in pixels: of a command's box, between boxes, of the margin with the rows' names, between
+# the ends of arrows, and of the legend.
+_WIDTH, _HEIGHT, _GAP, _ROW_GAP, _MARGIN, _END_GAP, _LEGEND = 64, 30, 16, 40, 110, 16, 230
 
 #: The names and the commands of the rows.
 _Rows = list[tuple[str, Sequence["ModelCommand"]]]
@@ -48,6 +50,7 @@ def to_svg(model: TaskLevels) -> str:
     rows = _rows(model)
     places, columns, width = _layout(model, rows)
     height = _ROW_GAP + len(rows) * (_HEIGHT + _ROW_GAP)
+    width = max(width, _LEGEND)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" '
         f'width="{width:g}" height="{height}" font-family="sans-serif" font-size="13">',
@@ -64,22 +67,62 @@ def to_svg(model: TaskLevels) -> str:
             'fill="#eef2f7"/>'
         )
         parts.append(_text(_MARGIN / 2, y + _HEIGHT / 2, name))
-    for before, after, color, event in _arrows(list(places)):
-        (x1, y1), (x2, y2) = places[before], places[after]
-        if y1 == y2:  # both are blocked
-            continue
-        title = f"<title>{escape(event)}</title>" if event else ""
-        parts.append(
-            f'<line x1="{x1:g}" y1="{y1 + _HEIGHT}" x2="{x2:g}" y2="{y2 - 1}" stroke="{color}" '
-            f'stroke-width="1.5" marker-end="url(#arrow-{color[1:]})">{title}</line>'
-        )
+    parts += _lines(places)
     for command, (x, y) in places.items():
         parts.append(
             f'<rect x="{x - _WIDTH / 2:g}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" '
             'fill="white" stroke="#334155"/>'
         )
         parts.append(_text(x, y + _HEIGHT / 2, command.name))
+    parts += _legend(height - _ROW_GAP / 2)
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _lines(places: Mapping[ModelCommand, tuple[float, float]]) -> Iterator[str]:
+    """The arrows, with the names of their events."""
+    arrows = list(_arrows(list(places)))
+    ends = _ends(places, arrows)
+    for number, (before, after, color, event) in enumerate(arrows):
+        (x1, y1), (x2, y2) = places[before], places[after]
+        if y1 == y2:  # both are blocked
+            continue
+        x2 += ends[number]
+        yield (
+            f'<line x1="{x1:g}" y1="{y1 + _HEIGHT}" x2="{x2:g}" y2="{y2 - 1}" stroke="{color}" '
+            f'stroke-width="1.5" marker-end="url(#arrow-{color[1:]})"/>'
+        )
+        if event:
+            y = y1 + _HEIGHT + _ROW_GAP / 4  # near its start, where few others are
+            x = x1 + (x2 - x1) * _ROW_GAP / 4 / (y2 - y1 - _HEIGHT) + 6
+            yield _text(x, y, event, f'font-size="11" fill="{color}"')
+
+
+def _ends(
+    places: Mapping[ModelCommand, tuple[float, float]],
+    arrows: Sequence[tuple[ModelCommand, ModelCommand, str, str]],
+) -> dict[int, float]:
+    """How far from the middle of a command's upper edge each arrow ends, by its number.
+
+    The arrow of the queue's order ends in the middle. Others do so if it is missing.
+    """
+    into: dict[ModelCommand, list[int]] = {}
+    for number, (_, after, _, _) in enumerate(arrows):
+        into.setdefault(after, []).append(number)
+    found: dict[int, float] = {}
+    for numbers in into.values():
+        numbers.sort(key=lambda number: places[arrows[number][0]][0])
+        colors = [arrows[number][2] for number in numbers]
+        last = len(numbers) - 1
+        middle = colors.index(_QUEUE_COLOR) if _QUEUE_COLOR in colors else last / 2
+        gap = min(_END_GAP, (_WIDTH / 2 - 4) / max(1, last))
+        found |= {number: (place - middle) * gap for place, number in enumerate(numbers)}
+    return found
+
+
+def _legend(y: float) -> Iterator[str]:
+    for x, color, text in ((8, _QUEUE_COLOR, "order of a queue"), (160, _EVENT_COLOR, "event")):
+        yield f'<path d="M{x} {y:g}h24" stroke="{color}" stroke-width="1.5"/>'
+        yield _text(x + 30, y, text, 'font-size="11"')
 
 
 def _rows(model: TaskLevels) -> _Rows:
@@ -121,8 +164,9 @@ def _top(row: int) -> int:
     return _ROW_GAP + row * (_HEIGHT + _ROW_GAP)
 
 
-def _text(x: float, y: float, text: str) -> str:
-    return f'<text x="{x:g}" y="{y + 4:g}" text-anchor="middle">{escape(text)}</text>'
+def _text(x: float, y: float, text: str, style: str = 'text-anchor="middle"') -> str:
+    """A text that begins at a place, or has its middle there."""
+    return f'<text x="{x:g}" y="{y + 4:g}" {style}>{escape(text)}</text>'
 
 
 def _arrow_head(color: str) -> str:

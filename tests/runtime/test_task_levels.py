@@ -49,6 +49,10 @@ command  queue  waits for  returns  level  ioq1  ioq2  ooq3  receiver
 batches: {1, 2, 3} {4, 5} {6, 7} {8, 9, 10}"""
 
 
+#: What the picture says of its arrows.
+LEGEND = "order of a queue", "event"
+
+
 def sample(order: Sequence[int] = tuple(SAMPLE), serial: bool = False) -> TaskLevels:
     """The sample's commands, enqueued in an order; all in one in-order queue if `serial`."""
     model = TaskLevels()
@@ -209,12 +213,15 @@ def test_the_pictures_have_every_command_and_arrow() -> None:
     assert dot.count("#d97706") == 5 and dot.count("#2563eb") == 4  # by queues, by events
     texts = [element.text for element in svg.iter() if element.tag.endswith("text")]
     names = [*map(str, SAMPLE), "ioq1", "ioq2", "ooq3", *(f"level {n}" for n in range(4))]
+    names += ["e1", "e2", "e3", "e4", *LEGEND]
     assert sorted(text for text in texts if text) == sorted(names)
     lines = [element for element in svg.iter() if element.tag.endswith("line")]
     assert len(lines) == 9
     assert all(float(line.attrib["y1"]) < float(line.attrib["y2"]) for line in lines)
-    titles = [element.text for element in svg.iter() if element.tag.endswith("title")]
-    assert sorted(filter(None, titles)) == ["e1", "e2", "e3", "e4"]
+    ends = [(line.attrib["x2"], line.attrib["y2"]) for line in lines]
+    assert len(set(ends)) == 9  # two commands have two arrows each, which end beside each other
+    straight = [line for line in lines if line.attrib["x1"] == line.attrib["x2"]]
+    assert [line.attrib["stroke"] for line in straight] == ["#d97706"] * 5
 
 
 def test_boxes_lie_beside_each_other() -> None:
@@ -240,7 +247,7 @@ def test_pictures_of_names_that_are_markup_and_of_blocked_commands() -> None:
     queue.enqueue("<b>")
     svg = ElementTree.fromstring(model.to_svg())
     texts = {element.text for element in svg.iter() if element.tag.endswith("text")}
-    assert texts == {'<q "1">', 'a\\"', "<b>", "blocked"}
+    assert texts == {'<q "1">', 'a\\"', "<b>", "blocked", *LEGEND}
     assert r'label="a\\\""' in model.to_dot()
     assert ElementTree.fromstring(TaskLevels().to_svg()) is not None and "digraph" in (
         TaskLevels().to_dot()
