@@ -65,7 +65,7 @@ static double now(void) {
             double took = (now() - begun) / CALLS;                        \
             least = took < least ? took : least;                          \
         }                                                                 \
-        printf("%s %.1f\n", what, least);                                 \
+        printf("%s %.2f\n", what, least);                                 \
     } while (0)
 
 static handle context, device, kernel, queue, list, mutable, event;

@@ -1,7 +1,7 @@
 /* With -DDRIVER: a Level Zero driver that does nothing. Else a program, LIBRARY HOW CALLS: it
  * prints the nanoseconds of a zeEventQueryStatus, the least of its batches. HOW is "table", by the
- * driver's own table, "jump", by that and one direct jump, or "loader", by the exported function of
- * a loader. */
+ * driver's own table, "jump", by that and one direct jump, "pointer", by a jump as the loader has it,
+ * or "loader", by the exported function of a loader. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,23 +44,28 @@ static double now(void) {
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* A function that only jumps to another one: the least that a loader can put between. NULL: this
- * processor has another jump, or there is no room near enough. */
-static void *jump_to(void *target) {
+/* A function that only jumps to another one: what a loader can put between at least. It begins at a
+ * line of the cache. It jumps directly, or by a pointer as the loader's exported functions do. NULL:
+ * this processor has another jump, or there is no room near enough. */
+static void *jump_to(void *target, int by_pointer) {
     enum { PAGE = 4096, AWAY = 1 << 24 };
 #ifdef __x86_64__
     void *hint = (void *)(((uintptr_t)target - AWAY) & ~(uintptr_t)(PAGE - 1));
     unsigned char *page =
-        mmap(hint, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(hint, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return NULL;
-    intptr_t distance = (intptr_t)target - (intptr_t)(page + 5);
+    static const unsigned char direct[] = {0xe9}, indirect[] = {0xff, 0x25};
+    size_t length = by_pointer ? sizeof indirect : sizeof direct;
+    memcpy(page, by_pointer ? indirect : direct, length);
+    memcpy(page + PAGE, &target, sizeof target);
+    unsigned char *to = by_pointer ? page + PAGE : target;
+    intptr_t distance = (intptr_t)to - (intptr_t)(page + length + sizeof(int32_t));
     int32_t near = (int32_t)distance;
-    page[0] = 0xe9;
-    memcpy(page + 1, &near, sizeof near);
+    memcpy(page + length, &near, sizeof near);
     return near == distance && !mprotect(page, PAGE, PROT_READ | PROT_EXEC) ? page : NULL;
 #else
-    (void)target;
+    (void)target, (void)by_pointer;
     return NULL;
 #endif
 }
@@ -82,7 +87,9 @@ int main(int count, char **arguments) {
         ((ze_result_t (*)(uint32_t, void **))dlsym(library, "zeGetEventProcAddrTable"))(VERSION,
                                                                                         table);
         void *own = table[SLOT_zeEventQueryStatus - SLOT_zeEventCreate];
-        query = (fn_zeEventQueryStatus *)(strcmp(arguments[2], "jump") ? own : jump_to(own));
+        int by_pointer = !strcmp(arguments[2], "pointer");
+        int jumps = by_pointer || !strcmp(arguments[2], "jump");
+        query = (fn_zeEventQueryStatus *)(jumps ? jump_to(own, by_pointer) : own);
         if (!query)
             return fprintf(stderr, "no jump\n"), 1;
     } else {

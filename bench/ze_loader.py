@@ -1,9 +1,11 @@
 """libze_loader.so.1: the cost of a call, beside a call by the driver's own table.
 
-A direct jump to the driver's function is measured, too: an exported function cannot cost less.
+The first part is a driver that does nothing (ze_loader.c). Jumps that begin at a line of the cache
+are measured, too: a direct one, which is the least that an exported function can cost, and one by a
+pointer, as the library has it. The second part is calls of fairlead's own driver (ze_calls.c). It
+also has the loader that ZE_LOADER names, another library of this kind, such as Debian's.
 
-It is measured once for the machine. The driver does nothing (ze_loader.c). Each sample is a fresh C
-process, and the processes take turns.
+It is measured once for the machine. Each sample is a fresh C process, and the processes take turns.
 """
 
 from __future__ import annotations
@@ -13,49 +15,106 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from platform import machine
+from random import Random
+from statistics import median
+from typing import Final
 
 from fairlead.loader.ze import libze_loader
 
+from . import ze_calls
 from .measuring import Row, Target, summary
 
-_HERE = Path(__file__).parent
-_BUILD = _HERE.parent / "loader/ze/libze_loader/native/build.py"
+_HERE: Final = Path(__file__).parent
+_BUILD: Final = _HERE.parent / "loader/ze/libze_loader/native/build.py"
+_TARGET: Final = Target("≤", 1.1)
+#: The cheapest calls of the driver.
+_CALLS: Final = (
+    *("zeEventQueryStatus", "zeEventHostSignal-and-Reset", "zeKernelSetArgumentValue"),
+    *("zeKernelSetGroupSize", "zeCommandListAppendLaunchKernel", "zeCommandListAppendBarrier"),
+)
 
 
 def measure(quick: bool) -> list[Row]:
-    """Measure zeEventQueryStatus with one driver, and with two."""
-    calls = "200000" if quick else "20000000"
+    """Measure calls of an empty driver, with one driver and with two, and of fairlead's."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        program, driver = _build(folder)
-        other = shutil.copy(driver, folder / "other.so")
-        ways = {
-            "table": (str(driver), "table", ""),
-            **({"jump": (str(driver), "jump", "")} if machine() == "x86_64" else {}),
-            "loader": (str(libze_loader.path()), "loader", str(driver)),
-            "two drivers": (str(libze_loader.path()), "loader", f"{driver},{other}"),
-        }
-        samples: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(2 if quick else 15):
-            for way, (library, how, drivers) in ways.items():
-                command = [program, library, how, calls]
-                environ = {**os.environ, "ZE_ENABLE_ALT_DRIVERS": drivers}
-                done = subprocess.run(
-                    command, env=environ, check=True, capture_output=True, text=True
-                )
-                samples[way].append(float(done.stdout))
+        return [*_of_an_empty_driver(Path(name), quick), *_of_our_driver(Path(name), quick)]
+
+
+def _of_an_empty_driver(folder: Path, quick: bool) -> list[Row]:
+    program, driver = _build(folder)
+    other = shutil.copy(driver, folder / "other.so")
+    jumps = ("jump", "pointer") if machine() == "x86_64" else ()
+    loader = str(libze_loader.path())
+    ways = {way: (str(driver), way, "") for way in ("table", *jumps)}
+    ways["loader"] = loader, "loader", str(driver)
+    ways["two drivers"] = loader, "loader", f"{driver},{other}"
+
+    def call(library: str, how: str, drivers: str) -> float:
+        command = [program, library, how, "200000" if quick else "20000000"]
+        environ = {**os.environ, "ZE_ENABLE_ALT_DRIVERS": drivers}
+        done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
+        return float(done.stdout)
+
+    samples: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(2 if quick else 15):
+        for way, arguments in ways.items():
+            samples[way].append(call(*arguments))
     least = {way: min(values) for way, values in samples.items()}
     note = "least: " + ", ".join(f"{way} {value:.3g}" for way, value in least.items())
     series = {way: summary(values) for way, values in samples.items()}
     what = "a Level Zero call through libze_loader.so.1"
-    floor = least.get("jump", least["table"]) / least["table"]
+
+    def row(what: str, way: str, target: Target | None = None) -> Row:
+        rounds = median(a / b for a, b in zip(samples[way], samples["table"], strict=True))
+        value, shown = least[way] / least["table"], {one: series[one] for one in (way, "table")}
+        return Row(what, value, "×", target, shown, "ns", rounds, note)
+
     return [
-        Row(what, least["loader"] / least["table"], "×", Target("≤", 1.1), series, "ns", note=note),
-        Row("the same by one direct jump: the least that is possible", floor, "×", note=note),
+        row(what, "loader", _TARGET),
+        *(row(f"the same by one {way} at a line of the cache", way) for way in jumps),
         Row(f"{what}, two drivers", least["two drivers"] - least["table"], "ns", note=note),
     ]
+
+
+def _of_our_driver(folder: Path, quick: bool) -> list[Row]:
+    """Calls through loaders ÷ the same calls of the driver's own functions."""
+    program = ze_calls.build(folder)
+    loaders = {"libze_loader.so.1": str(libze_loader.path())}
+    if os.environ.get("ZE_LOADER"):
+        loaders["the other loader"] = os.environ["ZE_LOADER"]
+    actions: dict[str, Callable[[], Mapping[str, float]]] = {
+        "own": lambda: ze_calls.measure(program),
+        **{
+            name: lambda path=path: ze_calls.measure(program, loader=path)
+            for name, path in loaders.items()
+        },
+    }
+    found: dict[str, list[Mapping[str, float]]] = {name: [] for name in actions}
+    lot, order = Random(1), list(actions)
+    for _ in range(2 if quick else 15):
+        lot.shuffle(order)
+        for name in order:
+            found[name].append(actions[name]())
+    return [
+        _compared(call, name, found, _TARGET if name == "libze_loader.so.1" else None)
+        for name in loaders
+        for call in _CALLS
+    ]
+
+
+def _compared(
+    call: str, name: str, found: Mapping[str, list[Mapping[str, float]]], target: Target | None
+) -> Row:
+    samples = {one: [round[call] for round in found[one]] for one in (name, "own")}
+    least = {one: min(values) for one, values in samples.items()}
+    rounds = median(a / b for a, b in zip(samples[name], samples["own"], strict=True))
+    series = {one: summary(values) for one, values in samples.items()}
+    note = f"least: {least[name]:.4g} and {least['own']:.4g} ns"
+    what = f"{call} of fairlead's driver through {name} ÷ its own function"
+    return Row(what, least[name] / least["own"], "×", target, series, "ns", rounds, note)
 
 
 def _build(folder: Path) -> tuple[Path, Path]:
