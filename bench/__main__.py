@@ -29,6 +29,7 @@ MEASURES = (
     "ze_lists",
     "direct",
     "schedules",
+    "overlap",
     "parameters",
     "capture_cost",
     "files",

@@ -159,22 +159,23 @@ def check_same(launches: Launches, **actions: Any) -> None:
 @cache
 def c_loop() -> ctypes.CDLL:
     """Return c_loop.c, compiled."""
-    return _compiled("c_loop.c", "-O2")
+    return compiled("c_loop.c", "-O2")
 
 
 @cache
 def two_threads() -> ctypes.CDLL:
     """Return two_threads.c, compiled for this processor."""
-    return _compiled("two_threads.c", "-O3", "-march=native", "-pthread")
+    return compiled("two_threads.c", "-O3", "-march=native", "-pthread")
 
 
 @cache
 def ze_lists() -> ctypes.CDLL:
     """Return ze_lists.c, compiled."""
-    return _compiled("ze_lists.c", "-O2")
+    return compiled("ze_lists.c", "-O2")
 
 
-def _compiled(name: str, *options: str) -> ctypes.CDLL:
+def compiled(name: str, *options: str) -> ctypes.CDLL:
+    """Return a C file of this folder, compiled."""
     with TemporaryDirectory() as folder:
         library = Path(folder, "library.so")
         source = Path(__file__).with_name(name)
