@@ -6,6 +6,7 @@ directories. Nothing is loaded.
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import os
 import struct
@@ -81,6 +82,26 @@ def find_library(
     return cached or next(
         (p for p in (os.path.join(d, name) for d in _DEFAULT_DIRECTORIES) if is_loadable(p)), None
     )
+
+
+def finds_library(name: str) -> bool:
+    """Return whether dlopen, called by Python, would find a library with a bare soname.
+
+    The RPATH and RUNPATH of Python count: environments of conda have them.
+
+    Args:
+        name: the soname.
+    """
+    found = _is_loaded(name) or find_library(name) is not None
+    return found or any(find_library(name, *paths) for paths in _paths_of_python())
+
+
+@cache
+def _paths_of_python() -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """RPATH and RUNPATH of the program and of ctypes, where there are any."""
+    files = (sys.executable, getattr(_ctypes, "__file__", ""))
+    found = [dynamic_section(os.path.realpath(file))[1:] for file in files if file]
+    return [paths for paths in found if any(paths)]
 
 
 def _is_loaded(name: str) -> bool:

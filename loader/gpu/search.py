@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from ..base.errors import FairleadError, NotFoundError, reason_of
 from ..base.forks import in_child, new_lock
+from ..base.library import explain
+from ..base.linker import finds_library
 from ..base.search import Candidate, Refusal, excluding_pattern
 from ..base.verdicts import judge
 from .driver import DeviceDriver
@@ -79,6 +81,9 @@ class GpuSearch(Generic[DriverT]):
             return _refusal(candidate, f"FAIRLEAD_EXCLUDE has {pattern}")
         if "/" in candidate.library and not os.path.exists(candidate.library):
             return _refusal(candidate, "there is no such file")
+        if "/" not in candidate.library and not finds_library(candidate.library):
+            absent = explain(candidate.library, "")
+            return _refusal(candidate, absent.message, absent.remedy)
         return None
 
     def get(self) -> DriverT:

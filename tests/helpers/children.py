@@ -22,6 +22,8 @@ _IMPORTED: Final = (
     "pytest",
     "subprocess",
     "tempfile",
+    "elftools.elf.dynamic",
+    "elftools.elf.elffile",
     "numpy",
     "fairlead.api",
     "fairlead.icd.drivers",

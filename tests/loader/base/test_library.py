@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,12 @@ from helpers.support import FakeDriver, RunPython
 
 from fairlead.loader.base.errors import LibraryError
 from fairlead.loader.base.library import explain, open_library, remedy_for
-from fairlead.loader.base.linker import find_library, missing_dependencies
+from fairlead.loader.base.linker import (
+    _paths_of_python,
+    find_library,
+    finds_library,
+    missing_dependencies,
+)
 
 CompileC = Callable[..., Path]
 
@@ -249,6 +255,17 @@ def test_the_linkers_cache_and_default_directories_are_read() -> None:
     found = find_library("libc.so.6")
     assert found and os.path.exists(found)
     assert find_library("libfairlead-nowhere.so") is None
+
+
+def test_the_runpath_of_python_is_searched_for_what_python_opens(
+    chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = chain("libfl-beside.so", directory=tmp_path / "lib")
+    assert finds_library("libc.so.6") and not finds_library(library.name)
+    monkeypatch.setattr(sys, "executable", str(chain("python", rpath="$ORIGIN/lib")))
+    _paths_of_python.cache_clear()
+    assert finds_library(library.name) and not finds_library("libfairlead-nowhere.so")
+    _paths_of_python.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import fairlead
 from fairlead.loader.base.errors import NotFoundError
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.cuda import driver as cuda_driver
+from fairlead.loader.gpu import search as search_module
 from fairlead.loader.gpu.search import GpuSearch
 from fairlead.loader.hip import driver as hip_driver
 
@@ -64,6 +65,15 @@ def test_nothing_is_found(api: Found, monkeypatch: pytest.MonkeyPatch, tmp_path:
         getattr(fairlead, api.name)()
     assert one.value.routine == f"fairlead.{api.name}"
     assert one.value.code == api.search.driver.no_device[0] and len(one.value.reasons) == 2
+
+
+def test_a_name_that_the_linker_does_not_find_starts_no_child(
+    api: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_module, "probe_all", None)
+    found, (refusal,) = api.search.find([Candidate("libfairlead_nowhere.so.1", "a test")])
+    assert found is None and refusal.reason.startswith("no library of this name is in LD_LIBRARY")
+    assert "libfairlead_nowhere.so.1" in refusal.remedy
 
 
 def test_a_missing_function_is_an_error_and_no_crash(api: Found, tmp_path: Path) -> None:
