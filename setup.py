@@ -64,12 +64,8 @@ ADAPTERS = {
 FILE_NAMES = {"libOpenCL": "libOpenCL.so.1", "libze_loader": "libze_loader.so.1"}
 
 
-#: The folders of C that is not generated.
-WRITTEN = ("icd/", "loader/", "plugins/")
-
-
 class BuildNative(build_ext):
-    """Builds shared libraries that are no Python modules, `lib…`, and the adapters.
+    """Builds shared libraries that are not Python modules, `lib…`, and the adapters.
 
     Their names do not depend on the Python that built them. An adapter in the tree knows the path
     of this Python. One in a wheel does not: it finds the Python that it is installed in.
@@ -94,15 +90,15 @@ class BuildNative(build_ext):
         (loader/base/native/build.py). What is generated is optimized lightly.
         """
         compile_all, objects = self.compiler.compile, {}
-        lightly = runpy.run_path("fairlead/loader/base/native/building.py")["LIGHTLY"]
+        level_of = runpy.run_path("fairlead/loader/base/native/building.py")["level_of"]
 
         def compile_once(sources: list[str], **options: Any) -> list[str]:
             missing = [source for source in dict.fromkeys(sources) if source not in objects]
             written = options.pop("extra_postargs")
 
             def compile_one(source: str) -> str:
-                more = () if source.startswith(WRITTEN) else lightly
-                return compile_all([source], extra_postargs=[*written, *more], **options)[0]
+                more = [*written, *level_of(source)]
+                return compile_all([source], extra_postargs=more, **options)[0]
 
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 found = pool.map(compile_one, missing)

@@ -108,7 +108,7 @@ def loop_of(
     """The function of a node that repeats a graph for as long as a flag is set.
 
     Raises:
-        SYCLError: invalid, if the graph is not executable or of another context, or the flag is no
+        SYCLError: invalid, if the graph is not executable or of another context, or the flag is not
             memory.
     """
     made, decision = checked(body, context, "while_loop"), decision_of(context, device, flag)

@@ -32,7 +32,7 @@ SAMPLER: Final[int] = lib.FL_ZE_SAMPLER
 _BITS: Final = 64
 _ALL: Final = (1 << _BITS) - 1
 
-driver.in_c |= {name[2:] for name in dir(lib) if name.startswith("c_ze")}
+driver.in_c |= {name[2:] for name in dir(lib.fl_in_c) if name.startswith("c_ze")}
 lib.fl_ze_use(ffi.cast("void *", int(ur_ffi.cast("uintptr_t", ur_lib.fl_exported_by_sdk()))))
 
 

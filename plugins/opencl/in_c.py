@@ -13,7 +13,7 @@ from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from .core import adapter
 
-adapter.in_c |= {name[2:] for name in dir(lib) if name.startswith("c_ur")}
+adapter.in_c |= {name[2:] for name in dir(lib.fl_in_c) if name.startswith("c_ur")}
 adapter.in_c.remove("urEnqueueCommandBufferExp")  # C enqueues graphs of CUDA and HIP alone
 # References are counted in C for every adapter.
 adapter.in_c -= {name for name in adapter.in_c if re.search("(Retain|Release)(Exp)?$", name)}

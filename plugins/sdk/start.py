@@ -99,7 +99,7 @@ def _body(adapter: Adapter, name: str, in_c: bool) -> Any:
     if not in_c:
         return getattr(lib, f"py_{name}")
     own = f"{adapter.prefix_in_c}{name}"
-    return ffi.addressof(lib, own if hasattr(lib, own) else f"c_{name}")
+    return getattr(lib.fl_in_c, own if hasattr(lib.fl_in_c, own) else f"c_{name}")
 
 
 def _begin_in_c(adapter: Adapter) -> set[str]:

@@ -15,7 +15,8 @@ from .core import adapter, address_of
 _PREFIX: Final = "lz_"
 
 adapter.prefix_in_c = _PREFIX
-adapter.in_c |= {name.removeprefix(_PREFIX) for name in dir(lib) if name.startswith(f"{_PREFIX}ur")}
+_OWN: Final = [name for name in dir(lib.fl_in_c) if name.startswith(f"{_PREFIX}ur")]
+adapter.in_c |= {name.removeprefix(_PREFIX) for name in _OWN}
 
 
 class LockInC:

@@ -69,7 +69,7 @@ def calls_in(language: str) -> Iterator[None]:
 def _chosen(language: str) -> dict[str, int]:
     if language == "python":
         return python_bodies()
-    return {name: _address(ffi.addressof(lib, f"c_{name}")) for name in reference.in_c}
+    return {name: _address(getattr(lib.fl_in_c, f"c_{name}")) for name in reference.in_c}
 
 
 def _set(shells: Any, wanted: list[dict[str, int]]) -> None:

@@ -194,10 +194,12 @@ def build_layer(directory: Path, flags: Sequence[str] = ()) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     program = directory / "check_layer"
     _run([sys.executable, str(LAYER / "build.py"), str(directory)], directory)
-    sources = [*sorted(LAYER.glob("*.c")), directory / "hooks.c", HERE / "layer" / "check.c"]
+    sources = [*sorted(LAYER.glob("*.c")), directory / "extensions.c", HERE / "layer" / "check.c"]
     folders = [f"-I{folder}" for folder in (LAYER, PLUGINS, directory)]
     compiler = [*os.environ.get("CC", "cc").split(), *_STRICT, *flags, *folders]
-    _run([*compiler, *map(str, sources), "-o", str(program), "-ldl"], directory)
+    _run([*compiler, "-c", "instance.c"], directory)
+    instances = ["instance.o"] * runpy.run_path(str(LAYER / "build.py"))["INSTANCES"]
+    _run([*compiler, *map(str, sources), *instances, "-o", str(program), "-ldl"], directory)
     return program
 
 

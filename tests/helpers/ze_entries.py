@@ -31,7 +31,7 @@ def begin_in_c() -> bool:
 
 
 def _body(language: str, name: str) -> Any:
-    function = ffi.addressof(lib, f"c_{name}") if language == "c" else getattr(lib, f"py_{name}")
+    function = getattr(lib.fl_in_c, f"c_{name}") if language == "c" else getattr(lib, f"py_{name}")
     return shell_ffi.cast("void *", int(ffi.cast("uintptr_t", function)))
 
 

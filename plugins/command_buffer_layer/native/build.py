@@ -1,9 +1,10 @@
 """Builds libfairlead_layer.so, of which plugins/sdk/build.py makes libfairlead_command_buffer.so.
 
-Three files are generated from icd/opencl.abi. `hooks.h` declares the functions that the layer
-exchanges: each takes the next table and the arguments. `hooks.c` has them once for each instance,
-without that first parameter. It also has the functions of the extensions, which call the body that
-Python has put in. `extension_names.h` numbers these.
+Four files are generated from icd/opencl.abi. `hooks.h` declares the functions that the layer
+exchanges: each takes the next table and the arguments. `instance.c` has them without that first
+parameter. It is compiled once and linked 64 times. Each copy is an instance with a next table of
+its own, and adds itself to a list when the library is loaded. `extensions.c` has the functions of
+the extensions, which call the body that Python has put in. `extension_names.h` numbers these.
 
 setup.py calls `layer()`. `python plugins/command_buffer_layer/native/build.py DIRECTORY` only
 writes the generated C there, for tests in C.
@@ -37,7 +38,7 @@ IN_C = (
     "clReleaseCommandBufferKHR",
     "clEnqueueCommandBufferKHR",
 )
-_INSTANCES = 64  # FL_INSTANCES of layer.h
+INSTANCES = 64  # loaders in a process
 
 
 def extension_functions(api: Any) -> list[Any]:
@@ -94,30 +95,28 @@ def _entry(function: Any) -> str:
     )
 
 
-def hooks_source(api: Any) -> str:
-    """The text of hooks.c."""
+def instance_source(api: Any) -> str:
+    """The text of instance.c."""
+    lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
+    lines += ['#include "hooks.h"', "static fl_instance instance;"]
+    for name in HOOKS:
+        function = api.functions[name]
+        call = f"hook_{name}({_arguments(function, 'instance.next')})"
+        lines.append(f"static {function.c_declaration(f'here_{name}')} {{ return {call}; }}")
+    lines.append("static void *const hooks[FL_SLOTS] = {")
+    lines += [f"    [SLOT_{name}] = (void *)here_{name}," for name in HOOKS]
+    lines += ["};", "static fl_instance instance = {.hooks = hooks};"]
+    lines += ["__attribute__((constructor)) static void add(void) {"]
+    lines += ["    instance.other = fl_instances;", "    fl_instances = &instance;", "}", ""]
+    return "\n".join(lines)
+
+
+def extensions_source(api: Any) -> str:
+    """The text of extensions.c."""
+    functions = extension_functions(api)
     lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
     lines += ["#define FL_DEFINE_STUBS", '#include "hooks.h"', '#include "extension_names.h"']
-    lines += ["#include <string.h>", "static fl_next nexts[FL_INSTANCES];"]
-    for instance in range(_INSTANCES):
-        for name in HOOKS:
-            function = api.functions[name]
-            call = f"hook_{name}({_arguments(function, f'nexts[{instance}]')})"
-            declared = function.c_declaration(f"hook_{instance}_{name}")
-            lines.append(f"static {declared} {{ return {call}; }}")
-    slots = ", ".join(f"SLOT_{name}" for name in HOOKS)
-    lines.append(f"static const unsigned slots[] = {{{slots}}};")
-    lines.append(f"static void *const hooks[FL_INSTANCES][{len(HOOKS)}] = {{")
-    for instance in range(_INSTANCES):
-        row = ", ".join(f"(void *)hook_{instance}_{name}" for name in HOOKS)
-        lines.append(f"    {{{row}}},")
-    lines.append(
-        "};\nvoid fl_set_next(unsigned instance, fl_next next) { nexts[instance] = next; }"
-    )
-    lines.append("void fl_fill(void **table, unsigned instance) {")
-    lines.append(f"    for (unsigned i = 0; i < {len(HOOKS)}; i++)")
-    lines.append("        table[slots[i]] = hooks[instance][i];\n}")
-    functions = extension_functions(api)
+    lines.append("#include <string.h>")
     lines += [_entry(function) for function in functions if function.name not in IN_C]
     lines.append("static void *const functions[FL_ENTRIES] = {")
     lines += [f"    (void *)fl_{function.name}," for function in functions]
@@ -133,8 +132,9 @@ def write_sources(directory: Path) -> list[Path]:
     building.write_if_new(directory / "opencl_abi.h", icd.generated_header())
     building.write_if_new(directory / "extension_names.h", extension_names(api))
     building.write_if_new(directory / "hooks.h", hooks_header(api))
-    generated = building.write_if_new(directory / "hooks.c", hooks_source(api))
-    return [*sorted(HERE.glob("*.c")), SDK / "python.c", generated]
+    instance = building.write_if_new(directory / "instance.c", instance_source(api))
+    extensions = building.write_if_new(directory / "extensions.c", extensions_source(api))
+    return [*sorted(HERE.glob("*.c")), SDK / "python.c", extensions, *[instance] * INSTANCES]
 
 
 def layer() -> Any:

@@ -121,23 +121,21 @@ FL_EXPORT cl_int clGetLayerInfo(cl_uint param_name, size_t param_value_size, voi
     return CL_INVALID_VALUE;
 }
 
-/* The number of the instance with this next table. C has no closures, so each has hooks of its own.
- * A loader that comes again with the same functions gets its old instance: some are unloaded and
- * loaded over and over. FL_INSTANCES: all are taken. The table is kept or freed. */
-static unsigned instance_of(void **next) {
+fl_instance *fl_instances;
+
+/* The instance with this next table. C has no closures, so each has hooks of its own. A loader that
+ * comes again with the same functions gets its old instance: some are unloaded and loaded over and
+ * over. NULL: all are taken. The table is kept or freed. */
+static const fl_instance *instance_of(void **next) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static void **known[FL_INSTANCES];
-    static unsigned count;
-    unsigned instance = 0;
+    fl_instance *instance = fl_instances;
     pthread_mutex_lock(&lock);
-    while (instance < count && memcmp(known[instance], next, sizeof(void *) * FL_SLOTS) != 0)
-        instance++;
-    if (instance == count && count < FL_INSTANCES) {
-        known[count++] = next;
-        fl_set_next(instance, next);
-    } else {
+    while (instance && instance->next && memcmp(instance->next, next, sizeof(void *) * FL_SLOTS))
+        instance = instance->other;
+    if (instance && !instance->next)
+        instance->next = next;
+    else
         free(next);
-    }
     pthread_mutex_unlock(&lock);
     return instance;
 }
@@ -156,17 +154,15 @@ FL_EXPORT cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch,
     }
     for (unsigned i = 0; i < FL_SLOTS; i++)
         next[i] = i < num_entries && target_dispatch[i] ? target_dispatch[i] : fl_stubs[i];
-    unsigned instance = instance_of(next);
-    if (instance == FL_INSTANCES) {
+    const fl_instance *instance = instance_of(next);
+    if (!instance) {
         free(table);
         return CL_OUT_OF_RESOURCES;
     }
     memcpy(table, target_dispatch, sizeof(void *) * num_entries);
-    void *ours[FL_SLOTS] = {NULL};
-    fl_fill(ours, instance);
     for (unsigned i = 0; i < FL_SLOTS && i < num_entries; i++)
-        if (ours[i] && table[i])
-            table[i] = ours[i];
+        if (instance->hooks[i] && table[i])
+            table[i] = instance->hooks[i];
     *num_entries_ret = num_entries;
     *layer_dispatch_ret = table;
     return CL_SUCCESS;

@@ -21,19 +21,22 @@ extern void *const fl_stubs[FL_SLOTS];
 typedef void *const *fl_next; /* the table of the next layer, or of the loader */
 
 /* --- layer.c --- */
-enum { FL_LAYER_VERSION = 1, FL_INSTANCES = 64 /* loaders in a process */ };
+enum { FL_LAYER_VERSION = 1 };
 /* The body of a function of the extensions, found or started; NULL if there is no Python. */
 void *fl_body(unsigned entry);
 /* Every function of the extensions returns by this. */
 cl_int fl_leave(cl_int code);
 /* What a function without a body answers. */
 cl_int fl_without_body(void);
-/* The function of the extensions with this name, NULL if it is none of them. */
+/* The function of the extensions with this name, NULL if they have no such function. */
 void *fl_own_function(const char *name);
-/* The table that an instance's hooks call. Generated, as is the next. */
-void fl_set_next(unsigned instance, fl_next next);
-/* Put an instance's hooks into a table. */
-void fl_fill(void **table, unsigned instance);
+/* What serves one loader. instance.c is generated, and linked once for each. */
+typedef struct fl_instance {
+    struct fl_instance *other;
+    fl_next next;       /* the table that the hooks call; NULL: it serves nobody yet */
+    void *const *hooks; /* by slot; NULL: the next table's own function */
+} fl_instance;
+extern fl_instance *fl_instances; /* all */
 /* The answer to a query: `size` bytes at `value`. */
 cl_int fl_answer(const void *value, size_t size, size_t room, void *into, size_t *size_ret);
 

@@ -28,7 +28,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 LOADER = HERE.parents[2] / "loader" / "base" / "native"
@@ -208,6 +208,27 @@ def _call_in_c(name: str, prefix: str = "fl_") -> str:
         f"    int32_t code = {prefix}{name}(adapter, {names});\n"
         "    fl_take_gil(gil);\n"
         f"    return code == FL_TO_PYTHON ? py_{name}(adapter, {names}) : code;"
+    )
+
+
+class InCTable(NamedTuple):
+    """The C of a struct with the addresses of functions in C.
+
+    Python only needs the addresses. cffi would make a wrapper for each function that it declares,
+    which takes long to compile.
+    """
+
+    declaration: str
+    definition: str
+
+
+def in_c_table(names: list[str]) -> InCTable:
+    """Return the struct `fl_in_c` with the addresses of these functions, by their names."""
+    fields = " ".join(f"void *{name};" for name in names)
+    values = ", ".join(f"(void *){name}" for name in names)
+    return InCTable(
+        f"typedef struct {{ {fields} }} fl_in_c_table;",
+        f"static const fl_in_c_table fl_in_c = {{{values}}};",
     )
 
 
@@ -462,21 +483,18 @@ def ffibuilder() -> Any:
 
     write_headers(building.GENERATED)
     ffi = FFI()
-    ffi.cdef("\n".join(types(ur())) + kinds(ur()))
-    for header in _CDEF:
-        ffi.cdef((HERE / header).read_text(encoding="utf-8"))
-    ffi.cdef(callbacks(functions()) + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
     names = [*in_c(), *calls()]
-    entries_in_c = [(f"c_{name}", name) for name in names]
-    entries_in_c += [(f"lz_{name}", name) for name in _LEVEL_ZERO]
+    table = in_c_table([*(f"c_{name}" for name in names), *(f"lz_{name}" for name in _LEVEL_ZERO)])
     # one text: each call of cdef reads all types once more
-    ffi.cdef(
-        "\n".join(
-            f"int32_t {function}(uint32_t, {', '.join(parameters(ur().functions[name]))});"
-            for function, name in entries_in_c
-        )
-    )
-    ffi.cdef("#define FL_SHELL_VERSION ...")
+    declared = [
+        *(*types(ur()), kinds(ur())),
+        *((HERE / header).read_text(encoding="utf-8") for header in _CDEF),
+        callbacks(functions()),
+        f'extern "Python" {{ {_OTHER_CALLBACKS} }}',
+        f"{table.declaration} extern const fl_in_c_table fl_in_c;",
+        "#define FL_SHELL_VERSION ...",
+    ]
+    ffi.cdef("\n".join(declared))
     headers = (
         "ur_types.h",
         "shell.cdef.h",
@@ -490,6 +508,8 @@ def ffibuilder() -> Any:
         *(f'#include "{header}"' for header in headers),
         f"#define FL_SHELL_VERSION {version(ur(), functions())}u",
         *_in_c(),
+        table.declaration,
+        table.definition,
     ]
     names = ("counts.c", "interrupts.c", "launches.c", "answers.c", "progress.c", "gpu_appends.c")
     names += ("level_zero.c",)

@@ -176,18 +176,24 @@ def ffibuilder() -> Any:
     write_headers(building.GENERATED)
     build.write_headers(building.GENERATED)
     ffi = FFI()
-    ffi.cdef("\n".join(build.types(ze())) + build.kinds(ze()))
-    ffi.cdef("struct fl_kernel; struct fl_buffer; struct fl_array; struct fl_driver;")
-    ffi.cdef((HERE / "ze_calls.cdef.h").read_text(encoding="utf-8"))
-    ffi.cdef(build.callbacks(ze().slots))
-    ffi.cdef('extern "Python" { void py_ze_teardown(uint32_t number); }')
-    ffi.cdef("#define FL_SHELL_VERSION ...")
     calls = _calls()
-    ffi.cdef("\n".join(f"int32_t c_{name}(uint32_t, {given});" for name, given in calls.items()))
+    table = build.in_c_table([f"c_{name}" for name in calls])
+    declared = [
+        *(*build.types(ze()), build.kinds(ze())),
+        "struct fl_kernel; struct fl_buffer; struct fl_array; struct fl_driver;",
+        (HERE / "ze_calls.cdef.h").read_text(encoding="utf-8"),
+        build.callbacks(ze().slots),
+        'extern "Python" { void py_ze_teardown(uint32_t number); }',
+        f"{table.declaration} extern const fl_in_c_table fl_in_c;",
+        "#define FL_SHELL_VERSION ...",
+    ]
+    ffi.cdef("\n".join(declared))
     lines = [
         '#include "ze_calls.h"\n#include "ze_entries_in_c.h"',
         f"#define FL_SHELL_VERSION {version()}u",
         *(_call_in_c(name, given) for name, given in calls.items()),
+        table.declaration,
+        table.definition,
     ]
     sources = [HERE / name for name in _CALLS]
     options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")

@@ -68,9 +68,8 @@ def start(address: int) -> None:
         for index in range(shell.entry_count):
             name = shell_ffi.string(shell.names[index]).decode()
             if name in driver.declared:
-                body = (
-                    ffi.addressof(lib, f"c_{name}") if name in in_c else getattr(lib, f"py_{name}")
-                )
+                where, prefix = (lib.fl_in_c, "c_") if name in in_c else (lib, "py_")
+                body = getattr(where, f"{prefix}{name}")
                 shell.bodies[index] = shell_ffi.cast("void *", int(ffi.cast("uintptr_t", body)))
         end = shell_ffi.cast("void (*)(uint32_t)", int(ffi.cast("uintptr_t", lib.py_ze_teardown)))
         driver.at_exit = lambda: shell.at_exit(end)

@@ -165,9 +165,11 @@ static void events(void) {
 
 static void loaders(void) {
     void *target[FL_SLOTS], *const *made = NULL;
-    cl_uint count = 0, refused = 0;
+    cl_uint count = 0, refused = 0, instances = 0;
+    for (const fl_instance *one = fl_instances; one; one = one->other)
+        instances++;
     for (int turn = 0; turn < 3; turn++)
-        for (uintptr_t number = 1; number <= FL_INSTANCES + 2; number++) {
+        for (uintptr_t number = 1; number <= instances + 2; number++) {
             for (unsigned i = 0; i < FL_SLOTS; i++)
                 target[i] = (void *)number;
             cl_int code = clInitLayer(FL_SLOTS, target, &count, &made);

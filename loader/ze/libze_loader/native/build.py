@@ -84,10 +84,13 @@ def _call(function: Any, pointer: str) -> str:
     return f"((fn_{function.name} *){pointer})({_arguments(function)})"
 
 
-def _failing(function: Any, name: str, code: str) -> str:
-    """A function that fails, in its own form."""
-    answer = code if function.error_channel == "return" else "NULL"
-    return f"static {function.c_declaration(name)} {{ return {answer}; }}"
+#: What fails, in the form of functions that return a code, and of those that return a handle. A
+#: caller removes the arguments that it gave, so a function without parameters serves all calls.
+_FAILING = """\
+static ze_result_t missing_return(void) { return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE; }
+static ze_result_t early_return(void) { return ZE_RESULT_ERROR_UNINITIALIZED; }
+static void *missing_null(void) { return NULL; }
+static void *early_null(void) { return NULL; }"""
 
 
 def _is_handle(api: Any, parameter: Any) -> bool:
@@ -177,16 +180,15 @@ def _traced(function: Any) -> str:
     begin = f"static {function.c_declaration(f'traced_{function.name}')} {{"
     if function.error_channel != "return":
         return f"{begin} return {call}; }}"
-    fields = [f"{p.c_type}*p{p.name};" for p in function.parameters]
-    values = ", ".join(f"&{p.name}" for p in function.parameters)
+    places = ", ".join(f"(void *)&{p.name}" for p in function.parameters)
     return "\n".join(
         [
             begin,
-            f"    struct {{ {' '.join(fields)} }} params = {{{values}}};",
+            f"    void *params[] = {{{places}}};",
             "    fl_traced_call call;",
-            f"    if (!fl_begin_call(&call, {function.slot}, &params)) return {call};",
+            f"    bool is_seen = fl_begin_call(&call, {function.slot}, params);",
             f"    ze_result_t result = {call};",
-            "    fl_end_call(&call, &params, result);",
+            "    if (is_seen) fl_end_call(&call, params, result);",
             "    return result;\n}",
             f"FL_EXPORT ze_result_t zelTracer{function.name[2:]}RegisterCallback("
             "void *tracer, uint32_t place, void *callback) {",
@@ -204,6 +206,14 @@ def _array(api: Any, declaration: str, name_of: Callable[[Any], str]) -> Iterato
 
 def _form(form: str, function: Any) -> str:
     return WRITTEN.get(function.name, f"{form}{function.name}")
+
+
+def _failing(form: str, function: Any) -> str:
+    return f"{form}{function.error_channel}"
+
+
+def _early(function: Any) -> str:
+    return WRITTEN.get(function.name, _failing("early_", function))
 
 
 def _getters(api: Any) -> Iterator[str]:
@@ -232,27 +242,25 @@ def thunks() -> str:
     api = building.api("ze")
     lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
     lines.append('#include "loader.h"')
-    lines.append("void *fl_bottom[FL_SLOTS];")
+    lines += ["void *fl_bottom[FL_SLOTS];", _FAILING]
     for function in api.slots:
         name = function.name
-        lines.append(_failing(function, f"missing_{name}", "ZE_RESULT_ERROR_UNSUPPORTED_FEATURE"))
         if name not in WRITTEN:
-            lines.append(_failing(function, f"early_{name}", "ZE_RESULT_ERROR_UNINITIALIZED"))
             lines.append(_several(api, function))
             lines.append(_valid(api, function))
         lines.append(_traced(function))
         call = _call(function, f"fl_current[{function.slot}]")
         lines.append(f"FL_EXPORT {function.c_declaration(name)} {{ return {call}; }}")
     tables = {
-        "void *fl_current": "early_",
-        "void *fl_untraced": "early_",
-        "void *const fl_start": "early_",
-        "void *const fl_several": "several_",
-        "void *const fl_valid": "valid_",
+        "void *fl_current": _early,
+        "void *fl_untraced": _early,
+        "void *const fl_start": _early,
+        "void *const fl_several": partial(_form, "several_"),
+        "void *const fl_valid": partial(_form, "valid_"),
+        "void *const fl_unsupported": partial(_failing, "missing_"),
     }
-    for declaration, form in tables.items():
-        lines += _array(api, declaration, partial(_form, form))
-    lines += _array(api, "void *const fl_unsupported", lambda f: f"missing_{f.name}")
+    for declaration, name_of in tables.items():
+        lines += _array(api, declaration, name_of)
     lines += _array(api, "void *const fl_traced", lambda f: f"traced_{f.name}")
     lines += _array(api, "static void *const exported", lambda f: f.name)
     traced = ", ".join(str(function.slot) for function in callbacks(api))
