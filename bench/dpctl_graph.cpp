@@ -9,7 +9,8 @@
 namespace exp_ = sycl::ext::oneapi::experimental;
 using graph_t = exp_::command_graph<exp_::graph_state::modifiable>;
 
-static const char *const source = "kernel void store(global uint *to, uint value) { to[get_global_id(0)] = value; }";
+static const char *const source =
+    "kernel void store(global uint *to, uint value) { to[get_global_id(0)] = value; }";
 enum { NODES = 2000, TURNS = 5 };
 
 int main() {
@@ -23,14 +24,16 @@ int main() {
       h.set_args(to, i);
       h.parallel_for(sycl::range<1>(64), kernel);
     };
-    auto node = last.empty() ? graph.add(launch) : graph.add(launch, {exp_::property::node::depends_on(last[0])});
+    auto node = last.empty() ? graph.add(launch)
+                             : graph.add(launch, {exp_::property::node::depends_on(last[0])});
     last.assign(1, node);
   }
   std::vector<double> took;
   for (unsigned i = 0; i < TURNS; i++) {
     auto start = std::chrono::steady_clock::now();
     auto executable = graph.finalize();
-    took.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+    took.push_back(
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
     queue.ext_oneapi_graph(executable).wait();
   }
   std::sort(took.begin(), took.end());

@@ -1,7 +1,7 @@
 /* With -DDRIVER: a Level Zero driver that does nothing. Else a program, LIBRARY HOW CALLS: it
  * prints the nanoseconds of a zeEventQueryStatus, the least of its batches. HOW is "table", by the
- * driver's own table, "jump", by that and one direct jump, "pointer", by a jump as the loader has it,
- * or "loader", by the exported function of a loader. */
+ * driver's own table, "jump", by that and one direct jump, "pointer", by a jump as the loader has
+ * it, or "loader", by the exported function of a loader. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static double now(void) {
 }
 
 /* A function that only jumps to another one: what a loader can put between at least. It begins at a
- * line of the cache. It jumps directly, or by a pointer as the loader's exported functions do. NULL:
- * this processor has another jump, or there is no room near enough. */
+ * line of the cache. It jumps directly, or by a pointer as the loader's exported functions do.
+ * NULL: this processor has another jump, or there is no room near enough. */
 static void *jump_to(void *target, int by_pointer) {
     enum { PAGE = 4096, AWAY = 1 << 24 };
 #ifdef __x86_64__

@@ -490,7 +490,8 @@ static bool is_contradictory(cl_mem_flags flags) {
 static cl_mem shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host) {
     if (!(flags & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY)))
         flags |= CL_MEM_READ_WRITE;
-    if (!context || !size || flags & ~(cl_mem_flags)SHAREABLE || is_contradictory(flags) || !host != !(flags & CL_MEM_COPY_HOST_PTR))
+    if (!context || !size || flags & ~(cl_mem_flags)SHAREABLE || is_contradictory(flags) ||
+        !host != !(flags & CL_MEM_COPY_HOST_PTR))
         return NULL;
     drop_given_up();
     const fl_cuda_device *device = device_of(context);

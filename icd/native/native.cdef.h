@@ -530,14 +530,18 @@ typedef struct fl_cuda_device {
     char lost_by[128];   /* the graph whose kernel ended the context: `lost` */
 } fl_cuda_device;
 enum { FL_CUDA_MOST_DEVICES = 64 };
-/* How OpenCL imports memory of CUDA's: its address there, and a file descriptor that belongs to OpenCL after a success. NULL, and the code. */
-typedef void *fl_cuda_import(void *context, uint64_t flags, uint64_t address, int descriptor, size_t size, int32_t *code);
-/* Buffers of an OpenCL device are made of memory that CUDA has too, from now on; `import` is NULL for file descriptors. OpenCL's code. */
+/* How OpenCL imports memory of CUDA's: its address there, and a file descriptor that belongs to
+ * OpenCL after a success. NULL, and the code. */
+typedef void *fl_cuda_import(void *context, uint64_t flags, uint64_t address, int descriptor,
+                             size_t size, int32_t *code);
+/* Buffers of an OpenCL device are made of memory that CUDA has too, from now on; `import` is NULL
+ * for file descriptors. OpenCL's code. */
 int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import);
 void fl_unshare_memory(void *opencl_device);
 /* CUDA's address of a buffer, 0 if it is not shared. */
 uint64_t fl_cuda_address(void *memory);
-/* Buffers that live: parts of slabs, and those that have memory of their own; and how many the driver has made by itself. */
+/* Buffers that live: parts of slabs, and those that have memory of their own; and how many the
+ * driver has made by itself. */
 typedef struct fl_cuda_counts {
     uint64_t small, own, other;
 } fl_cuda_counts;
@@ -545,56 +549,72 @@ fl_cuda_counts fl_count_shared(void);
 
 /* What a parameter of a translated kernel is. */
 enum fl_cuda_parameter { FL_CUDA_VALUE, FL_CUDA_MEMORY, FL_CUDA_LOCAL };
-/* A kernel for launches of `work_dim` dimensions with this offset: what `asks` has no bit for is any (bits 0 to 2 the offset's, bit 3 work_dim).
- * `sizes` and `alignments` are in bytes. `required` is reqd_work_group_size, or zeros. The function has the addresses of parameters that `loads`
- * has a bit for: it is for launches of which just these are Parameters', of those that `loadable` has a bit for. It `waits` for what comes before
- * it, if it is started early. */
+/* A kernel for launches of `work_dim` dimensions with this offset: what `asks` has no bit for is
+ * any (bits 0 to 2 the offset's, bit 3 work_dim). `sizes` and `alignments` are in bytes. `required`
+ * is reqd_work_group_size, or zeros. The function has the addresses of parameters that `loads` has
+ * a bit for: it is for launches of which just these are Parameters', of those that `loadable` has a
+ * bit for. It `waits` for what comes before it, if it is started early. */
 typedef struct fl_cuda_function {
     void *kernel, *function;
     const uint8_t *kinds;
     const uint32_t *sizes, *alignments;
-    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads, waits, lets_start;
+    uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads, waits,
+        lets_start;
     uint64_t loadable, loads;
 } fl_cuda_function;
 enum { FL_CUDA_MOST_LOADS = 64 };
-/* Whether a launch is best followed by one that starts while it runs: it has some thousand threads, and not more than `most`. A function whose
- * `lets_start` is not 0 does that, and is for launches of up to so many threads. */
+/* Whether a launch is best followed by one that starts while it runs: it has some thousand threads,
+ * and not more than `most`. A function whose `lets_start` is not 0 does that, and is for launches
+ * of up to so many threads. */
 int fl_lets_start(const fl_command *command, uint64_t most);
 /* Why a command cannot be a node. */
 enum fl_cuda_reason {
-    FL_CUDA_FINE, FL_CUDA_KERNEL, FL_CUDA_ARGUMENT, FL_CUDA_UNSEEN, FL_CUDA_NOT_SHARED, FL_CUDA_SVM, FL_CUDA_RANGE, FL_CUDA_LOCAL_SIZE,
-    FL_CUDA_PATTERN, FL_CUDA_OPERATION, FL_CUDA_NO_ROOM
+    FL_CUDA_FINE,
+    FL_CUDA_KERNEL,
+    FL_CUDA_ARGUMENT,
+    FL_CUDA_UNSEEN,
+    FL_CUDA_NOT_SHARED,
+    FL_CUDA_SVM,
+    FL_CUDA_RANGE,
+    FL_CUDA_LOCAL_SIZE,
+    FL_CUDA_PATTERN,
+    FL_CUDA_OPERATION,
+    FL_CUDA_NO_ROOM
 };
-/* The order of commands on at most `most` chains (chains.h). Command i comes after those in `before`
- * from first[i] up to first[i + 1]. The directly preceding ones are in `after`, which has room for 8
- * for each command, by `first_after`. Returns how many chains there are, or UINT32_MAX if there is no
- * memory. */
+/* The order of commands on at most `most` chains (chains.h). Command i comes after those in
+ * `before` from first[i] up to first[i + 1]. The directly preceding ones are in `after`, which has
+ * room for 8 for each command, by `first_after`. Returns how many chains there are, or UINT32_MAX
+ * if there is no memory. */
 uint32_t fl_chain(uint32_t count, const uint32_t *first, const uint32_t *before,
                   const uint8_t *only_orders, uint32_t most, uint32_t *first_after,
                   uint32_t *after);
-/* The first command that cannot be a node, `count` if each can; *reason is an enum fl_cuda_reason. */
-uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count, const fl_command *commands, uint32_t count,
-                       uint32_t *reason);
+/* The first command that cannot be a node, `count` if each can; *reason is an enum fl_cuda_reason.
+ */
+uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count,
+                       const fl_command *commands, uint32_t count, uint32_t *reason);
 typedef struct fl_cuda fl_cuda;
 /* A graph of commands that all can be nodes. A node comes after those in `before`, from
- * first_before[its number] up to the next one's. `starts_early`: a launch that waits may start before
- * the end of the one that it comes after, if nothing else comes after that. What it is given outlives
- * it, but for the numbers and the title, which errors call it. NULL: *code is CUDA's. */
-fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions, uint32_t function_count,
-                     const fl_command *commands, uint32_t count, const uint32_t *first_before, const uint32_t *before, int starts_early,
+ * first_before[its number] up to the next one's. `starts_early`: a launch that waits may start
+ * before the end of the one that it comes after, if nothing else comes after that. What it is given
+ * outlives it, but for the numbers and the title, which errors call it. NULL: *code is CUDA's. */
+fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions,
+                     uint32_t function_count, const fl_command *commands, uint32_t count,
+                     const uint32_t *first_before, const uint32_t *before, int starts_early,
                      const char *title, int *code);
 /* How many nodes start early. */
 uint32_t fl_cuda_early(const fl_cuda *cuda);
-/* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay. */
+/* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay.
+ */
 int fl_release_cuda(fl_cuda *cuda);
 /* Whether one that was released so has ended. It may be gone: it is not looked into. */
 int fl_cuda_has_ended(const fl_cuda *cuda);
-int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
-                    void **event, uint32_t *failed);
+int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times,
+                    uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched);
 int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell);
 int fl_run_cuda(void *cuda, uint32_t times);
-int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, int first, uint32_t *ran, uint32_t *stopped);
+int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, int first,
+                      uint32_t *ran, uint32_t *stopped);
 int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint32_t times);
 const char *fl_turn_text(void);   /* cuda_loops.c: PTX */
 /* What a replay took, in ns: the median of the first ones; 0 until there are enough. */
@@ -603,9 +623,11 @@ uint64_t fl_cuda_taken(fl_cuda *cuda);
 /* What other libraries of fairlead call of this one. */
 typedef struct fl_functions {
     fl_command *(*new_command)(fl_array *array);
-    fl_arguments *(*change_arguments)(const fl_arguments *base, uint32_t count, const fl_change *changes, uint32_t change_count);
+    fl_arguments *(*change_arguments)(const fl_arguments *base, uint32_t count,
+                                      const fl_change *changes, uint32_t change_count);
     void (*release_arguments)(fl_arguments *list);
-    int (*set_argument)(fl_command *command, uint32_t index, uint32_t kind, size_t size, const void *value);
+    int (*set_argument)(fl_command *command, uint32_t index, uint32_t kind, size_t size,
+                        const void *value);
     int (*get_argument)(const fl_arguments *list, uint32_t index, fl_change *argument);
     uint32_t (*argument_count)(const fl_arguments *list);
     int (*update_buffer)(fl_buffer *buffer, uint32_t command, int relaunched);

@@ -36,8 +36,8 @@ FOLDER: Final = ROOT / "build" / "pythons"
 _ASK: Final = (
     "import ensurepip, platform, sys; print(sys.executable, platform.python_version(), sep='\\n')"
 )
-#: Imports every module, except those that run something or need an extra. Libraries are no modules, though they have
-#: the same suffix.
+#: Imports every module, except those that run something or need an extra. Libraries have the same
+#: suffix as modules.
 _IMPORT: Final = """
 import importlib, pkgutil, fairlead
 def fail(name): raise

@@ -69,8 +69,8 @@ int32_t fl_update_plainly(const fl_launches *launches,
 /* --- graphs of CUDA and HIP (gpu_appends.c, gpu_launches.c) --- */
 
 /* A device of a driver. Slots: `current` tells what a thread has, `enter` changes it, and `leave`
- * goes back. CUDA has a stack of contexts: cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent. HIP's
- * contexts are devices: hipGetDevice, and hipSetDevice twice. */
+ * goes back. CUDA has a stack of contexts: cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent.
+ * HIP's contexts are devices: hipGetDevice, and hipSetDevice twice. */
 typedef struct fl_gpu_device {
     void *const *const *table; /* the driver's functions */
     uint32_t current, enter, leave;

@@ -3,7 +3,8 @@
 
 static const char *source = R"(
 using sycl::memory_order, sycl::memory_scope, sycl::access::address_space;
-template <typename T, memory_scope scope = memory_scope::device, address_space space = address_space::global_space>
+template <typename T, memory_scope scope = memory_scope::device,
+          address_space space = address_space::global_space>
 using relaxed = sycl::atomic_ref<T, memory_order::relaxed, scope, space>;
 
 KERNEL(1) integers(int *out, unsigned long *wide) {
@@ -23,7 +24,8 @@ KERNEL(1) floats(float *single, double *wide) {
   relaxed<double>(wide[1]).fetch_max(index());
 }
 KERNEL(1) exchanges(int *lock, int *count) {
-  sycl::atomic_ref<int, memory_order::acq_rel, memory_scope::device, address_space::global_space> at(*count);
+  sycl::atomic_ref<int, memory_order::acq_rel, memory_scope::device, address_space::global_space>
+      at(*count);
   int seen = at.load(memory_order::acquire);
   while (!at.compare_exchange_strong(seen, seen + 3)) {
   }
@@ -34,7 +36,8 @@ KERNEL(1) in_local(sycl::local_accessor<int, 1> sum, int *out) {
   if (item.get_local_id(0) == 0)
     sum[0] = 0;
   sycl::group_barrier(item.get_group());
-  relaxed<int, memory_scope::work_group, address_space::local_space>(sum[0]) += item.get_local_id(0);
+  relaxed<int, memory_scope::work_group, address_space::local_space>(sum[0]) +=
+      item.get_local_id(0);
   sycl::group_barrier(item.get_group());
   if (item.get_local_id(0) == 0)
     relaxed<int>(*out) += sum[0];

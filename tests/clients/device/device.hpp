@@ -1,10 +1,12 @@
-// What the programs with device code share. libsycl compiles the kernels at run time, since the host's compiler makes none.
+// What the programs with device code share. libsycl compiles the kernels at run time, since the
+// host's compiler makes none.
 #ifndef DEVICE_HPP
 #define DEVICE_HPP
 
 #include "client.hpp"
 
-// What DPC++ would say of libsycl's own kernel for fills: without a name an assertion ends the program.
+// What DPC++ would say of libsycl's own kernel for fills: without a name an assertion ends the
+// program.
 namespace sycl {
 inline namespace _V1 {
 namespace detail {
@@ -29,7 +31,8 @@ inline const std::string preamble = R"(
 #include <sycl/sycl.hpp>
 namespace exp_ = sycl::ext::oneapi::experimental;
 namespace here = sycl::ext::oneapi::this_work_item;
-#define KERNEL(dimensions) extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((exp_::nd_range_kernel<dimensions>)) void
+#define KERNEL(dimensions) \
+  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((exp_::nd_range_kernel<dimensions>)) void
 #define TASK extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((exp_::single_task_kernel)) void
 inline size_t index() { return here::get_nd_item<1>().get_global_id(0); }
 )";
@@ -37,15 +40,19 @@ inline size_t index() { return here::get_nd_item<1>().get_global_id(0); }
 // Kernels that are compiled from SYCL code, by name.
 class device_code {
 public:
-  device_code(const sycl::queue &queue, const char *kernels) : bundle(build(queue, preamble + kernels)) {}
+  device_code(const sycl::queue &queue, const char *kernels)
+      : bundle(build(queue, preamble + kernels)) {}
   sycl::kernel operator[](const std::string &name) { return bundle.ext_oneapi_get_kernel(name); }
 
   sycl::kernel_bundle<sycl::bundle_state::executable> bundle;
 
 private:
-  static sycl::kernel_bundle<sycl::bundle_state::executable> build(const sycl::queue &queue, const std::string &source) {
-    auto sources = exp_::create_kernel_bundle_from_source(queue.get_context(), exp_::source_language::sycl, source);
-#if __LIBSYCL_MAJOR_VERSION < 9 // its wheel has no device libraries (libsycl-crt.bc), which no kernel here needs
+  static sycl::kernel_bundle<sycl::bundle_state::executable> build(const sycl::queue &queue,
+                                                                   const std::string &source) {
+    auto sources = exp_::create_kernel_bundle_from_source(queue.get_context(),
+                                                          exp_::source_language::sycl, source);
+#if __LIBSYCL_MAJOR_VERSION <                                                                      \
+    9 // its wheel has no device libraries (libsycl-crt.bc), which no kernel here needs
     return exp_::build(sources, exp_::properties{exp_::build_options{"-fno-sycl-device-lib=all"}});
 #else
     return exp_::build(sources);

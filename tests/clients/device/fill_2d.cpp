@@ -1,6 +1,7 @@
-// Two-dimensional fills of USM. libsycl fills what the host can see by a host task. Other memory it fills by a kernel of its own, since
-// adapters say that they have no such fill: ours has one, but libsycl would give it elements for bytes. A program of a host's compiler
-// does not have libsycl's kernel, so that fill ends in the search for it, and the memory stays as it was.
+// Two-dimensional fills of USM. libsycl fills what the host can see by a host task. Other memory it
+// fills by a kernel of its own, since adapters say that they have no such fill: ours has one, but
+// libsycl would give it elements for bytes. A program of a host's compiler does not have libsycl's
+// kernel, so that fill ends in the search for it, and the memory stays as it was.
 #include "device.hpp"
 
 int main() {
@@ -17,7 +18,8 @@ int main() {
     print("memset", host.get(), n);
     std::vector<int> fives(n, 5); // a plain fill is a kernel of libsycl, too, on Level Zero
     queue.copy(fives.data(), device.get(), n).wait_and_throw();
-    device_code code(queue, "TASK nothing() {}"); // without kernels of its own the search is a crash
+    device_code code(queue,
+                     "TASK nothing() {}"); // without kernels of its own the search is a crash
     try {
       queue.submit([&](sycl::handler &h) {
         h.use_kernel_bundle(code.bundle);

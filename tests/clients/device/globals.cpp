@@ -1,11 +1,17 @@
-// Device globals of a kernel bundle: what one kernel leaves there the next one finds; another bundle has its own.
+// Device globals of a kernel bundle: what one kernel leaves there the next one finds; another
+// bundle has its own.
 #include "device.hpp"
 
 static const char *source = R"(
-template <typename T> using global = exp_::device_global<T, decltype(exp_::properties{exp_::device_image_scope})>;
+template <typename T>
+using global =
+    exp_::device_global<T, decltype(exp_::properties{exp_::device_image_scope})>;
 global<int> counter;
 namespace deep { global<float[4]> table; }
-KERNEL(1) count(int by) { sycl::atomic_ref<int, sycl::memory_order::relaxed, sycl::memory_scope::device>(counter.get()) += by; }
+KERNEL(1) count(int by) {
+  using atomic = sycl::atomic_ref<int, sycl::memory_order::relaxed, sycl::memory_scope::device>;
+  atomic(counter.get()) += by;
+}
 KERNEL(1) store(float factor) { deep::table[index()] = factor * index(); }
 KERNEL(1) look(int *count, float *table) {
   if (!index())
@@ -19,7 +25,8 @@ int main() {
     usm<int> count(1, queue, kind::shared);
     usm<float> table(4, queue, kind::shared);
     auto look = [&](const char *name, device_code &code) {
-      queue.submit(launch(code["look"], groups_of{4, 4}, count.get(), table.get())).wait_and_throw();
+      queue.submit(launch(code["look"], groups_of{4, 4}, count.get(), table.get()))
+          .wait_and_throw();
       print((std::string(name) + " counter").c_str(), count.get(), 1);
       print((std::string(name) + " table").c_str(), table.get(), 4);
     };

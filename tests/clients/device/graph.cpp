@@ -1,11 +1,13 @@
-// A graph of kernels in SYCL code, as it was made: USM, accessors, local memory, structs, dependencies, and a recorded queue.
-// Kernels do not ask for the size of the local accessor: libsycl 2026.2 gives those in a graph a random one, whatever the adapter.
+// A graph of kernels in SYCL code, as it was made: USM, accessors, local memory, structs,
+// dependencies, and a recorded queue. Kernels do not ask for the size of the local accessor:
+// libsycl 2026.2 gives those in a graph a random one, whatever the adapter.
 #include "device.hpp"
 
 static const char *source = R"(
 struct step { int factor, more; };
 KERNEL(1) advance(int *data, step by) { data[index()] = by.factor * data[index()] + by.more; }
-KERNEL(1) summed(sycl::accessor<int, 1> sums, const int *data, sycl::local_accessor<int, 1> scratch) {
+KERNEL(1)
+summed(sycl::accessor<int, 1> sums, const int *data, sycl::local_accessor<int, 1> scratch) {
   auto item = here::get_nd_item<1>();
   scratch[item.get_local_id(0)] = data[index()];
   sycl::group_barrier(item.get_group());
@@ -35,11 +37,15 @@ int main() {
     {
       graph_t graph{queue, uses_buffers};
       auto first = graph.add(launch(code["advance"], groups_of{n, 4}, data.get(), step{2, 1}));
-      auto second = graph.add(launch(code["advance"], groups_of{n, 2}, data.get(), step{3, 0}), after(first));
-      graph.add([&](sycl::handler &h) {
-        h.set_args(sycl::accessor<int, 1>{sums, h}, data.get(), sycl::local_accessor<int, 1>{sycl::range<1>{4}, h});
-        h.parallel_for(groups_of{n, 4}, code["summed"]);
-      }, after(second));
+      auto second =
+          graph.add(launch(code["advance"], groups_of{n, 2}, data.get(), step{3, 0}), after(first));
+      graph.add(
+          [&](sycl::handler &h) {
+            h.set_args(sycl::accessor<int, 1>{sums, h}, data.get(),
+                       sycl::local_accessor<int, 1>{sycl::range<1>{4}, h});
+            h.parallel_for(groups_of{n, 4}, code["summed"]);
+          },
+          after(second));
       executable_t executable = graph.finalize();
       for (int run = 0; run < 2; run++) {
         queue.ext_oneapi_graph(executable).wait_and_throw();

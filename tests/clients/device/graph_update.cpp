@@ -1,6 +1,7 @@
-// Updates of kernels in SYCL code in a graph: dynamic parameters, ranges of nodes, other kernels, and all nodes from another graph.
-// What libsycl 2026.2 cannot do with such kernels, whatever the adapter: it never passes a dynamic_local_accessor, and it does not
-// find a dynamic_parameter that comes after an accessor.
+// Updates of kernels in SYCL code in a graph: dynamic parameters, ranges of nodes, other kernels,
+// and all nodes from another graph. What libsycl 2026.2 cannot do with such kernels, whatever the
+// adapter: it never passes a dynamic_local_accessor, and it does not find a dynamic_parameter that
+// comes after an accessor.
 #include "device.hpp"
 
 static const char *source = R"(
@@ -59,8 +60,10 @@ int main() {
     }
     {
       graph_t graph{queue};
-      exp_::dynamic_command_group either{graph, {launch(code["advance"], groups_of{n, 3}, a.get(), step{0, 8}),
-                                                 launch(code["negate"], groups_of{n / 2, 3}, a.get())}};
+      exp_::dynamic_command_group either{
+          graph,
+          {launch(code["advance"], groups_of{n, 3}, a.get(), step{0, 8}),
+           launch(code["negate"], groups_of{n / 2, 3}, a.get())}};
       auto node = graph.add(either);
       executable_t executable = graph.finalize(updatable);
       look("one kernel", executable);
@@ -85,10 +88,12 @@ int main() {
       sycl::buffer<int, 1> x{sycl::range<1>{n}}, y{sycl::range<1>{n}};
       x.set_write_back(false), y.set_write_back(false);
       for (auto *each : {&x, &y})
-        queue.submit([&](sycl::handler &h) { h.fill(sycl::accessor<int, 1>{*each, h}, 0); }).wait_and_throw();
+        queue.submit([&](sycl::handler &h) { h.fill(sycl::accessor<int, 1>{*each, h}, 0); })
+            .wait_and_throw();
       {
         constexpr auto later = sycl::access::placeholder::true_t;
-        sycl::accessor<int, 1, sycl::access_mode::read_write, sycl::target::device, later> of_x{x}, of_y{y};
+        sycl::accessor<int, 1, sycl::access_mode::read_write, sycl::target::device, later> of_x{x},
+            of_y{y};
         graph_t graph{queue, uses_buffers};
         exp_::dynamic_parameter data{OF(graph) of_x};
         exp_::dynamic_parameter<int> more{OF(graph) 5};

@@ -1,4 +1,5 @@
-// Algorithms of work-groups and sub-groups: reductions, scans, broadcasts, votes, shuffles, barriers.
+// Algorithms of work-groups and sub-groups: reductions, scans, broadcasts, votes, shuffles,
+// barriers.
 #include "device.hpp"
 
 static const char *source = R"(
@@ -32,7 +33,8 @@ KERNEL(1) sub_groups(int *sums, int *partners, int *neighbours, int *sizes) {
   sums[i] = right;
   partners[i] = sycl::permute_group_by_xor(group, lane, 1) - (lane ^ 1);
   neighbours[i] = sycl::select_from_group(group, lane, (lane + 1) % size) - (lane + 1) % size;
-  sizes[i] = size <= (int)group.get_max_local_range()[0] && group.get_group_linear_id() < group.get_group_linear_range();
+  sizes[i] = size <= (int)group.get_max_local_range()[0] &&
+             group.get_group_linear_id() < group.get_group_linear_range();
 }
 KERNEL(2) transposed(const int *in, int *out, sycl::local_accessor<int, 2> tile) {
   auto item = here::get_nd_item<2>();
@@ -46,17 +48,20 @@ int main() {
   return client([](sycl::queue &queue) {
     constexpr size_t n = 16;
     device_code code(queue, source);
-    usm<int> in(n, queue, kind::shared), a(n, queue, kind::shared), b(n, queue, kind::shared), c(n, queue, kind::shared);
+    usm<int> in(n, queue, kind::shared), a(n, queue, kind::shared), b(n, queue, kind::shared),
+        c(n, queue, kind::shared);
     usm<int> d(n, queue, kind::shared);
     usm<double> doubles(n, queue, kind::shared);
     std::iota(in.get(), in.get() + n, 0);
     queue.submit(launch(code["reductions"], groups_of{n, 8}, in.get(), a.get())).wait_and_throw();
     print("sum, maximum, joint sum, third, any, all", a.get(), 12);
-    queue.submit(launch(code["scans"], groups_of{n, 8}, in.get(), a.get(), b.get(), doubles.get())).wait_and_throw();
+    queue.submit(launch(code["scans"], groups_of{n, 8}, in.get(), a.get(), b.get(), doubles.get()))
+        .wait_and_throw();
     print("inclusive", a.get(), n);
     print("exclusive", b.get(), n);
     print("products", doubles.get(), n);
-    queue.submit(launch(code["sub_groups"], groups_of{n, 16}, a.get(), b.get(), c.get(), d.get())).wait_and_throw();
+    queue.submit(launch(code["sub_groups"], groups_of{n, 16}, a.get(), b.get(), c.get(), d.get()))
+        .wait_and_throw();
     print("sums are right", a.get(), n);
     print("partners differ by", b.get(), n);
     print("neighbours differ by", c.get(), n);
@@ -67,8 +72,11 @@ int main() {
     }).wait_and_throw();
     print("transposed", a.get(), n);
     auto sizes = queue.get_device().get_info<sycl::info::device::sub_group_sizes>();
-    size_t most = code["sub_groups"].get_info<sycl::info::kernel_device_specific::max_sub_group_size>(queue.get_device());
-    print("a size that the device has", std::vector<bool>{std::count(sizes.begin(), sizes.end(), most) == 1});
+    size_t most =
+        code["sub_groups"].get_info<sycl::info::kernel_device_specific::max_sub_group_size>(
+            queue.get_device());
+    print("a size that the device has",
+          std::vector<bool>{std::count(sizes.begin(), sizes.end(), most) == 1});
   });
 }
 

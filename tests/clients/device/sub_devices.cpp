@@ -1,4 +1,5 @@
-// Sub-devices: how a device is divided, a context of them, one of a part alone, and a queue of a part in the device's own.
+// Sub-devices: how a device is divided, a context of them, one of a part alone, and a queue of a
+// part in the device's own.
 #include "device.hpp"
 
 static const char *source = R"(
@@ -11,7 +12,8 @@ static std::vector<sycl::device> divided(const sycl::device &device) {
   for (auto known : device.get_info<sycl::info::device::partition_affinity_domains>())
     if (known == domain)
       return device.create_sub_devices<ways::partition_by_affinity_domain>(domain);
-  return device.create_sub_devices<ways::partition_equally>(device.get_info<sycl::info::device::max_compute_units>() / 2);
+  return device.create_sub_devices<ways::partition_equally>(
+      device.get_info<sycl::info::device::max_compute_units>() / 2);
 }
 
 int main() {
@@ -22,7 +24,8 @@ int main() {
     print("parts", std::vector<size_t>{parts.size()});
     std::vector<bool> related;
     for (auto &part : parts)
-      related.push_back(part.get_info<sycl::info::device::parent_device>() == device && part != device);
+      related.push_back(part.get_info<sycl::info::device::parent_device>() == device &&
+                        part != device);
     print("of the device", related);
     // OpenCL has no queues of a part in a context that lacks it.
     bool domains = device.get_backend() == sycl::backend::ext_oneapi_level_zero;

@@ -1,4 +1,5 @@
-// Buffers in a graph: fills, copies of whole buffers and of rectangles, and a kernel that takes an accessor.
+// Buffers in a graph: fills, copies of whole buffers and of rectangles, and a kernel that takes an
+// accessor.
 #include "client.hpp"
 
 static const char *source = "kernel void twice(global int *data) { data[get_global_id(0)] *= 2; }";
@@ -20,8 +21,12 @@ int main() {
     {
       graph_t graph{queue, uses_buffers};
       sycl::kernel twice = make_kernel(queue, source, "twice");
-      auto filled = graph.add([&](sycl::handler &c) { c.fill(sycl::accessor{to, c, sycl::write_only, sycl::no_init}, -1); });
-      graph.add([&](sycl::handler &c) { c.fill(sycl::accessor{line, c, sycl::write_only, sycl::no_init}, 21); });
+      auto filled = graph.add([&](sycl::handler &c) {
+        c.fill(sycl::accessor{to, c, sycl::write_only, sycl::no_init}, -1);
+      });
+      graph.add([&](sycl::handler &c) {
+        c.fill(sycl::accessor{line, c, sycl::write_only, sycl::no_init}, 21);
+      });
       auto placed = graph.add([&](sycl::handler &c) {
         c.copy(sycl::accessor{from, c, sycl::range<2>{2, 2}, sycl::id<2>{1, 1}, sycl::read_only},
                sycl::accessor{to, c, sycl::range<2>{2, 2}, sycl::id<2>{0, 2}, sycl::write_only});

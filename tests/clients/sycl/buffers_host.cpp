@@ -1,4 +1,5 @@
-// Copies between buffers and host memory as nodes of a graph: whole, in part, in two dimensions, and update_host.
+// Copies between buffers and host memory as nodes of a graph: whole, in part, in two dimensions,
+// and update_host.
 #include "client.hpp"
 
 int main() {
@@ -11,15 +12,27 @@ int main() {
     grid.set_write_back(false);
     {
       graph_t graph{queue, uses_buffers};
-      auto in = graph.add([&](sycl::handler &c) { c.copy(input.data(), sycl::accessor{line, c, sycl::write_only}); });
-      auto part = graph.add([&](sycl::handler &c) {
-        c.copy(sycl::accessor{line, c, sycl::range<1>{2}, sycl::id<1>{3}, sycl::read_only}, output.data());
-      }, after(in));
-      auto there = graph.add([&](sycl::handler &c) { c.copy(input.data(), sycl::accessor{grid, c, sycl::write_only}); });
-      graph.add([&](sycl::handler &c) {
-        c.copy(sycl::accessor{grid, c, sycl::range<2>{2, 2}, sycl::id<2>{1, 1}, sycl::read_only}, output.data() + 4);
-      }, after(there));
-      graph.add([&](sycl::handler &c) { c.update_host(sycl::accessor{line, c, sycl::read_only}); }, after(part));
+      auto in = graph.add([&](sycl::handler &c) {
+        c.copy(input.data(), sycl::accessor{line, c, sycl::write_only});
+      });
+      auto part = graph.add(
+          [&](sycl::handler &c) {
+            c.copy(sycl::accessor{line, c, sycl::range<1>{2}, sycl::id<1>{3}, sycl::read_only},
+                   output.data());
+          },
+          after(in));
+      auto there = graph.add([&](sycl::handler &c) {
+        c.copy(input.data(), sycl::accessor{grid, c, sycl::write_only});
+      });
+      graph.add(
+          [&](sycl::handler &c) {
+            c.copy(
+                sycl::accessor{grid, c, sycl::range<2>{2, 2}, sycl::id<2>{1, 1}, sycl::read_only},
+                output.data() + 4);
+          },
+          after(there));
+      graph.add([&](sycl::handler &c) { c.update_host(sycl::accessor{line, c, sycl::read_only}); },
+                after(part));
       executable_t executable = graph.finalize();
       for (int run = 0; run < 2; run++) {
         std::iota(input.begin(), input.end(), 100 * run);

@@ -1,4 +1,5 @@
-// What the programs share: a queue, kernels from OpenCL C, printing, and the way an error ends a program.
+// What the programs share: a queue, kernels from OpenCL C, printing, and the way an error ends a
+// program.
 #ifndef CLIENT_HPP
 #define CLIENT_HPP
 
@@ -16,7 +17,8 @@ using graph_t = exp_::command_graph<exp_::graph_state::modifiable>;
 using kind = sycl::usm::alloc;
 using executable_t = exp_::command_graph<exp_::graph_state::executable>;
 
-// A kernel of an OpenCL program that is built for the queue's device: host-only compilation makes no device code.
+// A kernel of an OpenCL program that is built for the queue's device: host-only compilation makes
+// no device code.
 inline sycl::kernel make_kernel(const sycl::queue &queue, const char *source, const char *name) {
   auto context = sycl::get_native<sycl::backend::opencl>(queue.get_context());
   auto device = sycl::get_native<sycl::backend::opencl>(queue.get_device());
@@ -47,10 +49,13 @@ auto launch(const sycl::kernel &kernel, Range range, Arguments... arguments) {
 }
 
 // The property of a node that comes after others.
-template <typename... Nodes> sycl::property_list after(Nodes... nodes) { return {exp_::property::node::depends_on(nodes...)}; }
+template <typename... Nodes> sycl::property_list after(Nodes... nodes) {
+  return {exp_::property::node::depends_on(nodes...)};
+}
 
 // The property of a graph that uses buffers.
-inline const sycl::property_list uses_buffers{exp_::property::graph::assume_buffer_outlives_graph{}};
+inline const sycl::property_list uses_buffers{
+    exp_::property::graph::assume_buffer_outlives_graph{}};
 
 inline void rethrow(sycl::exception_list errors) {
   for (auto &error : errors)

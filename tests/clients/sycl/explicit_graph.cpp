@@ -4,19 +4,23 @@
 int main() {
   return client([](sycl::queue &queue) {
     constexpr size_t n = 8;
-    usm<int> device(n, queue, kind::device), host(n, queue, kind::host), shared(n, queue, kind::shared);
+    usm<int> device(n, queue, kind::device), host(n, queue, kind::host),
+        shared(n, queue, kind::shared);
     std::vector<int> input(n);
     int runs = 0;
 
     graph_t graph{queue};
     auto in = graph.add([&](sycl::handler &h) { h.memcpy(device, input.data(), n * sizeof(int)); });
     auto filled = graph.add([&](sycl::handler &h) { h.fill(shared.get(), 7, n); });
-    auto zeroed = graph.add([&](sycl::handler &h) { h.memset(shared.get() + 4, 1, 2 * sizeof(int)); }, after(filled));
+    auto zeroed = graph.add(
+        [&](sycl::handler &h) { h.memset(shared.get() + 4, 1, 2 * sizeof(int)); }, after(filled));
     auto both = graph.add(after(in, zeroed));
-    auto task = graph.add([&](sycl::handler &h) { h.host_task([&] { shared[0] = 100 + ++runs; }); }, after(both));
+    auto task = graph.add([&](sycl::handler &h) { h.host_task([&] { shared[0] = 100 + ++runs; }); },
+                          after(both));
     auto out = graph.add([&](sycl::handler &h) { h.memcpy(host, device, n * sizeof(int)); });
     graph.make_edge(task, out);
-    auto tail = graph.add([&](sycl::handler &h) { h.memcpy(host.get() + 6, shared, 2 * sizeof(int)); }, after(out));
+    auto tail = graph.add(
+        [&](sycl::handler &h) { h.memcpy(host.get() + 6, shared, 2 * sizeof(int)); }, after(out));
     executable_t executable = graph.finalize();
 
     for (int run = 0; run < 3; run++) {
@@ -25,7 +29,8 @@ int main() {
       print("host", host.get(), n);
       print("shared", shared.get(), n);
     }
-    print("counts", std::vector<size_t>{graph.get_nodes().size(), graph.get_root_nodes().size(), size_t(runs)});
+    print("counts", std::vector<size_t>{graph.get_nodes().size(), graph.get_root_nodes().size(),
+                                        size_t(runs)});
   });
 }
 

@@ -1,10 +1,12 @@
-// Kernels in a graph: USM pointers, values of several sizes, local memory, one to three dimensions, offsets left to the runtime.
+// Kernels in a graph: USM pointers, values of several sizes, local memory, one to three dimensions,
+// offsets left to the runtime.
 #include "client.hpp"
 
 static const char *source = R"(
   typedef struct { char c; double d; short s; } record;
   kernel void values(global double *out, char c, ulong big, float3 v, record r) {
-    out[0] = c; out[1] = big; out[2] = v.x; out[3] = v.y; out[4] = v.z; out[5] = r.c; out[6] = r.d; out[7] = r.s;
+    out[0] = c; out[1] = big; out[2] = v.x; out[3] = v.y; out[4] = v.z;
+    out[5] = r.c; out[6] = r.d; out[7] = r.s;
   }
   kernel void reverse(global int *out, global const int *in, local int *scratch) {
     size_t l = get_local_id(0), size = get_local_size(0), first = get_group_id(0) * size;
@@ -14,7 +16,8 @@ static const char *source = R"(
   }
   kernel void shape(global int *out) {
     size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
-    out[x + get_global_size(0) * (y + get_global_size(1) * z)] = 1000 * get_work_dim() + 100 * z + 10 * y + x;
+    out[x + get_global_size(0) * (y + get_global_size(1) * z)] =
+        1000 * get_work_dim() + 100 * z + 10 * y + x;
   })";
 
 struct record {
@@ -28,12 +31,14 @@ int main() {
     usm<double> doubles(8, queue, kind::shared);
     usm<int> in(8, queue, kind::shared), out(8, queue, kind::shared), grid(36, queue, kind::shared);
     std::iota(in.get(), in.get() + 8, 0);
-    sycl::kernel values = make_kernel(queue, source, "values"), reverse = make_kernel(queue, source, "reverse");
+    sycl::kernel values = make_kernel(queue, source, "values"),
+                 reverse = make_kernel(queue, source, "reverse");
     sycl::kernel shape = make_kernel(queue, source, "shape");
 
     graph_t graph{queue};
     auto first = graph.add([&](sycl::handler &h) {
-      h.set_args(doubles.get(), char(-3), cl_ulong(1) << 40, cl_float3{{0.5f, 1.5f, 2.5f}}, record{7, 0.25, -9});
+      h.set_args(doubles.get(), char(-3), cl_ulong(1) << 40, cl_float3{{0.5f, 1.5f, 2.5f}},
+                 record{7, 0.25, -9});
       h.single_task(values);
     });
     graph.add([&](sycl::handler &h) {

@@ -1,10 +1,12 @@
-// Native commands in a graph: calls of cl_khr_command_buffer on the command-buffer that the adapter lends.
+// Native commands in a graph: calls of cl_khr_command_buffer on the command-buffer that the adapter
+// lends.
 #include "client.hpp"
 #include <CL/cl_ext.h>
 
 // The function had no properties before version 0.9.5 of the extension.
-using fill_before_0_9_5 = cl_int(CL_API_CALL *)(cl_command_buffer_khr, cl_command_queue, cl_mem, const void *, size_t, size_t,
-                                                size_t, cl_uint, const cl_sync_point_khr *, cl_sync_point_khr *,
+using fill_before_0_9_5 = cl_int(CL_API_CALL *)(cl_command_buffer_khr, cl_command_queue, cl_mem,
+                                                const void *, size_t, size_t, size_t, cl_uint,
+                                                const cl_sync_point_khr *, cl_sync_point_khr *,
                                                 cl_mutable_command_khr *);
 
 static bool is_before_0_9_5(cl_device_id device) {
@@ -17,16 +19,19 @@ static bool is_before_0_9_5(cl_device_id device) {
   return false;
 }
 
-static cl_int fill(sycl::interop_handle &native, cl_mem memory, size_t offset, int value, size_t size) {
+static cl_int fill(sycl::interop_handle &native, cl_mem memory, size_t offset, int value,
+                   size_t size) {
   auto device = native.get_native_device<sycl::backend::opencl>();
   auto commands = native.ext_codeplay_get_native_graph<sycl::backend::opencl>();
   cl_platform_id platform;
   clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, nullptr);
   void *found = clGetExtensionFunctionAddressForPlatform(platform, "clCommandFillBufferKHR");
   if (is_before_0_9_5(device))
-    return fill_before_0_9_5(found)(commands, nullptr, memory, &value, sizeof value, offset, size, 0, nullptr, nullptr, nullptr);
+    return fill_before_0_9_5(found)(commands, nullptr, memory, &value, sizeof value, offset, size,
+                                    0, nullptr, nullptr, nullptr);
   auto command = clCommandFillBufferKHR_fn(found);
-  return command(commands, nullptr, nullptr, memory, &value, sizeof value, offset, size, 0, nullptr, nullptr, nullptr);
+  return command(commands, nullptr, nullptr, memory, &value, sizeof value, offset, size, 0, nullptr,
+                 nullptr, nullptr);
 }
 
 int main() {
@@ -43,7 +48,8 @@ int main() {
           h.ext_codeplay_enqueue_native_command([=, &seen](sycl::interop_handle native) {
             seen.push_back(native.ext_codeplay_has_graph());
             cl_mem memory = native.get_native_mem<sycl::backend::opencl>(access)[0];
-            seen.push_back(fill(native, memory, first * sizeof(int), value, (n - first) * sizeof(int)));
+            seen.push_back(
+                fill(native, memory, first * sizeof(int), value, (n - first) * sizeof(int)));
           });
         }, order);
       };

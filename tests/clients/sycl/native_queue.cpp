@@ -15,7 +15,8 @@ int main() {
           cl_command_queue to = native.get_native_queue<sycl::backend::opencl>();
           cl_mem memory = native.get_native_mem<sycl::backend::opencl>(access)[0];
           size_t offset = first * sizeof value, size = (n - first) * sizeof value;
-          error = clEnqueueFillBuffer(to, memory, &value, sizeof value, offset, size, 0, nullptr, nullptr);
+          error = clEnqueueFillBuffer(to, memory, &value, sizeof value, offset, size, 0, nullptr,
+                                      nullptr);
         });
       }).wait_and_throw();
     print("error", std::vector<int>{error});

@@ -1,13 +1,19 @@
-// USM without a graph: the three kinds, copies, fills, prefetch, kernels, barriers, host tasks, and queries about pointers.
+// USM without a graph: the three kinds, copies, fills, prefetch, kernels, barriers, host tasks, and
+// queries about pointers.
 #include "client.hpp"
 
 int main() {
   return client([](sycl::queue &queue) {
     constexpr size_t n = 8;
     sycl::queue line{queue.get_context(), queue.get_device(), sycl::property::queue::in_order{}};
-    usm<int> device(n, queue, kind::device), host(n, queue, kind::host), shared(n, queue, kind::shared);
+    usm<int> device(n, queue, kind::device), host(n, queue, kind::host),
+        shared(n, queue, kind::shared);
     sycl::kernel axpy = make_kernel(queue, R"(
-      kernel void axpy(global int *y, global const int *x, int a) { size_t i = get_global_id(0); y[i] += a * x[i]; })", "axpy");
+      kernel void axpy(global int *y, global const int *x, int a) {
+        size_t i = get_global_id(0);
+        y[i] += a * x[i];
+      })",
+                                    "axpy");
     std::vector<int> x(n);
     std::iota(x.begin(), x.end(), 0);
     auto copied = queue.memcpy(device, x.data(), n * sizeof(int));

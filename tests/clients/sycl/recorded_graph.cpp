@@ -1,8 +1,12 @@
-// Record and replay: two out-of-order queues, with events from one to the other, then an in-order queue with no events at all.
+// Record and replay: two out-of-order queues, with events from one to the other, then an in-order
+// queue with no events at all.
 #include "client.hpp"
 
 static const char *source = R"(
-  kernel void add(global int *to, global const int *from, int more) { size_t i = get_global_id(0); to[i] += from[i] + more; })";
+  kernel void add(global int *to, global const int *from, int more) {
+    size_t i = get_global_id(0);
+    to[i] += from[i] + more;
+  })";
 
 int main() {
   return client([](sycl::queue &queue) {

@@ -1,8 +1,12 @@
-// Replays that nobody waits for: one after another on one queue and on two queues in turn, and with events between graphs.
+// Replays that nobody waits for: one after another on one queue and on two queues in turn, and with
+// events between graphs.
 #include "client.hpp"
 
 static const char *source = R"(
-  kernel void advance(global int *a, int m, int k) { size_t i = get_global_id(0); a[i] = (m * a[i] + k) % 10007; })";
+  kernel void advance(global int *a, int m, int k) {
+    size_t i = get_global_id(0);
+    a[i] = (m * a[i] + k) % 10007;
+  })";
 
 int main() {
   return client([](sycl::queue &queue) {

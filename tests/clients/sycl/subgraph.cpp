@@ -1,8 +1,12 @@
-// Graphs as nodes of a graph: added twice, recorded, and one within another; with a host task inside.
+// Graphs as nodes of a graph: added twice, recorded, and one within another; with a host task
+// inside.
 #include "client.hpp"
 
 static const char *source = R"(
-  kernel void advance(global int *a, int m, int k) { size_t i = get_global_id(0); a[i] = m * a[i] + k; })";
+  kernel void advance(global int *a, int m, int k) {
+    size_t i = get_global_id(0);
+    a[i] = m * a[i] + k;
+  })";
 
 int main() {
   return client([](sycl::queue &queue) {
@@ -23,7 +27,8 @@ int main() {
     graph_t outer{queue};
     auto filled = outer.add([&](sycl::handler &h) { h.fill(a.get(), 3, n); });
     auto once = outer.add([&](sycl::handler &h) { h.ext_oneapi_graph(copied); }, after(filled));
-    auto twice = outer.add([&](sycl::handler &h) { h.ext_oneapi_graph(double_and_add); }, after(once));
+    auto twice =
+        outer.add([&](sycl::handler &h) { h.ext_oneapi_graph(double_and_add); }, after(once));
     outer.add([&](sycl::handler &h) { h.host_task([&] { a[0] = -a[0]; }); }, after(twice));
     executable_t executable = outer.finalize();
     for (int run = 0; run < 2; run++) {

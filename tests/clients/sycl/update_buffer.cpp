@@ -1,7 +1,8 @@
 // An updatable graph whose dynamic parameter is an accessor: a replay on another buffer.
 #include "client.hpp"
 
-static const char *source = "kernel void add(global int *data, int value) { data[get_global_id(0)] += value; }";
+static const char *source =
+    "kernel void add(global int *data, int value) { data[get_global_id(0)] += value; }";
 
 int main() {
   return client([](sycl::queue &queue) {
@@ -17,7 +18,8 @@ int main() {
       graph_t graph{queue, uses_buffers};
       sycl::kernel add = make_kernel(queue, source, "add");
       constexpr auto later = sycl::access::placeholder::true_t;
-      using placeholder = sycl::accessor<int, 1, sycl::access_mode::read_write, sycl::target::device, later>;
+      using placeholder =
+          sycl::accessor<int, 1, sycl::access_mode::read_write, sycl::target::device, later>;
       placeholder on_a{a}, on_b{b};
       exp_::dynamic_parameter target{on_a};
       auto node = graph.add([&](sycl::handler &h) {

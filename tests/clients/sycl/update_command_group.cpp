@@ -1,10 +1,13 @@
-// An updatable graph with a node that is one of several command groups: other kernels, arguments and ranges.
+// An updatable graph with a node that is one of several command groups: other kernels, arguments
+// and ranges.
 #include "client.hpp"
 
 static const char *source = R"(
   kernel void add(global int *data, int value) { data[get_global_id(0)] += value; }
   kernel void subtract(global int *data, int value) { data[get_global_id(0)] -= value; }
-  kernel void multiply(global int *data, global const int *by) { data[get_global_id(0)] *= by[get_global_id(0)]; })";
+  kernel void multiply(global int *data, global const int *by) {
+    data[get_global_id(0)] *= by[get_global_id(0)];
+  })";
 
 int main() {
   return client([](sycl::queue &queue) {
@@ -12,16 +15,22 @@ int main() {
     usm<int> data(n, queue, kind::shared), by(n, queue, kind::shared);
     std::fill(data.get(), data.get() + n, 1);
     std::iota(by.get(), by.get() + n, 1);
-    sycl::kernel add = make_kernel(queue, source, "add"), subtract = make_kernel(queue, source, "subtract");
+    sycl::kernel add = make_kernel(queue, source, "add"),
+                 subtract = make_kernel(queue, source, "subtract");
     sycl::kernel multiply = make_kernel(queue, source, "multiply");
 
     graph_t graph{queue};
     exp_::dynamic_parameter<int> value{4};
-    // Three kernels: one that occurs twice DPC++ 2026.2 names as an alternative to itself, which Unified Runtime forbids.
-    exp_::dynamic_command_group choice{graph, {
-      [&](sycl::handler &h) { h.set_arg(0, data.get()); h.set_arg(1, value); h.parallel_for(sycl::range<1>{n}, add); },
-      launch(multiply, sycl::range<1>{n}, data.get(), by.get()),
-      launch(subtract, sycl::range<1>{2}, data.get() + 1, 100)}};
+    // Three kernels: one that occurs twice DPC++ 2026.2 names as an alternative to itself, which
+    // Unified Runtime forbids.
+    exp_::dynamic_command_group choice{graph,
+                                       {[&](sycl::handler &h) {
+                                          h.set_arg(0, data.get());
+                                          h.set_arg(1, value);
+                                          h.parallel_for(sycl::range<1>{n}, add);
+                                        },
+                                        launch(multiply, sycl::range<1>{n}, data.get(), by.get()),
+                                        launch(subtract, sycl::range<1>{2}, data.get() + 1, 100)}};
     auto chosen = graph.add(choice);
     graph.add(launch(add, sycl::range<1>{1}, data.get(), 1), after(chosen));
     executable_t executable = graph.finalize({exp_::property::graph::updatable{}});

@@ -1,4 +1,5 @@
-// An updatable graph: new pointers, values and ranges for nodes between replays, by dynamic_parameter and by update_nd_range.
+// An updatable graph: new pointers, values and ranges for nodes between replays, by
+// dynamic_parameter and by update_nd_range.
 #include "client.hpp"
 
 int main() {

@@ -2,7 +2,10 @@
 #include "client.hpp"
 
 static const char *source = R"(
-  kernel void advance(global int *a, int m, int k) { size_t i = get_global_id(0); a[i] = m * a[i] + k; })";
+  kernel void advance(global int *a, int m, int k) {
+    size_t i = get_global_id(0);
+    a[i] = m * a[i] + k;
+  })";
 
 int main() {
   return client([](sycl::queue &queue) {

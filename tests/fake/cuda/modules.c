@@ -1,4 +1,5 @@
-/* Modules. PTX and cubins name functions of this file. Everything else is OpenCL C, which the driver FAKE_CUDA_OPENCL compiles and runs. */
+/* Modules. PTX and cubins name functions of this file. Everything else is OpenCL C, which the
+ * driver FAKE_CUDA_OPENCL compiles and runs. */
 #include "modules.h"
 
 #include <dlfcn.h>
@@ -18,7 +19,8 @@ static void run_total(void **p, uint32_t items) {   /* global int *to, global co
         to[i] = (int)((uint32_t)to[i] * 3u + (uint32_t)from[i]);
 }
 
-static void run_turn(void **p, uint32_t items) {   /* the condition, global uint4 *state, global uint *word: icd/native/cuda_loops.c */
+static void run_turn(void **p, uint32_t items) { /* the condition, global uint4 *state, global uint
+                                                    *word: icd/native/cuda_loops.c */
     uint32_t *state = *(uint32_t **)p[1], set = **(uint32_t **)p[2] != 0;
     (void)items;
     state[2]++;
@@ -26,7 +28,8 @@ static void run_turn(void **p, uint32_t items) {   /* the condition, global uint
     fake_set_condition(*(uint64_t *)p[0], !state[3] && state[2] < state[0]);
 }
 
-static void run_invert(void **p, uint32_t items) {   /* texture object from, surface object to: bytes */
+static void run_invert(void **p,
+                       uint32_t items) { /* texture object from, surface object to: bytes */
     CUarray from = *(CUarray *)p[0], to = *(CUarray *)p[1];
     for (uint32_t i = 0; i < items * from->about.NumChannels; i++)
         to->bytes[i] = (char)(255 - (unsigned char)from->bytes[i]);
@@ -48,11 +51,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 cl_device_id fake_device;
 cl_context fake_context;
 
-/* PoCL 3.0 builds nothing on CPUs that its LLVM does not know. It finds the CPU's name here, after the target's. */
+/* PoCL 3.0 builds nothing on CPUs that its LLVM does not know. It finds the CPU's name here, after
+ * the target's. */
 static void name_cpu(void) {
     const char **cpu = (const char **)((char *)fake_device + 640);
     char version[256] = "";
-    CL(fake_device, clGetDeviceInfo)(fake_device, CL_DEVICE_VERSION, sizeof version - 1, version, NULL);
+    CL(fake_device, clGetDeviceInfo)(fake_device, CL_DEVICE_VERSION, sizeof version - 1, version,
+                                     NULL);
     if (strstr(version, "pocl 3.0") && *cpu && !strcmp(*cpu, "generic"))
         *cpu = "x86-64-v2";
 }
@@ -62,10 +67,13 @@ static bool open_opencl(void) {   /* the lock is held */
         return true;
     const char *path = getenv("FAKE_CUDA_OPENCL");
     void *library = path ? dlopen(path, RTLD_NOW) : NULL;
-    void *(*look_up)(const char *) = library ? (void *(*)(const char *))dlsym(library, "clGetExtensionFunctionAddress") : NULL;
-    fn_clGetPlatformIDs *get = look_up ? (fn_clGetPlatformIDs *)look_up("clIcdGetPlatformIDsKHR") : NULL;
+    void *(*look_up)(const char *) =
+        library ? (void *(*)(const char *))dlsym(library, "clGetExtensionFunctionAddress") : NULL;
+    fn_clGetPlatformIDs *get =
+        look_up ? (fn_clGetPlatformIDs *)look_up("clIcdGetPlatformIDsKHR") : NULL;
     cl_platform_id platform = NULL;
-    if (!get || get(1, &platform, NULL) || CL(platform, clGetDeviceIDs)(platform, CL_DEVICE_TYPE_ALL, 1, &fake_device, NULL))
+    if (!get || get(1, &platform, NULL) ||
+        CL(platform, clGetDeviceIDs)(platform, CL_DEVICE_TYPE_ALL, 1, &fake_device, NULL))
         return false;
     name_cpu();
     fake_context = CL(fake_device, clCreateContext)(NULL, 1, &fake_device, NULL, NULL, NULL);
@@ -75,8 +83,11 @@ static bool open_opencl(void) {   /* the lock is held */
 static cl_program build(const char *text, char *log, size_t room) {
     pthread_mutex_lock(&lock);
     bool works = open_opencl();
-    cl_program made = works ? CL(fake_context, clCreateProgramWithSource)(fake_context, 1, &text, NULL, NULL) : NULL;
-    if (made && CL(made, clBuildProgram)(made, 1, &fake_device, "-cl-kernel-arg-info", NULL, NULL)) {
+    cl_program made =
+        works ? CL(fake_context, clCreateProgramWithSource)(fake_context, 1, &text, NULL, NULL)
+              : NULL;
+    if (made &&
+        CL(made, clBuildProgram)(made, 1, &fake_device, "-cl-kernel-arg-info", NULL, NULL)) {
         CL(made, clGetProgramBuildInfo)(made, fake_device, CL_PROGRAM_BUILD_LOG, room, log, NULL);
         CL(made, clReleaseProgram)(made);
         made = NULL;
@@ -89,9 +100,11 @@ static size_t size_of_type(const char *name) {
     static const struct {
         const char *name;
         size_t size;
-    } types[] = {{"char", 1}, {"uchar", 1}, {"short", 2}, {"ushort", 2}, {"half", 2}, {"int", 4}, {"uint", 4},
-                 {"float", 4}, {"long", 8}, {"ulong", 8}, {"double", 8}, {"size_t", 8}};
-    size_t length = strcspn(name, "0123456789"), width = name[length] ? (size_t)atoi(name + length) : 1;
+    } types[] = {{"char", 1}, {"uchar", 1}, {"short", 2},  {"ushort", 2},
+                 {"half", 2}, {"int", 4},   {"uint", 4},   {"float", 4},
+                 {"long", 8}, {"ulong", 8}, {"double", 8}, {"size_t", 8}};
+    size_t length = strcspn(name, "0123456789"),
+           width = name[length] ? (size_t)atoi(name + length) : 1;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strlen(types[i].name) == length && !strncmp(types[i].name, name, length))
             return types[i].size * (width == 3 ? 4 : width);
@@ -117,10 +130,15 @@ static CUresult describe(CUfunction f, cl_kernel kernel) {
         cl_uint i = f->count;
         uint32_t space = 0;
         char type[64] = "";
-        CL(kernel, clGetKernelArgInfo)(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, NULL);
+        CL(kernel, clGetKernelArgInfo)(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space,
+                                       &space, NULL);
         CL(kernel, clGetKernelArgInfo)(kernel, i, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL);
-        f->kinds[i] = space == CL_KERNEL_ARG_ADDRESS_LOCAL ? LOCAL : space == CL_KERNEL_ARG_ADDRESS_PRIVATE ? VALUE : ADDRESS;
-        f->sizes[i] = f->kinds[i] == VALUE ? size_of_type(type) : f->kinds[i] == LOCAL ? SIZE_OF_LOCAL : 8;
+        f->kinds[i] = space == CL_KERNEL_ARG_ADDRESS_LOCAL     ? LOCAL
+                      : space == CL_KERNEL_ARG_ADDRESS_PRIVATE ? VALUE
+                                                               : ADDRESS;
+        f->sizes[i] = f->kinds[i] == VALUE   ? size_of_type(type)
+                      : f->kinds[i] == LOCAL ? SIZE_OF_LOCAL
+                                             : 8;
         if (!f->sizes[i])
             f->sizes[i] = size_of_argument(kernel, i);
         if (!f->sizes[i])
@@ -145,7 +163,8 @@ static variable *add_variable(CUmodule module, const char *name, size_t size) {
 
 enum { EM_NVIDIA = 190 };
 
-/* What a cubin has, as lines of PTX: a section .text.NAME for each kernel, and symbols of variables. NULL: the file is for no GPU. */
+/* What a cubin has, as lines of PTX: a section .text.NAME for each kernel, and symbols of
+ * variables. NULL: the file is for no GPU. */
 static char *declarations(const void *image) {
     const char *bytes = image;
     const Elf64_Ehdr *head = image;
@@ -163,7 +182,8 @@ static char *declarations(const void *image) {
             fprintf(out, ".entry %s(\n", names + one->sh_name + 6);
         for (size_t s = 0; one->sh_type == SHT_SYMTAB && s < one->sh_size / sizeof *symbols; s++)
             if (ELF64_ST_TYPE(symbols[s].st_info) == STT_OBJECT)
-                fprintf(out, ".global .align 4 .b8 %s[%zu]\n", bytes + sections[one->sh_link].sh_offset + symbols[s].st_name,
+                fprintf(out, ".global .align 4 .b8 %s[%zu]\n",
+                        bytes + sections[one->sh_link].sh_offset + symbols[s].st_name,
                         (size_t)symbols[s].st_size);
     }
     fclose(out);
@@ -181,14 +201,16 @@ static void read_variables(CUmodule module) {
     }
 }
 
-/* PoCL 3.0 has no variables of programs. Each line such as `global int name = 5;` becomes a macro for memory of the module's. */
+/* PoCL 3.0 has no variables of programs. Each line such as `global int name = 5;` becomes a macro
+ * for memory of the module's. */
 static char *place_variables(CUmodule module, const char *text) {
     char *made = malloc(2 * strlen(text) + 4096), *end = made;
     while (*text) {
         size_t length = strcspn(text, "\n");
         char type[32], name[64];
         long long value;
-        if (sscanf(text, "global %31s %63[A-Za-z0-9_] = %lld;", type, name, &value) == 3 && size_of_type(type)) {
+        if (sscanf(text, "global %31s %63[A-Za-z0-9_] = %lld;", type, name, &value) == 3 &&
+            size_of_type(type)) {
             variable *one = add_variable(module, name, size_of_type(type));
             memcpy(one->bytes, &value, one->size);
             end += sprintf(end, "#define %s (*(global %s *)%pul)", name, type, (void *)one->bytes);
@@ -216,8 +238,11 @@ bool fake_compiles(const char *source, char *log, size_t room) {
     char *text = place_variables(&unused, source);
     pthread_mutex_lock(&lock);
     bool works = open_opencl();
-    cl_program made = works ? CL(fake_context, clCreateProgramWithSource)(fake_context, 1, (const char **)&text, NULL, NULL) : NULL;
-    bool fine = made && !CL(made, clCompileProgram)(made, 1, &fake_device, NULL, 0, NULL, NULL, NULL, NULL);
+    cl_program made = works ? CL(fake_context, clCreateProgramWithSource)(
+                                  fake_context, 1, (const char **)&text, NULL, NULL)
+                            : NULL;
+    bool fine =
+        made && !CL(made, clCompileProgram)(made, 1, &fake_device, NULL, 0, NULL, NULL, NULL, NULL);
     if (made && !fine)
         CL(made, clGetProgramBuildInfo)(made, fake_device, CL_PROGRAM_BUILD_LOG, room, log, NULL);
     if (made)
@@ -228,13 +253,15 @@ bool fake_compiles(const char *source, char *log, size_t room) {
     return fine;
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, uint32_t count, CUjit_option *options, void **values) {
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, uint32_t count,
+                            CUjit_option *options, void **values) {
     char ignored[4096], *log = ignored;
     size_t room = sizeof ignored;
     BEGIN;
     for (uint32_t i = 0; i < count; i++) {
         log = options[i] == CU_JIT_ERROR_LOG_BUFFER ? values[i] : log;
-        room = options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES ? (size_t)(uintptr_t)values[i] : room;
+        room =
+            options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES ? (size_t)(uintptr_t)values[i] : room;
     }
     bool is_binary = !memcmp(image, ELFMAG, SELFMAG);
     char *given = is_binary ? declarations(image) : strdup(image);
@@ -272,7 +299,8 @@ CUresult cuLinkCreate_v2(uint32_t count, CUjit_option *options, void **values, C
     made->text = strdup("");
     for (uint32_t i = 0; i < count; i++) {
         made->log = options[i] == CU_JIT_ERROR_LOG_BUFFER ? values[i] : made->log;
-        made->room = options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES ? (size_t)(uintptr_t)values[i] : made->room;
+        made->room = options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES ? (size_t)(uintptr_t)values[i]
+                                                                      : made->room;
     }
     *state = made;
     return CUDA_SUCCESS;
@@ -284,8 +312,8 @@ static CUresult refuse_link(CUlinkState state, const char *why) {
     return CUDA_ERROR_INVALID_IMAGE;
 }
 
-CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, uint32_t count, CUjit_option *options,
-                          void **values) {
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
+                          const char *name, uint32_t count, CUjit_option *options, void **values) {
     BEGIN;
     (void)name, (void)count, (void)options, (void)values;
     if (type != CU_JIT_INPUT_PTX || !size || ((char *)data)[size - 1])   /* PTX ends with a NUL */
@@ -404,14 +432,16 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 static void list(CUmodule module, char *names, size_t size) {
     names[0] = 0;
     if (module->program) {
-        CL(module->program, clGetProgramInfo)(module->program, CL_PROGRAM_KERNEL_NAMES, size, names, NULL);
+        CL(module->program, clGetProgramInfo)(module->program, CL_PROGRAM_KERNEL_NAMES, size, names,
+                                              NULL);
         return;
     }
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         char wanted[128];
         snprintf(wanted, sizeof wanted, ".entry %s(", kernels[i].name);
         if (strstr(module->text, wanted))
-            snprintf(names + strlen(names), size - strlen(names), "%s%s", *names ? ";" : "", kernels[i].name);
+            snprintf(names + strlen(names), size - strlen(names), "%s%s", *names ? ";" : "",
+                     kernels[i].name);
     }
 }
 
@@ -429,7 +459,8 @@ CUresult cuModuleEnumerateFunctions(CUfunction *found, uint32_t count, CUmodule 
     char names[4096], *rest = NULL;
     BEGIN;
     list(module, names, sizeof names);
-    for (char *name = strtok_r(names, ";", &rest); name && count--; name = strtok_r(NULL, ";", &rest)) {
+    for (char *name = strtok_r(names, ";", &rest); name && count--;
+         name = strtok_r(NULL, ";", &rest)) {
         CUresult code = cuModuleGetFunction(found++, module, name);
         if (code)
             return code;
@@ -459,7 +490,8 @@ CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name) {
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module,
+                              const char *name) {
     BEGIN;
     for (variable *v = module->variables; v; v = v->next)
         if (!strcmp(v->name, name)) {
@@ -487,13 +519,17 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
     (void)f;
     BEGIN;
-    return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value > MOST_SHARED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value > MOST_SHARED
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, CUfunction f, int size, size_t shared) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, CUfunction f, int size,
+                                                     size_t shared) {
     (void)f;
     BEGIN;
-    int by_threads = size > 0 ? 2048 / size : 0, by_memory = shared ? (int)(MOST_SHARED / shared) : by_threads;
+    int by_threads = size > 0 ? 2048 / size : 0,
+        by_memory = shared ? (int)(MOST_SHARED / shared) : by_threads;
     *count = by_threads < by_memory ? by_threads : by_memory;
     return CUDA_SUCCESS;
 }

@@ -27,7 +27,8 @@ PROPERTIES: Final = [
     if c.group == "ur_device_info_t"
 ]
 
-#: Prints {property: "code" or hex digits} of the first device whose platform's name has a word in it, by an adapter's library.
+#: Prints {property: "code" or hex digits} of the first device whose platform's name has a word in
+#: it, by an adapter's library.
 PROGRAM: Final = """
 import ctypes, json, sys
 from fairlead.api import nested_environment

@@ -36,7 +36,8 @@ adapter.declare(urPlatformGet=lambda: [platform], urDeviceGet=lambda: [Device(nu
 adapter.info("urDeviceGetInfo", {"UR_DEVICE_INFO_REFERENCE_COUNT": lambda device: device.references})
 """
 
-#: The beginning of a program that holds the GIL as `dpctl.tensor` does: a function of ctypes.PyDLL does not give it up.
+#: The beginning of a program that holds the GIL as `dpctl.tensor` does. A function of ctypes.PyDLL
+#: does not give it up.
 PROGRAM: Final = """
 import ctypes, faulthandler, sys
 faulthandler.dump_traceback_later(5, exit=True)  # only in a deadlock
@@ -106,7 +107,8 @@ CASES: Final = {
         "release = ctypes.PyDLL(sys.argv[1]).urDeviceRelease\nprint([(release(ctypes.c_void_p(d)), *closed) for d in devices[:2]])",
         "[(0, 0), (0, 0, 1)]",
     ),
-    # closed by the next call of the adapter, while the main thread waits in C and has no time for it
+    # closed by the next call of the adapter, while the main thread waits in C and has no time for
+    # it
     "in a thread that calls on": (
         "def other():\n"
         "    in_thread(held, 0, 1)\n"
