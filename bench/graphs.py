@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 
 from fairlead.graph import CommandGraph, DynamicParameter, ExecutableGraph, Node
+from fairlead.graph.segments import BufferSegment
 from fairlead.runtime import Program, Queue, devices, malloc_device
 from fairlead.runtime.queue_order import QueueOrder
 
@@ -259,7 +260,8 @@ def _python_of_submission(work: _Work, times: int, rounds: int, in_order: bool) 
 
 def _command_buffer(executable: ExecutableGraph) -> int:
     (segment,) = executable._segments
-    return segment.buffer.handle  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(segment, BufferSegment)
+    return segment.buffer.handle
 
 
 def _partitions(work: _Work, rounds: int) -> Row:
