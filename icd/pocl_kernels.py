@@ -179,7 +179,7 @@ def _open(library: bytes) -> Any:
 # The layout
 
 
-class _Reader:
+class _BinaryReader:
     """Reads values one after the other. Raises struct.error or IndexError where there are none."""
 
     def __init__(self, data: bytes, place: int = 0, end: int | None = None) -> None:
@@ -229,7 +229,7 @@ def is_whole(binary: bytes) -> bool:
     """
     if not binary.startswith(_MAGIC[: len(binary)]):
         return True
-    reader = _Reader(binary)
+    reader = _BinaryReader(binary)
     try:
         head = _read_head(reader)
         if head.layout not in {version.layout for version in VERSIONS}:
@@ -256,14 +256,14 @@ class _PoclProgram(NamedTuple):
     variables: int  # the size of its program-scope variables
 
 
-def _read_head(reader: _Reader) -> _Head:
+def _read_head(reader: _BinaryReader) -> _Head:
     if reader.bytes(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin with poclbin")
     reader.number("Q")  # the device
     return _Head(reader.number(), reader.number(), reader.number("Q"))
 
 
-def _read_program(reader: _Reader, head: _Head) -> _PoclProgram:
+def _read_program(reader: _BinaryReader, head: _Head) -> _PoclProgram:
     """Read what lies between head and kernels."""
     roots = reader.number() if head.layout >= 9 else 0
     folder = reader.bytes(41).partition(b"\0")[0].decode()
@@ -277,7 +277,7 @@ def _read_program(reader: _Reader, head: _Head) -> _PoclProgram:
 
 
 def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
-    reader = _Reader(binary)
+    reader = _BinaryReader(binary)
     head = _read_head(reader)
     if head.layout != version.layout:
         raise ValueError(f"its layout is {head.layout} and not {version.layout}")
@@ -286,7 +286,7 @@ def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
         yield _kernel(reader, bool(head.flags & _FLUSHES), program)
 
 
-def _kernel(reader: _Reader, flushes: bool, program: _PoclProgram) -> PoclKernel:
+def _kernel(reader: _BinaryReader, flushes: bool, program: _PoclProgram) -> PoclKernel:
     begin = reader.place
     size, file_bytes, argument_bytes = reader.number("Q"), reader.number("Q"), reader.number()
     name = reader.text().decode()
@@ -297,10 +297,15 @@ def _kernel(reader: _Reader, flushes: bool, program: _PoclProgram) -> PoclKernel
     if end > reader.end or file_bytes + argument_bytes > size:
         raise ValueError(f"the kernel {name} is larger than the binary")
     files = end - file_bytes
-    arguments = _Reader(reader.data, files - argument_bytes, files)
+    arguments = _BinaryReader(reader.data, files - argument_bytes, files)
     rows = [_argument(arguments) for _ in range(argument_count)]
     library = next(
-        (data for path, data in _Reader(reader.data, files, end).files() if _is_generic(path)), b""
+        (
+            data
+            for path, data in _BinaryReader(reader.data, files, end).files()
+            if _is_generic(path)
+        ),
+        b"",
     )
     reader.place = end
     has_variables = "the program has program-scope variables" if program.variables else None
@@ -318,7 +323,7 @@ def _kernel(reader: _Reader, flushes: bool, program: _PoclProgram) -> PoclKernel
     )
 
 
-def _argument(reader: _Reader) -> tuple[str, int]:
+def _argument(reader: _BinaryReader) -> tuple[str, int]:
     _, space, _, what, size = _ARGUMENT.unpack(reader.bytes(_ARGUMENT.size))
     for _ in ("name", "type's name"):
         reader.text()

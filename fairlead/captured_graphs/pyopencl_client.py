@@ -119,7 +119,7 @@ def _frames(caller: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-class _Known(Generic[_T]):
+class _Memo(Generic[_T]):
     """Facts about code and types, for as long as they live.
 
     They are looked up by identity, because hashing code is slow.
@@ -143,7 +143,7 @@ class _Known(Generic[_T]):
         return what
 
 
-_clients: Final[_Known[bool]] = _Known()
+_clients: Final[_Memo[bool]] = _Memo()
 
 
 def _is_clients(code: CodeType) -> bool:
@@ -278,7 +278,7 @@ def _pooled_types() -> tuple[type, ...]:
 
 
 _IGNORED, _POOLED, _ARRAY = range(3)
-_type_kinds: Final[_Known[int]] = _Known()
+_type_kinds: Final[_Memo[int]] = _Memo()
 
 
 def _type_kind(kind: type) -> int:

@@ -38,7 +38,7 @@ KERNEL_TYPES: Final = ("cl_kernel", "ur_kernel_handle_t", "pi_kernel")
 QUEUE_TYPES: Final = ("cl_command_queue", "ur_queue_handle_t", "pi_queue")
 
 
-class _Known(NamedTuple):
+class _NamesOfHandle(NamedTuple):
     """The names that a handle had, and since when (ns)."""
 
     since: list[int]
@@ -53,8 +53,8 @@ class Names:
     """
 
     def __init__(self, calls: Iterable[TracedCall] = ()) -> None:
-        self._kernels: dict[int, _Known] = {}
-        self._queues: dict[int, _Known] = {}
+        self._kernels: dict[int, _NamesOfHandle] = {}
+        self._queues: dict[int, _NamesOfHandle] = {}
         self._counts: dict[str, int] = {}
         for call in sorted(calls, key=lambda one: one.end):
             self.learn(call)
@@ -79,9 +79,9 @@ class Names:
             self._know(self._queues, handle, call.end, f"queue {number}")
 
     @staticmethod
-    def _know(known: dict[int, _Known], handle: int, since: int, name: str) -> None:
+    def _know(known: dict[int, _NamesOfHandle], handle: int, since: int, name: str) -> None:
         if handle and name:
-            had = known.setdefault(handle, _Known([], []))
+            had = known.setdefault(handle, _NamesOfHandle([], []))
             if not had.names or had.names[-1] != name:
                 had.since.append(since)
                 had.names.append(name)
@@ -112,7 +112,7 @@ class Names:
         return found
 
 
-def _at(known: dict[int, _Known], handle: int, time: int) -> str:
+def _at(known: dict[int, _NamesOfHandle], handle: int, time: int) -> str:
     had = known.get(handle)
     if had is None:
         return ""

@@ -24,7 +24,7 @@ _LENGTHS: Final = {
 _SHORT: Final = ((0xA0, str, 0x1F), (0x90, list, 0x0F), (0x80, dict, 0x0F))
 
 
-class _Reader:
+class _MessageReader:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
@@ -72,6 +72,6 @@ def read_messagepack(data: bytes) -> Any:
         ValueError: the data is damaged, or nested too deeply.
     """
     try:
-        return _Reader(data).value()
+        return _MessageReader(data).value()
     except (TypeError, RecursionError) as error:  # a list as a key
         raise ValueError(str(error)) from error
