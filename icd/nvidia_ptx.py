@@ -139,7 +139,7 @@ class PtxProgram:
         text: the PTX, without the zeros at its end.
 
     Raises:
-        PtxError: it is no such text, or uses a register in an unknown way.
+        PtxError: it is not such text, or uses a register in an unknown way.
     """
 
     def __init__(self, text: str) -> None:
@@ -160,7 +160,7 @@ class PtxProgram:
 
     @cached_property
     def _functions(self) -> str:
-        """The text of all functions that are no kernels."""
+        """The text of all functions that are not kernels."""
         found = _FUNCTION.finditer(self.text)
         return "".join(self.text[match.start() : _end(self.text, match.end())] for match in found)
 

@@ -5,7 +5,7 @@
 those files. A process that is killed or crashes has written every command that it enqueued, with
 what the command needs.
 
-The layer sees the program's own calls, and none of extension functions.
+The layer sees the program's own calls, but not those of extension functions.
 """
 
 from __future__ import annotations

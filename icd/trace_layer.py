@@ -7,7 +7,7 @@ is killed, crashes, or ends by _exit has written all calls that returned. A proc
 exec writes another file.
 
 The layer sees the program's own calls through a loader that has layers: Khronos' loader, or ocl-icd
-2.3 and later. It sees no calls inside a driver, and none of extension functions. Times are of
+2.3 and later. It sees no calls inside a driver, and no calls of extension functions. Times are of
 CLOCK_MONOTONIC, which all processes of a machine share.
 """
 

@@ -433,7 +433,7 @@ def _elements(given: list[Any], dtype: numpy.dtype[Any], routine: str) -> numpy.
         return numpy.array(given, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise invalid(
-            f"the list is none of {dtype}: {error}",
+            f"the list cannot be an array of {dtype}: {error}",
             routine=routine,
             remedy="give elements of that type",
         ) from error

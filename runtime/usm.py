@@ -312,8 +312,8 @@ def from_dlpack(value: Any, queue: Queue) -> USM:
         queue: where it is used.
 
     Raises:
-        SYCLError: invalid for memory that is not contiguous, may only be read, or is none of the
-            queue's context. So are elements that NumPy has not.
+        SYCLError: invalid for memory that is not contiguous, that may only be read, or that the
+            queue's context does not have. So are elements that NumPy does not have.
     """
     place = tuple(getattr(value, "__dlpack_device__", tuple)())
     if not place:
@@ -343,7 +343,7 @@ def from_dlpack(value: Any, queue: Queue) -> USM:
 
 
 def _kind_of(address: int, context: Context) -> str | None:
-    """Return the kind of the memory at an address, None if it is none of the context's."""
+    """Return the kind of the memory at an address, None if the context has no such memory."""
     found = ctypes.c_uint32()
     code = context.adapter.ur.urUSMGetMemAllocInfo(
         context.handle, address, _TYPE, ctypes.sizeof(found), ctypes.byref(found), None

@@ -80,7 +80,7 @@ def test_query_too_small(recorder: CLRecorder, name: str) -> None:
 
 
 @forked
-@rule(INFO, "CL_INVALID_VALUE if param_name is none of the supported values")
+@rule(INFO, "CL_INVALID_VALUE if param_name is not a supported value")
 def test_unknown_query(recorder: CLRecorder) -> None:
     expect_code(
         recorder.commands.clGetCommandBufferInfoKHR(recorder.handle, 0x7FFFFFFF, 0, None, None),

@@ -249,7 +249,7 @@ def test_too_small(protocol: Protocol) -> None:
 
 
 @forked
-@rule(INFO, "CL_INVALID_VALUE if param_name is none of the supported values")
+@rule(INFO, "CL_INVALID_VALUE if param_name is not a supported value")
 def test_unknown_query(protocol: Protocol) -> None:
     for platform in protocol.platforms:
         expect(

@@ -310,7 +310,7 @@ def test_query_of_nothing(mutable: Mutable) -> None:
 
 
 @forked
-@rule(INFO, "CL_INVALID_VALUE if param_name is none of the supported values")
+@rule(INFO, "CL_INVALID_VALUE if param_name is not a supported value")
 def test_unknown_query(mutable: Mutable, command: int) -> None:
     expect_code(
         mutable.commands.clGetMutableCommandInfoKHR(command, 0x7FFFFFFF, 0, None, None), VALUE

@@ -69,7 +69,7 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
 
     names = tuple(filter(None, (name.strip().lower() for name in value.split(","))))
     if unknown := [name for name in names if name not in APIS]:
-        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(APIS)}")
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(APIS)}")
     if not names:
         raise click.BadParameter(f"name at least one of {', '.join(APIS)}")
     return names

@@ -158,7 +158,7 @@ class CudaFunctions:
 
     Attributes:
         array, count: the array.
-        why_not: why a kernel is no function of CUDA's, by its handle.
+        why_not: why a kernel has no function of CUDA's, by its handle.
         kept: what has to live as long as the functions are used.
     """
 

@@ -135,7 +135,7 @@ void fl_convert_parameter(uint64_t id, uint32_t conversion, const void *kernel, 
 }
 
 /* Whether these bytes are the number that the Parameter gave. An earlier number, of a call that
- * failed before it was set, is none of them. */
+ * failed before it was set, is not one of them. */
 static bool is_converted(size_t size, const void *value) {
     float narrow = (float)converted.real;
     int64_t kept = 0;

@@ -202,7 +202,7 @@ def parse(text: str, plain: Settings) -> Settings:
     for element in filter(None, map(str.strip, text.split(";"))):
         key, colon, word = (part.strip().strip("'\"") for part in element.partition(":"))
         if not colon or key.lower() not in ("level", "flush", "output", "fileline"):
-            raise ValueError(f"{element!r} is none of its settings")
+            raise ValueError(f"{element!r} is not one of its settings")
         found[key.lower()] = word
     kind, _, path = found.get("output", plain.output).partition(",")
     if kind.strip().lower() not in ("stdout", "stderr", "file") or (

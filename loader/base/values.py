@@ -106,5 +106,5 @@ class Value:
 
 
 def plain(value: object) -> Any:
-    """What JSON makes of a value that is none of its own types: `json.dumps(…, default=plain)`."""
+    """What JSON makes of a value that is not of its own types: `json.dumps(…, default=plain)`."""
     return value.fields() if isinstance(value, Value) else str(value)

@@ -236,7 +236,7 @@ class Validation:
             name = used.parameter.name if one else f"{used.parameter.name}[{i}]"
             if found is None:
                 other = self._other_kind(handle)
-                text = f"{used.kind} {handle:#x} came from none of the adapter's functions"
+                text = f"{used.kind} {handle:#x} did not come from the adapter's functions"
                 text += f": it is a {other}" if other else ""
                 return Violation(name, text, used.code)
             enough = found.count > 0 or (found.lent and not (used.change < 0 and found.made))

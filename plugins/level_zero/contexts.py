@@ -158,7 +158,7 @@ def find_base(context: ZeContext, address: int) -> Allocation:
     """Return the allocation that begins at an address.
 
     Raises:
-        LevelZeroError: INVALID_ARGUMENT if none of the context does.
+        LevelZeroError: INVALID_ARGUMENT if no allocation of the context begins there.
     """
     found = find(context.ur, address)
     if found is None or found.base != address or found.imported:

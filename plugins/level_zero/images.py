@@ -20,8 +20,8 @@ from .contexts import ZeContext, zeDriverGetDefaultContext
 from .core import ZE, driver, find_struct, ze_failure
 from .devices import LARGEST, ZeDevice
 
-#: Unified Runtime's and OpenCL's numbers for types of images. An image of a buffer is none of them:
-#: Unified Runtime lacks it, and PoCL 3.0 crashes if a kernel has one and an SVM pointer.
+#: Unified Runtime's and OpenCL's numbers for types of images. An image of a buffer has no such
+#: number: Unified Runtime lacks it, and PoCL 3.0 crashes if a kernel has one and an SVM pointer.
 _TYPES: Final = {
     ZE[f"ZE_IMAGE_TYPE_{name}"]: (UR[f"UR_MEM_TYPE_{other}"], OPENCL[f"CL_MEM_OBJECT_{other}"])
     for name, other in (

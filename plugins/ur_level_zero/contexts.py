@@ -247,7 +247,7 @@ class LZContext(LZObject):
                 self.events_in_c.add(cells)
 
     def check_device(self, device: LZDevice) -> None:
-        """Raise URError (INVALID_DEVICE) for a device that is none of the context's, nor a part."""
+        """Raise URError (INVALID_DEVICE) for a device that is not of the context, nor a part."""
         if not any(device.is_part_of(one) for one in self.devices):
             raise failure("INVALID_DEVICE", "the device is not one of the context")
 

@@ -115,6 +115,41 @@ def test_docstrings_and_comments_are_short() -> None:
     assert not long, "\n".join(long)
 
 
+#: Forms that the field does not use: "it is no kernel", "it is none of them". "There is no" says
+#: what is missing.
+DIALECT = re.compile(
+    r"(?<!there )(?<!where )\b(?:is|are|was|were) (?:none of|no (?!\w*er\b|such|more|matter|wider))",
+    re.I,
+)
+
+
+def messages(path: Path) -> Iterator[str]:
+    """Yield the strings of a module, docstrings too; fields of f-strings are left out."""
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_dialect() -> None:
+    texts = [(path, path.read_text(encoding="utf-8")) for path in FILES]
+    texts += [(path, text) for path in SOURCES for text in (*written_in(path), *messages(path))]
+    plain = ((path, " ".join(text.split())) for path, text in texts)
+    found = [
+        f"{path.relative_to(ROOT)}: …{text[max(0, match.start() - 40) : match.end() + 30]}…"
+        for path, text in plain
+        for match in DIALECT.finditer(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_dialect_is_found() -> None:
+    assert DIALECT.search("a number that is none of a parameter") and DIALECT.search(
+        "It is no kernel"
+    )
+    assert not DIALECT.search("There is no kernel, where is no device; it is no longer used")
+
+
 def test_docstrings_and_comments_are_found(tmp_path: Path) -> None:
     module, c = tmp_path / "module.py", tmp_path / "file.c"
     module.write_text('"""One\n\n    an example\n\ntwo."""\n# three\n# four\nx = 1  # five\n')

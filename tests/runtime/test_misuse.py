@@ -198,8 +198,8 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
             for of in (None, "x", 4.5, memory)
         ),
         (lambda: Buffer(N, "nonsense"), "Buffer", "is not a dtype"),
-        (lambda: Buffer(["a"], "int32"), "Buffer", "the list is none of int32"),
-        (lambda: Buffer([[1], [1, 2]], "int32"), "Buffer", "the list is none of int32"),
+        (lambda: Buffer(["a"], "int32"), "Buffer", "the list cannot be an array of int32"),
+        (lambda: Buffer([[1], [1, 2]], "int32"), "Buffer", "the list cannot be an array of int32"),
         (lambda: Buffer(array, "float32"), "Buffer", "int32, not float32"),
         (lambda: buffer.set_final_data([1, 2]), "set_final_data", "list is not a NumPy array"),
         (lambda: buffer.host_access(["read"]).__enter__(), "host_access", "no access mode"),

@@ -17,7 +17,7 @@ static fl_seen **row_of(const void *handle) {
     return &rows[mixed >> 52];
 }
 
-/* The living object with a handle; NULL if none of this kind was seen. */
+/* The living object with a handle; NULL if the layer saw no such object of this kind. */
 fl_seen *fl_find(const void *handle, enum fl_kind kind) {
     for (fl_seen *one = *row_of(handle); one; one = one->other)
         if (one->handle == handle && one->kind == kind)

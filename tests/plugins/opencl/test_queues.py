@@ -138,8 +138,8 @@ def test_flags_that_contradict_each_other_are_refused(
         )
 
 
-#: Releases out-of-order queues, and the events in them, while commands run that wait for each other;
-#: and waits in other queues.
+#: Releases out-of-order queues, and the events in them, while commands run that wait for each
+#: other; and waits in other queues.
 LEAVING: Final = """
 import ctypes, faulthandler, sys
 faulthandler.dump_traceback_later(30, exit=True)  # only if it hangs
