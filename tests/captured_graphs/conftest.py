@@ -8,6 +8,7 @@ import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
 from helpers.drivers import Driver
+from pyopencl.tools import clear_first_arg_caches
 
 from fairlead.icd.drivers import platforms
 
@@ -20,8 +21,13 @@ def device(each_driver: Driver) -> cl.Device:
 
 
 @pytest.fixture
-def context(device: cl.Device) -> cl.Context:
-    return cl.Context([device])
+def context(device: cl.Device) -> Iterator[cl.Context]:
+    """A context of the test's own. PyOpenCL's caches of array kernels would keep it.
+
+    On NVIDIA's driver a context holds half a gibibyte of the card.
+    """
+    yield cl.Context([device])
+    clear_first_arg_caches()
 
 
 @pytest.fixture
