@@ -30,6 +30,11 @@ class CuRequest(NamedTuple):
     size: int
     align: int = 0
 
+    @property
+    def room(self) -> int:
+        """Return the bytes in which an aligned allocation has its place."""
+        return self.size + self.align if self.align > ALIGNMENT else self.size
+
 
 class CuAllocation:
     """Memory that is used by its address.
@@ -43,6 +48,7 @@ class CuAllocation:
     Attributes:
         pool: the pool that it was taken from.
         key: by what its pool finds it.
+        in_driver_pool: whether a pool of the driver's has it, which frees it in a stream's order.
         access: ur_virtual_mem_access_flags_t of mapped memory, None of other memory.
     """
 
@@ -54,6 +60,7 @@ class CuAllocation:
         self.access: int | None = None
         self.pool: Any = None
         self.key: Any = None
+        self.in_driver_pool = False
 
     @property
     def end(self) -> int:
@@ -93,14 +100,18 @@ def allocate(request: CuRequest) -> CuAllocation:
     Raises:
         DriverError: what the driver answers.
     """
-    size, owner = request.size, request.device or request.context.device
-    room = size + request.align if request.align > ALIGNMENT else size
+    room, owner = request.room, request.device or request.context.device
     if request.kind == "host":
         base = owner.make("MemHostAlloc", room, _PORTABLE)
     elif request.kind == "device":
         base = owner.make("MemAlloc", room)
     else:
         base = owner.make("MemAllocManaged", room, _GLOBAL)
+    return placed(base, request)
+
+
+def placed(base: int, request: CuRequest) -> CuAllocation:
+    """Return the allocation in `request.room` bytes of the driver's from `base` on."""
     padding = -base % request.align if request.align > ALIGNMENT else 0
     return CuAllocation(base + padding, request, padding)
 

@@ -20,6 +20,7 @@ _Config: Any = CUDA.struct("CUlaunchConfig")
 _Location: Any = CUDA.struct("CUmemLocation")
 _Properties: Any = CUDA.struct("CUmemAllocationProp")
 _Access: Any = CUDA.struct("CUmemAccessDesc")
+_Pool: Any = CUDA.struct("CUmemPoolProps")
 _HOST: Final = CUDA["CU_MEMORYTYPE_HOST"]
 _DEVICE: Final = CUDA["CU_MEMORYTYPE_DEVICE"]
 _ARRAY: Final = CUDA["CU_MEMORYTYPE_ARRAY"]
@@ -162,6 +163,10 @@ class CudaApi(GpuApi):
 
     def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
         return kind == _HOST
+
+    def pool(self, device: ApiDevice) -> Any:
+        kind, none = CUDA["CU_MEM_ALLOCATION_TYPE_PINNED"], CUDA["CU_MEM_HANDLE_TYPE_NONE"]
+        return _Pool(kind, none, *self.place(device.native))
 
     def physical(self, device: ApiDevice) -> Any:
         made = _Properties()

@@ -100,6 +100,8 @@ def urIPCGetMemHandleExp(
     found = find(hContext, pMem)
     if found is None or found.kind != "device" or found.imported:
         raise failure("INVALID_VALUE", "other processes can have device memory of this one")
+    if found.in_driver_pool:
+        raise failure("INVALID_VALUE", "other processes cannot have memory of a driver's pool")
     native, driver_base = API.shared_memory(), found.base - found.padding
     found.owner.call("IpcGetMemHandle", ctypes.byref(native), driver_base)
     offset, size = pMem - driver_base, found.end - pMem

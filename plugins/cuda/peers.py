@@ -8,16 +8,19 @@ from typing import Final
 from ...loader.ur.abi import UR
 from .core import API, adapter, constant
 from .devices import CuDevice
+from .driver_pools import grant, revoke
 
 
 @adapter.entry
 def urUsmP2PEnablePeerAccessExp(commandDevice: CuDevice, peerDevice: CuDevice) -> None:
     commandDevice.call("CtxEnablePeerAccess", API.peer(peerDevice), 0)
+    grant(peerDevice, commandDevice)
 
 
 @adapter.entry
 def urUsmP2PDisablePeerAccessExp(commandDevice: CuDevice, peerDevice: CuDevice) -> None:
     commandDevice.call("CtxDisablePeerAccess", API.peer(peerDevice))
+    revoke(peerDevice, commandDevice)
 
 
 _ATTRIBUTES: Final = {

@@ -26,6 +26,23 @@ from .core import adapter, constant, failure
 from .devices import CuDevice
 
 
+def request_of(
+    context: CuContext, kind: str, device: CuDevice | None, descriptor: Any, size: int
+) -> CuRequest:
+    """Return what is asked for. Arguments and errors are those of `allocate_usm`."""
+    if device is not None:
+        context.check_device(device)
+    if descriptor:
+        check_descriptor(descriptor)
+    devices = (device,) if device is not None else context.devices
+    if not size or any(size > one.found.memory for one in devices):
+        raise failure("INVALID_USM_SIZE", f"{size} bytes")
+    if kind == "shared" and not all(one.attribute("MANAGED_MEMORY") for one in devices):
+        raise failure("INVALID_OPERATION", "the device has no shared USM")
+    align = descriptor.align if descriptor else 0
+    return CuRequest(context, kind, device, size, align)
+
+
 def allocate_usm(
     context: CuContext, kind: str, device: CuDevice | None, descriptor: Any, pool: Any, size: int
 ) -> int:
@@ -47,17 +64,7 @@ def allocate_usm(
             that the device does not have.
         DriverError: what the driver answers.
     """
-    if device is not None:
-        context.check_device(device)
-    if descriptor:
-        check_descriptor(descriptor)
-    devices = (device,) if device is not None else context.devices
-    if not size or any(size > one.found.memory for one in devices):
-        raise failure("INVALID_USM_SIZE", f"{size} bytes")
-    if kind == "shared" and not all(one.attribute("MANAGED_MEMORY") for one in devices):
-        raise failure("INVALID_OPERATION", "the device has no shared USM")
-    align = descriptor.align if descriptor else 0
-    request = CuRequest(context, kind, device, size, align)
+    request = request_of(context, kind, device, descriptor, size)
     made = allocate(request) if pool is None else pool.take(request, lambda: allocate(request))
     return add(made).base
 

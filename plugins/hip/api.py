@@ -25,6 +25,7 @@ _Launch: Any = HIP.struct("hipKernelNodeParams")
 _Sizes: Any = HIP.struct("dim3")
 _Location: Any = HIP.struct("hipMemLocation")
 _Access: Any = HIP.struct("hipMemAccessDesc")
+_Pool: Any = HIP.struct("hipMemPoolProps")
 _ANY_KIND: Final = HIP["hipMemcpyDefault"]
 
 
@@ -133,6 +134,10 @@ class HipApi(GpuApi):
 
     def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
         return kind == device.platform.driver.constant("hipMemoryTypeHost")
+
+    def pool(self, device: ApiDevice) -> Any:
+        kind, none = HIP["hipMemAllocationTypePinned"], HIP["hipMemHandleTypeNone"]
+        return _Pool(kind, none, self._location(device))
 
     def physical(self, device: ApiDevice) -> Any:
         made = device.platform.driver.struct("hipMemAllocationProp")()

@@ -82,6 +82,18 @@ class USMPool(Object):
         """Give memory back to the driver. Raises what the driver answers."""
         raise NotImplementedError
 
+    def number(self, name: str) -> int:
+        """Return a number of bytes: an attribute, such as "used_high"."""
+        return getattr(self, name)
+
+    def set_number(self, name: str, value: int) -> None:
+        """Set `threshold` or `maximum`. Raises what the driver answers."""
+        setattr(self, name, value)
+
+    def restart(self, high: str, current: str) -> None:
+        """Let a high-water mark be what its number is now. Raises what the driver answers."""
+        setattr(self, high, getattr(self, current))
+
     # the same for all
 
     @property
@@ -191,12 +203,12 @@ class USMPool(Object):
 _INFO: Final[dict[str, Callable[[USMPool], Any]]] = {
     "UR_USM_POOL_INFO_REFERENCE_COUNT": lambda pool: pool.references,
     "UR_USM_POOL_INFO_CONTEXT": lambda pool: pool.context,
-    "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": lambda pool: pool.threshold,
-    "UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP": lambda pool: pool.maximum,
-    "UR_USM_POOL_INFO_RESERVED_CURRENT_EXP": lambda pool: pool.reserved,
-    "UR_USM_POOL_INFO_RESERVED_HIGH_EXP": lambda pool: pool.reserved_high,
-    "UR_USM_POOL_INFO_USED_CURRENT_EXP": lambda pool: pool.used,
-    "UR_USM_POOL_INFO_USED_HIGH_EXP": lambda pool: pool.used_high,
+    "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": lambda pool: pool.number("threshold"),
+    "UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP": lambda pool: pool.number("maximum"),
+    "UR_USM_POOL_INFO_RESERVED_CURRENT_EXP": lambda pool: pool.number("reserved"),
+    "UR_USM_POOL_INFO_RESERVED_HIGH_EXP": lambda pool: pool.number("reserved_high"),
+    "UR_USM_POOL_INFO_USED_CURRENT_EXP": lambda pool: pool.number("used"),
+    "UR_USM_POOL_INFO_USED_HIGH_EXP": lambda pool: pool.number("used_high"),
 }
 _SETTABLE: Final = {
     "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": "threshold",
@@ -227,10 +239,10 @@ class PoolEntryPoints:
             urUSMPoolSetInfoExp=_set,
             urUSMPoolCreateExp=self._create_for_device,
             urUSMPoolDestroyExp=self._destroy,
-            urUSMPoolGetDefaultDevicePoolExp=self._default_of,
+            urUSMPoolGetDefaultDevicePoolExp=self.default_of,
             urUSMPoolSetDevicePoolExp=self._set_current,
             urUSMPoolGetDevicePoolExp=lambda hContext, hDevice: (
-                self.of(hContext, hDevice) or self._default_of(hContext, hDevice)
+                self.of(hContext, hDevice) or self.default_of(hContext, hDevice)
             ),
             urUSMPoolTrimToExp=_trim,
         )
@@ -242,22 +254,15 @@ class PoolEntryPoints:
         return pool if pool is not None and pool.references and pool.context is context else None
 
     def declare_allocations(
-        self,
-        declare: Callable[..., None],
-        allocate: Callable[..., int],
-        mark: Callable[[Any], Any],
-        remove: Callable[[Any, int], Any],
-        release: Callable[[Any], None],
+        self, declare: Callable[..., None], allocate: Callable[..., tuple[int, Any]]
     ) -> None:
-        """Declare the allocations in a queue's order. They are made at once.
+        """Declare the allocations in a queue's order.
 
         Args:
             declare: `EnqueueFamily.declare`.
-            allocate: gets a context, "host", "device" or "shared", a device or None, a descriptor,
-                a pool or None, and bytes. It returns an address.
-            mark: gets the call, and enqueues its place in the order.
-            remove: gets a context and an address, and returns the allocation.
-            release: releases an allocation that nobody gets to know.
+            allocate: gets the call, "host", "device" or "shared", a device or None, a pool or None,
+                and bytes. It returns an address, and the event if one is wanted. `at_once` makes
+                such a function.
         """
 
         def run(
@@ -269,12 +274,7 @@ class PoolEntryPoints:
             device = None if kind == "host" else queue.device
             if pool is None and device is not None:
                 pool = self.of(queue.context, device)
-            address = allocate(queue.context, kind, device, None, pool, size)
-            try:
-                return address, mark(enqueue)
-            except BaseException:
-                release(remove(queue.context, address))
-                raise
+            return allocate(enqueue, kind, device, pool, size)
 
         for kind in ("Device", "Shared", "Host"):
             command = f"ENQUEUE_USM_{kind.upper()}_ALLOC_EXP"
@@ -288,9 +288,10 @@ class PoolEntryPoints:
             descriptor, "UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC", "ur_usm_pool_limits_desc_t"
         )
         if limits is not None and device is not None:
-            pool.maximum = limits.maxPoolableSize
+            pool.set_number("maximum", limits.maxPoolableSize)
         elif limits is not None:
-            pool.largest, pool.threshold = limits.maxPoolableSize, _LARGEST
+            pool.largest = limits.maxPoolableSize
+            pool.set_number("threshold", _LARGEST)
         return pool
 
     def _answer(self, hPool: USMPool, propName: int, pPropValue: int, pPropSizeRet: Any) -> None:
@@ -317,7 +318,8 @@ class PoolEntryPoints:
         assert self._adapter.registry is not None
         self._adapter.registry.release(hPool)
 
-    def _default_of(self, hContext: Any, hDevice: Any) -> USMPool:
+    def default_of(self, hContext: Any, hDevice: Any) -> USMPool:
+        """Return the default pool of a device. Raises URError (INVALID_DEVICE)."""
         hContext.check_device(hDevice)
         with self._lock:
             pools = self._defaults.setdefault(hContext, {})
@@ -336,6 +338,34 @@ class PoolEntryPoints:
         self._current.setdefault(hContext, {})[hDevice] = weakref.ref(hPool)
 
 
+def at_once(
+    allocate: Callable[..., int],
+    mark: Callable[[Any], Any],
+    remove: Callable[[Any, int], Any],
+    release: Callable[[Any], None],
+) -> Callable[..., tuple[int, Any]]:
+    """Return a function that allocates now, and has its place in the queue's order.
+
+    Args:
+        allocate: gets a context, "host", "device" or "shared", a device or None, a descriptor, a
+            pool or None, and bytes. It returns an address.
+        mark: gets the call, and enqueues its place in the order.
+        remove: gets a context and an address, and returns the allocation.
+        release: releases an allocation that nobody gets to know.
+    """
+
+    def run(enqueue: Any, kind: str, device: Any, pool: Any, size: int) -> tuple[int, Any]:
+        context = enqueue.queue.context
+        address = allocate(context, kind, device, None, pool, size)
+        try:
+            return address, mark(enqueue)
+        except BaseException:
+            release(remove(context, address))
+            raise
+
+    return run
+
+
 def _set(hPool: USMPool, propName: int, pPropValue: int, propSize: int) -> None:
     """Set the threshold or the maximum, or restart a high-water mark, by setting it to 0."""
     name = UR.groups["ur_usm_pool_info_t"][propName]
@@ -345,12 +375,11 @@ def _set(hPool: USMPool, propName: int, pPropValue: int, propSize: int) -> None:
         raise failure("INVALID_SIZE")
     value = ctypes.c_size_t.from_address(pPropValue).value
     if name in _SETTABLE:
-        setattr(hPool, _SETTABLE[name], value)
+        hPool.set_number(_SETTABLE[name], value)
         return
     if value:
         raise failure("INVALID_VALUE", "a high-water mark can only be set to 0")
-    high, current = _RESETTABLE[name]
-    setattr(hPool, high, getattr(hPool, current))
+    hPool.restart(*_RESETTABLE[name])
 
 
 def _check(context: Any, device: Any, pool: USMPool) -> None:

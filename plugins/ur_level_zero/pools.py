@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..sdk.pools import PoolEntryPoints, USMPool
+from ..sdk.pools import PoolEntryPoints, USMPool, at_once
 from .allocations import LZAllocation, LZRequest, add, free, release_memory, remove
 from .contexts import LZContext
 from .core import adapter, failure
@@ -31,7 +31,9 @@ class LZPool(USMPool):
 
 
 pools = PoolEntryPoints(adapter, LZPool)
-pools.declare_allocations(enqueues.declare, allocate_usm, LZEnqueue.mark, remove, release_memory)
+pools.declare_allocations(
+    enqueues.declare, at_once(allocate_usm, LZEnqueue.mark, remove, release_memory)
+)
 
 
 @enqueues("ENQUEUE_USM_FREE_EXP")

@@ -250,6 +250,10 @@ class GpuApi(ABC):
         """Return whether the answer to POINTER_ATTRIBUTE_MEMORY_TYPE means host memory."""
 
     @abstractmethod
+    def pool(self, device: ApiDevice) -> Any:
+        """Return the struct of a pool of a device's memory."""
+
+    @abstractmethod
     def physical(self, device: ApiDevice) -> Any:
         """Return the properties of physical memory of a device."""
 

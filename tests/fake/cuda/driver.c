@@ -11,7 +11,7 @@
  * "cuMemAlloc_v2=2,cuEventCreate=1". */
 #include "fake.h"
 
-enum { MOST = 256 };
+enum { MOST = 512 };
 
 static struct {
     char name[64];

@@ -81,6 +81,11 @@ struct fl_CUarray {
 };
 
 /* --- memory.c --- */
+/* What an allocation is. */
+enum { IS_DEVICE, IS_HOST, IS_MANAGED, IS_REGISTERED, IS_OPENED, IS_POOLED };
+/* Lets queries find memory, and forgets it. That returns its size, 0 if it is not known. */
+CUresult fake_remember(void *memory, size_t size, int kind);
+size_t fake_forget(uint64_t address, int kind);
 /* Makes memory that other processes open by a handle of `room` bytes, and opens it. NULL: it cannot
  * be had. */
 void *fake_share(void *handle, size_t room, size_t size);
@@ -89,6 +94,10 @@ void fake_copy(const CUDA_MEMCPY3D *copy);
 void fake_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
 /* Whether all the bytes are the driver's memory, or are in no allocation of it at all. */
 bool fake_is_whole(uint64_t address, size_t size);
+
+/* --- pools.c --- */
+/* Frees memory of a pool that no stream uses any more. */
+void fake_give_back(uint64_t address);
 
 /* --- launches.c: a launch, with a copy of its arguments --- */
 typedef struct launch {

@@ -10,8 +10,7 @@ typedef struct allocation {
     struct allocation *next;
     uint64_t base;
     size_t size;
-    enum { DEVICE, HOST, MANAGED, REGISTERED, OPENED } kind;
-    int device;
+    int kind, device;
     int file;   /* where its bytes are for other processes, -1 */
 } allocation;
 
@@ -26,7 +25,7 @@ static allocation *find(uint64_t address) {   /* the lock is held */
     return NULL;
 }
 
-static CUresult remember(void *memory, size_t size, int kind) {
+CUresult fake_remember(void *memory, size_t size, int kind) {
     allocation *made = malloc(sizeof *made);
     CUcontext context = NULL;
     cuCtxGetCurrent(&context);
@@ -35,9 +34,23 @@ static CUresult remember(void *memory, size_t size, int kind) {
     pthread_mutex_lock(&lock);
     made->next = allocations;
     allocations = made;
-    used += kind == DEVICE ? size : 0;
+    used += kind == IS_DEVICE ? size : 0;
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
+}
+
+size_t fake_forget(uint64_t address, int kind) {
+    allocation *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (allocation **at = &allocations; *at && !found; at = *at ? &(*at)->next : at)
+        if ((*at)->base == address && (*at)->kind == kind) {
+            found = *at;
+            *at = found->next;
+        }
+    pthread_mutex_unlock(&lock);
+    size_t size = found ? found->size : 0;
+    free(found);
+    return size;
 }
 
 static CUresult allocate(void **to, size_t size, int kind) {
@@ -45,17 +58,17 @@ static CUresult allocate(void **to, size_t size, int kind) {
     if (!size)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
-    bool fits = kind == DEVICE ? size <= MEMORY - used : size <= MEMORY;
+    bool fits = kind == IS_DEVICE ? size <= MEMORY - used : size <= MEMORY;
     pthread_mutex_unlock(&lock);
-    if (!fits || (kind != DEVICE && posix_memalign(to, ALIGNMENT, size)))
+    if (!fits || (kind != IS_DEVICE && posix_memalign(to, ALIGNMENT, size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (kind == DEVICE) {   /* whole pages, which other processes can have */
+    if (kind == IS_DEVICE) {   /* whole pages, which other processes can have */
         *to = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (*to == MAP_FAILED)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     memset(*to, 0xCD, size);   /* nobody may rely on zeros */
-    return remember(*to, size, kind);
+    return fake_remember(*to, size, kind);
 }
 
 static CUresult forget(uint64_t address, bool is_host, int registered) {
@@ -64,17 +77,17 @@ static CUresult forget(uint64_t address, bool is_host, int registered) {
     fake_drain();   /* as CUDA does */
     pthread_mutex_lock(&lock);
     for (allocation **at = &allocations; *at; at = &(*at)->next)
-        if ((*at)->base == address && ((*at)->kind == HOST) == is_host &&
-            ((*at)->kind == REGISTERED) == registered) {
+        if ((*at)->base == address && ((*at)->kind == IS_HOST) == is_host &&
+            ((*at)->kind == IS_REGISTERED) == registered) {
             found = *at;
             *at = found->next;
-            used -= found->kind == DEVICE ? found->size : 0;
+            used -= found->kind == IS_DEVICE ? found->size : 0;
             break;
         }
     pthread_mutex_unlock(&lock);
     if (!found)
         return registered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
-    if (found->kind == DEVICE)
+    if (found->kind == IS_DEVICE)
         munmap((void *)(uintptr_t)address, found->size);
     else if (!registered)
         free((void *)(uintptr_t)address);
@@ -87,7 +100,7 @@ static CUresult forget(uint64_t address, bool is_host, int registered) {
 CUresult cuMemAlloc_v2(CUdeviceptr *to, size_t size) {
     BEGIN;
     void *made;
-    CUresult code = allocate(&made, size, DEVICE);
+    CUresult code = allocate(&made, size, IS_DEVICE);
     if (!code)
         *to = (CUdeviceptr)(uintptr_t)made;
     return code;
@@ -96,8 +109,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr *to, size_t size) {
 CUresult cuMemAllocManaged(CUdeviceptr *to, size_t size, uint32_t flags) {
     BEGIN;
     void *made;
-    CUresult code =
-        flags == CU_MEM_ATTACH_GLOBAL ? allocate(&made, size, MANAGED) : CUDA_ERROR_INVALID_VALUE;
+    CUresult code = CUDA_ERROR_INVALID_VALUE;
+    if (flags == CU_MEM_ATTACH_GLOBAL)
+        code = allocate(&made, size, IS_MANAGED);
     if (!code)
         *to = (CUdeviceptr)(uintptr_t)made;
     return code;
@@ -106,12 +120,16 @@ CUresult cuMemAllocManaged(CUdeviceptr *to, size_t size, uint32_t flags) {
 CUresult cuMemHostAlloc(void **to, size_t size, uint32_t flags) {
     (void)flags;
     BEGIN;
-    return allocate(to, size, HOST);
+    return allocate(to, size, IS_HOST);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
     BEGIN;
-    return address ? forget(address, false, false) : CUDA_SUCCESS;
+    if (!fake_forget(address, IS_POOLED))
+        return address ? forget(address, false, false) : CUDA_SUCCESS;
+    fake_drain();
+    fake_give_back(address);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemFreeHost(void *memory) {
@@ -125,7 +143,9 @@ CUresult cuMemHostRegister_v2(void *memory, size_t size, uint32_t flags) {
     pthread_mutex_lock(&lock);
     bool known = find((uint64_t)(uintptr_t)memory);
     pthread_mutex_unlock(&lock);
-    return known ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : remember(memory, size, REGISTERED);
+    if (known)
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    return fake_remember(memory, size, IS_REGISTERED);
 }
 
 CUresult cuMemHostUnregister(void *memory) {
@@ -149,12 +169,12 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     pthread_mutex_unlock(&lock);
     if (!found)
         return CUDA_ERROR_INVALID_VALUE;
-    bool is_host = copy.kind == HOST || copy.kind == REGISTERED;
+    bool is_host = copy.kind == IS_HOST || copy.kind == IS_REGISTERED;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(uint32_t *)data = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         break;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(uint32_t *)data = copy.kind == MANAGED; break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(uint32_t *)data = copy.kind == IS_MANAGED; break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = copy.device; break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(uint64_t *)data = copy.base; break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = copy.size; break;
@@ -184,7 +204,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     fake_drain();   /* nothing writes meanwhile */
     pthread_mutex_lock(&lock);
     allocation *found = find(address);
-    CUresult code = found && found->kind == DEVICE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    CUresult code = found && found->kind == IS_DEVICE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (!code && found->file < 0) {
         void *bytes = (void *)(uintptr_t)found->base;
         found->file = memfd_create("fake", MFD_CLOEXEC);
@@ -234,24 +254,15 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, uint
         return CUDA_ERROR_INVALID_CONTEXT;
     void *made = flags > CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ? NULL : fake_open_shared(&handle);
     *address = (CUdeviceptr)(uintptr_t)made;
-    return made ? remember(made, one.size, OPENED) : CUDA_ERROR_INVALID_VALUE;
+    return made ? fake_remember(made, one.size, IS_OPENED) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     BEGIN;
-    allocation *found = NULL;
-    pthread_mutex_lock(&lock);
-    for (allocation **at = &allocations; *at && !found; at = *at ? &(*at)->next : at)
-        if ((*at)->base == address && (*at)->kind == OPENED) {
-            found = *at;
-            *at = found->next;
-        }
-    pthread_mutex_unlock(&lock);
-    if (!found)
-        return CUDA_ERROR_INVALID_VALUE;
-    munmap((void *)(uintptr_t)address, found->size);
-    free(found);
-    return CUDA_SUCCESS;
+    size_t size = fake_forget(address, IS_OPENED);
+    if (size)
+        munmap((void *)(uintptr_t)address, size);
+    return size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- copies and fills --- */
@@ -314,7 +325,7 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s
 static bool is_device(CUmemorytype type, const void *host) {
     pthread_mutex_lock(&lock);
     allocation *found = type == CU_MEMORYTYPE_HOST ? find((uint64_t)(uintptr_t)host) : NULL;
-    bool is = found && found->kind == DEVICE;
+    bool is = found && found->kind == IS_DEVICE;
     pthread_mutex_unlock(&lock);
     return is;
 }
@@ -389,7 +400,7 @@ CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, uint32_t value, size_t
 static CUresult hint(CUdeviceptr address, CUmemLocation location) {
     pthread_mutex_lock(&lock);
     allocation *found = find(address);
-    bool fits = found && found->kind == MANAGED && location.type <= CU_MEM_LOCATION_TYPE_HOST;
+    bool fits = found && found->kind == IS_MANAGED && location.type <= CU_MEM_LOCATION_TYPE_HOST;
     pthread_mutex_unlock(&lock);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -88,7 +88,7 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
         CUdevice_attribute cuda;
     } known[] = {HIP_ATTRIBUTES};
     HIP_BEGIN;
-    if (FAKE_HIP < 600 && attribute > hipDeviceAttributeWarpSize)
+    if (FAKE_HIP < 600 && attribute > hipDeviceAttributeMemoryPoolsSupported)
         return hip_end(hipErrorInvalidValue);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].hip == attribute) {
