@@ -59,10 +59,16 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def image(numbers: Numbers) -> cl.Image:
-    """An image of 64 numbers. Skips the test where the device has no images, as PoCL 7.1's."""
-    if not numbers.queue.device.image_support:
+    """An image of 64 numbers. Skips the test where no device of the context has images.
+
+    PoCL 7.1's device says that it has them, and clCreateImage says that it has none.
+    """
+    try:
+        return cl.image_from_array(numbers.queue.context, np.ones((1, 64), np.int32), 1)
+    except cl.LogicError as error:
+        if error.code != cl.status_code.INVALID_OPERATION:
+            raise
         pytest.skip("the device has no images")
-    return cl.image_from_array(numbers.queue.context, np.ones((1, 64), np.int32), 1)
 
 
 def local(size: int) -> Any:
