@@ -215,6 +215,9 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
     ) -> Executable:
         """Make the graph ready to be replayed.
 
+        A RuntimeWarning says what the program could do so that replays are much faster: share its
+        buffers with CUDA.
+
         Args:
             schedule: how captured commands that branch run on an out-of-order queue. "lanes":
                 branches on several in-order queues of our own. "levels": a barrier between two task
@@ -224,9 +227,6 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
             updatable: whether its nodes can be updated.
             enable_profiling: whether its replays have times, if their queue profiles.
             policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
-
-        A RuntimeWarning says what the program could do so that replays are much faster: share its
-        buffers with CUDA.
 
         Raises:
             CaptureError: the block has not ended, or failed.

@@ -94,11 +94,13 @@ class Cuda(Engine):
         if shared_device(device) is not None or not cuda_sharing.may_ask():
             return None
         launch = profile_of_device(device).launch_seconds
-        operations = {commands.operation(number) for number in range(len(commands))}
-        if launch is None or not operations <= _OPERATIONS:
+        if launch is None:
             return None
         driver, graph = commands.count * launch, _COST.of(commands.count)
         if driver - graph < _WORTH_SAYING:
+            return None
+        operations = map(commands.operation, range(len(commands)))
+        if not _OPERATIONS.issuperset(operations):
             return None
         return (
             f"as a CUDA Graph a replay of {commands.title} would take some {graph * 1e6:,.0f} "
