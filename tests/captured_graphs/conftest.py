@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyopencl as cl
 import pytest
@@ -49,3 +51,12 @@ def out_of_order(context: cl.Context) -> Iterator[cl.CommandQueue]:
 @pytest.fixture
 def numbers(queue: cl.CommandQueue) -> Numbers:
     return Numbers(queue)
+
+
+@pytest.fixture(scope="module")
+def pyopencl_tests_folder() -> Path:
+    """The folder with PyOpenCL's own tests."""
+    folder = os.environ.get("PYOPENCL_SOURCE")
+    if folder is None:
+        pytest.skip("PYOPENCL_SOURCE names no source distribution of PyOpenCL")
+    return Path(folder, "test")
