@@ -303,15 +303,17 @@ def times_of(completion: Completion | None) -> tuple[int, int]:
 def zeEventQueryKernelTimestamp(hEvent: ZeEvent, dstptr: Any) -> int:
     if not hEvent.has_times:
         raise ze_failure("INVALID_ARGUMENT", "the event's pool has no timestamps")
-    if hEvent.query() == NOT_READY:
+    with enqueue_order():
+        latest = hEvent.latest
+    if latest.query() == NOT_READY:
         return NOT_READY
-    write_times(hEvent, dstptr)
+    _write_times(latest, dstptr)
     return 0
 
 
-def write_times(event: ZeEvent, row: Any) -> None:
-    """Write the times of an event to a ze_kernel_timestamp_result_t."""
-    begin, end = times_of(event.latest.timing)
+def _write_times(signal: Signal, row: Any) -> None:
+    """Write the times of what has ended to a ze_kernel_timestamp_result_t."""
+    begin, end = times_of(signal.timing)
     for times in (getattr(row, "global"), row.context):
         times.kernelStart, times.kernelEnd = begin, end
 
@@ -320,9 +322,11 @@ def write_times(event: ZeEvent, row: Any) -> None:
 def zeEventQueryTimestampsExp(
     hEvent: ZeEvent, hDevice: ZeDevice, pCount: Any, pTimestamps: Any
 ) -> int:
-    if hEvent.query() == NOT_READY:
+    with enqueue_order():
+        latest = hEvent.latest
+    if latest.query() == NOT_READY:
         return NOT_READY
     room, pCount[0] = pCount[0], 1
     if pTimestamps is not None and room:
-        write_times(hEvent, ffi.cast("ze_kernel_timestamp_result_t *", pTimestamps))
+        _write_times(latest, ffi.cast("ze_kernel_timestamp_result_t *", pTimestamps))
     return 0

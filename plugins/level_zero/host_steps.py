@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from ...icd._native import ffi as icd_ffi
@@ -22,35 +23,32 @@ from ...icd.errors import OpenCLError
 from ..opencl.core import create
 from ..opencl.usm.addresses import as_copy
 from ..sdk._native_ze import ffi
+from .completions import Completion
 from .core import driver, ze_failure
 from .events import ZeEvent, times_of
 from .lists import ZeCommandList
-from .streams import Stream
+from .streams import StepRun, Stream, StreamStep
 
 _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _ROW: Final = ffi.sizeof("ze_kernel_timestamp_result_t")
+#: A function of the host. It is given the commands whose times it reads, None for no times.
+HostStep: TypeAlias = Callable[[Sequence[Completion | None]], None]
 
 #: What each stream's thread does next: the marker, the user event, and the function.
 _works: Final[WeakKeyDictionary[Stream, SimpleQueue[Any]]] = WeakKeyDictionary()
 
 
-def host_step(
-    prepare: Callable[[], Callable[[], None]],
-) -> Callable[[Stream, Sequence[int]], int]:
-    """Return what enqueues a function of the host (`StreamStep.run`).
+def host_step(function: HostStep) -> StepRun:
+    """Return what enqueues a function of the host."""
 
-    Args:
-        prepare: is called when the step is enqueued, and returns the function.
-    """
-
-    def run(stream: Stream, waits: Sequence[int]) -> int:
-        function = prepare()
+    def run(stream: Stream, step: StreamStep, waits: Sequence[int]) -> int:
+        times = [event.timing for event in step.reads]
         context = stream.context.ur
         turn = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
         user = create(context.table, "clCreateUserEvent", context.cl)
         end = enqueue_marker(stream.cl, [user], "clEnqueueBarrierWithWaitList")
         call(stream.cl, "clFlush")
-        _work_of(stream).put((turn, user, function))
+        _work_of(stream).put((turn, user, partial(function, times)))
         return end
 
     return run
@@ -84,18 +82,19 @@ def _serve(work: SimpleQueue[Any], one_at_a_time: bool) -> None:
 
 def _append(
     made: ZeCommandList,
-    prepare: Callable[[], Callable[[], None]],
+    function: HostStep,
     copies: Sequence[tuple[int, int, int]],
     signal: ZeEvent | None,
     waits: Sequence[ZeEvent],
     keep: Any = None,
+    reads: Sequence[ZeEvent] = (),
 ) -> None:
     """Append a function of the host, and copies (target, source, size) after it."""
     recording = made.begin_append(signal, waits)
     operations = [as_copy(made.context.ur, *copy) for copy in copies]
     recording.kept.append(keep)
     commands = [recording.add("host", waits, None if operations else signal)]
-    commands[0].run = host_step(prepare)
+    commands[0].run, commands[0].reads = host_step(function), reads
     commands += [recording.add_operation(operation) for operation in operations]
     if operations:
         commands.append(recording.add("barrier", (), signal))
@@ -111,7 +110,7 @@ def zeCommandListAppendHostFunction(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     function = _HostFunction(pfnHostFunction)
-    _append(hCommandList, lambda: lambda: function(pUserData), (), hSignalEvent, phWaitEvents)
+    _append(hCommandList, lambda _: function(pUserData), (), hSignalEvent, phWaitEvents)
 
 
 @driver.entry
@@ -123,11 +122,11 @@ def zeCommandListAppendWriteGlobalTimestamp(
 ) -> None:
     staging = icd_ffi.new("uint64_t *")
 
-    def write() -> None:
+    def write(_: Sequence[Completion | None]) -> None:
         staging[0] = time.monotonic_ns()
 
     copy = int(ffi.cast("uintptr_t", dstptr)), int(icd_ffi.cast("uintptr_t", staging)), 8
-    _append(hCommandList, lambda: write, [copy], hSignalEvent, phWaitEvents, staging)
+    _append(hCommandList, write, [copy], hSignalEvent, phWaitEvents, staging)
 
 
 @driver.entry
@@ -147,16 +146,11 @@ def zeCommandListAppendQueryKernelTimestamps(
     hCommandList.check_events(phEvents)
     staging = icd_ffi.new("uint64_t[]", 4 * numEvents)
 
-    def prepare() -> Callable[[], None]:
-        times = [event.latest.timing for event in phEvents]
-
-        def write() -> None:
-            for number, completion in enumerate(times):
-                staging[4 * number : 4 * number + 4] = times_of(completion) * 2
-
-        return write
+    def write(times: Sequence[Completion | None]) -> None:
+        for number, completion in enumerate(times):
+            staging[4 * number : 4 * number + 4] = times_of(completion) * 2
 
     start = int(icd_ffi.cast("uintptr_t", staging))
     offsets = ffi.unpack(pOffsets, numEvents) if pOffsets else range(0, _ROW * numEvents, _ROW)
     copies = [(dstptr + at, start + _ROW * n, _ROW) for n, at in enumerate(offsets)]
-    _append(hCommandList, prepare, copies, hSignalEvent, phWaitEvents, staging)
+    _append(hCommandList, write, copies, hSignalEvent, phWaitEvents, staging, phEvents)

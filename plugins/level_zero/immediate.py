@@ -7,7 +7,7 @@ does while the list is captured."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
@@ -15,12 +15,11 @@ from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import check
 from ..opencl.usm.strategies import required_strategy
 from ..opencl.usm.strategy import Operation
-from .completions import Completion
 from .core import driver
 from .events import ZeEvent
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
-from .streams import Stream, StreamStep, enqueue_order, run_now
+from .streams import StepRun, Stream, StreamStep, enqueue_order, run_now
 
 _COPIES: Final = frozenset({"svm_copy", "copy", "read", "write"})
 _Sizes: Final = ctypes.c_size_t * 3
@@ -40,7 +39,7 @@ def _call(function: Any, routine: str, waits: Sequence[int], *arguments: Any) ->
 
 def _run(
     made: ZeCommandList,
-    run: Callable[[Stream, Sequence[int]], int] | None,
+    run: StepRun | None,
     waits: Sequence[ZeEvent],
     effects: Sequence[tuple[ZeEvent, bool]],
 ) -> bool:
@@ -50,15 +49,10 @@ def _run(
     if made.capture is not None:
         return False
     timed = [event for event, signaled in effects if signaled and event.has_times]
-
-    def note_times(end: Completion) -> None:
-        for event in timed:
-            event.latest.timing = end
-
     with enqueue_order():
         if not stream.can_run(waits):
             return False
-        run_now(stream, StreamStep(waits, run, effects, note_times if timed else None))
+        run_now(stream, StreamStep(waits, run, effects, timed))
     made.finish_append()
     return True
 
@@ -81,7 +75,7 @@ def launch_at_once(
     """
     numbers, table = shape.numbers, kernel.ur.table
 
-    def run(stream: Stream, before: Sequence[int]) -> int:
+    def run(stream: Stream, _: StreamStep, before: Sequence[int]) -> int:
         offsets = _Sizes(*numbers[0:3]) if any(shape.offsets) else None
         given = shape.dim, offsets, _Sizes(*numbers[3:6]), _Sizes(*numbers[6:9])
         with kernel.ur.lock:
@@ -116,7 +110,7 @@ def transfer_at_once(
     routine, arguments = required_strategy(context).call_of(operation)
     function = _function(context, routine)
 
-    def run(stream: Stream, before: Sequence[int]) -> int:
+    def run(stream: Stream, _: StreamStep, before: Sequence[int]) -> int:
         end = _call(function, routine, before, stream.cl, *arguments)
         if keep is not None:
             _unfinished.keep_until(end, keep)

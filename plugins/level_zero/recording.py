@@ -12,7 +12,7 @@ several lists (graphs.py) orders the commands of each list so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,14 +26,13 @@ from ..opencl.usm.addresses import memory_functions
 from ..opencl.usm.strategy import Operation
 from ..sdk.kernel_arguments import URKernelArgument
 from .arguments import make_arguments
-from .completions import Completion
 from .contexts import ZeContext
 from .core import driver
 from .devices import ZeDevice
 from .events import ZeEvent
 from .in_c import ListInC, address_bits
 from .kernels import LaunchShape, ZeKernel
-from .streams import Stream, StreamStep
+from .streams import StepRun, Stream, StreamStep
 
 #: What dropped recordings hold while an enqueue of them runs.
 _unfinished: Final = Lifetimes()
@@ -83,6 +82,7 @@ class ListCommand:
         signal: the event that it signals, or None.
         launch: what it launches, or None.
         run: what enqueues it, if the host runs it.
+        reads: the events whose times it reads.
         list_number: the list that it was given, of those of a capture.
     """
 
@@ -91,7 +91,8 @@ class ListCommand:
     waits: Sequence[ZeEvent]
     signal: ZeEvent | None
     launch: ListLaunch | None = None
-    run: Callable[[Stream, Sequence[int]], int] | None = None
+    run: StepRun | None = None
+    reads: Sequence[ZeEvent] = ()
     list_number: int = 0
 
 
@@ -106,6 +107,7 @@ class ListPart:
         timed: the commands whose times an event has, and the events.
         buffer: what runs them, None if there is nothing to run.
         run: what enqueues the only command, if the host runs it.
+        reads: the events whose times it reads then.
     """
 
     first: int
@@ -115,7 +117,8 @@ class ListPart:
     timed: dict[int, ZeEvent] = field(default_factory=dict)
     timed_by_end: list[ZeEvent] = field(default_factory=list)
     buffer: CommandBuffer | None = None
-    run: Callable[[Stream, Sequence[int]], int] | None = None
+    run: StepRun | None = None
+    reads: Sequence[ZeEvent] = ()
 
     @property
     def plain_buffer(self) -> Any:
@@ -260,7 +263,7 @@ class ListRecording:
                     part = ListPart(index, index)
                     parts.append(part)
                 part.waits += (event for event in outside if event not in part.waits)
-            part.end, part.run = index + 1, command.run
+            part.end, part.run, part.reads = index + 1, command.run, command.reads
             needed = {number for event in command.waits for number in signaled.get(event, ())}
             if self.in_order:
                 own, last[command.list_number] = last.get(command.list_number), index
@@ -326,31 +329,23 @@ class ListRecording:
         return [self._step(part) for part in self.parts()]
 
     def _step(self, part: ListPart) -> StreamStep:
-        timed, by_end = tuple(part.timed.values()), tuple(part.timed_by_end)
         buffer = part.buffer
-        times: list[Completion] = []
 
-        def run(stream: Stream, waits: Sequence[int]) -> int:
+        def run(stream: Stream, step: StreamStep, waits: Sequence[int]) -> int:
             assert buffer is not None
             code, end, failed, events = buffer.enqueue(stream.cl, 1, waits)
             if code:
                 where = f"Command {failed} could not be enqueued." if failed >= 0 else ""
                 raise opencl_error(code, "a command list", where)
-            times.extend(stream.end_of(event) for event in events)
+            step.times = [stream.end_of(event) for event in events]
             return end
 
-        def note_times(end: Completion) -> None:
-            for event, time in zip(timed, times, strict=False):
-                event.latest.timing = time
-            for event in by_end:
-                event.latest.timing = end
-
-        after = note_times if timed or by_end else None
         return StreamStep(
             part.waits,
             part.run or (run if buffer is not None else None),
             list(part.effects.items()),
-            after,
+            timed=[*part.timed.values(), *part.timed_by_end],
+            reads=part.reads,
         )
 
     def let_go(self) -> None:

@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ...icd.abi import OPENCL
 from ...icd.calls import call, enqueue_marker, new_queue
@@ -174,23 +174,39 @@ class StreamStep:
 
     Attributes:
         waits: the events that it waits for.
-        run: enqueues its commands after OpenCL events, and returns the event of their end, a
-            reference. None: it has no commands.
+        run: enqueues its commands on a stream after OpenCL events, and returns the event of their
+            end, a reference. It is also given the step. None: there are no commands.
         effects: the events that it signals (True) and resets (False), in order.
-        after: is called after it was enqueued, with its end, because events have its times.
+        timed: those of them that have times of its commands.
+        times: the commands whose times the first of `timed` have, which `run` sets. The others
+            have those of its end.
+        reads: the events whose times its commands read.
     """
 
     waits: Sequence[Signal] = ()
-    run: Callable[[Stream, Sequence[int]], int] | None = None
+    run: StepRun | None = None
     effects: Sequence[tuple[Signal, bool]] = ()
-    after: Callable[[Completion], None] | None = None
+    timed: Sequence[Signal] = ()
+    times: Sequence[Completion] = ()
+    reads: Sequence[Signal] = ()
 
     def bind(self) -> None:
         """Decide what its events mean: it is submitted now. The lock is held."""
         self.waits = [event.latest for event in self.waits]
+        self.reads = [event.latest for event in self.reads]
         self.effects = [
             (event.begin() if signaled else event, signaled) for event, signaled in self.effects
         ]
+        self.timed = [event.latest for event in self.timed]
+
+    def note_times(self, end: Completion) -> None:
+        """Give its events their times: it was enqueued, with this end. The lock is held."""
+        for number, event in enumerate(self.timed):
+            event.timing = self.times[number] if number < len(self.times) else end
+
+
+#: What enqueues the commands of a step.
+StepRun: TypeAlias = "Callable[[Stream, StreamStep, Sequence[int]], int]"
 
 
 class Stream:
@@ -370,21 +386,20 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
     Raises:
         LevelZeroError, OpenCLError, URError: it could not be enqueued.
     """
-    if step.after is not None:
+    if step.timed:
         stream.begin_times()
     waits = unfinished(stream, step.waits)
     stream.in_c.struct.pending = 1
     if step.run is not None:
-        stream.last = stream.end_of(step.run(stream, waits))
-        if step.after is not None:
-            step.after(stream.last)
+        stream.last = stream.end_of(step.run(stream, step, waits))
+        step.note_times(stream.last)
         return stream.last
     stream.learn_last()
-    if waits or step.after is not None:  # a marker has times of its own
+    if waits or step.timed:  # a marker has times of its own
         end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
         stream.last = stream.end_of(end)
-    if stream.last is not None and step.after is not None:
-        step.after(stream.last)
+    if stream.last is not None:
+        step.note_times(stream.last)
     return stream.last
 
 

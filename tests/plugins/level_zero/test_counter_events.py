@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from ctypes import byref, c_int
 
 import pytest
-from helpers.ze_bench import FOREVER, ZeBench
+from helpers.ze_bench import FOREVER, Ints, ZeBench
 from helpers.ze_calls import array, new
 from helpers.ze_entries import asked_of_python, begin_in_c
 
@@ -165,3 +166,82 @@ def test_its_times_are_those_of_the_last_call(bench: ZeBench) -> None:
         assert times.kernelStart < times.kernelEnd
         ends.append(times.kernelEnd)
     assert ends == sorted({*ends})
+
+
+class Timed:
+    """A counter-based event with times, and what reads them."""
+
+    def __init__(self, bench: ZeBench) -> None:
+        self.bench = bench
+        chained = new("ze_event_pool_counter_based_exp_desc_t", flags=1)
+        (self.event,) = bench.events(1, flags=5, pNext=chained)
+
+    def now(self) -> bytes:
+        """Return the times of its last call, when that has ended."""
+        row = new("ze_kernel_timestamp_result_t")
+        self.bench.ze.ok(WAIT, self.event, FOREVER)
+        self.bench.ze.ok("zeEventQueryKernelTimestamp", self.event, byref(row))
+        return bytes(row)
+
+    def append_query(self, made: int, times: Ints, *waits: int) -> None:
+        """Append a query of its times to a list."""
+        given = made, 1, array(self.event), times.address, None, None
+        waiting = len(waits), array(*waits) if waits else None
+        self.bench.ze.ok("zeCommandListAppendQueryKernelTimestamps", *given, *waiting)
+
+
+def bytes_of(times: Ints) -> bytes:
+    return ctypes.string_at(times.address, 32)
+
+
+def test_an_append_reads_the_times_of_the_last_call_then(bench: ZeBench) -> None:
+    """A later call changes nothing, although the query has to wait for the host until then."""
+    timed, adding, asking = Timed(bench), Adding(bench), bench.immediate(flags=IN_ORDER)
+    (gate,), times = bench.events(1), bench.ints(count=8)
+    adding.add(1, timed.event)
+    first = timed.now()
+    timed.append_query(asking, times, gate)
+    adding.add(1, timed.event)
+    second = timed.now()
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeCommandListHostSynchronize", asking, FOREVER)
+    assert bytes_of(times) == first != second
+
+
+def test_a_list_reads_the_times_of_the_last_call_before_each_execution(bench: ZeBench) -> None:
+    timed, adding, made = Timed(bench), Adding(bench), bench.list(in_order=True)
+    (gate,), times = bench.events(1), bench.ints(count=8)
+    timed.append_query(made, times, gate)
+    bench.ze.ok("zeCommandListClose", made)
+    for _ in range(2):
+        adding.add(1, timed.event)
+        before = timed.now()
+        bench.run(made, wait=False)
+        adding.add(1, timed.event)
+        after = timed.now()
+        bench.ze.ok("zeEventHostSignal", gate)
+        bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
+        assert bytes_of(times) == before != after
+        bench.ze.ok("zeEventHostReset", gate)
+
+
+@pytest.mark.parametrize("is_regular", [False, True])
+def test_a_call_that_had_to_wait_leaves_the_times_of_a_later_one(
+    is_regular: bool, bench: ZeBench
+) -> None:
+    """The later call is the last one, although it ends before."""
+    timed, late, soon = Timed(bench), Adding(bench), Adding(bench)
+    (gate,) = bench.events(1)
+    if is_regular:
+        made = bench.list(in_order=True)
+        bench.launch(made, bench.kernel("add", late.out.pointer, c_int(1)), 1, timed.event, gate)
+        bench.ze.ok("zeCommandListClose", made)
+        bench.run(made, wait=False)
+    else:
+        late.add(1, timed.event, gate)
+    soon.add(1, timed.event)
+    times = timed.now()
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
+    assert (late.finish(), soon.finish()) == (1, 1)
+    assert timed.now() == times
