@@ -149,7 +149,7 @@ class ListRecording:
         in_c: what C knows of the list, which may append launches, too; None if it may not.
 
     Attributes:
-        built: another object for each build.
+        built: another object for each build, None without one.
     """
 
     def __init__(
@@ -329,11 +329,14 @@ class ListRecording:
         return [self._step(part) for part in self.parts()]
 
     def _step(self, part: ListPart) -> StreamStep:
-        buffer = part.buffer
+        buffer, built = part.buffer, self.built
+        used = buffer, self.array, self.copies, self.kept
 
         def run(stream: Stream, step: StreamStep, waits: Sequence[int]) -> int:
             assert buffer is not None
             code, end, failed, events = buffer.enqueue(stream.cl, 1, waits)
+            if self.built is not built:  # it was dropped while the step waited for an event
+                buffer.keep(_unfinished, used)
             if code:
                 where = f"Command {failed} could not be enqueued." if failed >= 0 else ""
                 raise opencl_error(code, "a command list", where)
@@ -350,7 +353,7 @@ class ListRecording:
 
     def let_go(self) -> None:
         """Drop what was built. What is enqueued runs to its end."""
-        parts, self._parts, self._shape = self._parts, None, None
+        parts, self._parts, self._shape, self.built = self._parts, None, None, None
         for part in parts or ():
             if part.buffer is not None:
                 part.buffer.keep(_unfinished, (part.buffer, self.array, self.copies, self.kept))

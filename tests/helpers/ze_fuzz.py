@@ -188,8 +188,12 @@ class Fuzz:
             return self.struct(p.type) if p.stars else ZE.struct(p.type)()
         if base == "char" and p.const and p.stars == 1:
             return ctypes.c_char_p(self.random.choice(_NAMES))
+        if p.name == "pNext":
+            return self.stray()
         if base == "void" and p.stars == 1:
             return self.memory.address + 4 * self.random.randrange(1024)
+        if p.stars and "Append" in function.name and not p.const:
+            return self.memory.address  # a command may write there later
         if p.stars:
             room = self.room(_ROOM // 16)
             if p.name == "pString":  # where the text is to be written

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from ctypes import byref
 
 import pytest
 from helpers.ze_bench import FOREVER, ZeBench
 from helpers.ze_calls import new
 
+from fairlead.icd._native import ffi
 from fairlead.loader.ze.abi import ZE
 
 
@@ -124,3 +126,22 @@ def test_memory_is_freed_after_what_uses_it(bench: ZeBench) -> None:
     bench.ze.ok("zeMemFreeExt", bench.context, byref(policy), out.address)
     bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
     assert result.all == [1, 2]
+
+
+def test_a_fill_that_waited_for_the_host_keeps_its_pattern(bench: ZeBench) -> None:
+    """The commands are enqueued by the signal, and run after the call that appended them."""
+    may_go, (gate,), out = threading.Event(), bench.events(1), bench.ints(count=16)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: may_go.wait())
+    made, size = bench.immediate(), 63  # no multiple of the pattern: it is copied, not filled
+    holds = *(made, ctypes.cast(function, ctypes.c_void_p), None, None, None), 0, None
+    bench.ze.ok("zeCommandListAppendHostFunction", *holds)
+    pattern = ctypes.create_string_buffer(b"fairlead", 8)
+    fill = made, out.pointer, pattern, 8, size, None, 1, byref(ctypes.c_void_p(gate))
+    bench.ze.ok("zeCommandListAppendMemoryFill", *fill)
+    bench.ze.ok("zeEventHostSignal", gate)
+    others = [ffi.new("unsigned char[]", b"\xff" * size) for _ in range(100)]  # of freed memory
+    may_go.set()
+    bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+    assert ctypes.string_at(out.address, size) == (b"fairlead" * 8)[:size]
+    del others
+    bench.ze.ok("zeCommandListDestroy", made)
