@@ -19,6 +19,7 @@ from .devices import CuDevice
 from .events import CuEvent, CuReusableEvent
 
 _DRIVERS: Final = 64  # bytes of the driver's handles
+_REMEDY: Final = "allocate by urUSMDeviceAlloc without a pool"
 
 
 class _Handle(ctypes.Structure):
@@ -99,9 +100,15 @@ def urIPCGetMemHandleExp(
         raise failure("INVALID_NULL_POINTER")  # a listed error, though both are called optional
     found = find(hContext, pMem)
     if found is None or found.kind != "device" or found.imported:
-        raise failure("INVALID_VALUE", "other processes can have device memory of this one")
+        raise failure(
+            "INVALID_VALUE", "other processes can have device memory of this one", remedy=_REMEDY
+        )
     if found.in_driver_pool:
-        raise failure("INVALID_VALUE", "other processes cannot have memory of a driver's pool")
+        is_default = found.pool.driver_pool.is_default
+        which = "the device's default pool, from which queues allocate" if is_default else "a pool"
+        raise failure(
+            "INVALID_VALUE", f"other processes cannot have memory of {which}", remedy=_REMEDY
+        )
     native, driver_base = API.shared_memory(), found.base - found.padding
     found.owner.call("IpcGetMemHandle", ctypes.byref(native), driver_base)
     offset, size = pMem - driver_base, found.end - pMem

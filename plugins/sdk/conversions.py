@@ -29,15 +29,16 @@ def code_of(name: str) -> int:
     return UR.codes[name if name.startswith("UR_RESULT_") else f"UR_RESULT_ERROR_{name}"]
 
 
-def failure(name: str, detail: str = "", routine: str = "") -> URError:
+def failure(name: str, detail: str = "", routine: str = "", remedy: str = "") -> URError:
     """Return an exception for an entry point to raise.
 
     Args:
         name: the code that the caller gets, such as "INVALID_VALUE".
         detail: what urAdapterGetLastError says.
         routine: the function that failed, if it is not the entry point.
+        remedy: what the caller does instead. urAdapterGetLastError says it, too.
     """
-    return URError.of(code_of(name), routine, detail)
+    return URError.of(code_of(name), routine, detail, remedy)
 
 
 class Refused(Exception):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers.launching import last_error
 
 from fairlead.loader.ur.abi import UR
 
@@ -220,10 +221,17 @@ def test_the_default_pool_is_the_devices_own(work: Work, fake: Knobs) -> None:
 
 
 def test_other_processes_cannot_have_memory_of_a_drivers_pool(work: Work, pool: Pool) -> None:
-    memory, place, size = pool.take()[1], ctypes.c_void_p(), ctypes.c_size_t()
-    given = work.context, memory, ctypes.byref(place), ctypes.byref(size)
-    assert work.ur("urIPCGetMemHandleExp", *given) == "INVALID_VALUE"
-    work.ur.ok("urUSMFree", work.context, memory)
+    """What a queue allocates without a pool is of the default pool, so it is the same."""
+    taken, made = pool.take()[1], ctypes.c_void_p()
+    given = work.queue, None, SIZE, None, 0, None, ctypes.byref(made), None
+    work.ur.ok("urEnqueueUSMDeviceAllocExp", *given)
+    for memory, whose in ((taken, "of a pool"), (made.value, "of the device's default pool")):
+        place = ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_size_t())
+        assert work.ur("urIPCGetMemHandleExp", work.context, memory, *place) == "INVALID_VALUE"
+        said = last_error(work.ur)[0]
+        assert f"other processes cannot have memory {whose}" in said
+        assert said.endswith("remedy: allocate by urUSMDeviceAlloc without a pool")
+        work.ur.ok("urUSMFree", work.context, memory)
 
 
 @pytest.mark.parametrize(
