@@ -24,8 +24,9 @@ SYCL    := 'lib/libsycl.so.9' 'lib/libsycl-jit.so' 'include/sycl/**' 'include/CL
 INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # DPC++ 2025.3 for `make test-all`. Its libsycl-jit.so looks for headers in bin/../../include.
 DPCPP_THEN := $(CACHE)/sycl-then-1
-# NVIDIA's header and assembler: tests compare ABI data and assemble PTX. No GPU is needed.
-CUDA    := $(CACHE)/cuda-1
+# NVIDIA's header, assembler and maker of fat binaries: tests compare ABI data and assemble PTX. No
+# GPU is needed.
+CUDA    := $(CACHE)/cuda-2
 CUDA_NOW := 13.5.37
 # NVIDIA's compiler of CUDA C. It makes PTX without a GPU.
 NVRTC   := $(CACHE)/nvrtc-1
@@ -162,8 +163,8 @@ $(DPCPP_THEN)/fetched: | $(BIN)/python
 
 $(CUDA)/fetched: | $(BIN)/python
 	$(call FETCH,nvidia-cuda-runtime,$(CUDA_NOW),$(CUDA),'include/cuda.h',3)
-	$(call FETCH,nvidia-cuda-nvcc,$(CUDA_NOW),$(CUDA),'bin/ptxas',47)
-	@chmod +x $(CUDA)/bin/ptxas
+	$(call FETCH,nvidia-cuda-nvcc,$(CUDA_NOW),$(CUDA),'bin/ptxas' 'bin/fatbinary',47)
+	@chmod +x $(CUDA)/bin/ptxas $(CUDA)/bin/fatbinary
 	@touch $@
 
 $(NVRTC)/fetched: | $(BIN)/python
@@ -220,7 +221,7 @@ demo: $(VENV)/installed-demo
 
 # Where the downloads are, for the tests that need them.
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
-    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND) \
+    CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas FATBINARY=$(CUDA)/bin/fatbinary PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND) \
     HIP_HEADERS=$(HIP)/usr/include:$(HIP_MORE) NVRTC=$(NVRTC) AMD=$(AMD) DPCPP_THEN=$(DPCPP_THEN)
 # Three workers on two cores: one of them mostly waits, for a child that hangs or for a device.
 WORKERS ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))

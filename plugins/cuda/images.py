@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
 from ..sdk.gpu.runtime_compilers import NVRTC, RuntimeCompilerError, open_compiler
 from .core import constant, failure
+from .fat_binaries import MAGIC as FAT_BINARY
+from .fat_binaries import check_fat_binary
 from .jit_log import JitLog
 from .opencl_c import (
     SourceError,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 _NO_OFFSET: Final = (0, 0, 0)
 
 #: How binaries begin: cubins and fat binaries.
-MAGIC: Final = b"\x7fELF", b"\x50\xed\x55\xba"
+MAGIC: Final = b"\x7fELF", FAT_BINARY
 
 _open_nvrtc = cache(open_compiler)
 
@@ -118,10 +120,13 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
         options: the compiler's.
 
     Raises:
-        ImageError: the compiler refuses the program.
+        ImageError: the compiler refuses the program, or a fat binary has nothing for the device.
         SourceError: NVIDIA's OpenCL compiler does.
         URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
     """
+    if data.startswith(FAT_BINARY):
+        major, minor = device.found.capability
+        check_fat_binary(data, 10 * major + minor)
     if data.startswith(MAGIC) or not is_opencl_c(data):
         return CudaImage(device, data)
     if _is_cuda_c(data):

@@ -73,6 +73,11 @@ CUresult fake_capture(CUstream stream, adder *add, const void *what);
 CUresult fake_capture_record(CUevent event, CUstream stream);
 CUresult fake_capture_wait(CUstream stream, CUevent event);
 
+/* --- fat_binaries.c --- */
+/* The part of a fat binary that is for a device, such as 90; NULL without one. Other images are
+ * returned as they are. */
+const void *fake_image_in(const void *image, uint32_t device);
+
 /* --- arrays.c --- */
 struct fl_CUarray {
     CUDA_ARRAY3D_DESCRIPTOR about;

@@ -263,6 +263,8 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, uint32_t count,
         room =
             options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES ? (size_t)(uintptr_t)values[i] : room;
     }
+    if (!(image = fake_image_in(image, 90)))
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
     bool is_binary = !memcmp(image, ELFMAG, SELFMAG);
     char *given = is_binary ? declarations(image) : strdup(image);
     if (!given)

@@ -283,22 +283,22 @@ PTX = b""".version 8.0
 """
 
 
-def _cubin(work: Work, ptx: bytes, folder: Path) -> bytes:
-    """Return what NVIDIA's assembler makes of PTX for the device."""
+def cubin_of(work: Work, ptx: bytes, folder: Path, architecture: int = 0) -> bytes:
+    """Return what NVIDIA's assembler makes of PTX for the device, or for an architecture."""
     ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
     if not ptxas:
         pytest.skip("needs ptxas: pip install nvidia-cuda-nvcc, or PTXAS=PATH")
     source, made = folder / "program.ptx", folder / "program.cubin"
     source.write_bytes(ptx)
     version = work.ur.info("urDeviceGetInfo", work.device, "UR_DEVICE_INFO_VERSION")
-    architecture = "sm_" + version.rstrip(b"\0").decode().replace(".", "")
-    command = [ptxas, f"-arch={architecture}", str(source), "-o", str(made)]
+    number = architecture or version.rstrip(b"\0").decode().replace(".", "")
+    command = [ptxas, f"-arch=sm_{number}", str(source), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return made.read_bytes()
 
 
-def _from_binary(work: Work, data: bytes) -> int:
+def program_of_binary(work: Work, data: bytes) -> int:
     """Return a program of a binary, which is not built."""
     lengths, binaries = (ctypes.c_size_t * 1)(len(data)), ctypes.create_string_buffer(data)
     places = (ctypes.c_void_p * 1)(ctypes.addressof(binaries))
@@ -309,9 +309,9 @@ def _from_binary(work: Work, data: bytes) -> int:
 @only_cuda
 @pytest.mark.parametrize("form", ["ptx", "cubin"])
 def test_a_binary_with_a_device_global(work: Work, form: str, tmp_path: Path) -> None:
-    ur, data = work.ur, PTX if form == "ptx" else _cubin(work, PTX, tmp_path)
+    ur, data = work.ur, PTX if form == "ptx" else cubin_of(work, PTX, tmp_path)
     assert (data[:4] == b"\x7fELF") is (form == "cubin")
-    program = _from_binary(work, data)
+    program = program_of_binary(work, data)
     ur.ok("urProgramBuild", work.context, program, None)
     kernel = ur.made("urKernelCreate", program, b"scale").value or 0
     out = work.memory()
@@ -329,7 +329,7 @@ def test_a_binary_with_a_device_global(work: Work, form: str, tmp_path: Path) ->
 
 
 def test_files_that_are_for_no_gpu_are_no_programs(work: Work) -> None:
-    program = _from_binary(work, Path("/proc/self/exe").read_bytes())
+    program = program_of_binary(work, Path("/proc/self/exe").read_bytes())
     assert work.ur("urProgramBuild", work.context, program, None) != "SUCCESS"
 
 

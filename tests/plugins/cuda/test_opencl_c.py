@@ -77,7 +77,8 @@ def test_binaries_are_not_compiled(begin: bytes, monkeypatch: pytest.MonkeyPatch
         raise AssertionError("a binary was given to the compiler")
 
     monkeypatch.setattr(images, "compile_ptx", compile_ptx)
-    device: Any = None
+    monkeypatch.setattr(images, "check_fat_binary", lambda data, device: None)
+    device: Any = SimpleNamespace(found=SimpleNamespace(capability=(9, 0)))
     assert images.build_image(device, begin + b" kernel", "").data == begin + b" kernel"
 
 

@@ -1,0 +1,75 @@
+"""Fat binaries: what NVIDIA's tool `fatbinary` writes, and nvcc, which calls it.
+
+A fat binary is a head and parts, each with a head of its own. A part is a cubin or PTX. The driver
+takes the one for the device. It believes the sizes in the heads, so they are checked before.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from ..sdk.gpu.images import ImageError
+
+#: How fat binaries begin.
+MAGIC: Final = b"\x50\xed\x55\xba"
+#: The magic, a version, bytes of this head, bytes of all parts.
+_HEAD: Final = struct.Struct("<4sHHQ")
+#: Kind, a version, bytes of this head, bytes of the contents; behind 12 bytes 90 for sm_90.
+_PART: Final = struct.Struct("<HHIQ12xI")
+_PTX, _CUBIN = 1, 2
+_NAMES: Final = {_PTX: "compute", _CUBIN: "sm"}
+
+
+class FatBinaryPart(NamedTuple):
+    """A part of a fat binary.
+
+    Attributes:
+        kind: 1 is PTX, 2 a cubin. There are others.
+        architecture: what it is for: 90 is sm_90.
+    """
+
+    kind: int
+    architecture: int
+
+    def may_fit(self, device: int) -> bool:
+        """Return whether a driver may take it for a device, such as 90."""
+        if self.kind not in _NAMES:
+            return True
+        same_major = self.architecture // 10 == device // 10
+        return self.architecture <= device and (self.kind == _PTX or same_major)
+
+    def __str__(self) -> str:
+        return f"{_NAMES.get(self.kind, f'kind {self.kind}')}_{self.architecture}"
+
+
+def parts_of(data: bytes) -> list[FatBinaryPart]:
+    """Return the parts of a fat binary. Raises ImageError if they are not all there."""
+    try:
+        _, _, at, size = _HEAD.unpack_from(data)
+        parts, end = list[FatBinaryPart](), at + size
+        while at < end:
+            kind, _, head, size, architecture = _PART.unpack_from(data, at)
+            if head < _PART.size or at + head + size > min(end, len(data)):
+                raise ImageError("the fat binary is damaged: a part has a wrong size")
+            parts.append(FatBinaryPart(kind, architecture))
+            at += head + size
+    except struct.error as error:
+        raise ImageError("the fat binary is damaged: it is too short") from error
+    return parts
+
+
+def check_fat_binary(data: bytes, device: int) -> None:
+    """Check a fat binary before a driver reads it.
+
+    Args:
+        data: the fat binary.
+        device: what it is for: 90 is sm_90.
+
+    Raises:
+        ImageError: it is damaged, or has nothing for the device.
+    """
+    parts = parts_of(data)
+    if not any(one.may_fit(device) for one in parts):
+        names = ", ".join(map(str, parts)) or "nothing"
+        raise ImageError(f"the fat binary has {names}, and the device needs code for sm_{device}")
