@@ -360,9 +360,16 @@ def to_pyopencl(value: Any) -> Any:
         Kernel: pyopencl.Kernel,
     }
     target = kinds.get(type(value))
-    if target is None or value.adapter.plugin.backend != "opencl":
+    kind = type(value).__name__
+    if target is None:
+        raise invalid(f"{kind} has no counterpart in pyopencl", routine="to_pyopencl")
+    backend = value.adapter.plugin.backend
+    if backend != "opencl":
         raise invalid(
-            f"{type(value).__name__} has no counterpart in pyopencl", routine="to_pyopencl"
+            f"a {kind} of {backend} has no counterpart in pyopencl, which has devices of OpenCL's "
+            "alone",
+            routine="to_pyopencl",
+            remedy="ONEAPI_DEVICE_SELECTOR=opencl:* selects one",
         )
     made = target.from_int_ptr(value.native(), True)
     if target not in (pyopencl.Device, pyopencl.Context):

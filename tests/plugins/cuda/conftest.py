@@ -347,3 +347,13 @@ def installed(
         plugins.hip_adapter() if profile else plugins.cuda_adapter(),
         api,
     )
+
+
+@pytest.fixture
+def selected(installed: Installed) -> dict[str, str]:
+    """The variables with which a program uses the adapter."""
+    return {
+        **installed.environment,
+        "UR_ADAPTERS_FORCE_LOAD": installed.library,
+        "ONEAPI_DEVICE_SELECTOR": f"{installed.backend}:*",
+    }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from helpers.support import ROOT, RunPython
+from helpers.support import RunPython
 
 from .conftest import Installed
 
@@ -70,35 +69,6 @@ try:
 except SYCLError as error:
     print(error.message)
 """
-
-
-@pytest.fixture
-def selected(installed: Installed) -> dict[str, str]:
-    """The variables with which a program uses the adapter."""
-    return {
-        **installed.environment,
-        "UR_ADAPTERS_FORCE_LOAD": installed.library,
-        "ONEAPI_DEVICE_SELECTOR": f"{installed.backend}:*",
-    }
-
-
-#: Runs the script that the first argument names as Python does, with the other arguments.
-RUN = """
-import os, runpy, sys
-sys.argv = sys.argv[1:]
-sys.path.insert(0, os.path.dirname(sys.argv[0]))
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("example", ["conjugate_gradient --size 12", "wave_3d --size 8 --steps 21"])
-def test_examples_of_graphs_are_right_on_it(
-    run_python: RunPython, selected: dict[str, str], example: str
-) -> None:
-    name, *given = example.split()
-    done = run_python(RUN, str(ROOT / f"examples/{name}.py"), *given, env=selected)
-    assert "called and replayed results agree: bit for bit" in done.out
 
 
 def test_the_runtime_computes_on_it(
