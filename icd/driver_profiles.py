@@ -40,7 +40,7 @@ class DriverProfile(Value):
     #: At most one thread may be in the driver's own wait; icd/command_buffer/waiting.py.
     waits_one_at_a_time: bool = False
     #: Seconds between the end of an out-of-order queue's commands and its final release. None: the
-    #: queue is released at once; icd/command_buffer/leaving.py.
+    #: queue is released at once; icd/command_buffer/queue_release.py.
     final_release_delay: float | None = None
     #: Events order a graph without markers faster than in-order queues do, up to this many
     #: dependencies for each command. Below 0: in-order queues are faster.

@@ -174,7 +174,7 @@ def describe(
         progress: is called with what comes next, such as "opening the library".
         devices: whether it is asked for them.
     """
-    started, state = time.monotonic(), ProcessState.now()
+    started, state = time.monotonic(), ProcessState.read()
     try:
         driver = load(candidate, progress=progress)
     except FairleadError as error:

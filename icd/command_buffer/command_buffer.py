@@ -30,8 +30,8 @@ from .choice import Choice, choose
 from .commands import CommandList
 from .edits import copy_of, put
 from .engine import Built, QueueKind
-from .leaving import leave, release_ended
 from .lifetimes import Lifetimes
+from .queue_release import release_ended, release_queue
 from .routes import GOES_ON, Enqueued, Route, loss_of, lost_by
 from .waiting import wait
 
@@ -435,7 +435,7 @@ class CommandBuffer:
         if queue:
             release_ended()
         if before:
-            leave(before)
+            release_queue(before)
 
     @property
     def last_event(self) -> int:

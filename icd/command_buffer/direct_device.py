@@ -12,7 +12,7 @@ from ..abi import OPENCL
 from ..calls import address, call, compute_units, device_identity, new_queue
 from ..errors import check
 from .group_functions import binary_of
-from .leaving import leave
+from .queue_release import release_queue
 
 #: Other threads help where a thread alone needs so many ns, and where it takes at most so many
 #: percent of that time. Waking them costs some microseconds.
@@ -68,7 +68,7 @@ class DirectDevice:
         context, code = self._context, ffi.new("int32_t *")
         devices = ffi.new("uintptr_t[]", [self._device])
 
-        def made(handle: int, routine: str, release: str) -> int:
+        def check_made(handle: int, routine: str, release: str) -> int:
             check(code[0], routine)
             self._objects.append((handle, release))
             return handle
@@ -89,16 +89,16 @@ class DirectDevice:
                 (1, address(sources), None, address(code)),
                 "clCreateProgramWithSource",
             )
-        program = made(call(context, routine, *values), routine, "clReleaseProgram")
+        program = check_made(call(context, routine, *values), routine, "clReleaseProgram")
         built = call(program, "clBuildProgram", 1, address(devices), None, None, None)
         check(built, "clBuildProgram")
         _shapes.setdefault(identity, binary_of(program))
-        kernel = made(
+        kernel = check_made(
             call(program, "clCreateKernel", b"fairlead_shape", address(code)),
             "clCreateKernel",
             "clReleaseKernel",
         )
-        answer = made(
+        answer = check_made(
             call(context, "clCreateBuffer", 0, 24, None, address(code)),
             "clCreateBuffer",
             "clReleaseMemObject",
@@ -113,7 +113,7 @@ def _release(objects: list[tuple[int, str]], queue: int) -> None:
     """Release the objects, each a handle and the function that releases it, and the queue."""
     for handle, release in reversed(objects):
         call(handle, release)
-    leave(queue)
+    release_queue(queue)
 
 
 #: By device: the binary of the program that tells local sizes.

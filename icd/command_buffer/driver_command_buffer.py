@@ -26,7 +26,7 @@ from ..errors import check, error
 from ..objects import Device, Platform
 from .commands import OPERATIONS, ORDER_ONLY, CommandList
 from .edits import content_of
-from .leaving import leave
+from .queue_release import release_queue
 
 _WITH_PROPERTIES: Final = (0, 9, 5)
 _QUEUE_PROPERTIES: Final = (0, 9, 6)
@@ -408,7 +408,7 @@ class DriverCommandBuffer:
         for kernel in self._kernels:
             call(kernel, "clReleaseKernel")
         if self.queue:
-            leave(self.queue)
+            release_queue(self.queue)
         self.cl = self.queue = 0
         self._kernels.clear()
 

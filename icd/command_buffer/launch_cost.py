@@ -18,7 +18,7 @@ from ..errors import OpenCLError, check
 from .commands import CommandArray, CommandList
 from .engine import QueueKind
 from .engines.replay import Replay
-from .leaving import leave
+from .queue_release import release_queue
 
 _LAUNCHES: Final = 64
 _ROUNDS: Final = 8
@@ -70,7 +70,7 @@ def _least_time(target: QueueKind, commands: CommandList) -> float:
     finally:
         if built is not None:
             built.close()
-        leave(queue)
+        release_queue(queue)
 
 
 def _launches(target: QueueKind, kernel: int, groups: int) -> CommandList:

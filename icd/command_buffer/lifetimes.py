@@ -5,7 +5,7 @@ while commands may use it gives it to a `Lifetimes`, with the event after which 
 Nothing is waited for: each call checks the list. What is still in use when Python ends is never
 freed.
 
-Queues are released differently: leaving.py.
+Queues are released differently: queue_release.py.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ..errors import check
 from .commands import CommandArray, CommandList
 from .engine import Built, QueueKind
 from .engines.replay import Replay
-from .leaving import leave
+from .queue_release import release_queue
 
 _SECONDS: Final = 60.0  # it compiles kernels, on a machine that may be busy
 
@@ -241,7 +241,7 @@ def _result(built: Built, target: QueueKind, out: int) -> bytes:
         return bytes(ffi.buffer(data))
     finally:
         built.close()
-        leave(queue)
+        release_queue(queue)
 
 
 @contextmanager

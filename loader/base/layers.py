@@ -242,7 +242,7 @@ class Log:
         if not self.pointer:
             raise MemoryError("no memory for a log")
 
-    def words(self, start: int = 0) -> memoryview:
+    def copy_words(self, start: int = 0) -> memoryview:
         """Return the log after its first `start` words, as 64-bit words (format: native/log.c)."""
         size = max(lib.fl_log_size(self.pointer) - 8 * start, 0)
         data = bytearray(size)

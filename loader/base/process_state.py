@@ -19,7 +19,7 @@ _libc.setlocale.argtypes, _libc.setlocale.restype = [ctypes.c_int, ctypes.c_char
 
 
 class ProcessState(Value):
-    """The state of this process that belongs to its program: make one with `ProcessState.now()`.
+    """The state of this process that belongs to its program: make one with `ProcessState.read()`.
 
     Attributes:
         directory: the working directory.
@@ -34,7 +34,7 @@ class ProcessState(Value):
     handlers: tuple[tuple[int, int], ...]
 
     @classmethod
-    def now(cls) -> ProcessState:
+    def read(cls) -> ProcessState:
         """The state as it is."""
         locale = _libc.setlocale(_LC_ALL, None) or b""
         handlers = tuple((number, _handler(number)) for number in _SIGNALS)
@@ -42,7 +42,7 @@ class ProcessState(Value):
 
     def changes(self) -> tuple[str, ...]:
         """A sentence for each difference between then and now, signal handlers left aside."""
-        now = ProcessState.now()
+        now = ProcessState.read()
         texts = (
             ("working directory", self.directory, now.directory),
             ("umask", self.umask, now.umask),
@@ -56,7 +56,7 @@ class ProcessState(Value):
 
     def changed_handlers(self) -> tuple[str, ...]:
         """The names of the signals whose handlers are others now."""
-        changed = {number for number, _ in {*self.handlers} ^ {*ProcessState.now().handlers}}
+        changed = {number for number, _ in {*self.handlers} ^ {*ProcessState.read().handlers}}
         return tuple(map(_name, sorted(changed)))
 
 

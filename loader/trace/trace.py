@@ -129,7 +129,7 @@ class Trace:
     def calls(self) -> list[TracedCall]:
         """The calls that have returned, in the order in which they began."""
         with self._lock:
-            words = self._log.words(self._read)
+            words = self._log.copy_words(self._read)
             self._read += len(words)
             if words:
                 self._decoded += decode(words, self._layers)
@@ -142,7 +142,7 @@ class Trace:
 
         It is empty without `device`.
         """
-        return commands_of(self._log.words(0), self._layers, Names(self.calls))
+        return commands_of(self._log.copy_words(0), self._layers, Names(self.calls))
 
     def __len__(self) -> int:
         return len(self.calls)

@@ -47,12 +47,12 @@ def entry(function: _Function) -> _Function:
     described = OPENCL.functions[name]
     if described.error_channel == "errcode_ret":
 
-        def made(*arguments: Any) -> int:
+        def make(*arguments: Any) -> int:
             handle, code = _attempt(name, function, arguments[:-1])
             write(arguments[-1], "int32_t", code)
             return handle or 0
 
-        called = made
+        called = make
     else:
 
         def code_of(*arguments: Any) -> int:

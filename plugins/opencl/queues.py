@@ -14,7 +14,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from ...icd.abi import OPENCL
-from ...icd.command_buffer.leaving import leave, release_ended
+from ...icd.command_buffer.queue_release import release_ended, release_queue
 from ...icd.command_buffer.waiting import finish
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
@@ -138,7 +138,7 @@ class URQueue(CLObject):
             if commands is not None and not self.shared:  # nobody enqueues after it
                 marker = commands.cl
                 check(self.table.clRetainEvent(marker), "clRetainEvent")
-            leave(self.cl, profile, marker=marker, keep=self.device)
+            release_queue(self.cl, profile, marker=marker, device=self.device)
         else:
             super().close()
 

@@ -26,10 +26,10 @@ from .core import (
     check,
     create,
     failure,
+    handle_array,
     is_owned,
     struct,
     wait_until_ready,
-    words,
 )
 from .devices import LZDevice
 from .event_kinds import EventSource, EventUse, choose_events
@@ -128,7 +128,7 @@ class EventSupply:
         self._context, self._table, self._use, self._source = context, table, use, source
         self._flags = _VISIBLE | (_TIMED if timed else 0)
         self._device = devices[0].ze
-        self._devices = words([device.ze for device in devices])
+        self._devices = handle_array([device.ze for device in devices])
         self._count = len(devices)
         self._lock = new_lock()
         self._fresh: list[int] = []

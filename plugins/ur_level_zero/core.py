@@ -115,7 +115,7 @@ def ask_list(table: DispatchTable, routine: str, handle: int, name: str) -> list
     return list(rows)[: count.value]
 
 
-def words(handles: Sequence[int]) -> Any:
+def handle_array(handles: Sequence[int]) -> Any:
     """Return handles as a C array, None for no handles."""
     return (ctypes.c_void_p * len(handles))(*handles) if handles else None
 
@@ -200,9 +200,9 @@ __all__ = [
     "check",
     "create",
     "failure",
+    "handle_array",
     "is_owned",
     "struct",
     "wait_for_a_while",
     "wait_until_ready",
-    "words",
 ]

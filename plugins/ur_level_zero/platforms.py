@@ -14,7 +14,7 @@ from ...loader.ze.binding import text_of_version
 from ...loader.ze.driver import ZEDriver
 from ...loader.ze.drivers import open_drivers
 from ..sdk.objects import Object
-from .core import adapter, ask, ask_list, call, create, failure, struct, words
+from .core import adapter, ask, ask_list, call, create, failure, handle_array, struct
 from .devices import LZDevice, type_of
 
 
@@ -168,7 +168,7 @@ def urDeviceCreateWithNativeHandle(hNativeDevice: int) -> LZDevice:
 
 def new_context(platform: LZPlatform, devices: Sequence[LZDevice]) -> int:
     """Return a new ze_context_handle_t for devices of a platform. Raises LevelZeroError."""
-    desc, given = struct("context_desc"), words([device.ze for device in devices])
+    desc, given = struct("context_desc"), handle_array([device.ze for device in devices])
     if platform.has("zeContextCreateEx"):
         arguments = ctypes.byref(desc), len(devices), given
         return create(platform.table, "zeContextCreateEx", platform.ze, *arguments)

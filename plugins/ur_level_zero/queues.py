@@ -31,10 +31,10 @@ from .core import (
     call,
     create,
     failure,
+    handle_array,
     is_owned,
     struct,
     wait_for_a_while,
-    words,
 )
 from .devices import LZDevice, QueueGroup
 from .event_kinds import EventUse
@@ -169,7 +169,7 @@ class LZQueue(LZObject):
             self._without_event = 0 if tells else self._without_event + 1
             if cell is None and (not self.in_order or self._without_event > _WITHOUT_EVENT):
                 cell, self._without_event = self.context.take_cell(use=self._use), 0
-            listed = len(waits), words([one.ze for one in waits])
+            listed = len(waits), handle_array([one.ze for one in waits])
             signal = cell.ze if cell is not None else None
             call(self.table, routine, self.ze, *arguments, signal, *listed)
             end = None if reset_later else cell

@@ -7,7 +7,7 @@ import weakref
 from typing import Final
 
 from .contexts import LZContext
-from .core import ZE, call, create, struct, wait_until_ready, words
+from .core import ZE, call, create, handle_array, struct, wait_until_ready
 from .devices import LZDevice
 
 ASYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS"]
@@ -53,5 +53,12 @@ class RegularQueue:
     def execute(self, ze: int) -> Fence:
         """Execute a list. Returns the fence that is signaled after it. Raises LevelZeroError."""
         fence = Fence(self)
-        call(self.table, "zeCommandQueueExecuteCommandLists", self.ze, 1, words([ze]), fence.ze)
+        call(
+            self.table,
+            "zeCommandQueueExecuteCommandLists",
+            self.ze,
+            1,
+            handle_array([ze]),
+            fence.ze,
+        )
         return fence

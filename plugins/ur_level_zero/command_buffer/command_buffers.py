@@ -23,7 +23,7 @@ from ...sdk._native import ffi
 from ...sdk.command_buffers import CommandBufferObject, declare_command_buffers
 from ...sdk.conversions import failure
 from ..contexts import EventCell, LZContext
-from ..core import adapter, words
+from ..core import adapter, handle_array
 from ..device_info import updates_of
 from ..devices import LZDevice
 from ..event_kinds import EventUse
@@ -238,7 +238,7 @@ class LZCommandBuffer(CommandBufferObject):
             context.table.zeMemFree(context.ze, address)
 
         weakref.finalize(rows, free).atexit = False
-        return rows, (len(cells), words([cell.ze for cell in cells]), address, None)
+        return rows, (len(cells), handle_array([cell.ze for cell in cells]), address, None)
 
     def explain(self, queue: Any = None) -> str:
         lists = "a list of commands" if self.copies is None else "lists of kernels and of copies"
@@ -263,7 +263,7 @@ class LZCommandBuffer(CommandBufferObject):
         if not record.identifier:
             raise failure("UNSUPPORTED_FEATURE", "the driver cannot change this command's events")
         cells = self.waits_of(record)
-        given = record.identifier, len(cells), words([cell.ze for cell in cells])
+        given = record.identifier, len(cells), handle_array([cell.ze for cell in cells])
         record.list.change("zeCommandListUpdateMutableCommandWaitEventsExp", *given)
 
     def close_lists(self) -> None:

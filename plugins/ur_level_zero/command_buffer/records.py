@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ...sdk.command_buffers import CommandObject
 from ...sdk.kernel_arguments import URKernelArgument
 from ..contexts import EventCell, LZContext
-from ..core import ZE, LevelZeroError, adapter, call, create, struct, words
+from ..core import ZE, LevelZeroError, adapter, call, create, handle_array, struct
 from ..devices import LZDevice, QueueGroup
 from ..kernels import LaunchSizes, LZKernel, LZLaunchShape
 
@@ -84,7 +84,7 @@ class LZCommandList:
         waits: Sequence[EventCell] = (),
     ) -> None:
         """Append a command. Raises LevelZeroError."""
-        listed = len(waits), words([cell.ze for cell in waits])
+        listed = len(waits), handle_array([cell.ze for cell in waits])
         handle = signal.ze if signal is not None else None
         call(self.table, routine, self.ze, *arguments, handle, *listed)
 
@@ -127,7 +127,7 @@ class LZCommandList:
         if kernels:
             flags |= _FLAGS["KERNEL_INSTRUCTION"]
             desc = struct("mutable_command_id_exp_desc", flags=flags)
-            given = ctypes.byref(desc), len(kernels), words(kernels), ctypes.byref(made)
+            given = ctypes.byref(desc), len(kernels), handle_array(kernels), ctypes.byref(made)
             call(self.table, "zeCommandListGetNextCommandIdWithKernelsExp", self.ze, *given)
             return made.value
         desc = struct("mutable_command_id_exp_desc", flags=flags)

@@ -23,7 +23,7 @@ from ...sdk.command_updates import (
 )
 from ...sdk.conversions import failure
 from ...sdk.kernel_arguments import URKernelArgument
-from ..core import adapter, struct, words
+from ..core import adapter, handle_array, struct
 from ..events import LZEvent
 from ..kernels import GroupCount, LaunchSizes, LZKernel, argument_bytes
 from .command_buffers import LZCommandBuffer, LZCommandEvent, launch_state
@@ -137,7 +137,7 @@ def _emit(buffer: LZCommandBuffer, command: LZCommand, state: LaunchState) -> No
         handle = state.kernel.on(buffer.device)
         identifiers = (ctypes.c_uint64 * 1)(identifier)
         routine = "zeCommandListUpdateMutableCommandKernelsExp"
-        made.change(routine, 1, identifiers, words([handle]))
+        made.change(routine, 1, identifiers, handle_array([handle]))
     chain: Any = None
     for index, argument in state.arguments.items():
         if is_other or old.arguments.get(index) != argument:

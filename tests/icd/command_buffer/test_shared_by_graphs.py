@@ -24,17 +24,17 @@ def test_a_device_that_ends_is_given_to_nobody(
     context: cl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Any] = []
-    leave = direct_device.leave
+    release = direct_device.release_queue
 
     def ask() -> direct_device.DirectDevice:
         return direct_device.device_in(context.int_ptr, context.devices[0].int_ptr, False)
 
-    def leave_and_ask(queue: int) -> None:  # another thread asks while the driver is called
+    def release_and_ask(queue: int) -> None:  # another thread asks while the driver is called
         if not found:
             found.append(ask())
-        leave(queue)
+        release(queue)
 
-    monkeypatch.setattr(direct_device, "leave", leave_and_ask)
+    monkeypatch.setattr(direct_device, "release_queue", release_and_ask)
     first = ask()
     ended = int(direct_device.ffi.cast("uintptr_t", first.native.queue))
     assert ask() is first

@@ -254,13 +254,13 @@ def test_a_log_has_what_the_calls_were(adapter: Adapter, layer: Layer) -> None:
     ask(adapter, value=ctypes.byref(value))
     layer.log(None)
     ask(adapter)
-    words = log.words()
+    words = log.copy_words()
     assert (words[0] & 0xFFFFFFFF, words[0] >> 32) == (len(words), GET_INFO.slot)
     assert words[1] & 0xFFFF == 5 and words[3] <= words[4] and words[5] == 7
     assert list(words[HEAD : HEAD + 5]) == [0xD0, 3, 4, ctypes.addressof(value), 0]
     assert log.lost == 0
     log.clear()
-    assert len(log.words()) == 0
+    assert len(log.copy_words()) == 0
 
 
 def test_a_full_log_counts_what_it_lost(adapter: Adapter, layer: Layer) -> None:
@@ -269,7 +269,7 @@ def test_a_full_log_counts_what_it_lost(adapter: Adapter, layer: Layer) -> None:
     for _ in range(10):
         assert ask(adapter) == 7
     layer.log(None)
-    words = log.words()
+    words = log.copy_words()
     kept = len(words) // (words[0] & 0xFFFFFFFF)
     assert 0 < kept < 10 and kept + log.lost == 10
 

@@ -10,7 +10,7 @@ import pytest
 from helpers.memory_calls import held_back, new_queue
 from helpers.ur_calls import Calls, array
 
-from fairlead.icd.command_buffer import leaving
+from fairlead.icd.command_buffer import queue_release
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
@@ -171,13 +171,13 @@ def test_a_queue_is_released_without_a_look_at_its_device(
     queue = new_queue(ur, context, parts[0] or 0, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
     last = ur.made("urEnqueueEventsWait", queue, 1, array(gate))
     asked: list[int] = []
-    monkeypatch.setattr(leaving, "profile_of_device", asked.append)
+    monkeypatch.setattr(queue_release, "profile_of_device", asked.append)
     ur.ok("urQueueRelease", queue)
     open_gate()
     ur.ok("urEventWait", 1, array(last))
     ur.ok("urEventRelease", last)
     ur.ok("urEventRelease", gate)
-    while leaving.release_ended():
+    while queue_release.release_ended():
         pass
     assert asked == []
     ur.ok("urContextRelease", context)

@@ -1,4 +1,4 @@
-"""Queues that are given up, on real drivers: when their last reference is released."""
+"""Releases of queues on real drivers: when the last reference is released."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.calls import call, new_queue
-from fairlead.icd.command_buffer import command_buffer, leaving
+from fairlead.icd.command_buffer import command_buffer, queue_release
 from fairlead.icd.driver_profiles import DriverProfile
 
 
@@ -21,10 +21,10 @@ class Releases:
 
     def __init__(self, queue: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queue, self.count, self.now = queue, 0, 1e6
-        monkeypatch.setattr(leaving, "monotonic", lambda: self.now)
+        monkeypatch.setattr(queue_release, "monotonic", lambda: self.now)
         profile = DriverProfile(final_release_delay=1.0)  # on every driver
-        monkeypatch.setattr(leaving, "_profile", lambda queue: profile)
-        monkeypatch.setattr(leaving, "call", self.call)
+        monkeypatch.setattr(queue_release, "_profile", lambda queue: profile)
+        monkeypatch.setattr(queue_release, "call", self.call)
 
     def call(self, handle: int, routine: str, *arguments: Any) -> int:
         self.count += routine == "clReleaseCommandQueue" and handle == self.queue
@@ -35,7 +35,7 @@ class Releases:
         if not self.count:
             call(self.queue, "clFinish")
         self.now += seconds
-        leaving.release_ended()
+        queue_release.release_ended()
         return self.count
 
 
@@ -51,7 +51,7 @@ def test_an_out_of_order_queue_rests_after_its_commands(
     """An event is complete before the driver's thread has let go of its command: the queue's last
     reference is not released then."""
     releases = Releases(_queue(context), monkeypatch)
-    leaving.leave(releases.queue)
+    queue_release.release_queue(releases.queue)
     assert [releases.after(seconds) for seconds in (5.0, 0.5, 0.4)] == [0, 0, 0]
     assert releases.after(0.2) == 1 and releases.after(5.0) == 1
 
@@ -62,7 +62,7 @@ def test_rest_begins_when_nobody_else_has_the_queue(
     """Who has a reference may enqueue more."""
     releases = Releases(_queue(context), monkeypatch)
     call(releases.queue, "clRetainCommandQueue")
-    leaving.leave(releases.queue)
+    queue_release.release_queue(releases.queue)
     assert [releases.after(5.0) for _ in range(3)] == [0, 0, 0]
     call(releases.queue, "clReleaseCommandQueue")
     assert [releases.after(seconds) for seconds in (5.0, 0.0, 0.9, 0.2)] == [0, 0, 0, 1]
@@ -72,7 +72,7 @@ def test_an_in_order_queue_is_released_at_once(
     context: cl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases = Releases(_queue(context, 0), monkeypatch)
-    leaving.leave(releases.queue)
+    queue_release.release_queue(releases.queue)
     assert releases.count == 1
 
 
@@ -80,8 +80,8 @@ def test_without_the_habit_an_out_of_order_queue_is_released_at_once(
     context: cl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases = Releases(_queue(context), monkeypatch)
-    monkeypatch.setattr(leaving, "_profile", lambda queue: DriverProfile())
-    leaving.leave(releases.queue)
+    monkeypatch.setattr(queue_release, "_profile", lambda queue: DriverProfile())
+    queue_release.release_queue(releases.queue)
     assert releases.count == 1
 
 

@@ -1,9 +1,9 @@
-"""Queues that are given up: the final release is deferred where the driver needs that.
+"""Releases of queues. The final one is deferred where the driver needs that.
 
 The habit `deferred-final-release` (icd/driver_profiles.py) says which drivers these are. Their last
 command of an out-of-order queue destroys the queue in the driver's own thread. That thread then
 waits for all commands of the queue, its own among them, and blocks every other wait of the process.
-An event is complete, and clFinish returns, before the thread has let go of its command, and nothing
+An event is complete, and clFinish returns, before the thread has released its command, and nothing
 tells when it has. So such a queue is released some time after its commands have ended.
 
 When Python ends, queues that still run are released at once, as PyOpenCL does. Intel's driver
@@ -27,29 +27,29 @@ from ..errors import OpenCLError, check
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
 
-class _Leaving(NamedTuple):
-    """A queue with commands, as it was when it was given up.
+class _Unreleased(NamedTuple):
+    """A queue with commands, as it was when it was released.
 
     `marker` is the event of a marker behind its commands, 0 while others have a reference and may
-    enqueue more. `delay` (seconds) is taken at once and `keep` is the queue's device: some drivers
-    delete a device that has queues.
+    enqueue more. `delay` is in seconds. `device` keeps the device alive: some drivers delete a
+    device that has queues.
     """
 
     marker: int
     delay: float
-    keep: Any
+    device: Any
 
 
 #: Queues that still have commands.
-_leaving: Final[dict[int, _Leaving]] = {}
+_running: Final[dict[int, _Unreleased]] = {}
 #: Queues whose commands have ended: the time of each release, and its device.
-_resting: Final[dict[int, tuple[float, Any]]] = {}
+_idle: Final[dict[int, tuple[float, Any]]] = {}
 _lock: Final = new_lock()
 _is_ending = False
 
 
-def leave(
-    queue: int, profile: DriverProfile | None = None, *, marker: int = 0, keep: Any = None
+def release_queue(
+    queue: int, profile: DriverProfile | None = None, *, marker: int = 0, device: Any = None
 ) -> None:
     """Release a reference to a queue, at once or later.
 
@@ -60,15 +60,15 @@ def leave(
         profile: its driver's. None asks the queue's device, which must then be alive.
         marker: the event of a marker behind all commands of a queue to which nobody else has a
             reference. It is released.
-        keep: held until the queue is released, like its device.
+        device: is kept alive until the queue is released.
     """
     delay = None
     if properties_of(queue) & _OUT_OF_ORDER:
         delay = (profile or _profile(queue)).final_release_delay
     with _lock:
-        is_new = delay is not None and queue not in _leaving and not _is_ending  # one is enough
+        is_new = delay is not None and queue not in _running and not _is_ending  # one is enough
         if is_new:
-            _leaving[queue] = _Leaving(marker or _marker(queue), delay or 0.0, keep)
+            _running[queue] = _Unreleased(marker or _marker(queue), delay or 0.0, device)
     if not is_new:
         call(queue, "clReleaseCommandQueue")
         if marker:
@@ -84,20 +84,20 @@ def release_ended() -> bool:
     now = monotonic()
     ended: list[int] = []
     with _lock:
-        for queue, left in list(_leaving.items()):
-            if not left.marker:
-                _leaving[queue] = left._replace(marker=_marker(queue))
-            elif _number(left.marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
-                ended.append(left.marker)
-                del _leaving[queue]
-                _resting[queue] = now + left.delay, left.keep
-        rested = {queue: keep for queue, (until, keep) in _resting.items() if until <= now}
-        for queue in rested:
-            del _resting[queue]
-        busy = any(left.marker for left in _leaving.values())
+        for queue, one in list(_running.items()):
+            if not one.marker:
+                _running[queue] = one._replace(marker=_marker(queue))
+            elif _number(one.marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
+                ended.append(one.marker)
+                del _running[queue]
+                _idle[queue] = now + one.delay, one.device
+        due = {queue: device for queue, (until, device) in _idle.items() if until <= now}
+        for queue in due:
+            del _idle[queue]
+        busy = any(one.marker for one in _running.values())
     for marker in ended:
         call(marker, "clReleaseEvent")
-    for queue in rested:
+    for queue in due:
         call(queue, "clReleaseCommandQueue")
     return busy
 
@@ -109,8 +109,8 @@ def _release_running() -> None:
     release_ended()
     with _lock:
         _is_ending = True
-        running = [(queue, left.marker) for queue, left in _leaving.items()]
-        _leaving.clear()
+        running = [(queue, one.marker) for queue, one in _running.items()]
+        _running.clear()
     for queue, marker in running:
         call(queue, "clReleaseCommandQueue")
         if marker:
@@ -150,5 +150,5 @@ def _number(handle: int, routine: str, name: str) -> int:
 @in_child
 def _forget() -> None:
     """Forget the queues, which are the parent's."""
-    _leaving.clear()
-    _resting.clear()
+    _running.clear()
+    _idle.clear()
