@@ -60,6 +60,8 @@ class DriverProfile(Value):
     copies_rects_of_parents: bool = False
     #: Image transfers crash on queues to sub-devices; they run on a queue to the whole device.
     transfers_images_on_whole_devices: bool = False
+    #: Kernels with an image of a buffer (image1d_buffer_t) crash.
+    images_of_buffers_crash: bool = False
     #: A marker that waits for events has no times, or those of another command.
     waiting_markers_have_no_times: bool = False
     #: clGetKernelSuggestedLocalWorkSizeKHR may be called.
@@ -396,6 +398,15 @@ ROWS: Final = (
         "proven",
         test="plugins/opencl/test_images_of_sub_devices.py::test_every_transfer",
         sets={"transfers_images_on_whole_devices": True},
+    ),
+    ProfileRow(
+        id="images-of-buffers-crash",
+        applies=Applies(name=_POCL, product="PoCL"),
+        does="makes no images of buffers for programs of Level Zero",
+        evidence="3.0 crashes in clEnqueueNDRangeKernel if a kernel writes to an image1d_buffer_t, "
+        "or reads one and has an SVM pointer; no version is proven",
+        test="plugins/level_zero/test_image_buffers.py::test_where_there_are_none",
+        sets={"images_of_buffers_crash": True},
     ),
     ProfileRow(
         id="local-size-suggestion-crashes",

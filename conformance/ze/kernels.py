@@ -26,4 +26,7 @@ kernel void flip(read_only image2d_t from, write_only image2d_t to, sampler_t sa
     int x = get_global_id(0), last = get_image_width(from) - 1;
     write_imageui(to, (int2)(last - x, 0), read_imageui(from, sampler, (int2)(x, 0)));
 }
+kernel void reds(read_only image1d_buffer_t from, global int *out) {
+    out[get_global_id(0)] = read_imageui(from, (int)get_global_id(0)).x;
+}
 """

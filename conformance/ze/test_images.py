@@ -36,7 +36,7 @@ def append(ze: ZECalls, make: ZEObjects) -> Any:
 
 def described(kind: str = "2D", layout: str = "8_8_8_8") -> Any:
     """Return a ze_image_desc_t of whole numbers."""
-    x, y, z = IMAGE_SIZES[kind]
+    x, y, z = IMAGE_SIZES["1D" if kind == "BUFFER" else kind]
     count = {"1DARRAY": y, "2DARRAY": z}.get(kind, 1)
     sizes = {"width": x, "height": y, "depth": z, "arraylevels": count}
     number = ZE[f"ZE_IMAGE_TYPE_{kind}"]
@@ -119,6 +119,19 @@ def test_kernel(ze: ZECalls, make: ZEObjects, queue: int, append: Any) -> None:
     found, data = out.raw, pixels().raw
     backwards = [byte for x in reversed(range(6)) for byte in data[4 * x : 4 * x + 4]]
     equal(list(found), backwards, "the first line")
+
+
+@rule("zeKernelSetArgumentValue", "a kernel reads an image of a buffer")
+def test_image_of_a_buffer(make: ZEObjects, queue: int, append: Any, limits: Any) -> None:
+    if not limits.maxImageBufferSize:
+        unsupported("the device has no images of buffers (maxImageBufferSize)")
+    image, out = make.image(described("BUFFER")), make.ints(count=6)
+    append(FROM, image, pixels("1D"), None)
+    made = make.list()
+    make.launch(made, make.kernel("reds", ctypes.c_void_p(image), out.pointer), 6)
+    make.close_list(made)
+    make.run(queue, made)
+    equal(out.all, list(pixels("1D").raw[::4]), "the first channel of the pixels")
 
 
 @rule("zeImageGetProperties", "what can be created can be sampled")

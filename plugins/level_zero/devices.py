@@ -116,6 +116,11 @@ class ZeDevice(Object):
         crashes = profile.transfers_images_on_whole_devices and self.ur.parent is not None
         return has_images(self.ur) and not crashes
 
+    @property
+    def has_images_of_buffers(self) -> bool:
+        """Return whether its images may be of buffers."""
+        return self.has_images and not self.platform.ur.profile.images_of_buffers_crash
+
     def number(self, name: str, otherwise: int = 0) -> int:
         """Return the answer to a query of OpenCL, `otherwise` if the driver has none."""
         try:

@@ -6,32 +6,38 @@ plugins/sdk/ze/image_formats.py lists, as far as the OpenCL driver has them.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.calls import call
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.contexts import URContext
+from ..opencl.core import create
 from ..opencl.images import URImage, has_format, opencl_format, urMemImageCreate
 from ..sdk._native import ffi as ur_ffi
+from ..sdk.images import element_size
 from ..sdk.objects import Object
 from ..sdk.ze.image_formats import ur_format_of
 from .contexts import ZeContext, zeDriverGetDefaultContext
 from .core import ZE, driver, find_struct, ze_failure
 from .devices import LARGEST, ZeDevice
 
-#: Unified Runtime's and OpenCL's numbers for types of images. An image of a buffer has no such
-#: number: Unified Runtime lacks it, and PoCL 3.0 crashes if a kernel has one and an SVM pointer.
+#: Unified Runtime's and OpenCL's numbers for types of images. Unified Runtime has none for an image
+#: of a buffer: there it is a 1D image.
 _TYPES: Final = {
-    ZE[f"ZE_IMAGE_TYPE_{name}"]: (UR[f"UR_MEM_TYPE_{other}"], OPENCL[f"CL_MEM_OBJECT_{other}"])
-    for name, other in (
-        ("1D", "IMAGE1D"),
-        ("1DARRAY", "IMAGE1D_ARRAY"),
-        ("2D", "IMAGE2D"),
-        ("2DARRAY", "IMAGE2D_ARRAY"),
-        ("3D", "IMAGE3D"),
+    ZE[f"ZE_IMAGE_TYPE_{name}"]: (UR[f"UR_MEM_TYPE_{other}"], OPENCL[f"CL_MEM_OBJECT_{more}"])
+    for name, other, more in (
+        ("1D", "IMAGE1D", "IMAGE1D"),
+        ("1DARRAY", "IMAGE1D_ARRAY", "IMAGE1D_ARRAY"),
+        ("2D", "IMAGE2D", "IMAGE2D"),
+        ("2DARRAY", "IMAGE2D_ARRAY", "IMAGE2D_ARRAY"),
+        ("3D", "IMAGE3D", "IMAGE3D"),
+        ("BUFFER", "IMAGE1D", "IMAGE1D_BUFFER"),
     )
 }
+_BUFFER: Final = ZE["ZE_IMAGE_TYPE_BUFFER"]
 _WRITTEN: Final = ZE["ZE_IMAGE_FLAG_KERNEL_WRITE"]
 _WHOLE_NUMBERS: Final = ZE["ZE_IMAGE_FORMAT_TYPE_UINT"], ZE["ZE_IMAGE_FORMAT_TYPE_SINT"]
 _POINT, _LINEAR = (ZE[f"ZE_IMAGE_SAMPLER_FILTER_FLAG_{name}"] for name in ("POINT", "LINEAR"))
@@ -61,12 +67,9 @@ def _format_of(context: URContext, desc: Any) -> tuple[int, int]:
     """Return the order and the type of channels that a ze_image_desc_t asks for.
 
     Raises:
-        LevelZeroError: UNSUPPORTED_IMAGE_FORMAT if the OpenCL driver has no such images,
-            UNSUPPORTED_FEATURE for an image of a buffer.
+        LevelZeroError: UNSUPPORTED_IMAGE_FORMAT if the OpenCL driver has no such images.
         OpenCLError: what the driver answers.
     """
-    if desc.type not in _TYPES:
-        raise ze_failure("UNSUPPORTED_FEATURE", "there are no images of buffers")
     found = ur_format_of(desc.format)
     if found is None:
         raise ze_failure("UNSUPPORTED_IMAGE_FORMAT", "OpenCL has no such format")
@@ -74,6 +77,13 @@ def _format_of(context: URContext, desc: Any) -> tuple[int, int]:
     if not has_format(context, bits, kind, opencl_format(*found)):
         raise ze_failure("UNSUPPORTED_IMAGE_FORMAT", "the OpenCL driver has no such images")
     return found
+
+
+def _check_type(device: ZeDevice, desc: Any) -> None:
+    """Raise LevelZeroError (UNSUPPORTED_FEATURE) if a device has no images of a type."""
+    check_device(device)
+    if desc.type == _BUFFER and not device.has_images_of_buffers:
+        raise ze_failure("UNSUPPORTED_FEATURE", "kernels with images of buffers crash this driver")
 
 
 def check_device(device: ZeDevice) -> None:
@@ -91,15 +101,40 @@ def _create(context: URContext, desc: Any, format: tuple[int, int]) -> URImage:
     return urMemImageCreate(context, UR[f"UR_MEM_FLAG_{_access(desc)}"], pixel, made, 0)
 
 
+def _create_of_buffer(
+    context: URContext, device: ZeDevice, desc: Any, format: tuple[int, int]
+) -> URImage:
+    """Make an image of a buffer that only it has, and that ends with it.
+
+    Raises:
+        LevelZeroError: UNSUPPORTED_SIZE for an empty image, and one that is too large.
+        OpenCLError: what the driver answers.
+    """
+    if not 0 < desc.width <= device.number("CL_DEVICE_IMAGE_MAX_BUFFER_SIZE"):
+        raise ze_failure("UNSUPPORTED_SIZE", f"no image of a buffer has {desc.width} pixels")
+    flags, size = OPENCL[f"CL_MEM_{_access(desc)}"], desc.width * element_size(*format)
+    buffer = create(context.table, "clCreateBuffer", context.cl, flags, size, None)
+    kind, pixel = OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"], opencl_format(*format)
+    row = OPENCL.struct("cl_image_desc")(image_type=kind, image_width=desc.width, buffer=buffer)
+    given = context.cl, flags, ctypes.byref(pixel), ctypes.byref(row), None
+    try:
+        cl = create(context.table, "clCreateImage", *given)
+    finally:
+        call(buffer, "clReleaseMemObject")  # the image holds it
+    return URImage(cl, context, UR["UR_MEM_TYPE_IMAGE1D"], format)
+
+
 @driver.entry
 def zeImageCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeImage:
     hContext.check(hDevice)
-    check_device(hDevice)
+    _check_type(hDevice, desc)
     if desc.pNext:
         raise ze_failure("UNSUPPORTED_FEATURE", "no extension of images is known")
     if desc.miplevels:
         raise ze_failure("INVALID_ARGUMENT", "an image of Level Zero has no mipmaps")
     format = _format_of(hContext.ur, desc)
+    if desc.type == _BUFFER:
+        return ZeImage(hContext, _create_of_buffer(hContext.ur, hDevice, desc, format))
     return ZeImage(hContext, _create(hContext.ur, desc, format))
 
 
@@ -116,7 +151,7 @@ def zeImageGetProperties(hDevice: ZeDevice, desc: Any, pImageProperties: Any) ->
     )
     pImageProperties.samplerFilterFlags = 0
     try:
-        check_device(hDevice)
+        _check_type(hDevice, desc)
         _format_of(zeDriverGetDefaultContext(hDevice.platform).ur, desc)
     except LevelZeroError:
         if row is None:
@@ -178,7 +213,8 @@ _LIMITS: Final = {
 def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None:
     """Say how large images may be: zeros for a device without images."""
     there = hDevice.has_images
-    pImageProperties.maxImageBufferSize = 0  # there are no images of buffers
+    size = hDevice.number("CL_DEVICE_IMAGE_MAX_BUFFER_SIZE")  # pixels of at least one byte
+    pImageProperties.maxImageBufferSize = size if hDevice.has_images_of_buffers else 0
     for field, names in _LIMITS.items():
         sizes = (min(hDevice.number(f"CL_DEVICE_{name}"), LARGEST) for name in names)
         setattr(pImageProperties, field, min(sizes) if there else 0)
