@@ -84,6 +84,12 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 
+#: The functions that a library has in the form of 2025.3 (sdk/native/ur_2025_3.h).
+OLDER: Final = tuple(
+    f"ur{name}_2025_3"
+    for name in ("EnqueueKernelLaunch", "ProgramBuildExp", "ProgramCompileExp", "ProgramLinkExp")
+)
+
 #: The entry points of the newest layout, table by table.
 TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     table: tuple(name for name in names if name)
@@ -127,18 +133,14 @@ def _section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> It
 
 def _retired(declared: frozenset[str]) -> Iterator[str]:
     newest = {name for names in TABLES.values() for name in names}
-    there, without = [], []
-    for name in UR.functions:
-        if name not in newest:
-            (there if name in declared else without).append(f"`{name.removesuffix('_2025_3')}`")
+    retired = [name for name in UR.functions if name not in newest]
+    there = ", ".join(f"`{name}`" for name in retired if name in declared)
+    older = ", ".join(f"`{name[:-7]}`" for name in retired if name in OLDER)
     yield "## Of earlier releases\n"
-    yield "`FAIRLEAD_UR_LAYOUT` gives the order of the tables for a loader of another release.\n"
-    yield _wrapped(f"Implemented, and retired since: {', '.join(there) or 'nothing'}.") + "\n"
-    parameters = "The functions of these names have other parameters now."
-    yield (
-        _wrapped(f"Not implemented, in the form of 2025.3: {', '.join(without)}. {parameters}")
-        + "\n"
-    )
+    yield "A loader of another release gets the tables of that release.\n"
+    yield _wrapped(f"Implemented, and retired since: {there or 'nothing'}.") + "\n"
+    yield _wrapped(f"Implemented with the parameters of 2025.3, too: {older}.") + "\n"
+    yield _wrapped("Not implemented in that form: `urBindlessImagesImageCopyExp`.") + "\n"
 
 
 def _properties() -> Iterator[str]:

@@ -31,6 +31,12 @@ def compile_client(now: Path, tmp_path_factory: pytest.TempPathFactory) -> Compi
 
 
 @pytest.fixture(scope="session")
+def compile_then(dpcpp_then: Path, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    """Compiles the programs for DPC++ 2025.3."""
+    return Compiler(dpcpp_then, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def drivers(present_drivers: tuple[Driver, ...]) -> dict[str, str]:
     """The libraries of the drivers that are here, by name."""
     return {driver.name: driver.library for driver in present_drivers}

@@ -81,12 +81,6 @@ def test_it_prints_what_it_says(
     check(output, program, kind)
 
 
-@pytest.fixture(scope="session")
-def compile_then(dpcpp_then: Path, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    """Compiles the programs for DPC++ 2025.3."""
-    return Compiler(dpcpp_then, tmp_path_factory)
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["", "_v2"])
 @pytest.mark.parametrize("program", PROGRAMS)

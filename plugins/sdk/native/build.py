@@ -36,7 +36,9 @@ ICD = HERE.parents[2] / "icd" / "native"
 building = SimpleNamespace(**runpy.run_path(str(LOADER / "building.py")))
 
 #: The layouts of the tables that a shell can return, the usual one first.
-LAYOUTS = ("2026.2", "2026.1", "2026.0")
+LAYOUTS = ("2026.2", "2026.1", "2026.0", "2025.3")
+#: The entries of tables that no adapter here has: the API names one of them no more.
+_ABSENT = dict.fromkeys((None, "urBindlessImagesImageCopyExp_2025_3"), "fl_absent")
 PI_VERSION = "15.47"  # of loader/pi/pi.abi
 
 #: The C that Python sees, and the Python that C calls besides entry points.
@@ -442,17 +444,30 @@ def entries() -> str:
             UNSUPPORTED_FEATURE="UR_RESULT_ERROR_UNSUPPORTED_FEATURE",
             UNSUPPORTED_VERSION="UR_RESULT_ERROR_UNSUPPORTED_VERSION",
             NULL_POINTER="UR_RESULT_ERROR_INVALID_NULL_POINTER",
+            INVALID_ENUMERATION="UR_RESULT_ERROR_INVALID_ENUMERATION",
+            STYPE_LAUNCH=api["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_EXT_PROPERTIES"],
+            STYPE_CLUSTER=api["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"],
+            STYPE_MEMORY=api["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_WORKGROUP_PROPERTY"],
+            FLAG_COOPERATIVE=api["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"],
+            FLAG_SERIALIZED=api["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"],
         )
     )
     lines += types(api)
     lines += (entry(function, number) for number, function in enumerate(found))
+    lines.append('#include "ur_2025_3.h"')
     layouts = {name: api.layouts[name] for name in LAYOUTS}
     for number, tables in enumerate(layouts.values()):
+        names = [name for names in tables.values() for name in names]
         lines.append(f"static void *const table_{number}[] = {{")
-        lines += (f"    (void *){name}," for names in tables.values() for name in names)
+        lines += (f"    (void *){_ABSENT.get(name, name)}," for name in names)
         lines.append("};")
-    tables = ", ".join(f"table_{number}" for number in range(len(layouts)))
-    lines.append(f"static void *const *const fl_tables[] = {{{tables}}};")
+        lines.append(f"static const char *const names_{number}[] = {{")
+        lines += (f'    "{name.removesuffix("_2025_3")}",' for name in names if name)
+        lines.append("    NULL};")
+    listed = ", ".join(f"table_{number}" for number in range(len(layouts)))
+    lines.append(f"static void *const *const fl_tables[] = {{{listed}}};")
+    listed = ", ".join(f"names_{number}" for number in range(len(layouts)))
+    lines.append(f"static const char *const *const fl_functions[] = {{{listed}}};")
     names = "".join(f'"{name}", ' for name in layouts)
     lines.append(f"static const char *const fl_layouts[] = {{{names}NULL}};")
     for table in next(iter(layouts.values())):
@@ -461,7 +476,7 @@ def entries() -> str:
             f"{_EXPORTED} int32_t urGet{table}ProcAddrTable(uint32_t version, void **table) {{\n"
             "    /* By layout: the first slot, and how many. */\n"
             f"    static const uint16_t rows[][2] = {{{rows}}};\n"
-            f"    return fl_fill(version, table, rows);\n}}"
+            "    return fl_fill(version, table, rows, __builtin_return_address(0));\n}"
         )
     return "\n".join([*lines, ""])
 

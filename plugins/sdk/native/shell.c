@@ -13,6 +13,7 @@
  * before and after. After the end everything that releases or waits succeeds, because programs
  * call it until their own end. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -43,7 +44,8 @@ static int32_t fl_fill_since(uint32_t version, void **table, unsigned first, con
                              unsigned count);
 #include "ze_entries.h"
 #else
-static int32_t fl_fill(uint32_t version, void **table, const uint16_t (*rows)[2]);
+static int32_t fl_absent(void);
+static int32_t fl_fill(uint32_t version, void **table, const uint16_t (*rows)[2], void *loader);
 #include "ur_entries.h"
 #endif
 
@@ -101,7 +103,7 @@ static void at_exit(void (*function)(uint32_t)) {
 /* --- what C calls --- */
 
 #if defined FL_PI || defined FL_ZE
-static unsigned layout(void) { return 0; }
+static bool choose_layout(void *loader) { return !loader; }
 #endif
 
 #ifdef FL_PI
@@ -117,26 +119,68 @@ static int32_t fl_call(unsigned entry, uintptr_t handle) {
     return fl_shell_state.codes[code < count ? code : count];
 }
 #elif !defined FL_ZE
-/* FAIRLEAD_UR_LAYOUT: the release whose order of functions the tables have, for an older loader. */
-static unsigned layout(void) {
+static int32_t fl_absent(void) {
+    return state == RUNNING ? UNSUPPORTED_FEATURE : UNINITIALIZED;
+}
+
+/* Returns whether a library itself exports a function. */
+static bool exports(void *library, const void *base, const char *name) {
+    Dl_info found;
+    void *function = dlsym(library, name);
+    return function && dladdr(function, &found) && found.dli_fbase == base;
+}
+
+/* Chooses the newest release whose functions the loader exports. What exports no functions has a
+ * loader of today in it, or is fairlead. */
+static bool choose_by_exports(void *loader) {
+    Dl_info caller;
+    if (!dladdr(loader, &caller) || !caller.dli_fname)
+        return true;
+    void *library = dlopen(caller.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library)
+        return true; /* the program */
+    bool any = exports(library, caller.dli_fbase, fl_functions[0][0]), known = false;
+    for (unsigned i = 0; any && !known && fl_layouts[i]; i++) {
+        const char *const *name = fl_functions[i];
+        while (*name && exports(library, caller.dli_fbase, *name))
+            name++;
+        known = !*name;
+        chosen = known ? i : 0;
+    }
+    dlclose(library);
+    if (any && !known)
+        fprintf(stderr,
+                "fairlead: %s is not of a release of Unified Runtime that is known: set "
+                "FAIRLEAD_UR_LAYOUT to one whose tables it has\n",
+                caller.dli_fname);
+    return known || !any;
+}
+
+/* FAIRLEAD_UR_LAYOUT: the release whose order of functions the tables have. Without it the loader
+ * tells. Returns whether there is one. */
+static bool choose_layout(void *loader) {
     const char *wanted = secure_getenv("FAIRLEAD_UR_LAYOUT");
+    chosen = 0;
     if (!wanted || !*wanted)
-        return 0;
+        return choose_by_exports(loader);
     for (unsigned i = 0; fl_layouts[i]; i++)
-        if (strcmp(wanted, fl_layouts[i]) == 0)
-            return i;
+        if (strcmp(wanted, fl_layouts[i]) == 0) {
+            chosen = i;
+            return true;
+        }
     fprintf(stderr, "fairlead: FAIRLEAD_UR_LAYOUT=%s is ignored: it may be", wanted);
     for (unsigned i = 0; fl_layouts[i]; i++)
         fprintf(stderr, " %s", fl_layouts[i]);
     fputc('\n', stderr);
-    return 0;
+    return choose_by_exports(loader);
 }
 #endif
 
 /* Returns whether there is a Python with the adapter in it. The first call starts it. A thread that
  * waits for the lock does not hold the GIL, because the thread with the lock needs it. While an
- * adapter starts, its own module cannot use it. */
-static bool started(void) {
+ * adapter starts, its own module cannot use it. `loader`: code of what asks for tables of Unified
+ * Runtime. */
+static bool started(void *loader) {
     static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     if (state == RUNNING)
         return true;
@@ -145,7 +189,7 @@ static bool started(void) {
     if (state == NEW || state == RESET) {
         const char *config = (const char *)configuration;
         state = STARTING;
-        chosen = layout();
+        bool ready = choose_layout(loader);
         fl_shell_state = (fl_shell){
             .version = FL_SHELL_VERSION,
             .entry_count = FL_ENTRIES,
@@ -158,7 +202,8 @@ static bool started(void) {
             .reset = reset_shell,
             .at_exit = at_exit,
         };
-        bool ready = fl_python_begin(config) && fl_python_start(config, FL_MODULE, &fl_shell_state);
+        ready = ready && fl_python_begin(config) &&
+                fl_python_start(config, FL_MODULE, &fl_shell_state);
         state = ready ? RUNNING : FAILED;
     }
     pthread_mutex_unlock(&lock);
@@ -186,11 +231,11 @@ __attribute__((visibility("default"))) int32_t piPluginInit(struct _pi_plugin *p
     memcpy(plugin->version, own, sizeof own);
     /* In any case, because DPC++ calls functions of it whatever is returned. */
     memcpy(plugin->table, fl_tables[0], sizeof plugin->table);
-    return started() ? SUCCESS : UNINITIALIZED;
+    return started(NULL) ? SUCCESS : UNINITIALIZED;
 }
 #elif defined FL_ZE
 /* A program may open a driver itself, and call zeInit first. */
-static void *fl_body_started(unsigned entry) { return started() ? fl_body(entry) : NULL; }
+static void *fl_body_started(unsigned entry) { return started(NULL) ? fl_body(entry) : NULL; }
 
 /* A caller of an older version has room for the functions of that version alone. They are the first
  * ones. */
@@ -200,19 +245,19 @@ static int32_t fl_fill_since(uint32_t version, void **table, unsigned first, con
         return NULL_POINTER;
     if (version >> 16 != 1)
         return UNSUPPORTED_VERSION;
-    if (!started())
+    if (!started(NULL))
         return UNINITIALIZED;
     for (unsigned i = 0; i < count && since[i] <= version; i++)
         table[i] = fl_tables[chosen][first + i];
     return SUCCESS;
 }
 #else
-static int32_t fl_fill(uint32_t version, void **table, const uint16_t (*rows)[2]) {
+static int32_t fl_fill(uint32_t version, void **table, const uint16_t (*rows)[2], void *loader) {
     if (!table)
         return NULL_POINTER;
     if (version != API_VERSION)
         return UNSUPPORTED_VERSION;
-    if (!started())
+    if (!started(loader))
         return UNINITIALIZED;
     memcpy(table, fl_tables[chosen] + rows[chosen][0], rows[chosen][1] * sizeof *table);
     return SUCCESS;

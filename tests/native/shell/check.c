@@ -296,6 +296,73 @@ static void layouts(void) {
     fl_shell_state.reset();
     CHECK(ask() == SUCCESS && chosen == 0);
 }
+
+static struct {
+    bool is_null;
+    uint32_t flags, cluster[3];
+    size_t memory;
+} launched;
+
+static int32_t launch(uint32_t number, uintptr_t queue, uintptr_t kernel, uint32_t dimensions,
+                      const size_t *offset, const size_t *size, const size_t *local,
+                      const ur_kernel_launch_ext_properties_t *all, uint32_t wait_count,
+                      const uintptr_t *waits, uintptr_t *event) {
+    CHECK(number == 5 && queue == 1 && kernel == 2 && dimensions == 3 && !offset && size[0] == 4);
+    CHECK(!local && wait_count == 1 && waits[0] == 6 && *event == 7);
+    memset(&launched, 0, sizeof launched);
+    launched.is_null = !all;
+    if (!all)
+        return SUCCESS;
+    CHECK(all->stype == STYPE_LAUNCH);
+    launched.flags = all->flags;
+    for (uintptr_t next = all->pNext; next;) {
+        const ur_kernel_launch_cluster_property_t *cluster = (void *)next;
+        const ur_kernel_launch_workgroup_property_t *memory = (void *)next;
+        CHECK(cluster->stype == STYPE_CLUSTER || memory->stype == STYPE_MEMORY);
+        if (cluster->stype == STYPE_CLUSTER)
+            memcpy(launched.cluster, cluster->clusterDim, sizeof launched.cluster);
+        else
+            launched.memory = memory->workgroup_mem_size;
+        next = cluster->pNext;
+    }
+    return SUCCESS;
+}
+
+/* A launch of 2025.3 becomes one of today, with all its properties. */
+static void launches_of_2025_3(void) {
+    fake.initialized = 1;
+    setenv("FAIRLEAD_UR_LAYOUT", "2025.3", 1);
+    CHECK(ask() == SUCCESS);
+    unsigned index = 0;
+    while (strcmp(fl_names[index], "urEnqueueKernelLaunch") != 0)
+        index++;
+    size_t size[] = {4, 1, 1};
+    uintptr_t waits[] = {6}, event = 7;
+#define LAUNCH(count, list) \
+    urEnqueueKernelLaunch_2025_3(1, 2, 3, NULL, size, NULL, count, list, 1, waits, &event)
+    CHECK(LAUNCH(0, NULL) == UNSUPPORTED_FEATURE);
+    bodies[index] = (void *)launch;
+    CHECK(LAUNCH(0, NULL) == SUCCESS && launched.is_null);
+    CHECK(LAUNCH(1, NULL) == NULL_POINTER);
+    ur_kernel_launch_property_t all[] = {
+        {.id = IGNORED},
+        {.id = COOPERATIVE, .value.is_on = 1},
+        {.id = CLUSTER, .value.cluster = {2, 3, 1}},
+        {.id = MEMORY, .value.memory = 64},
+        {.id = SERIALIZED, .value.is_on = 1},
+        {.id = 9},
+    };
+    CHECK(LAUNCH(6, all) == INVALID_ENUMERATION);
+    CHECK(LAUNCH(5, all) == SUCCESS && launched.memory == 64);
+    CHECK(launched.flags == (FLAG_COOPERATIVE | FLAG_SERIALIZED));
+    CHECK(launched.cluster[0] == 2 && launched.cluster[1] == 3 && launched.cluster[2] == 1);
+    all[1].value.is_on = all[4].value.is_on = 0;
+    CHECK(LAUNCH(2, all) == SUCCESS && !launched.is_null && !launched.flags);
+    CHECK(!launched.memory && !launched.cluster[0]);
+    CHECK(fl_absent() == UNSUPPORTED_FEATURE);
+    fl_shell_state.close();
+    CHECK(LAUNCH(0, NULL) == UNINITIALIZED && fl_absent() == UNINITIALIZED);
+}
 #endif
 
 static void settings_are_read(void) {
@@ -507,7 +574,7 @@ static const scenario scenarios[] = {
 #elif defined FL_ZE
                     S(versions)
 #else
-                    S(layouts)
+                    S(layouts) S(launches_of_2025_3)
 #endif
 };
 

@@ -209,6 +209,7 @@ def test_a_getter_of_another_version_starts_nothing(
         ("2026.2", "Enqueue", "0", "urEnqueueEventsWait"),
         ("2026.1", "Enqueue", "0", "urEnqueueKernelLaunch"),
         ("2026.0", "Enqueue", "1", "urEnqueueEventsWait"),
+        ("2025.3", "Kernel", "9", "urKernelSetArgValue"),
     ],
 )
 def test_the_layout_of_the_tables_can_be_chosen(
@@ -226,12 +227,12 @@ def test_a_layout_that_is_not_known_is_named_and_ignored(host: Host, toy: Path) 
         "Enqueue",
         "0",
         "urEnqueueEventsWait",
-        env={"FAIRLEAD_UR_LAYOUT": "2025.3"},
+        env={"FAIRLEAD_UR_LAYOUT": "2025.2"},
     )
     assert lines(done)[1] == "slot: 0 yes"
     assert (
         done.err
-        == "fairlead: FAIRLEAD_UR_LAYOUT=2025.3 is ignored: it may be 2026.2 2026.1 2026.0\n"
+        == "fairlead: FAIRLEAD_UR_LAYOUT=2025.2 is ignored: it may be 2026.2 2026.1 2026.0 2025.3\n"
     )
 
 
