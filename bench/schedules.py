@@ -37,7 +37,7 @@ kernel void node(global float *x, global const int *first, global const int *bef
     x[me * n + i] = sum;
 }
 """
-SCHEDULES: Final = ("in-order", "lanes", "levels", "events")
+SCHEDULES: Final = ("in-order", "queues", "levels", "events")
 
 
 def layered(width: int, count: int) -> list[list[int]]:

@@ -58,7 +58,7 @@ _Again = tuple[
     Route,
 ]
 
-SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
+SCHEDULES: Final = ("auto", "in-order", "queues", "levels", "events")
 
 
 _SERIES: Final = (list, tuple, ndarray)

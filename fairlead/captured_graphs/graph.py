@@ -219,7 +219,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
         buffers with CUDA.
 
         Args:
-            schedule: how captured commands that branch run on an out-of-order queue. "lanes":
+            schedule: how captured commands that branch run on an out-of-order queue. "queues":
                 branches on several in-order queues of our own. "levels": a barrier between two task
                 levels. "events": each command waits for its direct predecessors. "in-order": as
                 recorded, one after the other. "auto": they take turns after the first replays,

@@ -128,7 +128,7 @@ class CommandList:
             queue's run on queues of our own.
         array, order: the commands (`fl_command *`), and what each comes after.
         owner: what owns the array's memory.
-        schedule: "auto", "in-order", "lanes", "levels" or "events" (order.py).
+        schedule: "auto", "in-order", "queues", "levels" or "events" (order.py).
         updatable: whether commands change after they were built.
         alternatives: kernels (handles) that an update may give to a launch.
         memory: the driver's functions for memory by address.

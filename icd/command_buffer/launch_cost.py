@@ -58,11 +58,13 @@ def _least_time(target: QueueKind, commands: CommandList) -> float:
     try:
         built = Replay().build(commands, target)
         handles = [ffi.cast("void *", one) for one in (queue, *built.own_queues)]
-        lanes, failed = ffi.new("void *[]", handles), ffi.new("uint32_t *")
+        queues, failed = ffi.new("void *[]", handles), ffi.new("uint32_t *")
         times: list[float] = []
         for _ in range(_ROUNDS):
             start, native = time.perf_counter(), built.native
-            code = native.enqueue(native.self, lanes, len(lanes), 1, 0, ffi.NULL, ffi.NULL, failed)
+            code = native.enqueue(
+                native.self, queues, len(queues), 1, 0, ffi.NULL, ffi.NULL, failed
+            )
             check(code, "measuring a command-buffer")
             check(call(queue, "clFinish"), "clFinish")
             times.append(time.perf_counter() - start)

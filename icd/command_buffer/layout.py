@@ -21,8 +21,8 @@ _FEW: Final = 64
 #: By events a command waits for so many others, on average. More of them were never faster.
 _EVENTS: Final = 4
 
-#: Queues of our own for the branches of a graph. More of them made nothing faster.
-_MOST_LANES: Final = 4
+#: Helper queues for the branches of a graph. More of them made nothing faster.
+_MOST_QUEUES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,17 @@ class Layout:
     def explain(self) -> str:
         """Return it in a few words."""
         count = len(self.own_queues)
-        queues = f" ({count} queue{'s' * (count > 1)} of its own)" if count else ""
-        return (
-            f"{self.schedule.kind}{queues}, {self.schedule.events} events in one pass: {self.why}"
-        )
+        queues = f"{count} queue{'s' * (count > 1)} of its own"
+        how = self.schedule.kind
+        if count:
+            how = queues if how == "queues" else f"{how} ({queues})"
+        return f"{how}, {self.schedule.events} events in one pass: {self.why}"
 
 
 def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout:
     """Return the layout for a kind of queue. Raises OpenCLError if a queue cannot be made.
 
-    Lane 0 is the caller's queue. The others are in-order queues of our own: one for each other
+    Queue 0 is the caller's queue. The others are in-order helper queues: one for each other
     device, or as many as a schedule for an out-of-order queue needs.
 
     Args:
@@ -54,11 +55,11 @@ def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout
         rival: one of `rival_schedules`, or "".
     """
     order = commands.order
-    lanes, others = _by_device(commands, target.device)
+    queues, others = _by_device(commands, target.device)
     if others:
         ordered = frozenset(range(0 if target.in_order else 1, len(others) + 1))
         schedule, why = (
-            by_events(order, lanes, ordered),
+            by_events(order, queues, ordered),
             "commands of several devices wait for each other by events",
         )
     elif target.in_order:
@@ -68,7 +69,7 @@ def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout
         if rival:
             kind, why = rival, "one of the schedules that take turns"
         schedule = _schedule(commands, kind, target.device)
-        others = [target.device] * schedule.own_lanes
+        others = [target.device] * schedule.own_queues
     profiling = (
         OPENCL["CL_QUEUE_PROFILING_ENABLE"] if commands.wanted_events else 0
     )  # somebody sees events of its commands
@@ -98,7 +99,7 @@ def rival_schedules(commands: CommandList, target: QueueKind) -> list[str]:
         "in-order": True,
         "levels": not markers_wait,
         "events": _suits_events(order),
-        "lanes": True,
+        "queues": True,
     }
     return [name for name, is_rival in names.items() if is_rival and name != chosen]
 
@@ -109,7 +110,7 @@ def _suits_events(order: Order) -> bool:
 
 
 def _by_device(commands: CommandList, device: int) -> tuple[list[int], list[int]]:
-    """The lane of each command by its device, and the devices of the lanes from 1 on."""
+    """The queue of each command by its device, and the devices of the queues from 1 on."""
     order, devices, array = commands.order, commands.devices, commands.array
     if len(devices) == 1:
         return [0] * len(order), []
@@ -117,8 +118,8 @@ def _by_device(commands: CommandList, device: int) -> tuple[list[int], list[int]
     others = list(
         dict.fromkeys(devices[number] for number in sorted(used) if devices[number] != device)
     )
-    lane_of = {device: 0, **{other: lane for lane, other in enumerate(others, 1)}}
-    return [lane_of.get(devices[array[node].queue], 0) for node in range(len(order))], others
+    queue_of = {device: 0, **{other: number for number, other in enumerate(others, 1)}}
+    return [queue_of.get(devices[array[node].queue], 0) for node in range(len(order))], others
 
 
 def _choose(commands: CommandList, device: int) -> tuple[str, str]:
@@ -136,7 +137,7 @@ def _choose(commands: CommandList, device: int) -> tuple[str, str]:
         )
     if waits <= profile_of_device(device).events_per_command * len(order) and not any_order_only:
         return "events", "events cost less on this platform than in-order queues"
-    return "lanes", "in-order queues of its own need few events"
+    return "queues", "in-order queues of its own need few events"
 
 
 def _schedule(commands: CommandList, kind: str, device: int) -> Schedule:
@@ -147,6 +148,6 @@ def _schedule(commands: CommandList, kind: str, device: int) -> Schedule:
     if kind == "events":
         return by_events(order, [0] * len(order), frozenset({1}))
     count = (
-        1 if kind == "in-order" else max(1, min(_MOST_LANES, compute_units(device), order.width))
+        1 if kind == "in-order" else max(1, min(_MOST_QUEUES, compute_units(device), order.width))
     )
-    return by_events(order, spread(order, count), frozenset(range(1, count + 1)), "lanes")
+    return by_events(order, spread(order, count), frozenset(range(1, count + 1)), "queues")

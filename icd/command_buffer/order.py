@@ -1,14 +1,15 @@
-"""From an order to steps: which command is enqueued when, on which lane, and which events it needs.
+"""From an order to steps: which command is enqueued when, on which queue, after which events.
 
-A lane is a queue. On an in-order lane the steps need no events. Elsewhere there are two ways.
-*Level by level*, a barrier lies between two task levels. *By events*, a command waits for the
-events of its direct predecessors; `spread` puts branches on several in-order *lanes*, so that few
-events are needed. Lane 0 is the caller's queue. An out-of-order one begins and ends with a barrier,
-so that a replay is one command among the caller's own.
+A queue is a number here: 0 is the caller's queue, the others are *helper queues* of our own. On an
+in-order queue the steps need no events. Elsewhere there are two ways. *Level by level*, a barrier
+lies between two task levels. *By events*, a command waits for the events of its direct
+predecessors; `spread` puts branches on several in-order queues, so that few events are needed. An
+out-of-order queue 0 begins and ends with a barrier, so that a replay is one command among the
+caller's own.
 
 No barrier waits for many events: what PoCL does for one grows with the square of its incomplete
-events. They are *joined*, some at a time, by barriers on an in-order lane. The last of these is the
-end of all.
+events. They are *joined*, some at a time, by barriers on an in-order queue. The last of these is
+the end of all.
 """
 
 from __future__ import annotations
@@ -93,13 +94,13 @@ class Order:
 
 @dataclass
 class ScheduleStep:
-    """Enqueue node `command` (or a barrier) on `lane`, after the steps in `waits`.
+    """Enqueue node `command` (or a barrier) on `queue`, after the steps in `waits`.
 
     `signals` says that a later step waits for this one.
     """
 
     command: int
-    lane: int = 0
+    queue: int = 0
     waits: list[int] = field(default_factory=list)
     signals: bool = False
 
@@ -108,7 +109,7 @@ class ScheduleStep:
 class Schedule:
     """Steps in the order of enqueuing.
 
-    `final_waits` are the steps that a last barrier on lane 0 waits for, if there are any.
+    `final_waits` are the steps that a last barrier on queue 0 waits for, if there are any.
     """
 
     kind: str
@@ -121,20 +122,20 @@ class Schedule:
         return sum(step.signals for step in self.steps)
 
     @property
-    def own_lanes(self) -> int:
-        """The number of lanes besides lane 0."""
-        return max((step.lane for step in self.steps), default=0)
+    def own_queues(self) -> int:
+        """The number of helper queues."""
+        return max((step.queue for step in self.steps), default=0)
 
 
 def in_order(order: Order) -> Schedule:
-    """Return all commands on one in-order lane, in the order of recording."""
+    """Return all commands on one in-order queue, in the order of recording."""
     return Schedule(
         "in-order", [ScheduleStep(node) for node in range(len(order)) if not order.order_only[node]]
     )
 
 
 def by_level(order: Order) -> Schedule:
-    """Return all commands on one out-of-order lane, with a barrier between two task levels."""
+    """Return all commands on one out-of-order queue, with a barrier between two task levels."""
     levels: dict[int, list[int]] = {}
     for node, level in enumerate(order.levels):
         if not order.order_only[node]:
@@ -160,9 +161,9 @@ def reduced(order: Order) -> list[list[int]]:
 
 
 def by_events(
-    order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str = "events"
+    order: Order, queues: Sequence[int], in_order_queues: frozenset[int], kind: str = "events"
 ) -> Schedule:
-    """Return the schedule with node n on lane `lanes[n]`, and events between lanes.
+    """Return the schedule with node n on queue `queues[n]`, and events between queues.
 
     Order-only nodes become steps that wait and signal.
     """
@@ -171,55 +172,57 @@ def by_events(
     last_on: dict[int, int] = {0: 0}
     followed: set[int] = set()
     for node, predecessors in enumerate(reduced(order)):
-        lane = lanes[node]
+        queue = queues[node]
         here = len(steps)
-        waits = [step_of[p] for p in predecessors if lanes[p] != lane or lane not in in_order_lanes]
-        if lane not in last_on:
+        waits = [
+            step_of[p] for p in predecessors if queues[p] != queue or queue not in in_order_queues
+        ]
+        if queue not in last_on:
             waits.append(0)
         followed.update(step_of[p] for p in predecessors)
         for wait in waits:
             steps[wait].signals = True
-        steps.append(ScheduleStep(node, lane, waits))
+        steps.append(ScheduleStep(node, queue, waits))
         step_of.append(here)
-        last_on[lane] = here
-    ends = [step for lane, step in last_on.items() if lane in in_order_lanes and lane != 0]
+        last_on[queue] = here
+    ends = [step for queue, step in last_on.items() if queue in in_order_queues and queue != 0]
     ends += [
         step
         for node, step in enumerate(step_of)
-        if lanes[node] not in in_order_lanes and step not in followed
+        if queues[node] not in in_order_queues and step not in followed
     ]
     for step in ends:
         steps[step].signals = True
-    return Schedule(kind, steps, _joined(steps, ends, max(in_order_lanes, default=None)))
+    return Schedule(kind, steps, _joined(steps, ends, max(in_order_queues, default=None)))
 
 
-def _joined(steps: list[ScheduleStep], ends: list[int], lane: int | None) -> list[int]:
+def _joined(steps: list[ScheduleStep], ends: list[int], queue: int | None) -> list[int]:
     """Return what the last barrier waits for instead of many `ends`.
 
-    It is the last of the barriers on an in-order lane that are appended to `steps`.
+    It is the last of the barriers on an in-order queue that are appended to `steps`.
     """
-    if lane is None or len(ends) <= _JOINED:
+    if queue is None or len(ends) <= _JOINED:
         return ends
     steps += [
-        ScheduleStep(BARRIER, lane, ends[first : first + _JOINED])
+        ScheduleStep(BARRIER, queue, ends[first : first + _JOINED])
         for first in range(0, len(ends), _JOINED)
     ]
     steps[-1].signals = True
     return [len(steps) - 1]
 
 
-def spread(order: Order, lanes: int) -> list[int]:
-    """Return a lane for each node, from 1 to `lanes`.
+def spread(order: Order, queues: int) -> list[int]:
+    """Return a queue for each node, from 1 to `queues`.
 
-    It is the lane where one of its predecessors is the last, so that it needs no event. Otherwise
-    it is an empty lane, or the one that follows from its place in the order of recording.
+    It is the queue where one of its predecessors is the last, so that it needs no event. Otherwise
+    it is an empty queue, or the one that follows from its place in the order of recording.
     """
     result: list[int] = []
     last: dict[int, int] = {}
     for node, predecessors in enumerate(order.dependencies):
         followed = [result[before] for before in predecessors if last[result[before]] == before]
-        share = 1 + node * lanes // len(order)
-        lane = followed[0] if followed else len(last) + 1 if len(last) < lanes else share
-        result.append(lane)
-        last[lane] = node
+        share = 1 + node * queues // len(order)
+        queue = followed[0] if followed else len(last) + 1 if len(last) < queues else share
+        result.append(queue)
+        last[queue] = node
     return result

@@ -64,11 +64,12 @@ class Route:
             externals += [number] * count
         self._externals = _by_part(build, externals)
         self._exports = _by_part(build, commands.wanted_events)
-        lanes = [_handles([queue, *part.own_queues]) for part in build.parts]
+        queues = [_handles([queue, *part.own_queues]) for part in build.parts]
         rows = [
-            (part.native, lane, len(lane)) for part, lane in zip(build.parts, lanes, strict=True)
+            (part.native, handles, len(handles))
+            for part, handles in zip(build.parts, queues, strict=True)
         ]
-        self._kept = buffer, lanes, ffi.new("fl_part[]", rows)
+        self._kept = buffer, queues, ffi.new("fl_part[]", rows)
         #: Whether an enqueue has no events except that of its end, and always takes the same path.
         self.is_plain = not (
             self.may_refuse or learns or build.trial is not None or self._externals or self._exports

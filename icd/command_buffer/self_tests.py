@@ -230,10 +230,10 @@ def _result(built: Built, target: QueueKind, out: int) -> bytes:
         size, failed = len(data), ffi.new("uint32_t *")
         for routine in ("clEnqueueWriteBuffer", "clEnqueueReadBuffer"):
             if routine == "clEnqueueReadBuffer":
-                lanes = ffi.new("void *[]", [ffi.cast("void *", queue)])
+                queues = ffi.new("void *[]", [ffi.cast("void *", queue)])
                 native = built.native
                 check(
-                    native.enqueue(native.self, lanes, 1, 1, 0, ffi.NULL, ffi.NULL, failed),
+                    native.enqueue(native.self, queues, 1, 1, 0, ffi.NULL, ffi.NULL, failed),
                     "launch",
                 )
             code = call(queue, routine, out, 1, 0, size, address(data), 0, None, None)

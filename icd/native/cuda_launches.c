@@ -245,14 +245,14 @@ static bool give(fl_cuda *g, job *j) {
     return given;
 }
 
-int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint32_t times,
                     uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_cuda *g = cuda;
-    cl_command_queue queue = *lanes;
+    cl_command_queue queue = *queues;
     void **table = fl_table_of(queue);
     cl_event end = NULL;
     cl_int code = CL_OUT_OF_HOST_MEMORY;
-    (void)lane_count;
+    (void)queue_count;
     *failed = UINT32_MAX;
     if (g->device->lost)
         return FL_BUILD_ANEW;

@@ -166,31 +166,31 @@ int fl_take_series_direct(void *self, const fl_value *values, uint32_t count, ui
 }
 
 /* On an out-of-order queue it is one command among the caller's own: between two barriers. */
-int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_enqueue_direct(void *self, void *const *queues, uint32_t queue_count, uint32_t times,
                       uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_direct *d = self;
     fl_image *image = d->image;
     fl_ticket *t = d->ticket;
     cl_event made = NULL, barrier = NULL;
-    void **table = fl_table_of(lanes[0]);
-    (void)lane_count;
+    void **table = fl_table_of(queues[0]);
+    (void)queue_count;
     *failed = UINT32_MAX;
     t->image = image;
     t->times = times;
     cl_int code = failure_of(image);
     if (code == CL_SUCCESS && !d->in_order) {
         code = CALL(table, clEnqueueBarrierWithWaitList)(
-            lanes[0], wait_count, (const cl_event *)wait_list, fl_holds_events ? &barrier : NULL);
+            queues[0], wait_count, (const cl_event *)wait_list, fl_holds_events ? &barrier : NULL);
         wait_count = 0;
         if (barrier)
             fl_hold_event(barrier);
     }
     if (code == CL_SUCCESS)
         code = CALL(table, clEnqueueNativeKernel)(
-            lanes[0], (void *)run_ticket, t, sizeof *t + d->cells.size, 0, NULL, NULL, wait_count,
+            queues[0], (void *)run_ticket, t, sizeof *t + d->cells.size, 0, NULL, NULL, wait_count,
             wait_count ? (const cl_event *)wait_list : NULL, &made);
     if (code == CL_SUCCESS && !d->in_order)
-        code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], 1, &made, (cl_event *)event);
+        code = CALL(table, clEnqueueBarrierWithWaitList)(queues[0], 1, &made, (cl_event *)event);
     else if (code == CL_SUCCESS && event) {
         *event = made;
         CALL(table, clRetainEvent)(made);

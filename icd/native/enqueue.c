@@ -26,7 +26,7 @@ void fl_remember(fl_buffer *b, void *queue, void *event) {
 static int enqueue_part(const fl_part *p, uint32_t times, uint32_t wait_count,
                         void *const *wait_list, void **event, uint32_t *failed) {
     const fl_built *built = p->built;
-    int code = built->enqueue(built->self, p->lanes, p->lane_count, times, wait_count, wait_list,
+    int code = built->enqueue(built->self, p->queues, p->queue_count, times, wait_count, wait_list,
                               event, failed);
     if (*failed != UINT32_MAX)
         *failed += built->first;
@@ -224,7 +224,7 @@ int fl_run_again(fl_route *route) {
 }
 
 /* Each comes after the one before it by its event, since the queue may be out of order. */
-int fl_enqueue_driver_buffer(void *self, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_enqueue_driver_buffer(void *self, void *const *queues, uint32_t queue_count, uint32_t times,
                              uint32_t wait_count, void *const *wait_list, void **event,
                              uint32_t *failed) {
     const fl_driver_buffer *d = self;
@@ -234,7 +234,7 @@ int fl_enqueue_driver_buffer(void *self, void *const *lanes, uint32_t lane_count
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
         cl_event made = NULL;
         bool wanted = event || i + 1 < times;
-        code = enqueue_buffer(1, (cl_command_queue *)lanes, d->buffer, wait_count,
+        code = enqueue_buffer(1, (cl_command_queue *)queues, d->buffer, wait_count,
                               (const cl_event *)wait_list, wanted ? &made : NULL);
         if (before)
             fl_drop_event(before);

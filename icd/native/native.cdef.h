@@ -214,11 +214,11 @@ void fl_drop_command(fl_array *array);   /* the last one */
 void fl_release_array(fl_array *array);
 
 /* --- replay.c: what is executed. A step enqueues a command, or (command == UINT32_MAX) a barrier,
- * on a lane. Its wait list are `wait_count` numbers from `waits[first_wait]` on: of earlier
- * signalling steps, or, from step_count on, of `externals`. `signals` is 1 if a later step waits
- * for it, or if it is exported. --- */
+ * on a queue; number 0 is the caller's. Its wait list are `wait_count` numbers from
+ * `waits[first_wait]` on: of earlier signalling steps, or, from step_count on, of `externals`.
+ * `signals` is 1 if a later step waits for it, or if it is exported. --- */
 typedef struct fl_step {
-    uint32_t command, lane, first_wait, wait_count, signals;
+    uint32_t command, queue, first_wait, wait_count, signals;
 } fl_step;
 
 typedef struct fl_prepared fl_prepared;
@@ -248,7 +248,7 @@ typedef struct fl_program {
                                 updatable */
 } fl_program;
 
-int fl_replay(fl_program *program, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_replay(fl_program *program, void *const *queues, uint32_t queue_count, uint32_t times,
               uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 /* The command of a step has other arguments than before; `relaunched`: or another kernel. Of
  * several changes those come first, after which the commands are all as they will be. */
@@ -261,11 +261,11 @@ typedef struct fl_value fl_value;   /* of cells.c, see below */
 /* What an engine has built of a run of commands: functions, and what they are given as `self`. A
  * new engine in C is one of these. */
 typedef struct fl_built {
-    /* Enqueue the run `times` times on `lanes`, of which the first is the caller's queue, after the
-     * wait list. *event, if wanted, is the event of its end. On failure *failed is the number of
-     * the command within the run, or UINT32_MAX. FL_BUILD_ANEW: nothing has happened, and nothing
-     * of it can run any more. */
-    int (*enqueue)(void *self, void *const *lanes, uint32_t lane_count, uint32_t times,
+    /* Enqueue the run `times` times on `queues`, of which the first is the caller's queue, after
+     * the wait list. *event, if wanted, is the event of its end. On failure *failed is the number
+     * of the command within the run, or UINT32_MAX. FL_BUILD_ANEW: nothing has happened, and
+     * nothing of it can run any more. */
+    int (*enqueue)(void *self, void *const *queues, uint32_t queue_count, uint32_t times,
                    uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
     /* A command of the run, by its number in the run, has changed; NULL: updates of this run have
      * to go through Python. FL_BUILD_ANEW: it cannot be what it was built as any more. */
@@ -292,14 +292,14 @@ typedef struct fl_built {
     void *(*find_address)(void *self, void *memory);
 } fl_built;
 /* A program of replay.c as an engine's functions take it. */
-int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_enqueue_program(void *program, void *const *queues, uint32_t queue_count, uint32_t times,
                        uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 int fl_update_program(void *program, uint32_t command, int relaunched);
 /* The driver's own command-buffer, enqueued by clEnqueueCommandBufferKHR. */
 typedef struct fl_driver_buffer {
     void *buffer, *enqueue;
 } fl_driver_buffer;
-int fl_enqueue_driver_buffer(void *driver_buffer, void *const *lanes, uint32_t lane_count,
+int fl_enqueue_driver_buffer(void *driver_buffer, void *const *queues, uint32_t queue_count,
                              uint32_t times, uint32_t wait_count, void *const *wait_list,
                              void **event, uint32_t *failed);
 
@@ -331,8 +331,8 @@ void fl_remember(fl_buffer *buffer, void *queue, void *event);
  * `in_order` says of the queue that it is. */
 typedef struct fl_part {
     const fl_built *built;
-    void *const *lanes;
-    uint32_t lane_count;
+    void *const *queues;
+    uint32_t queue_count;
 } fl_part;
 typedef struct fl_route {
     fl_buffer *buffer;
@@ -498,7 +498,7 @@ fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions,
                          int in_order, const uint32_t *levels, int *code);
 void fl_release_direct(fl_direct *direct);   /* what is enqueued runs to its end */
 void fl_release_direct_images(void);         /* those that queues have run, of what was released */
-int fl_enqueue_direct(void *direct, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_enqueue_direct(void *direct, void *const *queues, uint32_t queue_count, uint32_t times,
                       uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 int fl_update_direct(void *direct, uint32_t command, int relaunched);
 int fl_run_direct(void *direct, uint32_t times);
@@ -608,7 +608,7 @@ uint32_t fl_cuda_early(const fl_cuda *cuda);
 int fl_release_cuda(fl_cuda *cuda);
 /* Whether one that was released so has ended. It may be gone: it is not looked into. */
 int fl_cuda_has_ended(const fl_cuda *cuda);
-int fl_enqueue_cuda(void *cuda, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint32_t times,
                     uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched);
 int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell);

@@ -1,10 +1,10 @@
 /* Replay: a program is a flat array of steps, walked without the GIL, each one call of the driver's
  * own table.
  *
- * Where a lane is an in-order queue the steps carry no events at all; a step signals only if a step
- * on another lane, or in an out-of-order lane, has to wait for it. The first step of a lane also
- * waits for the caller's wait list, the last gives the caller's event. Kernels are the program's
- * own (prepare.c). */
+ * On an in-order queue the steps carry no events at all; a step signals only if a step on another
+ * queue, or on an out-of-order queue, has to wait for it. The first step of a queue also waits for
+ * the caller's wait list, the last gives the caller's event. Kernels are the program's own
+ * (prepare.c). */
 #include "native.h"
 
 #include <stdlib.h>
@@ -199,18 +199,19 @@ static void fetch(const fl_program *p, uint32_t step) {
         __builtin_prefetch(l + 2);
 }
 
-/* One pass over the steps. `head` and `head_list` go before everything, on lane 0. */
-static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, workspace *w,
+/* One pass over the steps. `head` and `head_list` go before everything, on queue 0. */
+static cl_int pass(const fl_program *p, const functions *f, void *const *queues, workspace *w,
                    cl_uint head, const cl_event *head_list, cl_event *event, uint32_t *failed) {
-    void **table = fl_table_of(lanes[0]);   /* all lanes are of one driver */
+    void **table = fl_table_of(queues[0]);   /* all queues are of one driver */
     const fl_step *steps = p->steps;
     uint32_t last = p->step_count - 1;
     for (uint32_t i = 0; i <= last; i++) {
         const fl_step *s = &steps[i];
+        void *queue = queues[s->queue];
         const cl_event *list = NULL;
         cl_uint waits = 0;
         if (head && s->wait_count) {
-            cl_int code = put_barrier(f, table, lanes[s->lane], head, head_list);
+            cl_int code = put_barrier(f, table, queue, head, head_list);
             if (code != CL_SUCCESS)
                 return code;
             head = 0;
@@ -231,8 +232,8 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
                                                                           : NULL;
         if (!out && fl_holds_events)
             out = &spare;
-        cl_int code = l->kernel ? launch(p, l, command, f, table, lanes[s->lane], waits, list, out)
-                                : issue(command, f, table, lanes[s->lane], waits, list, out);
+        cl_int code = l->kernel ? launch(p, l, command, f, table, queue, waits, list, out)
+                                : issue(command, f, table, queue, waits, list, out);
         if (code != CL_SUCCESS) {
             *failed = s->command;
             return code;
@@ -247,25 +248,25 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
     }
     if (!p->final_wait_count)
         return CL_SUCCESS;
-    /* Several ends: a marker on lane 0 is the one that the caller sees, and what the next pass
+    /* Several ends: a marker on queue 0 is the one that the caller sees, and what the next pass
      * comes after. */
     *failed = UINT32_MAX;
     cl_uint waits = gather(w, p->final_waits, p->final_wait_count);
-    return event ? issue(&barrier, f, table, lanes[0], waits, w->list, event)
-                 : put_barrier(f, table, lanes[0], waits, w->list);
+    return event ? issue(&barrier, f, table, queues[0], waits, w->list, event)
+                 : put_barrier(f, table, queues[0], waits, w->list);
 }
 
-/* After a failure the caller's queue comes after what was enqueued on the other lanes. The caller
+/* After a failure the caller's queue comes after what was enqueued on the other queues. The caller
  * does not know of it. Whoever waits for that queue may then give up the memory that it uses.
  */
-static void join(void *const *lanes, uint32_t lane_count) {
-    void **table = fl_table_of(lanes[0]);
-    cl_event *ends = calloc(lane_count, sizeof *ends);
+static void join(void *const *queues, uint32_t queue_count) {
+    void **table = fl_table_of(queues[0]);
+    cl_event *ends = calloc(queue_count, sizeof *ends);
     cl_uint count = 0;
-    for (uint32_t i = 1; ends && i < lane_count; i++)
-        count += issue(&marker, NULL, table, lanes[i], 0, NULL, &ends[count]) == CL_SUCCESS;
+    for (uint32_t i = 1; ends && i < queue_count; i++)
+        count += issue(&marker, NULL, table, queues[i], 0, NULL, &ends[count]) == CL_SUCCESS;
     if (count)
-        issue(&barrier, NULL, table, lanes[0], count, ends, NULL);
+        issue(&barrier, NULL, table, queues[0], count, ends, NULL);
     for (cl_uint i = 0; i < count; i++)
         CALL(table, clReleaseEvent)(ends[i]);
     free(ends);
@@ -274,7 +275,7 @@ static void join(void *const *lanes, uint32_t lane_count) {
 /* Enqueue the program `times` times. *event, if wanted, is complete when all of it is. On failure
  * *failed is the command's number, or UINT32_MAX if it was a barrier; what was enqueued before it
  * stays enqueued. */
-int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t times,
               uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     workspace w = {NULL, NULL};
     cl_int code = CL_SUCCESS;
@@ -282,7 +283,7 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     bool events = p->final_wait_count > 0 || p->external_count > 0;
     *failed = UINT32_MAX;
     if (p->step_count == 0)
-        return issue(&marker, NULL, fl_table_of(lanes[0]), lanes[0], wait_count,
+        return issue(&marker, NULL, fl_table_of(queues[0]), queues[0], wait_count,
                      (cl_event *)wait_list, (cl_event *)event);
     for (uint32_t i = 0; i < p->step_count; i++) {
         events |= p->steps[i].signals;
@@ -297,7 +298,7 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     }
     if (code == CL_SUCCESS)
         code = fl_prepare(p);
-    functions f = functions_of(p, lanes[0]);
+    functions f = functions_of(p, queues[0]);
     if (code == CL_SUCCESS && !p->prepared->ready)
         code = make_ready(p, &f);
     else if (code == CL_SUCCESS && p->prepared->stale)
@@ -306,7 +307,7 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
         w.signals[p->step_count + i] = p->externals[i];
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
         cl_uint head = i == 0 ? wait_count : 0;
-        code = pass(p, &f, lanes, &w, head, (cl_event *)wait_list,
+        code = pass(p, &f, queues, &w, head, (cl_event *)wait_list,
                     i + 1 == times ? (cl_event *)event : NULL, failed);
         if (code == CL_SUCCESS && i + 1 == times)
             export_signals(p, &w);
@@ -319,10 +320,10 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     if (code == CL_SUCCESS)
         p->prepared->stale = false;
     if (code != CL_SUCCESS)
-        join(lanes, lane_count);
-    for (uint32_t i = 0; lane_count > 1 && i < lane_count;
-         i++) /* SPEC clFlush: lanes that wait for each other */
-        CALL(fl_table_of(lanes[i]), clFlush)(lanes[i]);
+        join(queues, queue_count);
+    for (uint32_t i = 0; queue_count > 1 && i < queue_count;
+         i++) /* SPEC clFlush: queues that wait for each other */
+        CALL(fl_table_of(queues[i]), clFlush)(queues[i]);
     free(w.signals);
     free(w.list);
     return code;
@@ -337,8 +338,8 @@ int fl_set_cell_of_program(void *program, const fl_cell *cell) {
     return CL_SUCCESS;
 }
 
-int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times,
+int fl_enqueue_program(void *program, void *const *queues, uint32_t queue_count, uint32_t times,
                        uint32_t wait_count, void *const *wait_list, void **event,
                        uint32_t *failed) {
-    return fl_replay(program, lanes, lane_count, times, wait_count, wait_list, event, failed);
+    return fl_replay(program, queues, queue_count, times, wait_count, wait_list, event, failed);
 }

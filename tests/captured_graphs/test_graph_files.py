@@ -182,7 +182,7 @@ def test_branches_keep_their_order(
     graph.save(file, contents="all")
     loaded = fairlead.load(file, device)
     assert list(loaded.edges) == list(graph.edges)
-    for schedule in ("lanes", "events"):
+    for schedule in ("queues", "events"):
         out = loaded.finalize(schedule=schedule)(a=np.zeros(256, np.uint8), b=b_of(numbers, b))
         assert out["a"].view(np.int32)[5] == 3 and out["b"].view(np.int32)[5] == 12
 

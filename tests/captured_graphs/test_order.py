@@ -115,7 +115,7 @@ def test_two_queues_and_the_events_between_them(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("schedule", ["auto", "in-order", "lanes", "levels", "events"])
+@pytest.mark.parametrize("schedule", ["auto", "in-order", "queues", "levels", "events"])
 @pytest.mark.parametrize("seed", range(4))
 def test_every_schedule_honours_every_edge(
     queue: cl.CommandQueue, out_of_order: cl.CommandQueue, log: Log, schedule: str, seed: int
@@ -188,7 +188,7 @@ def test_explain_says_how_and_why(
     how = (
         "replay  events"
         if "Portable" in out_of_order.device.platform.name
-        else f"replay  lanes ({min(3, out_of_order.device.max_compute_units)} queues of its own)"
+        else f"replay  {min(3, out_of_order.device.max_compute_units)} queues of its own, "
     )
     assert how in branches.finalize().explain(out_of_order)
     assert "levels" in branches.finalize(schedule="levels").explain(out_of_order)

@@ -85,7 +85,7 @@ def test_what_was_enqueued_keeps_its_numbers_and_buffers(numbers: Numbers) -> No
     assert (numbers.value(), numbers.value(other)) == (21, 300)
 
 
-@pytest.mark.parametrize("schedule", ["auto", "lanes", "levels", "events"])
+@pytest.mark.parametrize("schedule", ["auto", "queues", "levels", "events"])
 def test_branches_on_an_out_of_order_queue(
     numbers: Numbers, out_of_order: cl.CommandQueue, schedule: str
 ) -> None:

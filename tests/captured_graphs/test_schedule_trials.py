@@ -57,8 +57,8 @@ def only_replays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def rivals_on(queue: cl.CommandQueue) -> list[str]:
     """The rivals' schedules, and at the end what is taken otherwise."""
     if "Portable" in queue.device.platform.name:  # barriers wait for everything before them
-        return ["in-order", "lanes", "events"]
-    return ["in-order", "levels", "events", "lanes"]
+        return ["in-order", "queues", "events"]
+    return ["in-order", "levels", "events", "queues"]
 
 
 class Branches:
@@ -119,7 +119,7 @@ def test_the_fastest_schedule_stays(
     loop.replay(out_of_order, times=turns).wait()
     assert told.count == turns
     said = taken(loop, out_of_order)
-    how = {"in-order": "lanes (1 queue of its own)"}.get(names[best], names[best])
+    how = {"in-order": "1 queue of its own"}.get(names[best], names[best])
     assert said.split(maxsplit=1)[1].startswith(how), said
     figures = ", ".join(
         f"replay ({name}) {seconds * 1e6:.1f} µs"

@@ -46,7 +46,7 @@ static void make(loop *l, world *w, const fl_recording *r) {
                           .count = count};
     l->list[0] = &l->built;
     l->buffer = (fl_buffer){.built = l->list, .built_count = 1};
-    l->part = (fl_part){.built = &l->built, .lanes = (void *const *)&w->queue, .lane_count = 1};
+    l->part = (fl_part){.built = &l->built, .queues = (void *const *)&w->queue, .queue_count = 1};
     l->route = (fl_route){
         .buffer = &l->buffer, .queue = w->queue, .in_order = 1, .part_count = 1, .parts = &l->part};
 }

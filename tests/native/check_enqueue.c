@@ -99,11 +99,12 @@ SCENARIO(enqueue_parts_fail) {
 }
 
 /* Some drivers refuse a list of no events that is not NULL. */
-static int enqueue_strictly(void *self, void *const *lanes, uint32_t lane_count, uint32_t times,
+static int enqueue_strictly(void *self, void *const *queues, uint32_t queue_count, uint32_t times,
                             uint32_t wait_count, void *const *wait_list, void **event,
                             uint32_t *failed) {
     EQUAL(!wait_count, !wait_list);
-    return fl_enqueue_program(self, lanes, lane_count, times, wait_count, wait_list, event, failed);
+    return fl_enqueue_program(self, queues, queue_count, times, wait_count, wait_list, event,
+                              failed);
 }
 
 SCENARIO(enqueue_until) {

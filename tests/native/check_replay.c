@@ -127,12 +127,12 @@ SCENARIO(replay_barriers) {
     drop(w, r);
 }
 
-/* 0 on lane 0; 1 on lane 1 and 2 on lane 2 after it; the end after both. */
+/* 0 on queue 0; 1 on queue 1 and 2 on queue 2 after it; the end after both. */
 static const fl_step forked[] = {
     {.command = BARRIER, .signals = 1},
     {.command = 0, .first_wait = 0, .wait_count = 1, .signals = 1},
-    {.command = 1, .lane = 1, .first_wait = 1, .wait_count = 1, .signals = 1},
-    {.command = 2, .lane = 2, .first_wait = 2, .wait_count = 2, .signals = 1},
+    {.command = 1, .queue = 1, .first_wait = 1, .wait_count = 1, .signals = 1},
+    {.command = 2, .queue = 2, .first_wait = 2, .wait_count = 2, .signals = 1},
 };
 static const uint32_t forked_waits[] = {0, 1, 0, 1}, forked_ends[] = {2, 3};
 
@@ -145,23 +145,23 @@ static fl_program fork_of(const fl_recording *r) {
                         .final_waits = forked_ends};
 }
 
-SCENARIO(replay_events_on_lanes) {
+SCENARIO(replay_events_on_queues) {
     fl_recording *r = three_fills(w);
-    cl_command_queue lanes[] = {w->free_queue, w->queue, mock_queue(w->context, false)};
+    cl_command_queue queues[] = {w->free_queue, w->queue, mock_queue(w->context, false)};
     cl_event before = mock_pending(w->context), e = NULL;
     PROGRAM program = fork_of(r);
     uint32_t failed;
-    OK(fl_replay(&program, (void *const *)lanes, 3, 2, 1, (void *const *)&before, (void **)&e,
+    OK(fl_replay(&program, (void *const *)queues, 3, 2, 1, (void *const *)&before, (void **)&e,
                  &failed));
     EQUAL(mock_count(), 10);
     for (int base = 0; base < 10; base += 5) {
         EQUAL(mock_log(base)->wait_count, base == 0);
-        CHECK(mock_log(base)->queue == lanes[0]);
+        CHECK(mock_log(base)->queue == queues[0]);
         EQUAL(mock_log(base + 1)->wait_count, 1);
         EQUAL(mock_log(base + 1)->waits[0], base);
-        CHECK(mock_log(base + 2)->queue == lanes[1]);
+        CHECK(mock_log(base + 2)->queue == queues[1]);
         EQUAL(mock_log(base + 2)->waits[0], base + 1);
-        CHECK(mock_log(base + 3)->queue == lanes[2]);
+        CHECK(mock_log(base + 3)->queue == queues[2]);
         EQUAL(mock_log(base + 3)->waits[0], base);
         EQUAL(mock_log(base + 3)->waits[1], base + 1);
         EQUAL(mock_log(base + 4)->slot, SLOT_clEnqueueBarrierWithWaitList);
@@ -172,7 +172,7 @@ SCENARIO(replay_events_on_lanes) {
     EQUAL(mock_calls(SLOT_clFlush), 3);
     release_event(e);
     release_event(before);
-    OK(CL(lanes[2], clReleaseCommandQueue)(lanes[2]));
+    OK(CL(queues[2], clReleaseCommandQueue)(queues[2]));
     drop(w, r);
 }
 
@@ -196,7 +196,7 @@ SCENARIO(replay_empty) {
  * caller's queue comes after what was enqueued on the others, and the next replay is whole. */
 SCENARIO(replay_fails) {
     fl_recording *r = three_fills(w);
-    cl_command_queue lanes[] = {w->free_queue, w->queue, mock_queue(w->context, false)};
+    cl_command_queue queues[] = {w->free_queue, w->queue, mock_queue(w->context, false)};
     static const uint32_t numbers[] = {BARRIER, 0, 1, 2, BARRIER};
     PROGRAM program = fork_of(r);
     for (int n = 0; n < 10; n++) {
@@ -204,20 +204,20 @@ SCENARIO(replay_fails) {
         uint32_t failed = 77;
         mock_clear();
         mock_fail(-1, n, CL_OUT_OF_RESOURCES);
-        EQUAL(fl_replay(&program, (void *const *)lanes, 3, 2, 0, NULL, (void **)&e, &failed),
+        EQUAL(fl_replay(&program, (void *const *)queues, 3, 2, 0, NULL, (void **)&e, &failed),
               CL_OUT_OF_RESOURCES);
         CHECK(mock_has_failed());
         EQUAL(failed, numbers[n % 5]);
         EQUAL(mock_count(), n + 3);
-        CHECK(mock_log(n)->queue == lanes[1] && mock_log(n + 1)->queue == lanes[2] &&
-              mock_log(n + 2)->queue == lanes[0]);
+        CHECK(mock_log(n)->queue == queues[1] && mock_log(n + 1)->queue == queues[2] &&
+              mock_log(n + 2)->queue == queues[0]);
         EQUAL(mock_log(n + 2)->wait_count, 2);
         EQUAL(mock_log(n + 2)->waits[1], n + 1);
         CHECK(e == NULL);
-        OK(fl_replay(&program, (void *const *)lanes, 3, 1, 0, NULL, (void **)&e, &failed));
+        OK(fl_replay(&program, (void *const *)queues, 3, 1, 0, NULL, (void **)&e, &failed));
         release_event(e);
     }
-    OK(CL(lanes[2], clReleaseCommandQueue)(lanes[2]));
+    OK(CL(queues[2], clReleaseCommandQueue)(queues[2]));
     drop(w, r);
 }
 

@@ -28,7 +28,7 @@
             X(svm_freed_by_enqueue) X(svm_freed_some) X(svm_freed_some_later) X(svm_unknown)       \
                 X(svm_two_graphs) X(svm_free_recorded) X(svm_free_function) X(svm_failed_free)     \
                     X(svm_bad_list) /* check_replay.c */                                           \
-        X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_lanes)       \
+        X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_queues)      \
             X(replay_empty) X(replay_fails) X(replay_updated) /* check_enqueue.c */                \
         X(enqueue_parts_in_order) X(enqueue_parts_out_of_order) X(enqueue_parts_fail)              \
             X(enqueue_updates) X(enqueue_until) X(enqueue_driver_buffer) /* check_direct.c */      \

@@ -136,7 +136,7 @@ def _steps(commands: CommandList, schedule: Schedule, step_of: Sequence[int]) ->
             else step.waits
         )
         target.command = _BARRIER if step.command == BARRIER else step.command
-        target.lane, target.signals = step.lane, step.signals
+        target.queue, target.signals = step.queue, step.signals
         target.first_wait, target.wait_count = len(waits), len(all_waits)
         waits += all_waits
     return {

@@ -1,5 +1,4 @@
-"""Orders, as properties: every schedule has every command once and honours every edge, on any
-lanes."""
+"""Orders, as properties: every schedule has every command once and honours every edge."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ from fairlead.icd.command_buffer.order import (
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, the lane of each node, and which lanes are in order."""
+    """A graph, the queue of each node, and which queues are in order."""
 
     graph: Order
-    lanes: list[int]
+    queues: list[int]
     in_order: frozenset[int]
 
 
@@ -42,8 +41,8 @@ def graphs(draw: st.DrawFn) -> Order:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     graph = draw(graphs())
-    lanes = draw(st.lists(st.integers(0, 2), min_size=len(graph), max_size=len(graph)))
-    return Case(graph, lanes, frozenset({1, 2} | ({0} if draw(st.booleans()) else set())))
+    queues = draw(st.lists(st.integers(0, 2), min_size=len(graph), max_size=len(graph)))
+    return Case(graph, queues, frozenset({1, 2} | ({0} if draw(st.booleans()) else set())))
 
 
 def closure(graph: Order) -> list[set[int]]:
@@ -59,8 +58,8 @@ def behind_steps(schedule: Schedule, in_order: frozenset[int]) -> list[set[int]]
     behind: list[set[int]] = []
     for number, step in enumerate(schedule.steps):
         direct = set(step.waits)
-        same = [other for other in range(number) if schedule.steps[other].lane == step.lane]
-        if step.lane in in_order or (step.command == BARRIER and not step.waits):
+        same = [other for other in range(number) if schedule.steps[other].queue == step.queue]
+        if step.queue in in_order or (step.command == BARRIER and not step.waits):
             direct.update(same)
         else:
             direct.update(other for other in same if schedule.steps[other].command == BARRIER)
@@ -69,7 +68,7 @@ def behind_steps(schedule: Schedule, in_order: frozenset[int]) -> list[set[int]]
 
 
 def assert_honours(
-    graph: Order, schedule: Schedule, in_order: frozenset[int], lanes: set[int]
+    graph: Order, schedule: Schedule, in_order: frozenset[int], queues: set[int]
 ) -> None:
     steps = schedule.steps
     of_node = {step.command: number for number, step in enumerate(steps) if step.command != BARRIER}
@@ -83,10 +82,10 @@ def assert_honours(
                 assert of_node[other] in behind[of_node[node]]
     for number, step in enumerate(steps):
         assert all(wait < number and steps[wait].signals for wait in step.waits)
-        assert step.lane in lanes
+        assert step.queue in queues
     if (
-        len(lanes) > 1 or 0 not in in_order
-    ):  # the caller sees the end of lane 0: a barrier there comes last
+        len(queues) > 1 or 0 not in in_order
+    ):  # the caller sees the end of queue 0: a barrier there comes last
         end = (
             set(range(len(steps)))
             if not schedule.final_waits and steps and steps[-1].command == BARRIER
@@ -94,10 +93,10 @@ def assert_honours(
         )
         ends = set(schedule.final_waits)
         covered = end.union(ends, *(behind[number] for number in ends))
-        last_lane_0 = {
-            number for number, step in enumerate(steps) if step.lane == 0 and 0 in in_order
+        last_queue_0 = {
+            number for number, step in enumerate(steps) if step.queue == 0 and 0 in in_order
         }
-        assert set(of_node.values()) <= covered | last_lane_0
+        assert set(of_node.values()) <= covered | last_queue_0
 
 
 @given(graphs())
@@ -109,56 +108,56 @@ def test_in_order_and_levels(graph: Order) -> None:
 
 
 @given(cases())
-def test_events_on_several_lanes(case: Case) -> None:
+def test_events_on_several_queues(case: Case) -> None:
     assert_honours(
-        case.graph, by_events(case.graph, case.lanes, case.in_order), case.in_order, {0, 1, 2}
+        case.graph, by_events(case.graph, case.queues, case.in_order), case.in_order, {0, 1, 2}
     )
 
 
 @given(graphs())
-def test_events_on_one_out_of_order_lane(graph: Order) -> None:
+def test_events_on_one_out_of_order_queue(graph: Order) -> None:
     assert_honours(graph, by_events(graph, [0] * len(graph), frozenset()), frozenset(), {0})
 
 
 @given(graphs(), st.integers(0, 60))
-def test_many_ends_are_joined_on_a_lane_of_their_own(graph: Order, ends: int) -> None:
+def test_many_ends_are_joined_on_a_queue_of_their_own(graph: Order, ends: int) -> None:
     wide = Order([*graph.dependencies, *[[]] * ends], [*graph.order_only, *[False] * ends])
     schedule = by_events(wide, [0] * len(wide), frozenset({1}))
     assert_honours(wide, schedule, frozenset({1}), {0, 1})
-    joins = [step for step in schedule.steps if step.lane == 1]
-    assert schedule.own_lanes == bool(joins) and all(step.command == BARRIER for step in joins)
+    joins = [step for step in schedule.steps if step.queue == 1]
+    assert schedule.own_queues == bool(joins) and all(step.command == BARRIER for step in joins)
     assert all(len(step.waits) <= 16 for step in joins) and len(schedule.final_waits) <= 16
 
 
 @given(graphs())
-def test_a_path_on_a_lane_of_its_own_needs_two_events(graph: Order) -> None:
+def test_a_path_on_a_queue_of_its_own_needs_two_events(graph: Order) -> None:
     schedule = by_events(graph, [1] * len(graph), frozenset({1}))
     assert_honours(graph, schedule, frozenset({1}), {0, 1})
     assert schedule.events <= 2
 
 
 @given(graphs(), st.integers(1, 3))
-def test_branches_on_lanes_of_their_own(graph: Order, count: int) -> None:
-    lanes = frozenset(range(1, count + 1))
-    schedule = by_events(graph, spread(graph, count), lanes, "lanes")
-    assert_honours(graph, schedule, lanes, {0, *lanes})
-    assert schedule.kind == "lanes"
+def test_branches_on_queues_of_their_own(graph: Order, count: int) -> None:
+    queues = frozenset(range(1, count + 1))
+    schedule = by_events(graph, spread(graph, count), queues, "queues")
+    assert_honours(graph, schedule, queues, {0, *queues})
+    assert schedule.kind == "queues"
 
 
-def test_lanes_take_branches_whole() -> None:
+def test_queues_take_branches_whole() -> None:
     """Two chains, recorded in turns and one after the other: one event at the start, one for each
     queue."""
-    for dependencies, lanes in (
+    for dependencies, queues in (
         ([[], [], [0], [1], [2], [3]], [1, 2, 1, 2, 1, 2]),
         ([[], [0], [1], [], [3], [4]], [1, 1, 1, 2, 2, 2]),
     ):
         chains = Order(dependencies, [False] * 6)
         assert chains.width == 2
-        assert spread(chains, 2) == lanes
-        assert by_events(chains, lanes, frozenset({1, 2}), "lanes").events == 3
+        assert spread(chains, 2) == queues
+        assert by_events(chains, queues, frozenset({1, 2}), "queues").events == 3
 
 
-def test_lanes_share_what_has_no_order() -> None:
+def test_queues_share_what_has_no_order() -> None:
     assert spread(Order([[]] * 8, [False] * 8), 2) == [1, 2, 1, 1, 2, 2, 2, 2]
     assert Order([], []).width == 0
 
