@@ -3,7 +3,8 @@
 A partition of host code is a `HostSegment`. One of commands for a device is a `BufferSegment`, a
 command-buffer of the adapter. One of commands that no command-buffer has is a `QueueSegment`. One
 of empty nodes is an `EmptySegment`. Commands of other kinds, such as captured OpenCL calls, name
-what makes their segments (`Command.segment_maker`).
+what makes their segments (`Command.segment_maker`, whose `segment` takes the graph and the
+partition). Those with equal makers can be in one partition.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from ..runtime.coherent import CoherentMemory
 from ..runtime.command_buffer import AdapterCommandBuffer
@@ -28,10 +29,6 @@ from ..runtime.memory import MODES
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 
-if TYPE_CHECKING:
-    from .executable import ExecutableGraph
-    from .partition import Partition
-
 #: Commands that are there for their dependencies alone: nothing is enqueued for them.
 ORDER_ONLY: Final = (Empty, Barrier)
 
@@ -45,13 +42,6 @@ class Segment(Protocol):
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int: ...
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None: ...
-
-
-class SegmentMaker(Protocol):
-    """Makes segments of commands that are not the adapter's. Commands with equal makers can be in
-    one partition."""
-
-    def segment(self, graph: ExecutableGraph, part: Partition) -> Segment: ...
 
 
 class EmptySegment:

@@ -26,7 +26,7 @@ _BEGINS: Final = {
 _ENDS: Final = (pyopencl.profiling_info.END, pyopencl.profiling_info.COMPLETE)
 
 
-class _Outcome:
+class _ReplayOutcome:
     """The result of a replay, for the code that ends it.
 
     It does not refer to the event, which may be dropped before.
@@ -73,7 +73,7 @@ class ReplayedEvent(pyopencl.UserEvent):
         super().__init__(context)
         self.released = pyopencl.UserEvent(context)
         self._times = None if first is None else (first, event)
-        self._outcome = _Outcome(self.int_ptr, self.released)
+        self._outcome = _ReplayOutcome(self.int_ptr, self.released)
         event.add_callback(self._outcome.end)
 
     def wait(self) -> None:

@@ -63,7 +63,7 @@ def _shown(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _ValueRule:
     """What a value has to be: a name for it, and whether a value is that."""
 
     what: str
@@ -78,7 +78,7 @@ class _Rule:
 class _Members:
     """The members of a record: the rule of each by name; a "?" marks one that may be missing."""
 
-    def __init__(self, rules: Mapping[str, _Rule]) -> None:
+    def __init__(self, rules: Mapping[str, _ValueRule]) -> None:
         self.rules = {name.rstrip("?"): rule for name, rule in rules.items()}
         self.needed = frozenset(name for name in rules if not name.endswith("?"))
 
@@ -106,8 +106,8 @@ def _is_dtype(value: Any) -> bool:
         return False
 
 
-def _one_of(*names: str) -> _Rule:
-    return _Rule(
+def _one_of(*names: str) -> _ValueRule:
+    return _ValueRule(
         "one of " + ", ".join(names), lambda value: isinstance(value, str) and value in names
     )
 
@@ -128,29 +128,31 @@ def _is_argument(value: Any) -> Any:
     return isinstance(value, str) and len(value) <= 2 * LONGEST_ARGUMENT and _HEX.fullmatch(value)
 
 
-_number = _Rule("whole number from 0", _is_number)
-_size = _Rule("size of at least 1", lambda value: _is_number(value) and value > 0)
-_text = _Rule("text", lambda value: isinstance(value, str) and "\0" not in value)
-_flag = _Rule("true or false", lambda value: type(value) is bool)
-_name = _Rule("name", _matches(_NAME))
-_word = _Rule("word", _matches(_WORD))
-_hex = _Rule("bytes in hexadecimal digits", _matches(_HEX))
-_member = _Rule("member of programs/, contents/ or result/", _matches(_MEMBER))
-_dtype = _Rule("type of NumPy's, such as <f4", _is_dtype)
-_words = _Rule(
+_number = _ValueRule("whole number from 0", _is_number)
+_size = _ValueRule("size of at least 1", lambda value: _is_number(value) and value > 0)
+_text = _ValueRule("text", lambda value: isinstance(value, str) and "\0" not in value)
+_flag = _ValueRule("true or false", lambda value: type(value) is bool)
+_name = _ValueRule("name", _matches(_NAME))
+_word = _ValueRule("word", _matches(_WORD))
+_hex = _ValueRule("bytes in hexadecimal digits", _matches(_HEX))
+_member = _ValueRule("member of programs/, contents/ or result/", _matches(_MEMBER))
+_dtype = _ValueRule("type of NumPy's, such as <f4", _is_dtype)
+_words = _ValueRule(
     "list of words",
     lambda value: isinstance(value, list) and len(value) < 20 and all(map(_matches(_WORD), value)),
 )
-_shape = _Rule(
+_shape = _ValueRule(
     "shape",
     lambda value: isinstance(value, list) and len(value) <= 32 and all(map(_is_number, value)),
 )
-_steps = _Rule(
+_steps = _ValueRule(
     "list of steps of a computation",
     lambda value: isinstance(value, list) and 1 <= len(value) <= 100 and all(map(is_step, value)),
 )
-_list = _Rule("list", lambda value: isinstance(value, list))
-_anything = _Rule("reference", lambda value: True)  # which is checked when its members are known
+_list = _ValueRule("list", lambda value: isinstance(value, list))
+_anything = _ValueRule(
+    "reference", lambda value: True
+)  # which is checked when its members are known
 
 _PROGRAM: Final = _Members(
     {"options": _text, "source?": _member, "il?": _member, "binaries?": _list}
@@ -182,7 +184,7 @@ _MEMORY: Final[Mapping[str, _Members]] = {
             "order": _word,
             "channel_type": _word,
             "element_size": _size,
-            "extent": _Rule("extent of three", _three(1, 1 << 32)),
+            "extent": _ValueRule("extent of three", _three(1, 1 << 32)),
             "of?": _number,
             "row_pitch?": _number,
         }
@@ -198,14 +200,14 @@ _AFTER: Final = _Members({"op": _text, "after": _list})
 _LAUNCH: Final = _AFTER | _Members(
     {
         "kernel": _number,
-        "global": _Rule("range of one to three sizes", _sizes),
-        "local?": _Rule("range of one to three sizes", _sizes),
-        "offset?": _Rule("range of one to three sizes", _sizes),
+        "global": _ValueRule("range of one to three sizes", _sizes),
+        "local?": _ValueRule("range of one to three sizes", _sizes),
+        "offset?": _ValueRule("range of one to three sizes", _sizes),
         "args": _list,
     }
 )
 _ARGUMENT: Final[Mapping[str, _Members]] = {
-    "value": _Members({"value": _Rule("value", _is_argument)}),
+    "value": _Members({"value": _ValueRule("value", _is_argument)}),
     "local": _Members({"local": _size}),
     "memory": _Members({"memory": _number, "start?": _number}),
     "sampler": _Members({"sampler": _number}),
@@ -400,11 +402,11 @@ class _Check:
 
     def _transfer(self, path: str, value: Any, name: str) -> None:
         operation = OPERATIONS[name]
-        rules: dict[str, _Rule] = {}
+        rules: dict[str, _ValueRule] = {}
         for one in operation.numbers:
             is_region, is_origin = one == "region", one.endswith("origin")
             rules[one] = (
-                _Rule("three numbers", _three(int(is_region)))
+                _ValueRule("three numbers", _three(int(is_region)))
                 if is_region or is_origin
                 else _number
             )

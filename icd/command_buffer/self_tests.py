@@ -31,7 +31,7 @@ _SECONDS: Final = 60.0  # it compiles kernels, on a machine that may be busy
 
 
 @dataclass(frozen=True)
-class _Report:
+class _SelfTestReport:
     """What a self-test came to, as `judge` takes it."""
 
     candidate: Candidate
@@ -79,12 +79,12 @@ def library_of(device: int) -> str:
     return file_of(address(table[slot]))
 
 
-def _test(candidates: Sequence[Candidate], module: str) -> list[_Report]:
+def _test(candidates: Sequence[Candidate], module: str) -> list[_SelfTestReport]:
     outcomes = run_all([Request(module, asdict(one)) for one in candidates], _SECONDS)
     return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
 
 
-def _report(candidate: Candidate, outcome: Outcome) -> _Report:
+def _report(candidate: Candidate, outcome: Outcome) -> _SelfTestReport:
     found = outcome.report
     reason = (
         "its self-test did not run" if not outcome.probed else f"its self-test: {outcome.reason}"
@@ -93,7 +93,9 @@ def _report(candidate: Candidate, outcome: Outcome) -> _Report:
         reason = f"its self-test: {found['difference']}" if found["difference"] else ""
     if not outcome.probed:
         reason = "; ".join((reason, *outcome.notes))
-    return _Report(candidate, not reason, reason, "the other engines do its work", outcome.probed)
+    return _SelfTestReport(
+        candidate, not reason, reason, "the other engines do its work", outcome.probed
+    )
 
 
 # The test

@@ -107,7 +107,7 @@ def stop_if_interrupted() -> None:
 
     Only the main thread calls this.
     """
-    if _is_put_off is not None and _is_put_off() and _Place(sys._getframe(1)).may_stop:
+    if _is_put_off is not None and _is_put_off() and _StackPlace(sys._getframe(1)).may_stop:
         raise KeyboardInterrupt
 
 
@@ -177,7 +177,7 @@ def _wait(done: threading.Event) -> None:
     done.wait()
 
 
-class _Place:
+class _StackPlace:
     """Where the main thread is.
 
     Attributes:
@@ -210,7 +210,7 @@ def _is_entry(code: CodeType) -> bool:
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    place = _Place(frame)
+    place = _StackPlace(frame)
     if place.in_entry:
         assert _put_off is not None  # it was given with the handler
         _put_off()

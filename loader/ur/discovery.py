@@ -64,7 +64,7 @@ class PluginCandidate(Candidate, key=_COMPARED):
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _WantedEntry:
     """An entry to search for.
 
     Attributes:
@@ -142,12 +142,12 @@ def _adapter_findings(request: PluginSearch) -> Iterator[Finding]:
         return
     if forced is not None:
         yield replace(forced, reason=f"{forced.reason}: the variable is ignored")
-    wanted: list[_Wanted] = []
+    wanted: list[_WantedEntry] = []
     for item in read_config(shipped_config(), "plugins.conf"):
         if isinstance(item, Refusal):
             yield item
         elif item.interface == "UR":
-            wanted.append(_Wanted(item, "plugins.conf", shipped_config()))
+            wanted.append(_WantedEntry(item, "plugins.conf", shipped_config()))
     yield from _search(request, UR_STEPS, sorted(wanted, key=lambda one: one.entry.library))
 
 
@@ -167,7 +167,7 @@ def _forced_adapters(paths: Sequence[str], request: PluginSearch) -> Iterator[Fi
         else:
             entry = replace(deduce(os.path.abspath(path)), interface="UR")
             yield _refusal_of(entry.library, FORCE_LOAD) or _accept(
-                entry.library, FORCE_LOAD, _Wanted(entry, FORCE_LOAD), request
+                entry.library, FORCE_LOAD, _WantedEntry(entry, FORCE_LOAD), request
             )
 
 
@@ -186,7 +186,7 @@ def _plugin_findings(request: PluginSearch) -> Iterator[Finding]:
         if isinstance(item, Refusal):
             yield item
         elif item.interface == "PI" and item.backend not in overrides:
-            wanted.append(_Wanted(item, via, config))
+            wanted.append(_WantedEntry(item, via, config))
         elif item.interface == "UR" and given:
             yield Refusal(
                 item.library,
@@ -197,19 +197,19 @@ def _plugin_findings(request: PluginSearch) -> Iterator[Finding]:
     yield from _search(request, PI_STEPS, wanted)
 
 
-def _override(variable: str, backend: str, request: PluginSearch) -> _Wanted:
+def _override(variable: str, backend: str, request: PluginSearch) -> _WantedEntry:
     """Return the entry of SYCL_OVERRIDE_PI_*: a path, or a name to search for.
 
     A path is relative to the current directory.
     """
     value = request.environ[variable]
-    return _Wanted(
+    return _WantedEntry(
         PluginEntry(os.path.abspath(value) if "/" in value else value, "PI", backend), variable
     )
 
 
 def _search(
-    request: PluginSearch, steps: Sequence[SearchStep], wanted: Sequence[_Wanted]
+    request: PluginSearch, steps: Sequence[SearchStep], wanted: Sequence[_WantedEntry]
 ) -> Iterator[Finding]:
     """Yield the state of every place, then what was found for each name."""
     names = [one.entry.library for one in wanted if "/" not in one.entry.library]
@@ -238,7 +238,7 @@ def _search(
 
 
 def _look_up(
-    wanted: _Wanted, places: Sequence[LibraryPlace], request: PluginSearch
+    wanted: _WantedEntry, places: Sequence[LibraryPlace], request: PluginSearch
 ) -> Iterator[Finding]:
     """Yield the first usable file of a name, and refusals of the unusable ones before it.
 
@@ -296,7 +296,7 @@ def _refusal_of(path: str, found_via: str) -> Refusal | None:
 
 
 def _accept(
-    path: str, found_via: str, wanted: _Wanted, request: PluginSearch
+    path: str, found_via: str, wanted: _WantedEntry, request: PluginSearch
 ) -> PluginCandidate | Refusal:
     """Return the candidate, or a refusal if the device selector excludes its backend."""
     backend, environ, accepts = wanted.entry.backend, request.environ, request.accepts_backend

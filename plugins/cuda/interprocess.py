@@ -38,7 +38,7 @@ class _Handle(ctypes.Structure):
     )
 
 
-class _Process:
+class _KnownHandles:
     """What this process knows of handles.
 
     Attributes:
@@ -56,13 +56,13 @@ class _Process:
         self.events: weakref.WeakValueDictionary[int, CuEvent] = weakref.WeakValueDictionary()
 
 
-_this: list[_Process] = [_Process()]
+_this: list[_KnownHandles] = [_KnownHandles()]
 _lock = new_lock()
 
 
 @in_child
 def _forget() -> None:
-    _this[0] = _Process()
+    _this[0] = _KnownHandles()
 
 
 def _give(made: _Handle, place: Any) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from fairlead.graph import CommandGraph, Node
+from fairlead.graph import CommandGraph
 from fairlead.runtime import Errc, SYCLError
 
 
@@ -35,8 +35,3 @@ def edges(graph: CommandGraph) -> set[tuple[int, int]]:
     }
     assert len(forward) == sum(len(node.successors) for node in nodes)  # none twice
     return forward
-
-
-def order_of(nodes: Iterable[Node]) -> list[int]:
-    """The ids of nodes."""
-    return [node.id for node in nodes]

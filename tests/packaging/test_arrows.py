@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -197,15 +198,52 @@ def test_the_packages_of_a_module_count_as_imported() -> None:
     assert package not in edges["command_buffer/engines/direct"]
 
 
+def classes() -> Iterator[tuple[str, str]]:
+    """Yield the name of each class of a module, and the module."""
+    for path in (path for folder in ALLOWED for path in sources(folder)):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                yield node.name, module_name(path)
+
+
+def namesakes(named: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The names that several classes have, with their modules.
+
+    An underscore makes no other name of it. But a private class is only compared with those that
+    its folder may import, and that may import its folder: nobody meets it with the others.
+    """
+    places: dict[str, list[tuple[str, str]]] = {}
+    for name, module in named:
+        places.setdefault(name.lstrip("_"), []).append((name, module))
+    return {
+        name: [module for _, module in found]
+        for name, found in places.items()
+        if any(
+            not (one.startswith("_") or other.startswith("_")) or _meet(first, second)
+            for (one, first), (other, second) in combinations(found, 2)
+        )
+    }
+
+
+def _meet(*modules: str) -> bool:
+    """Whether one of two modules may import the other, by their folders."""
+    second = (module.split(".")[1] for module in modules)
+    one, other = (folder if folder in ALLOWED else "fairlead" for folder in second)
+    return one == other or one in ALLOWED[other] or other in ALLOWED[one]
+
+
 def test_a_class_has_its_name_alone() -> None:
     """Where one thing exists in several layers, the name says the layer."""
-    places: dict[str, list[str]] = {}
-    for folder in ALLOWED:
-        for path in sources(folder):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places.setdefault(node.name, []).append(module_name(path))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert namesakes(classes()) == {}
+
+
+def test_the_test_finds_namesakes() -> None:
+    graph, runtime = ("Node", "fairlead.graph.node"), ("Node", "fairlead.runtime.node")
+    icd, private = ("Node", "fairlead.icd.node"), ("_Node", "fairlead.runtime.node")
+    other, front = ("Other", "fairlead.graph.node"), ("_Node", "fairlead.captured_graphs.node")
+    assert namesakes([graph, other]) == namesakes([icd, private]) == {}
+    for pair in ([graph, runtime], [icd, runtime], [graph, private], [icd, front], [graph, graph]):
+        assert namesakes(pair) == {"Node": [module for _, module in pair]}
 
 
 def test_the_native_code_knows_no_python() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import numpy
 import pyopencl as cl
@@ -14,10 +15,12 @@ from helpers.sycl import SOURCE, N, raises, zeros
 
 from fairlead.runtime import (
     USM,
+    Buffer,
     Context,
     Device,
     Errc,
     Event,
+    Handler,
     InteropHandle,
     Program,
     Queue,
@@ -233,6 +236,25 @@ def test_a_native_command_uses_the_native_queue(
     assert seen == [0] and (memory.array == 9).all()
     with pytest.raises(ZeroDivisionError):
         queue.submit(lambda h: h.native_command(lambda handle: 1 / 0))
+
+
+def test_a_native_command_uses_the_native_memory_of_a_buffer(queue: Queue) -> None:
+    data = numpy.zeros(N, numpy.int32)
+
+    def submitted(handler: Handler) -> None:
+        accessor = handler.access(buffer)
+
+        def native(handle: InteropHandle) -> None:
+            there = cl.CommandQueue.from_int_ptr(handle.native_queue(), True)
+            memory: Any = cl.MemoryObject.from_int_ptr(handle.native_memory(accessor), True)
+            cl.enqueue_fill_buffer(there, memory, numpy.array(7, numpy.int32), 0, 4 * N)
+            cl.enqueue_barrier(there)
+
+        handler.native_command(native)
+
+    with Buffer(data) as buffer:
+        queue.submit(submitted)
+    assert (data == 7).all()
 
 
 @pytest.mark.parametrize("order", ["pyopencl, fairlead.runtime", "fairlead.runtime, pyopencl"])

@@ -246,7 +246,7 @@ def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> Pl
 
 
 @dataclass(frozen=True, eq=False)
-class _Selectable:
+class _ProbedDevice:
     """A device as selectors see it.
 
     No probe divides it: it has as many parts as a number may name.
@@ -254,13 +254,13 @@ class _Selectable:
 
     backend: str
     type: str
-    root: _Selectable | None = None
+    root: _ProbedDevice | None = None
     level: int = 0
 
-    def sub_devices(self) -> Sequence[_Selectable]:
+    def sub_devices(self) -> Sequence[_ProbedDevice]:
         parts = _PARTS if self.level < 2 else 0
         return [
-            _Selectable(self.backend, self.type, self.root or self, self.level + 1)
+            _ProbedDevice(self.backend, self.type, self.root or self, self.level + 1)
             for _ in range(parts)
         ]
 
@@ -268,13 +268,13 @@ class _Selectable:
 def _numbered(states: Sequence[PluginState], selector: Selector | None) -> Iterator[PluginState]:
     """The states with the selector strings of their devices; each interface counts its own."""
     seen = {
-        id(device): _Selectable(platform.backend, device.type)
+        id(device): _ProbedDevice(platform.backend, device.type)
         for state in states
         for platform in state.platforms
         for device in platform.devices
     }
     strings: dict[int, str] = {}
-    selected: set[_Selectable] = set()
+    selected: set[_ProbedDevice] = set()
     for interface in FIND:
         own = [
             id(device)

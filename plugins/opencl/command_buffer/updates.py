@@ -50,7 +50,7 @@ def _work_sizes(
     return [*offset, *zeros, *size, *ones, *(_ZEROS[:dim] if local is None else local), *ones]
 
 
-class _LaunchUpdate:
+class _ChangedLaunch:
     """The sizes and the kernel that a command will have, for an update that changes them."""
 
     def __init__(self, command: URCommand) -> None:
@@ -190,14 +190,14 @@ def urCommandBufferUpdateKernelLaunchExp(
 
 def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
     """Make updates of any kind in their order. A command may have several."""
-    launches: dict[URCommand, _LaunchUpdate] = {}
+    launches: dict[URCommand, _ChangedLaunch] = {}
     arguments: list[_Arguments] = []
     for update in updates:
         command = launch_command(adapter, buffer, update.hCommand)
         kernel, launch, new = command.kernel, launches.get(command), update.hNewKernel
         sizes = sizes_of(update, launch.dim if launch else command.dim)
         if launch or any(sizes[1:]) or (new and new != kernel.handle) or sizes.dim != command.dim:
-            launch = launches.setdefault(command, launch or _LaunchUpdate(command))
+            launch = launches.setdefault(command, launch or _ChangedLaunch(command))
             before = launch.kernel
             launch.read(update, sizes)
             kernel = launch.kernel
@@ -210,7 +210,7 @@ def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
     _commit(buffer, launches, arguments)
 
 
-def _check_complete(launch: _LaunchUpdate, arguments: list[_Arguments]) -> None:
+def _check_complete(launch: _ChangedLaunch, arguments: list[_Arguments]) -> None:
     """Check that a kernel that the command has not launched yet gets all its arguments.
 
     Raises:
@@ -222,7 +222,7 @@ def _check_complete(launch: _LaunchUpdate, arguments: list[_Arguments]) -> None:
 
 
 def _commit(
-    buffer: URCommandBuffer, launches: dict[URCommand, _LaunchUpdate], arguments: list[_Arguments]
+    buffer: URCommandBuffer, launches: dict[URCommand, _ChangedLaunch], arguments: list[_Arguments]
 ) -> None:
     """Make changes that were checked.
 
@@ -244,7 +244,7 @@ def _commit(
 
 
 def _relaunch(
-    launches: dict[URCommand, _LaunchUpdate], arguments: list[_Arguments]
+    launches: dict[URCommand, _ChangedLaunch], arguments: list[_Arguments]
 ) -> dict[int, bool]:
     """Give commands other sizes and kernels.
 
@@ -261,7 +261,7 @@ def _relaunch(
     }
 
 
-def _make_arguments(arguments: list[_Arguments], launch: _LaunchUpdate) -> Any:
+def _make_arguments(arguments: list[_Arguments], launch: _ChangedLaunch) -> Any:
     """Return the arguments of another kernel: those of its earlier launch, updated."""
     made, count = launch.command.arguments.get(launch.kernel, _NULL), launch.kernel.argument_count
     made = _copy_of(made) if made else _NULL

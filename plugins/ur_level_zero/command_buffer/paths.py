@@ -285,7 +285,7 @@ class OneAppendPath:
 
 def choose_path(
     platform: LZPlatform, *, plain: bool = False
-) -> tuple[type[WaitEventPath | ImmediateAppendPath | OneAppendPath], str]:
+) -> tuple[Callable[[LZContext, LZDevice], CommandBufferPath], str]:
     """Return how command-buffers run on a platform, and why.
 
     Args:

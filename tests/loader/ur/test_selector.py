@@ -57,7 +57,6 @@ DEVICES = [
     device("cuda", "gpu", "c0"),
     device("native_cpu", "custom", "n0"),
 ]
-ROOTS = [d.name for d in DEVICES]
 
 
 def flat(devices: Sequence[Device]) -> list[str]:
