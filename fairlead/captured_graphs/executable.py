@@ -14,8 +14,6 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from numpy import ndarray
-
 from ..graph.executable import ExecutableGraph
 from ..graph.files import Pickles
 from ..graph.picture import Drawable, note_submission
@@ -25,7 +23,6 @@ from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import NO_COMMAND, Route, loss_of
 from ..icd.errors import check
 from ..loader.trace import pictures
-from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from . import pyopencl_client as _client
 from .commands import CapturedLaunch, command_of
@@ -33,6 +30,8 @@ from .nodes import CapturedNode, nodes_of
 from .own_queues import OwnQueues
 from .replay_arguments import check_times, flag_of, has_property, queue_of, wait_list
 from .segment import CapturedSegment, ReplayError, event_from
+from .segment_commands import SegmentCommands
+from .settable import Settable
 
 if TYPE_CHECKING:
     from ..graph.node import Node
@@ -61,15 +60,7 @@ _Again = tuple[
 SCHEDULES: Final = ("auto", "in-order", "queues", "levels", "events")
 
 
-_SERIES: Final = (list, tuple, ndarray)
-
-
-def _is_series(value: Any) -> bool:
-    """Whether a value is one for each replay: a list, or a NumPy array."""
-    return isinstance(value, _SERIES) and getattr(value, "shape", None) != ()
-
-
-class Executable(Drawable, Pickles):
+class Executable(Settable, Drawable, Pickles):
     """The result of `graph.finalize()`.
 
     It keeps the graph alive, and with it all memory that the commands use. It is thread-safe:
@@ -101,15 +92,13 @@ class Executable(Drawable, Pickles):
         self.updatable, self.profiling = updatable, profiling
         self._block, self._lock = graph.block, RLock()
         self._own_queues = OwnQueues(self._block, profiling)
-        #: All commands, if the graph is as it was recorded.
-        self._whole: CapturedSegment | None = None
-        self._executable_graph: ExecutableGraph | None = None
         #: How the last simple replay is repeated.
         self._again: _Again | None = None
         if graph.is_as_recorded and not updatable:
-            self._whole = CapturedSegment.whole(
+            commands = SegmentCommands.whole(
                 self._block, partial(command_of, self._block), schedule, profiled=profiling
             )
+            self._whole = CapturedSegment(commands)
         else:
             self._executable_graph = graph.command_graph.make_executable(
                 updatable, profiling, policy, schedule
@@ -192,91 +181,9 @@ class Executable(Drawable, Pickles):
 
     # replays
 
-    def set(self, *argument: Any, **values: Any) -> None:
-        """Set Parameters, by name, for the next replays. Earlier replays do not change.
-
-        `set(node, index, value)` is `node.set_arg(index, value)` and `update(node)` in one.
-
-        Args:
-            argument: nothing, or a node, the index of an argument, and its value.
-            values: a number that the Parameter's type can hold (floats are rounded to it), or
-                memory of the context. `set(dt=0.5)`.
-
-        Raises:
-            SYCLError: invalid, for an unknown Parameter; kernel_argument, for a value that it
-                cannot have. Nothing has changed then.
-        """
-        if argument:
-            if len(argument) != 3:
-                raise _client.ArgumentError(
-                    f"{len(argument)} arguments were given.",
-                    routine="set",
-                    remedy="set(node, index, value), or a Parameter by its name: set(dt=0.5)",
-                )
-            node, index, value = argument
-            node.set_arg(index, value)
-            self.update(node)
-        if values:
-            self._set_values(values)
-
-    def _set_values(self, values: Mapping[str, Any]) -> None:
-        only = self._whole if self._executable_graph is None else self._only()
-        if only is not None and only.settings is not None:
-            try:
-                only.set(values)
-            except KeyError:
-                raise self._no_parameter(values) from None
-            return
-        with self._lock:
-            self._set_parts(values)
-
-    def _set_parts(self, values: Mapping[str, Any]) -> None:
-        parts = [(one, one.settings.writers) for one in self._captured_segments() if one.settings]
-        for name in values:
-            if not any(name in writers for _, writers in parts):
-                raise self._no_parameter(values)
-        if self._executable_graph is not None:
-            self._executable_graph.wait_for_deferred()
-        for segment, writers in parts:
-            segment.set({name: values[name] for name in values if name in writers})
-
     def missed(self) -> str | None:
         """What the program could do so that a replay is much faster, None if nothing is known."""
         return next(filter(None, (one.missed() for one in self._captured_segments())), None)
-
-    def _captured_segments(self) -> list[CapturedSegment]:
-        if self._executable_graph is None:
-            return [self._whole] if self._whole is not None else []
-        return [one for one in self._executable_graph.segments if isinstance(one, CapturedSegment)]
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of its Parameters. One without a name is ""."""
-        names: dict[str, None] = {}
-        for segment in self._captured_segments():
-            names |= dict.fromkeys(segment.settings.by_name if segment.settings else ())
-        return tuple(names)
-
-    @property
-    def is_swapped(self) -> bool:
-        """Whether the next replay exchanges the buffers of `capture(swap=(u, v))`.
-
-        It does so after an odd number of replays.
-        """
-        settings = [one.settings for one in self._captured_segments()]
-        return any(one is not None and one.alternations and one.turn % 2 for one in settings)
-
-    def _no_parameter(self, values: Mapping[str, Any]) -> SYCLError:
-        names = self.parameters
-        unknown = next((name for name in values if name not in names), "")
-        there = ", ".join(name or "one without a name" for name in names) or "none"
-        return SYCLError(
-            Errc.invalid,
-            f"the graph has no Parameter {unknown}; it has: {there}",
-            routine="set",
-            remedy="pass a Parameter itself to a kernel in the block; give it a name if no "
-            "variable or several hold it: Parameter(value, name=…)",
-        )
 
     def replay(
         self,
@@ -428,29 +335,6 @@ class Executable(Drawable, Pickles):
             check(code, "replay")
             ran, stopped, waits = ran + count, bool(word), []
         return EndedLoop(queue.context, ran, stopped)
-
-    def _set_for_replay(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Set what is the same for all replays. Returns the others, which have a value for each."""
-        for value in values.values():  # each replay comes here: no function is called for a number
-            if isinstance(value, _SERIES) and _is_series(value):
-                return self._begin_series(values)
-        self._set_values(values)
-        return {}
-
-    def _begin_series(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Set what is not a series. Returns the series."""
-        series = {name: value for name, value in values.items() if _is_series(value)}
-        if not series.keys() <= set(self.parameters):
-            raise self._no_parameter(series)
-        self.set(**{name: value for name, value in values.items() if name not in series})
-        return series
-
-    def _only(self) -> CapturedSegment | None:
-        """The segment of all commands, if it is one of captured commands."""
-        if self._executable_graph is None:
-            return self._whole
-        only = self._executable_graph.only
-        return only if isinstance(only, CapturedSegment) else None
 
     def _end(self, queue: Any, end: int, first: int, profiled: bool) -> Any:
         """Return a replay's event, from the native events of its end and of its first command (0:

@@ -10,7 +10,8 @@ from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import put
 from .block import CapturedBlock
 from .commands import Captured
-from .segment import CapturedSegment, settings_of
+from .segment import CapturedSegment
+from .segment_commands import SegmentCommands
 
 if TYPE_CHECKING:
     from ..graph.executable import ExecutableGraph
@@ -52,9 +53,7 @@ class Replays:
             first=array.order.first if graph.profiling else None,
             title=" and ".join(dict.fromkeys(block.title for block in blocks)) or "a graph",
         )
-        return CapturedSegment(
-            listed, list(blocks), commands.__getitem__, nodes, settings_of(listed, blocks)
-        )
+        return CapturedSegment(SegmentCommands(listed, list(blocks), commands.__getitem__, nodes))
 
 
 def _in_order_of_recording(

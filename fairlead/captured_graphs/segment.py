@@ -11,8 +11,7 @@ import atexit
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..icd._native import lib
@@ -25,19 +24,16 @@ from ..icd.calls import (
     properties_of,
     status_of,
 )
-from ..icd.command_buffer.cells import Cells, copy_of_commands
 from ..icd.command_buffer.choice import choose
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
-from ..icd.command_buffer.commands import CommandList
-from ..icd.command_buffer.edits import has_all_arguments, put, same_function
 from ..icd.command_buffer.lifetimes import Lifetimes
 from ..icd.errors import OpenCLError, describe
 from ..loader.base.forks import in_child, new_lock
 from ..loader.base.interrupts import slices
 from ..runtime.event import Event
 from ..runtime.handles import make_struct
-from .block import CapturedBlock
-from .commands import Captured, CapturedLaunch, as_captured
+from .commands import CapturedLaunch, as_captured
+from .segment_commands import SegmentCommands
 from .settings import ParameterSettings
 
 if TYPE_CHECKING:
@@ -59,23 +55,6 @@ class ReplayError(OpenCLError):
         self.node = node
 
 
-def settings_of(commands: CommandList, blocks: Iterable[CapturedBlock]) -> ParameterSettings | None:
-    """Return the settings of the Parameters in commands, None without any.
-
-    The commands lie in an array of their own.
-    """
-    parameters, memory, names, swaps = {}, {}, {}, []
-    for block in blocks:
-        swaps += block.swaps
-        parameters |= block.parameters
-        memory |= block.memory
-        names |= block.names
-    if not parameters:
-        return None
-    cells = Cells(commands.array, len(commands), memory)
-    return ParameterSettings(cells, parameters, names, commands.context, swaps)
-
-
 #: What dropped segments used.
 _unfinished: Final = Lifetimes()
 _living: Final[weakref.WeakSet[CapturedSegment]] = weakref.WeakSet()
@@ -87,67 +66,25 @@ class CapturedSegment:
 
     Args:
         commands: what is run.
-        blocks: where they were captured.
-        command_at: returns the command of an index in the graph.
-        nodes: the indices of the commands in the graph, by place.
-        settings: the settings of the Parameters in the commands.
+
+    Attributes:
+        settings: those of the commands' Parameters, None if there are none.
     """
 
-    def __init__(
-        self,
-        commands: CommandList,
-        blocks: Sequence[CapturedBlock],
-        command_at: Callable[[int], Command],
-        nodes: Sequence[int],
-        settings: ParameterSettings | None = None,
-    ) -> None:
-        #: Of the Parameters in its commands, None if there are none.
-        self.settings = settings
-        self._commands, self._blocks = commands, blocks
-        self._command_at, self._nodes = command_at, nodes
-        pending = (event for block in blocks for event in block.recording.pending)
+    def __init__(self, commands: SegmentCommands) -> None:
+        self._commands, self._listed = commands, commands.listed
+        self.settings = commands.settings
+        pending = (event for block in commands.blocks for event in block.recording.pending)
         self._pending = list(dict.fromkeys(pending))
         self._lock = new_lock()
-        self._buffer = CommandBuffer(commands)
+        self._buffer = CommandBuffer(self._listed)
         _living.add(self)
         _unfinished.release_finished()
 
-    @classmethod
-    def whole(
-        cls,
-        block: CapturedBlock,
-        command_at: Callable[[int], Command],
-        schedule: str,
-        *,
-        profiled: bool = False,
-    ) -> CapturedSegment:
-        """All commands of a block, as they lie in its recording."""
-        array, owner = block.recording.commands, block
-        if block.parameters:  # they change in commands of its own
-            copied = copy_of_commands(array, len(block))
-            array, owner = copied.commands, (block, copied)
-        commands = CommandList(
-            block.recording.context,
-            block.devices,
-            array,
-            block.order,
-            owner,
-            schedule=schedule,
-            updatable=bool(block.parameters),
-            first=block.order.first if profiled else None,
-            title=block.title,
-        )
-        settings = settings_of(commands, (block,))
-        return cls(commands, (block,), command_at, range(len(block)), settings)
-
-    @cached_property
-    def _place(self) -> dict[int, int]:
-        return {node: number for number, node in enumerate(self._nodes)}
-
     def missed(self) -> str | None:
         """What the program could do so that a replay is faster, None if nothing is known."""
-        device = self._commands.devices[0]
-        said = (engine.missed(self._commands, device) for engine in choose().engines)
+        device = self._listed.devices[0]
+        said = (engine.missed(self._listed, device) for engine in choose().engines)
         return next(filter(None, said), None)
 
     # running
@@ -199,7 +136,7 @@ class CapturedSegment:
                 waits += self._still_pending()
             if series or (self.settings is not None and self.settings.alternations):
                 return self._run_series(queue, times, waits, series or {})
-            if self._commands.first is None:
+            if self._listed.first is None:
                 return self._run(queue, times, waits)
             return self._run_profiled(queue, times, waits)
 
@@ -262,7 +199,7 @@ class CapturedSegment:
         with self._lock:
             if self.settings is not None and self.settings.alternations:
                 return times
-            if self._commands.first is not None or (self._pending and self._still_pending()):
+            if self._listed.first is not None or (self._pending and self._still_pending()):
                 return times
             for count in slices(times) if times > 1 else (1,):
                 if not self._buffer.run(queue, count):
@@ -313,7 +250,7 @@ class CapturedSegment:
     def _run_until_here(
         self, queue: int, times: int, flag: tuple[int, int], is_set: bool, first: bool
     ) -> tuple[int, bool]:
-        if self._commands.first is not None or (self._pending and self._still_pending()):
+        if self._listed.first is not None or (self._pending and self._still_pending()):
             return 0, False
         settings, run = self.settings, self._buffer.run_until
         if settings is None or not settings.alternations:
@@ -420,13 +357,7 @@ class CapturedSegment:
     def failure(self, code: int, failed: int) -> ReplayError:
         """Return the error for OpenCL's code and the number of a command, -1 for a barrier."""
         name, sentence = describe(code)
-        node, what = -1, "a barrier"
-        if failed >= 0:
-            node = self._nodes[failed]
-            command = as_captured(self._command_at(node))
-            what = f"node {node}, {command.label}" + (
-                f", recorded at {command.where}" if command.where else ""
-            )
+        node, what = (-1, "a barrier") if failed < 0 else self._commands.named(failed)
         return ReplayError(
             f"{what}, could not be enqueued. {sentence}",
             routine="replay",
@@ -444,13 +375,15 @@ class CapturedSegment:
 
         What was enqueued before does not change.
         """
+        commands = self._commands
         with self._lock:
-            self._learn(as_captured(one).block for _, one in changes.values())
-            new = {self._place[node]: as_captured(one).native for node, (_, one) in changes.items()}
-            if all(self._keep_kernels(new)):
-                self._buffer.change(list(new), lambda: self._put(new), "update")
+            new = commands.by_place({node: one for node, (_, one) in changes.items()})
+            self.settings = commands.settings
+            if commands.keep_kernels(new):
+                self._buffer.change(list(new), lambda: commands.put(new), "update")
             else:
-                self._make_anew(new)
+                commands.put_other_kernels(new)
+                self._buffer = CommandBuffer(self._listed, after=self._buffer)
             used = [old for old, _ in changes.values() if as_captured(old).uses_host_memory]
             if used:
                 self._buffer.keep(_unfinished, used)
@@ -474,73 +407,18 @@ class CapturedSegment:
         ):
             return False
         with self._lock:
-            place = self._place[number]
-            row = self._commands.array + place
+            place = self._commands.place[number]
+            row = self._listed.array + place
             if lib.fl_take_over(self._buffer.native, place, row, new.native):
                 return False
             if old.native != row:
-                old.lies_at(row, self._commands)
+                old.lies_at(row, self._listed)
             return True
-
-    def _learn(self, blocks: Iterable[CapturedBlock]) -> None:
-        """Commands of these blocks are about to be put into the array, with their Parameters."""
-        for block in dict.fromkeys(blocks):
-            if not block.parameters:
-                continue
-            if self.settings is None:
-                cells = Cells(self._commands.array, len(self._commands), {})
-                self.settings = ParameterSettings(cells, {}, {}, self._commands.context)
-            self.settings.learn(block.parameters, block.memory, block.names, block.swaps)
-
-    def _keep_kernels(self, commands: Mapping[int, Any]) -> Iterator[bool]:
-        """Yield of each command whether it can use the kernel of the one that it replaces: the same
-        function."""
-        same: dict[tuple[Any, Any], bool] = {}
-        for number, native in commands.items():
-            kernels = self._commands.array[number].kernel, native.kernel
-            if kernels not in same:
-                same[kernels] = same_function(*kernels)
-            yield kernels[0] == kernels[1] or (same[kernels] and has_all_arguments(native))
-
-    def _put(self, commands: Mapping[int, Any]) -> dict[int, bool]:
-        """Change the array; commands keep their kernels and their queues."""
-        for number, native in commands.items():
-            row = self._commands.array + number
-            kernel = row.kernel
-            put(row, native, row.queue)
-            row.kernel = kernel
-        self._bind(commands)
-        return dict.fromkeys(commands, False)
-
-    def _bind(self, commands: Mapping[int, Any]) -> None:
-        """Commands were put into the array: their Parameters are those of this segment."""
-        if self.settings is not None:
-            self.settings.take(list(commands))
-
-    def _make_anew(self, commands: Mapping[int, Any]) -> None:
-        """Change the array when kernels change: make another command-buffer."""
-        kept = self._keep_kernels(commands)
-        for (number, native), keeps in zip(commands.items(), kept, strict=True):
-            row = self._commands.array + number
-            kernel = row.kernel
-            put(row, native, row.queue)
-            if keeps:
-                row.kernel = kernel
-        self._bind(commands)
-        self._buffer = CommandBuffer(self._commands, after=self._buffer)
 
     def explain(self, queue: int) -> str:
         """Return how it runs on a native queue, and why."""
         with self._lock:
             return self._buffer.explain(queue)
-
-    def _host_memory(self) -> list[Any]:
-        """The owners of what its commands use and drivers do not keep: see `CapturedBlock`."""
-        changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
-        commands = [one for one in changed if isinstance(one, Captured)]
-        blocks = dict.fromkeys([*self._blocks, *(one.block for one in commands)])
-        kept = [one for one in commands if isinstance(one, CapturedLaunch) and one.keeps_memory]
-        return [*kept, *(owner for block in blocks for owner in block.host_memory)]
 
     def __del__(self) -> None:
         """Host memory and SVM go with the block, while a device may still use them."""
@@ -550,7 +428,7 @@ class CapturedSegment:
     def keep_host_memory(self) -> None:
         """Keep what drivers do not keep until its last enqueue has ended, also if it is dropped."""
         event = self._buffer.last_event
-        memory = self._host_memory() if event else []
+        memory = self._commands.host_memory() if event else []
         if memory:
             _unfinished.keep_until(event, memory)
 

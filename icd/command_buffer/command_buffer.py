@@ -2,38 +2,27 @@
 
 Captures of PyOpenCL code (fairlead/captured_graphs/segment.py) and the reference adapter's
 command-buffers (plugins/opencl) use it. It knows no engine by name: builds.py has what engines
-built for a kind of queue. This file enqueues, orders the enqueues, and makes changes: all of a
-change, or nothing.
-
-It guarantees:
-
-- An enqueue comes after the one before it, on any queue, and is not waited for.
-- A change does not affect what was enqueued, because OpenCL takes a kernel's arguments when a
-  launch is enqueued.
-- `explain` says how it runs, and why.
+built for a kind of queue. This file enqueues, and orders the enqueues: one comes after the one
+before it, on any queue, and is not waited for. changes.py changes the commands. `explain` says how
+they run, and why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from typing import Any
+from collections.abc import Sequence
 
-from ...loader.base.forks import in_child, new_lock
+from ...loader.base.forks import in_child
 from ...loader.base.log import warn
 from .._native import ffi, lib
-from ..calls import address, call, device_of, profile_of_device, properties_of, read_word
-from ..errors import OpenCLError, check, error
-from .builds import Builds
+from ..calls import address, call, read_word
+from ..errors import check, error
 from .cells import Cells
-from .choice import Choice, choose
+from .changes import Changeable
+from .choice import Choice
 from .commands import CommandList
-from .edits import copy_of, put
-from .engine import Built, QueueKind
-from .lifetimes import Lifetimes
+from .engine import Built
 from .queue_release import release_ended, release_queue
 from .routes import GOES_ON, Enqueued, Route, loss_of, lost_by
-from .waiting import wait
 
 _said: set[str] = set()
 
@@ -45,7 +34,7 @@ def _say_once(text: str) -> None:
         warn(text)
 
 
-class CommandBuffer:
+class CommandBuffer(Changeable):
     """Commands that can be enqueued on queues of their context. Thread-safe.
 
     Args:
@@ -66,13 +55,7 @@ class CommandBuffer:
         given: Built | None = None,
         after: CommandBuffer | None = None,
     ) -> None:
-        self._commands = commands
-        #: Held by Python threads that enqueue or change it. C looks at `busy` (native/busy.h).
-        self.lock = new_lock()
-        self._choice = choice or choose()
-        self._builds = Builds(commands, self._choice, given, self.lock)
-        self._route: Route | None = None
-        self._again: Route | None = None
+        super().__init__(commands, choice, given)
         self._queue = 0  # of the last enqueue: a reference
         if after is not None and after.last_event:
             self._follow(after)
@@ -84,11 +67,6 @@ class CommandBuffer:
         queue = other.native.last_queue
         lib.fl_remember(self.native, queue, other.native.last_event)
         self._hold(address(queue))
-
-    @property
-    def native(self) -> Any:
-        """The command-buffer as C knows it, an `fl_buffer *`, for updates in C."""
-        return self._builds.native
 
     # enqueue
 
@@ -437,33 +415,6 @@ class CommandBuffer:
         if before:
             release_queue(before)
 
-    @property
-    def last_event(self) -> int:
-        """The event of the last enqueue, 0 if there was none. The reference stays here, until the
-        next enqueue."""
-        return address(self.native.last_event)
-
-    @property
-    def enqueued(self) -> int:
-        """How often it was enqueued, or run until a word was set.
-
-        Ctrl-C may come before that returns, but not before this counts it."""
-        return self.native.enqueued
-
-    def keep(self, lifetimes: Lifetimes, things: Any) -> None:
-        """Keep things until the last enqueue has ended, although another thread may make the
-        next."""
-        with self.changing():
-            event = self.last_event
-            if event:
-                call(event, "clRetainEvent")
-        lifetimes.keep_until(event, things)
-        if event:
-            call(event, "clReleaseEvent")
-
-    def _kind_of(self, queue: int) -> QueueKind:
-        return QueueKind(self._commands.context, device_of(queue), properties_of(queue))
-
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
         self._forbid_again()
@@ -479,84 +430,6 @@ class CommandBuffer:
             if self.native.stale:
                 self._take(None)  # what it leads to will be gone
             return self._builds.explain(self._kind_of(queue))
-
-    # changes
-
-    def changing(self) -> AbstractContextManager[None]:
-        """Block updates in C and in other threads for the length of a block.
-
-        Nothing is enqueued in it.
-        """
-        return self._builds.changing()
-
-    def change(
-        self, numbers: Sequence[int], change: Callable[[], Mapping[int, bool]], routine: str
-    ) -> None:
-        """Change commands: all of them or, if anything fails, none. What was enqueued does not
-        change.
-
-        Args:
-            numbers: the commands that may change.
-            change: changes them in the array. Returns those that it changed, and whether each
-                launches another kernel now.
-            routine: the function that an error names.
-
-        Raises:
-            OpenCLError: an engine refuses it, and nothing has changed.
-        """
-        with self.changing():
-            self._wait_for_updates()
-            before = {number: copy_of(self._commands.array + number) for number in numbers}
-            changed: Mapping[int, bool] = dict.fromkeys(before, True)
-            try:
-                changed = change()
-                code = self._tell(changed)
-                if code:
-                    raise error(code, routine, "Nothing has changed.")
-            except BaseException:
-                for number, command in before.items():
-                    put(self._commands.array + number, command)
-                self._tell(changed)
-                raise
-
-    def set_cells(self, cells: Cells) -> None:
-        """Let cells take what was staged in their rows. What was enqueued does not change.
-
-        No other Python thread may change or enqueue it meanwhile.
-
-        Raises:
-            OpenCLError: an engine refuses it.
-        """
-        code = lib.fl_set_cells(self._builds.native, cells.rows, cells.count)
-        if code == lib.FL_PYTHON_UPDATES:
-            changed = cells.pending()
-            self._wait_for_updates()
-            code = lib.fl_store_cells(self.native, cells.rows, cells.count)
-            code = code or self._tell(dict.fromkeys(changed, False))
-        if code:
-            raise error(code, "set", "An engine refused the new values.")
-
-    def _tell(self, changes: Mapping[int, bool]) -> int:
-        if self.native.python_updates:
-            with self.changing():
-                self._route = None  # what it leads to may be gone
-                self._again, self.native.again = None, ffi.NULL
-        return self._builds.tell(changes)
-
-    def _wait_for_updates(self) -> None:
-        """Wait for the last enqueue if a driver's command-buffer must not be updated before its
-        end."""
-        if self.native.python_updates and self._builds.updates_wait and self.last_event:
-            with self.changing():  # not by C, which would wait for the end of the changes
-                self._again, self.native.again = None, ffi.NULL
-            self._wait_for_last()
-
-    def _wait_for_last(self) -> None:
-        """Wait for the last enqueue, of which there is one."""
-        kind = self._kind_of(address(self.native.last_queue))
-        profile = profile_of_device(kind.device)
-        with suppress(OpenCLError):  # whatever became of its commands
-            wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)
 
     def close(self) -> None:
         """Release what it holds of the driver. What was enqueued runs to its end."""

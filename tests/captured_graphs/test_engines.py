@@ -9,7 +9,7 @@ from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd._native import ffi
-from fairlead.icd.command_buffer import choice, command_buffer, plan, waiting
+from fairlead.icd.command_buffer import changes, choice, plan, waiting
 from fairlead.icd.command_buffer.choice import Choice, UnknownEngineError, choose
 from fairlead.icd.command_buffer.commands import CommandArray, CommandList
 from fairlead.icd.command_buffer.engine import Built, Cost, Engine, QueueKind
@@ -296,7 +296,7 @@ def test_an_update_waits_where_it_must(numbers: Numbers, monkeypatch: pytest.Mon
         waiting.wait(event, *how)
         said.append(end.command_execution_status)
 
-    monkeypatch.setattr(command_buffer, "wait", wait)
+    monkeypatch.setattr(changes, "wait", wait)
     graph[0].set_arg(1, np.int32(2))
     with pytest.raises(KeyboardInterrupt):
         loop.update(graph[0])

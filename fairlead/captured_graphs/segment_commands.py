@@ -1,0 +1,161 @@
+"""The commands of a segment: the array that a command-buffer runs, and how others take their
+places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..icd.command_buffer.cells import Cells, copy_of_commands
+from ..icd.command_buffer.commands import CommandList
+from ..icd.command_buffer.edits import has_all_arguments, put, same_function
+from .block import CapturedBlock
+from .commands import Captured, CapturedLaunch, as_captured
+from .settings import ParameterSettings
+
+if TYPE_CHECKING:
+    from ..runtime.commands import Command
+
+
+def _settings_of(listed: CommandList, blocks: Iterable[CapturedBlock]) -> ParameterSettings | None:
+    """The settings of the Parameters in commands, None without any. They have their own array."""
+    parameters, memory, names, swaps = {}, {}, {}, []
+    for block in blocks:
+        swaps += block.swaps
+        parameters |= block.parameters
+        memory |= block.memory
+        names |= block.names
+    if not parameters:
+        return None
+    cells = Cells(listed.array, len(listed), memory)
+    return ParameterSettings(cells, parameters, names, listed.context, swaps)
+
+
+class SegmentCommands:
+    """Captured commands of one or more blocks, in one array.
+
+    Args:
+        listed: the array.
+        blocks: where they were captured.
+        command_at: returns the command of an index in the graph.
+        nodes: the indices of the commands in the graph, by place.
+
+    Attributes:
+        settings: the settings of the Parameters in them, None if there are none.
+    """
+
+    def __init__(
+        self,
+        listed: CommandList,
+        blocks: Sequence[CapturedBlock],
+        command_at: Callable[[int], Command],
+        nodes: Sequence[int],
+    ) -> None:
+        self.listed, self.blocks = listed, blocks
+        self._command_at, self._nodes = command_at, nodes
+        self.settings = _settings_of(listed, blocks)
+
+    @classmethod
+    def whole(
+        cls,
+        block: CapturedBlock,
+        command_at: Callable[[int], Command],
+        schedule: str,
+        *,
+        profiled: bool = False,
+    ) -> SegmentCommands:
+        """Return all commands of a block, as they lie in its recording."""
+        array, owner = block.recording.commands, block
+        if block.parameters:  # they change in commands of its own
+            copied = copy_of_commands(array, len(block))
+            array, owner = copied.commands, (block, copied)
+        listed = CommandList(
+            block.recording.context,
+            block.devices,
+            array,
+            block.order,
+            owner,
+            schedule=schedule,
+            updatable=bool(block.parameters),
+            first=block.order.first if profiled else None,
+            title=block.title,
+        )
+        return cls(listed, (block,), command_at, range(len(block)))
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """The place in the array of a command, by its index in the graph."""
+        return {node: number for number, node in enumerate(self._nodes)}
+
+    def named(self, number: int) -> tuple[int, str]:
+        """Return the index in the graph of a command, and words for it, by its place."""
+        node = self._nodes[number]
+        command = as_captured(self._command_at(node))
+        recorded = f", recorded at {command.where}" if command.where else ""
+        return node, f"node {node}, {command.label}{recorded}"
+
+    def host_memory(self) -> list[Any]:
+        """Return the owners of what they use and drivers do not keep: see `CapturedBlock`."""
+        changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
+        commands = [one for one in changed if isinstance(one, Captured)]
+        blocks = dict.fromkeys([*self.blocks, *(one.block for one in commands)])
+        kept = [one for one in commands if isinstance(one, CapturedLaunch) and one.keeps_memory]
+        return [*kept, *(owner for block in blocks for owner in block.host_memory)]
+
+    # others take their places
+
+    def by_place(self, commands: Mapping[int, Command]) -> dict[int, Any]:
+        """Return what is going to be in the array, by place, of commands by index in the graph.
+
+        Their Parameters belong to the settings from now on.
+        """
+        self._learn(as_captured(one).block for one in commands.values())
+        return {self.place[node]: as_captured(one).native for node, one in commands.items()}
+
+    def keep_kernels(self, new: Mapping[int, Any]) -> bool:
+        """Whether all of them can use the kernels of those that they replace."""
+        return all(self._keep_kernels(new))
+
+    def put(self, new: Mapping[int, Any]) -> dict[int, bool]:
+        """Change the array; commands keep their kernels and their queues.
+
+        Returns:
+            What `CommandBuffer.change` wants to know: none of them launches another kernel.
+        """
+        self._put(new, dict.fromkeys(new, True))
+        return dict.fromkeys(new, False)
+
+    def put_other_kernels(self, new: Mapping[int, Any]) -> None:
+        """Change the array, for another command-buffer: kernels change, too."""
+        self._put(new, dict(zip(new, self._keep_kernels(new), strict=True)))
+
+    def _learn(self, blocks: Iterable[CapturedBlock]) -> None:
+        """Commands of these blocks are put into the array, with their Parameters."""
+        for block in dict.fromkeys(blocks):
+            if not block.parameters:
+                continue
+            if self.settings is None:
+                cells = Cells(self.listed.array, len(self.listed), {})
+                self.settings = ParameterSettings(cells, {}, {}, self.listed.context)
+            self.settings.learn(block.parameters, block.memory, block.names, block.swaps)
+
+    def _keep_kernels(self, new: Mapping[int, Any]) -> Iterator[bool]:
+        """Yield of each command whether it can use the kernel of the one that it replaces: the same
+        function."""
+        same: dict[tuple[Any, Any], bool] = {}
+        for number, native in new.items():
+            kernels = self.listed.array[number].kernel, native.kernel
+            if kernels not in same:
+                same[kernels] = same_function(*kernels)
+            yield kernels[0] == kernels[1] or (same[kernels] and has_all_arguments(native))
+
+    def _put(self, new: Mapping[int, Any], keeps_kernel: Mapping[int, bool]) -> None:
+        for number, native in new.items():
+            row = self.listed.array + number
+            kernel = row.kernel
+            put(row, native, row.queue)
+            if keeps_kernel[number]:
+                row.kernel = kernel
+        if self.settings is not None:
+            self.settings.take(list(new))
