@@ -36,11 +36,10 @@ class Layout:
     def explain(self) -> str:
         """Return it in a few words."""
         count = len(self.own_queues)
-        queues = f"{count} queue{'s' * (count > 1)} of its own"
-        how = self.schedule.kind
-        if count:
-            how = queues if how == "queues" else f"{how} ({queues})"
-        return f"{how}, {self.schedule.events} events in one pass: {self.why}"
+        kind = self.schedule.kind
+        noun = "" if kind == "queues" else " queues" if count > 1 else " queue"
+        own = f" ({count}{noun} of its own)" if count else ""
+        return f"{kind}{own}, {self.schedule.events} events in one pass: {self.why}"
 
 
 def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout:

@@ -188,7 +188,7 @@ def test_explain_says_how_and_why(
     how = (
         "replay  events"
         if "Portable" in out_of_order.device.platform.name
-        else f"replay  {min(3, out_of_order.device.max_compute_units)} queues of its own, "
+        else f"replay  queues ({min(3, out_of_order.device.max_compute_units)} of its own), "
     )
     assert how in branches.finalize().explain(out_of_order)
     assert "levels" in branches.finalize(schedule="levels").explain(out_of_order)

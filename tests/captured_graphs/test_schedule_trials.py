@@ -119,7 +119,7 @@ def test_the_fastest_schedule_stays(
     loop.replay(out_of_order, times=turns).wait()
     assert told.count == turns
     said = taken(loop, out_of_order)
-    how = {"in-order": "1 queue of its own"}.get(names[best], names[best])
+    how = {"in-order": "queues (1 of its own)"}.get(names[best], names[best])
     assert said.split(maxsplit=1)[1].startswith(how), said
     figures = ", ".join(
         f"replay ({name}) {seconds * 1e6:.1f} µs"

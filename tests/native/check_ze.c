@@ -45,7 +45,7 @@ static struct {
     fl_built built;
     const fl_built *builts[1];
     fl_part part;
-    void *queue;
+    void *cl_queue;
     fl_buffer buffer;
     fl_route route;
     cl_kernel cl;
@@ -184,8 +184,8 @@ static void build(world *w) {
     z.built = (fl_built){
         .enqueue = fl_enqueue_program, .update = note_update, .self = &z.program, .count = 1};
     z.builts[0] = &z.built;
-    z.queue = w->queue;
-    z.part = (fl_part){&z.built, &z.queue, 1};
+    z.cl_queue = w->queue;
+    z.part = (fl_part){&z.built, &z.cl_queue, 1};
     z.buffer = (fl_buffer){.built = z.builts, .built_count = 1};
     z.route = (fl_route){&z.buffer, w->queue, 1, 1, &z.part, 0, 0};
     fl_allow_again(&z.buffer, &z.route);
