@@ -31,8 +31,9 @@ CUDA_NOW := 13.5.37
 # NVIDIA's compiler of CUDA C. It makes PTX without a GPU.
 NVRTC   := $(CACHE)/nvrtc-1
 # AMD's compilers and HIP of Debian 12, where there is apt-get. They make code objects without a GPU.
-AMD     := $(CACHE)/amd-2
-AMD_PACKAGES := libamd-comgr2 libamdhip64-5 libhiprtc-builtins5 libhsa-runtime64-1 libhsakmt1 libnuma1 libdrm-amdgpu1 libdrm2 libelf1 libllvm15 libclang-common-15-dev \
+AMD     := $(CACHE)/amd-3
+AMD_TOOLS := clang clang-15 ld.lld lld clang-offload-bundler
+AMD_PACKAGES := clang-15 clang-tools-15 libclang-cpp15 lld-15 rocm-device-libs libamdhip64-dev libamd-comgr2 libamdhip64-5 libhiprtc-builtins5 libhsa-runtime64-1 libhsakmt1 libnuma1 libdrm-amdgpu1 libdrm2 libelf1 libllvm15 libclang-common-15-dev \
     libedit2 libz3-4 libxml2 libicu72 libbsd0 libmd0
 # Debian's headers of HIP, where there is apt-get. HIP_MORE: a :-list of folders with those of other versions.
 HIP     := $(CACHE)/hip-1
@@ -172,11 +173,12 @@ $(NVRTC)/fetched: | $(BIN)/python
 	@touch $@
 
 $(AMD)/fetched:
-	@echo "downloading AMD's compilers of Debian 12: 65 MB"
+	@echo "downloading AMD's compilers of Debian 12: 86 MB"
 	@mkdir -p $(AMD)/deb
 	@cd $(AMD)/deb && apt-get download -q $(AMD_PACKAGES) >/dev/null 2>&1 && \
 	    for package in *.deb; do dpkg-deb -x $$package .. || exit 1; done || echo 'no HIP of Debian 12: the tests of its compilers are left out'
 	@rm -rf $(AMD)/deb $(AMD)/usr/share $(AMD)/usr/lib/llvm-*/lib/clang/*/lib
+	@cd $(AMD)/usr/lib/llvm-15/bin 2>/dev/null && find . -mindepth 1 $(AMD_TOOLS:%=! -name %) -delete || true
 	@touch $@
 
 $(ZE_DEV)/fetched:

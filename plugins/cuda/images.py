@@ -14,11 +14,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
-from ..sdk.gpu.runtime_compilers import NVRTC, RuntimeCompilerError, open_compiler
+from ..sdk.gpu.runtime_compilers import RuntimeCompilerError
+from .compilers import open_nvrtc
 from .core import constant, failure
 from .fat_binaries import MAGIC as FAT_BINARY
 from .fat_binaries import check_fat_binary
@@ -40,8 +40,6 @@ _NO_OFFSET: Final = (0, 0, 0)
 
 #: How binaries begin: cubins and fat binaries.
 MAGIC: Final = b"\x7fELF", FAT_BINARY
-
-_open_nvrtc = cache(open_compiler)
 
 
 class CudaImage(DeviceImage):
@@ -141,7 +139,7 @@ def _is_cuda_c(data: bytes) -> bool:
 
 def _compile_cuda_c(device: CuDevice, data: bytes, options: str) -> bytes:
     """Return the PTX of CUDA C. Raises ImageError, URError (COMPILER_NOT_AVAILABLE)."""
-    compiler = _open_nvrtc(NVRTC)
+    compiler = open_nvrtc()
     if compiler is None:
         raise failure("COMPILER_NOT_AVAILABLE", "CUDA C needs NVRTC, which was not found")
     architecture = "-arch=compute_{}{}".format(*device.found.capability)

@@ -7,27 +7,27 @@ in the library. Where they are not, the compiler's header `opencl-c-base.h` is l
 from __future__ import annotations
 
 import ctypes
-import glob
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
 from ...loader.base.forks import new_lock
+from ..sdk.gpu.runtime_compilers import RuntimeCompilerError, split_options
+from .places import rocm_files
 
 #: The library's names, the newest first.
 LIBRARIES: Final = "libamd_comgr.so.3", "libamd_comgr.so.2"
-#: Where OpenCL's declarations may be. The first folder is ROCM_PATH.
-_ROOTS: Final = "/opt/rocm", "/usr"
+#: Where OpenCL's declarations may be.
 _HEADER: Final = "lib/llvm*/lib/clang/*/include/opencl-c-base.h"
 
 # The numbers of amd_comgr.h.
 _SOURCE, _LOG, _BITCODE, _EXECUTABLE = 1, 5, 6, 8
 _OPENCL_2_0: Final = 2
 _HEADERS, _COMPILE, _DEVICE_LIBRARIES, _LINK_CODE, _GENERATE, _LINK = 1, 2, 3, 4, 6, 9
-_DECLARATIONS: Final = (
+#: With these options a compiler finds OpenCL's declarations in its own header.
+DECLARATIONS: Final = (
     "-Xclang",
     "-finclude-default-header",
     "-Xclang",
@@ -76,7 +76,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
-class ComgrError(Exception):
+class ComgrError(RuntimeCompilerError):
     """A program was not compiled. The text is the compiler's log."""
 
 
@@ -85,6 +85,9 @@ class Comgr:
 
     Args:
         library: its name or path.
+
+    Attributes:
+        name: what reports call it.
 
     Raises:
         OSError: it cannot be opened, or lacks a function.
@@ -97,7 +100,7 @@ class Comgr:
                 getattr(opened, f"amd_comgr_{name}").argtypes = parameters
         except AttributeError as error:
             raise OSError(str(error)) from error
-        self._library = opened
+        self._library, self.name = opened, library
         self._lock = new_lock()
         self._has_headers = True
 
@@ -132,7 +135,7 @@ class Comgr:
         Raises:
             ComgrError: the parts cannot be linked.
         """
-        libraries = _libraries(_split(options))
+        libraries = _libraries(split_options(options))
         with self._lock, self._action(target) as action, self._owned("data_set") as first:
             for number, part in enumerate(parts):
                 self._add(first, _BITCODE, part, f"part{number}.bc")
@@ -142,7 +145,7 @@ class Comgr:
         self, source: bytes, target: str, options: str, then: Sequence[Any]
     ) -> bytes:
         """Compile with the library's own declarations, or with a header."""
-        given = _split(options)
+        given = split_options(options)
         with self._lock:
             if self._has_headers:
                 try:
@@ -168,7 +171,7 @@ class Comgr:
         standard = [] if any("-cl-std" in one for one in options) else ["-cl-std=CL2.0"]
         compile_ = ["-O3", *standard, *options]
         if header is not None:
-            compile_ += [*_DECLARATIONS, *([f"-I{header}"] if header else [])]
+            compile_ += [*DECLARATIONS, *([f"-I{header}"] if header else [])]
         steps = (
             *(((_HEADERS, ()),) if header is None else ()),
             (_COMPILE, compile_),
@@ -248,14 +251,6 @@ class Comgr:
         return (words.value or b"an unknown error").decode(errors="replace")
 
 
-def _split(options: str) -> list[str]:
-    """Return options as words. Raises ComgrError."""
-    try:
-        return shlex.split(options)
-    except ValueError as error:
-        raise ComgrError(f"options: {error}") from error
-
-
 def _libraries(options: Sequence[str]) -> list[str]:
     """Return the libraries of the device that options choose."""
     return [name for option, name in _LIBRARY_OPTIONS.items() if option in options]
@@ -263,10 +258,7 @@ def _libraries(options: Sequence[str]) -> list[str]:
 
 def find_header() -> str:
     """Return the folder of `opencl-c-base.h`, "" if there is none."""
-    for root in filter(None, (os.environ.get("ROCM_PATH"), *_ROOTS)):
-        if found := sorted(glob.glob(os.path.join(root, _HEADER))):
-            return os.path.dirname(found[-1])
-    return ""
+    return os.path.dirname(next(rocm_files(_HEADER), ""))
 
 
 @cache

@@ -1,10 +1,7 @@
 """Programs for AMD's GPUs, apart from HIP's modules.
 
-| made of | by |
-|---|---|
-| a code object, a bundle of some | HIP |
-| OpenCL C | AMD's compiler library (comgr.py) |
-| HIP C++ | hipRTC |
+Code objects, and bundles of some, go to HIP. Text is compiled before: OpenCL C and HIP C++ by the
+first compiler that is there (compilers.py).
 
 HIP tells nothing of a kernel's parameters, so they are read from the code object. A module that the
 program brings has none to read: its kernels cannot be used.
@@ -13,22 +10,21 @@ program brings has none to read: its kernels cannot be used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from ..sdk.conversions import failure
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
-from ..sdk.gpu.runtime_compilers import HIPRTC, RuntimeCompilerError, open_compiler
+from ..sdk.gpu.runtime_compilers import RuntimeCompilerError
 from .code_objects import MAGIC, CodeObject, CodeObjectError, CodeObjectKernel, prepare
-from .comgr import BITCODE, Comgr, ComgrError, open_comgr
+from .comgr import BITCODE
+from .compilers import HIP_C, OPENCL_C, compiler_of
 
 if TYPE_CHECKING:
     from ..cuda.devices import CuDevice
 
 #: What the body asks for: a compiler's error with a code of its own. There is none.
 SourceError: Final = ImageError
-
-_open_hiprtc = cache(open_compiler)
 
 
 class HipImage(DeviceImage):
@@ -86,15 +82,15 @@ def _compile(device: CuDevice, data: bytes, options: str) -> bytes:
         ImageError: the compiler refuses it.
         URError: COMPILER_NOT_AVAILABLE.
     """
-    architecture = device.found.architecture
+    language, architecture = HIP_C if _is_hip(data) else OPENCL_C, device.found.architecture
+    compiler = compiler_of(language)
+    adapter: Any = import_module(".core", __package__).adapter
+    adapter.log("info", f"{language} is compiled by {compiler.name}")
     try:
-        if _is_hip(data):
-            compiler = _open_hiprtc(HIPRTC)
-            if compiler is None:
-                raise failure("COMPILER_NOT_AVAILABLE", "HIP C++ needs hipRTC")
-            return compiler.compile(data, f"--offload-arch={architecture} {options}")
-        return _comgr().compile_opencl(data, _target(device), options)
-    except (RuntimeCompilerError, ComgrError) as error:
+        if language == HIP_C:
+            return compiler.compile_hip(data, architecture, options)
+        return compiler.compile_opencl(data, _target(device), options)
+    except RuntimeCompilerError as error:
         raise ImageError(str(error)) from error
 
 
@@ -104,14 +100,6 @@ def _is_hip(data: bytes) -> bool:
 
 def _target(device: CuDevice) -> str:
     return f"amdgcn-amd-amdhsa--{device.found.architecture}"
-
-
-def _comgr() -> Comgr:
-    """Return AMD's compiler library. Raises URError (COMPILER_NOT_AVAILABLE)."""
-    found = open_comgr()
-    if found is None:
-        raise failure("COMPILER_NOT_AVAILABLE", "OpenCL C needs libamd_comgr")
-    return found
 
 
 def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
@@ -156,8 +144,8 @@ def compile_object(device: CuDevice, data: bytes, options: str) -> bytes:
     if data.startswith(MAGIC) or _is_hip(data):
         raise failure("UNSUPPORTED_FEATURE", "only OpenCL C and bitcode can be linked")
     try:
-        return _comgr().compile_bitcode(data, _target(device), options)
-    except ComgrError as error:
+        return compiler_of(OPENCL_C).compile_bitcode(data, _target(device), options)
+    except RuntimeCompilerError as error:
         raise ImageError(str(error)) from error
 
 
@@ -175,8 +163,8 @@ def link_image(device: CuDevice, objects: Sequence[bytes], options: str) -> Devi
         URError: COMPILER_NOT_AVAILABLE.
     """
     try:
-        return _prepared(device, _comgr().link(objects, _target(device), options))
-    except ComgrError as error:
+        return _prepared(device, compiler_of(OPENCL_C).link(objects, _target(device), options))
+    except RuntimeCompilerError as error:
         raise ImageLinkError(str(error)) from error
 
 

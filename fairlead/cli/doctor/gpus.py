@@ -1,15 +1,17 @@
 """Drivers of CUDA and HIP in `fairlead doctor`.
 
-`survey` looks in the places of both searches, and probes what is there in child processes.
+`survey` looks in the places of both searches, and probes what is there in child processes. So it
+does with the compilers of their adapters.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ...loader.base.children import Outcome, Request, run_all
 from ...loader.base.linker import find_library
 from ...loader.base.search import Candidate
 from ...loader.gpu.probe import GpuReport, probe_all
@@ -22,6 +24,11 @@ _HIDING: Final = (
     "ROCR_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
 )
+#: The modules that open the compilers of an adapter, by the interface.
+_COMPILERS: Final = {
+    "CUDA": "fairlead.plugins.cuda.compilers",
+    "HIP": "fairlead.plugins.hip.compilers",
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,8 @@ class GpuDriverState:
         version: the version of its API.
         devices: the names of its devices.
         warnings: what is odd about it.
+        compilers: which compiler the adapter takes, or why it has none, by the language. Empty for
+            a driver that does not load.
     """
 
     interface: str
@@ -52,6 +61,7 @@ class GpuDriverState:
     version: str = ""
     devices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    compilers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def survey(timeout: float | None = None) -> tuple[GpuDriverState, ...]:
@@ -60,7 +70,29 @@ def survey(timeout: float | None = None) -> tuple[GpuDriverState, ...]:
     Args:
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
     """
-    return tuple(state for interface in SEARCHES for state in _states(interface, timeout))
+    found = tuple(state for interface in SEARCHES for state in _states(interface, timeout))
+    compilers = _compilers({one.interface for one in found if _loads(one)}, timeout)
+    return tuple(
+        replace(one, compilers=compilers[one.interface]) if _loads(one) else one for one in found
+    )
+
+
+def _loads(driver: GpuDriverState) -> bool:
+    return driver.state in ("usable", "idle")
+
+
+def _compilers(interfaces: Iterable[str], timeout: float | None) -> Mapping[str, Mapping[str, str]]:
+    """Return the compilers of adapters by the interface. A child process opens them."""
+    names = sorted(interfaces)
+    outcomes = run_all([Request(_COMPILERS[name], {}) for name in names], timeout)
+    return {
+        name: one.report["compilers"] if one.report else {"every language": _unknown(one)}
+        for name, one in zip(names, outcomes, strict=True)
+    }
+
+
+def _unknown(outcome: Outcome) -> str:
+    return f"unknown: {outcome.reason or '; '.join(outcome.notes)}"
 
 
 def _states(interface: str, timeout: float | None) -> Iterator[GpuDriverState]:
@@ -121,6 +153,7 @@ def lines(states: tuple[GpuDriverState, ...], painted: Callable[[str], str]) -> 
             if text:
                 yield f"  {name}: {text}"
         yield from (f"  GPU: {device}" for device in one.devices)
+        yield from (f"  compiler of {language}: {name}" for language, name in one.compilers.items())
         yield from (f"  note: {warning}" for warning in one.warnings)
     for interface, search in SEARCHES.items():
         if not any(one.interface == interface for one in states):

@@ -56,12 +56,15 @@ class RuntimeCompiler:
         names: which one it is.
         library: its library's name or path.
 
+    Attributes:
+        library: see above.
+
     Raises:
         OSError: it cannot be opened, or lacks a function.
     """
 
     def __init__(self, names: RuntimeCompilerNames, library: str) -> None:
-        opened = ctypes.CDLL(library)
+        opened, self.library = ctypes.CDLL(library), library
         self._functions: dict[str, Any] = {}
         for pattern, parameters in _FUNCTIONS.items():
             name = pattern.format(names.code)
@@ -86,7 +89,7 @@ class RuntimeCompiler:
         Raises:
             RuntimeCompilerError: the program is refused.
         """
-        words = shlex.split(options) if isinstance(options, str) else options
+        words = split_options(options) if isinstance(options, str) else options
         program = ctypes.c_void_p()
         given = ctypes.byref(program), source, b"program", 0, None, None
         self._check("CreateProgram", *given)
@@ -111,6 +114,14 @@ class RuntimeCompiler:
         if code:
             words = self._words(code).decode(errors="replace")
             raise RuntimeCompilerError(f"{self.names.prefix}{name}: {words}")
+
+
+def split_options(options: str) -> list[str]:
+    """Return options as words. Raises RuntimeCompilerError."""
+    try:
+        return shlex.split(options)
+    except ValueError as error:
+        raise RuntimeCompilerError(f"options: {error}") from error
 
 
 def open_compiler(names: RuntimeCompilerNames) -> RuntimeCompiler | None:

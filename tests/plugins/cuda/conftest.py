@@ -141,7 +141,7 @@ def adapted(
     plugin = _load(hip_search, hip_driver, str(plugins.build_adapter(file, folder)), "hip")
     made = Adapted(plugin, name, hip_driver)
     comgr = made.module("comgr").Comgr(str(folder / "libamd_comgr.so.2"))
-    made.module("images").open_comgr = lambda: comgr
+    made.module("compilers").COMPILERS["OpenCL C"] = (lambda: comgr,)
     return made
 
 

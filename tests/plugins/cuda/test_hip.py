@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+from helpers.launching import last_error
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.hip.abi import HipError
@@ -80,7 +81,7 @@ def test_places_in_local_memory_begin_behind_what_the_kernel_has(
 
 def test_a_binary_is_given_back_unchanged(work: Work, adapted: Adapted) -> None:
     """What the driver loads is changed, so a second program of it would lack its parameters."""
-    comgr = adapted.module("images").open_comgr()
+    comgr = adapted.module("compilers").find_compiler("OpenCL C")
     data = comgr.compile_opencl(SOURCE, "amdgcn-amd-amdhsa--gfx90a")
     room = ctypes.create_string_buffer(data, len(data))
     lengths = (ctypes.c_size_t * 1)(len(data))
@@ -141,11 +142,12 @@ def test_a_bundle_without_the_devices_processor_is_a_build_failure(work: Work) -
 def test_without_a_compiler_there_are_binaries_only(
     work: Work, adapted: Adapted, monkeypatch: pytest.MonkeyPatch, source: bytes
 ) -> None:
-    images = adapted.module("images")
-    monkeypatch.setattr(images, "_open_hiprtc", lambda names: None)
-    monkeypatch.setattr(images, "open_comgr", lambda: None)
+    compilers = adapted.module("compilers").COMPILERS
+    for language in compilers:
+        monkeypatch.setitem(compilers, language, (lambda: None,))
     made = work.ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
     assert work.ur("urProgramBuild", work.context, made, None) == "COMPILER_NOT_AVAILABLE"
+    assert "clang with rocm-device-libs" in last_error(work.ur)[0]
 
 
 def test_cooperative_launches_need_the_function(

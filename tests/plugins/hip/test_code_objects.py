@@ -1,11 +1,7 @@
-"""AMD's code objects without a GPU: compiled by AMD's own libraries, read, and changed.
-
-AMD names a folder with Debian's packages of HIP, as `make test` fetches them.
-"""
+"""AMD's code objects without a GPU: compiled by AMD's own libraries, read, and changed."""
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 
@@ -96,16 +92,6 @@ for index in range(count.value):
     one = at(arguments, index)
     print(*(text(look_up(one, name)) for name in (".value_kind", ".offset", ".size")))
 """
-
-
-@pytest.fixture(scope="session")
-def amd() -> dict[str, str]:
-    """The variables with which AMD's libraries are found."""
-    root = Path(os.environ.get("AMD", ""), "usr")
-    found = next(root.glob("lib/*/libamd_comgr.so.2"), None)
-    if found is None:
-        pytest.skip("AMD names no folder with libamd_comgr: `make test` fetches it on Debian 12")
-    return {"LD_LIBRARY_PATH": str(found.parent), "ROCM_PATH": str(root)}
 
 
 class _Compiler:
@@ -214,7 +200,7 @@ def test_a_refused_program_has_the_compilers_log(compiler: _Compiler) -> None:
     assert "options" in said and not path.exists()
 
 
-def _bundle(**parts: bytes) -> bytes:
+def bundle(**parts: bytes) -> bytes:
     """Return a bundle of code objects by their targets."""
     heads, at = [], 24 + 8 + sum(24 + len(name) for name in parts)
     for name, data in parts.items():
@@ -227,7 +213,7 @@ def _bundle(**parts: bytes) -> bytes:
 def test_a_bundle_has_code_for_several_processors(compiler: _Compiler) -> None:
     path, _ = compiler(SOURCE)
     image, name = path.read_bytes(), "hipv4-amdgcn-amd-amdhsa--gfx90a"
-    whole = _bundle(
+    whole = bundle(
         **{"host-x86_64-unknown-linux--": b"", f"{name}:xnack+": image, "hip-x--gfx906": b"?"}
     )
     assert prepare(whole, "gfx90a") == prepare(image, "gfx90a")
