@@ -140,6 +140,8 @@ Extent = tuple[int, int, int]
 
 def described(ur: URCalls, kind: str, **fields: int) -> Any:
     """A ur_image_desc_t."""
+    if kind.endswith("ARRAY"):
+        ur.require("UR_DEVICE_INFO_IMAGE_MAX_ARRAY_SIZE")
     x, y, z = KINDS[kind]
     images = {"IMAGE1D_ARRAY": y, "IMAGE2D_ARRAY": z}.get(kind, 1)
     given = {"width": x, "height": y, "depth": z, "arraySize": images} | fields

@@ -53,9 +53,6 @@ def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
 #: Neutral names of functions that HIP lacks, or has for other objects only.
 MISSING: Final = frozenset(
     (
-        "Array3DCreate",  # HIP has arrays and their objects, but this adapter does not use them yet
-        "Array3DGetDescriptor",
-        "ArrayDestroy",
         "FuncGetModule",
         "FuncGetName",
         "FuncGetParamInfo",
@@ -73,10 +70,6 @@ MISSING: Final = frozenset(
         "MemsetD2D32Async",
         "ModuleEnumerateFunctions",
         "ModuleGetFunctionCount",
-        "SurfObjectCreate",
-        "SurfObjectDestroy",
-        "TexObjectCreate",
-        "TexObjectDestroy",
     )
 )
 #: Neutral name to HIP's name, where HIP's is not "hip" and the neutral name.
@@ -106,6 +99,8 @@ _OTHER_NAMES: Final = {
     "StreamCreate": "hipStreamCreateWithFlags",
     "StreamGetCaptureInfo": "hipStreamGetCaptureInfo_v2",  # without kinds of edges
     "StreamGetCtx": "hipStreamGetDevice",  # writes a device's number
+    "SurfObjectCreate": "hipCreateSurfaceObject",  # reads less of the struct than CUDA
+    "SurfObjectDestroy": "hipDestroySurfaceObject",
 }
 #: The names that HIP exports, by neutral names: MemAlloc is hipMalloc.
 NAMES: Final = {
@@ -140,6 +135,17 @@ _OTHER_CONSTANTS: Final = {
     "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": (
         "hipDeviceAttributeSharedMemPerBlockOptin"
     ),
+    **{
+        f"CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE{dimensions}_{side.upper()}": (
+            f"hipDeviceAttributeMaxTexture{dimensions}{side}"
+        )
+        for dimensions, sides in {
+            "1D": ("Width",),
+            "2D": ("Width", "Height"),
+            "3D": ("Width", "Height", "Depth"),
+        }.items()
+        for side in sides
+    },
     "CU_MEMHOSTALLOC_DEVICEMAP": "hipHostMallocMapped",
     "CU_MEMHOSTALLOC_PORTABLE": "hipHostMallocPortable",
     "CU_MEM_ACCESS_FLAGS_PROT_NONE": "hipMemAccessFlagsProtNone",

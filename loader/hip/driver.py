@@ -14,6 +14,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..base.abi import Function
 from ..base.search import Candidate
 from ..gpu.driver import DeviceDriver, DriverDevice
 from ..gpu.search import GpuSearch
@@ -27,6 +28,12 @@ STEPS: Final[tuple[Candidate, ...]] = (
     ),
     Candidate("/opt/rocm/lib/libamdhip64.so", "the folder of AMD's packages"),
 )
+
+#: The symbols of functions that HIP before 6.0 has for C++ alone. Their parameters are those of C.
+CXX_SYMBOLS: Final = {
+    "hipCreateSurfaceObject": "_Z22hipCreateSurfaceObjectPP13__hip_surfacePK15hipResourceDesc",
+    "hipDestroySurfaceObject": "_Z23hipDestroySurfaceObjectP13__hip_surface",
+}
 
 #: The file of the kernel's driver. Without it HIP has no device.
 KFD = "/dev/kfd"
@@ -69,6 +76,10 @@ class HipDriver(DeviceDriver[HipDevice]):
     def struct(self, name: str) -> Any:
         """Return the ctypes class of a struct of hip.abi, as the library's version has it."""
         return HIP.struct(named(name, self.version))
+
+    def address_of(self, function: Function) -> int | None:
+        other = CXX_SYMBOLS.get(function.name)
+        return super().address_of(function) or (self.library.symbol(other) if other else None)
 
     @staticmethod
     def version_of(number: int) -> tuple[int, int]:

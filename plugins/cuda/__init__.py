@@ -12,6 +12,6 @@ from __future__ import annotations
 from ..sdk.gpu.parts import load_parts
 from .core import adapter
 
-load_parts(__name__, "memory_images", "samplers", "bindless", "memory_export")
+load_parts(__name__, "memory_export")
 
 __all__ = ["adapter"]

@@ -26,42 +26,6 @@ _DEVICE: Final = CUDA["CU_MEMORYTYPE_DEVICE"]
 _ARRAY: Final = CUDA["CU_MEMORYTYPE_ARRAY"]
 
 
-def _limit(name: str) -> Any:
-    """Return the answer that is a limit of surfaces, which textures have at least."""
-    return lambda device: device.attribute(f"MAXIMUM_SURFACE{name}")
-
-
-#: Answers about images (memory_images.py, bindless.py). No kernel takes a sampler.
-_IMAGES: Final[Mapping[str, Any]] = {
-    "IMAGE_SUPPORT": True,
-    **dict.fromkeys(
-        ("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "MAX_READ_WRITE_IMAGE_ARGS"), 128
-    ),
-    "IMAGE2D_MAX_WIDTH": _limit("2D_WIDTH"),
-    "IMAGE2D_MAX_HEIGHT": _limit("2D_HEIGHT"),
-    "IMAGE3D_MAX_WIDTH": _limit("3D_WIDTH"),
-    "IMAGE3D_MAX_HEIGHT": _limit("3D_HEIGHT"),
-    "IMAGE3D_MAX_DEPTH": _limit("3D_DEPTH"),
-    "IMAGE_MAX_ARRAY_SIZE": _limit("2D_LAYERED_LAYERS"),
-    "BINDLESS_IMAGES_SUPPORT_EXP": True,
-    "IMAGE_ARRAY_SUPPORT_EXP": True,
-    **{f"BINDLESS_SAMPLED_IMAGE_FETCH_{dimensions}D_SUPPORT_EXP": True for dimensions in (1, 2, 3)},
-    **dict.fromkeys(
-        (
-            *("BINDLESS_IMAGES_SHARED_USM_SUPPORT_EXP", "BINDLESS_IMAGES_1D_USM_SUPPORT_EXP"),
-            *("BINDLESS_IMAGES_2D_USM_SUPPORT_EXP", "BINDLESS_SAMPLE_1D_USM_SUPPORT_EXP"),
-            *("BINDLESS_SAMPLE_2D_USM_SUPPORT_EXP", "BINDLESS_IMAGES_GATHER_SUPPORT_EXP"),
-            *("MIPMAP_SUPPORT_EXP", "MIPMAP_ANISOTROPY_SUPPORT_EXP", "CUBEMAP_SUPPORT_EXP"),
-            *("MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP", "CUBEMAP_SEAMLESS_FILTERING_SUPPORT_EXP"),
-            "BINDLESS_SAMPLED_IMAGE_FETCH_1D_USM_SUPPORT_EXP",
-            "BINDLESS_SAMPLED_IMAGE_FETCH_2D_USM_SUPPORT_EXP",
-            "BINDLESS_UNIQUE_ADDRESSING_PER_DIM_SUPPORT_EXP",
-        ),
-        False,
-    ),
-}
-
-
 class CudaApi(GpuApi):
     """The CUDA driver API."""
 
@@ -75,7 +39,6 @@ class CudaApi(GpuApi):
         "MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP": lambda device: bool(
             device.attribute("HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
         ),
-        **_IMAGES,
     }
     widest_element, widest_pattern = 4, 128
     logs, asks_for_local, edge_kinds = True, 48 << 10, (None,)
@@ -101,6 +64,10 @@ class CudaApi(GpuApi):
 
     def call_host(self, device: ApiDevice, stream: int, function: int, data: int) -> int:
         return device.table.cuLaunchHostFunc(stream, function, data)
+
+    def image_limit(self, device: ApiDevice, name: str) -> int:
+        """Return the limit of surfaces, which textures have at least."""
+        return device.attribute(f"MAXIMUM_SURFACE{name}")
 
     def peer(self, device: ApiDevice) -> int:
         return device.context

@@ -2,6 +2,9 @@
 
 CUDA has the channels R, RG and RGBA. Normalized integers are stored as integers: a texture turns
 them into floats, a surface does not.
+
+HIP's structs and numbers for arrays and textures are CUDA's under other names. For a surface HIP
+reads a struct that is shorter than CUDA's and begins like it.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ _INTEGERS: Final = frozenset(
     for sign in ("SIGNED", "UNSIGNED")
     for bits in (8, 16, 32)
 )
-#: The attributes that limit a type of images, after CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE.
+#: The limits of a type of images, for `API.image_limit`.
 _LIMITS: Final = {
     "IMAGE1D": ("1D_WIDTH",),
     "IMAGE1D_ARRAY": ("1D_LAYERED_WIDTH", "1D_LAYERED_LAYERS"),
@@ -90,12 +93,15 @@ class ImageShape(NamedTuple):
         """Check that a device has such images.
 
         Raises:
-            URError: UNSUPPORTED_IMAGE_FORMAT, INVALID_IMAGE_SIZE.
+            URError: UNSUPPORTED_IMAGE_FORMAT, INVALID_IMAGE_SIZE; UNSUPPORTED_FEATURE if the
+                device has no such type of images.
         """
         order, channel = self.format
         if order not in _CHANNELS or channel not in _FORMATS:
             raise failure("UNSUPPORTED_IMAGE_FORMAT", f"{API.name} has R, RG and RGBA")
-        limits = [device.attribute(f"MAXIMUM_SURFACE{name}") for name in _LIMITS[self.kind.name]]
+        limits = [API.image_limit(device, name) for name in _LIMITS[self.kind.name]]
+        if 0 in limits:
+            raise failure("UNSUPPORTED_FEATURE", f"{API.name} has no images of this type here")
         if 0 in self.extent or any(
             size > limit for size, limit in zip(self.extent, limits, strict=False)
         ):
@@ -166,7 +172,8 @@ class CuArray:
     def place(self, origin: Rect, region: Rect) -> CopyPlace:
         """Return the end of a copy that is a region. Raises URError (INVALID_SIZE)."""
         check_region(self.shape.extent, origin, region)
-        return CopyPlace(0, True, self.shape.in_bytes(origin), array=self.handle)
+        start, pixel = self.shape.in_bytes(origin), self.shape.pixel
+        return CopyPlace(0, True, start, array=self.handle, pixel=pixel)
 
 
 def copies_of(target: CopyPlace, source: CopyPlace, region: Rect) -> Sequence[Any]:

@@ -14,6 +14,7 @@ from ...loader.ur.abi import UR
 from ..sdk.promises import PROMISES
 from .core import API, adapter
 from .devices import CuDevice
+from .image_answers import IMAGES
 
 #: Properties that are an attribute of the driver's.
 ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -80,17 +81,10 @@ FIXED: Final[Mapping[str, Any]] = {
             "HALF": 2,
         }.items()
     },
-    "IMAGE_SUPPORT": False,
     "IMAGE_SRGB": False,
-    **dict.fromkeys(
-        (
-            *("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "MAX_READ_WRITE_IMAGE_ARGS"),
-            *("IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT", "IMAGE3D_MAX_WIDTH"),
-            *("IMAGE3D_MAX_HEIGHT", "IMAGE3D_MAX_DEPTH", "IMAGE_MAX_BUFFER_SIZE"),
-            *("IMAGE_MAX_ARRAY_SIZE", "MAX_SAMPLERS"),
-        ),
-        0,
-    ),
+    "IMAGE_MAX_BUFFER_SIZE": 0,
+    "MAX_SAMPLERS": 0,
+    **IMAGES,
     "MAX_PARAMETER_SIZE": 4000,
     "MEM_BASE_ADDR_ALIGN": 8 * BASE_ALIGNMENT,
     "GLOBAL_MEM_CACHE_TYPE": UR["UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE"],

@@ -101,14 +101,20 @@ def urMemImageCreate(
 def urMemImageCreateWithNativeHandle(
     hNativeMem: int, hContext: CuContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
 ) -> CuImage:
-    """Make an image of a CUarray. The program has to give its format and sizes correctly."""
+    """Make an image of a CUarray. The program has to give its format and sizes correctly.
+
+    HIP before 5.6 does not tell them. There the program is believed.
+    """
     if not hNativeMem:
         raise failure("INVALID_NULL_HANDLE")
     shape, found = shape_of(pImageFormat, pImageDesc), _Array()
     device = _only_device(hContext)
     shape.check(device)
-    device.call("Array3DGetDescriptor", ctypes.byref(found), hNativeMem)
-    found.Flags |= _SURFACE
+    if device.has("Array3DGetDescriptor"):
+        device.call("Array3DGetDescriptor", ctypes.byref(found), hNativeMem)
+        found.Flags |= _SURFACE
+    else:
+        found = shape.describe()
     if bytes(found) != bytes(shape.describe()):
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the array has another format or size")
     owned = bool(pProperties and pProperties.isNativeHandleOwned)

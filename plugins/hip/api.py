@@ -19,6 +19,7 @@ from ..sdk.rectangles import Rect
 
 _Copy: Any = HIP.struct("hipMemcpy3DParms")
 _Pitched: Any = HIP.struct("hipPitchedPtr")
+_Position: Any = HIP.struct("hipPos")
 _Extent: Any = HIP.struct("hipExtent")
 _Set: Any = HIP.struct("hipMemsetParams")
 _Launch: Any = HIP.struct("hipKernelNodeParams")
@@ -91,6 +92,13 @@ class HipApi(GpuApi):
             del _tasks[token]
         return code
 
+    def image_limit(self, device: ApiDevice, name: str) -> int:
+        """Return the limit of textures. There are no arrays of images, and some GPUs have none."""
+        driver, support = device.platform.driver, HIP["hipDeviceAttributeImageSupport"]
+        if "LAYERED" in name or not driver.number("DeviceGetAttribute", support, device.native):
+            return 0
+        return device.attribute(f"MAXIMUM_TEXTURE{name}")
+
     def peer(self, device: ApiDevice) -> int:
         return device.native
 
@@ -110,11 +118,16 @@ class HipApi(GpuApi):
         return target, source, size, _ANY_KIND
 
     def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
-        made = _Copy()
+        made, pixel = _Copy(), max(target.pixel, source.pixel)
         for prefix, place in (("src", source), ("dst", target)):
+            if place.array:
+                x, y, z = place.origin
+                setattr(made, f"{prefix}Array", place.array)
+                setattr(made, f"{prefix}Pos", _Position(x // pixel, y, z))
+                continue
             start, row, slice_ = place.start(region)
             setattr(made, f"{prefix}Ptr", _Pitched(start, row, row, slice_ // row))
-        made.extent, made.kind = _Extent(*region), _ANY_KIND
+        made.extent, made.kind = _Extent(region[0] // pixel, *region[1:]), _ANY_KIND
         return made
 
     def set_of(self, one: GpuSet) -> Any:

@@ -23,6 +23,10 @@ from .compilers import HIP_C, OPENCL_C, compiler_of
 if TYPE_CHECKING:
     from ..cuda.devices import CuDevice
 
+#: Kinds of parameters in OpenCL C that HIP has nothing for.
+_NOT_PASSED: Final = frozenset({"image", "sampler", "pipe", "queue"})
+_INSTEAD: Final = "write the kernel in HIP C++, with texture and surface objects"
+
 #: What the body asks for: a compiler's error with a code of its own. There is none.
 SourceError: Final = ImageError
 
@@ -48,7 +52,13 @@ class HipImage(DeviceImage):
         return list(self._kernels)
 
     def parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
-        return tuple(one.size for one in self._kernel(name).given)
+        """Return the sizes. An image of OpenCL C is more than HIP's object for it."""
+        given = self._kernel(name).given
+        for number, one in enumerate(given):
+            if one.kind in _NOT_PASSED:
+                why = f"{name}: parameter {number} is of the kind {one.kind}: HIP passes none"
+                raise failure("UNSUPPORTED_FEATURE", why, remedy=_INSTEAD)
+        return tuple(one.size for one in given)
 
     def required_size(self, name: str) -> Sizes | None:
         return self._kernel(name).required

@@ -77,7 +77,7 @@ def build_fake_hip(folder: Path, profile: str) -> Path:
         "hip_abi.h": build["generated_table_header"]("hip") + _attributes(),
         "hip_functions.h": prototypes(HIP),
         "forwards.c": "\n".join([*_forwards(version), ""]),
-        "exports": "{ global: hip*; fake_*; amd_comgr_*; local: *; };",
+        "exports": "{ global: hip*; _Z2?hip*; fake_*; amd_comgr_*; local: *; };",
     }
     (folder / "libamd_comgr.so.2").symlink_to(file_name)
     return compile_fake_gpu(

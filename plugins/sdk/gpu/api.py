@@ -12,6 +12,8 @@ Functions have neutral names, those of CUDA without "cu" and "_v2". Constants ha
 | rows set at once | of 1, 2 or 4 bytes each | of single bytes |
 | nodes that copy or set | the context as a parameter | no context |
 | dependencies of a capture | with kinds of edges | without |
+| limits of images | those of surfaces | those of textures, and no arrays of images |
+| copies of arrays | in bytes | in pixels |
 | places, for prefetches and advice | a struct | a number, -1 for the host |
 | a host task | a function of the host | before HIP 5.3 one with other parameters |
 | local memory of more than 48 KiB | asked for | needs no request |
@@ -60,6 +62,10 @@ class ApiDevice(Protocol):
     platform: Any
     context: cached_property[int]  # the handle of its primary context
 
+    def attribute(self, name: str) -> int:
+        """Return an attribute by CUDA's name, without CU_DEVICE_ATTRIBUTE_. Raises DriverError."""
+        ...
+
     def has(self, name: str) -> bool:
         """Return whether the driver has a function, by its neutral name."""
         ...
@@ -95,6 +101,7 @@ class CopyPlace(NamedTuple):
         row: bytes from a row to the next, 0 for the copy's width.
         slice: bytes from a slice to the next, 0 for the copy's rows.
         array: the CUarray that it is instead of memory, or 0.
+        pixel: bytes of a pixel of the array.
     """
 
     address: int
@@ -103,6 +110,7 @@ class CopyPlace(NamedTuple):
     row: int = 0
     slice: int = 0
     array: int = 0
+    pixel: int = 1
 
     def start(self, region: Rect) -> tuple[int, int, int]:
         """Return the first byte of a region, its row's and its slice's bytes."""
@@ -185,6 +193,15 @@ class GpuApi(ABC):
     @abstractmethod
     def is_stream_of(self, stream: int, device: ApiDevice) -> bool:
         """Return whether a stream belongs to a device. Raises `error` for an invalid stream."""
+
+    @abstractmethod
+    def image_limit(self, device: ApiDevice, name: str) -> int:
+        """Return a limit of images in pixels, 0 if the device has none of this type.
+
+        Args:
+            device: the device.
+            name: such as "2D_WIDTH" or "1D_LAYERED_LAYERS".
+        """
 
     # parameters
 

@@ -18,6 +18,7 @@ PARTS: Final = (
         "peers",
         "interprocess",
     ),
+    *("memory_images", "samplers", "bindless"),
     *("programs", "kernels", "launches", "device_globals", "captured_graphs"),
     *(f"command_buffer.{name}" for name in ("appends", "launches", "transfers", "updates")),
 )

@@ -3,7 +3,8 @@
  * the same function as CUDA's is generated (tests/helpers/hip.py), the rest is in this folder.
  *
  * All knobs are those of ../cuda/driver.c, with HIP's names: fake_cuda_fail("hipMalloc", 2),
- * FAKE_CUDA_FAIL=hipMalloc=2. FAKE_CUDA_DEVICES=0 is a machine without a GPU: HIP 5.2 says 101,
+ * FAKE_CUDA_FAIL=hipMalloc=2. FAKE_HIP_IMAGES=0 is a GPU without images.
+ * FAKE_CUDA_DEVICES=0 is a machine without a GPU: HIP 5.2 says 101,
  * HIP 6.4 says 100.
  *
  * A module is OpenCL C text, or a code object (ELF) with such text behind its last byte. */
@@ -88,6 +89,11 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
         CUdevice_attribute cuda;
     } known[] = {HIP_ATTRIBUTES};
     HIP_BEGIN;
+    if (attribute == hipDeviceAttributeImageSupport) {
+        const char *wanted = getenv("FAKE_HIP_IMAGES");
+        *value = !wanted || strcmp(wanted, "0");
+        return hipSuccess;
+    }
     if (FAKE_HIP < 600 && attribute > hipDeviceAttributeMemoryPoolsSupported)
         return hip_end(hipErrorInvalidValue);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -75,26 +75,40 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *size, hipDevicept
 
 /* --- copies --- */
 
+static size_t pixel_of(hipArray_t array) {
+    CUarray a = (CUarray)array;
+    return a ? a->pitch / a->about.Width : 1;
+}
+
+static CUmemorytype type_of(hipArray_t array) {
+    return array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
+}
+
+/* Positions in an array, and widths of copies with one, are in pixels. */
 bool hip_copy_of(CUDA_MEMCPY3D *made, const hipMemcpy3DParms *g) {
-    *made = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+    size_t from = pixel_of(g->srcArray), to = pixel_of(g->dstArray);
+    *made = (CUDA_MEMCPY3D){.srcMemoryType = type_of(g->srcArray),
+                            .srcArray = (CUarray)g->srcArray,
                             .srcDevice = number(g->srcPtr.ptr),
                             .srcPitch = g->srcPtr.pitch,
                             .srcHeight = g->srcPtr.ysize,
-                            .srcXInBytes = g->srcPos.x,
+                            .srcXInBytes = g->srcPos.x * from,
                             .srcY = g->srcPos.y,
                             .srcZ = g->srcPos.z,
-                            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                            .dstMemoryType = type_of(g->dstArray),
+                            .dstArray = (CUarray)g->dstArray,
                             .dstDevice = number(g->dstPtr.ptr),
                             .dstPitch = g->dstPtr.pitch,
                             .dstHeight = g->dstPtr.ysize,
-                            .dstXInBytes = g->dstPos.x,
+                            .dstXInBytes = g->dstPos.x * to,
                             .dstY = g->dstPos.y,
                             .dstZ = g->dstPos.z,
-                            .WidthInBytes = g->extent.width,
+                            .WidthInBytes = g->extent.width * (from > to ? from : to),
                             .Height = g->extent.height,
                             .Depth = g->extent.depth,
                             .reserved0 = (void *)(uintptr_t)g->kind};
-    return g->kind <= hipMemcpyDefault;
+    bool same = !g->srcArray || !g->dstArray || from == to;
+    return same && g->kind <= hipMemcpyDefault;
 }
 
 bool hip_line_of(CUDA_MEMCPY3D *made, void *to, const void *from, size_t size, hipMemcpyKind kind) {

@@ -5,16 +5,20 @@ HIP_HEADERS is a list of folders, with colons between them: one for each version
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from helpers.abi_header import compile_lines, function_lines, struct_lines, type_lines, value_lines
 
 from fairlead.loader.cuda.abi import CUDA
 from fairlead.loader.cuda.abi import NAMES as CUDA_NAMES
 from fairlead.loader.hip.abi import CONSTANTS, HIP, MISSING, NAMES, OLDER, HipError, check, named
+from fairlead.loader.hip.driver import CXX_SYMBOLS
 
 _TYPES = {"hip_flags64": "unsigned long long", "hipDeviceProp_t_5": "hipDeviceProp_t"}
 _FOLDERS = [path for path in os.environ.get("HIP_HEADERS", "").split(":") if path]
@@ -135,6 +139,36 @@ def test_constants_of_cuda_have_names() -> None:
     numbers = {name: HIP[CONSTANTS[f"CU_DEVICE_ATTRIBUTE_{name}"]] for name in ("WARP_SIZE",)}
     assert numbers == {"WARP_SIZE": 87}
     assert HIP[CONSTANTS["CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED"]] == 1
+
+
+def test_structs_of_images_are_those_of_cuda() -> None:
+    """The adapter gives HIP CUDA's. The one for surfaces is shorter and begins like it."""
+    for ours, theirs in (
+        ("HIP_ARRAY3D_DESCRIPTOR", "CUDA_ARRAY3D_DESCRIPTOR"),
+        ("HIP_RESOURCE_DESC", "CUDA_RESOURCE_DESC"),
+        ("HIP_TEXTURE_DESC", "CUDA_TEXTURE_DESC"),
+    ):
+        both = [api.struct(name) for api, name in ((HIP, ours), (CUDA, theirs))]
+        places = [
+            [(name, getattr(one, name).offset, getattr(one, name).size) for name, _ in one._fields_]
+            for one in both
+        ]
+        assert places[0] == places[1] and len(set(map(ctypes.sizeof, both))) == 1
+    surface, texture = HIP.struct("hipResourceDesc"), HIP.struct("HIP_RESOURCE_DESC")
+    assert (surface.resType.offset, surface.res.offset) == (0, texture.res.offset)
+
+
+def test_surfaces_of_debians_hip_are_under_names_of_cxx() -> None:
+    """libamdhip64.so.5 of Debian 12 exports all functions of images, these two for C++ alone."""
+    library = next(Path(os.environ.get("AMD", "")).glob("usr/lib/*/libamdhip64.so.5"), None)
+    if library is None:
+        pytest.skip("AMD names no folder with libamdhip64: `make test` fetches it on Debian 12")
+    with library.open("rb") as file:
+        table: Any = ELFFile(file).get_section_by_name(".dynsym")
+        names = {one.name for one in table.iter_symbols() if one["st_shndx"] != "SHN_UNDEF"}
+    assert {*CXX_SYMBOLS.values()} < names and not names & CXX_SYMBOLS.keys()
+    assert {"hipArray3DCreate", "hipArrayDestroy", "hipTexObjectCreate"} < names
+    assert "hipArray3DGetDescriptor" not in names
 
 
 def test_codes_are_those_of_cuda() -> None:

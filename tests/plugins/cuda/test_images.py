@@ -1,4 +1,7 @@
-"""Images on CUDA: memory objects and bindless images, in kernels of PTX. Only CUDA has them."""
+"""Images on CUDA and HIP: memory objects and bindless images, in kernels.
+
+On CUDA the kernel is PTX. The HIP of the tests gives kernels of OpenCL C the pixels as memory.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.launching import last_error
 
 from fairlead.loader.ur.abi import UR
 
-from .conftest import Memory, Work, array, only_cuda
-
-pytestmark = only_cuda
+from .conftest import Adapted, Knobs, Memory, Work, array, only_cuda, only_hip
 
 #: Each work-item reads a pixel of an 8 x 8 texture of RGBA bytes, and writes 255 minus its bytes.
 PTX = b""".version 8.0
@@ -48,6 +50,12 @@ PTX = b""".version 8.0
     shl.b32 %r2, %r2, 2;
     sust.b.2d.v4.b8.trap [%d2, {%r2, %r3}], {%h1, %h2, %h3, %h4};
     ret;
+}
+"""
+#: The same for HIP.
+SOURCE = b"""
+kernel void invert(global const uchar4 *from, global uchar4 *to) {
+    to[get_global_id(0)] = (uchar)255 - from[get_global_id(0)];
 }
 """
 WIDTH, HEIGHT = 8, 8
@@ -134,8 +142,10 @@ def images(work: Work) -> Images:
     return Images(work)
 
 
-def _invert(work: Work) -> int:
+def _invert(work: Work, adapted: Adapted) -> int:
     """Return the kernel."""
+    if adapted.plugin.backend == "hip":
+        return work.kernel("invert", SOURCE)
     ur, data = work.ur, ctypes.create_string_buffer(PTX)
     lengths = (ctypes.c_size_t * 1)(len(PTX))
     places = (ctypes.c_void_p * 1)(ctypes.addressof(data))
@@ -145,11 +155,13 @@ def _invert(work: Work) -> int:
     return ur.made("urKernelCreate", program, b"invert").value or 0
 
 
-def test_a_kernel_reads_a_texture_and_writes_a_surface(work: Work, images: Images) -> None:
+def test_a_kernel_reads_a_texture_and_writes_a_surface(
+    work: Work, images: Images, adapted: Adapted
+) -> None:
     source, target = images.allocate(), images.allocate()
     assert images.copy("MEM_TO_IMAGE", DATA, source) == "SUCCESS"
     texture, surface = images.sampled(source), images.unsampled(target)
-    work.launch(_invert(work), ctypes.c_uint64(texture), ctypes.c_uint64(surface))
+    work.launch(_invert(work, adapted), ctypes.c_uint64(texture), ctypes.c_uint64(surface))
     assert images.pixels(target) == INVERTED
     destroy = "urBindlessImages{}ImageHandleDestroyExp"
     work.ur.ok(destroy.format("Sampled"), *images.place, texture)
@@ -158,13 +170,14 @@ def test_a_kernel_reads_a_texture_and_writes_a_surface(work: Work, images: Image
     images.free(target)
 
 
-def test_a_kernel_takes_an_image_as_a_surface(work: Work, images: Images) -> None:
+def test_a_kernel_takes_an_image_as_a_surface(work: Work, images: Images, adapted: Adapted) -> None:
     ur, source = work.ur, images.allocate()
     assert images.copy("MEM_TO_IMAGE", DATA, source) == "SUCCESS"
     flags = UR["UR_MEM_FLAG_READ_WRITE"]
     given = work.context, flags, *_refs(*_shape()), None
     image = ur.made("urMemImageCreate", *given)
-    work.launch(_invert(work), ctypes.c_uint64(images.sampled(source)), Memory(image.value or 0))
+    texture = ctypes.c_uint64(images.sampled(source))
+    work.launch(_invert(work, adapted), texture, Memory(image.value or 0))
     out = ctypes.create_string_buffer(len(DATA))
     where = UR.struct("ur_rect_offset_t")(0, 0, 0), UR.struct("ur_rect_region_t")(*WHOLE)
     ur.ok("urEnqueueMemImageRead", work.queue, image, True, *where, 0, 0, out, 0, None, None)
@@ -260,7 +273,8 @@ def test_an_image_is_not_a_buffer(work: Work) -> None:
     ur.ok("urMemRelease", image)
 
 
-def test_a_native_array_is_an_image(work: Work) -> None:
+def test_a_native_array_is_an_image(work: Work, adapted: Adapted) -> None:
+    """HIP before 5.6 does not tell what an array looks like, so a wrong description is believed."""
     ur, image = work.ur, _create(work, _shape()[1], DATA)
     native = ur.made("urMemGetNativeHandle", image, work.device).value
     how = ctypes.byref(_struct("ur_mem_native_properties_t", isNativeHandleOwned=False))
@@ -272,11 +286,56 @@ def test_a_native_array_is_an_image(work: Work) -> None:
     assert out.raw == DATA
     made = ctypes.byref(ctypes.c_void_p())
     wrong = native, work.context, *_refs(*_shape(7)), how, made
-    assert ur(create, *wrong) == "INVALID_IMAGE_FORMAT_DESCRIPTOR"
+    believed = adapted.plugin.backend == "hip" and adapted.driver.version < (5, 6)
+    assert ur(create, *wrong) == ("SUCCESS" if believed else "INVALID_IMAGE_FORMAT_DESCRIPTOR")
     ur.ok("urMemRelease", other)
     ur.ok("urMemRelease", image)
 
 
+@only_hip
+def test_hip_has_no_arrays_of_images(work: Work) -> None:
+    form, desc = _shape()
+    desc.type, desc.arraySize = UR["UR_MEM_TYPE_IMAGE2D_ARRAY"], 3
+    flags, made = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(ctypes.c_void_p())
+    given = work.context, flags, *_refs(form, desc), None, made
+    assert work.ur("urMemImageCreate", *given) == "UNSUPPORTED_FEATURE"
+    assert "HIP has no images of this type here" in last_error(work.ur)[0]
+
+
+@only_hip
+def test_gpus_without_images_say_so(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AMD's GPUs for computing alone have no units for textures."""
+    names = "IMAGE_SUPPORT", "IMAGE2D_MAX_WIDTH", "BINDLESS_IMAGES_SUPPORT_EXP"
+
+    def answers() -> list[int]:
+        asked = (f"UR_DEVICE_INFO_{name}" for name in names)
+        return [work.ur.number("urDeviceGetInfo", work.device, name) for name in asked]
+
+    assert answers() == [1, 16384, 1]
+    monkeypatch.setenv("FAKE_HIP_IMAGES", "0")
+    assert answers() == [0, 0, 0]
+    made = ctypes.byref(ctypes.c_uint64())
+    given = work.context, work.device, *_refs(*_shape()), made
+    assert work.ur("urBindlessImagesImageAllocateExp", *given) == "UNSUPPORTED_FEATURE"
+
+
+@only_hip
+def test_a_driver_without_surfaces_reads_textures(
+    work: Work, images: Images, adapted: Adapted, fake: Knobs
+) -> None:
+    """The code of a slot that the library lacks is 801."""
+    source = images.allocate()
+    assert images.copy("MEM_TO_IMAGE", DATA, source) == "SUCCESS"
+    fake.fail_exported("hipCreateSurfaceObject", 801)
+    made, out = ctypes.byref(ctypes.c_uint64()), work.memory(size=len(DATA))
+    given = *images.place, source, *_refs(*_shape()), made
+    create = "urBindlessImagesUnsampledImageCreateExp"
+    assert work.ur(create, *given) == "UNSUPPORTED_FEATURE"
+    work.launch(_invert(work, adapted), ctypes.c_uint64(images.sampled(source)), out)
+    assert work.get(out, len(DATA)) == INVERTED
+
+
+@only_cuda
 def test_nvidias_assembler_takes_the_kernel(tmp_path: Path, adapted: object) -> None:
     ptxas = os.environ.get("PTXAS") or shutil.which("ptxas")
     if not ptxas:

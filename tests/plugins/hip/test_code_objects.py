@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from helpers.support import RunPython
 
+from fairlead.loader.ur.abi import URError
 from fairlead.plugins.hip.code_objects import (
     CodeObject,
     CodeObjectError,
     prepare,
     processor_of,
 )
+from fairlead.plugins.hip.images import HipImage
 from fairlead.plugins.hip.messagepack import read_messagepack
 
 SOURCE = """
@@ -35,12 +37,13 @@ kernel __attribute__((reqd_work_group_size(8, 4, 1))) void square(global int *ou
 #: Compiles its first argument for the second one with the third one's options, into the fourth.
 COMPILE = """
 import sys
-from fairlead.plugins.hip.comgr import ComgrError, open_comgr
+from fairlead.plugins.hip.comgr import open_comgr
+from fairlead.plugins.sdk.gpu.runtime_compilers import RuntimeCompilerError
 source, processor, options, path = sys.argv[1:]
 try:
     target = f"amdgcn-amd-amdhsa--{processor}"
     data = open_comgr().compile_opencl(source.encode(), target, options)
-except ComgrError as error:
+except RuntimeCompilerError as error:
     print(error)
 else:
     open(path, "wb").write(data)
@@ -189,6 +192,22 @@ def test_amds_library_reads_the_changed_metadata(
     start = plain.index(b"amdhsa.kernels")
     assert differ and start - 2 <= min(differ) and max(differ) < start + 4096
     assert prepare(changed.image, "gfx90a").image == changed.image
+
+
+def test_kernels_with_images_are_refused_by_name(compiler: _Compiler) -> None:
+    """HIP's objects are not what a kernel of OpenCL C takes for an image."""
+    source = """
+    kernel void reads(global float4 *out, read_only image2d_t from, sampler_t how) {
+        *out = read_imagef(from, how, (int2)(0));
+    }
+    kernel void plain(global int *out) { *out = 1; }
+    """
+    image = HipImage(prepare(compiler(source)[0].read_bytes(), "gfx90a"))
+    assert image.parameter_sizes("plain", 0) == (8,)
+    with pytest.raises(URError, match="reads: parameter 1 is of the kind image") as one:
+        image.parameter_sizes("reads", 0)
+    assert one.value.code == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"
+    assert "HIP C++" in one.value.remedy
 
 
 def test_a_refused_program_has_the_compilers_log(compiler: _Compiler) -> None:
