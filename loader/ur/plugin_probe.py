@@ -106,7 +106,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     """Load the candidate, describe it, and close it. Runs in the child."""
     candidate = PluginCandidate(**{**data["candidate"], "manifest": None})
     os.environ.update(data["environment"])  # adapters in Python see them, too
-    state = ProcessState.now()
+    state = ProcessState.read()
     try:
         plugin = load(candidate, progress=progress)
     except FairleadError as error:

@@ -88,7 +88,7 @@ def _report(candidate: Candidate, outcome: Outcome) -> ZEDriverReport:
 
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     """Load the candidate and describe it. Runs in the child."""
-    state = ProcessState.now()
+    state = ProcessState.read()
     try:
         driver = load(candidate_from(data), progress=progress)
     except FairleadError as error:
