@@ -46,7 +46,7 @@ class DriverProfile(Value):
     #: dependencies for each command. Below 0: in-order queues are faster.
     events_per_command: int = -1
     #: The event of a command that fails is used after its last reference is gone. So those of
-    #: commands that wait for events are held until they have ended; icd/native/held.c.
+    #: commands that wait for events are held until they have ended; icd/native/held_events.c.
     holds_events: bool = False
     #: Why the driver's own command-buffers are used only on request; "" if they are sound.
     native_command_buffer_defect: str = ""

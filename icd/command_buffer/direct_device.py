@@ -55,7 +55,7 @@ class DirectDevice:
             check(code, "clGetDeviceInfo")
         self.native.most_items, self.native.local_memory = sizes, memory[0]
         units = min(compute_units(device), len(os.sched_getaffinity(0)), lib.FL_MOST_THREADS)
-        self.native.crew = {"threads": units, "least": _LEAST, "percent": _PERCENT}
+        self.native.thread_limits = {"threads": units, "least": _LEAST, "percent": _PERCENT}
         self._context, self._device = context, device
 
     def ask_for_local_sizes(self) -> None:

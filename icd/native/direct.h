@@ -1,5 +1,5 @@
 /* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_image.c
- * makes images of them, and direct_run.c runs them. direct_crew.c has the threads that help.
+ * makes images of them, and direct_run.c runs them. direct_threads.c has the threads that help.
  * direct_memory.c knows where buffers lie, and direct_cells.c what Parameters are. direct.c is what
  * Python and enqueues call.
  *
@@ -72,7 +72,7 @@ typedef struct fl_direct_step {
 
 _Static_assert(sizeof(void *) != 8 || sizeof(fl_direct_step) == 64, "a line of the cache");
 
-/* direct_crew.c: steps that need no order, in so many pieces: parts of a step, or if that are
+/* direct_threads.c: steps that need no order, in so many pieces: parts of a step, or if that are
  * fewer, several steps. */
 typedef struct fl_work {
     const fl_direct_step *steps;
@@ -80,8 +80,8 @@ typedef struct fl_work {
     uint32_t count, pieces;      /* a step has pieces ÷ count of them, or a piece has some steps */
 } fl_work;
 /* Have the threads until they are given back. false: another run has them. */
-bool fl_take_crew(uint32_t threads);
-void fl_give_crew_back(void);
+bool fl_take_threads(uint32_t threads);
+void fl_give_threads_back(void);
 /* Run it to the end, with their help. `flags` is the MXCSR of this thread. */
 void fl_run_together(const fl_work *work, unsigned *flags);
 /* direct_run.c: run a piece of it; and the MXCSR of this thread. */
@@ -189,7 +189,7 @@ typedef struct fl_image {
     fl_direct_series *series;    /* that were enqueued with it */
     uint32_t step_count, live;   /* `live`: how many buffers it had when it was made */
     uint32_t *order;             /* its steps, level by level; NULL: each is a level of its own */
-    fl_crew_limits limits;
+    fl_thread_limits limits;
     atomic_uint passes;          /* that were measured, at most FL_KNOWN */
     bool shares;                 /* some levels are run together */
     bool watched;                /* its work-group functions report failures */

@@ -107,7 +107,7 @@ static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image 
 /* The steps level by level, each level in the order of recording. false: there is no memory. */
 static bool put_levels(const fl_direct *d, fl_image *image) {
     uint32_t count = d->count, most = 0;
-    image->limits = d->device->crew;
+    image->limits = d->device->thread_limits;
     if (!d->levels)
         return true;
     for (uint32_t i = 0; i < count; i++)

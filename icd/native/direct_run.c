@@ -269,13 +269,13 @@ static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
                      pass + 1 == FL_MEASURED && !fl_may_share(image) ? FL_KNOWN : pass + 1);
         return;
     }
-    if (!fl_take_crew(image->limits.threads)) {
+    if (!fl_take_threads(image->limits.threads)) {
         for (const fl_direct_step *s = first; s < end; s++)
             run(s, flags);
         return;
     }
     run_levels(image, true, flags);
-    fl_give_crew_back();
+    fl_give_threads_back();
     for (fl_direct_step *s = first; s < end && pass == FL_MEASURED;
          s++) /* it has woken the threads */
         s->shared_ticks = 0;
@@ -322,7 +322,7 @@ uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *valu
         stopped = stops(stop);
     }
     bool together =
-        turn < times && !stopped && image->shares && fl_take_crew(image->limits.threads);
+        turn < times && !stopped && image->shares && fl_take_threads(image->limits.threads);
     for (; turn < times && !stopped; turn++) {
         store(image, series, turn);
         if (together)
@@ -333,7 +333,7 @@ uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *valu
         stopped = stops(stop);
     }
     if (together)
-        fl_give_crew_back();
+        fl_give_threads_back();
     _mm_setcsr(before);
     if (image->watched)
         look_for_failures(image);

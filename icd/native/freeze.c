@@ -1,5 +1,5 @@
 /* Freezes captured launches: what clSetKernelArg put into which kernel, for as long as a block
- * records.
+ * records. record.c calls `fl_freeze`, and appends the frozen launch as an `fl_command`.
  *
  * A captured launch must be frozen: the program goes on to set other arguments on the same kernel.
  * And every memory object among the arguments must be kept, which OpenCL does not do

@@ -201,7 +201,7 @@ uint32_t fl_find_places(const fl_command *commands, uint32_t count, const fl_cel
  * reference to its arguments. 0 or an error. */
 int fl_bind_arguments(fl_command *command, fl_cell *const *cells, uint32_t cell_count);
 
-/* --- array.c: commands; each has a reference to its arguments --- */
+/* --- command_array.c: commands; each has a reference to its arguments --- */
 typedef struct fl_array {
     fl_command *commands;
     uint32_t count, room;
@@ -347,7 +347,7 @@ typedef struct fl_route {
  * of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list,
                void **event, uint32_t *failed);
-/* until.c: enqueue it until the word at `offset` of the memory object `flag` is not 0, at most
+/* flag_loops.c: enqueue it until the word at `offset` of the memory object `flag` is not 0, at most
  * `times` times, and wait for the end. The word is read after every `every` times. *ran is how
  * often it was enqueued, *stopped whether the word was set. */
 int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag,
@@ -472,11 +472,11 @@ enum { FL_MOST_THREADS = 16 };   /* that run launches together: more would wait 
 /* Up to so many threads run launches that need no order, or one launch. These must take at least so
  * many ns. With threads they must take at most so many percent of the time that one thread needs.
  */
-typedef struct fl_crew_limits {
+typedef struct fl_thread_limits {
     uint32_t threads, least, percent;
-} fl_crew_limits;
+} fl_thread_limits;
 typedef struct fl_direct_device {
-    fl_crew_limits crew;
+    fl_thread_limits thread_limits;
     void *queue, *shape, *answer;
     size_t most_items[3], local_memory;
     uint32_t reports_failures, shape_count;

@@ -23,7 +23,7 @@
 /* The function in a slot of a table, with its type: CALL(table, clFinish)(queue). */
 #define CALL(table, name) ((fn_##name *)(table)[SLOT_##name])
 
-/* keep.c: a set of objects that are retained once each for as long as the set lives. */
+/* retained_objects.c: a set of objects that are retained once each for as long as the set lives. */
 typedef enum {
     FL_KEEP_MEM,
     FL_KEEP_KERNEL,
@@ -102,7 +102,7 @@ fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_
 /* Whether memory is that of a Parameter's number. */
 bool fl_is_parameter(const void *value);
 
-/* held.c: while this thread enqueues what may fail by its wait list, on a driver that
+/* held_events.c: while this thread enqueues what may fail by its wait list, on a driver that
  * `holds_events` says so of. Then every command has an event, and drops it so. */
 extern _Thread_local bool fl_holds_events;
 void fl_hold_event(void *event);         /* until it has ended; the reference is taken over */
@@ -183,7 +183,7 @@ cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep,
                  fl_pins *pins, enum fl_reason *reason);
 
-/* prepare.c: the kernels of a program, and what has to be set on them before each launch. */
+/* program_kernels.c: the kernels of a replay program, and what has to be set on them before each launch. */
 typedef struct fl_set { /* small: a replay reads them all, past what the driver has left of the
                            caches */
     union {

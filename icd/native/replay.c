@@ -4,7 +4,7 @@
  * On an in-order queue the steps carry no events at all; a step signals only if a step on another
  * queue, or on an out-of-order queue, has to wait for it. The first step of a queue also waits for
  * the caller's wait list, the last gives the caller's event. Kernels are the program's own
- * (prepare.c). */
+ * (program_kernels.c). */
 #include "native.h"
 
 #include <stdlib.h>

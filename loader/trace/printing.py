@@ -1,4 +1,4 @@
-"""Traced calls as text, described by the ABI data.
+"""Makes the text of traced calls from the ABI data; environment.py prints it.
 
 `decode` cuts a log (native/log.c) into `TracedCall`s. Each contains raw words and *pieces*: the
 bytes that were behind its pointers when it returned. Its texts are made on demand. `text_before`

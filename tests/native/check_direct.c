@@ -327,14 +327,14 @@ static void count_group(void **arguments, const size_t *context, size_t x, size_
 }
 
 /* Several threads run the groups of a launch, and launches of one level: each group once. */
-SCENARIO(thread_direct_crew) {
+SCENARIO(thread_direct_pool) {
     const uint32_t levels[] = {0, 0};
     direct d;
     int code;
     make(w, &d);
     d.function.function = (void *)count_group;
     d.function.automatic_count = 0;
-    d.device.crew = (fl_crew_limits){.threads = 3, .least = 0, .percent = UINT32_MAX};
+    d.device.thread_limits = (fl_thread_limits){.threads = 3, .least = 0, .percent = UINT32_MAX};
     fl_command commands[] = {d.commands[0], d.commands[0]};
     for (int is_level = 0; is_level < 2; is_level++) {
         uint32_t times[2], shared[2], before = atomic_load(&runs_of_group[0]);
@@ -359,13 +359,13 @@ SCENARIO(thread_direct_crew) {
 
 /* Launches of one function and size are run together or not, all of them: one that was interrupted
  * decides nothing alone. */
-SCENARIO(thread_direct_crew_by_kind) {
+SCENARIO(thread_direct_pool_by_kind) {
     direct d;
     int code;
     make(w, &d);
     d.function.function = (void *)count_group;
     d.function.automatic_count = 0;
-    d.device.crew = (fl_crew_limits){.threads = 2, .least = 0, .percent = 100};
+    d.device.thread_limits = (fl_thread_limits){.threads = 2, .least = 0, .percent = 100};
     fl_command commands[64];
     for (int i = 0; i < 64; i++)
         commands[i] = d.commands[0];
@@ -413,7 +413,7 @@ static void *run_here_and_there(void *made) {
 }
 
 /* A thread that helps is kept off the processor of the thread that it helps, but for a moment. */
-SCENARIO(thread_direct_crew_elsewhere) {
+SCENARIO(thread_direct_pool_elsewhere) {
     cpu_set_t all, two;
     direct d;
     int code;
@@ -429,7 +429,7 @@ SCENARIO(thread_direct_crew_elsewhere) {
     make(w, &d);
     d.function.function = (void *)note_processor;
     d.function.automatic_count = 0;
-    d.device.crew = (fl_crew_limits){.threads = 2, .least = 0, .percent = UINT32_MAX};
+    d.device.thread_limits = (fl_thread_limits){.threads = 2, .least = 0, .percent = UINT32_MAX};
     fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 1, 1, NULL, &code);
     CHECK(made);
     CHECK(pthread_create(&thread, NULL, run_here_and_there, made) == 0);

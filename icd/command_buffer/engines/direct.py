@@ -196,7 +196,7 @@ class BuiltDirect(Built):
 
     @property
     def _threads(self) -> int:
-        return self._found.device.native.crew.threads
+        return self._found.device.native.thread_limits.threads
 
     @cached_property
     def _units(self) -> int:

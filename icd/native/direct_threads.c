@@ -1,11 +1,11 @@
 /* The threads that run long launches together with the thread that runs an image: pieces of one
  * launch, or launches that need no order.
  *
- * There is one crew, and one run at a time has it. Each thread has a ticket: which work it is, and
- * how many of its own pieces are left. Who has none left takes those of a thread that begins none.
- * So a thread has the same pieces in each replay, whose memory is in its cache. None waits for a
- * thread that is kept from running. Every second work is taken from its end on: what was used last
- * is used first, and the cache still has it. A thread without work looks for more for some
+ * There is one pool of threads, and one run at a time has it. Each thread has a ticket: which work
+ * it is, and how many of its own pieces are left. A thread without pieces steals from a stalled
+ * thread. So no thread waits for a descheduled one. In each replay a thread has the same pieces,
+ * whose memory is in its cache. Every second work is taken from its end on: what was used last is
+ * used first, and the cache still has it. A thread without work looks for more for some
  * microseconds, for the next launch often follows at once. Then it sleeps. The system may wake it
  * on the processor of the run, and leave it there. So it is kept away from that one. */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@
 #define LINE 64                /* of a cache: who waits looks at one that is seldom written */
 
 static struct {
-    pthread_mutex_t owner;     /* held by the run that has the crew */
+    pthread_mutex_t owner;     /* held by the run that has the pool */
     pthread_mutex_t lock;      /* of those who sleep */
     pthread_cond_t woken;
     atomic_uint sleepers, ready;
@@ -42,7 +42,7 @@ static struct {
         int away;                                 /* the processor that it does not use */
         atomic_int processor;                     /* where it woke; UNKNOWN since `away` changed */
     } members[FL_MOST_THREADS];
-} crew = {.owner = PTHREAD_MUTEX_INITIALIZER,
+} pool = {.owner = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .woken = PTHREAD_COND_INITIALIZER};
 
@@ -55,12 +55,12 @@ static inline void pause_briefly(void) {
 static uint64_t of_work(uint32_t number, uint32_t count) { return (uint64_t)number << 32 | count; }
 
 static uint32_t first_piece(uint32_t member, uint32_t threads) {
-    return crew.last.work.pieces * member / threads;
+    return pool.last.work.pieces * member / threads;
 }
 
 /* How many pieces a member has not begun. */
 static uint32_t left_of(uint32_t member, uint32_t number) {
-    uint64_t ticket = atomic_load_explicit(&crew.members[member].ticket, memory_order_acquire);
+    uint64_t ticket = atomic_load_explicit(&pool.members[member].ticket, memory_order_acquire);
     return ticket >> 32 == number ? (uint32_t)ticket : 0;
 }
 
@@ -68,20 +68,20 @@ static uint32_t left_of(uint32_t member, uint32_t number) {
  * it is. false: it is not the next any more. */
 static bool take_piece(uint32_t member, uint32_t number, uint32_t left, unsigned *flags) {
     uint64_t ticket = of_work(number, left);
-    _Atomic uint64_t *place = &crew.members[member].ticket;
+    _Atomic uint64_t *place = &pool.members[member].ticket;
     if (!left || !atomic_compare_exchange_strong(place, &ticket, ticket - 1))
         return false;
-    uint32_t threads = atomic_load_explicit(&crew.last.threads, memory_order_relaxed);
+    uint32_t threads = atomic_load_explicit(&pool.last.threads, memory_order_relaxed);
     uint32_t first = first_piece(member, threads), end = first_piece(member + 1, threads);
     uint32_t piece = number % 2 ? first + left - 1 : end - left;
-    fl_run_piece(&crew.last.work, piece, flags);
+    fl_run_piece(&pool.last.work, piece, flags);
     return true;
 }
 
 /* Run a thread's own pieces, then those of others that begin none for a while: their memory is in
  * the others' caches, where the next work would need it again. The answer is how many it were. */
 static uint32_t take_pieces(uint32_t member, uint32_t number, unsigned *flags) {
-    uint32_t threads = atomic_load_explicit(&crew.last.threads, memory_order_relaxed), done = 0;
+    uint32_t threads = atomic_load_explicit(&pool.last.threads, memory_order_relaxed), done = 0;
     for (uint32_t i = 0; member < threads && i < threads; i++) {
         uint32_t of = (member + i) % threads, looks = i ? 0 : PATIENCE;
         for (uint32_t left, before = UINT32_MAX; (left = left_of(of, number)) != 0; before = left) {
@@ -94,27 +94,27 @@ static uint32_t take_pieces(uint32_t member, uint32_t number, unsigned *flags) {
                 left--;
             }
         }
-        atomic_store(&crew.members[member].ended, of_work(number, done));
+        atomic_store(&pool.members[member].ended, of_work(number, done));
     }
     return done;
 }
 
 static void sleep_until_there_is_work(uint32_t seen) {
-    pthread_mutex_lock(&crew.lock);
-    atomic_fetch_add(&crew.sleepers, 1);
-    while (atomic_load(&crew.last.number) == seen)
-        pthread_cond_wait(&crew.woken, &crew.lock);
-    atomic_fetch_sub(&crew.sleepers, 1);
-    pthread_mutex_unlock(&crew.lock);
+    pthread_mutex_lock(&pool.lock);
+    atomic_fetch_add(&pool.sleepers, 1);
+    while (atomic_load(&pool.last.number) == seen)
+        pthread_cond_wait(&pool.woken, &pool.lock);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    pthread_mutex_unlock(&pool.lock);
 }
 
 static void *help(void *number) {
     uint32_t member = (uint32_t)(uintptr_t)number, seen = 0;
     unsigned flags = fl_present_flags();
-    atomic_store(&crew.members[member].processor, sched_getcpu());
-    atomic_fetch_add(&crew.ready, 1);
+    atomic_store(&pool.members[member].processor, sched_getcpu());
+    atomic_fetch_add(&pool.ready, 1);
     for (uint32_t looks = 0;; looks++) {
-        uint32_t present = atomic_load(&crew.last.number);
+        uint32_t present = atomic_load(&pool.last.number);
         if (present != seen) {
             seen = present;
             take_pieces(member, seen, &flags);
@@ -123,7 +123,7 @@ static void *help(void *number) {
             pause_briefly();
         else {
             sleep_until_there_is_work(seen);
-            atomic_store(&crew.members[member].processor, sched_getcpu());
+            atomic_store(&pool.members[member].processor, sched_getcpu());
             looks = 0;
         }
     }
@@ -131,15 +131,15 @@ static void *help(void *number) {
 }
 
 /* In a forked child there is none of these threads. */
-static void forget_crew(void) {
-    pthread_mutex_init(&crew.owner, NULL);
-    pthread_mutex_init(&crew.lock, NULL);
-    pthread_cond_init(&crew.woken, NULL);
-    atomic_store(&crew.sleepers, 0);
-    atomic_store(&crew.ready, 0);
-    crew.started = 0;
+static void forget_pool(void) {
+    pthread_mutex_init(&pool.owner, NULL);
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.woken, NULL);
+    atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.ready, 0);
+    pool.started = 0;
     for (uint32_t i = 0; i < FL_MOST_THREADS; i++)
-        atomic_store(&crew.members[i].ticket, 0);
+        atomic_store(&pool.members[i].ticket, 0);
 }
 
 /* The processors of the process without one, if that leaves any. */
@@ -157,20 +157,20 @@ static bool start(uint32_t member) {
     pthread_attr_t attributes;
     cpu_set_t processors;
     sigset_t all, before;
-    if (!told && pthread_atfork(NULL, NULL, forget_crew) != 0)
+    if (!told && pthread_atfork(NULL, NULL, forget_pool) != 0)
         return false;
     told = true;
     if (pthread_attr_init(&attributes) != 0)
         return false;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK);
-    int here = crew.members[member].away = sched_getcpu();
-    atomic_store(&crew.members[member].processor, UNKNOWN);
+    int here = pool.members[member].away = sched_getcpu();
+    atomic_store(&pool.members[member].processor, UNKNOWN);
     if (all_but(here, &processors))
         pthread_attr_setaffinity_np(&attributes, sizeof processors, &processors);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_t *thread = &crew.members[member].thread;
+    pthread_t *thread = &pool.members[member].thread;
     bool made = pthread_create(thread, &attributes, help, (void *)(uintptr_t)member) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
@@ -180,62 +180,62 @@ static bool start(uint32_t member) {
 /* A new thread may be put on the processor of this one, which keeps it busy for milliseconds. */
 static void wait_until_ready(void) {
     static const struct timespec briefly = {.tv_nsec = 50000};
-    for (int i = 0; i < 20 && atomic_load(&crew.ready) < crew.started; i++)
+    for (int i = 0; i < 20 && atomic_load(&pool.ready) < pool.started; i++)
         nanosleep(&briefly, NULL);
 }
 
 /* Threads that may be on this processor go to others. */
 static void keep_away(uint32_t threads) {
     int here = sched_getcpu();
-    for (uint32_t i = 1; i < threads && i <= crew.started; i++) {
-        int processor = atomic_load(&crew.members[i].processor);
+    for (uint32_t i = 1; i < threads && i <= pool.started; i++) {
+        int processor = atomic_load(&pool.members[i].processor);
         bool elsewhere = processor != here && processor != UNKNOWN;
         cpu_set_t processors;
-        if (elsewhere || crew.members[i].away == here || !all_but(here, &processors))
+        if (elsewhere || pool.members[i].away == here || !all_but(here, &processors))
             continue;
-        atomic_store(&crew.members[i].processor, UNKNOWN);
-        crew.members[i].away = here;
-        pthread_setaffinity_np(crew.members[i].thread, sizeof processors, &processors);
+        atomic_store(&pool.members[i].processor, UNKNOWN);
+        pool.members[i].away = here;
+        pthread_setaffinity_np(pool.members[i].thread, sizeof processors, &processors);
     }
 }
 
-bool fl_take_crew(uint32_t threads) {
-    if (pthread_mutex_trylock(&crew.owner) != 0)
+bool fl_take_threads(uint32_t threads) {
+    if (pthread_mutex_trylock(&pool.owner) != 0)
         return false;
-    uint32_t before = crew.started;
-    while (crew.started + 1 < threads && start(crew.started + 1))
-        crew.started++;
-    if (crew.started > before)
+    uint32_t before = pool.started;
+    while (pool.started + 1 < threads && start(pool.started + 1))
+        pool.started++;
+    if (pool.started > before)
         wait_until_ready();
     keep_away(threads);
-    atomic_store(&crew.last.threads, threads);
+    atomic_store(&pool.last.threads, threads);
     return true;
 }
 
-void fl_give_crew_back(void) { pthread_mutex_unlock(&crew.owner); }
+void fl_give_threads_back(void) { pthread_mutex_unlock(&pool.owner); }
 
 /* How many pieces of a work the other threads have told that they have run. */
 static uint32_t ended(uint32_t number, uint32_t threads) {
     uint32_t count = 0;
     for (uint32_t i = 1; i < threads; i++) {
-        uint64_t told = atomic_load_explicit(&crew.members[i].ended, memory_order_acquire);
+        uint64_t told = atomic_load_explicit(&pool.members[i].ended, memory_order_acquire);
         count += told >> 32 == number ? (uint32_t)told : 0;
     }
     return count;
 }
 
 void fl_run_together(const fl_work *work, unsigned *flags) {
-    uint32_t threads = atomic_load(&crew.last.threads), number = atomic_load(&crew.last.number) + 1;
-    crew.last.work = *work;
+    uint32_t threads = atomic_load(&pool.last.threads), number = atomic_load(&pool.last.number) + 1;
+    pool.last.work = *work;
     for (uint32_t i = 0; i < threads; i++) {
         uint32_t count = first_piece(i + 1, threads) - first_piece(i, threads);
-        atomic_store(&crew.members[i].ticket, of_work(number, count));
+        atomic_store(&pool.members[i].ticket, of_work(number, count));
     }
-    atomic_store(&crew.last.number, number);
-    if (atomic_load(&crew.sleepers)) {
-        pthread_mutex_lock(&crew.lock);
-        pthread_cond_broadcast(&crew.woken);
-        pthread_mutex_unlock(&crew.lock);
+    atomic_store(&pool.last.number, number);
+    if (atomic_load(&pool.sleepers)) {
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_broadcast(&pool.woken);
+        pthread_mutex_unlock(&pool.lock);
     }
     uint32_t own = take_pieces(0, number, flags);
     for (uint32_t looks = 0; own + ended(number, threads) < work->pieces; looks++)

@@ -1,11 +1,11 @@
-/* The kernels of a program.
+/* The kernels of a replay program (fl_program), which is not a cl_program.
  *
- * A launch has a copied kernel and a list of arguments. A program has one kernel of its own for
- * each copy. Before a launch it sets those arguments that differ from what the launch before it
- * left, as a C program does. That is faster than a kernel for every launch, which drivers meet with
- * cold caches each time. What differs is worked out once, and after an update again for the two
- * launches that it touches. The program begins over and over, so the launch before a kernel's first
- * is its last. */
+ * A launch has a copied kernel and a list of arguments. A replay program has one kernel of its own
+ * for each copy. Before a launch it sets those arguments that differ from what the launch before it
+ * left, as a program in C does. That is faster than a kernel for every launch, which drivers meet
+ * with cold caches each time. What differs is worked out once, and after an update again for the
+ * two launches that it touches. The replay program begins over and over, so the launch before a
+ * kernel's first is its last. */
 #include "native.h"
 
 #include <stdlib.h>
