@@ -57,6 +57,9 @@ _CONSTANT: Final = ("_$_str", "__cudart_")
 _SHARED: Final = ".extern .shared .align 128 .b8 __fl_shared[];"
 
 
+_NOWHERE: Final = (0, 0, 0)
+
+
 class PtxError(ValueError):
     """A text is not the PTX of NVIDIA's OpenCL compiler, or has something unknown in it."""
 
@@ -111,6 +114,9 @@ class Variant:
         waits: whether kernels may start before the kernel that they come after has ended, and wait
             for it themselves. See `PtxProgram.can_wait`.
         lets_start: whether they let the next one start while they run.
+        first: the first work-group of a launch that is a part of another one. Its offset is that of
+            this work-group.
+        groups: the work-groups of the whole launch that it is a part of; zeros if it is none.
     """
 
     work_dim: int
@@ -118,6 +124,8 @@ class Variant:
     loads: tuple[tuple[str, int], ...] = ()
     waits: bool = False
     lets_start: bool = False
+    first: tuple[int, int, int] = _NOWHERE
+    groups: tuple[int, int, int] = _NOWHERE
 
 
 def loading_name(kernel: str, loads: int) -> str:
@@ -222,6 +230,34 @@ class PtxProgram:
         )
         return Variant(work_dim * (_WORK_DIM in self._registers), (used[0], used[1], used[2]))
 
+    def part(
+        self,
+        variant: Variant,
+        first: tuple[int, int, int],
+        groups: tuple[int, int, int],
+        local: tuple[int, int, int],
+    ) -> Variant:
+        """Return which translation a part of a launch needs.
+
+        Args:
+            variant: what the whole launch needs.
+            first: the first work-group of the part.
+            groups: the work-groups of the whole launch.
+            local: the work-items of a work-group.
+        """
+        used = (self._registers & set(numbers) for numbers in (_FIRST_GROUP, _OFFSET, _GROUPS))
+        asks_first, asks_offset, asks_groups = map(bool, used)
+        x, y, z = (
+            (offset + group * size) & 0xFFFFFFFF if asks_offset else 0
+            for offset, group, size in zip(variant.offset, first, local, strict=True)
+        )
+        return replace(
+            variant,
+            offset=(x, y, z),
+            first=first if asks_first else _NOWHERE,
+            groups=groups if asks_groups else _NOWHERE,
+        )
+
     def translate(self, variant: Variant) -> str:
         """Return the text for CUDA, without the kernels that have images."""
         parts, place = list[str](), 0
@@ -297,12 +333,14 @@ def _is_only_loaded(code: str, name: str) -> bool:
 
 
 def _register(match: re.Match[str], variant: Variant) -> str:
-    """A register of OpenCL's: the first group is 0, since launches are never split."""
+    """A register of OpenCL's."""
     space, target, number = match[1], match[2], int(match[3])
-    if number in _GROUPS:
+    if number in _GROUPS and not any(variant.groups):
         return f"mov.u32{space}{target}, %nctaid.{'xyz'[number - _GROUPS.start]};"
-    if number in _FIRST_GROUP:
-        value = 0
+    if number in _GROUPS:
+        value = variant.groups[number - _GROUPS.start]
+    elif number in _FIRST_GROUP:
+        value = variant.first[number]
     else:
         value = variant.work_dim if number == _WORK_DIM else variant.offset[number - _OFFSET.start]
     return f"mov.u32{space}{target}, {value};"

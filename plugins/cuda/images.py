@@ -105,6 +105,9 @@ class TranslatedImage(CudaImage):
     def variant(self, dimensions: int, offset: Sizes) -> Variant:
         return replace(self._ptx.variant(dimensions, offset), waits=self.waits)
 
+    def part(self, variant: Variant, first: Sizes, groups: Sizes, local: Sizes) -> Variant:
+        return self._ptx.part(variant, first, groups, local)
+
     def data_for(self, variant: Variant) -> bytes:
         return self._ptx.translate(variant).encode()
 

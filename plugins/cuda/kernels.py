@@ -48,7 +48,7 @@ class CuKernel(Object):
 
     Attributes:
         lock: what a thread holds while it sets or reads arguments.
-        shapes: function, grid and block of launches, by the module and the sizes.
+        shapes: function, grid and block of each part of launches, by the module and the sizes.
     """
 
     type = "ur_kernel_handle_t"
@@ -57,7 +57,7 @@ class CuKernel(Object):
         self.program, self.context, self.name = program, program.context, name
         self.lock = new_lock()
         self._arguments: dict[int, URKernelArgument] = {}
-        self.shapes: dict[Any, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        self.shapes: dict[Any, Sequence[tuple[int, Sizes, Sizes]]] = {}
         self._functions: dict[CuModule, int] = {}
         self._attributes: dict[tuple[CuDevice, str], int] = {}
         self.parameter_sizes: tuple[int, ...] = self._read_parameters()
@@ -88,7 +88,11 @@ class CuKernel(Object):
         return self._functions[module]
 
     def function(
-        self, device: CuDevice, dimensions: int = 1, offset: Sequence[int] | None = None
+        self,
+        device: CuDevice,
+        dimensions: int = 1,
+        offset: Sequence[int] | None = None,
+        part: Sequence[Sizes] = (),
     ) -> int:
         """Return the driver's function for a launch.
 
@@ -96,6 +100,7 @@ class CuKernel(Object):
             device: the device.
             dimensions: of the launch.
             offset: the global offset, None for none.
+            part: of a part of a launch what `DeviceImage.part` takes.
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE; UNSUPPORTED_FEATURE for an offset that the kernel
@@ -103,7 +108,7 @@ class CuKernel(Object):
             DriverError: what the driver answers.
         """
         x, y, z = (*(offset or ()), 0, 0, 0)[:3]
-        return self._function_in(self.program.module_for(device, dimensions, (x, y, z)))
+        return self._function_in(self.program.module_for(device, dimensions, (x, y, z), part))
 
     def attribute(self, device: CuDevice, name: str) -> int:
         """Return an attribute of its function (CU_FUNC_ATTRIBUTE_…). Raises DriverError."""

@@ -6,10 +6,14 @@ An empty launch has a global size of 0. It only has its place in the queue's ord
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import product
+from math import prod
+from operator import le, sub
 from typing import Any, Final, NamedTuple
 
+from ..sdk.gpu.images import DeviceImage, Sizes
 from ..sdk.kernel_arguments import URKernelArgument, arguments_of
 from ..sdk.launch_properties import cluster_of, is_cooperative
 from ..sdk.wrap import with_parameters
@@ -22,6 +26,8 @@ from .queues import CuQueue
 
 #: Shapes of launches that a kernel remembers.
 _MOST_SHAPES: Final = 256
+#: Parts of a launch. Each needs a module of its own.
+_MOST_PARTS: Final = 16
 
 
 class CuLaunch(NamedTuple):
@@ -55,7 +61,26 @@ def plan_launch(
     local: Sequence[int] | None,
     arguments: dict[int, URKernelArgument],
 ) -> CuLaunch:
-    """Return a launch whose global size is not 0.
+    """Return a launch of a command-buffer, which has no parts. See `plan_parts`."""
+    first, *others = plan_parts(kernel, device, offset, size, local, arguments)
+    if others:
+        raise failure(
+            "INVALID_WORK_GROUP_SIZE",
+            "a command-buffer has no launches in parts, as too many work-groups in y or z need",
+            remedy="launch it in a queue, or give it larger work-groups",
+        )
+    return first
+
+
+def plan_parts(
+    kernel: CuKernel,
+    device: CuDevice,
+    offset: Sequence[int] | None,
+    size: Sequence[int],
+    local: Sequence[int] | None,
+    arguments: dict[int, URKernelArgument],
+) -> list[CuLaunch]:
+    """Return a launch whose global size is not 0, in parts if the driver does not take it at once.
 
     Args:
         kernel: the kernel.
@@ -74,26 +99,26 @@ def plan_launch(
         *(module, tuple(size), tuple(offset) if offset else None),
         tuple(local) if local is not None else None,
     )
-    shape = kernel.shapes.get(key)
-    if shape is None:
+    shapes = kernel.shapes.get(key)
+    if shapes is None:
         if len(kernel.shapes) == _MOST_SHAPES:
             kernel.shapes.clear()
-        shape = kernel.shapes[key] = _find_shape(kernel, device, offset, size, local)
-    function, grid, block = shape
+        shapes = kernel.shapes[key] = _find_shapes(kernel, device, offset, size, local)
     packed = kernel.pack(arguments, kernel.program.image(device), offset)
     if packed.shared:
-        _allow_shared(kernel, device, function, packed.shared)
-    return CuLaunch(function, grid, block, packed)
+        for function, _, _ in shapes:
+            _allow_shared(kernel, device, function, packed.shared)
+    return [CuLaunch(*shape, packed) for shape in shapes]
 
 
-def _find_shape(
+def _find_shapes(
     kernel: CuKernel,
     device: CuDevice,
     offset: Sequence[int] | None,
     size: Sequence[int],
     local: Sequence[int] | None,
-) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Return function, grid and block of a launch. Arguments and errors are `plan_launch`'s."""
+) -> list[tuple[int, Sizes, Sizes]]:
+    """Return function, grid and block of each part. Arguments and errors are `plan_parts`'s."""
     if local is None:
         local = kernel.suggest(device, size)
     kernel.check_group(device, local)
@@ -102,14 +127,35 @@ def _find_shape(
             "INVALID_WORK_GROUP_SIZE",
             f"{list(size)} work-items are not a multiple of work-groups of {list(local)}",
         )
-    grid = [whole // part for whole, part in zip(size, local, strict=True)]
-    for axis, count in zip("XYZ", grid, strict=False):
-        most = device.attribute(f"MAX_GRID_DIM_{axis}")
-        if count > most:
-            raise failure("INVALID_WORK_GROUP_SIZE", f"{count} work-groups in {axis}, of {most}")
-    function = kernel.function(device, len(size), offset)
-    ones = [1] * (3 - len(size))
-    return function, (*grid, *ones), (*local, *ones)
+    grid = _three(whole // part for whole, part in zip(size, local, strict=True))
+    block, dimensions = _three(local), len(size)
+    most = _three(device.attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ")
+    if all(map(le, grid, most)):
+        return [(kernel.function(device, dimensions, offset), grid, block)]
+    _check_parts(kernel.program.image(device), grid, most)
+    found = list[tuple[int, Sizes, Sizes]]()
+    for first in product(*map(range, (0, 0, 0), grid, most)):
+        start = _three(first)
+        part = _three(map(min, most, map(sub, grid, start)))
+        function = kernel.function(device, dimensions, offset, (start, grid, block))
+        found.append((function, part, block))
+    return found
+
+
+def _three(numbers: Iterable[int]) -> Sizes:
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def _check_parts(image: DeviceImage, grid: Sizes, most: Sizes) -> None:
+    """Raise URError unless a launch that is too large for the driver can be made in parts."""
+    axis, count, limit = next(one for one in zip("XYZ", grid, most, strict=True) if one[1] > one[2])
+    words = f"{count} work-groups in {axis}, of {limit}"
+    if image.part(image.variant(1, (0, 0, 0)), (0, 0, 0), grid, (1, 1, 1)) is None:
+        why = "only OpenCL C that NVIDIA's compiler has compiled is launched in parts"
+        raise failure("INVALID_WORK_GROUP_SIZE", f"{words}: {why}")
+    if prod(-(-whole // part) for whole, part in zip(grid, most, strict=True)) > _MOST_PARTS:
+        raise failure("INVALID_WORK_GROUP_SIZE", f"{words}: that is more than {_MOST_PARTS} parts")
 
 
 def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int) -> None:
@@ -173,11 +219,19 @@ def _launch(
     arguments = kernel.arguments
     if 0 in size:
         return enqueue.run()
-    launch = plan_launch(kernel, queue.device, offset, size, local, arguments)
-    shape = launch.function, *launch.grid, *launch.block, launch.packed.shared
-    pointers = launch.packed.pointers
+    launches = plan_parts(kernel, queue.device, offset, size, local, arguments)
+    if len(launches) > 1 and (together or cluster):
+        raise failure(
+            "INVALID_WORK_GROUP_SIZE", "a launch in parts is not cooperative, and has no clusters"
+        )
 
     def work(stream: int) -> None:
+        for launch in launches:
+            start(launch, stream)
+
+    def start(launch: CuLaunch, stream: int) -> None:
+        shape = launch.function, *launch.grid, *launch.block, launch.packed.shared
+        pointers = launch.packed.pointers
         if cluster is not None:
             config = API.clusters_of(shape[1:], stream, cluster, together)
             enqueue.call("LaunchKernelEx", config, launch.function, pointers, None)

@@ -175,13 +175,16 @@ class CuProgram(Object):
         self.module(device)
         return self.built[device]
 
-    def module_for(self, device: CuDevice, dimensions: int, offset: Sizes) -> CuModule:
+    def module_for(
+        self, device: CuDevice, dimensions: int, offset: Sizes, part: Sequence[Sizes] = ()
+    ) -> CuModule:
         """Return its module for a launch.
 
         Args:
             device: the device.
             dimensions: of the launch.
             offset: the global offset.
+            part: of a part of a launch what `DeviceImage.part` takes.
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE, UNSUPPORTED_FEATURE.
@@ -189,6 +192,8 @@ class CuProgram(Object):
         """
         first, image = self.module(device), self.image(device)
         variant = image.variant(dimensions, offset)
+        if part:
+            variant = image.part(variant, *part)
         if variant == image.variant(1, (0, 0, 0)):
             return first
         if (first, variant) not in self._variants:

@@ -14,7 +14,7 @@ import pytest
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi
 from fairlead.icd.command_buffer import cuda_functions, cuda_trust
-from fairlead.icd.nvidia_ptx import PtxKernel, PtxParameter, Variant
+from fairlead.icd.nvidia_ptx import PtxKernel, PtxParameter, PtxProgram, Variant
 from fairlead.loader.base.abi import Api
 from fairlead.loader.cuda.abi import CUDA
 from fairlead.loader.cuda.driver import CudaDriver
@@ -79,15 +79,17 @@ _PARAMETERS = (
 
 
 class TranslatedOpenCL:
-    """A program that stays OpenCL C: its translation gives a launch's offset and dimensions.
+    """A program that stays OpenCL C: its translation gives a launch's place and dimensions.
 
     It stands for `PtxProgram`. The fake driver lets PoCL compile the text.
 
     Args:
-        text: the self-test's kernel.
+        text: the self-test's kernel, or another one.
     """
 
     can_wait, asks = False, Variant(1, (1, 1, 1))
+    _registers = frozenset(range(10))
+    part = PtxProgram.part
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -99,12 +101,23 @@ class TranslatedOpenCL:
         return Variant(work_dim, offset)
 
     def translate(self, variant: Variant) -> str:
-        offset = ", ".join(map(str, (*variant.offset, 0)))
+        offset, first, groups = (
+            ", ".join(map(str, (*numbers, 0)))
+            for numbers in (variant.offset, variant.first, variant.groups)
+        )
         return f"""
 constant uint fl_offset[4] = {{{offset}}};
+constant uint fl_first[4] = {{{first}}}, fl_groups[4] = {{{groups}}};
 static size_t fl_global_id(uint d) {{ return get_global_id(d) + fl_offset[d]; }}
+static size_t fl_group_id(uint d) {{ return get_group_id(d) + fl_first[d]; }}
+static size_t fl_num_groups(uint d) {{ return fl_groups[d] ? fl_groups[d] : get_num_groups(d); }}
+static size_t fl_global_size(uint d) {{ return fl_num_groups(d) * get_local_size(d); }}
+static size_t fl_global_offset(uint d) {{ return fl_offset[d] - fl_first[d] * get_local_size(d); }}
 #define get_global_id(d) fl_global_id(d)
-#define get_global_offset(d) (size_t)fl_offset[d]
+#define get_global_offset(d) fl_global_offset(d)
+#define get_group_id(d) fl_group_id(d)
+#define get_num_groups(d) fl_num_groups(d)
+#define get_global_size(d) fl_global_size(d)
 #define get_work_dim() {variant.work_dim}
 {self.text}"""
 

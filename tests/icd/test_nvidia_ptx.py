@@ -195,6 +195,24 @@ def test_a_parameter_that_is_used_in_another_way_stays_in_the_launch(
     assert program.kernels["k"].parameters[0].loadable == loadable
 
 
+def test_a_part_of_a_launch_sees_its_place_in_the_whole() -> None:
+    """The offset is that of the part's first work-item, as OpenCL's driver has it."""
+    registers = "\n".join(f"\tmov.b32 \t%r{n}, %envreg{n};" for n in range(9))
+    head = ".version 9.0\n.target sm_90\n.address_size 64\n"
+    program = PtxProgram(f"{head}.entry k()\n{{\n{registers}\n\tret;\n}}\n")
+    whole = program.variant(3, (1, 2, 3))
+    part = program.part(whole, (0, 65535, 10), (5, 140000, 20), (8, 4, 2))
+    text = program.translate(part)
+    values = 0, 65535, 10, 1, 2 + 4 * 65535, 3 + 2 * 10, 5, 140000, 20
+    for number, value in enumerate(values):
+        assert f"mov.u32 \t%r{number}, {value};" in text
+    assert "%nctaid.y" in program.translate(whole) and "%nctaid" not in text
+    other = PtxProgram(f"{head}.entry k()\n{{\n\tmov.b32 \t%r1, %envreg4;\n\tret;\n}}\n")
+    only_offset = other.part(other.variant(2, (0, 0, 0)), (0, 65535, 0), (1, 140000, 1), (1, 1, 1))
+    assert (only_offset.first, only_offset.groups) == ((0, 0, 0), (0, 0, 0))
+    assert only_offset.offset == (0, 65535, 0)
+
+
 @pytest.mark.parametrize("name", _NAMES)
 @pytest.mark.parametrize("waits", [135168, 0])
 def test_nvidias_assembler_takes_the_translated_text(name: str, waits: int, tmp_path: Path) -> None:
@@ -205,7 +223,8 @@ def test_nvidias_assembler_takes_the_translated_text(name: str, waits: int, tmp_
     source = tmp_path / "program.ptx"
     loads = tuple((one.name, _loadable(one)) for one in program.kernels.values() if _loadable(one))
     assert program.can_wait
-    variant = replace(program.variant(2, (5, 6, 7)), loads=loads, waits=waits, lets_start=waits)
+    whole = replace(program.variant(2, (5, 6, 7)), loads=loads, waits=waits, lets_start=waits)
+    variant = program.part(whole, (0, 65535, 0), (1, 70000, 1), (1, 1, 1)) if waits else whole
     source.write_text(program.translate(variant), encoding="utf-8")
     command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "program.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -65,6 +65,17 @@ class DeviceImage(ABC):
         """Return the work-items of a sub-group, 0 if it is the device's number."""
         return 0
 
+    def part(self, variant: Any, first: Sizes, groups: Sizes, local: Sizes) -> Any:
+        """Return what the module of a part of a launch depends on, None if no launch has parts.
+
+        Args:
+            variant: that of the whole launch.
+            first: the first work-group of the part.
+            groups: the work-groups of the whole launch.
+            local: the work-items of a work-group.
+        """
+        return None
+
     def variant(self, dimensions: int, offset: Sizes) -> Any:
         """Return what a launch's module depends on. Launches with equal answers share one.
 

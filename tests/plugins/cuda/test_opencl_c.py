@@ -10,8 +10,10 @@ import struct
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from helpers.cuda import PTX
+from helpers.cuda import PTX, TranslatedOpenCL
+from helpers.launching import last_error
 from helpers.support import ROOT
 
 from fairlead.icd.drivers import platforms
@@ -19,6 +21,9 @@ from fairlead.plugins.cuda import images, opencl_c
 from fairlead.plugins.cuda.opencl_c import SourceError, is_opencl_c
 
 from .conftest import COUNT, Knobs, Work, only_cuda
+from .test_adapter import PTX as BINARY
+from .test_adapter import program_of_binary
+from .test_command_buffers import Updatable
 
 
 @pytest.fixture
@@ -45,6 +50,83 @@ def test_each_offset_has_a_module(work: Work, fake: Knobs, compiler: None) -> No
         assert _launch(work, scale, offset, *values) == "SUCCESS"
     assert fake.calls("ModuleLoadDataEx") - before == 3
     assert work.numbers(out) == [63] * COUNT  # five times y * 2 + 1
+
+
+#: Writes what each work-item sees of the launch.
+PLACES = b"""
+kernel void places(global uint4 *out) {
+    size_t y = get_global_id(1), z = get_global_id(2), width = get_global_size(1);
+    size_t place = (y - get_global_offset(1)) + width * z;
+    out[place] = (uint4)(get_group_id(1), get_num_groups(1), get_global_offset(1), y * 10 + z);
+}
+"""
+#: The most work-groups that CUDA takes in y and in z.
+MOST = 65535
+
+
+@pytest.fixture
+def translated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's compiler gives a text that stays OpenCL C."""
+    monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
+    monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: source)
+    monkeypatch.setattr(opencl_c, "PtxProgram", TranslatedOpenCL)
+    monkeypatch.setattr(images, "starts_early", lambda device: False)
+
+
+def _launch_at(work: Work, kernel: int, offset: Any, size: Any, local: Any, out: int) -> str:
+    sizes = [(ctypes.c_size_t * 3)(*numbers) for numbers in (offset, size, local)]
+    given = work.queue, kernel, 3, *sizes, *work.arguments(out), None, 0, None, None
+    return work.ur("urEnqueueKernelLaunchWithArgsExp", *given)
+
+
+@only_cuda
+@pytest.mark.parametrize(
+    ("size", "local", "offset", "parts"),
+    [
+        ((1, 140_000, 1), (1, 1, 1), (0, 0, 0), 3),
+        ((1, 2 * (MOST + 1), 1), (1, 2, 1), (0, 7, 0), 2),
+        ((1, MOST + 2, 2), (1, 1, 1), (0, 3, 0), 2),
+        ((1, MOST, 1), (1, 1, 1), (0, 0, 0), 1),
+    ],
+)
+def test_a_launch_of_many_work_groups_has_parts(
+    work: Work, fake: Knobs, translated: None, size: Any, local: Any, offset: Any, parts: int
+) -> None:
+    """Each part sees itself as a part of the whole."""
+    kernel, count = work.kernel("places", PLACES), size[1] * size[2]
+    out, before = work.memory(size=16 * count), fake.calls("LaunchKernel")
+    assert _launch_at(work, kernel, offset, size, local, out) == "SUCCESS"
+    found = np.frombuffer(work.get(out, 16 * count), np.uint32).reshape(count, 4)
+    assert fake.calls("LaunchKernel") - before == parts
+    y, z = np.tile(np.arange(size[1]), size[2]), np.repeat(np.arange(size[2]), size[1])
+    assert (found[:, 0] == y // local[1]).all()
+    assert (found[:, 1] == size[1] // local[1]).all() and (found[:, 2] == offset[1]).all()
+    assert (found[:, 3] == (y + offset[1]) * 10 + z).all()
+
+
+@only_cuda
+def test_what_cannot_have_parts_says_why(work: Work, fake: Knobs, translated: None) -> None:
+    kernel, out = work.kernel("places", PLACES), work.memory()
+
+    code = _launch_at(work, kernel, (0, 0, 0), (1, 17 * MOST, 1), (1, 1, 1), out)
+    assert code == "INVALID_WORK_GROUP_SIZE"
+    assert f"of {MOST}: that is more than 16 parts" in last_error(work.ur)[0]
+    binary = program_of_binary(work, BINARY)
+    work.ur.ok("urProgramBuild", work.context, binary, None)
+    plain = work.ur.made("urKernelCreate", binary, b"scale").value or 0
+    text = f"{MOST + 1} work-groups in Z, of {MOST}: only OpenCL C that NVIDIA's compiler"
+    rows = work.arguments(out, ctypes.c_int32(1), ctypes.c_int32(1))
+    sizes = [(ctypes.c_size_t * 3)(*numbers) for numbers in ((1, 1, MOST + 1), (1, 1, 1))]
+    given = work.queue, plain, 3, None, *sizes, *rows, None, 0, None, None
+    assert work.ur("urEnqueueKernelLaunchWithArgsExp", *given) == "INVALID_WORK_GROUP_SIZE"
+    assert text in last_error(work.ur)[0]
+    buffer = Updatable(work)
+    sizes = [(ctypes.c_size_t * 3)(*numbers) for numbers in ((1, MOST + 1, 1), (1, 1, 1))]
+    given = buffer.handle, kernel, 3, None, *sizes, *work.arguments(out), 0, None
+    rest = 0, None, 0, None, None, None, None
+    append = "urCommandBufferAppendKernelLaunchWithArgsExp"
+    assert work.ur(append, *given, *rest) == "INVALID_WORK_GROUP_SIZE"
+    assert "a command-buffer has no launches in parts" in last_error(work.ur)[0]
 
 
 @only_cuda
