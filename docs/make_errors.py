@@ -100,7 +100,9 @@ def exceptions() -> list[type[FairleadError]]:
             if each not in found and re.match(r"fairlead\.(?!conformance\.)", each.__module__):
                 found.add(each)
                 open_.append(each)
-    return sorted(found, key=lambda each: (len(each.__mro__), each.__name__, each.__module__))
+    # The adapters for CUDA and HIP have the classes of their common modules twice.
+    named = {(each.__name__, inspect.getdoc(each)): each for each in found}
+    return sorted(named.values(), key=lambda each: (len(each.__mro__), each.__name__))
 
 
 def first_paragraph(each: type) -> str:

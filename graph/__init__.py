@@ -3,7 +3,7 @@ any number of times.
 
 This is the whole of sycl_ext_oneapi_graph, written as Python writes it, on any Unified Runtime
 adapter. `CommandGraph` is the modifiable graph, `ExecutableGraph` the finalized one. docs/graphs.md
-is the guide. docs/seed_000.md says where each rule is.
+is the guide. docs/command_graph_rules.md says where each rule is.
 """
 
 from .allocation import async_free, async_malloc

@@ -2,8 +2,9 @@
 
 `ROWS` is the table. A row is a *repair*, which changes how a driver is opened, or a *habit*, which
 sets capabilities of a `DriverProfile`. All other code asks for capabilities and never compares
-names: `profile_of(platform).waits_one_at_a_time`. If no row applies to a driver, every capability
-has its default, the plain path.
+names: `profile_of(platform).waits_one_at_a_time`. Only pocl_kernels.py reads a version, because the
+layout of PoCL's binaries depends on it. If no row applies to a driver, every capability has its
+default, the plain path.
 
 `fairlead doctor` lists the rows that apply to each driver. FAIRLEAD_QUIRKS switches rows off: see
 `switched_off`.

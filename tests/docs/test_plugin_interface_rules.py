@@ -1,4 +1,4 @@
-"""docs/seed_003.md names files and tests that exist."""
+"""docs/plugin_interface_rules.md names files and tests that exist."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from helpers.support import ROOT, check_named_tests
 
-TEXT = (ROOT / "docs/seed_003.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/plugin_interface_rules.md").read_text(encoding="utf-8")
 
 
 def test_every_test_that_is_named_exists() -> None:

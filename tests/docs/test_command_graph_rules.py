@@ -1,4 +1,4 @@
-"""docs/seed_000.md has every rule of command graphs; its files, tests and attributes exist."""
+"""docs/command_graph_rules.md has every rule of command graphs; its files, tests and attributes exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import fairlead.graph.segments
 import fairlead.runtime
 import fairlead.runtime.commands
 
-TEXT = (ROOT / "docs/seed_000.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/command_graph_rules.md").read_text(encoding="utf-8")
 MODULES = (
     fairlead.graph,
     fairlead.graph.executable,
