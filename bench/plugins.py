@@ -30,7 +30,7 @@ from .measuring import Row, Target, in_turns, ratio, summary
 _BIND = """
 import json, sys, time
 from pathlib import Path
-from fairlead.loader.base import library, verdicts
+from fairlead.loader.base import library, probe_verdicts
 from fairlead.loader.base.search import python_libraries
 from fairlead.loader.ur import adapters, discovery, plugins
 
@@ -43,7 +43,7 @@ def everything():
     plugins.environment_selector()
     for interface, find in (("ur", discovery.find_adapters), ("pi", discovery.find_plugins)):
         found = find().candidates
-        unsound = verdicts.judge(found, probe, interface)
+        unsound = probe_verdicts.judge(found, probe, interface)
         sound = [candidate for candidate in found if candidate not in unsound]
         bound += [adapters.open_and_bind(candidate, previewed=True) for candidate in sound]
     return bound

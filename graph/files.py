@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, BinaryIO, Final, NoReturn
 
-from ..loader.base.copies import NeverCopied
 from ..loader.base.frames import variables_of
+from ..loader.base.never_copied import NeverCopied
 
 _SAVING: Final = "fairlead.graph_files.saving"
 _PICKLED: Final = "fairlead.graph_files.pickled"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.base.copies import NeverCopied
+from ..loader.base.never_copied import NeverCopied
 from ..runtime.commands import Command
 from ..runtime.errors import Errc, SYCLError, invalid
 from ..runtime.event import Event

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, overload
 
-from ..loader.base.copies import NeverCopied
+from ..loader.base.never_copied import NeverCopied
 from .node import Node
 
 

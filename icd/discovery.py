@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from ..loader.base import search
+from ..loader.base.frozen_value import Value
 from ..loader.base.manifests import check_library, search_directory, search_manifest
 from ..loader.base.search import (
     Candidate,
@@ -32,7 +33,6 @@ from ..loader.base.search import (
     secure_environ,
     split_list,
 )
-from ..loader.base.values import Value
 
 #: Where cl_khr_icd has drivers register on Linux.
 SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")

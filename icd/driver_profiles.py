@@ -21,9 +21,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, open_with_siblings
 from ..loader.base.search import Candidate, secure_environ
-from ..loader.base.values import Value
 from .repairs import name_the_cpu, path_inside_prefix
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@
 `load` opens one driver in this process: dlopen, the ICD protocol (cl_khr_icd, "Supporting ICDs"),
 `tables.bind` for each platform, the required queries, the repairs of `driver_profiles`. `drivers`
 does that, once for the process, for every candidate whose probe in a child process passed
-(`verdicts.judge`).
+(`probe_verdicts.judge`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.base import search
 from ..loader.base.elf import check_file
 from ..loader.base.errors import FairleadError, reason_of
+from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, dlopen, open_library
+from ..loader.base.probe_verdicts import Report, judge
 from ..loader.base.search import Candidate, Refusal, SearchResult, secure_environ
-from ..loader.base.values import Value
-from ..loader.base.verdicts import Report, judge
 from . import discovery, driver_profiles
 from .abi import CL_SUCCESS
 from .errors import PlatformNotFoundError, error

@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.errors import FairleadError, with_article
+from ..loader.base.frozen_value import Value
 from ..loader.base.memory import read_word
 from ..loader.base.query import text
 from ..loader.base.table import DispatchTable
-from ..loader.base.values import Value
 from .abi import CL_SUCCESS, OPENCL
 from .errors import check, error
 from .tables import parse_version, query

@@ -5,7 +5,7 @@ loads the driver with `drivers.load`, lists its platforms and devices, makes a c
 device, and returns a `ProbeReport`. If a child ends too early, the parent makes the report.
 
 Nothing is remembered here. `fairlead doctor` calls this module. `drivers()` calls
-loader/base/verdicts.py, which remembers.
+loader/base/probe_verdicts.py, which remembers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from ..loader.base.children import Outcome, Request, candidate_from, run_all
 from ..loader.base.errors import FairleadError, LibraryError, reason_of
+from ..loader.base.frozen_value import Value, plain
 from ..loader.base.process_state import ProcessState
 from ..loader.base.search import Candidate
-from ..loader.base.values import Value, plain
 from .driver_profiles import habits_of
 from .drivers import load
 from .errors import check

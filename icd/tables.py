@@ -23,11 +23,11 @@ from typing import Any, Final
 
 from ..loader.base import layers
 from ..loader.base.errors import FairleadError
+from ..loader.base.frozen_value import Value
 from ..loader.base.memory import read_word, read_words
 from ..loader.base.query import query as ask
 from ..loader.base.query import text
 from ..loader.base.table import POINTER_SIZE, DispatchTable
-from ..loader.base.values import Value
 from ._native import ffi, lib
 from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
 from .errors import check, describe

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.base.copies import NeverCopied
+from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from .checks import wrong_type
 from .errors import Errc, SYCLError, invalid

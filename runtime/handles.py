@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import in_child
 from ..loader.base.interrupts import is_stoppable, leaves_waits, run_aside
+from ..loader.base.never_copied import NeverCopied
 from ..loader.base.query import query
 from ..loader.ur.abi import UR
 from ..loader.ur.devices import decode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import new_lock
+from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from .errors import invalid
 

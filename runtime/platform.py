@@ -14,8 +14,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import new_lock
+from ..loader.base.never_copied import NeverCopied
 from ..loader.base.search import secure_environ
 from ..loader.ur.abi import UR
 from ..loader.ur.adapters import load

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.base.copies import NeverCopied
 from ..loader.base.forks import new_lock
+from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from .arguments import MAKERS, SAMPLER, Argument
 from .errors import invalid, unsupported

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy
 
-from ..loader.base.copies import NeverCopied
+from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from . import dlpack
 from .accessor import Accessor

@@ -19,7 +19,7 @@ from ..icd import libopencl
 from ..icd.driver_profiles import ROWS
 from ..icd.drivers import Driver, drivers
 from ..loader.base.errors import FairleadError
-from ..loader.base.remembered import cache_directory
+from ..loader.base.fact_cache import cache_directory
 
 #: Variables that would add drivers, or choose others.
 _OTHERS: Final = ("OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from ...loader.base.fact_cache import FactCache, identity_of
 from ...loader.base.library import file_of
-from ...loader.base.remembered import Remembered, identity_of
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import address, compute_units
@@ -26,7 +26,7 @@ _CLEARLY: Final = 0.95
 #: So many commands of a graph, evenly spaced, determine its shape.
 _LOOKED_AT: Final = 64
 
-_REMEMBERED: Final = Remembered("engines.json")
+_CACHE: Final = FactCache("engines.json")
 
 
 def is_cheaper(cost: Cost, other: Cost, count: int) -> bool:
@@ -46,7 +46,7 @@ def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> di
         The seconds by name; empty if these rivals have not been tried.
     """
     key = _key(commands, target, names)
-    found = _REMEMBERED.read().get(key or "", {}).get("seconds")
+    found = _CACHE.read().get(key or "", {}).get("seconds")
     if not isinstance(found, dict) or list(found) != list(names):
         return {}
     return found if all(isinstance(seconds, float) for seconds in found.values()) else {}
@@ -56,7 +56,7 @@ def remember(commands: CommandList, target: QueueKind, seconds: Mapping[str, flo
     """Keep the result of a trial: the seconds of each rival by its name."""
     key = _key(commands, target, list(seconds))
     if key:
-        _REMEMBERED.add({key: {"seconds": dict(seconds), "at": time.time()}})
+        _CACHE.add({key: {"seconds": dict(seconds), "at": time.time()}})
 
 
 def _key(commands: CommandList, target: QueueKind, names: Sequence[str]) -> str | None:

@@ -1,7 +1,8 @@
 """Self-tests of drivers: what engines do without the driver must give the driver's own results.
 
 A self-test runs in a child process, once for each driver file. Its result is remembered like those
-of probes (loader/base/verdicts.py). If it fails, crashes, hangs or cannot run, the engine is off.
+of probes (loader/base/probe_verdicts.py). If it fails, crashes, hangs or cannot run, the engine is
+off.
 
 `difference` is the test itself. Its kernel writes what work-items see: every id, size and offset,
 values of several types, NULL, constant and local memory.
@@ -16,8 +17,8 @@ from typing import Any, Final
 
 from ...loader.base.children import Outcome, Request, run_all
 from ...loader.base.library import file_of
+from ...loader.base.probe_verdicts import judge
 from ...loader.base.search import Candidate, secure_environ
-from ...loader.base.verdicts import judge
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import address, call, function_of, new_queue

@@ -28,15 +28,15 @@ from pathlib import Path
 from typing import Final
 
 from ...loader.base.forked import fork_children
+from ...loader.base.probe_verdicts import probing
 from ...loader.base.search import Candidate, Refusal, SearchResult, secure_environ
-from ...loader.base.verdicts import probing
 from ..discovery import find
 from ..driver_profiles import locate
 from ..drivers import Drivers, device_counts, excluding_pattern, unusable
 from ..probe import ProbeReport, describe, list_all, probe_all
 from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, cpu_level
 
-_REFUSED_LASTS: Final = 3600  # seconds, as in loader/base/verdicts.py
+_REFUSED_LASTS: Final = 3600  # seconds, as in loader/base/probe_verdicts.py
 _HERE: Final = Path(__file__).resolve()
 #: Of fairlead itself: a verdict of another version is none.
 _OURS: Final = (_HERE, _HERE.parents[1] / "drivers.py", _HERE.parents[1] / "driver_profiles.py")

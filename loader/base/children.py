@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .errors import FairleadError, LibraryError, reason_of
 from .forked import ForkedChild, may_fork
+from .frozen_value import Value
 from .query import printable
 from .search import Candidate, secure_environ
 from .table import TRACE_VARIABLES
-from .values import Value
 
 if TYPE_CHECKING:
     import subprocess

@@ -17,8 +17,8 @@ from typing import Any
 from .elf import check_file
 from .errors import LibraryError
 from .forked import stop_forking
+from .frozen_value import Value
 from .linker import find_library, missing_dependencies
-from .values import Value
 
 _RTLD_DI_LINKMAP = 2
 

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from .values import Value
+from .frozen_value import Value
 
 _LC_ALL: Final = 6  # <locale.h>
 _SIGACTION_BYTES: Final = 256  # more than a struct sigaction has; it begins with the handler

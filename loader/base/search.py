@@ -16,7 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from .values import Value
+from .frozen_value import Value
 
 _AT_SECURE: Final = 23  # <elf.h>
 

@@ -16,8 +16,8 @@ from ..base.errors import FairleadError, NotFoundError, reason_of
 from ..base.forks import in_child, new_lock
 from ..base.library import explain
 from ..base.linker import finds_library
+from ..base.probe_verdicts import judge
 from ..base.search import Candidate, Refusal, excluding_pattern
-from ..base.verdicts import judge
 from .driver import DeviceDriver
 from .probe import GpuReport, probe_all
 

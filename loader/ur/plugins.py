@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..base.errors import FairleadError, NotFoundError, reason_of
 from ..base.log import Logger, logger, pi_trace, trace_bits
+from ..base.probe_verdicts import judge
 from ..base.search import Candidate, Place, Refusal, SearchResult, excluding_pattern, secure_environ
-from ..base.verdicts import judge
 from .adapters import load
 from .devices import PluginDevice, PluginPlatform
 from .discovery import FIND, PluginCandidate

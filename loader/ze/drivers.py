@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..base.errors import FairleadError, NotFoundError, reason_of
+from ..base.probe_verdicts import judge
 from ..base.search import Candidate, Refusal, SearchResult, excluding_pattern
-from ..base.verdicts import judge
 from .discovery import ALT_DRIVERS, OWN, find_drivers
 from .driver import ZEDevice, ZEDriver, load
 from .probe import probe_all

@@ -18,7 +18,7 @@ import pytest
 import fairlead
 from fairlead.captured_graphs.graph import CapturedGraph, NotFinalizedError
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
-from fairlead.loader.base.copies import CopyError
+from fairlead.loader.base.never_copied import CopyError
 from fairlead.runtime import SYCLError
 
 #: What is refused does not depend on the driver.

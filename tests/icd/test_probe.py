@@ -443,10 +443,10 @@ def test_a_process_with_more_rights_than_its_user_remembers_nothing(vendors: Ven
     code = """
 import sys
 from fairlead.icd.probe import probe_all
-from fairlead.loader.base import remembered, verdicts
+from fairlead.loader.base import fact_cache, probe_verdicts
 from fairlead.loader.base.search import Candidate
-remembered.in_secure_process = lambda: True
-assert verdicts.judge([Candidate(sys.argv[1], "test")], probe_all, "cl") == {}
+fact_cache.in_secure_process = lambda: True
+assert probe_verdicts.judge([Candidate(sys.argv[1], "test")], probe_all, "cl") == {}
 """
     path = vendors.add("good")
     vendors.run_python(code, str(path), env={"XDG_CACHE_HOME": str(vendors.cache)})

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import pytest
 
-from fairlead.loader.base.values import Value, plain
+from fairlead.loader.base.frozen_value import Value, plain
 
 
 class Place(Value):

@@ -23,7 +23,7 @@ from .search import in_secure_process, secure_environ
 _FOLDERS: Final = ("loader", "icd", "plugins")
 
 
-class Remembered:
+class FactCache:
     """Facts of one kind. Each has the time `at` which it was found, in seconds since the epoch.
 
     Args:

@@ -14,8 +14,8 @@ from helpers.support import ROOT, RunPython
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fairlead.loader.base.probe_verdicts import judge
 from fairlead.loader.base.search import Candidate, Refusal
-from fairlead.loader.base.verdicts import judge
 
 
 @dataclass(frozen=True)
@@ -188,13 +188,13 @@ ASK = """
 import sys
 from types import SimpleNamespace
 sys.path.insert(0, sys.argv[1])
-from copied.loader.base import search, verdicts
+from copied.loader.base import probe_verdicts, search
 
 def probe_all(candidates):
     print("probed")
     return [SimpleNamespace(candidate=candidate, ok=True, reason="", remedy="", probed=True) for candidate in candidates]
 
-verdicts.judge([search.Candidate(sys.argv[2], "test")], probe_all, "ur")
+probe_verdicts.judge([search.Candidate(sys.argv[2], "test")], probe_all, "ur")
 """
 
 

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from .fact_cache import FactCache, identity_of
+from .frozen_value import Value
 from .linker import find_library
-from .remembered import Remembered, identity_of
 from .search import Candidate, Refusal, secure_environ
-from .values import Value
 
 _BAD_VERDICT_LASTS: Final = 3600.0  # seconds
-_REMEMBERED: Final = Remembered("probes.json")
+_CACHE: Final = FactCache("probes.json")
 
 
 class Report(Protocol):
@@ -104,7 +104,7 @@ def judge(
                 verdicts[identity] = _Verdict(
                     report.ok, report.reason, report.remedy, time.time(), around
                 )
-        _REMEMBERED.add({key: verdict.fields() for key, verdict in verdicts.items()})
+        _CACHE.add({key: verdict.fields() for key, verdict in verdicts.items()})
     return refusals
 
 
@@ -136,6 +136,6 @@ def _surroundings(path: str) -> str:
 def _read() -> dict[str, _Verdict]:
     """All that is remembered; verdicts of another form are as good as none."""
     try:
-        return {key: _Verdict(**fact) for key, fact in _REMEMBERED.read().items()}
+        return {key: _Verdict(**fact) for key, fact in _CACHE.read().items()}
     except TypeError:
         return {}
