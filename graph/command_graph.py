@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 from ..runtime.accessor import Accessor
 from ..runtime.checks import as_list, check_group
-from ..runtime.coherent import CoherentMemory
+from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.commands import Barrier, Command
 from ..runtime.context import Context, default_context
 from ..runtime.errors import invalid, unsupported

@@ -16,7 +16,7 @@ from itertools import chain
 from struct import Struct
 from typing import Any, Final, Protocol
 
-from ..runtime.coherent import CoherentMemory
+from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.command_buffer import AdapterCommandBuffer
 from ..runtime.commands import Barrier, Command, Empty, HostTask
 from ..runtime.context import Context

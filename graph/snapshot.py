@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..runtime.accessor import Accessor
-from ..runtime.coherent import CoherentMemory
+from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.commands import Command, Empty, HostTask
 from ..runtime.context import Context
 from ..runtime.event import Event

@@ -11,7 +11,7 @@ import numpy
 
 from .arguments import MAKERS, MEMORY, Argument
 from .checks import as_shape, wrong_type
-from .coherent import CoherentMemory
+from .coherent_memory import CoherentMemory
 from .errors import Errc, SYCLError, invalid
 from .handles import make_struct
 from .memory import MODES

@@ -1,5 +1,5 @@
 """Buffers: elements in memory that the scheduler keeps coherent between the host and the contexts
-that use it (coherent.py).
+that use it (coherent_memory.py).
 
     data = numpy.arange(1024, dtype=numpy.float32)
     with Buffer(data) as buffer:                    # written back to `data` when the block ends
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from .coherent import CoherentMemory
+from .coherent_memory import CoherentMemory
 from .errors import invalid
 from .handles import make_struct
 

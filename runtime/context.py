@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.forks import in_child, new_lock
 from ..loader.ur.abi import UR
-from .afterwards import Afterwards
 from .checks import as_list
+from .deferred_actions import DeferredActions
 from .errors import invalid
 from .event import Event, Unfinished
 from .handles import RuntimeAdapter, URObject, handle_array, make_struct
@@ -77,7 +77,7 @@ class Context(URObject):
         ] = []  # handles of queues that are gone, but perhaps not what was submitted to them
         self._held = Unfinished()  # those that hold host memory
         self._transfers = 0
-        self._afterwards = Afterwards()
+        self._deferred = DeferredActions()
         contexts.add(self)
         _last_thread()
         if threading.main_thread().is_alive():  # what is registered later is never called
@@ -102,7 +102,7 @@ class Context(URObject):
         with self._lock:
             self._released.append(handle)
             if len(self._released) > _MOST_LEFT:
-                self._afterwards.add(self.finish)
+                self._deferred.add(self.finish)
 
     def when_idle(self, action: Callable[[], object]) -> None:
         """Call `action` when everything that was submitted in the context has ended: now, or later
@@ -114,7 +114,7 @@ class Context(URObject):
         if not self._released and all(queue.is_empty for queue in self.queues()):
             action()
         else:
-            self._afterwards.add(lambda: (self.finish(), action()))
+            self._deferred.add(lambda: (self.finish(), action()))
 
     def finish(self) -> None:
         """Wait for everything that was submitted in the context."""
@@ -163,7 +163,7 @@ class Context(URObject):
             if all(is_empty(self.adapter, handle) for handle in left):
                 _release_queues(self.adapter, left)
             else:
-                self._afterwards.add(partial(_release_queues, self.adapter, left))
+                self._deferred.add(partial(_release_queues, self.adapter, left))
         super().__del__()
 
     def __contains__(self, device: object) -> bool:

@@ -26,7 +26,7 @@ from .buffer_copies import (
     memory_fill,
 )
 from .checks import as_integer, check_executable, expect, wrong_type
-from .coherent import CoherentMemory
+from .coherent_memory import CoherentMemory
 from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand
 from .errors import Errc, SYCLError, invalid
 from .event import Event

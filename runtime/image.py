@@ -1,4 +1,5 @@
-"""Images: pixels in memory that the scheduler keeps coherent, as it does a Buffer (coherent.py).
+"""Images: pixels in memory that the scheduler keeps coherent, as it does a Buffer
+(coherent_memory.py).
 
 Kernels read images through samplers and write them by pixels. They convert between a pixel's format
 and its numbers. (SYCL 2020, section 4.7.3; OpenCL C, "Image Read and Write Functions")
@@ -14,7 +15,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..loader.ur.abi import UR
-from .coherent import CoherentMemory
+from .coherent_memory import CoherentMemory
 from .errors import invalid, unsupported
 from .handles import make_struct
 

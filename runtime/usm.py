@@ -26,7 +26,7 @@ from . import dlpack
 from .accessor import Accessor
 from .arguments import MAKERS, POINTER, Argument, array_interface_of
 from .checks import MOST, as_integer, element_type, wrong_type
-from .coherent import CoherentMemory
+from .coherent_memory import CoherentMemory
 from .context import Context, default_context
 from .errors import SYCLError, invalid, unsupported
 from .interop import memory_of

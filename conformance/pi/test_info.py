@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.conformance.checks import equal, expect, forked, name_of, rule, unsupported
 from fairlead.conformance.pi.objects import PIObjects, codes
-from fairlead.conformance.pi.owners import OF_PROGRAM, OWNERS
+from fairlead.conformance.pi.query_objects import PROGRAM_QUERIES, QUERIES
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
 
@@ -53,16 +53,16 @@ def size_of(answer: str) -> int:
 @pytest.fixture
 def owner(routine: str, bare_objects: PIObjects, request: pytest.FixtureRequest) -> tuple[int, ...]:
     """The arguments before the query."""
-    if routine in OF_PROGRAM:
+    if routine in PROGRAM_QUERIES:
         bare_objects.program = request.getfixturevalue("program")
-    return OWNERS[routine][1](bare_objects)
+    return QUERIES[routine][1](bare_objects)
 
 
 EVERY = [
     pytest.param(
         routine, name, id=name, marks=rule(routine, f"{name} is answered, with a value of its type")
     )
-    for routine, (group, _) in OWNERS.items()
+    for routine, (group, _) in QUERIES.items()
     for name in queries(group)
 ]
 
@@ -96,7 +96,7 @@ def test_query(pi: DispatchTable, owner: tuple[int, ...], routine: str, name: st
         equal(room.raw[: size.value][-1:], b"\0", "the last byte of the text")
 
 
-ROUTINES = list(OWNERS)
+ROUTINES = list(QUERIES)
 
 
 @forked
@@ -169,5 +169,5 @@ KNOWN: dict[str, tuple[str, str, Callable[[PIObjects], int]]] = {
 )
 def test_handles(bare_objects: PIObjects, name: str) -> None:
     routine, _, answer = KNOWN[name]
-    arguments = OWNERS[routine][1](bare_objects)
+    arguments = QUERIES[routine][1](bare_objects)
     equal(bare_objects.number(routine, *arguments, name), answer(bare_objects), "the handle")

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.pi.objects import PIObjects, PIPointer, waits
-from fairlead.conformance.pi.owners import OWNERS
+from fairlead.conformance.pi.query_objects import QUERIES
 
 #: Kinds of objects, with the function and the query for their reference counts.
 COUNTED = {
@@ -34,7 +34,7 @@ COUNTED = {
 )
 def test_count(objects: PIObjects, kind: str) -> None:
     routine, name = COUNTED[kind]
-    (handle, *_) = OWNERS[routine][1](objects)
+    (handle, *_) = QUERIES[routine][1](objects)
     objects.finish(objects.queue())
     counts = [objects.number(routine, handle, name)]
     for action in ("Retain", "Release"):

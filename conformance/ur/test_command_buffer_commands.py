@@ -13,10 +13,10 @@ import pytest
 
 from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import each, equal, expect, rule
-from fairlead.conformance.ur.boxes import in_box, offset, region
 from fairlead.conformance.ur.calls import URCalls, address
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.recording import LAUNCH, URRecording
+from fairlead.conformance.ur.rectangles import is_in_box, make_offset, make_region
 from fairlead.conformance.ur.values import BufferValue, LocalValue, PointerValue
 from fairlead.loader.ur.abi import UR
 
@@ -347,20 +347,20 @@ def test_copy_rect(make: URObjects, context: int, queue: int, buffer: int) -> No
     other = make.buffer(context)
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
-    shape = offset(4, 1, 1), offset(8, 2, 2), region(8, 2, 2), ROW, SLICE, ROW, SLICE
+    shape = make_offset(4, 1, 1), make_offset(8, 2, 2), make_region(8, 2, 2), ROW, SLICE, ROW, SLICE
     executed(make, context, queue, f"{STEM}MemBufferCopyRectExp", buffer, other, *shape)
-    expected = [i - 42 + 21 if in_box(i, (2, 2, 2), (2, 2, 2)) else -1 for i in range(COUNT)]
+    expected = [i - 42 + 21 if is_in_box(i, (2, 2, 2), (2, 2, 2)) else -1 for i in range(COUNT)]
     equal(make.read(queue, other), expected, "the target")
 
 
 @rule(f"{STEM}MemBufferWriteRectExp", "a box of host memory to a box of the buffer")
 def test_write_rect(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
+    shape = make_offset(8, 0, 1), make_offset(4, 1, 0), make_region(8, 3, 2), ROW, SLICE, ROW, SLICE
     executed(
         make, context, queue, f"{STEM}MemBufferWriteRectExp", buffer, *shape, ints(range(COUNT))
     )
-    expected = [i - 18 + 21 - 16 if in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
+    expected = [i - 18 + 21 - 16 if is_in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
     equal(make.read(queue, buffer), expected, "the buffer")
 
 
@@ -368,11 +368,11 @@ def test_write_rect(make: URObjects, context: int, queue: int, buffer: int) -> N
 def test_read_rect(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * COUNT)
-    shape = offset(4, 1, 2), offset(0, 0, 0), region(8, 2, 2), ROW, SLICE, 8, 16
+    shape = make_offset(4, 1, 2), make_offset(0, 0, 0), make_region(8, 2, 2), ROW, SLICE, 8, 16
     executed(make, context, queue, f"{STEM}MemBufferReadRectExp", buffer, *shape, data)
     equal(
         list(data),
-        [*(i for i in range(COUNT) if in_box(i, (1, 1, 2), (2, 2, 2))), *[-1] * (COUNT - 8)],
+        [*(i for i in range(COUNT) if is_in_box(i, (1, 1, 2), (2, 2, 2))), *[-1] * (COUNT - 8)],
         "the host memory",
     )
 

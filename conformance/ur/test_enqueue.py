@@ -8,9 +8,9 @@ import pytest
 
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule
-from fairlead.conformance.ur.boxes import in_box, offset, region
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.rectangles import is_in_box, make_offset, make_region
 from fairlead.loader.ur.abi import UR
 
 ROW, SLICE = 16, 64  # of the rectangles, in bytes: 4 by 4 by 4 numbers in a buffer of COUNT
@@ -132,9 +132,9 @@ def test_fill_copies_its_pattern(
 def test_read_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * COUNT)
-    shape = offset(4, 1, 2), offset(0, 0, 0), region(8, 2, 2), ROW, SLICE, 8, 16
+    shape = make_offset(4, 1, 2), make_offset(0, 0, 0), make_region(8, 2, 2), ROW, SLICE, 8, 16
     ur.ok("urEnqueueMemBufferReadRect", queue, buffer, True, *shape, data, 0, None, None)
-    expected = [i for i in range(COUNT) if in_box(i, (1, 1, 2), (2, 2, 2))]
+    expected = [i for i in range(COUNT) if is_in_box(i, (1, 1, 2), (2, 2, 2))]
     equal(list(data)[:8], expected, "what was read")
     equal(list(data)[8:], [-1] * (COUNT - 8), "what lies behind it")
 
@@ -142,11 +142,11 @@ def test_read_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> Non
 @rule("urEnqueueMemBufferWriteRect", "a box of host memory to a box of the buffer")
 def test_write_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
+    shape = make_offset(8, 0, 1), make_offset(4, 1, 0), make_region(8, 3, 2), ROW, SLICE, ROW, SLICE
     ur.ok(
         "urEnqueueMemBufferWriteRect", queue, buffer, True, *shape, ints(range(COUNT)), *NO_EVENTS
     )
-    expected = [i - 18 + 21 - 16 if in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
+    expected = [i - 18 + 21 - 16 if is_in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
     equal(make.read(queue, buffer), expected, "the buffer")
 
 
@@ -155,9 +155,9 @@ def test_copy_rect(ur: URCalls, make: URObjects, context: int, queue: int, buffe
     other = make.buffer(context)
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
-    shape = offset(4, 1, 1), offset(8, 2, 2), region(8, 2, 2), ROW, SLICE, ROW, SLICE
+    shape = make_offset(4, 1, 1), make_offset(8, 2, 2), make_region(8, 2, 2), ROW, SLICE, ROW, SLICE
     ur.ok("urEnqueueMemBufferCopyRect", queue, buffer, other, *shape, 0, None, None)
-    expected = [i - 42 + 21 if in_box(i, (2, 2, 2), (2, 2, 2)) else -1 for i in range(COUNT)]
+    expected = [i - 42 + 21 if is_in_box(i, (2, 2, 2), (2, 2, 2)) else -1 for i in range(COUNT)]
     equal(make.read(queue, other), expected, "the target")
 
 
@@ -170,9 +170,9 @@ def test_rect_without_pitches(ur: URCalls, make: URObjects, queue: int, buffer: 
         queue,
         buffer,
         True,
-        offset(),
-        offset(),
-        region(ROW, 4, 4),
+        make_offset(),
+        make_offset(),
+        make_region(ROW, 4, 4),
         0,
         0,
         0,

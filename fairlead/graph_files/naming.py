@@ -10,7 +10,7 @@ import numpy as np
 
 from ..captured_graphs.parameter import GraphParameter, entry_of
 from ..captured_graphs.pyopencl_client import handle_of_buffer
-from ..runtime.coherent import CoherentMemory
+from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.image import Image
 from ..runtime.usm import USM
 from .document import Document

@@ -15,7 +15,7 @@ import numpy as np
 from ..graph.dynamic import DynamicParameter
 from ..runtime.accessor import Accessor
 from ..runtime.arguments import LOCAL, MEMORY, POINTER, SAMPLER, VALUE, Argument
-from ..runtime.coherent import CoherentMemory
+from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.context import Context
 from ..runtime.interop import PyOpenCLMemory
 from ..runtime.launches import KernelLaunch

@@ -34,11 +34,11 @@ def main(folder: str, *arguments: str) -> None:
         site.addsitepackages(site.venv(set()))
     sys.path.append(folder)
     try:
-        from fairlead.icd.libopencl.verdict import main as answer
+        from fairlead.icd.libopencl.verdict_file import main as answer
     except ImportError:
         site.addsitedir = usual
         site.main()
-        from fairlead.icd.libopencl.verdict import main as answer
+        from fairlead.icd.libopencl.verdict_file import main as answer
     answer(*arguments)
 
 

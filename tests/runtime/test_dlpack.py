@@ -138,7 +138,7 @@ def test_memory_of_other_packages_is_usm(queue: Queue, program: Program, shared:
     before, done = len(ours._given), threading.Event()
     del alias
     gc.collect()
-    queue.context._afterwards.add(done.set)  # it may come after commands of other tests
+    queue.context._deferred.add(done.set)  # it may come after commands of other tests
     assert done.wait(60) and len(ours._given) == before - 1
 
 

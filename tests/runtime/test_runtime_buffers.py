@@ -22,7 +22,7 @@ from fairlead.runtime import (
     SYCLError,
     devices,
 )
-from fairlead.runtime import coherent as buffers
+from fairlead.runtime import coherent_memory as buffers
 
 
 def add(buffer: Buffer, program: Program, value: int, mode: str = "read_write"):

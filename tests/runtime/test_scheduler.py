@@ -27,7 +27,7 @@ from fairlead.runtime import (
     SYCLError,
     workers,
 )
-from fairlead.runtime.afterwards import Afterwards
+from fairlead.runtime.deferred_actions import DeferredActions
 from fairlead.runtime.interop import event_of, to_pyopencl
 
 
@@ -512,7 +512,7 @@ def test_actions_go_on_after_a_thread_could_not_be_started(monkeypatch: pytest.M
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    actions, done = Afterwards(), threading.Event()
+    actions, done = DeferredActions(), threading.Event()
     called: list[int] = []
     with monkeypatch.context() as patch:
         patch.setattr(_thread, "start_new_thread", refuse)

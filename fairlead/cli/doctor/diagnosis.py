@@ -3,7 +3,7 @@
 `examine` searches, probes every candidate in child processes, and examines the surroundings of
 drivers. The result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it,
 report.py makes text. No driver is loaded into this process. plugins.py examines adapters and
-plugins; level_zero.py and gpus.py examine the drivers of Level Zero, CUDA and HIP. verdict.py says
+plugins; level_zero.py and gpus.py examine the drivers of Level Zero, CUDA and HIP. problems.py says
 what is a problem, and which problems make the exit code 1.
 """
 
@@ -28,7 +28,7 @@ from . import clients, gpus, level_zero, loaders
 from . import machine as nodes
 from . import plugins as plugin_doctor
 from .plugins import PluginSurvey
-from .verdict import Problem, is_gone, problems
+from .problems import Problem, is_gone, problems
 
 #: The refusal of a driver that loads and has no platform (cl_khr_icd: such drivers answer
 #: CL_PLATFORM_NOT_FOUND_KHR).
@@ -54,7 +54,7 @@ class DriverReport:
     - "idle": it loads, and has no device,
     - "refused": `reason` and `remedy` say why; also if none of its devices describes itself,
     - "unprobed": its child process did not start, so nothing is known; a note says why,
-    - "absent": its package registers it and did not install it (see `verdict`),
+    - "absent": its package registers it and did not install it (see problems.py),
     - "excluded" by FAIRLEAD_EXCLUDE,
     - "duplicate": it is the same file as another one.
 
@@ -136,7 +136,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error; `verdict` says what is one."""
+        """Whether there is no error; problems.py says what is one."""
         return all(problem.severity != "error" for problem in self.problems)
 
     @property

@@ -96,7 +96,7 @@ void fl_each_of_list(const char *list, fl_take *take);
  * directory. */
 bool fl_each_of_directory(const char *directory, const char *suffix, fl_take *take);
 
-/* --- verdict.c --- */
+/* --- verdict_file.c --- */
 bool fl_use_verdict(void); /* what Python found; false: there is no verdict to be had */
 void fl_before_fork(void); /* a child that had the descriptors of a start would hold it up */
 void fl_after_fork(bool is_child);

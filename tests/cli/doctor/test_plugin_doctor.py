@@ -22,8 +22,8 @@ from fairlead.cli.doctor.plugins import (
     PluginSurvey,
     SelectorReport,
 )
+from fairlead.cli.doctor.problems import problems
 from fairlead.cli.doctor.report import render
-from fairlead.cli.doctor.verdict import problems
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins import reference_adapter

@@ -19,8 +19,8 @@ from fairlead.cli.doctor import diagnosis as doctor
 from fairlead.cli.doctor import loaders
 from fairlead.cli.doctor import machine as nodes
 from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
+from fairlead.cli.doctor.problems import problems
 from fairlead.cli.doctor.report import render
-from fairlead.cli.doctor.verdict import problems
 from fairlead.icd import libopencl
 from fairlead.loader.base.search import Candidate
 

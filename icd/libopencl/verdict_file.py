@@ -1,7 +1,7 @@
 """Writes for libOpenCL.so.1 which drivers are sound, and what is repaired.
 
 The library starts a Python that runs `main` when it has no verdict, or what the last one depended
-on has changed (native/verdict.c). A verdict is plain text:
+on has changed (native/verdict_file.c). A verdict is plain text:
 
     fairlead drivers 1          the form of the file
     host … variable … here …    the key: what the library says that the search depends on

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy
 
 from ..loader.ur.abi import UR
-from .afterwards import Afterwards
 from .arguments import IS_MEMORY
 from .checks import as_integer, as_shape, element_type, expect
+from .deferred_actions import DeferredActions
 from .errors import invalid
 from .event import Event, Unfinished
 from .memory import MODES, Memory, check_mode, lock
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 #: Closes buffers that were collected while a submission held the lock.
-_closing: Final = Afterwards()
+_closing: Final = DeferredActions()
 
 _HOST: Final = None  # in `_valid`: the host's copy
 

@@ -18,7 +18,7 @@ from .workers import adapter_call
 _PATIENCE: Final = 0.5  # seconds
 
 
-class Afterwards:
+class DeferredActions:
     """Actions that are called in a thread of their own, one after the other. They raise nothing."""
 
     def __init__(self) -> None:

@@ -10,11 +10,11 @@ from fairlead.conformance.pi.objects import PIObjects
 from fairlead.loader.pi.abi import PI
 
 
-def _event(objects: PIObjects) -> int:
+def _make_event(objects: PIObjects) -> int:
     return objects.make("piEnqueueEventsWait", objects.queue(), 0, None, ...)
 
 
-def _sampler(objects: PIObjects) -> int:
+def _make_sampler(objects: PIObjects) -> int:
     names = ("NORMALIZED_COORDS", "ADDRESSING_MODE", "FILTER_MODE")
     values = (1, PI["PI_SAMPLER_ADDRESSING_MODE_CLAMP"], PI["PI_SAMPLER_FILTER_MODE_NEAREST"])
     pairs = [
@@ -26,7 +26,7 @@ def _sampler(objects: PIObjects) -> int:
 
 
 #: Function, the group of its queries, and the arguments before the query.
-OWNERS: Final[dict[str, tuple[str, Callable[[PIObjects], tuple[int, ...]]]]] = {
+QUERIES: Final[dict[str, tuple[str, Callable[[PIObjects], tuple[int, ...]]]]] = {
     "piPlatformGetInfo": (
         "pi_platform_info",
         lambda o: (o.number("piDeviceGetInfo", o.device, "PI_DEVICE_INFO_PLATFORM"),),
@@ -35,8 +35,8 @@ OWNERS: Final[dict[str, tuple[str, Callable[[PIObjects], tuple[int, ...]]]]] = {
     "piContextGetInfo": ("pi_context_info", lambda o: (o.context,)),
     "piQueueGetInfo": ("pi_queue_info", lambda o: (o.queue(),)),
     "piMemGetInfo": ("pi_mem_info", lambda o: (o.buffer([0] * 4),)),
-    "piEventGetInfo": ("pi_event_info", lambda o: (_event(o),)),
-    "piSamplerGetInfo": ("pi_sampler_info", lambda o: (_sampler(o),)),
+    "piEventGetInfo": ("pi_event_info", lambda o: (_make_event(o),)),
+    "piSamplerGetInfo": ("pi_sampler_info", lambda o: (_make_sampler(o),)),
     "piProgramGetInfo": ("pi_program_info", lambda o: (o.program,)),
     "piProgramGetBuildInfo": ("pi_program_build_info", lambda o: (o.program, o.device)),
     "piKernelGetInfo": ("pi_kernel_info", lambda o: (o.kernel("increment"),)),
@@ -47,7 +47,7 @@ OWNERS: Final[dict[str, tuple[str, Callable[[PIObjects], tuple[int, ...]]]]] = {
     ),
 }
 #: The functions that need the program.
-OF_PROGRAM: Final = (
+PROGRAM_QUERIES: Final = (
     "piProgramGetInfo",
     "piProgramGetBuildInfo",
     "piKernelGetInfo",

@@ -4,7 +4,7 @@
  * The file begins with a key: this machine's name and the variables that the search depends on. Its
  * name is a hash of the key. A `file` line for every file and folder that the search looked at says
  * when it was changed last. If one has changed, or there is no such file, a child process starts
- * Python, which writes it anew. icd/libopencl/verdict.py describes the lines. */
+ * Python, which writes it anew. icd/libopencl/verdict_file.py describes the lines. */
 #define _GNU_SOURCE
 #include "loader.h"
 
