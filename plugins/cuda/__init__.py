@@ -9,9 +9,9 @@ name, with another `api` and other `images`. Where they say CUDA and CU…, HIP 
 
 from __future__ import annotations
 
-from ..sdk.gpu.parts import load_parts
+from ..sdk.gpu.shared_modules import load_shared_modules
 from .core import adapter
 
-load_parts(__name__, "memory_export")
+load_shared_modules(__name__, "memory_export")
 
 __all__ = ["adapter"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.promises import PROMISES
+from ..sdk.capability_properties import CAPABILITY_PROPERTIES
 from .core import API, adapter
 from .devices import CuDevice
 from .image_answers import IMAGES
@@ -223,7 +223,7 @@ def _attribute(name: str) -> Callable[[CuDevice], int]:
     return lambda device: device.attribute(name)
 
 
-def _promise(entries: tuple[str, ...]) -> Callable[[CuDevice], bool]:
+def _requires(entries: tuple[str, ...]) -> Callable[[CuDevice], bool]:
     return lambda device: adapter.declared.issuperset(entries)
 
 
@@ -233,7 +233,7 @@ adapter.info(
         f"UR_DEVICE_INFO_{name}": value
         for name, value in {
             **{name: _attribute(of) for name, of in ATTRIBUTES.items()},
-            **{name: _promise(entries) for name, entries in PROMISES.items()},
+            **{name: _requires(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
             **FIXED,
             **FUNCTIONS,
             **API.extra,

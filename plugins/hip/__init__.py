@@ -11,10 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..sdk.gpu.parts import load_parts
+from ..sdk.gpu.shared_modules import load_shared_modules
 
 __path__.append(str(Path(__file__).parents[1] / "cuda"))
-load_parts(__name__)
+load_shared_modules(__name__)
 
 adapter: Any = import_module(f"{__name__}.core").adapter
 

@@ -11,7 +11,7 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
-from ..sdk.promises import PROMISES
+from ..sdk.capability_properties import CAPABILITY_PROPERTIES
 from .core import adapter
 from .device_tables import BITS, FIXED, LATER, PLAIN, VALUES
 from .devices import TYPES, URDevice, takes_specialization_constants
@@ -273,7 +273,7 @@ FUNCTIONS: Final[dict[str, Callable[[URDevice], Any]]] = {
 }
 
 
-def _promise(entries: tuple[str, ...]) -> Callable[[URDevice], bool]:
+def _requires(entries: tuple[str, ...]) -> Callable[[URDevice], bool]:
     return lambda device: _declared(*entries)
 
 
@@ -284,7 +284,7 @@ adapter.info(
         for name, value in {
             **{name: _query(name, opencl) for name, opencl in PLAIN.items()},
             **{name: _later(name, *row) for name, row in LATER.items()},
-            **{name: _promise(entries) for name, entries in PROMISES.items()},
+            **{name: _requires(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
             **FIXED,
             **FUNCTIONS,
         }.items()

@@ -1,9 +1,9 @@
 """The properties of devices as tables. Together they have every property once.
 
-`PLAIN` and `LATER` give OpenCL's properties. plugins/sdk/promises.py has those that are true if
-this adapter has certain entry points. `FIXED` gives answers for every device. `WITHOUT` says why a
-property has no answer (UNSUPPORTED_ENUMERATION). device_info.py makes answers of the tables, and
-has the properties that need more. Names are without UR_DEVICE_INFO_ and CL_DEVICE_.
+`PLAIN` and `LATER` give OpenCL's properties. plugins/sdk/capability_properties.py has those that
+are true if this adapter has certain entry points. `FIXED` gives answers for every device. `WITHOUT`
+says why a property has no answer (UNSUPPORTED_ENUMERATION). device_info.py makes answers of the
+tables, and has the properties that need more. Names are without UR_DEVICE_INFO_ and CL_DEVICE_.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _usm(field: str) -> Callable[[LZDevice], int]:
     return lambda device: _access(getattr(device.access, f"{field}Capabilities"))
 
 
-def _promise(*entries: str) -> Callable[[LZDevice], bool]:
+def _requires(*entries: str) -> Callable[[LZDevice], bool]:
     """Return a function that says whether the adapter has all of these entry points."""
     return lambda device: adapter.declared.issuperset(entries)
 
@@ -230,16 +230,18 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": lambda device: (
         updates_of(device) if "urCommandBufferCreateExp" in adapter.declared else 0
     ),
-    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": _promise("urCommandBufferUpdateSignalEventExp"),
-    "COMMAND_BUFFER_SUPPORT_EXP": _promise("urCommandBufferCreateExp", "urEnqueueCommandBufferExp"),
-    "TIMESTAMP_RECORDING_SUPPORT_EXP": _promise("urEnqueueTimestampRecordingExp"),
-    "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": _promise("urEnqueueNativeCommandExp"),
+    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": _requires("urCommandBufferUpdateSignalEventExp"),
+    "COMMAND_BUFFER_SUPPORT_EXP": _requires(
+        "urCommandBufferCreateExp", "urEnqueueCommandBufferExp"
+    ),
+    "TIMESTAMP_RECORDING_SUPPORT_EXP": _requires("urEnqueueTimestampRecordingExp"),
+    "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": _requires("urEnqueueNativeCommandExp"),
     "ENQUEUE_HOST_TASK_SUPPORT_EXP": _has("zeCommandListAppendHostFunction"),
-    "USM_POOL_SUPPORT": _promise("urUSMPoolCreate"),
-    "ASYNC_USM_ALLOCATIONS_SUPPORT_EXP": _promise("urEnqueueUSMDeviceAllocExp"),
-    "USM_CONTEXT_MEMCPY_SUPPORT_EXP": _promise("urUSMContextMemcpyExp"),
-    "MULTI_DEVICE_COMPILE_SUPPORT_EXP": _promise("urProgramBuildExp"),
-    "DEVICE_WAIT_SUPPORT_EXP": _promise("urDeviceWaitExp"),
+    "USM_POOL_SUPPORT": _requires("urUSMPoolCreate"),
+    "ASYNC_USM_ALLOCATIONS_SUPPORT_EXP": _requires("urEnqueueUSMDeviceAllocExp"),
+    "USM_CONTEXT_MEMCPY_SUPPORT_EXP": _requires("urUSMContextMemcpyExp"),
+    "MULTI_DEVICE_COMPILE_SUPPORT_EXP": _requires("urProgramBuildExp"),
+    "DEVICE_WAIT_SUPPORT_EXP": _requires("urDeviceWaitExp"),
     "GLOBAL_VARIABLE_SUPPORT": lambda device: device.takes_spirv,  # device globals are in SPIR-V
 }
 

@@ -1,5 +1,5 @@
 /* Scenarios of plugins/sdk/native/launches.c: what appends and updates of launches make of a
- * caller's rows. Handles are numbers here, whose words `fl_words` knows. */
+ * caller's rows. Handles are numbers here, whose words `fl_get_state` knows. */
 #include "harness.h"
 #include "ur_types.h"
 
@@ -22,7 +22,7 @@ enum {
 /* of the memory object, of another context's, of the sampler; and of a command */
 static uintptr_t words[4][4];
 
-const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
+const uintptr_t *fl_get_state(uint32_t adapter, uintptr_t handle, unsigned kind) {
     EQUAL(adapter, ADAPTER);
     if (kind == kind_ur_mem_handle_t && (handle == MEMORY || handle == OTHERS))
         return words[handle - MEMORY];

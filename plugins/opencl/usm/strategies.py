@@ -30,13 +30,13 @@ from ....loader.base.forks import new_lock
 from ....loader.base.search import secure_environ
 from ....loader.ur.abi import UR
 from ...sdk._native import lib
+from ..address_ranges import release_range, reserve
 from ..buffers import create_part
 from ..contexts import URContext
 from ..core import adapter, check, create, failure
 from ..devices import URDevice
 from ..enqueue import Call
 from ..platforms import extension
-from ..reserved import release_range, reserve
 from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Location, Operation, Strategy
 
 _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (

@@ -220,7 +220,7 @@ static int32_t usm_alloc(uint32_t adapter, uintptr_t hContext, uintptr_t device,
 static int32_t usm_alloc_for(uint32_t adapter, uintptr_t hContext, uintptr_t hDevice, uint32_t kind,
                              const ur_usm_desc_t *desc, uintptr_t pool, size_t size,
                              uintptr_t *out) {
-    const uintptr_t *words = fl_words(adapter, hDevice, kind_ur_device_handle_t);
+    const uintptr_t *words = fl_get_state(adapter, hDevice, kind_ur_device_handle_t);
     return words ? usm_alloc(adapter, hContext, words[CL_OBJECT], kind, desc, pool, size, out)
                  : FL_TO_PYTHON;
 }
@@ -282,7 +282,7 @@ static int32_t describe(const fl_memory *found, ur_usm_alloc_info_t name, size_t
 int32_t fl_urUSMGetMemAllocInfo(uint32_t adapter, uintptr_t hContext, uintptr_t pMem,
                                 ur_usm_alloc_info_t propName, size_t propSize,
                                 uintptr_t pPropValue, size_t *pPropSizeRet) {
-    const uintptr_t *words = fl_words(adapter, hContext, kind_ur_context_handle_t);
+    const uintptr_t *words = fl_get_state(adapter, hContext, kind_ur_context_handle_t);
     if (!words)
         return FL_TO_PYTHON;
     uintptr_t context = words[CL_OBJECT];

@@ -53,7 +53,7 @@ static const answer *find(const fl_answers *answers, uint32_t query, uintptr_t s
 
 /* A handle that is never released may be a part of what an answer is kept by. */
 static bool lasts(uintptr_t handle, uint32_t adapter, unsigned kind) {
-    return fl_words(adapter, handle, kind) && fl_is_fixed(handle);
+    return fl_get_state(adapter, handle, kind) && fl_is_fixed(handle);
 }
 
 static int32_t give(const answer *one, size_t size, uintptr_t value, size_t *size_ret) {

@@ -8,7 +8,7 @@ void fl_free_context(fl_context *context) { free(context); }
 
 /* What is known of a context of one device. */
 static void describe_memory(uint32_t adapter, fl_context *context, uintptr_t device) {
-    const uintptr_t *words = fl_words(adapter, device, kind_ur_device_handle_t);
+    const uintptr_t *words = fl_get_state(adapter, device, kind_ur_device_handle_t);
     const fl_device_memory *memory = words ? (const fl_device_memory *)words[THIRD] : NULL;
     if (!memory || __atomic_load_n(&memory->usm, __ATOMIC_ACQUIRE) == FL_USM_OTHER)
         return;
@@ -36,7 +36,7 @@ static const fl_driver *read_devices(uint32_t adapter, uint32_t count, const uin
                                      cl_device_id *devices) {
     const fl_driver *driver = NULL;
     for (uint32_t i = 0; i < count; i++) {
-        const uintptr_t *words = fl_words(adapter, handles[i], kind_ur_device_handle_t);
+        const uintptr_t *words = fl_get_state(adapter, handles[i], kind_ur_device_handle_t);
         if (!words || !fl_is_fixed(handles[i]) ||
             (driver && (const fl_driver *)words[STRUCT] != driver))
             return NULL;

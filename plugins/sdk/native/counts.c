@@ -50,7 +50,7 @@ uintptr_t fl_block(uintptr_t table) {
     return address;
 }
 
-const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
+const uintptr_t *fl_get_state(uint32_t adapter, uintptr_t handle, unsigned kind) {
     struct handle *found = fl_find(handle, adapter, kind);
     return found ? found->words : NULL;
 }

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "words.h"
+#include "object_state.h"
 
 typedef int32_t fl_counting_body(uint32_t adapter, uintptr_t handle);
 

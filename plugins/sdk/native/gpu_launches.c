@@ -46,7 +46,7 @@ static bool is_list(uint32_t count, const void *list) { return !count || (list &
 /* Returns the command of an update that only has values and addresses, NULL for any other one. */
 static fl_gpu_command *command_of(uint32_t adapter, const fl_gpu_graph *g, const update *u) {
     const uintptr_t *words =
-        fl_words(adapter, u->hCommand, kind_ur_exp_command_buffer_command_handle_t);
+        fl_get_state(adapter, u->hCommand, kind_ur_exp_command_buffer_command_handle_t);
     fl_gpu_command *c = words ? (fl_gpu_command *)words[STRUCT] : NULL;
     const struct handle *kernel = fl_find(u->hNewKernel, adapter, kind_ur_kernel_handle_t);
     bool is = c && c->graph == g && c->node && u->newWorkDim == c->launch.dim &&
@@ -178,7 +178,7 @@ static bool update_locked(uint32_t adapter, fl_gpu_graph *g, uint32_t count, con
 
 bool fl_update_gpu_graph(uint32_t adapter, uintptr_t buffer, uint32_t count, const update *u) {
     enum { BUFFER = kind_ur_exp_command_buffer_handle_t };
-    const uintptr_t *words = fl_words(adapter, buffer, BUFFER);
+    const uintptr_t *words = fl_get_state(adapter, buffer, BUFFER);
     if (!words || !words[STRUCT] || !count || count > MOST || !u ||
         !fl_hold(adapter, buffer, BUFFER))
         return false;

@@ -141,7 +141,7 @@ static int32_t set_alone(fl_kernel *k, uint32_t index, uint32_t type, size_t siz
 
 const fl_sdk_functions *fl_exported_by_sdk(void) {
     static fl_sdk_functions exported;
-    exported = (fl_sdk_functions){fl_words,        set_alone,       fl_wait_in_order,
+    exported = (fl_sdk_functions){fl_get_state,        set_alone,       fl_wait_in_order,
                                   fl_event_status, fl_retain_event, fl_icd};
     return &exported;
 }
@@ -198,7 +198,7 @@ static bool arguments_exist(uint32_t adapter, const fl_kernel *k) {
         const fl_kept_argument *a = &k->arguments[i];
         bool exists = a->kind != FL_KEPT_NOTHING;
         if (a->kind == FL_KEPT_MEM && a->value)
-            exists = fl_words(adapter, a->value, kind_ur_mem_handle_t) &&
+            exists = fl_get_state(adapter, a->value, kind_ur_mem_handle_t) &&
                      ((const fl_handle *)a->value)->number == a->number;
         if (!exists)
             return false;

@@ -78,7 +78,7 @@ static int32_t handle(const fl_launches *l, fl_change *change, uintptr_t handle,
     if (!handle && !sampler)
         return object(change, FL_ARG_MEM, &null);
     const uintptr_t *words =
-        fl_words(l->adapter, handle, sampler ? kind_ur_sampler_handle_t : kind_ur_mem_handle_t);
+        fl_get_state(l->adapter, handle, sampler ? kind_ur_sampler_handle_t : kind_ur_mem_handle_t);
     if (!words)
         return sampler ? UR_RESULT_ERROR_INVALID_SAMPLER : UR_RESULT_ERROR_INVALID_MEM_OBJECT;
     if (words[CONTEXT] != l->cl_context)
@@ -233,7 +233,7 @@ int32_t fl_read_update(const fl_launches *l, const update *u, const void *old, u
 /* Returns the command of an update that only has arguments, NULL for any other update. */
 static fl_command *plain(const fl_launches *l, const update *u) {
     const uintptr_t *words =
-        fl_words(l->adapter, u->hCommand, kind_ur_exp_command_buffer_command_handle_t);
+        fl_get_state(l->adapter, u->hCommand, kind_ur_exp_command_buffer_command_handle_t);
     if (!words || words[COMMAND_BUFFER] != l->handle || !words[IS_LAUNCH])
         return NULL;
     fl_command *command = &((fl_array *)l->commands)->commands[words[COMMAND]];

@@ -165,7 +165,7 @@ static void queues_profile(world *w) {
     TO_PYTHON(fl_urEventGetProfilingInfo(ADAPTER, event, UR_PROFILING_INFO_COMMAND_START, 8,
                                          of(&time), NULL));
     CL(&w->driver,
-       clReleaseEvent)((cl_event)fl_words(ADAPTER, event, kind_ur_event_handle_t)[CL_OBJECT]);
+       clReleaseEvent)((cl_event)fl_get_state(ADAPTER, event, kind_ur_event_handle_t)[CL_OBJECT]);
     end_handle(event);
 }
 

@@ -30,7 +30,7 @@ static int32_t python_release(uint32_t adapter, uintptr_t handle) {
 
 static int32_t python_wait(uint32_t adapter, uint32_t count, const uintptr_t *events) {
     EQUAL(adapter, ADAPTER);
-    CHECK(count == 1 && fl_words(adapter, *events, kind_ur_event_handle_t));
+    CHECK(count == 1 && fl_get_state(adapter, *events, kind_ur_event_handle_t));
     atomic_fetch_add(&waits, 1);
     return atomic_load(&answer_to_wait);
 }
@@ -150,7 +150,7 @@ void end_world(world *w) {
     EQUAL(asked_to_release(), 0);
     for (int i = 0; i < 2; i++)
         fl_free_answers(
-            (fl_answers *)fl_words(ADAPTER, i ? w->context_h : w->device_h,
+            (fl_answers *)fl_get_state(ADAPTER, i ? w->context_h : w->device_h,
                                    i ? kind_ur_context_handle_t : kind_ur_device_handle_t)[FOURTH]);
     fl_end(w->device_h);
     const uintptr_t handles[] = {w->context_h, w->queue_h, w->kernel_h, w->a, w->b};

@@ -85,11 +85,11 @@ _PACKAGE: Final = """
 import sys, types
 from importlib import import_module
 from fairlead.plugins import hip
-from fairlead.plugins.sdk.gpu.parts import load_parts
+from fairlead.plugins.sdk.gpu.shared_modules import load_shared_modules
 package = types.ModuleType({name!r})
 package.__path__ = hip.__path__
 sys.modules[{name!r}] = package
-load_parts({name!r})
+load_shared_modules({name!r})
 adapter = import_module("{name}.core").adapter
 """
 

@@ -19,7 +19,7 @@ from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.devices import URDevice as OwnDevice
 from fairlead.plugins.opencl.devices import device_of
-from fairlead.plugins.sdk import promises
+from fairlead.plugins.sdk import capability_properties
 
 PROPERTIES: Final = [
     name.removeprefix("UR_DEVICE_INFO_")
@@ -112,7 +112,7 @@ def test_every_property_has_one_place() -> None:
     tables: tuple[Any, ...] = (
         device_tables.PLAIN,
         device_tables.LATER,
-        promises.PROMISES,
+        capability_properties.CAPABILITY_PROPERTIES,
         device_tables.FIXED,
         device_info.FUNCTIONS,
     )

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Final
 
 #: The modules that declare entry points.
-PARTS: Final = (
+SHARED_MODULES: Final = (
     *("platforms", "devices", "contexts", "queues", "events", "clocks", "synchronization"),
     *(
         "buffers",
@@ -24,7 +24,7 @@ PARTS: Final = (
 )
 
 
-def load_parts(package: str, *more: str) -> None:
+def load_shared_modules(package: str, *more: str) -> None:
     """Import the modules of an adapter, which declare its entry points.
 
     Args:
@@ -32,5 +32,5 @@ def load_parts(package: str, *more: str) -> None:
             folder by its `__path__`.
         more: modules that not every adapter has.
     """
-    for name in (*PARTS, *more):
+    for name in (*SHARED_MODULES, *more):
         import_module(f"{package}.{name}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 #: Properties that are true if the adapter has all of these entry points.
-PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
+CAPABILITY_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
     "COMMAND_BUFFER_SUPPORT_EXP": ("urCommandBufferCreateExp", "urEnqueueCommandBufferExp"),
     "COMMAND_BUFFER_EVENT_SUPPORT_EXP": (
         "urCommandBufferUpdateSignalEventExp",
