@@ -39,7 +39,7 @@ RECORD_LAYER = tuple(sorted((HERE / "record_layer").glob("*.c")))
 SOURCES = tuple(source for source in sorted(HERE.glob("*.c")) if source not in (LAYER, TRACE_LAYER))
 
 
-def _types(api: Any) -> Iterator[str]:
+def _emit_types(api: Any) -> Iterator[str]:
     yield "typedef struct fl_object { void **dispatch; void *dispatch_data; } fl_object;"
     for name in api.types:
         kind = api.types[name]
@@ -51,7 +51,7 @@ def _types(api: Any) -> Iterator[str]:
             yield f"typedef {kind} {name};"
 
 
-def _stub(function: Any) -> str:
+def _emit_stub(function: Any) -> str:
     """A stub takes the arguments of its function, so that errcode_ret is where the ABI puts it."""
     body = {
         "errcode_ret": "if (errcode_ret) *errcode_ret = CL_INVALID_OPERATION; return NULL;",
@@ -70,7 +70,7 @@ def generated_header() -> str:
         "#define FL_OPENCL_ABI_H",
     ]
     lines += ["#include <stddef.h>", "#include <stdint.h>"]
-    lines += _types(api)
+    lines += _emit_types(api)
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
     lines += [f"#define {constant.name} ({constant.value})" for constant in api.constants.values()]
     for function in api.functions.values():
@@ -79,7 +79,7 @@ def generated_header() -> str:
             lines.append(f"#define SLOT_{function.name} {function.slot}")
     lines.append(f"#define FL_SLOTS {len(api.slots)}")
     lines.append("#ifdef FL_DEFINE_STUBS")
-    lines += [_stub(function) for function in api.slots]
+    lines += [_emit_stub(function) for function in api.slots]
     lines.append("void *const fl_stubs[FL_SLOTS] = {")
     lines += [f"    (void *)stub_{function.name}," for function in api.slots]
     lines += ["};", "#endif", "#endif", ""]
@@ -105,7 +105,7 @@ def generated_table_header(name: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _refusal(function: Any) -> str:
+def _emit_refusal(function: Any) -> str:
     """Return a recording table's function for a command that is not recorded.
 
     It refuses the call, in the function's own form.
@@ -131,7 +131,7 @@ def generated_refusals() -> str:
     recorded = re.findall(r"RECORD\((cl\w+)\)", "".join(sources))
     api = building.api("cl")
     functions = [f for f in api.slots if f.name.startswith("clEnqueue") and f.name not in recorded]
-    lines = [building.generated_by("icd/native/build.py", api), *map(_refusal, functions)]
+    lines = [building.generated_by("icd/native/build.py", api), *map(_emit_refusal, functions)]
     fill = " ".join(
         f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions
     )
@@ -164,10 +164,10 @@ def layers() -> list[Any]:
 
     setup.py gives the files their names. They lie in fairlead/icd.
     """
-    return [_layer("trace", (TRACE_LAYER,)), _layer("record", RECORD_LAYER)]
+    return [_build_layer("trace", (TRACE_LAYER,)), _build_layer("record", RECORD_LAYER)]
 
 
-def _layer(name: str, own: tuple[Path, ...]) -> Any:
+def _build_layer(name: str, own: tuple[Path, ...]) -> Any:
     from setuptools import Extension
 
     sources = [*own, LAYER, *loader.SOURCES, *write_headers(building.GENERATED)]

@@ -84,17 +84,17 @@ def is_exported(function: Any) -> bool:
     return not any(word in function.name for word in ("D3D", "DX9"))
 
 
-def version_of(function: Any) -> str:
+def find_version(function: Any) -> str:
     """The version node of an exported function."""
     word, older = _EGL
     return older if word in function.name else f"OPENCL_{function.since[0]}.{function.since[1]}"
 
 
-def version_script(api: Any) -> str:
+def emit_version_script(api: Any) -> str:
     """The text of the linker's version script. Each version follows the one before it."""
     nodes: dict[str, list[str]] = {}
     for function in filter(is_exported, api.slots):
-        nodes.setdefault(version_of(function), []).append(function.name)
+        nodes.setdefault(find_version(function), []).append(function.name)
     text, before = "", ""
     for node in sorted(nodes):
         hidden = "" if before else " local: *;"
@@ -103,16 +103,16 @@ def version_script(api: Any) -> str:
     return text
 
 
-def _arguments(function: Any) -> str:
+def _list_arguments(function: Any) -> str:
     return ", ".join(parameter.name for parameter in function.parameters)
 
 
-def _call(function: Any, pointer: str) -> str:
+def _emit_call(function: Any, pointer: str) -> str:
     word = "" if function.returns == "void" else "return "
-    return f"{word}((fn_{function.name} *){pointer})({_arguments(function)});"
+    return f"{word}((fn_{function.name} *){pointer})({_list_arguments(function)});"
 
 
-def _check(function: Any) -> str:
+def _emit_check(function: Any) -> str:
     """The answer to a NULL handle. NULL may stand for a platform (entries.c)."""
     handle = function.parameters[0]
     code = NULL_HANDLE[handle.type]
@@ -127,53 +127,53 @@ def _check(function: Any) -> str:
     return f"if (FL_UNLIKELY(!{handle.name}{default})) {answer}"
 
 
-def _dispatch(function: Any) -> Iterator[str]:
+def _emit_dispatch(function: Any) -> Iterator[str]:
     name, slot, handle = function.name, function.slot, function.parameters[0].name
     stop = " return;" if function.returns == "void" else ""
     for form in ("icd1", "dispatch")[name in STARTING :]:
         yield f"static {function.c_declaration(f'{form}_{name}')} {{"
-        yield f"    {_check(function)}"
+        yield f"    {_emit_check(function)}"
         if form == "dispatch" and function.parameters[0].type in ("cl_platform_id", "cl_device_id"):
             yield "    fl_keep_tables();"
         yield f"    void *const *table = {handle}->dispatch;"
         if form == "dispatch":
             yield "    if (FL_UNLIKELY(fl_is_tagged(table)))"
             icd2 = f"((void *const *){handle}->dispatch_data)[{slot}]"
-            yield f"        {{ {_call(function, icd2)}{stop} }}"
+            yield f"        {{ {_emit_call(function, icd2)}{stop} }}"
         yield f"    if (FL_UNLIKELY(!table[{slot}]))"
-        yield f"        {{ {_call(function, f'stub_{name}')}{stop} }}"
-        yield f"    {_call(function, f'table[{slot}]')}\n}}"
+        yield f"        {{ {_emit_call(function, f'stub_{name}')}{stop} }}"
+        yield f"    {_emit_call(function, f'table[{slot}]')}\n}}"
     yield f"static {function.c_declaration(f'careful_{name}')} {{"
-    yield f"    {_check(function)}"
+    yield f"    {_emit_check(function)}"
     missing = f"fl_lacks_slot((void *const *){handle}->dispatch, {slot})"
-    yield f"    {_call(function, f'({missing} ? stub_{name} : dispatch_{name})')}\n}}"
+    yield f"    {_emit_call(function, f'({missing} ? stub_{name} : dispatch_{name})')}\n}}"
 
 
-def _exported(function: Any) -> Iterator[str]:
+def _emit_exported(function: Any) -> Iterator[str]:
     yield f"FL_EXPORT {function.c_declaration(function.name)} {{"
     if function.name in (*WRITTEN, *STARTING):
-        yield f"    {_call(function, f'fl_current[{function.slot}]')}\n}}"
+        yield f"    {_emit_call(function, f'fl_current[{function.slot}]')}\n}}"
         return
     stop = " return;" if function.returns == "void" else ""
     handle, slot = function.parameters[0].name, function.slot
     yield f"    if (FL_UNLIKELY(!fl_direct[{slot}]))"
-    yield f"        {{ {_call(function, f'fl_current[{slot}]')}{stop} }}"
-    yield f"    {_check(function)}"
-    yield f"    {_call(function, f'{handle}->dispatch[{slot}]')}\n}}"
+    yield f"        {{ {_emit_call(function, f'fl_current[{slot}]')}{stop} }}"
+    yield f"    {_emit_check(function)}"
+    yield f"    {_emit_call(function, f'{handle}->dispatch[{slot}]')}\n}}"
 
 
-def _table(api: Any, declaration: str, name_of: Any) -> Iterator[str]:
+def _emit_table(api: Any, declaration: str, name_of: Any) -> Iterator[str]:
     yield f"{declaration} = {{"
     yield from (f"    {name_of(function)}, /* {function.slot} */" for function in api.slots)
     yield "};"
 
 
-def _first(function: Any) -> str:
+def _name_first_entry(function: Any) -> str:
     form = "start" if function.name in STARTING else "dispatch"
     return f"(void *){form}_{function.name}"
 
 
-def thunks() -> str:
+def emit_thunks() -> str:
     """The text of thunks_libopencl.c."""
     api = building.api("cl")
     lines = [building.generated_by("icd/libopencl/native/build.py", api)]
@@ -183,26 +183,29 @@ def thunks() -> str:
         if function.name in WRITTEN:
             lines.append(f"{function.c_declaration(f'dispatch_{function.name}')};")
         else:
-            lines += _dispatch(function)
+            lines += _emit_dispatch(function)
         if function.name in STARTING:
             pointer = f"(fl_start() ? fl_current : fl_bottom)[{function.slot}]"
             lines.append(
                 f"static {function.c_declaration(f'start_{function.name}')} "
-                f"{{ {_call(function, pointer)} }}"
+                f"{{ {_emit_call(function, pointer)} }}"
             )
         if is_exported(function):
-            lines += _exported(function)
-    lines += ["bool fl_direct[FL_SLOTS];", *_table(api, "void *fl_current[FL_SLOTS]", _first)]
-    lines += _table(api, "void *fl_bottom[FL_SLOTS]", lambda f: f"(void *)dispatch_{f.name}")
+            lines += _emit_exported(function)
+    lines += [
+        "bool fl_direct[FL_SLOTS];",
+        *_emit_table(api, "void *fl_current[FL_SLOTS]", _name_first_entry),
+    ]
+    lines += _emit_table(api, "void *fl_bottom[FL_SLOTS]", lambda f: f"(void *)dispatch_{f.name}")
     for form, without in (("icd1", (*WRITTEN, *STARTING)), ("careful", WRITTEN)):
-        lines += _table(
+        lines += _emit_table(
             api,
             f"void *const fl_{form}[FL_SLOTS]",
             lambda f, form=form, without=without: (
                 "NULL" if f.name in without else f"(void *){form}_{f.name}"
             ),
         )
-    lines += _table(
+    lines += _emit_table(
         api,
         "const uint8_t fl_since[FL_SLOTS]",
         lambda f: f"{f.since[0] << 4 | f.since[1]:#x}",
@@ -222,8 +225,8 @@ def write_sources(directory: Path) -> list[Path]:
     api = building.api("cl")
     names = ", ".join(f'"{function.name}"' for function in api.slots)
     building.write_if_new(directory / "slot_names.h", f"#define FL_SLOT_NAMES {names}\n")
-    building.write_if_new(directory / "libopencl.map", version_script(api))
-    generated = building.write_if_new(directory / "thunks_libopencl.c", thunks())
+    building.write_if_new(directory / "libopencl.map", emit_version_script(api))
+    generated = building.write_if_new(directory / "thunks_libopencl.c", emit_thunks())
     return [*sorted(HERE.glob("*.c")), LOADER / "memory.c", generated]
 
 

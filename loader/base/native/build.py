@@ -86,7 +86,7 @@ class Signature:
         return f"{_CONVERSIONS.get(type_name, 'FL_NUMBER')}({value})"
 
 
-def _signatures(api: Any) -> tuple[list[Signature], list[int]]:
+def _find_signatures(api: Any) -> tuple[list[Signature], list[int]]:
     """The distinct signatures, and for each slot the index of its own."""
     found: dict[tuple[str, ...], Signature] = {}
     keys = []
@@ -98,7 +98,7 @@ def _signatures(api: Any) -> tuple[list[Signature], list[int]]:
     return list(found.values()), [indexes[key] for key in keys]
 
 
-def _body(s: Signature, name: str) -> str:
+def _emit_body(s: Signature, name: str) -> str:
     """What all functions of a signature share. The thunk has just set CURRENT."""
     is_void, is_pointer = s.returns == "void", s.returns == _POINTER
     answer = f"return ({s.returns}){'(uintptr_t)' if is_pointer else ''}call.result;"
@@ -124,7 +124,7 @@ def _body(s: Signature, name: str) -> str:
 }}"""
 
 
-def _table(api: Any, name: str, functions: Iterable[str]) -> Iterator[str]:
+def _emit_table(api: Any, name: str, functions: Iterable[str]) -> Iterator[str]:
     """An array of functions, one for each slot."""
     yield f"static void *const {name}[] = {{"
     yield from (
@@ -134,9 +134,9 @@ def _table(api: Any, name: str, functions: Iterable[str]) -> Iterator[str]:
     yield "};"
 
 
-def _stubs(api: Any, name: str, code: int) -> Iterator[str]:
+def _emit_stubs(api: Any, name: str, code: int) -> Iterator[str]:
     """A table in which each slot fails, as its function reports errors."""
-    signatures, indexes = _signatures(api)
+    signatures, indexes = _find_signatures(api)
     stubs: dict[str, str] = {}
     functions = []
     for function, index in zip(api.slots, indexes, strict=True):
@@ -151,10 +151,10 @@ def _stubs(api: Any, name: str, code: int) -> Iterator[str]:
         stubs[stub] = f"static {signature.declare(stub)} {{ {failure} }}"
         functions.append(stub)
     yield from stubs.values()
-    yield from _table(api, name, functions)
+    yield from _emit_table(api, name, functions)
 
 
-def _shape(api: Any, function: Any, parameter: Any) -> str:
+def _emit_shape(api: Any, function: Any, parameter: Any) -> str:
     """Return the fl_shape of a parameter.
 
     Raw memory is read only if its length is known and it is not the data of a transfer.
@@ -168,7 +168,7 @@ def _shape(api: Any, function: Any, parameter: Any) -> str:
     counted = counts[0] if counts else -1
     kind = 4 if counts and parameter.length.startswith("*") else 1
     if not parameter.stars:
-        return f"{{3, -1, {_size(api, parameter.type)}}}" if base == "struct" else _NOTHING
+        return f"{{3, -1, {_find_size(api, parameter.type)}}}" if base == "struct" else _NOTHING
     if base == "char" and parameter.stars == 1 and not parameter.length:
         return "{2, -1, 1}" if parameter.const else _NOTHING
     if base == "void" and parameter.stars == 1:
@@ -178,11 +178,11 @@ def _shape(api: Any, function: Any, parameter: Any) -> str:
         return f"{{1, {counted}, 1}}" if counted >= 0 and parameter.type_from else _NOTHING
     if base == "callback" or (base == "struct" and parameter.type not in api.structs):
         return _NOTHING
-    size = 8 if parameter.stars > 1 or base == "handle" else _size(api, parameter.type)
+    size = 8 if parameter.stars > 1 or base == "handle" else _find_size(api, parameter.type)
     return f"{{{kind}, {counted}, {size}}}" if size <= _PIECE else _NOTHING
 
 
-def _event_at(api: Any) -> str:
+def _emit_event_place(api: Any) -> str:
     """Which parameter of each function gets the event of a command, -1 if none."""
     places = [
         next(
@@ -200,16 +200,16 @@ def _event_at(api: Any) -> str:
     return f"static const int8_t event_at[] = {{{', '.join(map(str, places))}}};"
 
 
-def _size(api: Any, type_name: str) -> int:
+def _find_size(api: Any, type_name: str) -> int:
     return ctypes.sizeof(api.ctype(type_name))
 
 
-def _shapes(api: Any) -> Iterator[str]:
+def _emit_shapes(api: Any) -> Iterator[str]:
     """The fl_shape of every parameter, and where those of a function begin."""
     firsts = [0]
     yield "static const fl_shape shapes[] = {"
     for function in api.slots:
-        row = [_shape(api, function, parameter) for parameter in function.parameters]
+        row = [_emit_shape(api, function, parameter) for parameter in function.parameters]
         firsts.append(firsts[-1] + len(row))
         if row:
             yield f"    {', '.join(row)}, /* {function.name} */"
@@ -217,7 +217,7 @@ def _shapes(api: Any) -> Iterator[str]:
     yield f"static const uint16_t first_shape[] = {{{', '.join(map(str, firsts))}}};"
 
 
-def _header(api: Any, name: str) -> Iterator[str]:
+def _emit_header(api: Any, name: str) -> Iterator[str]:
     yield '#include "layer.h"'
     yield from building.declarations(api)
     yield "#pragma GCC visibility push(hidden)"
@@ -225,15 +225,15 @@ def _header(api: Any, name: str) -> Iterator[str]:
     yield f"extern fl_layer *fl_layers_{name};"
     yield f"#define CURRENT fl_current_{name}"
     yield f"const fl_thunks *fl_{name}_thunks(void);"
-    for index, signature in enumerate(_signatures(api)[0]):
+    for index, signature in enumerate(_find_signatures(api)[0]):
         yield f"{signature.declare(f'fl_{name}_body_{index}')};"
     yield "#pragma GCC visibility pop"
 
 
-def _layer(api: Any, name: str) -> Iterator[str]:
+def _emit_layer(api: Any, name: str) -> Iterator[str]:
     yield f'#include "thunks_{name}.h"'
     yield "static fl_layer layer;"
-    signatures, indexes = _signatures(api)
+    signatures, indexes = _find_signatures(api)
     for slot, index in enumerate(indexes):
         signature = signatures[index]
         call = f"fl_{name}_body_{index}({signature.names});"
@@ -242,22 +242,22 @@ def _layer(api: Any, name: str) -> Iterator[str]:
             f" CURRENT = (fl_entry){{&layer, {slot}}};"
             f" {'' if signature.returns == 'void' else 'return '}{call} }}"
         )
-    yield from _table(api, "table", (f"thunk_{slot}" for slot in range(len(indexes))))
+    yield from _emit_table(api, "table", (f"thunk_{slot}" for slot in range(len(indexes))))
     yield "static fl_layer layer = {.table = table};"
     yield "__attribute__((constructor)) static void add(void) {"
     yield f"    layer.other = fl_layers_{name};"
     yield f"    fl_layers_{name} = &layer;\n}}"
 
 
-def _thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> Iterator[str]:
+def _emit_thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> Iterator[str]:
     yield f'#include "thunks_{name}.h"'
     yield f"__thread fl_entry fl_current_{name} {_TLS};"
-    for index, signature in enumerate(_signatures(api)[0]):
-        yield _body(signature, f"fl_{name}_body_{index}")
-    yield from _stubs(api, "unsupported", api.codes[unsupported])
-    yield from _stubs(api, "uninitialized", api.codes[uninitialized])
-    yield from _shapes(api)
-    yield _event_at(api)
+    for index, signature in enumerate(_find_signatures(api)[0]):
+        yield _emit_body(signature, f"fl_{name}_body_{index}")
+    yield from _emit_stubs(api, "unsupported", api.codes[unsupported])
+    yield from _emit_stubs(api, "uninitialized", api.codes[uninitialized])
+    yield from _emit_shapes(api)
+    yield _emit_event_place(api)
     yield f"fl_layer *fl_layers_{name};"
     yield f"const fl_thunks *fl_{name}_thunks(void) {{"
     members = (
@@ -283,9 +283,9 @@ def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: st
     """
     api = building.api(name)
     texts = {
-        f"thunks_{name}.h": ["#pragma once", *_header(api, name)],
-        f"thunks_{name}.c": _thunks(api, name, unsupported, uninitialized),
-        f"layer_{name}.c": _layer(api, name),
+        f"thunks_{name}.h": ["#pragma once", *_emit_header(api, name)],
+        f"thunks_{name}.c": _emit_thunks(api, name, unsupported, uninitialized),
+        f"layer_{name}.c": _emit_layer(api, name),
     }
     for file, lines in texts.items():
         text = "\n".join([building.generated_by("loader/base/native/build.py", api), *lines, ""])

@@ -41,25 +41,25 @@ IN_C = (
 INSTANCES = 64  # loaders in a process
 
 
-def extension_functions(api: Any) -> list[Any]:
+def list_extension_functions(api: Any) -> list[Any]:
     """The functions of the three extensions."""
     found = [f for f in api.functions.values() if f.slot is None and f.name.endswith("KHR")]
     parts = ("CommandBuffer", "clCommand", "MutableCommand")
     return [f for f in found if any(part in f.name for part in parts)]
 
 
-def _arguments(function: Any, *first: str) -> str:
+def _list_arguments(function: Any, *first: str) -> str:
     return ", ".join([*first, *(parameter.name for parameter in function.parameters)])
 
 
-def _hook_declaration(function: Any) -> str:
+def _emit_hook_declaration(function: Any) -> str:
     declared = function.c_declaration(f"hook_{function.name}")
     return declared.replace("(", "(fl_next next, ", 1)
 
 
-def extension_names(api: Any) -> str:
+def emit_extension_names(api: Any) -> str:
     """The text of extension_names.h."""
-    functions = extension_functions(api)
+    functions = list_extension_functions(api)
     lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
     lines += [f"#define ENTRY_{f.name} {index}" for index, f in enumerate(functions)]
     lines.append(f"#define FL_ENTRIES {len(functions)}")
@@ -68,20 +68,20 @@ def extension_names(api: Any) -> str:
     return "\n".join([*lines, ""])
 
 
-def hooks_header(api: Any) -> str:
+def emit_hooks_header(api: Any) -> str:
     """The text of hooks.h."""
     lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
     lines += ["#ifndef FL_HOOKS_H", "#define FL_HOOKS_H", '#include "layer.h"']
-    lines += [f"{_hook_declaration(api.functions[name])};" for name in HOOKS]
+    lines += [f"{_emit_hook_declaration(api.functions[name])};" for name in HOOKS]
     lines += [f"{api.functions[name].c_declaration(f'fl_{name}')};" for name in IN_C]
     lines += ["void fl_release_event(void *event);", "#endif", ""]
     return "\n".join(lines)
 
 
-def _entry(function: Any) -> str:
+def _emit_entry(function: Any) -> str:
     """A function of the extensions that calls its body."""
     name = function.name
-    call = f"((fn_{name} *)body)({_arguments(function)})"
+    call = f"((fn_{name} *)body)({_list_arguments(function)})"
     if function.error_channel == "errcode_ret":
         rest = (
             f"    {function.returns} made = {call};\n    fl_leave(CL_SUCCESS);\n    return made;\n"
@@ -95,13 +95,13 @@ def _entry(function: Any) -> str:
     )
 
 
-def instance_source(api: Any) -> str:
+def emit_instance_source(api: Any) -> str:
     """The text of instance.c."""
     lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
     lines += ['#include "hooks.h"', "static fl_instance instance;"]
     for name in HOOKS:
         function = api.functions[name]
-        call = f"hook_{name}({_arguments(function, 'instance.next')})"
+        call = f"hook_{name}({_list_arguments(function, 'instance.next')})"
         lines.append(f"static {function.c_declaration(f'here_{name}')} {{ return {call}; }}")
     lines.append("static void *const hooks[FL_SLOTS] = {")
     lines += [f"    [SLOT_{name}] = (void *)here_{name}," for name in HOOKS]
@@ -111,13 +111,13 @@ def instance_source(api: Any) -> str:
     return "\n".join(lines)
 
 
-def extensions_source(api: Any) -> str:
+def emit_extensions_source(api: Any) -> str:
     """The text of extensions.c."""
-    functions = extension_functions(api)
+    functions = list_extension_functions(api)
     lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
     lines += ["#define FL_DEFINE_STUBS", '#include "hooks.h"', '#include "extension_names.h"']
     lines.append("#include <string.h>")
-    lines += [_entry(function) for function in functions if function.name not in IN_C]
+    lines += [_emit_entry(function) for function in functions if function.name not in IN_C]
     lines.append("static void *const functions[FL_ENTRIES] = {")
     lines += [f"    (void *)fl_{function.name}," for function in functions]
     lines += ["};", "void *fl_own_function(const char *name) {"]
@@ -130,10 +130,10 @@ def write_sources(directory: Path) -> list[Path]:
     """Write the generated C into a directory, and return what is to be linked."""
     api = building.api("cl")
     building.write_if_new(directory / "opencl_abi.h", icd.generated_header())
-    building.write_if_new(directory / "extension_names.h", extension_names(api))
-    building.write_if_new(directory / "hooks.h", hooks_header(api))
-    instance = building.write_if_new(directory / "instance.c", instance_source(api))
-    extensions = building.write_if_new(directory / "extensions.c", extensions_source(api))
+    building.write_if_new(directory / "extension_names.h", emit_extension_names(api))
+    building.write_if_new(directory / "hooks.h", emit_hooks_header(api))
+    instance = building.write_if_new(directory / "instance.c", emit_instance_source(api))
+    extensions = building.write_if_new(directory / "extensions.c", emit_extensions_source(api))
     return [*sorted(HERE.glob("*.c")), SDK / "python.c", extensions, *[instance] * INSTANCES]
 
 

@@ -45,18 +45,18 @@ CALLBACK_TABLES = (
 )
 
 
-def _tables(api: Any) -> dict[str, tuple[str, ...]]:
+def _get_tables(api: Any) -> dict[str, tuple[str, ...]]:
     return next(iter(api.layouts.values()))
 
 
-def callbacks(api: Any) -> list[Any]:
+def list_callbacks(api: Any) -> list[Any]:
     """The functions whose callbacks a zel_core_callbacks_t has, in its order."""
-    names = [name for table in CALLBACK_TABLES for name in _tables(api)[table]]
+    names = [name for table in CALLBACK_TABLES for name in _get_tables(api)[table]]
     functions = [api.functions[name] for name in names]
     return [function for function in functions if function.since == (1, 0)]
 
 
-def header() -> str:
+def emit_header() -> str:
     """The text of ze_abi.h: types, structs that are needed, codes and slots."""
     api = building.api("ze")
     minor = max(function.since[1] for function in api.slots)
@@ -69,19 +69,19 @@ def header() -> str:
     stype = api["ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC"]
     slots = ", ".join(f"SLOT_{f.name} = {f.slot}" for f in api.slots)
     lines.append(f"enum {{ {slots}, FL_SLOTS = {len(api.slots)}, FL_MINOR = {minor} }};")
-    lines.append(f"enum {{ FL_CALLBACKS = {len(callbacks(api))} }};")
+    lines.append(f"enum {{ FL_CALLBACKS = {len(list_callbacks(api))} }};")
     lines.append(
         f"enum {{ FL_VERSION = 1 << 16 | FL_MINOR, FL_STYPE_INIT_DRIVER_TYPE_DESC = {stype} }};"
     )
     return "\n".join([*lines, ""])
 
 
-def _arguments(function: Any) -> str:
+def _list_arguments(function: Any) -> str:
     return ", ".join(parameter.name for parameter in function.parameters)
 
 
-def _call(function: Any, pointer: str) -> str:
-    return f"((fn_{function.name} *){pointer})({_arguments(function)})"
+def _emit_call(function: Any, pointer: str) -> str:
+    return f"((fn_{function.name} *){pointer})({_list_arguments(function)})"
 
 
 #: What fails, in the form of functions that return a code, and of those that return a handle. A
@@ -102,7 +102,7 @@ def _is_list(api: Any, parameter: Any) -> bool:
     return _is_handle(api, parameter) and parameter.is_out and parameter.length.startswith("*")
 
 
-def _chooser(api: Any, function: Any) -> tuple[str, str]:
+def _find_handle(api: Any, function: Any) -> tuple[str, str]:
     """The handle that says which driver is called, and what must be true to read it."""
     for p in function.parameters:
         if _is_handle(api, p) and not p.stars:
@@ -112,7 +112,7 @@ def _chooser(api: Any, function: Any) -> tuple[str, str]:
     return f"{name}[0]", f"{name} && {count} && {name}[0]"
 
 
-def _learned(api: Any, function: Any) -> Iterator[str]:
+def _emit_learning(api: Any, function: Any) -> Iterator[str]:
     """What learns the handles that a call wrote."""
     for p in function.parameters:
         if not (_is_handle(api, p) and p.stars == 1 and p.is_out):
@@ -124,8 +124,8 @@ def _learned(api: Any, function: Any) -> Iterator[str]:
             yield f"if ({p.name}) fl_learn(driver, *{p.name});"
 
 
-def _several(api: Any, function: Any) -> str:
-    handle, readable = _chooser(api, function)
+def _emit_dispatch(api: Any, function: Any) -> str:
+    handle, readable = _find_handle(api, function)
     ended = [p.name for p in function.parameters if "release" in p.words and _is_handle(api, p)]
     is_code = function.error_channel == "return"
     lines = [f"static {function.c_declaration(f'several_{function.name}')} {{"]
@@ -137,11 +137,10 @@ def _several(api: Any, function: Any) -> str:
     lines += [f"    fl_forget({name});" for name in ended]
     counts = [p.length[1:] for p in function.parameters if _is_list(api, p)]
     lines += [f"    uint32_t room = {count} ? *{count} : 0;" for count in counts]
-    lines.append(
-        f"    {function.returns} result = {_call(function, f'driver->table[{function.slot}]')};"
-    )
+    call = _emit_call(function, f"driver->table[{function.slot}]")
+    lines.append(f"    {function.returns} result = {call};")
     if is_code:
-        learned = list(_learned(api, function))
+        learned = list(_emit_learning(api, function))
         if learned:
             lines.append(f"    if (result == ZE_RESULT_SUCCESS) {{ {' '.join(learned)} }}")
         lines += [f"    if (result) fl_learn(driver, {name});" for name in ended]
@@ -150,7 +149,7 @@ def _several(api: Any, function: Any) -> str:
     return "\n".join([*lines, "    return result;\n}"])
 
 
-def _valid(api: Any, function: Any) -> str:
+def _emit_validation(api: Any, function: Any) -> str:
     """The function that checks arguments before it calls the next one."""
     lines = [f"static {function.c_declaration(f'valid_{function.name}')} {{"]
     for rule in rules_of(api, function):
@@ -167,16 +166,16 @@ def _valid(api: Any, function: Any) -> str:
             if rule.counted_by >= 0:
                 broken += f" && {function.parameters[rule.counted_by].name}"
         lines.append(f"    if ({broken}) return ZE_RESULT_ERROR_INVALID_{rule.code};")
-    lines.append(f"    return {_call(function, f'fl_bottom[{function.slot}]')};")
+    lines.append(f"    return {_emit_call(function, f'fl_bottom[{function.slot}]')};")
     return "\n".join([*lines, "}"])
 
 
-def _traced(function: Any) -> str:
+def _emit_tracing(function: Any) -> str:
     """The function that calls callbacks before and after the next one, and what registers them.
 
     They get pointers to the parameters. A function that returns no code has no callbacks.
     """
-    call = _call(function, f"fl_untraced[{function.slot}]")
+    call = _emit_call(function, f"fl_untraced[{function.slot}]")
     begin = f"static {function.c_declaration(f'traced_{function.name}')} {{"
     if function.error_channel != "return":
         return f"{begin} return {call}; }}"
@@ -197,34 +196,34 @@ def _traced(function: Any) -> str:
     )
 
 
-def _array(api: Any, declaration: str, name_of: Callable[[Any], str]) -> Iterator[str]:
+def _emit_array(api: Any, declaration: str, name_of: Callable[[Any], str]) -> Iterator[str]:
     """An array of functions, one for each slot."""
     yield f"{declaration}[FL_SLOTS] = {{"
     yield from (f"    (void *){name_of(function)}, /* {function.slot} */" for function in api.slots)
     yield "};"
 
 
-def _form(form: str, function: Any) -> str:
+def _name_form(form: str, function: Any) -> str:
     return WRITTEN.get(function.name, f"{form}{function.name}")
 
 
-def _failing(form: str, function: Any) -> str:
+def _name_failure(form: str, function: Any) -> str:
     return f"{form}{function.error_channel}"
 
 
-def _early(function: Any) -> str:
-    return WRITTEN.get(function.name, _failing("early_", function))
+def _name_early_failure(function: Any) -> str:
+    return WRITTEN.get(function.name, _name_failure("early_", function))
 
 
-def _getters(api: Any) -> Iterator[str]:
+def _emit_getters(api: Any) -> Iterator[str]:
     slot = 0
     firsts = []
-    for table, names in _tables(api).items():
+    for table, names in _get_tables(api).items():
         firsts.append(slot)
         yield f"FL_EXPORT ze_result_t zeGet{table}ProcAddrTable(uint32_t version, void **table) {{"
         yield f"    return fl_give(version, table, {slot}, {len(names)});\n}}"
         slot += len(names)
-    getters = ", ".join(f'"zeGet{table}ProcAddrTable"' for table in _tables(api))
+    getters = ", ".join(f'"zeGet{table}ProcAddrTable"' for table in _get_tables(api))
     yield f"const char *const fl_getter_names[] = {{{getters}}};"
     yield f"const uint16_t fl_first_slots[] = {{{', '.join(map(str, [*firsts, slot]))}}};"
     others = [
@@ -241,7 +240,7 @@ def _getters(api: Any) -> Iterator[str]:
 _IN_A_LINE = "__attribute__((aligned(64)))"
 
 
-def thunks() -> str:
+def emit_thunks() -> str:
     """The text of thunks_libze.c."""
     api = building.api("ze")
     lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
@@ -250,29 +249,29 @@ def thunks() -> str:
     for function in api.slots:
         name = function.name
         if name not in WRITTEN:
-            lines.append(_several(api, function))
-            lines.append(_valid(api, function))
-        lines.append(_traced(function))
-        call = _call(function, f"fl_current[{function.slot}]")
+            lines.append(_emit_dispatch(api, function))
+            lines.append(_emit_validation(api, function))
+        lines.append(_emit_tracing(function))
+        call = _emit_call(function, f"fl_current[{function.slot}]")
         declared = function.c_declaration(name)
         lines.append(f"FL_EXPORT {_IN_A_LINE} {declared} {{ return {call}; }}")
     tables = {
-        "void *fl_current": _early,
-        "void *fl_untraced": _early,
-        "void *const fl_start": _early,
-        "void *const fl_several": partial(_form, "several_"),
-        "void *const fl_valid": partial(_form, "valid_"),
-        "void *const fl_unsupported": partial(_failing, "missing_"),
+        "void *fl_current": _name_early_failure,
+        "void *fl_untraced": _name_early_failure,
+        "void *const fl_start": _name_early_failure,
+        "void *const fl_several": partial(_name_form, "several_"),
+        "void *const fl_valid": partial(_name_form, "valid_"),
+        "void *const fl_unsupported": partial(_name_failure, "missing_"),
     }
     for declaration, name_of in tables.items():
-        lines += _array(api, declaration, name_of)
-    lines += _array(api, "void *const fl_traced", lambda f: f"traced_{f.name}")
-    lines += _array(api, "static void *const exported", lambda f: f.name)
-    traced = ", ".join(str(function.slot) for function in callbacks(api))
+        lines += _emit_array(api, declaration, name_of)
+    lines += _emit_array(api, "void *const fl_traced", lambda f: f"traced_{f.name}")
+    lines += _emit_array(api, "static void *const exported", lambda f: f.name)
+    traced = ", ".join(str(function.slot) for function in list_callbacks(api))
     lines.append(f"const uint16_t fl_callback_slots[FL_CALLBACKS] = {{{traced}}};")
     since = ", ".join(str(function.since[1]) for function in api.slots)
     lines.append(f"const uint8_t fl_since[FL_SLOTS] = {{{since}}};")
-    lines += _getters(api)
+    lines += _emit_getters(api)
     lines.append(_GIVE)
     return "\n".join([*lines, ""])
 
@@ -290,9 +289,11 @@ ze_result_t fl_give(uint32_t version, void **table, unsigned first, unsigned cou
 }"""
 
 
-def version_script(api: Any) -> str:
+def emit_version_script(api: Any) -> str:
     """The text of the linker's version script. No function has a version."""
-    names = [f.name for f in api.slots] + [f"zeGet{table}ProcAddrTable" for table in _tables(api)]
+    names = [f.name for f in api.slots] + [
+        f"zeGet{table}ProcAddrTable" for table in _get_tables(api)
+    ]
     patterns = [
         *(f"{prefix}Get*ProcAddrTable" for prefix in api.other_tables),
         *_OTHER_GETTERS,
@@ -304,9 +305,9 @@ def version_script(api: Any) -> str:
 def write_sources(directory: Path) -> list[Path]:
     """Write the generated C into a directory, and return what is to be linked."""
     api = building.api("ze")
-    building.write_if_new(directory / "ze_abi.h", header())
-    building.write_if_new(directory / "libze_loader.map", version_script(api))
-    generated = building.write_if_new(directory / "thunks_libze.c", thunks())
+    building.write_if_new(directory / "ze_abi.h", emit_header())
+    building.write_if_new(directory / "libze_loader.map", emit_version_script(api))
+    generated = building.write_if_new(directory / "thunks_libze.c", emit_thunks())
     return [*sorted(HERE.glob("*.c")), LOADER / "memory.c", generated]
 
 
