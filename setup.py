@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import runpy
 import shutil
+import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +66,59 @@ ADAPTERS = {
 FILE_NAMES = {"libOpenCL": "libOpenCL.so.1", "libze_loader": "libze_loader.so.1"}
 
 
+#: Where objects are kept for later builds of a tree. FAIRLEAD_OBJECTS names the folder of another
+#: tree, for a build of the same sources.
+OBJECTS = Path("build/objects")
+
+
+class KeptObjects:
+    """Objects of earlier builds, by what the preprocessor makes of a source.
+
+    Args:
+        compiler: setuptools' compiler.
+        folder: where the objects are.
+    """
+
+    def __init__(self, compiler: Any, folder: Path) -> None:
+        self._command, self._compile = compiler.compiler_so, compiler._compile
+        self._folder, self._used = folder, set[str]()
+        version = subprocess.run([*self._command, "--version"], capture_output=True, check=True)
+        self._version = version.stdout
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def compile(
+        self,
+        made: str,
+        source: str,
+        suffix: str,
+        options: list[str],
+        more: list[str],
+        macros: list[str],
+    ) -> None:
+        """Copy an object that was kept, or compile its source: the compiler's `_compile`."""
+        seen = subprocess.run(
+            [*self._command, "-E", "-P", *macros, *more, source], capture_output=True, check=False
+        )
+        rest = [*self._command, *more, *(part for part in options if part not in macros)]
+        texts = (self._version, "\0".join(rest).encode(), seen.stdout)
+        name = hashlib.sha256(b"\0".join(texts)).hexdigest()[:32] + ".o"
+        self._used.add(name)
+        kept = self._folder / name
+        if seen.returncode == 0 and kept.exists():
+            shutil.copyfile(kept, made)
+            return
+        self._compile(made, source, suffix, options, more, macros)
+        own = kept.with_suffix(f".{os.getpid()}")  # another build may be keeping the same object
+        shutil.copyfile(made, own)
+        own.replace(kept)
+
+    def forget_others(self) -> None:
+        """Delete the objects that this build did not use."""
+        for path in self._folder.glob("*.o"):
+            if path.name not in self._used:
+                path.unlink()
+
+
 class BuildNative(build_ext):
     """Builds shared libraries that are not Python modules, `lib…`, and the adapters.
 
@@ -106,11 +161,18 @@ class BuildNative(build_ext):
             return [objects[source] for source in sources]
 
         self.compiler.compile = compile_once
+        elsewhere = os.environ.get("FAIRLEAD_OBJECTS")
+        kept = None
+        if elsewhere or self.stays():
+            kept = KeptObjects(self.compiler, Path(elsewhere or OBJECTS))
+            self.compiler._compile = kept.compile
         if self.stays():
             for extension in self.extensions:
                 if extension.name.endswith(".libOpenCL"):
                     extension.define_macros.append(("FL_PYTHON", f'"{sys.executable}"'))
         super().build_extensions()
+        if kept and not elsewhere:
+            kept.forget_others()
 
     def adapter(self, name: str) -> Path:
         """The path of an adapter."""

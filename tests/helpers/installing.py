@@ -19,6 +19,12 @@ def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = 
     return done.stdout
 
 
+def install(wheel: Path, target: Path) -> None:
+    """Install a wheel alone into a folder. Python compiles what is imported there, and no more."""
+    options = ("--quiet", "--no-deps", "--no-compile", "--target", str(target))
+    run(sys.executable, "-m", "pip", "install", *options, str(wheel))
+
+
 def environment(path: Path) -> Path:
     """The site-packages of a new environment.
 

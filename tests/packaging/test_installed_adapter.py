@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from helpers import installing
 from helpers.hosts import Host, compile_host
-from helpers.installing import run
+from helpers.installing import install, run
 from helpers.support import ROOT, FakeDriver
 
 from fairlead.plugins.sdk import build
@@ -45,17 +44,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel."""
     path = tmp_path_factory.mktemp("installed") / "env"
     site = environment(path)
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(site),
-        str(wheel),
-    )
+    install(wheel, site)
     return path
 
 
@@ -133,17 +122,7 @@ def test_an_adapter_built_in_the_environment_stays_with_it(
 def test_a_wheel_in_a_folder_that_is_no_environment_says_what_to_do(
     host: Host, wheel: Path, tmp_path: Path
 ) -> None:
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(tmp_path / "folder"),
-        str(wheel),
-    )
+    install(wheel, tmp_path / "folder")
     library = adapter_in(tmp_path / "folder")
     assert host("open", library, "table").err == (
         f"fairlead: {library} cannot start: no Python was found; FAIRLEAD_PYTHON may name one in "

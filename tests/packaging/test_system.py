@@ -19,7 +19,7 @@ def make(target: str, prefix: Path, *, check: bool = True, **names: str) -> str:
     command += ["REFRESH=:", *(f"{name}={value}" for name, value in names.items())]
     done = subprocess.run(
         command,
-        env={**os.environ, "PIP_NO_DEPS": "1"},
+        env={**os.environ, "PIP_NO_DEPS": "1", "PIP_NO_COMPILE": "1"},
         check=False,
         capture_output=True,
         text=True,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
-from helpers.installing import run
+from helpers.installing import install, run
 from helpers.support import ROOT
 
 #: How the files that are compared end.
@@ -68,18 +69,18 @@ def test_the_wheel_of_the_source_distribution_holds_every_module_of_the_tree(whe
     assert modules | sources | {"LICENSE", "README.md", "docs/capture.md"} <= inside
 
 
+def test_what_is_written_by_hand_is_optimized_alike_in_the_tree_and_behind_its_links() -> None:
+    """A source distribution has folders where the tree has links: fairlead/icd for icd."""
+    building = runpy.run_path(str(ROOT / "loader/base/native/building.py"))
+    for folder in ("icd", "loader/base", "plugins/sdk"):
+        for source in (ROOT / folder / "native").glob("*.c"):
+            name = str(source.relative_to(ROOT))
+            assert [building["level_of"](way + name) for way in ("", "fairlead/")] == [(), ()]
+    assert building["level_of"]("build/native/thunks_cl.c") != ()
+
+
 def test_the_installed_wheel_finds_drivers(wheel: Path, tmp_path: Path) -> None:
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(tmp_path),
-        str(wheel),
-    )
+    install(wheel, tmp_path)
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import fairlead; "
         f"assert fairlead.__file__.startswith({str(tmp_path)!r}); "

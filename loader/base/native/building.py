@@ -44,8 +44,8 @@ def level_of(source: str) -> tuple[str, ...]:
     -Og makes nearly the same code of generated functions as -O1, in three quarters of the time. But
     it does not make jumps of calls.
     """
-    if source.startswith(_WRITTEN):
-        return ()
+    if source.removeprefix("fairlead/").startswith(_WRITTEN):  # a source distribution has folders
+        return ()  # where the tree has links
     return LIGHTLY if Path(source).name.startswith(_JUMPING) else ("-Og",)
 
 
