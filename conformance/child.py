@@ -56,13 +56,13 @@ ENDING: Final = Case(
 class SuiteRequest:
     """What a child has to run: the cases of `interface`, except those in `done`.
 
-    `area` limits them to one area, unless it is "".
+    `areas` limits them to these areas, unless it is empty.
     """
 
     library: str
     interface: str
     device: str = ""
-    area: str = ""
+    areas: tuple[str, ...] = ()
     beyond: bool = False
     done: tuple[str, ...] = ()
     timeout: float = 20.0
@@ -215,9 +215,9 @@ def area_of(path: Path) -> str:
     return path.stem.removeprefix("test_").replace("_", "-")
 
 
-def cases_of(folder: Path, area: str) -> Path:
-    """Return the path of an area's cases, or of all cases if the area is ""."""
-    return folder / f"test_{area.replace('-', '_')}.py" if area else folder
+def cases_of(folder: Path, areas: Sequence[str]) -> list[str]:
+    """Return the paths of the areas' cases, or the folder of all if there are no areas."""
+    return [str(folder / f"test_{area.replace('-', '_')}.py") for area in areas] or [str(folder)]
 
 
 #: How the names of codes end by which a library says that it does not know a function or a query.
@@ -252,7 +252,7 @@ def run_request(pipe: int, text: str) -> None:
         os.write(pipe, json.dumps(line).encode() + b"\n")
 
     data = json.loads(text)
-    request = SuiteRequest(**{**data, "done": tuple(data["done"])})
+    request = SuiteRequest(**{**data, **{name: tuple(data[name]) for name in ("areas", "done")}})
     reporter = Reporter(request, tell)
     if not _open(reporter.target_, tell):
         return
@@ -300,6 +300,6 @@ def _pytest(request: SuiteRequest, reporter: Reporter) -> int:
     without = [part for name in _PLUGINS_LEFT_OUT for part in ("-p", f"no:{name}")]
     fixtures: Sequence[str] = ("-p", f"fairlead.conformance.{request.interface}.fixtures")
     return pytest.main(
-        [*settings, *without, *fixtures, "--capture=no", str(cases_of(folder, request.area))],
+        [*settings, *without, *fixtures, "--capture=no", *cases_of(folder, request.areas)],
         plugins=[reporter],
     )

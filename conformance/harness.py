@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -89,7 +89,7 @@ def areas_of(interface: str) -> list[str]:
 def run(
     library: str,
     *,
-    area: str = "",
+    area: str | Sequence[str] = "",
     device: str = "",
     timeout: float = 20.0,
     environment: Mapping[str, str] | None = None,
@@ -99,7 +99,7 @@ def run(
 
     Args:
         library: the path of the library.
-        area: run the cases of one area only.
+        area: run the cases of one area only, or of several. "" means all.
         device: the device to test: its number, or a device selector's term. "" is the first one.
         timeout: seconds that a case may take.
         environment: variables for the children, in addition to this process's.
@@ -111,13 +111,16 @@ def run(
     path = os.path.abspath(library)
     report = SuiteReport(path, interface_of(path))
     known = areas_of(report.interface)
-    if area and area not in known:
-        raise UsageError(
-            f"there is no area {area!r} for this library", remedy=f"name one of {', '.join(known)}"
-        )
+    areas = ((area,) if area else ()) if isinstance(area, str) else tuple(area)
+    for name in areas:
+        if name not in known:
+            raise UsageError(
+                f"there is no area {name!r} for this library",
+                remedy=f"name one of {', '.join(known)}",
+            )
     begun = time.monotonic()
     for beyond in (False, True):
-        request = SuiteRequest(path, report.interface, device, area, beyond, timeout=timeout)
+        request = SuiteRequest(path, report.interface, device, areas, beyond, timeout=timeout)
         cases_beyond = _run_all(report, request, {**os.environ, **(environment or {})}, progress)
         if report.trouble or not cases_beyond:
             break
@@ -215,7 +218,7 @@ class _SuiteChild:
             return
         if self.running.name == ENDING.name:
             ok, self.finished = self.finished and not got, True
-            if not ok or not (self.request.beyond or self.request.area):
+            if not ok or not (self.request.beyond or self.request.areas):
                 yield dataclasses.replace(
                     self.running,
                     outcome="passed" if ok else "failed",

@@ -21,6 +21,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -29,7 +30,7 @@ from fairlead.icd import discovery
 from fairlead.icd.driver_profiles import locate
 from fairlead.icd.pocl_kernels import version_of
 from fairlead.loader.base.search import Candidate
-from helpers.support import CHILD_TIMEOUT
+from helpers.support import CHILD_TIMEOUT, once
 
 
 @dataclass(frozen=True)
@@ -195,10 +196,13 @@ def wheel_drivers(
     intel_cpu: Candidate, pocl_wheel: Candidate, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
     """The variables by which an OpenCL loader finds Intel's driver, PoCL's wheel, and no other."""
-    vendors = tmp_path_factory.mktemp("wheels")
-    for number, driver in enumerate((intel_cpu, pocl_wheel)):
-        (vendors / f"{number}.icd").write_text(f"{locate(driver)[0]}\n", encoding="utf-8")
-    return {"OCL_ICD_VENDORS": str(vendors)}
+
+    def register(vendors: Path) -> None:
+        vendors.mkdir()
+        for number, driver in enumerate((intel_cpu, pocl_wheel)):
+            (vendors / f"{number}.icd").write_text(f"{locate(driver)[0]}\n", encoding="utf-8")
+
+    return {"OCL_ICD_VENDORS": str(once(tmp_path_factory, "wheels", register))}
 
 
 def _candidate(name: str, factory: pytest.TempPathFactory) -> Candidate:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 from fairlead.conformance.report import Case, SuiteReport
-from helpers.support import RunPython
+from helpers.kept_files import digest
+from helpers.support import RunPython, once
 
 _RUN = """
 import dataclasses, json, sys
 from fairlead.conformance import harness
 from fairlead.loader.base.forked import fork_children
 fork_children()
-library, areas, options = json.loads(sys.argv[1])
-reports = [harness.run(library, area=area, **options) for area in areas]
-print("\\n" + json.dumps([dataclasses.asdict(one) for one in reports]))
+library, area, options = json.loads(sys.argv[1])
+report = harness.run(library, area=area, **options)
+print("\\n" + json.dumps(dataclasses.asdict(report)))
 """
 
 
 class RunSuite(Protocol):
     """Runs the suite as `harness.run` does: `run_suite(library, area="icd")`.
 
-    With several areas the report is that of the last one, with the cases and troubles of all.
-    `env` is for the process that runs the harness, also what a process reads when it starts.
+    In a run of the tests, the same library with the same options is run once. `env` is for the
+    process that runs the harness, also what a process reads when it starts.
     """
 
     def __call__(
@@ -42,7 +44,7 @@ class RunSuite(Protocol):
 
 
 @pytest.fixture(scope="session")
-def run_suite(run_python: RunPython) -> RunSuite:
+def run_suite(run_python: RunPython, tmp_path_factory: pytest.TempPathFactory) -> RunSuite:
     """See RunSuite."""
 
     def run(
@@ -52,11 +54,14 @@ def run_suite(run_python: RunPython) -> RunSuite:
         env: Mapping[str, str | None] = {},
         **options: Any,
     ) -> SuiteReport:
-        areas = [area] if isinstance(area, str) else area
-        text = run_python(_RUN, json.dumps([str(library), areas, options]), env=env).out
-        reports = json.loads(text.splitlines()[-1])
-        cases = [Case(**case) for one in reports for case in one["cases"]]
-        trouble = "; ".join(one["trouble"] for one in reports if one["trouble"])
-        return SuiteReport(**{**reports[-1], "cases": cases, "trouble": trouble})
+        request = json.dumps([str(library), area, options], sort_keys=True)
+
+        def make(path: Path) -> None:
+            text = run_python(_RUN, request, env=env).out
+            path.write_text(text.splitlines()[-1], encoding="utf-8")
+
+        name = f"suite-{digest([request, json.dumps(env, sort_keys=True)])}.json"
+        report = json.loads(once(tmp_path_factory, name, make).read_text(encoding="utf-8"))
+        return SuiteReport(**{**report, "cases": [Case(**case) for case in report["cases"]]})
 
     return run
