@@ -72,13 +72,13 @@ def test_the_doctor_tells_their_states(machine: Machine, fake: tuple[str, Path])
     assert driver["real_path"] == str(path.resolve()) and driver["version"]
     told = {variable["name"]: variable["outcome"] for variable in facts["variables"]}
     assert "hides the devices" in told["HIP_VISIBLE_DEVICES"]
-    assert f"usable: {api.upper()} {path.resolve()}" in machine.text()
+    assert f"usable: {api.upper()} {path.resolve()}" in machine.text
     compilers = driver["compilers"]
     assert compilers.keys() == {"OpenCL C", "CUDA C" if api == "cuda" else "HIP C++"}
     if api == "hip":  # the library of the tests lies beside the driver
         assert compilers["OpenCL C"] == "libamd_comgr.so.2"
     for language, name in compilers.items():
-        assert f"  compiler of {language}: {name}" in machine.text()
+        assert f"  compiler of {language}: {name}" in machine.text
     machine.env["FAIRLEAD_EXCLUDE"] = path.name
     (driver,) = [one for one in machine.examine()["gpus"] if one["interface"] == api.upper()]
     assert driver["state"] == "excluded" and path.name in driver["reason"]

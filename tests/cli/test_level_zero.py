@@ -70,7 +70,7 @@ def test_the_doctor_tells_usable_idle_and_refused_drivers(
     assert str(good) not in problems
     told = {variable["name"]: variable["outcome"] for variable in facts["variables"]}
     assert told["ZE_ENABLE_ALT_DRIVERS"] == "honoured: only these Level Zero drivers are used"
-    text = machine.text()
+    text = machine.text
     assert f"usable: {good}" in text and f"refused: {bad}" in text
 
 

@@ -13,7 +13,19 @@ import pytest
 from helpers.support import RunPython
 
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
-
+#: One examination, as `fairlead doctor --json` and as `fairlead doctor` print it.
+EXAMINE = """
+import functools, sys
+from fairlead.cli.doctor import diagnosis
+from fairlead.cli.main import main
+diagnosis.examine = functools.cache(diagnosis.examine)
+def doctor(*options):
+    return main(["doctor", *options, *sys.argv[1:]], prog_name="fairlead", standalone_mode=False)
+code = doctor("--json")
+print(end="\\0")
+assert doctor() == code
+sys.exit(code)
+"""
 
 KEYS = [
     "ok",
@@ -40,20 +52,23 @@ KEYS = [
 class Machine:
     """A vendor directory of its own.
 
-    `examine` runs `fairlead doctor --json` on it and checks the exit code.
+    `examine` runs `fairlead doctor --json` on it and checks the exit code. `text` is what
+    `fairlead doctor` prints of the last examination.
     """
 
     def __init__(self, run_python: RunPython, vendors: Path) -> None:
         self.run_python, self.vendors = run_python, vendors
         self.env: dict[str, str | None] = {"OCL_ICD_VENDORS": str(vendors)}
+        self.text = ""
 
     def register(self, name: str, content: str | Path) -> None:
         (self.vendors / f"{name}.icd").write_text(f"{content}\n" if content else "")
 
     def examine(self, *options: str) -> dict[str, Any]:
-        done = self.run_python(COMMAND, "doctor", "--json", *options, env=self.env, check=False)
+        done = self.run_python(EXAMINE, *options, env=self.env, check=False)
         assert "Traceback" not in done.err
-        facts = json.loads(done.out)
+        report, _, self.text = done.out.partition("\0")
+        facts = json.loads(report)
         assert list(facts) == KEYS
         assert done.code == (0 if facts["ok"] else 1)
         return facts
@@ -65,9 +80,6 @@ class Machine:
             name, _, value = rest.partition("=")
             assert command in ("export", "unset") and (command == "unset") != bool(value)
             self.env[name] = shlex.split(value)[0] if value else None
-
-    def text(self, *options: str) -> str:
-        return self.run_python(COMMAND, "doctor", *options, env=self.env, check=False).out
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_a_machine_where_all_is_well(machine: Machine, fake_driver: FakeDriver) 
         and driver["found_via"] == "OCL_ICD_VENDORS"
     )
     assert driver["platforms"][0]["devices"][0]["global_mem"] == 3 << 30
-    text = machine.text()
+    text = machine.text
     assert (
         "1 driver usable, 0 problems" in text
         and "ACCELERATOR: Fake device, driver 1.2.3, 7 compute units, 3.0 GiB" in text
@@ -43,7 +43,7 @@ def test_it_says_whether_kernels_may_run_in_cuda(machine: Machine, fake_driver: 
     (driver,) = machine.examine()["drivers"]
     assert (driver["state"], driver["direct"]) == ("usable", "")
     assert driver["cuda"] == "off: its self-test: no device of it shares its memory with CUDA"
-    assert f"engine cuda: {driver['cuda']}" in " ".join(machine.text().split())
+    assert f"engine cuda: {driver['cuda']}" in " ".join(machine.text.split())
 
 
 def test_real_drivers_with_no_variable_set(
@@ -96,7 +96,7 @@ def test_no_driver_at_all(machine: Machine) -> None:
         "found_via": "OCL_ICD_VENDORS",
         "state": "no manifest",
     } in facts["places"]
-    assert "0 drivers usable, 1 problem (1 error, 0 warnings)" in machine.text()
+    assert "0 drivers usable, 1 problem (1 error, 0 warnings)" in machine.text
 
 
 def doctor_install(facts: dict[str, Any]) -> str:
@@ -221,7 +221,7 @@ def test_manifests_that_lead_to_no_driver(
     )
     assert "so it is not an OpenCL driver" in errors[fake_driver(exports=0).name][0]
     assert len(errors) == 5 and all(remedy for _, remedy in errors.values())
-    text = machine.text()
+    text = machine.text
     assert "1 driver usable, 5 problems (5 errors, 0 warnings)" in text
     for _, (reason, remedy) in errors.items():
         assert reason in text and remedy in text
@@ -261,7 +261,7 @@ def test_ocl_icd_vendors_that_does_not_exist(machine: Machine, tmp_path: Path) -
     )
     reason, remedy = of(facts, "error")["nowhere"]
     assert reason == "does not exist" and "OCL_ICD_VENDORS" in remedy
-    assert f"OCL_ICD_VENDORS={tmp_path}/nowhere" in machine.text()
+    assert f"OCL_ICD_VENDORS={tmp_path}/nowhere" in machine.text
 
 
 def test_variables_that_name_what_is_not_there(
@@ -328,7 +328,7 @@ def test_a_device_that_does_not_describe_itself(machine: Machine, fake_driver: F
     assert f"the device 'device 0' {said}" in reason and "update the driver" in remedy
     reason, _ = of(facts, "warning")[half.name]
     assert f"the device 'device 1' {said}" in reason
-    assert "finish" not in machine.text()
+    assert "finish" not in machine.text
 
 
 def test_a_child_process_that_does_not_start_is_no_fault_of_a_driver(
@@ -383,5 +383,5 @@ def test_rows_of_driver_profiles_that_apply(machine: Machine, fake_driver: FakeD
     assert said.startswith("svm-arguments-stick is switched off; -nothing is not understood")
     problems = {problem["what"]: problem["severity"] for problem in facts["problems"]}
     assert facts["ok"] and problems["FAIRLEAD_QUIRKS"] == "warning"
-    text = machine.text()
+    text = machine.text
     assert "svm-needs-lock: applied to" in text and "waits-one-at-a-time" not in text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.doctor import of
+from helpers.doctor import COMMAND, Machine, of
 from helpers.support import FakeDriver, FakePlugin, RunPython, with_short_limit
 
 from fairlead.cli.doctor import machine as nodes
@@ -30,40 +30,27 @@ from fairlead.plugins import reference_adapter
 
 pytestmark = pytest.mark.slow
 
-COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 OURS = "fairlead brings an adapter for OpenCL,"
 NONE = "no Unified Runtime adapter or PI plugin here; they come with DPC++"
 
 
-class Machine:
-    """A machine with one good OpenCL driver.
-
-    `load` makes it force-load adapters; `examine` is `fairlead doctor --json`.
-    """
+class PluginMachine(Machine):
+    """A machine with one good OpenCL driver. `load` makes it force-load adapters."""
 
     def __init__(self, run_python: RunPython, vendors: Path, driver: Path) -> None:
-        self.run_python, self.driver = run_python, driver
-        (vendors / "fake.icd").write_text(f"{driver}\n")
-        self.env: dict[str, str | None] = {"OCL_ICD_VENDORS": str(vendors), "LD_LIBRARY_PATH": None}
+        super().__init__(run_python, vendors)
+        self.driver = driver
+        self.register("fake", driver)
+        self.env["LD_LIBRARY_PATH"] = None
 
     def load(self, *adapters: Path | str) -> None:
         self.env["UR_ADAPTERS_FORCE_LOAD"] = ",".join(map(str, adapters))
 
-    def examine(self, *options: str) -> dict[str, Any]:
-        done = self.run_python(COMMAND, "doctor", "--json", *options, env=self.env, check=False)
-        assert "Traceback" not in done.err
-        facts = json.loads(done.out)
-        assert done.code == (0 if facts["ok"] else 1)
-        return facts
-
-    def text(self) -> str:
-        return self.run_python(COMMAND, "doctor", env=self.env, check=False).out
-
 
 @pytest.fixture
-def machine(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> Machine:
+def machine(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> PluginMachine:
     (tmp_path / "vendors").mkdir()
-    return Machine(run_python, tmp_path / "vendors", fake_driver())
+    return PluginMachine(run_python, tmp_path / "vendors", fake_driver())
 
 
 def states(facts: dict[str, Any]) -> dict[str, str]:
@@ -80,12 +67,12 @@ def outcomes(facts: dict[str, Any]) -> dict[str, str]:
 # Good ones
 
 
-def test_no_adapter_is_no_problem(machine: Machine) -> None:
+def test_no_adapter_is_no_problem(machine: PluginMachine) -> None:
     facts = machine.examine()
     assert facts["ok"] and facts["problems"] == [] and facts["plugins"]["plugins"] == []
     assert facts["plugins"]["config"].endswith("plugins.conf")
     assert any(place["state"] == "no adapter" for place in facts["plugins"]["places"])
-    text = machine.text()
+    text = machine.text
     assert NONE in text and "1 driver usable, 0 problems" in text
     assert (
         f"{OURS} {facts['plugins']['reference']}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) "
@@ -93,19 +80,21 @@ def test_no_adapter_is_no_problem(machine: Machine) -> None:
     )
 
 
-def test_fairleads_own_adapter_is_proposed_until_there_is_one(machine: Machine) -> None:
+def test_fairleads_own_adapter_is_proposed_until_there_is_one(machine: PluginMachine) -> None:
     ours = machine.examine()["plugins"]["reference"]
     assert ours == reference_adapter()
     machine.load(ours)
     assert (
-        states(machine.examine()) == {os.path.basename(ours): "usable"}
-        and OURS not in machine.text()
+        states(machine.examine()) == {os.path.basename(ours): "usable"} and OURS not in machine.text
     )
     machine.load("/nowhere/libur_adapter_x.so.0")
-    assert OURS in machine.text()
+    machine.examine()
+    assert OURS in machine.text
 
 
-def test_an_adapter_and_a_plugin_that_are_well(machine: Machine, fake_plugin: FakePlugin) -> None:
+def test_an_adapter_and_a_plugin_that_are_well(
+    machine: PluginMachine, fake_plugin: FakePlugin
+) -> None:
     adapter, plugin = fake_plugin(devices=2), fake_plugin(interface=2)
     machine.load(adapter)
     machine.env["SYCL_OVERRIDE_PI_LEVEL_ZERO"] = str(plugin)
@@ -129,7 +118,7 @@ def test_an_adapter_and_a_plugin_that_are_well(machine: Machine, fake_plugin: Fa
         "SYCL_OVERRIDE_PI_LEVEL_ZERO",
     )
     assert pi["platforms"][0]["devices"][0]["selector"] == "level_zero:0"
-    text = machine.text()
+    text = machine.text
     assert (
         f"usable: UR adapter {adapter} (UR 0.12, probed in " in text
         and f"usable: PI plugin {plugin} (PI 15.47.1" in text
@@ -138,16 +127,16 @@ def test_an_adapter_and_a_plugin_that_are_well(machine: Machine, fake_plugin: Fa
     assert "1 driver, 1 UR adapter, 1 PI plugin usable, 0 problems" in text
 
 
-def test_remarks_are_no_problems(machine: Machine, fake_plugin: FakePlugin) -> None:
+def test_remarks_are_no_problems(machine: PluginMachine, fake_plugin: FakePlugin) -> None:
     machine.load(fake_plugin(layout=2))
     facts = machine.examine()
     assert facts["problems"] == []
     (note,) = facts["plugins"]["plugins"][0]["notes"]
-    assert tuple(UR.layouts)[1] in note and f"note: {note}" in machine.text()
+    assert tuple(UR.layouts)[1] in note and f"note: {note}" in machine.text
 
 
 def test_a_machine_with_an_adapter_and_no_driver(
-    machine: Machine, fake_plugin: FakePlugin, tmp_path: Path
+    machine: PluginMachine, fake_plugin: FakePlugin, tmp_path: Path
 ) -> None:
     """What can be used is there: the rest is a warning."""
     machine.env["OCL_ICD_VENDORS"] = str(tmp_path)
@@ -220,7 +209,7 @@ HANGING: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize("refused", [REFUSED, HANGING], ids=["at once", "after its time"])
 def test_adapters_that_are_refused_are_errors_and_the_others_are_listed(
-    machine: Machine,
+    machine: PluginMachine,
     fake_plugin: FakePlugin,
     refused: list[tuple[dict[str, object], str]],
 ) -> None:
@@ -245,7 +234,7 @@ def test_adapters_that_are_refused_are_errors_and_the_others_are_listed(
 
 
 def test_following_the_advice_to_exclude_leaves_no_problem(
-    machine: Machine, fake_plugin: FakePlugin
+    machine: PluginMachine, fake_plugin: FakePlugin
 ) -> None:
     bad = fake_plugin(interface=2, at_init="abort()")
     machine.env |= {"SYCL_OVERRIDE_PI_CUDA": str(bad), "FAIRLEAD_EXCLUDE": bad.name}
@@ -269,7 +258,7 @@ def test_following_the_advice_to_exclude_leaves_no_problem(
     ],
 )
 def test_an_adapter_without_its_device_is_a_warning(
-    machine: Machine, fake_plugin: FakePlugin, knobs: dict[str, object], reason: str
+    machine: PluginMachine, fake_plugin: FakePlugin, knobs: dict[str, object], reason: str
 ) -> None:
     idle = fake_plugin(**knobs)
     machine.load(idle)
@@ -278,7 +267,7 @@ def test_an_adapter_without_its_device_is_a_warning(
     assert reason in of(facts, "warning")[idle.name][0] and of(facts, "warning")[idle.name][1]
 
 
-def test_an_odd_adapter_is_a_warning(machine: Machine, fake_plugin: FakePlugin) -> None:
+def test_an_odd_adapter_is_a_warning(machine: PluginMachine, fake_plugin: FakePlugin) -> None:
     odd = fake_plugin(release_error="UR_RESULT_ERROR_DEVICE_LOST")
     machine.load(odd)
     facts = machine.examine()
@@ -290,7 +279,9 @@ def test_an_odd_adapter_is_a_warning(machine: Machine, fake_plugin: FakePlugin) 
     )
 
 
-def test_two_names_of_one_file(machine: Machine, fake_plugin: FakePlugin, tmp_path: Path) -> None:
+def test_two_names_of_one_file(
+    machine: PluginMachine, fake_plugin: FakePlugin, tmp_path: Path
+) -> None:
     adapter = fake_plugin()
     (tmp_path / "libother.so").symlink_to(adapter)
     machine.load(adapter, tmp_path / "libother.so")
@@ -301,7 +292,7 @@ def test_two_names_of_one_file(machine: Machine, fake_plugin: FakePlugin, tmp_pa
 
 
 def test_what_is_remembered_of_a_plugin_is_not_used(
-    machine: Machine, fake_plugin: FakePlugin, tmp_path: Path
+    machine: PluginMachine, fake_plugin: FakePlugin, tmp_path: Path
 ) -> None:
     path = tmp_path / "libadapter.so"
     shutil.copy(fake_plugin(at_load="abort()"), path)
@@ -315,7 +306,7 @@ def test_what_is_remembered_of_a_plugin_is_not_used(
 # Variables
 
 
-def test_variables_that_lead_nowhere_are_errors(machine: Machine, tmp_path: Path) -> None:
+def test_variables_that_lead_nowhere_are_errors(machine: PluginMachine, tmp_path: Path) -> None:
     (tmp_path / "notes.so").write_text("I am no library.\n")
     machine.load("/nowhere/libgone.so", tmp_path / "notes.so")
     machine.env["SYCL_OVERRIDE_PI_HIP"] = "/nowhere/libpi.so"
@@ -330,7 +321,7 @@ def test_variables_that_lead_nowhere_are_errors(machine: Machine, tmp_path: Path
 
 
 def test_a_search_path_and_a_configuration_that_are_not_there(
-    machine: Machine, tmp_path: Path
+    machine: PluginMachine, tmp_path: Path
 ) -> None:
     machine.env |= {
         "UR_ADAPTERS_SEARCH_PATH": str(tmp_path / "gone"),
@@ -342,7 +333,7 @@ def test_a_search_path_and_a_configuration_that_are_not_there(
 
 
 def test_a_selector_that_cannot_be_understood_is_an_error(
-    machine: Machine, fake_plugin: FakePlugin
+    machine: PluginMachine, fake_plugin: FakePlugin
 ) -> None:
     machine.load(fake_plugin())
     machine.env["ONEAPI_DEVICE_SELECTOR"] = "level_zro:gpu"
@@ -354,11 +345,11 @@ def test_a_selector_that_cannot_be_understood_is_an_error(
         and "level_zero" in remedy
     )
     assert states(facts) and "illegal" in outcomes(facts)["ONEAPI_DEVICE_SELECTOR"]
-    assert "selector = term" in machine.text()
+    assert "selector = term" in machine.text
 
 
 def test_a_selector_that_leaves_no_device_is_an_error(
-    machine: Machine, fake_plugin: FakePlugin
+    machine: PluginMachine, fake_plugin: FakePlugin
 ) -> None:
     machine.load(fake_plugin())
     machine.env["ONEAPI_DEVICE_SELECTOR"] = "cuda:*"
@@ -370,7 +361,7 @@ def test_a_selector_that_leaves_no_device_is_an_error(
 
 
 def test_a_selector_that_leaves_some_devices_marks_the_others(
-    machine: Machine, fake_plugin: FakePlugin
+    machine: PluginMachine, fake_plugin: FakePlugin
 ) -> None:
     machine.load(fake_plugin(devices=3))
     machine.env |= {"ONEAPI_DEVICE_SELECTOR": "level_zero:1,2.1", "SYCL_BE": "PI_CUDA"}
@@ -381,7 +372,7 @@ def test_a_selector_that_leaves_some_devices_marks_the_others(
         outcomes(facts)["SYCL_BE"] == "no effect: ONEAPI_DEVICE_SELECTOR is set, and wins over it"
     )
     assert "selects level_zero:1,2.1" in outcomes(facts)["ONEAPI_DEVICE_SELECTOR"]
-    text = machine.text()
+    text = machine.text
     assert (
         "Fake device 0, driver 1.2.3, not selected\n" in text
         and "Fake device 1, driver 1.2.3\n" in text
@@ -427,7 +418,7 @@ VARIABLES = [
 
 
 @pytest.mark.parametrize("variables", VARIABLES, ids=["good", "odd", "without effect"])
-def test_what_variables_do(machine: Machine, variables: dict[str, tuple[str, str]]) -> None:
+def test_what_variables_do(machine: PluginMachine, variables: dict[str, tuple[str, str]]) -> None:
     machine.env |= {name: value for name, (value, _) in variables.items()}
     said = outcomes(machine.examine())
     wrong = {name: said.get(name) for name in variables if variables[name][1] not in said[name]}

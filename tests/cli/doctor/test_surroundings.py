@@ -41,9 +41,7 @@ def test_the_copy_inside_pyopencls_wheel_is_found_and_is_the_one_it_uses(
     assert facts["pyopencl"]["reads"][0] == f"{machine.vendors}/good.icd"
     (copy,) = [copy for copy in facts["loaders"] if copy["path"] == facts["pyopencl"]["loader"]]
     assert copy["kind"] == "ocl-icd" and copy["symbols"] == "3.0"
-    line = next(
-        line for line in machine.text().splitlines() if line.strip().startswith(copy["path"])
-    )
+    line = next(line for line in machine.text.splitlines() if line.strip().startswith(copy["path"]))
     assert line.endswith("ocl-icd, symbols up to OPENCL_3.0, the one PyOpenCL uses")
 
 
@@ -64,7 +62,7 @@ def test_a_driver_that_pyopencl_does_not_see_is_named(
     seen, unseen = fake_driver(name='"Seen"'), fake_driver(name='"Unseen"')
     machine.register("seen", seen)
     machine.env["OCL_ICD_FILENAMES"] = str(unseen)
-    facts, text = machine.examine(), machine.text()
+    facts, text = machine.examine(), machine.text
     kind = next(
         copy["kind"] for copy in facts["loaders"] if copy["path"] == facts["pyopencl"]["loader"]
     )
