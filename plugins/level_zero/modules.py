@@ -162,9 +162,15 @@ def zeModuleBuildLogGetString(hModuleBuildLog: ZeBuildLog, pSize: Any, pBuildLog
 
 @driver.entry
 def zeModuleGetNativeBinary(hModule: ZeModule, pSize: Any, pModuleNativeBinary: Any) -> None:
+    """Write a module as the OpenCL driver has compiled it, all of it: there is no room to give.
+
+    Intel's second Unified Runtime adapter leaves the size uninitialized.
+    """
     program = hModule.program
     place = program.devices.index(hModule.whole)
-    give_bytes(program.binaries[place], pSize, pModuleNativeBinary)
+    data = program.binaries[place]
+    pSize[0] = len(data)
+    give_bytes(data, pSize, pModuleNativeBinary)
 
 
 @driver.entry
