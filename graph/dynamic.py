@@ -67,7 +67,7 @@ class DynamicParameter(DynamicArgument):
         try:
             return argument(value)
         except SYCLError as error:
-            raise error.reworded(
+            raise error.with_message(
                 error.message.replace("argument 0", "the value", 1), routine
             ) from None
 

@@ -172,7 +172,7 @@ class BufferSegment:
             try:
                 point, handle = command.append(self.buffer, len(waits), packed)
             except SYCLError as error:
-                raise error.reworded(f"node {node}: {error.message}", error.routine) from error
+                raise error.with_message(f"node {node}: {error.message}", error.routine) from error
             if not in_order:
                 points[node] = (point,)
             if handle:

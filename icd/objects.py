@@ -119,7 +119,7 @@ def _info(table: DispatchTable, routine: str, handle: int, name: str) -> Any:
         ) from None
 
 
-def _told(thing: CLPlatform | CLDevice, name: str) -> str:
+def _read_for_repr(thing: CLPlatform | CLDevice, name: str) -> str:
     """A property in a repr, which must not fail."""
     try:
         return repr(getattr(thing, name))
@@ -261,7 +261,7 @@ class CLPlatform(Value, key=("handle",)):
         return pyopencl.Platform.from_int_ptr(self.handle)
 
     def __repr__(self) -> str:
-        name, version = _told(self, "name"), _told(self, "version")
+        name, version = _read_for_repr(self, "name"), _read_for_repr(self, "version")
         return f"<Platform {name} {version}, ICD {self.icd_version}, {self.driver.path}>"
 
 
@@ -339,8 +339,9 @@ class CLDevice(Value, key=("handle",)):
         return pyopencl.Device.from_int_ptr(self.handle)
 
     def __repr__(self) -> str:
-        kind = _told(self, "type").strip("'")
-        return f"<Device {_told(self, 'name')} ({kind}) of {_told(self.platform, 'name')}>"
+        kind = _read_for_repr(self, "type").strip("'")
+        name, platform = _read_for_repr(self, "name"), _read_for_repr(self.platform, "name")
+        return f"<Device {name} ({kind}) of {platform}>"
 
 
 #: The public names, as `fairlead.Platform` and `fairlead.Device`. In this package the names say the

@@ -58,7 +58,7 @@ class Binding(Value):
     foreign_dispatch_data: int = 0
 
 
-layers.provide(OPENCL, int(ffi.cast("uintptr_t", lib.fl_cl_thunks())))
+layers.enable_api(OPENCL, int(ffi.cast("uintptr_t", lib.fl_cl_thunks())))
 
 _bound: dict[int, Binding] = {}
 _lock = threading.RLock()

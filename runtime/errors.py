@@ -46,7 +46,7 @@ class SYCLError(FairleadError):
         super().__init__(message, routine=routine, code=code, remedy=remedy)
         self.errc = errc
 
-    def reworded(self, message: str, routine: str) -> SYCLError:
+    def with_message(self, message: str, routine: str) -> SYCLError:
         """Return the same error with another message, for another routine."""
         return SYCLError(self.errc, message, routine=routine, code=self.code, remedy=self.remedy)
 

@@ -10,7 +10,7 @@ import pytest
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, forked, rule, unsupported
 from fairlead.conformance.pi.objects import PIObjects, check, codes
-from fairlead.loader.base.query import handles as listed
+from fairlead.loader.base.query import query_handles
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
 
@@ -20,7 +20,7 @@ ALL = PI["PI_DEVICE_TYPE_ALL"]
 
 def platforms(pi: DispatchTable) -> list[int]:
     """Return all platforms."""
-    return listed(pi.piPlatformsGet, PLATFORMS, check)
+    return query_handles(pi.piPlatformsGet, PLATFORMS, check)
 
 
 def devices(pi: DispatchTable, platform: int, kind: int = ALL) -> list[int]:
@@ -29,7 +29,9 @@ def devices(pi: DispatchTable, platform: int, kind: int = ALL) -> list[int]:
     code = pi.piDevicesGet(platform, kind, 0, None, ctypes.byref(count))
     codes(code, "PI_SUCCESS", "DEVICE_NOT_FOUND")
     return (
-        listed(pi.piDevicesGet, DEVICES, check, platform, kind) if not code and count.value else []
+        query_handles(pi.piDevicesGet, DEVICES, check, platform, kind)
+        if not code and count.value
+        else []
     )
 
 

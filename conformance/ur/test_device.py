@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
 from fairlead.conformance.ur.calls import URCalls
-from fairlead.loader.base.query import handles as listed
+from fairlead.loader.base.query import query_handles
 from fairlead.loader.ur.abi import UR, check
 
 TYPES = ("UR_DEVICE_TYPE_CPU", "UR_DEVICE_TYPE_GPU", "UR_DEVICE_TYPE_FPGA")
@@ -21,7 +21,7 @@ def devices_of(ur: URCalls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> 
     code = ur.code("urDeviceGet", platform, UR[kind], 0, None, ctypes.byref(count))
     if code == "UR_RESULT_ERROR_DEVICE_NOT_FOUND":
         return []
-    return listed(ur.table.urDeviceGet, "urDeviceGet", check, platform, UR[kind])
+    return query_handles(ur.table.urDeviceGet, "urDeviceGet", check, platform, UR[kind])
 
 
 @rule("urDeviceGet", "gives identical handles at every call")

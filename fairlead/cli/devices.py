@@ -254,7 +254,7 @@ def _plugin_rows(interface: str, warnings: list[str]) -> Iterator[tuple[DeviceRo
         yield from _describe(plugins, warnings)
 
 
-def _told(platform: Any, what: str) -> str:
+def _read_or_empty(platform: Any, what: str) -> str:
     """What a platform says of itself; one that fails to may have devices that work."""
     try:
         return getattr(platform, what)
@@ -279,8 +279,8 @@ def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[tuple[DeviceRow
                 device=platform.devices.index(device),
                 type=device.type,
                 name=device.name,
-                platform_name=_told(platform, "name"),
-                platform_version=_told(platform, "version"),
+                platform_name=_read_or_empty(platform, "name"),
+                platform_version=_read_or_empty(platform, "version"),
                 driver_version=device.driver_version,
                 icd_version=0,
                 library=plugin.path,

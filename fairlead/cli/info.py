@@ -176,11 +176,13 @@ def render(info: DeviceInfo, width: int) -> str:
         short = info.short(name)
         title = next(title for title in _SECTIONS if re.fullmatch(_SECTIONS[title], short))
         if value not in ("", b"", ()):
-            sections[title].append((_words(short), _text(info.api, name, short, value)))
+            sections[title].append(
+                (_split_words(short), _format_answer(info.api, name, short, value))
+            )
     for title, pairs in sections.items():
         lines += [f"  {title}"] if pairs else []
         for name, text in pairs:
-            lines += _wrapped(f"    {name}: {printable(text)}", width)
+            lines += _wrap(f"    {name}: {printable(text)}", width)
     return "\n".join(lines)
 
 
@@ -191,17 +193,17 @@ def _interface_of(row: DeviceRow) -> str:
     return f"{row.interface} {row.interface_version}{layout}"
 
 
-def _words(name: str) -> str:
+def _split_words(name: str) -> str:
     return name.lower().replace("_", " ")
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def _wrap(line: str, width: int) -> list[str]:
     return textwrap.wrap(
         line, width, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False
     )
 
 
-def _text(api: Api, name: str, short: str, value: Any) -> str:
+def _format_answer(api: Api, name: str, short: str, value: Any) -> str:
     """An answer as text: with the names of its bits, and the unit of a size."""
     if isinstance(value, bool):
         return "yes" if value else "no"

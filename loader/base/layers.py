@@ -59,7 +59,7 @@ _handled: dict[Any, Layer] = {}  # layers with Python handlers, by their C layer
 _lock = new_lock()
 
 
-def provide(api: Api, thunks: int) -> None:
+def enable_api(api: Api, thunks: int) -> None:
     """Enable layers for another API.
 
     Args:
@@ -86,7 +86,7 @@ def _thunks_of(api: Api) -> Any:
     return _thunks[api]
 
 
-def stubs(api: Api, name: str) -> list[int]:
+def make_stubs(api: Api, name: str) -> list[int]:
     """Return the addresses of an API's stubs, one for each slot.
 
     Args:

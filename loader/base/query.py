@@ -1,7 +1,7 @@
 """Asks C functions for values of unknown length: first for the length, then for the value.
 
-`query` calls functions like `…GetInfo(…, size, value, size_ret)`. `handles` calls functions like
-`…Get(…, num_entries, entries, num_entries_ret)`.
+`query` calls functions like `…GetInfo(…, size, value, size_ret)`. `query_handles` calls functions
+like `…Get(…, num_entries, entries, num_entries_ret)`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = 
     return buffer.raw[: size.value]
 
 
-def handles(call: Any, routine: str, check: Check, *arguments: Any, detail: str = "") -> list[int]:
+def query_handles(
+    call: Any, routine: str, check: Check, *arguments: Any, detail: str = ""
+) -> list[int]:
     """Return the handles that `call(*arguments, count, entries, count_ret)` writes, without NULLs.
 
     The arguments are those of `query`.

@@ -17,13 +17,13 @@ from ..base.errors import CodeError
 CUDA: Final = Api(Path(__file__).with_name("cuda.abi"))
 
 
-def neutral(name: str) -> str:
+def neutral_name_of(name: str) -> str:
     """Return the neutral name of a function of CUDA's: MemAlloc of cuMemAlloc_v2."""
     return re.sub(r"^cu|_v\d+$", "", name)
 
 
 #: The names that CUDA exports, by neutral names: MemAlloc is cuMemAlloc_v2.
-NAMES: Final = {neutral(name): name for name in CUDA.functions}
+NAMES: Final = {neutral_name_of(name): name for name in CUDA.functions}
 
 
 class CudaError(CodeError):

@@ -19,7 +19,7 @@ from ..base.abi import Function
 from ..base.search import Candidate
 from ..gpu.driver import DeviceDriver, DriverDevice
 from ..gpu.search import GpuSearch
-from .abi import CUDA, NAMES, CudaError, neutral
+from .abi import CUDA, NAMES, CudaError, neutral_name_of
 
 #: Where the driver may be, and what the place is.
 STEPS: Final[tuple[Candidate, ...]] = (
@@ -56,7 +56,7 @@ class CudaDriver(DeviceDriver[CudaDevice]):
     no_device, not_initialized = ("CUDA_ERROR_NO_DEVICE",), "CUDA_ERROR_NOT_INITIALIZED"
 
     def address_of(self, function: Function) -> int | None:
-        plain = f"cu{neutral(function.name)}"
+        plain = f"cu{neutral_name_of(function.name)}"
         exact = super().address_of(function) if plain != function.name else None
         if exact:
             return exact

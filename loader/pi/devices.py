@@ -20,7 +20,7 @@ def _platforms_get(service: Service, num_entries: int, platforms: int, num_platf
     found = [
         platform
         for adapter in service.adapters
-        for platform in service.handles("urPlatformGet", adapter)
+        for platform in service.query_handles("urPlatformGet", adapter)
     ]
     return write_handles(found, num_entries, platforms, num_platforms)
 
@@ -62,7 +62,7 @@ def _devices_of_type(service: Service, platform: int, kind: int) -> list[int]:
     ):
         return []
     check(code, "urDeviceGet")
-    return service.handles("urDeviceGet", platform, kind) if count.value else []
+    return service.query_handles("urDeviceGet", platform, kind) if count.value else []
 
 
 @serves("piDevicePartition")

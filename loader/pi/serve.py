@@ -23,7 +23,7 @@ from ..base import layers
 from ..base.abi import Function
 from ..base.errors import FairleadError
 from ..base.forks import new_lock
-from ..base.query import handles, query
+from ..base.query import query, query_handles
 from ..base.table import DispatchTable
 from ..ur.abi import UR, URError, check
 from . import devices, kernels, memory, programs, queries  # noqa: F401 - they fill TRANSLATIONS
@@ -102,7 +102,7 @@ class Service:
         self._adapters: list[int] | None = None
         self._lock = new_lock()
         self._absent = frozenset(
-            {0, *layers.stubs(UR, "unsupported"), *layers.stubs(UR, "uninitialized")}
+            {0, *layers.make_stubs(UR, "unsupported"), *layers.make_stubs(UR, "uninitialized")}
         )
         self._has: dict[str, bool] = {}
         self._told = False
@@ -151,13 +151,13 @@ class Service:
         """
         return query(getattr(self.ur, name), name, check, *arguments)
 
-    def handles(self, name: str, *arguments: Any) -> list[int]:
+    def query_handles(self, name: str, *arguments: Any) -> list[int]:
         """Return the handles that a UR function lists.
 
         Raises:
             URError: the adapter refuses the call.
         """
-        return handles(getattr(self.ur, name), name, check, *arguments)
+        return query_handles(getattr(self.ur, name), name, check, *arguments)
 
     def answer(self, data: bytes, size: int, value: int, size_ret: int) -> int:
         """Write the answer of a query to the caller's memory.
@@ -188,7 +188,7 @@ class Service:
         """
         with self._lock:
             if self._adapters is None:
-                self._adapters = self.handles("urAdapterGet")
+                self._adapters = self.query_handles("urAdapterGet")
             return self._adapters
 
     @property

@@ -28,7 +28,7 @@ from ..base.library import (
 )
 from ..base.linker import find_library
 from ..base.log import trace_bits
-from ..base.query import handles
+from ..base.query import query_handles
 from ..base.search import python_libraries
 from ..pi.abi import check as check_pi
 from .abi import VERSION as UR_VERSION
@@ -216,11 +216,11 @@ def _list_platforms(plugin: Plugin) -> None:
     failure = ""
     try:
         if plugin.interface == "UR":
-            plugin.handles = tuple(handles(table.urAdapterGet, "urAdapterGet", check_ur))
+            plugin.handles = tuple(query_handles(table.urAdapterGet, "urAdapterGet", check_ur))
             for handle in plugin.handles:
-                found += handles(table.urPlatformGet, "urPlatformGet", check_ur, handle)
+                found += query_handles(table.urPlatformGet, "urPlatformGet", check_ur, handle)
         else:
-            found = handles(table.piPlatformsGet, "piPlatformsGet", check_pi)
+            found = query_handles(table.piPlatformsGet, "piPlatformsGet", check_pi)
     except CodeError as error:
         failure = f"{error.routine} [{error.code}]: {error.message}"
     plugin.platforms = tuple(PluginPlatform(handle, plugin) for handle in found)

@@ -224,7 +224,7 @@ def _make_adapter_binding(
     tables: Mapping[str, Sequence[int]], layout: str, notes: tuple[str, ...], path: str
 ) -> PluginBinding:
     address, slots = layers.new_table(UR)
-    uninitialized = layers.stubs(UR, "uninitialized")
+    uninitialized = layers.make_stubs(UR, "uninitialized")
     has: set[str] = set()
     newest = next(iter(UR.layouts.values()))
     for table, functions in (*newest.items(), *UR.layouts[layout].items()):
@@ -347,7 +347,7 @@ def unbind(binding: PluginBinding) -> None:
     """
     api: Any = binding.table.api
     slots = (ctypes.c_void_p * len(api.slots)).from_address(binding.table.address)
-    for slot, stub in enumerate(layers.stubs(api, "uninitialized")):
+    for slot, stub in enumerate(layers.make_stubs(api, "uninitialized")):
         slots[slot] = stub
     for layer in reversed(binding.table.layers):
         binding.table.remove(layer)

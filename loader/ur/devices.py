@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..base.abi import Api
 from ..base.errors import CodeError, FairleadError
-from ..base.query import Check, handles, text
+from ..base.query import Check, query_handles, text
 from ..pi.abi import PI, PIError
 from ..pi.abi import check as check_pi
 from .abi import UR, URError
@@ -216,7 +216,7 @@ class PluginPlatform:
         plugin, dialect = self.plugin, self.plugin.dialect
         call = getattr(plugin.table, dialect.list_devices)
         try:
-            found = handles(
+            found = query_handles(
                 call,
                 dialect.list_devices,
                 dialect.check,
@@ -253,7 +253,7 @@ def _partition(plugin: Plugin, handle: int) -> list[int]:
             "PI_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE",
         )
         argument = (ctypes.c_ssize_t * 3)(*(api[name] for name in names), 0)
-    return handles(
+    return query_handles(
         getattr(plugin.table, dialect.partition), dialect.partition, dialect.check, handle, argument
     )
 

@@ -50,14 +50,14 @@ def kind_of(kernel: URKernel, index: int) -> int:
     ask, name = kernel.table.clGetKernelArgInfo, ctypes.create_string_buffer(_NAME_SIZE)
     place = ctypes.c_uint32()
 
-    def tells(what: str, size: int, into: Any) -> bool:
+    def query(what: str, size: int, into: Any) -> bool:
         return ask(kernel.cl, index, OPENCL[f"CL_KERNEL_ARG_{what}"], size, into, None) == 0
 
-    if tells("TYPE_NAME", _NAME_SIZE, name):
+    if query("TYPE_NAME", _NAME_SIZE, name):
         for start, kind in _TYPES.items():
             if name.value.startswith(start):
                 return kind
-    if tells("ADDRESS_QUALIFIER", ctypes.sizeof(place), ctypes.byref(place)):
+    if query("ADDRESS_QUALIFIER", ctypes.sizeof(place), ctypes.byref(place)):
         return _KINDS.get(place.value, UNKNOWN)
     return UNKNOWN
 

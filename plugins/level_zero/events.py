@@ -111,7 +111,7 @@ class ZeEvent(Signal):
         if self.capture is not None:
             raise ze_failure("GRAPH_INTERNAL_EVENT", "a capture that lasts signals the event")
 
-    def alike(self, other: ZeEvent) -> bool:
+    def is_interchangeable_with(self, other: ZeEvent) -> bool:
         """Return whether another event can take its place in a mutable command."""
         return (
             self.context is other.context

@@ -180,7 +180,9 @@ class MutableCommand:
     def put_signal(self, event: ZeEvent | None) -> None:
         """Give it another event to signal, or none."""
         command = self.check("SIGNAL_EVENT")
-        if event is not None and (self._signal is None or not self._signal.alike(event)):
+        if event is not None and (
+            self._signal is None or not self._signal.is_interchangeable_with(event)
+        ):
             raise ze_failure(
                 "INVALID_ARGUMENT", "the event is not like the one that the command was given"
             )

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.base.forks import new_lock
-from ...loader.base.query import handles as ask_handles
+from ...loader.base.query import query_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.answers import new_answers
@@ -114,7 +114,7 @@ def _find_devices(platform: URPlatform, kind: str) -> list[int]:
         if code not in _NO_DEVICE:
             check(code, routine, detail)
 
-    return ask_handles(
+    return query_handles(
         platform.table.clGetDeviceIDs, "clGetDeviceIDs", check_found, platform.cl, OPENCL[kind]
     )
 

@@ -38,7 +38,7 @@ from .kernel_arguments import set_arguments
 from .programs import URProgram, program_of
 
 
-def _nothing() -> None:
+def _released_memory() -> None:
     """Stand for a reference to memory that was released."""
 
 
@@ -219,7 +219,7 @@ class URKernel(CLObject):
             if kept.kind == lib.FL_KEPT_MEM and kept.value and registry is not None:
                 memory = registry.of("ur_mem_handle_t").get(kept.value)
                 if memory is None or ffi.cast("fl_handle *", kept.value).number != kept.number:
-                    self._arguments[index] = _nothing
+                    self._arguments[index] = _released_memory
                     continue
             self._keep(index, _ARGUMENTS[kept.kind](kept, memory))
 
@@ -270,7 +270,7 @@ class URKernel(CLObject):
             try:
                 set_arguments(self.cl, self.context, [(index, last[index])])
             except (KeyError, OpenCLError, URError):
-                self._arguments[index] = _nothing
+                self._arguments[index] = _released_memory
                 self._tell(index, None)
 
     def exchange(self, other: URKernel) -> None:

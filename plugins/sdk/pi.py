@@ -75,7 +75,7 @@ def _direct(adapter: DispatchTable, name: str) -> int:
     """
     if not _COUNTS.fullmatch(name):
         return 0
-    unsupported = layers.stubs(UR, "unsupported")
+    unsupported = layers.make_stubs(UR, "unsupported")
     if name == "piKernelRelease" and adapter.pointer(_slot("urKernelSetArgValue")) in unsupported:
         return 0  # this side keeps the arguments of kernels, and drops them at the release
     return adapter.pointer(_slot(_COUNTS.sub(r"ur\1\2", name)))

@@ -82,7 +82,7 @@ def own_answer(api: Api, name: str) -> int:
 
 
 def stubs(api: Api) -> set[int]:
-    return {*layers.stubs(api, "unsupported"), *layers.stubs(api, "uninitialized")}
+    return {*layers.make_stubs(api, "unsupported"), *layers.make_stubs(api, "uninitialized")}
 
 
 def implemented(binding: PluginBinding) -> set[str]:

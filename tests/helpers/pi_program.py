@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.loader.base import library
-from fairlead.loader.base.query import handles, query, text
+from fairlead.loader.base.query import query, query_handles, text
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI, PIError, check, serve
 from fairlead.loader.ur import binding
@@ -67,8 +67,8 @@ class Client:
 
 def first_device(client: Client) -> tuple[int, int]:
     """The first platform that has a CPU, and it."""
-    for platform in handles(client.pi.piPlatformsGet, "piPlatformsGet", check):
-        for device in handles(
+    for platform in query_handles(client.pi.piPlatformsGet, "piPlatformsGet", check):
+        for device in query_handles(
             client.pi.piDevicesGet, "piDevicesGet", check, platform, PI["PI_DEVICE_TYPE_CPU"]
         ):
             return platform, device
@@ -249,7 +249,7 @@ def odds(client: Client, context: int, device: int, queue: int, kernel: int) -> 
     program = client.number("piKernelGetInfo", kernel, "PI_KERNEL_INFO_PROGRAM")
     return {
         "parts": len(
-            handles(client.pi.piDevicePartition, "piDevicePartition", check, device, parts)
+            query_handles(client.pi.piDevicePartition, "piDevicePartition", check, device, parts)
         ),
         "timers": all(times),
         "group": client.number(

@@ -30,7 +30,7 @@ class Adapter:
     """
 
     def __init__(self) -> None:
-        self.table = (ctypes.c_void_p * len(UR.slots))(*layers.stubs(UR, "unsupported"))
+        self.table = (ctypes.c_void_p * len(UR.slots))(*layers.make_stubs(UR, "unsupported"))
         self.address = ctypes.addressof(self.table)
         self._kept: list[Any] = []
         for function in UR.slots:

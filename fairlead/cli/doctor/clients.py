@@ -116,12 +116,12 @@ def _client(name: str, loader: str, outcome: Outcome, usable: Sequence[DriverRep
     return Client(name, loader, names, misses, reason, notes)
 
 
-def misread(drivers: Iterable[DriverReport]) -> Iterator[MisreadManifest]:
+def find_misread_manifests(drivers: Iterable[DriverReport]) -> Iterator[MisreadManifest]:
     """The manifests of usable drivers that other loaders read as another path than is meant."""
     for driver in drivers:
         if driver.manifest and driver.state == "usable" and driver.found_via != "vendors.d":
             content = _read(driver.manifest)
-            why = _oddity(content)
+            why = _find_oddity(content)
             if why:
                 yield MisreadManifest(
                     driver.manifest,
@@ -140,7 +140,7 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def _oddity(content: bytes) -> str:
+def _find_oddity(content: bytes) -> str:
     """What other loaders take for a part of the path; "" if nothing.
 
     They take all of the file for the path, but for the newline at its end.

@@ -188,7 +188,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
         level_zero=level_zero.survey(timeout),
         gpus=gpus.survey(timeout),
         clients=clients.survey(pyopencl, default_loader, drivers, timeout),
-        misread=tuple(clients.misread(drivers)),
+        misread=tuple(clients.find_misread_manifests(drivers)),
     )
     return replace(facts, problems=problems(facts))
 
@@ -384,12 +384,12 @@ def _switches() -> str:
     off, unknown = switched_off()
     ids = [row.id for row in ROWS if row.id in off]
     repairs = {row.id for row in ROWS if row.is_repair}
-    what = "all repairs are" if off == repairs else f"{', '.join(ids)} {_are(ids)}"
+    what = "all repairs are" if off == repairs else f"{', '.join(ids)} {_choose_verb(ids)}"
     parts = [f"{what} switched off" if off else "no effect"]
-    parts += [f"{', '.join(unknown)} {_are(unknown)} not understood"] if unknown else []
+    parts += [f"{', '.join(unknown)} {_choose_verb(unknown)} not understood"] if unknown else []
     hint = " (-ID switches off the row of that id, 0 all repairs)" if unknown else ""
     return "; ".join(parts) + hint
 
 
-def _are(things: Sequence[str]) -> str:
+def _choose_verb(things: Sequence[str]) -> str:
     return "is" if len(things) == 1 else "are"

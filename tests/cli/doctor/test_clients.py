@@ -14,7 +14,7 @@ from helpers.doctor import COMMAND, Machine, of
 from helpers.support import FakeDriver, RunPython
 from helpers.tables import table
 
-from fairlead.cli.doctor.clients import misread
+from fairlead.cli.doctor.clients import find_misread_manifests
 from fairlead.cli.doctor.diagnosis import DriverReport
 from fairlead.cli.doctor.report import _wrapped
 
@@ -202,7 +202,7 @@ def test_manifests_that_every_loader_reads_are_no_problem(tmp_path: Path) -> Non
     report = DriverReport("/lib/libgood.so", "here", str(manifest), "usable")
     for content in (b"/lib/libgood.so", b"/lib/libgood.so\n", b"/with blanks/libgood.so\n"):
         manifest.write_bytes(content)
-        assert list(misread([report])) == []
+        assert list(find_misread_manifests([report])) == []
 
 
 def test_a_report_is_wrapped_between_words_and_no_path_is_cut() -> None:

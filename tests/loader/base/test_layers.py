@@ -76,9 +76,11 @@ def ask(adapter: Adapter, device: int = 0xD0, name: int = 3, value: Any = None) 
 def test_new_tables_are_full_of_stubs() -> None:
     for api in (UR, PI):
         address, slots = layers.new_table(api)
-        assert list(slots) == layers.stubs(api, "unsupported") and len(slots) == len(api.slots)
+        assert list(slots) == layers.make_stubs(api, "unsupported") and len(slots) == len(api.slots)
         assert address == ctypes.addressof(slots)
-        assert not set(layers.stubs(api, "unsupported")) & set(layers.stubs(api, "uninitialized"))
+        assert not set(layers.make_stubs(api, "unsupported")) & set(
+            layers.make_stubs(api, "uninitialized")
+        )
 
 
 def test_stubs_answer_their_code() -> None:
@@ -87,7 +89,7 @@ def test_stubs_answer_their_code() -> None:
             wanted = next(
                 value for value, (symbol, _) in api.errors.items() if symbol == prefix + code
             )
-            for address in layers.stubs(api, name):
+            for address in layers.make_stubs(api, name):
                 assert ctypes.CFUNCTYPE(ctypes.c_int32)(address)() == wanted
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.loader.base.errors import FairleadError
-from fairlead.loader.base.query import handles, query, text
+from fairlead.loader.base.query import query, query_handles, text
 from fairlead.loader.ur.abi import URError, check
 
 
@@ -52,7 +52,7 @@ def test_a_value_comes_as_it_is(value: bytes) -> None:
 @given(st.lists(st.integers(0, 2**63), max_size=20), st.integers(0, 10))
 def test_handles_come_in_order_and_null_is_left_out(given_handles: list[int], more: int) -> None:
     said = len(given_handles) + more
-    assert handles(listing(given_handles, said), "urX", check) == [
+    assert query_handles(listing(given_handles, said), "urX", check) == [
         handle for handle in given_handles if handle
     ]
 
@@ -68,7 +68,7 @@ def test_a_size_that_cannot_be(says: int) -> None:
 @pytest.mark.parametrize("says", [2**32 - 1, (1 << 16) + 1])
 def test_a_number_of_handles_that_cannot_be(says: int) -> None:
     with pytest.raises(FairleadError, match=f"urX: it reports {says} handles, which is impossible"):
-        handles(listing([], says), "urX", check)
+        query_handles(listing([], says), "urX", check)
 
 
 def test_an_error_names_the_function_and_what_was_asked() -> None:
@@ -77,7 +77,7 @@ def test_an_error_names_the_function_and_what_was_asked() -> None:
     ):
         query(info(b"", code=4), "urX", check, detail="(UR_SOME_INFO)")
     with pytest.raises(URError) as caught:
-        handles(listing([], code=4), "urX", check)
+        query_handles(listing([], code=4), "urX", check)
     assert caught.value.routine == "urX" and caught.value.value == 4
 
 

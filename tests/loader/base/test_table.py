@@ -58,7 +58,7 @@ def test_a_slot_that_is_null() -> None:
 def test_a_slot_that_changed_is_seen_after_refresh() -> None:
     one, slots = table(3)
     assert one.urQueueFinish(1) == 3
-    slots[FINISH.slot] = layers.stubs(UR, "unsupported")[FINISH.slot or 0]
+    slots[FINISH.slot] = layers.make_stubs(UR, "unsupported")[FINISH.slot or 0]
     one.refresh()
     assert one.urQueueFinish(1) == UNSUPPORTED
 

@@ -59,7 +59,7 @@ fake = ctypes.CDLL(sys.argv[1])
 kept = []
 
 def table(api, label="", **functions):
-    slots = layers.stubs(api, "unsupported")
+    slots = layers.make_stubs(api, "unsupported")
     for function, body in functions.items():
         slots[api.functions[function].slot] = ctypes.cast(body, ctypes.c_void_p).value
     kept.append(((ctypes.c_void_p * len(slots))(*slots), functions))

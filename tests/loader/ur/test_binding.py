@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from fairlead.loader.base import layers
 from fairlead.loader.base.errors import FairleadError
-from fairlead.loader.base.query import handles, query
+from fairlead.loader.base.query import query, query_handles
 from fairlead.loader.ur.abi import UR, URError, check
 from fairlead.loader.ur.adapt import ADAPTATIONS
 from fairlead.loader.ur.binding import (
@@ -303,13 +303,13 @@ binding.table.urQueueFinish(None)
 
 def test_counts_and_sizes_that_cannot_be_are_errors(fake_plugin: FakePlugin) -> None:
     table = adapter(fake_plugin(count="(1 << 20)")).table
-    (first,) = handles(table.urAdapterGet, "urAdapterGet", check)
+    (first,) = query_handles(table.urAdapterGet, "urAdapterGet", check)
     with pytest.raises(FairleadError, match="it reports 1048576 handles, which is impossible"):
-        handles(table.urPlatformGet, "urPlatformGet", check, first)
+        query_handles(table.urPlatformGet, "urPlatformGet", check, first)
     for size in ("(size_t)-1", "((size_t)1<<40)"):
         table = adapter(fake_plugin(name_size=size)).table
-        (first,) = handles(table.urAdapterGet, "urAdapterGet", check)
-        (platform,) = handles(table.urPlatformGet, "urPlatformGet", check, first)
+        (first,) = query_handles(table.urAdapterGet, "urAdapterGet", check)
+        (platform,) = query_handles(table.urPlatformGet, "urPlatformGet", check, first)
         with pytest.raises(FairleadError, match="which is impossible"):
             query(
                 table.urPlatformGetInfo,
@@ -322,14 +322,14 @@ def test_counts_and_sizes_that_cannot_be_are_errors(fake_plugin: FakePlugin) -> 
 
 def test_fewer_platforms_than_were_said(fake_plugin: FakePlugin) -> None:
     table = adapter(fake_plugin(count=5, platforms=2)).table
-    (first,) = handles(table.urAdapterGet, "urAdapterGet", check)
-    assert len(handles(table.urPlatformGet, "urPlatformGet", check, first)) == 2
+    (first,) = query_handles(table.urAdapterGet, "urAdapterGet", check)
+    assert len(query_handles(table.urPlatformGet, "urPlatformGet", check, first)) == 2
 
 
 def test_a_function_s_own_error_carries_its_name(fake_plugin: FakePlugin) -> None:
     table = adapter(fake_plugin(adapter_error="UR_RESULT_ERROR_DEVICE_LOST")).table
     with pytest.raises(URError) as caught:
-        handles(table.urAdapterGet, "urAdapterGet", check)
+        query_handles(table.urAdapterGet, "urAdapterGet", check)
     assert str(caught.value).startswith("urAdapterGet [UR_RESULT_ERROR_DEVICE_LOST]: ")
 
 

@@ -12,7 +12,7 @@ from helpers.support import FakePlugin, RunPython
 
 from fairlead.loader.base.abi import Api
 from fairlead.loader.base.library import open_library
-from fairlead.loader.base.query import handles, query
+from fairlead.loader.base.query import query, query_handles
 from fairlead.loader.pi.abi import PI
 from fairlead.loader.ur.abi import UR, URError, check
 from fairlead.loader.ur.binding import (
@@ -126,14 +126,14 @@ def test_platforms_devices_and_parts_of_them(
     path, prefix = fake_plugin(interface=interface, platforms=2, devices=3), names[0][:2].upper()
     table = (adapter(path) if api is UR else plugin(path)).table
     list_platforms, list_devices, divide, info = (getattr(table, name) for name in names)
-    first = handles(table.urAdapterGet, "urAdapterGet", check) if api is UR else []
-    platforms = handles(list_platforms, names[0], check, *first)
+    first = query_handles(table.urAdapterGet, "urAdapterGet", check) if api is UR else []
+    platforms = query_handles(list_platforms, names[0], check, *first)
     devices = [
-        handles(list_devices, names[1], check, one, api[f"{prefix}_DEVICE_TYPE_ALL"])
+        query_handles(list_devices, names[1], check, one, api[f"{prefix}_DEVICE_TYPE_ALL"])
         for one in platforms
     ]
     assert [len(found) for found in devices] == [3, 3]
-    parts = handles(divide, names[2], check, devices[1][2], (ctypes.c_ssize_t * 3)(1, 0, 0))
+    parts = query_handles(divide, names[2], check, devices[1][2], (ctypes.c_ssize_t * 3)(1, 0, 0))
     parent = query(info, names[3], check, parts[0], api[f"{prefix}_DEVICE_INFO_PARENT_DEVICE"])
     assert len(parts) == 2 and int.from_bytes(parent, "little") == devices[1][2]
 
