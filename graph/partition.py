@@ -30,8 +30,8 @@ from .execution_order import Neighbours, execution_order, execution_orders
 
 POLICIES: Final = ("seed", "rank")
 
-#: So many nodes and edges `_turns` may look at, besides twice those of the graph, where edges lead
-#: back to earlier host tasks.
+#: So many nodes and edges `_assign_turns` may look at, besides twice those of the graph. Edges that
+#: lead back to earlier host tasks take so long.
 _PATIENCE: Final = 10_000
 _NEVER: Final = sys.maxsize
 
@@ -114,10 +114,12 @@ def partition(
     ]
     of, reason, cut = [0] * len(order), "", len(set(places)) > 1
     if cut and policy == "seed":
-        of, reason = _seed(successors, predecessors, host, order, len(numbers))
+        of, reason = _follow_seed(successors, predecessors, host, order, len(numbers))
     if cut and (policy == "rank" or reason):
-        policy, of = "rank", _numbered(_ranks(successors, predecessors, places, order))
-    members = execution_orders(_members(of), of, successors, predecessors) if cut else [order]
+        policy, of = "rank", _number(_compute_ranks(successors, predecessors, places, order))
+    members = [order]
+    if cut:
+        members = execution_orders(_group_by_partition(of), of, successors, predecessors)
     before: list[tuple[int, ...]] = []
     after: list[list[int]] = [[] for _ in members]
     for number, nodes in enumerate(members):
@@ -140,10 +142,10 @@ def partition(
     return Partitions(tuple(partitions), of, policy, reason, exits)
 
 
-def _members(of: Sequence[int]) -> list[list[int]]:
+def _group_by_partition(partition_of: Sequence[int]) -> list[list[int]]:
     """Return the nodes of each partition, in the order in which they were added."""
-    members: list[list[int]] = [[] for _ in range(max(of) + 1)]
-    for node, number in enumerate(of):
+    members: list[list[int]] = [[] for _ in range(max(partition_of) + 1)]
+    for node, number in enumerate(partition_of):
         members[number].append(node)
     return members
 
@@ -157,13 +159,13 @@ def _is_path(nodes: Sequence[int], successors: Neighbours) -> bool:
     return not nodes or len(successors[nodes[-1]]) <= 1
 
 
-def _numbered(labels: Sequence[int]) -> list[int]:
+def _number(labels: Sequence[int]) -> list[int]:
     """Return partition numbers, from 0 on, in the order of the labels that occur."""
     number_of = {label: number for number, label in enumerate(sorted(set(labels)))}
     return [number_of[label] for label in labels]
 
 
-def _ranks(
+def _compute_ranks(
     successors: Neighbours, predecessors: Neighbours, places: Sequence[int], order: Sequence[int]
 ) -> list[int]:
     """Return a label for each node that is right for every graph.
@@ -211,7 +213,7 @@ def _ranks(
     return [rank[node] * len(order) + joined[group[node]] for node in range(len(order))]
 
 
-def _seed(
+def _follow_seed(
     successors: Neighbours,
     predecessors: Neighbours,
     host: Sequence[bool],
@@ -221,10 +223,10 @@ def _seed(
     """Return each node's partition by "seed", or else the reason why that policy cannot be used."""
     if devices > 1:
         return [], f"its nodes run in {devices} places: on devices, or outside of command-buffers"
-    turns = _turns(successors, host, order)
+    turns = _assign_turns(successors, host, order)
     if turns is None:
         return [], "too many host tasks lead to host tasks that were added before them"
-    of = _numbered(_annotations(successors, predecessors, host, order, turns))
+    of = _number(_annotate(successors, predecessors, host, order, turns))
     for node, number in enumerate(of):
         for before in predecessors[node]:
             if of[before] > number:
@@ -247,7 +249,9 @@ class _Turns:
     merged: dict[int, int] = field(default_factory=dict)
 
 
-def _turns(successors: Neighbours, host: Sequence[bool], order: Sequence[int]) -> _Turns | None:
+def _assign_turns(
+    successors: Neighbours, host: Sequence[bool], order: Sequence[int]
+) -> _Turns | None:
     """Give host tasks turns in the order in which they were added. A task that leads to tasks with
     earlier turns gives these another turn.
 
@@ -272,18 +276,18 @@ def _turns(successors: Neighbours, host: Sequence[bool], order: Sequence[int]) -
     for task in (node for node in range(len(order)) if host[node]):
         turns.first[task] = turns.last[task] = turn
         if any(entry[after] < task for after in successors[task]):
-            again, edges = _again(task, successors, host, entry)
+            again, edges = _find_hosts_below(task, successors, host, entry)
             patience -= edges
             if patience < 0:
                 return None
-            turns.merged[turn] = turns.last[_next(task, successors, host, entry)]
+            turns.merged[turn] = turns.last[_find_last_host(task, successors, host, entry)]
             turns.last.update({other: turn + behind for behind, other in enumerate(again, 1)})
             turn += len(again)
         turn += 1
     return turns
 
 
-def _again(
+def _find_hosts_below(
     task: int, successors: Neighbours, host: Sequence[bool], entry: Sequence[int]
 ) -> tuple[list[int], int]:
     """Return the host tasks below `task` that had a turn, each behind those that lead to it, and
@@ -308,7 +312,9 @@ def _again(
     return found[::-1], edges
 
 
-def _next(task: int, successors: Neighbours, host: Sequence[bool], entry: Sequence[int]) -> int:
+def _find_last_host(
+    task: int, successors: Neighbours, host: Sequence[bool], entry: Sequence[int]
+) -> int:
     """Return the host task at the front of the queue after the turn of `task`: the last one that a
     walk down from there meets."""
     node = task
@@ -317,7 +323,7 @@ def _next(task: int, successors: Neighbours, host: Sequence[bool], entry: Sequen
     return node
 
 
-def _annotations(
+def _annotate(
     successors: Neighbours,
     predecessors: Neighbours,
     host: Sequence[bool],
