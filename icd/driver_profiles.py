@@ -40,6 +40,9 @@ class DriverProfile(Value):
 
     #: At most one thread may be in the driver's own wait; icd/command_buffer/waiting.py.
     waits_one_at_a_time: bool = False
+    #: A thread that waits for an in-order queue runs its commands, and one that waits for an
+    #: out-of-order queue runs none; icd/native/helping.c.
+    waits_run_commands: bool = False
     #: Seconds between the end of an out-of-order queue's commands and its final release. None: the
     #: queue is released at once; icd/command_buffer/queue_release.py.
     final_release_delay: float | None = None
@@ -287,6 +290,18 @@ ROWS: Final = (
         "commands, and two such threads can wait for each other",
         test="icd/test_habits.py::test_waits_one_at_a_time",
         sets={"waits_one_at_a_time": True},
+    ),
+    ProfileRow(
+        id="waits-run-commands",
+        applies=_INTEL,
+        does="lets a program's wait for a replay on an out-of-order queue first wait for the "
+        "replay's own in-order queues",
+        evidence="2026.22.10 on two cores: the driver's thread runs one queue at a time. A thread "
+        "that waits for an in-order queue runs commands too, and one that waits for an "
+        "out-of-order queue runs none. There a C program with two chains took 1.7 times as long "
+        "(docs/task_levels.md)",
+        test="icd/test_habits.py::test_waits_run_commands",
+        sets={"waits_run_commands": True},
     ),
     ProfileRow(
         id="deferred-final-release",

@@ -27,11 +27,15 @@ _MOST_QUEUES: Final = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """A schedule, the queues of our own that it needs (handles), and why it was chosen."""
+    """A schedule, the queues of our own that it needs (handles), and why it was chosen.
+
+    `helps` says that a program which waits for a replay waits for these queues first.
+    """
 
     schedule: Schedule
     own_queues: Sequence[int]
     why: str
+    helps: bool = False
 
     def explain(self) -> str:
         """Return it in a few words."""
@@ -39,14 +43,15 @@ class Layout:
         kind = self.schedule.kind
         noun = "" if kind == "queues" else " queues" if count > 1 else " queue"
         own = f" ({count}{noun} of its own)" if count else ""
-        return f"{kind}{own}, {self.schedule.events} events in one pass: {self.why}"
+        helps = ", a wait for the replay runs one of them" * self.helps
+        return f"{kind}{own}, {self.schedule.events} events in one pass{helps}: {self.why}"
 
 
 def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout:
     """Return the layout for a kind of queue. Raises OpenCLError if a queue cannot be made.
 
     Queue 0 is the caller's queue. The others are in-order helper queues: one for each other
-    device, or as many as a schedule for an out-of-order queue needs.
+    device, or as many as a schedule needs.
 
     Args:
         commands: what is laid out.
@@ -55,26 +60,26 @@ def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout
     """
     order = commands.order
     queues, others = _by_device(commands, target.device)
+    helps = False
     if others:
         ordered = frozenset(range(0 if target.in_order else 1, len(others) + 1))
         schedule, why = (
             by_events(order, queues, ordered),
             "commands of several devices wait for each other by events",
         )
-    elif target.in_order:
-        schedule, why = in_order_only(order), "the queue keeps the order"
     else:
-        kind, why = _choose(commands, target.device)
+        kind, why = _choose(commands, target)
         if rival:
             kind, why = rival, "one of the schedules that take turns"
-        schedule = _schedule(commands, kind, target.device)
+        schedule = _schedule(commands, kind, target)
         others = [target.device] * schedule.own_queues
+        runs = profile_of_device(target.device).waits_run_commands
+        helps = runs and not target.in_order and len(others) > 1
     profiling = (
         OPENCL["CL_QUEUE_PROFILING_ENABLE"] if commands.wanted_events else 0
     )  # somebody sees events of its commands
-    return Layout(
-        schedule, [new_queue(commands.context, other, profiling) for other in others], why
-    )
+    own = [new_queue(commands.context, other, profiling) for other in others]
+    return Layout(schedule, own, why, helps)
 
 
 def rival_schedules(commands: CommandList, target: QueueKind) -> list[str]:
@@ -82,18 +87,19 @@ def rival_schedules(commands: CommandList, target: QueueKind) -> list[str]:
 
     Which one is the fastest depends on how long the kernels take, which only replays tell.
     """
-    order = commands.order
+    order, profile = commands.order, profile_of_device(target.device)
     if (
-        target.in_order
-        or commands.schedule != "auto"
+        commands.schedule != "auto"
         or len(set(commands.devices)) > 1
         or commands.externals
         or commands.wanted_events
         or order.is_path
     ):
         return []
-    chosen, _ = _choose(commands, target.device)
-    markers_wait = profile_of_device(target.device).events_per_command >= 0
+    if target.in_order:
+        return ["queues"] * (profile.waits_run_commands and _queue_count(order, target) > 1)
+    chosen, _ = _choose(commands, target)
+    markers_wait = profile.events_per_command >= 0
     names = {
         "in-order": True,
         "levels": not markers_wait,
@@ -121,9 +127,11 @@ def _by_device(commands: CommandList, device: int) -> tuple[list[int], list[int]
     return [queue_of.get(devices[array[node].queue], 0) for node in range(len(order))], others
 
 
-def _choose(commands: CommandList, device: int) -> tuple[str, str]:
-    """The kind of schedule for one out-of-order queue, and why."""
+def _choose(commands: CommandList, target: QueueKind) -> tuple[str, str]:
+    """The kind of schedule for one queue, and why."""
     order = commands.order
+    if target.in_order:
+        return "in-order", "the queue keeps the order"
     if commands.schedule != "auto":
         return commands.schedule, "asked for"
     waits, any_order_only = sum(map(len, order.dependencies)), any(order.order_only)
@@ -134,19 +142,32 @@ def _choose(commands: CommandList, device: int) -> tuple[str, str]:
             "in-order",
             "the graph is a single path, so an in-order queue of its own needs no events",
         )
-    if waits <= profile_of_device(device).events_per_command * len(order) and not any_order_only:
+    most = profile_of_device(target.device).events_per_command * len(order)
+    if waits <= most and not any_order_only:
         return "events", "events cost less on this platform than in-order queues"
     return "queues", "in-order queues of its own need few events"
 
 
-def _schedule(commands: CommandList, kind: str, device: int) -> Schedule:
-    """A schedule of the kind for one out-of-order queue, and in-order queues of our own."""
+def _queue_count(order: Order, target: QueueKind) -> int:
+    """How many branches may run at the same time."""
+    return max(1, min(_MOST_QUEUES, compute_units(target.device), order.width))
+
+
+def _schedule(commands: CommandList, kind: str, target: QueueKind) -> Schedule:
+    """A schedule of the kind for one queue, and in-order queues of our own.
+
+    A caller's queue that is in order has one branch.
+    """
     order = commands.order
+    if kind == "in-order" and target.in_order:
+        return in_order_only(order)
     if kind == "levels":
         return by_level(order)
     if kind == "events":
         return by_events(order, [0] * len(order), frozenset({1}))
-    count = (
-        1 if kind == "in-order" else max(1, min(_MOST_QUEUES, compute_units(device), order.width))
+    count, first = (
+        1 if kind == "in-order" else _queue_count(order, target),
+        0 if target.in_order else 1,
     )
-    return by_events(order, spread(order, count), frozenset(range(1, count + 1)), "queues")
+    queues = frozenset(range(first, first + count))
+    return by_events(order, spread(order, queues), queues, "queues")

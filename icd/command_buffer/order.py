@@ -15,7 +15,7 @@ the end of all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -26,6 +26,9 @@ BARRIER: Final = -1
 #: A barrier at the end waits for so many events. With 16, the end of 1,000 launches cost least on
 #: PoCL, busy and idle.
 _JOINED: Final = 16
+
+#: What an event between two queues takes, by assumption, as a part of what a command takes.
+_EVENT: Final = 0.25
 
 
 class Order:
@@ -211,18 +214,23 @@ def _joined(steps: list[ScheduleStep], ends: list[int], queue: int | None) -> li
     return [len(steps) - 1]
 
 
-def spread(order: Order, queues: int) -> list[int]:
-    """Return a queue for each node, from 1 to `queues`.
+def spread(order: Order, queues: Iterable[int]) -> list[int]:
+    """Return one of `queues` for each node: where it can begin first, then where it needs fewest
+    events.
 
-    It is the queue where one of its predecessors is the last, so that it needs no event. Otherwise
-    it is an empty queue, or the one that follows from its place in the order of recording.
+    All commands take as long, by assumption. A command begins later by what an event takes if it
+    is on another queue than one before it.
     """
     result: list[int] = []
-    last: dict[int, int] = {}
-    for node, predecessors in enumerate(order.dependencies):
-        followed = [result[before] for before in predecessors if last[result[before]] == before]
-        share = 1 + node * queues // len(order)
-        queue = followed[0] if followed else len(last) + 1 if len(last) < queues else share
+    ends: list[float] = []
+    free = dict.fromkeys(sorted(queues), 0.0)
+    for predecessors, order_only in zip(order.dependencies, order.order_only, strict=True):
+        begins: dict[int, tuple[float, int]] = {}
+        for queue, end in free.items():
+            after = [ends[p] + _EVENT * (result[p] != queue) for p in predecessors]
+            begins[queue] = max([end, *after]), sum(result[p] != queue for p in predecessors)
+        queue = min(begins, key=begins.__getitem__)
         result.append(queue)
-        last[queue] = node
+        free[queue] = begins[queue][0] + (not order_only)
+        ends.append(free[queue])
     return result

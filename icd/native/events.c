@@ -27,6 +27,7 @@ static cl_int watched_clWaitForEvents(cl_uint count, const cl_event *list) {
         if (r)
             return wait_captured(r, count, list);
     }
+    fl_help_waits(count, (void *const *)list);
     return ((fn_clWaitForEvents *)fl_patched(list[0], SLOT_clWaitForEvents))(count, list);
 }
 
@@ -39,17 +40,25 @@ static cl_int watched_clSetEventCallback(cl_event event, cl_int status, void *no
                                                                                  notify, user_data);
 }
 
+int fl_watch_waits(void **table, fl_mapping *known) {
+    return fl_patch(table, SLOT_clWaitForEvents, (void *)watched_clWaitForEvents, known);
+}
+
+void fl_unwatch_waits(void **table, fl_mapping *known) {
+    fl_unpatch(table, SLOT_clWaitForEvents, known);
+}
+
 int fl_watch_events(void **table, fl_mapping *known) {
-    int code = fl_patch(table, SLOT_clWaitForEvents, (void *)watched_clWaitForEvents, known);
+    int code = fl_watch_waits(table, known);
     if (code != CL_SUCCESS)
         return code;
     code = fl_patch(table, SLOT_clSetEventCallback, (void *)watched_clSetEventCallback, known);
     if (code != CL_SUCCESS)
-        fl_unpatch(table, SLOT_clWaitForEvents, known);
+        fl_unwatch_waits(table, known);
     return code;
 }
 
 void fl_unwatch_events(void **table, fl_mapping *known) {
     fl_unpatch(table, SLOT_clSetEventCallback, known);
-    fl_unpatch(table, SLOT_clWaitForEvents, known);
+    fl_unwatch_waits(table, known);
 }

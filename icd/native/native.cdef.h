@@ -246,6 +246,7 @@ typedef struct fl_program {
     void *set_pointer, *copy_memory, *fill_memory;
     const uint32_t *step_of; /* the step of each command, for updates; NULL in a program that is not
                                 updatable */
+    uint32_t helps; /* who waits for a replay waits for the final waits first (helping.c) */
 } fl_program;
 
 int fl_replay(fl_program *program, void *const *queues, uint32_t queue_count, uint32_t times,
@@ -254,6 +255,10 @@ int fl_replay(fl_program *program, void *const *queues, uint32_t queue_count, ui
  * several changes those come first, after which the commands are all as they will be. */
 int fl_update(fl_program *program, uint32_t step, int relaunched);
 void fl_release(fl_program *program);
+/* helping.c: from now on waits for queues of this one's driver may run commands of programs that
+ * `helps` says so of. A code; for each 0 the other function is called once. */
+int fl_begin_help(const void *queue);
+void fl_end_help(const void *program, const void *queue);
 
 /* --- enqueue.c: command-buffers. Engines build what runs their commands; an enqueue runs it all,
  * by one call --- */

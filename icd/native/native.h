@@ -68,6 +68,22 @@ unsigned fl_unpatch(void **table, int slot, fl_mapping *known);
 void *fl_patched(const void *object, int slot);
 bool fl_is_patched(const void *object, int slot);
 
+/* events.c: clWaitForEvents, for a recording or for helping.c. */
+int fl_watch_waits(void **table, fl_mapping *known);
+void fl_unwatch_waits(void **table, fl_mapping *known);
+
+/* helping.c: a replay on `queue` has an event on an in-order queue of ours, `own`; `end`, or NULL,
+ * is the event of the replay's end. */
+void fl_offer_help(const void *program, void *queue, void *own, void *end);
+/* Wait for such events before the end of a queue's commands, or before an event. The caller has the
+ * driver's wait. */
+void fl_help_queue(void *queue);
+void fl_help_event(void *end);
+/* An event is the end of all that is on a queue now. */
+void fl_note_end(void *queue, void *end);
+/* The first for several events, if no other thread has the driver's wait. */
+void fl_help_waits(uint32_t number, void *const *events);
+
 /* recording.c: a memory object became a kernel's argument in this thread; recordings that do not
  * keep it yet tell their observers. */
 void fl_tell_memory(cl_mem memory);

@@ -110,6 +110,13 @@ static void export_signals(const fl_program *p, workspace *w) {
     }
 }
 
+/* The end is that of the last of them. */
+static void offer_help(const fl_program *p, const workspace *w, void *queue, cl_event end) {
+    for (uint32_t i = 0; i < p->final_wait_count; i++)
+        fl_offer_help(p, queue, w->signals[p->final_waits[i]],
+                      i + 1 == p->final_wait_count ? end : NULL);
+}
+
 static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         w->list[i] = w->signals[steps[i]];
@@ -311,6 +318,8 @@ int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t
                     i + 1 == times ? (cl_event *)event : NULL, failed);
         if (code == CL_SUCCESS && i + 1 == times)
             export_signals(p, &w);
+        if (code == CL_SUCCESS && p->helps)
+            offer_help(p, &w, queues[0], event && i + 1 == times ? *event : NULL);
         if (events)
             release_signals(p, &w);
     }

@@ -65,6 +65,7 @@ static void wait_for(void **table, cl_event event, shared *s) {
             status <= CL_COMPLETE)
             return;
     }
+    fl_help_event(event);
     CALL(table, clWaitForEvents)(1, &event);
     fl_give_wait_back();
 }
@@ -141,6 +142,7 @@ int32_t fl_finish(void *queue, int at_once) {
     code = CALL(table, clEnqueueMarkerWithWaitList)(queue, 0, NULL, &marker);
     if (code != CL_SUCCESS)
         return code;
+    fl_note_end(queue, marker);
     code = called_back(table, marker);
     CALL(table, clReleaseEvent)(marker);
     return code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
@@ -188,6 +190,7 @@ int32_t fl_begin_wait(void *event, int in_turns, fl_waiting **waiting) {
 /* The driver's own wait, in a thread of its own: there it runs commands. */
 static void *help(void *event) {
     void **table = fl_table_of(event);
+    fl_help_event(event);
     CALL(table, clWaitForEvents)(1, (const cl_event *)&event);
     CALL(table, clReleaseEvent)(event);
     fl_give_wait_back();
@@ -228,6 +231,7 @@ int32_t fl_begin_finish(void *queue, int in_turns, fl_waiting **waiting) {
     *waiting = NULL;
     if (code != CL_SUCCESS)
         return code;
+    fl_note_end(queue, marker);
     code = fl_begin_wait(marker, in_turns, waiting);
     if (*waiting)
         (*waiting)->is_marker = 1;

@@ -61,6 +61,10 @@ def rivals_on(queue: cl.CommandQueue) -> list[str]:
     return ["in-order", "levels", "events", "queues"]
 
 
+def waits_run_commands(queue: cl.CommandQueue) -> bool:
+    return "Intel" in queue.device.platform.name
+
+
 class Branches:
     """A captured graph: two numbers that grow beside each other, and a launch after both."""
 
@@ -131,6 +135,59 @@ def test_the_fastest_schedule_stays(
     assert not only_replays.exists()  # how long kernels take is known of this graph only
 
 
+@pytest.mark.parametrize("best", [0, 1])
+def test_a_branch_on_the_program_s_in_order_queue(
+    numbers: Numbers,
+    queue: cl.CommandQueue,
+    out_of_order: cl.CommandQueue,
+    told: type[Told],
+    best: int,
+) -> None:
+    """Where a wait runs commands, one branch is in the program's queue if that is faster.
+
+    What was in the queue before comes before it, and what comes later comes after it.
+    """
+    if not waits_run_commands(queue):
+        pytest.skip("only on a driver whose waits run commands")
+    told.seconds_of = [0.7, 0.7]
+    told.seconds_of[best] = 0.6
+    branches = Branches(numbers, out_of_order)
+    loop = branches.graph.finalize()
+    gate, one, other = cl.UserEvent(queue.context), 0, 0
+    for number in range(9 + 2 * TURNS_OF_SCHEDULES):
+        numbers.add(1, queue=queue, wait_for=None if number else [gate])
+        loop.replay(queue)
+        numbers.add(1, branches.other, queue=queue)
+        one, other = (one + 2) * 3, (other + 2) * 2 + 1
+    queue.flush()
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert told.count == 2 * TURNS_OF_SCHEDULES
+    assert branches.values() == (wrapped(one), wrapped(other))
+    kinds = ["queues (1 of its own)", "in-order, 0 events"]
+    assert taken(loop, queue).split(maxsplit=1)[1].startswith(kinds[best])
+
+
+def wrapped(number: int) -> int:
+    return int(np.int64(number % 2**32).astype(np.int32))
+
+
+def test_waiting_for_what_is_before_a_replay(
+    numbers: Numbers, out_of_order: cl.CommandQueue
+) -> None:
+    """It does not wait for the replay, which needs something of the same thread later."""
+    branches = Branches(numbers, out_of_order)
+    loop = branches.graph.finalize(schedule="queues")
+    gate = cl.UserEvent(out_of_order.context)
+    before = numbers.add(1, queue=out_of_order)
+    end = loop.replay(out_of_order, wait_for=[before, gate])
+    before.wait()
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    end.wait()
+    loop.replay(out_of_order)
+    out_of_order.finish()
+    assert branches.values() == (((1 + 1) * 3 + 1) * 3, (2 * 2 + 2) * 2)
+
+
 class Rival(Replay):
     """Runs everything as the replay does, under another name."""
 
@@ -184,13 +241,14 @@ def test_what_the_driver_refuses_is_left_out(
 def test_who_takes_no_turns(
     numbers: Numbers, queue: cl.CommandQueue, out_of_order: cl.CommandQueue, told: type[Told]
 ) -> None:
-    """In-order queues, paths, and schedules that are asked for."""
+    """Paths, schedules that are asked for, and in-order queues that nobody's wait runs."""
     told.seconds_of = [1.0]
     branches = Branches(numbers, out_of_order).graph
     with capture(out_of_order) as path:
         numbers.mul(2, queue=out_of_order, wait_for=[numbers.add(1, queue=out_of_order)])
+    in_order = [] if waits_run_commands(queue) else [(branches.finalize(), queue)]
     for loop, used in (
-        (branches.finalize(), queue),
+        *in_order,
         (path.finalize(), out_of_order),
         (branches.finalize(schedule="levels"), out_of_order),
     ):
@@ -221,6 +279,13 @@ class Two(Replay):
 
     def rivals(self, commands: CommandList, target: QueueKind) -> dict[str, Engine]:
         return {"other": Replay()}
+
+
+class Alone(Replay):
+    """Has one setting."""
+
+    def rivals(self, commands: CommandList, target: QueueKind) -> dict[str, Engine]:
+        return {}
 
 
 class Picky(Direct):
@@ -267,4 +332,4 @@ def test_what_an_engine_learned_to_leave_is_tried_once_more() -> None:
         "direct+replay (other)",
         "direct+replay",
     ]
-    assert plans(Picky(), Replay(), left=left) == ["direct+replay"]
+    assert plans(Picky(), Alone(), left=left) == ["direct+replay"]

@@ -213,6 +213,29 @@ def test_events_cheaper_than_queues(habit: Habit) -> None:
     assert habit.run(GRAPH, OTHER).count("clCreateCommandQueue") - 1 > 0
 
 
+#: The program waits for the graph as any client of OpenCL does, twice.
+FINISH = (
+    GRAPH
+    + """
+from fairlead.icd.calls import call
+native = ctypes.c_void_p()
+ur.ok("urQueueGetNativeHandle", free, None, ctypes.byref(native))
+for _ in range(2):
+    call(native.value, "clFinish")
+"""
+)
+
+
+def test_waits_run_commands(habit: Habit) -> None:
+    """The thread that finishes the queue waits for the two queues of the graph's own before."""
+    waited = ["clWaitForEvents", "clWaitForEvents", "clFinish", "clFinish"]
+    assert habit.run(FINISH, INTEL)[-4:] == waited
+    for knobs, switches in ((INTEL, "-waits-run-commands"), (OTHER, "")):
+        calls = habit.run(FINISH, knobs, switches)
+        assert calls.count("clCreateCommandQueue") > 1
+        assert "clWaitForEvents" not in calls and calls.count("clFinish") == 2
+
+
 #: A graph waits for an event that fails. So do the replays after it.
 FAILED = """
 import sys

@@ -59,6 +59,8 @@ class ReplayProgram(Built):
     def __init__(self, commands: CommandList, layout: Layout) -> None:
         self._layout, self.own_queues = layout, layout.own_queues
         step_of = _steps_of(layout.schedule, len(commands))
+        # a table that cannot be written is left as it is
+        self._helps = layout.helps and not lib.fl_begin_help(_handle(self.own_queues[0]))
         exports = [step_of[number] for number in commands.wanted_events]
         for step in exports:
             layout.schedule.steps[step].signals = True
@@ -66,17 +68,16 @@ class ReplayProgram(Built):
         parts |= {
             "commands": commands.array,
             "updatable": commands.updatable,
+            "helps": self._helps,
             "step_of": ffi.new("uint32_t[]", step_of) if commands.updatable else ffi.NULL,
             "export_count": len(exports),
             "exports": ffi.new("uint32_t[]", exports),
             "exported": ffi.new("void *[]", max(1, len(exports))),
             "other_count": len(commands.alternatives),
-            "others": ffi.new(
-                "void *[]", [ffi.cast("void *", kernel) for kernel in commands.alternatives]
-            ),
-            "set_pointer": ffi.cast("void *", commands.memory.set_pointer),
-            "copy_memory": ffi.cast("void *", commands.memory.copy),
-            "fill_memory": ffi.cast("void *", commands.memory.fill),
+            "others": ffi.new("void *[]", [_handle(kernel) for kernel in commands.alternatives]),
+            "set_pointer": _handle(commands.memory.set_pointer),
+            "copy_memory": _handle(commands.memory.copy),
+            "fill_memory": _handle(commands.memory.fill),
         }
         self._kept: Any = commands.owner, parts
         self._program = ffi.gc(ffi.new("fl_program *", parts), lib.fl_release)
@@ -92,7 +93,7 @@ class ReplayProgram(Built):
         )
 
     def give_externals(self, events: Sequence[int]) -> None:
-        self._outside = ffi.new("void *[]", [ffi.cast("void *", event) for event in events])
+        self._outside = ffi.new("void *[]", [_handle(event) for event in events])
         self._program.externals = self._outside
 
     def exported(self) -> list[int]:
@@ -104,10 +105,17 @@ class ReplayProgram(Built):
         return self._layout.explain()
 
     def close(self) -> None:
+        if self._helps:
+            lib.fl_end_help(self._program, _handle(self.own_queues[0]))
+            self._helps = False
         for queue in self.own_queues:
             call(queue, "clReleaseCommandQueue")
         self.own_queues = ()
         ffi.release(self._program)
+
+
+def _handle(number: int) -> Any:
+    return ffi.cast("void *", number)
 
 
 def _steps_of(schedule: Schedule, count: int) -> list[int]:

@@ -139,9 +139,22 @@ def test_a_path_on_a_queue_of_its_own_needs_two_events(graph: Order) -> None:
 @given(graphs(), st.integers(1, 3))
 def test_branches_on_queues_of_their_own(graph: Order, count: int) -> None:
     queues = frozenset(range(1, count + 1))
-    schedule = by_events(graph, spread(graph, count), queues, "queues")
+    schedule = by_events(graph, spread(graph, queues), queues, "queues")
     assert_honours(graph, schedule, queues, {0, *queues})
     assert schedule.kind == "queues"
+
+
+@given(graphs(), st.integers(1, 3))
+def test_one_branch_on_the_in_order_queue_of_the_caller(graph: Order, count: int) -> None:
+    """All steps come after what was in the queue before, and before its next command."""
+    queues = frozenset(range(count))
+    schedule = by_events(graph, spread(graph, queues), queues, "queues")
+    assert_honours(graph, schedule, queues, set(queues))
+    assert all(0 in behind for behind in behind_steps(schedule, queues)[1:])
+    joined = set(schedule.final_waits)
+    before_next = joined.union(*(behind_steps(schedule, queues)[step] for step in joined))
+    others = {number for number, step in enumerate(schedule.steps) if step.queue}
+    assert others <= before_next
 
 
 def test_queues_take_branches_whole() -> None:
@@ -153,12 +166,23 @@ def test_queues_take_branches_whole() -> None:
     ):
         chains = Order(dependencies, [False] * 6)
         assert chains.width == 2
-        assert spread(chains, 2) == queues
+        assert spread(chains, {1, 2}) == queues
         assert by_events(chains, queues, frozenset({1, 2}), "queues").events == 3
 
 
+@given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 4))
+def test_queues_share_chains(each: int, length: int, queues: int) -> None:
+    """Every queue has as many chains, whole ones, though they were recorded in turns."""
+    width, numbers = each * queues, range(1, queues + 1)
+    edges = [[node - width] if node >= width else [] for node in range(width * length)]
+    chains = Order(edges, [False] * len(edges))
+    chosen = spread(chains, numbers)
+    assert [chosen.count(queue) for queue in numbers] == [each * length] * queues
+    assert by_events(chains, chosen, frozenset(numbers), "queues").events == 1 + queues
+
+
 def test_queues_share_what_has_no_order() -> None:
-    assert spread(Order([[]] * 8, [False] * 8), 2) == [1, 2, 1, 1, 2, 2, 2, 2]
+    assert spread(Order([[]] * 8, [False] * 8), {1, 2}) == [1, 2] * 4
     assert Order([], []).width == 0
 
 

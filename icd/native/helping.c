@@ -1,0 +1,195 @@
+/* Waits that run commands. With some drivers a thread that waits for an in-order queue runs its
+ * commands, and one that waits for an out-of-order queue runs none. A replay on such a queue has
+ * in-order queues of its own. So a program that waits for the replay waits for these first: then
+ * its thread runs one branch, and the driver's thread another one.
+ *
+ * A wait of the program is longer by nothing that it would not wait for: the end of the replay
+ * comes after the events that are waited for here, on the same queue. */
+#include "native.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* So many events at most are known. More of them are replays far ahead of the device. */
+enum { MOST = 256 };
+
+/* In the order of the enqueues. All three objects but the queue are references. */
+static struct helped {
+    uint64_t number;
+    const void *program;
+    void *queue;    /* the program's, on which the replay ends */
+    cl_event own;   /* of a queue of ours; NULL where there is only an end */
+    cl_event end;   /* that comes after it and after all before it on the queue, or NULL */
+} list[MOST];
+static uint64_t last_number;
+static atomic_uint count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+
+/* Take one out; the caller has the lock, and lets its events go when it has not. */
+static struct helped take(unsigned place) {
+    struct helped taken = list[place];
+    unsigned left = atomic_load(&count) - 1;
+    memmove(&list[place], &list[place + 1], (left - place) * sizeof *list);
+    atomic_store(&count, left);
+    return taken;
+}
+
+static void let_go(struct helped one) {
+    if (one.own)
+        CALL(fl_table_of(one.own), clReleaseEvent)(one.own);
+    if (one.end)
+        CALL(fl_table_of(one.end), clReleaseEvent)(one.end);
+}
+
+/* Take one of a program. */
+static bool take_of(const void *program, struct helped *found) {
+    bool is_found = false;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < atomic_load(&count) && !is_found; i++) {
+        is_found = list[i].program == program;
+        if (is_found)
+            *found = take(i);
+    }
+    pthread_mutex_unlock(&lock);
+    return is_found;
+}
+
+void fl_offer_help(const void *program, void *queue, void *own, void *end) {
+    struct helped old = {0};
+    if (own)
+        CALL(fl_table_of(own), clRetainEvent)(own);
+    if (end)
+        CALL(fl_table_of(end), clRetainEvent)(end);
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&count) == MOST)
+        old = take(0);
+    unsigned place = atomic_load(&count);
+    list[place] = (struct helped){++last_number, program, queue, own, end};
+    atomic_store(&count, place + 1);
+    pthread_mutex_unlock(&lock);
+    let_go(old);
+}
+
+/* The number of the last one that an event ends, or of the last on a queue; 0 if there is none. */
+static uint64_t last_of(void **queue, cl_event end) {
+    for (unsigned i = atomic_load(&count); i-- > 0;)
+        if (end ? list[i].end == end : list[i].queue == *queue) {
+            *queue = list[i].queue;
+            return list[i].number;
+        }
+    return 0;
+}
+
+/* Take the first one on a queue up to a number. */
+static bool next(const void *queue, uint64_t last, struct helped *found) {
+    bool is_found = false;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < atomic_load(&count) && list[i].number <= last && !is_found; i++) {
+        is_found = list[i].queue == queue;
+        if (is_found)
+            *found = take(i);
+    }
+    pthread_mutex_unlock(&lock);
+    return is_found;
+}
+
+/* What is enqueued meanwhile is not waited for: it may need this thread to go on. */
+static void help(void *queue, cl_event end) {
+    struct helped one;
+    pthread_mutex_lock(&lock);
+    uint64_t last = last_of(&queue, end);
+    pthread_mutex_unlock(&lock);
+    while (last && next(queue, last, &one)) {
+        if (one.own)
+            ((fn_clWaitForEvents *)fl_patched(one.own, SLOT_clWaitForEvents))(1, &one.own);
+        let_go(one);
+    }
+}
+
+void fl_note_end(void *queue, void *end) {
+    pthread_mutex_lock(&lock);
+    uint64_t last = last_of(&queue, NULL);
+    pthread_mutex_unlock(&lock);
+    if (last)
+        fl_offer_help(NULL, queue, NULL, end);
+}
+
+void fl_help_queue(void *queue) {
+    if (atomic_load(&count))
+        help(queue, NULL);
+}
+
+void fl_help_event(void *end) {
+    if (atomic_load(&count))
+        help(NULL, end);
+}
+
+static cl_int watched_clFinish(cl_command_queue queue) {
+    if (atomic_load(&count) && fl_take_wait()) {
+        fl_help_queue(queue);
+        fl_give_wait_back();
+    }
+    return ((fn_clFinish *)fl_patched(queue, SLOT_clFinish))(queue);
+}
+
+/* In a thread that waits for events of the program. */
+void fl_help_waits(uint32_t number, void *const *events) {
+    if (!atomic_load(&count) || !fl_take_wait())
+        return;
+    for (uint32_t i = 0; i < number; i++)
+        fl_help_event(events[i]);
+    fl_give_wait_back();
+}
+
+static int begin(void **table, fl_mapping *known) {
+    int code = fl_watch_waits(table, known);
+    if (code != CL_SUCCESS)
+        return code;
+    code = fl_patch(table, SLOT_clFinish, (void *)watched_clFinish, known);
+    if (code != CL_SUCCESS)
+        fl_unwatch_waits(table, known);
+    return code;
+}
+
+static void end(void **table, fl_mapping *known) {
+    fl_unpatch(table, SLOT_clFinish, known);
+    fl_unwatch_waits(table, known);
+}
+
+/* The driver's own table, and the one that a loader gave it (ICD 2). */
+static int tables_of(const void *queue, void **tables[2]) {
+    const fl_object *object = queue;
+    tables[0] = object->dispatch;
+    tables[1] = object->dispatch_data;
+    return tables[0][0] == FL_ICD2_TAG && tables[1] ? 2 : 1;
+}
+
+int fl_begin_help(const void *queue) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    void **tables[2];
+    fl_mapping known = {0};
+    pthread_once(&once, watch_forks);
+    for (int i = 0, number = tables_of(queue, tables); i < number; i++) {
+        int code = begin(tables[i], &known);
+        if (code != CL_SUCCESS) {
+            while (i-- > 0)
+                end(tables[i], &known);
+            return code;
+        }
+    }
+    return CL_SUCCESS;
+}
+
+void fl_end_help(const void *program, const void *queue) {
+    struct helped gone;
+    void **tables[2];
+    fl_mapping known = {0};
+    while (take_of(program, &gone))
+        let_go(gone);
+    for (int i = 0, number = tables_of(queue, tables); i < number; i++)
+        end(tables[i], &known);
+}
