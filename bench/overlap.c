@@ -30,6 +30,12 @@ enum {
     LEVELS = 2048,        /* one out-of-order queue with a barrier after each pair */
     WAIT_THIRD = 4096,    /* a third queue, out of order, waits for the last events */
     FIRST_WAITS = 8192,   /* the first queue, out of order, waits for the other one */
+    CALLER_RUNS = 16384,  /* the first queue, in order, waits for the other one, and is finished */
+    MARKER_FIRST = 32768, /* with it: the other queue waits for a marker in the first one */
+    FIRST_FLUSHED = 1 << 16, /* the first queue is flushed as well as the other one */
+    OTHER_FINISHED = 1 << 17, /* meanwhile a second thread finishes the other queue */
+    PROGRAM_HELPS = 1 << 18, /* with WAIT_THIRD: the program waits for both ends before the third
+                                queue; with OTHER_FINISHED a second thread does */
 };
 
 static const struct pattern {
@@ -50,6 +56,22 @@ static const struct pattern {
     {"two in-order queues, one thread, two threads wait", TWO_QUEUES | TWO_WAIT},
     {"two in-order queues, one thread, a third queue waits", TWO_QUEUES | WAIT_THIRD},
     {"an out-of-order and an in-order queue, the first waits", TWO_QUEUES | FIRST_WAITS},
+    {"caller runs: the first in-order queue waits", TWO_QUEUES | CALLER_RUNS},
+    {"caller runs, behind a marker", TWO_QUEUES | CALLER_RUNS | MARKER_FIRST},
+    {"caller runs, behind a marker, first queue flushed",
+     TWO_QUEUES | CALLER_RUNS | MARKER_FIRST | FIRST_FLUSHED},
+    {"caller runs, behind a marker, other chain fed first",
+     TWO_QUEUES | CALLER_RUNS | MARKER_FIRST | CHAIN_BY_CHAIN},
+    {"caller runs, behind a marker, a thread finishes the other queue",
+     TWO_QUEUES | CALLER_RUNS | MARKER_FIRST | OTHER_FINISHED},
+    {"caller runs, behind a marker, sub-devices",
+     SUB_DEVICES | TWO_QUEUES | CALLER_RUNS | MARKER_FIRST},
+    {"caller runs, behind a marker, first queue out of order",
+     TWO_QUEUES | FIRST_WAITS | CALLER_RUNS | MARKER_FIRST},
+    {"a third queue waits, the program waits for both ends before",
+     TWO_QUEUES | WAIT_THIRD | PROGRAM_HELPS},
+    {"a third queue waits, a thread of ours waits for both ends",
+     TWO_QUEUES | WAIT_THIRD | PROGRAM_HELPS | OTHER_FINISHED},
     {"two in-order queues behind a user event", TWO_QUEUES | GATED},
     {"two in-order queues, two threads", TWO_QUEUES | TWO_THREADS},
     {"two in-order queues, two threads, flushed after each launch",
@@ -152,7 +174,7 @@ static void launch(chain *c, cl_uint k) {
     size_t size = ITEMS;
     cl_event *wait = c->last ? &c->last : c->gate && !k ? &c->gate : NULL, made = NULL;
     int wants = (c->how & (OUT_OF_ORDER | LEVELS)) == OUT_OF_ORDER
-                || (c->how & (POLL | WAIT_THIRD | FIRST_WAITS) && k == COUNT - 1);
+                || (c->how & (POLL | WAIT_THIRD | FIRST_WAITS | CALLER_RUNS) && k == COUNT - 1);
     cl_event *into = wants ? &made : NULL;
     if (c->how & NATIVE) {
         native_step step = {c->x, k, c->turns};
@@ -191,12 +213,28 @@ static void *feed_and_finish(void *argument) {
 }
 
 static void feed(chain *chains, unsigned how) {
-    int by_chain = how & CHAIN_BY_CHAIN;
+    int by_chain = how & CHAIN_BY_CHAIN, last_first = how & CALLER_RUNS && by_chain;
     for (cl_uint n = 0; n < COUNT * CHAINS; n++) {
-        launch(&chains[by_chain ? n / COUNT : n % CHAINS], by_chain ? n % COUNT : n / CHAINS);
+        cl_uint which = by_chain ? n / COUNT : n % CHAINS;
+        launch(&chains[last_first ? CHAINS - 1 - which : which],
+               by_chain ? n % COUNT : n / CHAINS);
         if (how & LEVELS && n % CHAINS)
             chains->code |= CL(chains->queue, clEnqueueBarrier)(chains->queue);
     }
+}
+
+static void *finish_other(void *argument) {
+    chain *c = argument;
+    CL(c->queue, clFinish)(c->queue);
+    return NULL;
+}
+
+/* Both chains, one after the other: of one queue each. */
+static void *wait_for_both(void *argument) {
+    chain *chains = argument;
+    for (int i = 0; i < CHAINS; i++)
+        CL(chains[i].last, clWaitForEvents)(1, &chains[i].last);
+    return NULL;
 }
 
 /* One queue gets a barrier after the ends of both chains, and is finished: what a graph that uses
@@ -204,20 +242,39 @@ static void feed(chain *chains, unsigned how) {
 static void wait_in_one(chain *chains, unsigned how) {
     cl_event ends[CHAINS] = {chains[0].last, chains[1].last};
     cl_command_queue in = how & WAIT_THIRD ? third : chains[0].queue;
-    for (int i = 0; i < CHAINS; i++)
+    int runs = (how & (CALLER_RUNS | FIRST_WAITS)) == CALLER_RUNS; /* in its own order */
+    pthread_t helper;
+    for (int i = runs && !(how & FIRST_FLUSHED); i < CHAINS; i++)
         chains->code |= CL(chains[i].queue, clFlush)(chains[i].queue);
-    chains->code |= CL(in, clEnqueueBarrierWithWaitList)(in, CHAINS, ends, NULL)
-                    | CL(in, clFinish)(in);
+    chains->code |=
+        CL(in, clEnqueueBarrierWithWaitList)(in, CHAINS - runs, ends + runs, NULL);
+    if (how & PROGRAM_HELPS && !(how & OTHER_FINISHED))
+        wait_for_both(chains);
+    void *(*work)(void *) = how & PROGRAM_HELPS ? wait_for_both : finish_other;
+    int threaded = how & OTHER_FINISHED
+                   && !pthread_create(&helper, NULL, work, &chains[how & PROGRAM_HELPS ? 0 : 1]);
+    chains->code |= CL(in, clFinish)(in);
+    if (threaded)
+        pthread_join(helper, NULL);
+}
+
+/* The other queue waits for what was in the first one before. */
+static void put_marker(chain *chains) {
+    cl_command_queue first = chains[0].queue;
+    chains->code |= CL(first, clEnqueueMarkerWithWaitList)(first, 0, NULL, &chains[1].gate)
+                    | CL(first, clFlush)(first);
 }
 
 /* The chains on their queues, from the first launch to the end of the last. */
 static int execute(chain *chains, unsigned how) {
     pthread_t helper;
+    if (how & MARKER_FIRST)
+        put_marker(chains);
     if (!(how & TWO_THREADS))
         feed(chains, how);
     if (how & GATED)
         chains->code |= CL(chains->gate, clSetUserEventStatus)(chains->gate, CL_COMPLETE);
-    if (how & (WAIT_THIRD | FIRST_WAITS))
+    if (how & (WAIT_THIRD | FIRST_WAITS | CALLER_RUNS))
         wait_in_one(chains, how);
     if (how & (TWO_THREADS | TWO_WAIT)) {
         if (pthread_create(&helper, NULL, feed_and_finish, &chains[1]))
@@ -297,7 +354,8 @@ double run(int number, cl_uint turns) {
         if (chains[i].memory)
             CL(chains[i].memory, clReleaseMemObject)(chains[i].memory);
     }
-    if (chains[0].gate)
-        CL(chains[0].gate, clReleaseEvent)(chains[0].gate);
+    cl_event gate = chains[how & MARKER_FIRST ? 1 : 0].gate;
+    if (gate)
+        CL(gate, clReleaseEvent)(gate);
     return code ? -1 : took / (COUNT * CHAINS);
 }
