@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -33,6 +34,8 @@ from .expressions import Expressions
 
 #: Names that `replay` has for itself.
 _RESERVED: Final = frozenset(("queue", "times", "wait_for", "wait", "until", "every"))
+#: What PyOpenCL's functions call sizes of launches, which no Parameter can be.
+_SIZES: Final = ("global_size", "local_size", "global_offset")
 _ids: Final = itertools.count(1)
 #: The Parameters that live, by number.
 _alive: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
@@ -130,6 +133,14 @@ class GraphParameter(Expressions):
                 f"{self!r} was converted to a number in a capture block: the graph would keep the "
                 "number. Pass the Parameter itself to the kernel; its value is in .value"
             )
+        sizes = (frame.f_locals.get(name) for name in _SIZES)
+        if any(self is one for given in sizes if isinstance(given, (tuple, list)) for one in given):
+            why = (
+                f"{self!r} is a size or an offset of a launch: the graph would keep the number. "
+                "Change it by update_range or update_nd_range of the node"
+            )
+            warnings.warn(why, RuntimeWarning, stacklevel=4)  # PyOpenCL's error has no reason
+            raise TypeError(why)
         if "pack" in frame.f_code.co_names:
             raise TypeError(
                 f"{self!r} is an argument of a kernel that has complex numbers, half, bool or long "

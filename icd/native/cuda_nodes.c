@@ -74,7 +74,7 @@ static enum fl_cuda_reason set_sizes(const fl_cuda_function *f, const fl_command
             return FL_CUDA_LOCAL_SIZE;
         groups[i] = global / local[i];
         if (groups[i] > (i ? MOST_GROUPS_Y_Z : INT32_MAX))
-            return FL_CUDA_RANGE;
+            return i ? FL_CUDA_GROUPS : FL_CUDA_RANGE;
         threads *= local[i];
         if (threads > f->most_threads)
             return FL_CUDA_LOCAL_SIZE;

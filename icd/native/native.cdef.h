@@ -581,6 +581,7 @@ enum fl_cuda_reason {
     FL_CUDA_NOT_SHARED,
     FL_CUDA_SVM,
     FL_CUDA_RANGE,
+    FL_CUDA_GROUPS,
     FL_CUDA_LOCAL_SIZE,
     FL_CUDA_PATTERN,
     FL_CUDA_OPERATION,

@@ -40,6 +40,7 @@ _REASONS: Final[dict[int, str]] = {
     "made before the sharing began",
     lib.FL_CUDA_SVM: "it uses shared virtual memory",
     lib.FL_CUDA_RANGE: "CUDA may refuse its range or sizes",
+    lib.FL_CUDA_GROUPS: "it has more than 65,535 work-groups in y or z",
     lib.FL_CUDA_LOCAL_SIZE: "CUDA may refuse its local size",
     lib.FL_CUDA_PATTERN: "its pattern is longer than 4 bytes",
     lib.FL_CUDA_OPERATION: "CUDA's side does not have such commands",

@@ -1,0 +1,212 @@
+"""Programs that share their buffers with CUDA, in processes of their own: on PoCL and the fake CUDA.
+
+`SHARING` is what FAIRLEAD_CUDA=1 does at the import of fairlead, with PoCL in the place of NVIDIA's
+driver: PoCL imports the memory of the fake driver, and its compiler gives stored PTX.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from helpers.cuda import PTX, SOURCE
+from helpers.support import RunPython
+
+pytestmark = pytest.mark.slow
+
+SHARING: Final = f"""
+import ctypes, gc, itertools, os, sys, threading
+import numpy as np, pyopencl as cl
+import fairlead
+from fairlead.icd import cuda_sharing
+from fairlead.icd._native import ffi, lib
+from fairlead.icd.command_buffer import cuda_functions, cuda_trust
+from fairlead.icd.drivers import platforms
+from fairlead.loader.cuda.driver import cuda
+(found,) = next(one for one in platforms() if "Portable" in one.name).devices
+fake = ctypes.CDLL("libcuda.so.1")
+address = ctypes.cast(fake.fake_cuda_import, ctypes.c_void_p).value
+share = cuda_sharing.share_device
+cuda_sharing._opencl_devices = lambda reasons: [(found.handle, found.name)]
+cuda_sharing.share_opencl_device = lambda opencl, importer: share(
+    opencl, cuda().devices[0], cuda(), ffi.cast("fl_cuda_import *", address)
+)
+cuda_functions.ptx_of = lambda program: {PTX!r}
+cuda_trust.why_not_device = lambda device: None
+os.environ["FAIRLEAD_CUDA"] = "1"
+cuda_sharing.follow_environment()
+SIZE, READ_WRITE = 64, cl.mem_flags.READ_WRITE
+context = cl.Context([found.to_pyopencl()])
+program = cl.Program(context, {SOURCE!r}).build()
+def buffer(value, context=context):
+    host = np.full(SIZE, value, np.int32)
+    return cl.Buffer(context, READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=host)
+def values(queue, buffer):
+    host = np.empty(SIZE, np.int32)
+    cl.enqueue_copy(queue, host, buffer)
+    return sorted(set(host.tolist()))
+def scale(queue, *given, of=program):
+    cl.Kernel(of, "scale")(queue, (SIZE,), None, given[0], *map(np.int32, given[1:]))
+def captured(queue, *given, times=1, of=program):
+    with fairlead.capture(queue) as graph:
+        for _ in range(times):
+            scale(queue, *given, of=of)
+    return graph.finalize()
+def launches():
+    return fake.fake_cuda_calls(b"cuGraphLaunch")
+def shared():
+    counts = lib.fl_count_shared()
+    return counts.small + counts.own
+"""
+
+
+@pytest.fixture
+def environment(fake_cuda_path: Path) -> dict[str, str]:
+    """The variables with which a child finds the fake driver, and shares with it."""
+    return {
+        "LD_LIBRARY_PATH": str(fake_cuda_path.parent),
+        "FAIRLEAD_CUDA": "0",  # at the import nothing is NVIDIA's
+        "FAIRLEAD_COMMAND_BUFFER": "cuda",
+    }
+
+
+def _run(run_python: RunPython, environment: dict[str, str], code: str) -> list[str]:
+    """Return the lines that a child prints. It has to end without a failure."""
+    done = run_python(f"{SHARING}{code}", env=environment)
+    assert "warning" not in done.err and "Traceback" not in done.err, done.err
+    return done.out.splitlines()
+
+
+def test_a_program_runs_as_a_cuda_graph(run_python: RunPython, environment: dict[str, str]) -> None:
+    code = """
+queue = cl.CommandQueue(context)
+y = buffer(1)
+loop = captured(queue, y, 2, 1, times=3)
+loop.replay(queue, wait=True)
+print(values(queue, y), launches(), shared(), "a CUDA Graph of 3 nodes" in loop.explain(queue))
+"""
+    assert _run(run_python, environment, code) == ["[15] 1 1 True"]
+
+
+def test_threads_share_and_replay_at_once(
+    run_python: RunPython, environment: dict[str, str]
+) -> None:
+    """Each has a context, a queue, buffers and graphs of its own."""
+    code = """
+failures = []
+def work(number):
+    try:
+        own = cl.Context([found.to_pyopencl()])
+        queue, built = cl.CommandQueue(own), cl.Program(own, SOURCE_TEXT).build()
+        for turn in range(5):
+            y, expected = buffer(number, own), number
+            loop = captured(queue, y, 3, turn, times=4, of=built)
+            for wait in (True, False, True):
+                loop.replay(queue, wait=wait)
+                for _ in range(4):
+                    expected = (expected * 3 + turn + 2**31) % 2**32 - 2**31
+            found_values = values(queue, y)
+            if found_values != [expected]:
+                failures.append((number, turn, found_values, expected))
+    except BaseException as error:
+        failures.append((number, repr(error)))
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+for one in threads: one.start()
+for one in threads: one.join()
+gc.collect()
+print(failures, launches() >= 8 * 5 * 3)
+queue, kept = cl.CommandQueue(context), buffer(0)
+while shared() > 1:  # a graph that is dropped before it ends is freed with a later one
+    captured(queue, kept, 2, 1).replay(queue, wait=True)
+    gc.collect()
+print(shared())
+""".replace("SOURCE_TEXT", repr(SOURCE))
+    assert _run(run_python, environment, code) == ["[] True", "1"]
+
+
+def test_a_forked_child_shares_nothing_and_its_parent_goes_on(
+    run_python: RunPython, environment: dict[str, str]
+) -> None:
+    code = """
+queue = cl.CommandQueue(context)
+y = buffer(1)
+loop = captured(queue, y, 2, 1)
+loop.replay(queue, wait=True)
+child = os.fork()
+if not child:
+    before = shared()
+    plain = cl.Buffer(context, READ_WRITE, 4 * SIZE)
+    forgotten = cuda_sharing.shared_device(found.handle) is None
+    is_plain = not lib.fl_cuda_address(ffi.cast("void *", plain.int_ptr))
+    os._exit(0 if forgotten and is_plain and shared() == before else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+loop.replay(queue, wait=True)
+new = buffer(0)
+print(values(queue, y), bool(lib.fl_cuda_address(ffi.cast("void *", new.int_ptr))))
+"""
+    assert _run(run_python, environment, code) == ["0", "[7] True"]
+
+
+def test_objects_are_released_in_any_order(
+    run_python: RunPython, environment: dict[str, str]
+) -> None:
+    """24 orders, each after a replay that nobody has waited for."""
+    code = """
+kinds = "buffer", "queue", "context", "loop"
+for order in itertools.permutations(kinds):
+    own = cl.Context([found.to_pyopencl()])
+    built = cl.Program(own, SOURCE_TEXT).build()
+    objects = {"context": own, "queue": cl.CommandQueue(own), "buffer": buffer(1, own)}
+    objects["loop"] = captured(objects["queue"], objects["buffer"], 2, 1, of=built)
+    objects["loop"].replay(objects["queue"])
+    del own, built
+    for kind in order:
+        del objects[kind]
+        gc.collect()
+kept, queue = buffer(0), cl.CommandQueue(context)
+while shared() > 1:  # a graph that is dropped before it ends is freed with a later one
+    captured(queue, kept, 2, 1).replay(queue, wait=True)
+    gc.collect()
+print(shared(), launches() >= 24)
+""".replace("SOURCE_TEXT", repr(SOURCE))
+    assert _run(run_python, environment, code) == ["1 True"]
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_program_may_end_with_everything_alive(
+    run_python: RunPython, environment: dict[str, str], wait: bool
+) -> None:
+    code = f"""
+queue = cl.CommandQueue(context)
+y, z = buffer(1), cl.Buffer(context, READ_WRITE, 3 << 20)
+loop = captured(queue, y, 2, 1, times=50)
+for _ in range(5):
+    end = loop.replay(queue, wait={wait})
+print(shared())
+"""
+    assert _run(run_python, environment, code) == ["2"]
+
+
+def test_svm_stays_the_drivers_own(run_python: RunPython, environment: dict[str, str]) -> None:
+    """A graph with shared virtual memory runs by another engine, beside one that CUDA runs."""
+    code = """
+queue = cl.CommandQueue(context)
+svm = cl.SVM(cl.csvm_empty(context, SIZE, np.int32))
+with svm.map_rw(queue) as mapped:
+    mapped[:] = 1
+y = buffer(1)
+with fairlead.capture(queue) as graph:
+    scale(queue, svm, 2, 1)
+loop, other = graph.finalize(), captured(queue, y, 2, 1)
+for _ in range(3):
+    loop.replay(queue)
+    other.replay(queue)
+queue.finish()
+with svm.map_ro(queue) as mapped:
+    print(sorted(set(mapped.tolist())), values(queue, y), launches(), shared())
+(line,) = (one for one in loop.explain(queue).splitlines() if "  cuda" in one)
+print(line.split("not chosen: ")[1])
+"""
+    lines = _run(run_python, environment, code)
+    assert lines == ["[15] [15] 3 1", "command 0 (kernel): it uses shared virtual memory"]
