@@ -1,8 +1,12 @@
-"""Intel's Unified Runtime adapters of PyPI, on libze_loader.so.1 and on this driver."""
+"""Intel's Unified Runtime adapters of PyPI, on libze_loader.so.1 and on this driver.
+
+The first adapter runs command-buffers by either of two paths, the second one by its own.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 from helpers.drivers import Driver
@@ -11,18 +15,24 @@ from helpers.support import RunPython
 from fairlead.loader.ze import libze_loader
 from fairlead.plugins import level_zero_driver
 
-ADAPTERS = [
-    f"{release}/libur_adapter_level_zero{kind}.so.0"
-    for release in ("ur-now", "ur-then")
-    for kind in ("", "_v2")
-]
+_CHOICE: Final = "UR_L0_CMD_BUFFER_USE_IMMEDIATE_APPEND_PATH"
+#: What the adapter's file is called, and what chooses the path. Immediate appends need immediate
+#: lists, or the adapter aborts.
+WAYS: Final = {
+    "wait-event": ("", {_CHOICE: "0"}),
+    "immediate-append": ("", {_CHOICE: "1", "UR_L0_USE_IMMEDIATE_COMMANDLISTS": "1"}),
+    "v2": ("_v2", {}),
+}
 CODE = "from helpers.level_zero_program import main; main({path!r})"
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("release", ["ur-now", "ur-then"])
 def test_kernels_and_updated_command_buffers_run(
-    adapter: str, real_plugins: Path, each_driver: Driver, run_python: RunPython
+    release: str, way: str, real_plugins: Path, each_driver: Driver, run_python: RunPython
 ) -> None:
+    kind, variables = WAYS[way]
+    adapter = real_plugins / f"{release}/libur_adapter_level_zero{kind}.so.0"
     paths = {"LD_LIBRARY_PATH": str(real_plugins / "umf")}
     # not preloaded, because the adapter's static loader shall find the library itself
     loader = {
@@ -31,11 +41,12 @@ def test_kernels_and_updated_command_buffers_run(
     env = {
         **paths,
         **loader,
+        **variables,
         "ZE_ENABLE_ALT_DRIVERS": level_zero_driver(),
         "OCL_ICD_FILENAMES": each_driver.library,
         "OCL_ICD_VENDORS": each_driver.library,
-        "UR_LOADER_USE_LEVEL_ZERO_V2": str(int("v2" in adapter)),
+        "UR_LOADER_USE_LEVEL_ZERO_V2": str(int(way == "v2")),
         "PYTHONPATH": str(Path(__file__).parents[2]),
     }
-    done = run_python(CODE.format(path=str(real_plugins / adapter)), env=env)
+    done = run_python(CODE.format(path=str(adapter)), env=env)
     assert done.out == "5 5 0\n605 605 0\n1705 1705 0\n", done.err
