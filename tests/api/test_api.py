@@ -79,9 +79,15 @@ def test_sources_that_are_not_installed_have_no_version(monkeypatch: pytest.Monk
 def test_the_import_loads_neither_the_native_module_nor_pyopencl(run_python: RunPython) -> None:
     code = """
 import sys
+
 before = set(sys.modules)
 import fairlead
-new = {name for name in set(sys.modules) - before if name.partition(".")[0] in ("fairlead", "pyopencl", "numpy", "click", "ctypes")}
+
+new = {
+    name
+    for name in set(sys.modules) - before
+    if name.partition(".")[0] in ("fairlead", "pyopencl", "numpy", "click", "ctypes")
+}
 print(sorted(new))
 fairlead.platforms, fairlead.FairleadError
 print("pyopencl" in sys.modules, "numpy" in sys.modules, "click" in sys.modules)
@@ -100,7 +106,10 @@ print("pyopencl" in sys.modules, "numpy" in sys.modules, "click" in sys.modules)
 def test_capture_is_the_function_also_when_its_module_was_imported(
     run_python: RunPython, imports: str
 ) -> None:
-    code = f"{imports}\nimport fairlead, types\nprint(callable(fairlead.capture), isinstance(fairlead.capture, types.ModuleType))"
+    code = (
+        f"{imports}\nimport fairlead, types\nprint(callable(fairlead.capture), "
+        "isinstance(fairlead.capture, types.ModuleType))"
+    )
     assert run_python(code, fresh=True).out == "True False\n"
 
 
@@ -115,8 +124,11 @@ def test_platforms_and_their_devices_in_order(
     )
     code = """
 import fairlead
+
 print([platform.name for platform in fairlead.platforms()], isinstance(fairlead.platforms(), tuple))
-print([device.platform.name for device in fairlead.devices()], isinstance(fairlead.devices(), tuple))
+print(
+    [device.platform.name for device in fairlead.devices()], isinstance(fairlead.devices(), tuple)
+)
 """
     assert (
         run_python(code, env=env).out == "['A 0', 'B 0', 'C 0'] True\n['A 0', 'B 0', 'B 0'] True\n"

@@ -53,7 +53,10 @@ def graph(device: cl.Device) -> Iterator[fairlead.CapturedGraph]:
     """x = (x + s) * 2, of names x and s. Its program lives: some drivers tell no source."""
     context = cl.Context([device])
     queue = cl.CommandQueue(context)
-    source = "kernel void shift(global float *x, float s) { x[get_global_id(0)] += s; x[get_global_id(0)] *= 2; }"
+    source = (
+        "kernel void shift(global float *x, float s) { x[get_global_id(0)] += s; "
+        "x[get_global_id(0)] *= 2; }"
+    )
     program = cl.Program(context, source).build()
     x: Any = cl_array.to_device(queue, np.arange(COUNT, dtype=np.float32))
     s = fairlead.Parameter(np.float32(1))

@@ -26,9 +26,14 @@ print([device.name for device in listed().devices])
 NESTED = """
 import os
 from fairlead.api import nested_environment
+
 variables = nested_environment()
 folder = variables["OCL_ICD_VENDORS"]
-print(folder, variables["OCL_ICD_FILENAMES"] == "", *(open(f"{folder}/{name}").read().strip() for name in sorted(os.listdir(folder))))
+print(
+    folder,
+    variables["OCL_ICD_FILENAMES"] == "",
+    *(open(f"{folder}/{name}").read().strip() for name in sorted(os.listdir(folder))),
+)
 """
 
 

@@ -23,24 +23,36 @@ LOADERS = {
 }
 CODE = """
 import ctypes, sys, warnings
+
 if sys.argv[2] == "preload":
     import fairlead.preload
 import fairlead, numpy, pyopencl
+
 fairlead.platforms()  # repairs the driver, without preload, too
 warnings.simplefilter("ignore")
 library = ctypes.CDLL(sys.argv[1])
 (platform,) = pyopencl.get_platforms()
 context = pyopencl.Context(platform.get_devices())
 queue = pyopencl.CommandQueue(context)
-program = pyopencl.Program(context, "kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }").build()
-memory = pyopencl.Buffer(context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(4, dtype="i"))
+program = pyopencl.Program(
+    context, "kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }"
+).build()
+memory = pyopencl.Buffer(
+    context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(4, dtype="i")
+)
 handles = [ctypes.c_void_p(one.int_ptr) for one in (context, queue, program, memory)]
+
+
 def add_steps(steps):
     assert library.add_steps(*handles, ctypes.c_size_t(4), steps) == 0
+
+
 def read():
     result = numpy.empty(4, "i")
     pyopencl.enqueue_copy(queue, result, memory)
     return result.tolist()
+
+
 with fairlead.capture(queue) as graph:
     add_steps(3)
 print(len(graph), read())

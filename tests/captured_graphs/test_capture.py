@@ -15,14 +15,19 @@ from fairlead.captured_graphs.context import capture
 
 SOURCE = """
 __kernel void scale(__global float *a, float s) { int i = get_global_id(0); a[i] = s * a[i] + 1; }
-__kernel void add(__global float *a, __global const float *b, float s) { int i = get_global_id(0); a[i] += s * b[i]; }
+__kernel void add(__global float *a, __global const float *b, float s) {
+    int i = get_global_id(0);
+    a[i] += s * b[i];
+}
 __kernel void blur(__global const float *a, __global float *b, __local float *tile, int n) {
     int i = get_global_id(0), k = get_local_id(0);
     tile[k] = a[i];
     barrier(CLK_LOCAL_MEM_FENCE);
     b[i] = (tile[k] + a[(i + 1) % n] + a[(i + n - 1) % n]) / 3;
 }
-__kernel void where(__global int *at) { at[get_global_id(0) + 100 * get_global_id(1)] = get_global_id(0) * 1000 + get_global_id(1); }
+__kernel void where(__global int *at) {
+    at[get_global_id(0) + 100 * get_global_id(1)] = get_global_id(0) * 1000 + get_global_id(1);
+}
 """
 N = 256
 

@@ -185,7 +185,10 @@ def test_a_program_sees_of_shared_buffers_what_it_sees_of_others(program: Progra
     plain = observe(cl.CommandQueue(cl.Context(program.context.devices)))
     # PoCL's own habits with parts: it has none of parts, does not look at their size in copies, and
     # counts their mappings with the whole. test_cuda_on_gpu.py has all of it on NVIDIA's driver.
-    parts = rf"\d+ bytes at \d+ of {SMALL}, |a part of {SMALL}, |(references|before the part) of {SMALL}"
+    parts = (
+        rf"\d+ bytes at \d+ of {SMALL}, |a part of {SMALL}, |(references|before the "
+        rf"part) of {SMALL}"
+    )
     habits = re.compile(
         rf"{parts}|before the part|copy of 1\d* bytes .* of {SMALL}|map {SMALL}.*count"
     )

@@ -359,7 +359,8 @@ def test_a_parameter_of_many_launches(gpu: cl.CommandQueue) -> None:
 
 
 def test_parameters_of_each_size_and_a_buffer(gpu: cl.CommandQueue) -> None:
-    source = """kernel void mix(global double *to, char a, ushort b, int c, long d, float e, double f) {
+    source = """
+kernel void mix(global double *to, char a, ushort b, int c, long d, float e, double f) {
         to[get_global_id(0)] += a + b + c + d + e * f;
     }"""
     kernel = cl.Program(gpu.context, source).build().mix

@@ -1,4 +1,5 @@
-"""The engine `direct` on PoCL: what it takes and leaves, updates, waits, and what it keeps alive."""
+"""The engine `direct` on PoCL: what it takes and leaves, updates, waits, and what it keeps
+alive."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ from fairlead.icd.pocl_kernels import (
 
 _OTHERS = """
 constant int table[4] = {1, 2, 3, 4};
-kernel void prints(global int *a) { if (a[0] == -1) printf("%d\\n", a[0]); a[get_global_id(0)] += 1; }
+kernel void prints(global int *a) {
+    if (a[0] == -1) printf("%d\\n", a[0]); a[get_global_id(0)] += 1;
+}
 kernel void looks_up(global int *a) { a[get_global_id(0)] += table[get_global_id(0) % 4]; }
 kernel void slow(global int *a, int turns) {
     int x = a[get_global_id(0)];
@@ -38,7 +41,9 @@ kernel void slow(global int *a, int turns) {
 kernel void looks_at(read_only image2d_t from, sampler_t near, global int *a) {
     a[get_global_id(0)] = read_imagei(from, near, (int2)(get_global_id(0), 0)).x;
 }
-kernel void sizes(global int *a) { a[get_global_id(0)] = get_local_size(0) * 1000 + get_num_groups(0); }
+kernel void sizes(global int *a) {
+    a[get_global_id(0)] = get_local_size(0) * 1000 + get_num_groups(0);
+}
 """
 
 
@@ -233,7 +238,8 @@ def test_a_launch_without_local_size_has_the_drivers(
 def test_a_launch_has_the_function_that_the_driver_made_for_its_local_size(
     numbers: Numbers, others: cl.Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where PoCL's cache has none, as before the first launch of that size, it has the generic one."""
+    """Where PoCL's cache has none, as before the first launch of that size, it has the generic
+    one."""
     found: dict[tuple[int, ...], int] = {}
     special = PoclKernel.special
 
@@ -259,7 +265,8 @@ def test_a_launch_has_the_function_that_the_driver_made_for_its_local_size(
 def test_long_launches_go_to_the_drivers_threads(
     numbers: Numbers, others: cl.Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch of many groups is left to the driver once its time is known; one of a single group is not."""
+    """A launch of many groups is left to the driver once its time is known; one of a single group
+    is not."""
     from fairlead.icd.command_buffer.engines import direct as engine
 
     monkeypatch.setattr(engine, "compute_units", lambda device: 4)
@@ -341,7 +348,8 @@ def test_a_replay_whose_wait_list_failed_does_not_run(numbers: Numbers) -> None:
 
 @pytest.mark.usefixtures("direct")
 def test_an_update_never_reaches_what_is_in_flight(numbers: Numbers) -> None:
-    """Replays wait for an event; an update in between is for the later ones alone. Buffers are kept meanwhile."""
+    """Replays wait for an event; an update in between is for the later ones alone. Buffers are kept
+    meanwhile."""
     gate = cl.UserEvent(numbers.queue.context)
     with capture(numbers.queue) as graph:
         for _ in range(20):

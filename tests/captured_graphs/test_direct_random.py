@@ -1,7 +1,8 @@
-"""Random graphs of random kernels: what the engine `direct` leaves is bit for bit what the driver leaves.
+"""Random graphs of random kernels: what the engine `direct` leaves is bit for bit what the driver
+leaves.
 
-`make test` runs the same graphs each time. FAIRLEAD_FUZZ=SECONDS runs others for so long; what fails is printed
-with the FAIRLEAD_FUZZ_SEED that leads to it again.
+`make test` runs the same graphs each time. FAIRLEAD_FUZZ=SECONDS runs others for so long; what
+fails is printed with the FAIRLEAD_FUZZ_SEED that leads to it again.
 """
 
 from __future__ import annotations
@@ -57,15 +58,18 @@ kernel void places(global uint *out, float4 four, mixed both, global const int *
     size_t z = get_global_id(2) - get_global_offset(2);
     size_t i = (z * get_global_size(1) + y) * get_global_size(0) + x;
     if (i >= n) return;
-    uint h = get_global_id(2) * 3 + get_local_id(0) * 5 + get_local_id(1) * 7 + get_group_id(2) * 11;
-    h += get_num_groups(0) * 13 + get_local_size(1) * 17 + get_work_dim() * 19 + (nothing == 0) * 23;
+    uint h = get_global_id(2) * 3 + get_local_id(0) * 5 + get_local_id(1) * 7 + get_group_id(2)
+        * 11;
+    h += get_num_groups(0) * 13 + get_local_size(1) * 17 + get_work_dim() * 19 + (nothing == 0)
+        * 23;
     out[i] = out[i] * 31 + h + as_uint(four.y * both.d[2]) + both.a + both.b + (uint)both.c;
 }
 kernel void count(global int *sums, global const int *values, uint n) {
     size_t i = get_global_id(0);
     if (i < n) { atomic_add(&sums[i % 7], values[i]); atomic_max(&sums[8 + i % 3], values[i]); }
 }
-kernel __attribute__((reqd_work_group_size(8, 1, 1))) void fixed(global float *a, constant float *c, uint n) {
+kernel __attribute__((reqd_work_group_size(8, 1, 1))) void fixed(global float *a, constant float *c,
+    uint n) {
     size_t i = get_global_id(0);
     if (i < n) a[i] = fma(sin(a[i]), c[i % 4], native_sqrt(fabs(a[i])));
 }
@@ -80,7 +84,8 @@ _MIXED = np.dtype(
 
 
 class World:
-    """A queue, programs that are compiled once, and buffers whose contents are set before each run."""
+    """A queue, programs that are compiled once, and buffers whose contents are set before each
+    run."""
 
     def __init__(self, driver: Driver) -> None:
         platform = next(one for one in platforms() if driver.has(one))
@@ -109,7 +114,8 @@ class World:
         self.kept = host
 
     def fill(self, seed: int) -> None:
-        """Set everything to bytes that a seed gives; numbers that are no NaNs, whose bits may differ."""
+        """Set everything to bytes that a seed gives; numbers that are no NaNs, whose bits may
+        differ."""
         numbers = np.random.default_rng(seed)
         for parent in self.parents:
             cl.enqueue_copy(

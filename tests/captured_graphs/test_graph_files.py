@@ -363,7 +363,8 @@ def test_a_loaded_graph_is_one_like_any_other(
 def test_transfers_do_not_wait_before_the_queue_is_finished(
     numbers: Numbers, context: cl.Context, file: Path, device: cl.Device
 ) -> None:
-    """A host task may have to end first, and a wait that keeps Python from running would stop it."""
+    """A host task may have to end first, and a wait that keeps Python from running would stop
+    it."""
     gate = cl.UserEvent(context)
 
     class Gated(cl.CommandQueue):

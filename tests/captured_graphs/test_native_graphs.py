@@ -12,7 +12,10 @@ import pytest
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.command_buffer.driver_command_buffer import support_of
 
-SOURCE = "__kernel void bump(__global int *cell, int number) { cell[get_global_id(0)] = 3 * cell[get_global_id(0)] + number; }"
+SOURCE = (
+    "__kernel void bump(__global int *cell, int number) { cell[get_global_id(0)] = "
+    "3 * cell[get_global_id(0)] + number; }"
+)
 COUNT = 64
 
 

@@ -314,7 +314,8 @@ def test_an_elementwise_kernel(numbers: Numbers) -> None:
 def test_a_number_becomes_what_the_kernel_declares(numbers: Numbers) -> None:
     program = cl.Program(
         numbers.queue.context,
-        "kernel void put(global long *x, long a, float b, uchar c) { x[0] = a; x[1] = b * 2; x[2] = c; }",
+        "kernel void put(global long *x, long a, float b, uchar c) { x[0] = a; x[1] = "
+        "b * 2; x[2] = c; }",
     ).build()
     put = program.put
     put.set_scalar_arg_dtypes([None, np.int64, np.float32, np.uint8])
@@ -348,7 +349,8 @@ def test_structures(numbers: Numbers) -> None:
 
 
 def test_a_number_that_could_not_be_set_is_forgotten(numbers: Numbers) -> None:
-    """PyOpenCL asks for the number, and finds that it does not fit; the next call is another one."""
+    """PyOpenCL asks for the number, and finds that it does not fit; the next call is another
+    one."""
     big, typed = fairlead.Parameter(np.int64(1 << 40)), declared(numbers, np.int32)
     with capture(numbers.queue) as graph:
         with pytest.raises(Exception, match=r"cast|range|overflow|int"):

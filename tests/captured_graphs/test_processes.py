@@ -70,6 +70,7 @@ def test_the_interpreter_ends_cleanly(run_python: RunPython, ending: str) -> Non
 #: while commands run.
 LEAVING = """
 import faulthandler, sys
+
 faulthandler.dump_traceback_later(60, exit=True)  # only if it hangs
 import numpy as np
 import pyopencl as cl
@@ -77,7 +78,10 @@ import fairlead
 
 (platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
 context = cl.Context([platform.devices[0].to_pyopencl()])
-other, out_of_order = cl.CommandQueue(context), cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+other, out_of_order = (
+    cl.CommandQueue(context),
+    cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE,
+)
 host, target = np.ones(1 << 16, np.int32), np.zeros(1 << 16, np.int32)
 first, second = (cl.Buffer(context, cl.mem_flags.READ_WRITE, host.nbytes) for _ in range(2))
 queue = cl.CommandQueue(context, properties=out_of_order)
@@ -147,10 +151,13 @@ def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
 #: A child of a process that has used drivers lacks their threads. A replay would wait for them.
 FORKED = """
 import os
+
 loop = graph.finalize(updatable=True)
 loop.replay(queue).wait()
 uses = {
-    "replay": lambda: loop.replay(queue), "explain": lambda: loop.explain(queue), "update": lambda: loop.update(graph),
+    "replay": lambda: loop.replay(queue),
+    "explain": lambda: loop.explain(queue),
+    "update": lambda: loop.update(graph),
     "finalize": graph.finalize,
 }
 if not os.fork():

@@ -19,7 +19,10 @@ from fairlead.icd.command_buffer.command_buffer import CommandBuffer
 from fairlead.icd.command_buffer.routes import Route
 from fairlead.icd.errors import OpenCLError
 
-SOURCE = "kernel void step(global const int *u, global int *v) { v[get_global_id(0)] = 2 * u[get_global_id(0)] + 1; }"
+SOURCE = (
+    "kernel void step(global const int *u, global int *v) { v[get_global_id(0)] = "
+    "2 * u[get_global_id(0)] + 1; }"
+)
 
 
 class Steps:

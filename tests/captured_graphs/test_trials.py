@@ -1,4 +1,5 @@
-"""Trials: engines whose costs nobody knows take turns in the first replays of a graph, and what they took is remembered."""
+"""Trials: engines whose costs nobody knows take turns in the first replays of a graph, and what
+they took is remembered."""
 
 from __future__ import annotations
 

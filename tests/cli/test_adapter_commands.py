@@ -62,11 +62,13 @@ def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path
         ("long\nname.py", "a path has a line break in it"),
         (
             "empty.py",
-            'empty.py has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("empty")` in it',
+            "empty.py has no variable `adapter`: write `adapter = "
+            'fairlead.plugins.Adapter("empty")` in it',
         ),
         (
             "json",
-            'Error: json has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("json")` in it',
+            "Error: json has no variable `adapter`: write `adapter = "
+            'fairlead.plugins.Adapter("json")` in it',
         ),
         ("wrong.py", "wrong.py, line 2: "),
     ],
@@ -121,6 +123,9 @@ def test_a_library_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_commands_import_no_adapter(run_python: RunPython) -> None:
-    code = "import sys; from fairlead.cli.main import main; main(['adapter'], standalone_mode=False); print(sys.modules.keys())"
+    code = (
+        "import sys; from fairlead.cli.main import main; main(['adapter'], "
+        "standalone_mode=False); print(sys.modules.keys())"
+    )
     loaded = run_python(code, fresh=True).out
     assert "'fairlead.plugins'" in loaded and "fairlead.plugins.opencl" not in loaded

@@ -394,7 +394,7 @@ def test_a_platform_that_fails_to_list_its_devices_is_a_line_on_stderr(
 #: What a device answers to every query, and what is said of it.
 FAULTS = {
     "return CL_OUT_OF_RESOURCES": "clGetDeviceInfo [CL_OUT_OF_RESOURCES]",
-    'return give("", 0, room, into, size)': "the answer to CL_DEVICE_TYPE has 0 bytes, which is not",
+    'return give("", 0, room, into, size)': "answer to CL_DEVICE_TYPE has 0 bytes, which is not",
     'return give("abc", 3, room, into, size)': "the answer to CL_DEVICE_TYPE has 3 bytes",
     "if (size) *size = 1ull << 40; return 0": "an answer of 1099511627776 bytes, which is "
     "impossible",

@@ -1,4 +1,5 @@
-"""`fairlead run`, `fairlead env --loader` and `fairlead.preload`: our loader under other programs."""
+"""`fairlead run`, `fairlead env --loader` and `fairlead.preload`: our loader under other
+programs."""
 
 from __future__ import annotations
 
@@ -25,19 +26,25 @@ needs_clinfo = pytest.mark.skipif(CLINFO is None, reason="clinfo is not installe
 VARIES = re.compile(r"Preferred work group size multiple \(kernel\)|Max clock frequency")
 PYOPENCL = """
 import numpy, pyopencl, sys, warnings
+
 warnings.simplefilter("ignore")
 (device,) = [p for p in pyopencl.get_platforms() if "Portable" in p.name][0].get_devices()
 context = pyopencl.Context([device])
 queue = pyopencl.CommandQueue(context)
 code = "kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }"
 program = pyopencl.Program(context, code).build()
-buffer = pyopencl.Buffer(context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(5, dtype="i"))
+buffer = pyopencl.Buffer(
+    context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(5, dtype="i")
+)
 program.twice(queue, (5,), None, buffer)
 result = numpy.empty(5, "i")
 pyopencl.enqueue_copy(queue, result, buffer)
 print(result.tolist(), sys.argv[1:])
 """
-OPEN = "print('/fairlead/' in open('/proc/self/maps').read() and 'libOpenCL.so.1' in open('/proc/self/maps').read())"
+OPEN = (
+    "print('/fairlead/' in open('/proc/self/maps').read() and 'libOpenCL.so.1' in "
+    "open('/proc/self/maps').read())"
+)
 
 
 def report(run_python: RunPython, *before: str, **env: str) -> list[str]:
@@ -75,7 +82,10 @@ def test_fairlead_run(run_python: RunPython, fake_driver: FakeDriver) -> None:
 
 
 def test_its_exit_code_and_what_it_changes(run_python: RunPython) -> None:
-    code = "import os, sys; print(os.environ['OPENCL_LAYERS'], 'LD_PRELOAD' in os.environ); sys.exit(3)"
+    code = (
+        "import os, sys; print(os.environ['OPENCL_LAYERS'], 'LD_PRELOAD' in "
+        "os.environ); sys.exit(3)"
+    )
     output = run_python(
         COMMAND, "run", "--layers", "x.so", "--", sys.executable, "-c", code, check=False
     )
@@ -161,7 +171,10 @@ def test_pyopencl_under_preload(run_python: RunPython, tmp_path: Path) -> None:
     assert output.out == "[0, 2, 4, 6, 8] ['two']\n"
     program = tmp_path / "app.py"
     program.write_text(PYOPENCL, encoding="utf-8")
-    start = "import os, sys; os.execv(sys.executable, [sys.executable, '-m', 'fairlead.preload', *sys.argv[1:]])"
+    start = (
+        "import os, sys; os.execv(sys.executable, [sys.executable, '-m', "
+        "'fairlead.preload', *sys.argv[1:]])"
+    )
     assert run_python(start, str(program), "-v").out == "[0, 2, 4, 6, 8] ['-v']\n"
     assert "usage: python -m fairlead.preload" in run_python(start, check=False).err
 
@@ -193,7 +206,10 @@ def test_fairlead_trace_of_fairlead_run(run_python: RunPython, tmp_path: Path) -
     program, trace = tmp_path / "app.py", tmp_path / "trace.json"
     program.write_text(PYOPENCL, encoding="utf-8")
     command = ["fairlead", "run", "--", sys.executable, str(program)]
-    code = f"import sys; sys.argv[1:] = {['trace', '-o', str(trace), '--', sys.executable, '-m', *command]!r}"
+    code = (
+        "import sys; sys.argv[1:] = "
+        f"{['trace', '-o', str(trace), '--', sys.executable, '-m', *command]!r}"
+    )
     output = run_python(f"{code}\n{COMMAND}")
     assert output.out == "[0, 2, 4, 6, 8] []\n"
     assert "clEnqueueNDRangeKernel" in trace.read_text(encoding="utf-8")

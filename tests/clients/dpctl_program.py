@@ -16,7 +16,10 @@ import dpctl.program  # pyright: ignore[reportMissingImports]  (it is fetched, n
 
 COUNT = 8
 SOURCE = """
-kernel void axpy(global int *y, global const int *x, int a) { size_t i = get_global_id(0); y[i] += a * x[i]; }
+kernel void axpy(global int *y, global const int *x, int a) {
+    size_t i = get_global_id(0);
+    y[i] += a * x[i];
+}
 kernel void shape(global int *out, float scale) {
     size_t x = get_global_id(0), y = get_global_id(1);
     out[x + get_global_size(0) * y] = (int)(scale * (100 * get_local_size(1) + 10 * y + x));

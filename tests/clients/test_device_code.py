@@ -1,4 +1,5 @@
-"""SYCL programs with device code, which libsycl compiles at run time, on a driver that takes SPIR-V: both adapters give the same."""
+"""SYCL programs with device code, which libsycl compiles at run time, on a driver that takes
+SPIR-V: both adapters give the same."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def test_command_buffers_of_both_kinds(
 def test_binaries_of_programs_come_from_the_cache_of_libsycl(
     driver: str, now: Path, compile_client: Compiler, drivers: dict[str, str], tmp_path: Path
 ) -> None:
-    """The second run makes its programs of what the first one asked the adapter for, urProgramGetInfo's binaries."""
+    """The second run makes its programs of what the first one asked the adapter for,
+    urProgramGetInfo's binaries."""
     cache = {"SYCL_CACHE_PERSISTENT": "1", "SYCL_CACHE_DIR": tmp_path, "SYCL_UR_TRACE": "2"}
     made_of_binaries = []
     for _ in range(2):

@@ -1,4 +1,5 @@
-"""Our adapters under libsycl.so.8 of DPC++ 2025.3, whose loader has other tables than that of today.
+"""Our adapters under libsycl.so.8 of DPC++ 2025.3, whose loader has other tables than that of
+today.
 
 Nothing is set for it: an adapter looks at what its loader exports.
 """

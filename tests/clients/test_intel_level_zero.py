@@ -1,7 +1,8 @@
 """Intel's own adapters for Level Zero under the real libsycl, on fairlead's loader and driver.
 
-libsycl → Intel's adapter → libze_loader.so.1 → fairlead's driver → an OpenCL driver that takes SPIR-V. It gives what
-the reference adapter gives. libsycl fills USM by a kernel of DPC++ on this backend. So no program calls `queue.fill`.
+libsycl → Intel's adapter → libze_loader.so.1 → fairlead's driver → an OpenCL driver that takes
+SPIR-V. It gives what the reference adapter gives. libsycl fills USM by a kernel of DPC++ on this
+backend. So no program calls `queue.fill`.
 """
 
 from __future__ import annotations

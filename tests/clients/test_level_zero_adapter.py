@@ -1,7 +1,9 @@
-"""The adapter on Level Zero under the real libsycl: device code of SYCL, on fairlead's own Level Zero driver.
+"""The adapter on Level Zero under the real libsycl: device code of SYCL, on fairlead's own Level
+Zero driver.
 
-libsycl → the adapter → fairlead's driver → an OpenCL driver that takes SPIR-V. It gives what the reference adapter
-gives. libsycl fills USM by a kernel of DPC++ on this backend. So no program calls `queue.fill`.
+libsycl → the adapter → fairlead's driver → an OpenCL driver that takes SPIR-V. It gives what the
+reference adapter gives. libsycl fills USM by a kernel of DPC++ on this backend. So no program calls
+`queue.fill`.
 """
 
 from __future__ import annotations

@@ -18,13 +18,16 @@ from helpers.support import RunPython
 PROGRAM = """
 import fairlead.preload, fairlead
 import json, numpy, pyopencl, warnings
+
 warnings.simplefilter("ignore")
 (platform,) = pyopencl.get_platforms()
 context = pyopencl.Context(platform.get_devices())
 queue = pyopencl.CommandQueue(context)
 code = "kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }"
 add = pyopencl.Program(context, code).build().add
-buffer = pyopencl.Buffer(context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(4, dtype="i"))
+buffer = pyopencl.Buffer(
+    context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(4, dtype="i")
+)
 result = numpy.empty(4, "i")
 add(queue, (4,), None, buffer, numpy.int32(10))
 with fairlead.capture(queue) as graph:

@@ -22,8 +22,12 @@ pytestmark = pytest.mark.slow
 REPAIRED = "from fairlead.icd.drivers import drivers\ndrivers()\n"
 PRELOADED = """
 from fairlead import preload
+
+
 def pytest_terminal_summary():
-    print("loaders:", [line.split()[-1] for line in open("/proc/self/maps") if "/libOpenCL" in line])
+    print(
+        "loaders:", [line.split()[-1] for line in open("/proc/self/maps") if "/libOpenCL" in line]
+    )
 """
 
 #: The files beside test_wrapper.py.

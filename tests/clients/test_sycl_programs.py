@@ -35,7 +35,10 @@ from helpers.support import Output
 
 from fairlead.plugins import level_zero_adapter
 
-_UNSUPPORTED: Final = "Enqueue process failed. opencl backend failed with error: 44 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
+_UNSUPPORTED: Final = (
+    "Enqueue process failed. opencl backend failed with error: 44 "
+    "(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
+)
 _NO_NATIVE: Final = "opencl backend failed with error: 44 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
 _INVALID: Final = (
     "Enqueue process failed. opencl backend failed with error: 4 (UR_RESULT_ERROR_INVALID_VALUE)"

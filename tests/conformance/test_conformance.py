@@ -238,7 +238,8 @@ def test_a_case_file_that_cannot_be_imported_is_quoted(
     assert done.code == 1
     (line,) = [line for line in done.out.splitlines() if line.startswith("not complete")]
     assert re.match(
-        r"not complete.*: test_\w+\.py cannot be imported: ModuleNotFoundError: .*fairlead\.conformance\.ur\.kinds",
+        r"not complete.*: test_\w+\.py cannot be imported: ModuleNotFoundError: "
+        r".*fairlead\.conformance\.ur\.kinds",
         line,
     )
 

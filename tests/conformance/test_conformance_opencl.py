@@ -197,7 +197,8 @@ def test_a_loader_is_refused_before_it_is_called(
     assert wheels and wheels.loader
     (tmp_path / "loader.c").write_text(
         "__attribute__((constructor)) static void load(void) { __builtin_trap(); }\n"
-        '__attribute__((visibility("default"))) void *clGetExtensionFunctionAddress(void) { __builtin_trap(); }\n'
+        '__attribute__((visibility("default"))) void '
+        "*clGetExtensionFunctionAddress(void) { __builtin_trap(); }\n"
     )
     (tmp_path / "loader.map").write_text("OPENCL_1.0 { global: cl*; local: *; };")
     mine = compile_c(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,17 +37,6 @@ def _numbered(text: str) -> Iterator[tuple[int, str]]:
     return enumerate(text.splitlines(), 1)
 
 
-def in_strings(text: str) -> set[int]:
-    """Return the numbers of the lines of a module that have a string, or a part of one."""
-    strings = (n for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.Constant, ast.JoinedStr)))
-    spans = ((n.lineno, n.end_lineno or n.lineno) for n in strings if not _is_number(n))
-    return {number for first, last in spans for number in range(first, last + 1)}
-
-
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes))
-
-
 def without_code(text: str) -> str:
     """Return Markdown with empty lines in the place of code, tables and what cannot be broken."""
     text = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), text, flags=re.S | re.M)
@@ -70,15 +58,10 @@ def test_c() -> None:
 
 
 def test_python() -> None:
-    """Programs and messages in the strings of tests may be longer."""
-    long, found = [], list(files(".py"))
+    """Also those in strings: programs, messages and what is expected of a program."""
+    found = list(files(".py"))
     assert len(found) > 900
-    for path in found:
-        text = path.read_text("utf-8")
-        lines = long_lines(text)
-        if lines and "tests" in path.relative_to(ROOT).parts:
-            lines = {n: line for n, line in lines.items() if n not in in_strings(text)}
-        long += _named(path, lines)
+    long = [one for path in found for one in _named(path, long_lines(path.read_text("utf-8")))]
     assert not long, "\n".join(long)
 
 
@@ -97,7 +80,6 @@ def test_markdown() -> None:
 def test_long_lines_are_found() -> None:
     long = "x" * COLUMNS
     assert long_lines(f"{long}\n{long}y\n") == {2: f"{long}y"}
-    assert in_strings('a = 1\nb = """\n  c\n"""\nd = f"{a}"\n') == {2, 3, 4, 5}
     assert (
         without_code("one\n```\ntwo\n```\n| three |\nhttp://four\nfive six")
         == "\n" * 6 + "five six"

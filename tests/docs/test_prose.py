@@ -118,7 +118,8 @@ def test_docstrings_and_comments_are_short() -> None:
 #: Forms that the field does not use: "it is no kernel", "it is none of them". "There is no" says
 #: what is missing.
 DIALECT = re.compile(
-    r"(?<!there )(?<!where )\b(?:is|are|was|were) (?:none of|no (?!\w*er\b|such|more|matter|wider))",
+    r"(?<!there )(?<!where )\b(?:is|are|was|were) (?:none of|no "
+    r"(?!\w*er\b|such|more|matter|wider))",
     re.I,
 )
 

@@ -1,4 +1,5 @@
-"""The programs of docs/runtime.md print what is below them; the names that the guide gives exist."""
+"""The programs of docs/runtime.md print what is below them; the names that the guide gives
+exist."""
 
 from __future__ import annotations
 

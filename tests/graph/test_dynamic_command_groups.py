@@ -288,7 +288,10 @@ def test_another_graph_s_group_is_refused(queue: Queue, graph: CommandGraph) -> 
 def test_different_dependencies_are_refused(
     queue: Queue, graph: CommandGraph, program: Program
 ) -> None:
-    message = "Command-groups in dynamic command-group don't have equivalent dependencies to other graph nodes."
+    message = (
+        "Command-groups in dynamic command-group don't have equivalent dependencies to "
+        "other graph nodes."
+    )
     one, other = Buffer(N, numpy.int32), Buffer(N, numpy.int32)
 
     def use(buffer: Buffer, mode: str = "read_write"):

@@ -95,11 +95,13 @@ def test_add_is_refused_while_a_queue_records(queue: Queue, graph: CommandGraph)
     a, b = graph.add(), graph.add()
     with graph.recording(queue):
         with refused(
-            'Explicit API "Add()" function cannot be called when a queue is currently recording commands to a graph.'
+            'Explicit API "Add()" function cannot be called when a queue is currently '
+            "recording commands to a graph."
         ):
             graph.add()
         with refused(
-            'Explicit API "Make_edge()" function cannot be called when a queue is currently recording'
+            'Explicit API "Make_edge()" function cannot be called when a queue is '
+            "currently recording"
         ):
             graph.make_edge(a, b)
     graph.make_edge(a, b)
@@ -392,7 +394,10 @@ def test_memory_of_nodes_lives_as_long_as_the_executable(
 
 
 def test_a_barrier_is_refused(graph: CommandGraph) -> None:
-    message = "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph Explicit API. Please use empty nodes instead."
+    message = (
+        "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph "
+        "Explicit API. Please use empty nodes instead."
+    )
     with refused(message):
         graph.add(lambda h: h.barrier())
     with refused(message):

@@ -221,7 +221,10 @@ def test_an_argument_that_a_kernel_does_not_take_is_named_with_its_node(
     assert caught.value.remedy
 
 
-SLOW = "kernel void slow(global int *a, int n) { int x = 0; for (int i = 0; i < n; i++) x = x * 5 + a[0]; a[1] = x | 1; }"
+SLOW = (
+    "kernel void slow(global int *a, int n) { int x = 0; for (int i = 0; i < n; "
+    "i++) x = x * 5 + a[0]; a[1] = x | 1; }"
+)
 
 
 def test_who_waits_for_the_queue_waits_for_what_ran_before_an_error(

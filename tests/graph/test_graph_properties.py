@@ -56,11 +56,15 @@ ASPECTS = """
 import json, fairlead
 from fairlead.graph import CommandGraph
 from fairlead.runtime import SYCLError, devices
+
 answers = {}
 for device in devices(fairlead.adapters()):
     graphs = sorted(aspect for aspect in device.aspects if "graph" in aspect)
     said = []
-    for make in (lambda: CommandGraph(device), lambda: CommandGraph(device).finalize(updatable=True)):
+    for make in (
+        lambda: CommandGraph(device),
+        lambda: CommandGraph(device).finalize(updatable=True),
+    ):
         try:
             make()
         except SYCLError as error:
@@ -214,7 +218,10 @@ def test_no_cycle_check_leaves_cycles_to_finalize(queue: Queue) -> None:
 def test_buffers_need_the_promise_that_they_outlive_the_graph(
     queue: Queue, program: Program
 ) -> None:
-    message = "Cannot use buffers in a graph without passing the assume_buffer_outlives_graph property on Graph construction."
+    message = (
+        "Cannot use buffers in a graph without passing the "
+        "assume_buffer_outlives_graph property on Graph construction."
+    )
     graph, buffer = CommandGraph(queue), Buffer(N, numpy.int32)
     with refused(message):
         graph.add(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
@@ -231,7 +238,10 @@ def test_buffers_that_are_written_back_are_refused(queue: Queue, program: Progra
         def add(h):
             h.parallel_for(N, program.add, h.access(buffer), numpy.int32(3))
 
-        message = "Accessors to buffers which have write_back enabled are not allowed to be used in command graphs."
+        message = (
+            "Accessors to buffers which have write_back enabled are not allowed to be used "
+            "in command graphs."
+        )
         with refused(message):
             graph.add(add)
         with graph.recording(queue), refused(message):

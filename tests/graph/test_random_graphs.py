@@ -25,7 +25,8 @@ pytestmark = pytest.mark.slow
 MOST: Final = 14  # nodes
 RUNS: Final = 3
 SOURCE: Final = """
-kernel void visit(global volatile int *counts, global const int *before, int first, int number, int node, global volatile int *mistakes) {
+kernel void visit(global volatile int *counts, global const int *before, int first, int number,
+    int node, global volatile int *mistakes) {
     for (int i = first; i < first + number; i++)
         if (counts[before[i]] != counts[node] + 1) atomic_inc(mistakes);
     counts[node]++;

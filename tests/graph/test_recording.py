@@ -257,7 +257,10 @@ def test_events_of_a_recording_cannot_be_asked(
         assert event.status
     with refused("whether an event associated with a command graph is complete cannot be asked"):
         assert event.done
-    message = "Profiling information is unavailable for events returned from a submission to a queue in the recording state"
+    message = (
+        "Profiling information is unavailable for events returned from a submission to "
+        "a queue in the recording state"
+    )
     for what in ("submit", "start", "end"):
         with refused(message):
             event.profiling(what)

@@ -379,14 +379,20 @@ INTEL = """
 import json, fairlead, numpy
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Buffer, Queue, SYCLError, devices, malloc_device
+
 (device,) = (device for device in devices(fairlead.adapters()) if "Intel" in device.platform.name)
 queue = Queue(device)
 a, b = malloc_device(64, "int32", queue), malloc_device(64, "int32", queue)
-B, C = Buffer(numpy.zeros(64, "int32"), write_back=False), Buffer(numpy.zeros(64, "int32"), write_back=False)
+B, C = (
+    Buffer(numpy.zeros(64, "int32"), write_back=False),
+    Buffer(numpy.zeros(64, "int32"), write_back=False),
+)
 host, said = numpy.zeros(64, "int32"), {}
 for name, group in {
-    "prefetch": lambda h: h.prefetch(a), "mem_advise": lambda h: h.mem_advise(a),
-    "buffer read": lambda h: h.copy(h.access(B, "read"), host), "buffer write": lambda h: h.copy(host, h.access(B, "write")),
+    "prefetch": lambda h: h.prefetch(a),
+    "mem_advise": lambda h: h.mem_advise(a),
+    "buffer read": lambda h: h.copy(h.access(B, "read"), host),
+    "buffer write": lambda h: h.copy(host, h.access(B, "write")),
     "buffer copy": lambda h: h.copy(h.access(B, "read"), h.access(C, "write")),
 }.items():
     graph = CommandGraph(queue, assume_buffer_outlives_graph=True)

@@ -120,7 +120,10 @@ def test_a_graph_that_was_not_finalized_for_it_is_not_updated(
     graph: CommandGraph, program: Program, memory: USM
 ) -> None:
     node = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
-    message = "update() cannot be called on an executable graph which was not created with property::updatable"
+    message = (
+        "update() cannot be called on an executable graph which was not created with "
+        "property::updatable"
+    )
     for what in (node, [node], [], graph):
         with refused(message):
             graph.finalize().update(what)
@@ -157,7 +160,10 @@ def test_nodes_that_cannot_be_updated_are_refused(
 ) -> None:
     node = graph.add(lambda h: KINDS[kind](h, memory))
     executable = graph.finalize(updatable=True)
-    message = f"node_type::{kind} nodes are not supported for update. Only kernel, host_task, barrier and empty nodes are supported."
+    message = (
+        f"node_type::{kind} nodes are not supported for update. Only kernel, host_task, "
+        "barrier and empty nodes are supported."
+    )
     with refused(message):
         executable.update(node)
 

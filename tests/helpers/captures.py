@@ -15,7 +15,8 @@ SOURCE = """
 __kernel void add(__global int *a, int n) { a[get_global_id(0)] += n; }
 __kernel void mul(__global int *a, int n) { a[get_global_id(0)] *= n; }
 __kernel void shared_add(__global int *a, int n, __local int *tile) {
-    tile[get_local_id(0)] = n; barrier(CLK_LOCAL_MEM_FENCE); a[get_global_id(0)] += tile[get_local_size(0) - 1];
+    tile[get_local_id(0)] = n; barrier(CLK_LOCAL_MEM_FENCE);
+    a[get_global_id(0)] += tile[get_local_size(0) - 1];
 }
 """
 

@@ -170,7 +170,10 @@ def is_repaired(library: str) -> bool:
 
     Without fairlead such a driver builds nothing on this CPU.
     """
-    code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.base.search import Candidate; "
+    code = (
+        "import sys; from fairlead.icd.drivers import load; from "
+        "fairlead.loader.base.search import Candidate; "
+    )
     code += "print('pocl-generic-cpu' in load(Candidate(sys.argv[1], 'test')).quirks)"
     done = subprocess.run(
         [sys.executable, "-c", code, library],

@@ -14,17 +14,26 @@ from fairlead.plugins.opencl.core import adapter as reference
 from helpers.ur_calls import Calls, array
 
 SOURCE = b"""
-kernel void bump(global int *cell, int add) { cell[get_global_id(0)] = 3 * cell[get_global_id(0)] + add; }
-kernel void many(global int *cell, int a, int b, int c, int d, int e) { cell[get_global_id(0)] += a + b + c + d + e; }
+kernel void bump(global int *cell, int add) {
+    cell[get_global_id(0)] = 3 * cell[get_global_id(0)] + add;
+}
+kernel void many(global int *cell, int a, int b, int c, int d, int e) {
+    cell[get_global_id(0)] += a + b + c + d + e;
+}
 kernel void scale(global int *cell, int by) { cell[get_global_id(0)] *= by; }
 kernel void sum(global int *cell, local int *scratch) {
     size_t i = get_local_id(0);
     scratch[i] = cell[get_global_id(0)];
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (i == 0) { int total = 0; for (size_t k = 0; k < get_local_size(0); k++) total += scratch[k]; cell[get_global_id(0)] = total; }
+    if (i == 0) {
+        int total = 0;
+        for (size_t k = 0; k < get_local_size(0); k++) total += scratch[k];
+        cell[get_global_id(0)] = total;
+    }
 }
 kernel void where(global int *out) {
-    size_t i = get_global_id(0) - get_global_offset(0) + get_global_size(0) * (get_global_id(1) - get_global_offset(1));
+    size_t x = get_global_id(0) - get_global_offset(0), y = get_global_id(1) - get_global_offset(1);
+    size_t i = x + get_global_size(0) * y;
     out[i] = (int)(100 * get_global_id(1) + get_global_id(0));
 }
 """

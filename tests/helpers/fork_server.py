@@ -1,9 +1,9 @@
 """The program of a Python process that forks children which need not import again.
 
-helpers/children.py runs it as `python -c TEXT DESCRIPTOR MODULE...`. It imports the modules. Then it
-answers requests at the socket: it forks, and the child runs the request's code as `python -c` does,
-to the end of its interpreter. The answer is the child's number, and when it has ended its exit
-code.
+helpers/children.py runs it as `python -c TEXT DESCRIPTOR MODULE...`. It imports the modules. Then
+it answers requests at the socket: it forks, and the child runs the request's code as `python -c`
+does, to the end of its interpreter. The answer is the child's number, and when it has ended its
+exit code.
 """
 
 

@@ -1,4 +1,5 @@
-"""Files that are made of one source for tests, and kept in build/ until what they are made of changes."""
+"""Files that are made of one source for tests, and kept in build/ until what they are made of
+changes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from fairlead.loader.ur.devices import PluginDevice
 from helpers.ur_calls import Calls, array
 
 SOURCE: Final = b"""
-kernel void store(global int *out, int value) { out[get_global_id(0)] = value + (int)get_global_id(0); }
+kernel void store(global int *out, int value) {
+    out[get_global_id(0)] = value + (int)get_global_id(0);
+}
 kernel void nothing(void) {}
 kernel void shape(global int *out) {
     if (get_local_id(0) == 0 && get_local_id(1) == 0 && get_local_id(2) == 0) {
@@ -23,7 +25,9 @@ kernel void shape(global int *out) {
         out[2] = get_global_size(2), out[5] = get_local_size(2), out[8] = get_global_offset(2);
     }
 }
-kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out) { out[get_global_id(0)] = get_local_size(0); }
+kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out) {
+    out[get_global_id(0)] = get_local_size(0);
+}
 kernel void sums(global int *out, local int *scratch) {
     scratch[get_local_id(0)] = get_local_id(0) + 1;
     barrier(CLK_LOCAL_MEM_FENCE);

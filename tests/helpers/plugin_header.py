@@ -28,13 +28,19 @@ def _constants(api: Api) -> Iterator[str]:
 def _stubs(api: Api, names: list[str], macro: str) -> Iterator[str]:
     """The functions that plugin.c does not implement: it says OWN_name of those that it does."""
     for name in names:
-        yield f"#ifndef OWN_{name}\n{macro}({name}, {FIRST_ANSWER + (api.functions[name].slot or 0)})\n#endif"
+        yield (
+            f"#ifndef OWN_{name}\n{macro}({name}, "
+            f"{FIRST_ANSWER + (api.functions[name].slot or 0)})\n#endif"
+        )
 
 
 def _layout(number: int, tables: dict[str, tuple[str | None, ...]]) -> Iterator[str]:
     yield f"#if LAYOUT == {number}"
     for table, functions in tables.items():
-        yield f"#define UR_TABLE_{table}(F) {' '.join(f'F({name})' if name else 'F(0)' for name in functions)}"
+        yield (
+            f"#define UR_TABLE_{table}(F) "
+            f"{' '.join(f'F({name})' if name else 'F(0)' for name in functions)}"
+        )
     yield f"#define UR_EVERY(F) {' '.join(f'UR_TABLE_{table}(F)' for table in tables)}"
     yield "#ifdef UR_STUB"
     yield from _stubs(

@@ -42,10 +42,14 @@ TREE: Final = "/root/fairlead"
 #: What the README names and no more.
 INSTALL: Final = ("apt-get", "install", "-q", "-y", "--no-install-recommends")
 #: Options of pip that say how packages are reached.
-_PIP: Final = "((extra_)?index_url|find_links|no_index|(client_)?cert|trusted_host|proxy|(default_)?timeout|retries)"
+_PIP: Final = (
+    "((extra_)?index_url|find_links|no_index|(client_)?cert|trusted_host|proxy"
+    "|(default_)?timeout|retries)"
+)
 #: Variables that say how the world is reached, and pytest's options.
 _VARIABLES: Final = re.compile(
-    rf"(?i:(https?|ftp|all|no)_proxy|PIP_{_PIP})|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|PYTEST_ADDOPTS"
+    rf"(?i:(https?|ftp|all|no)_proxy|PIP_{_PIP})|SSL_CERT_(FILE|DIR)"
+    "|(REQUESTS|CURL)_CA_BUNDLE|PYTEST_ADDOPTS"
 )
 
 
@@ -132,7 +136,12 @@ def local_paths(value: str) -> Iterator[Path]:
 #: What is mounted in a system before a command is run in it. The namespace takes it away again.
 _MOUNTS: Final = """set -e
 bind() {{
-    if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "$(dirname "$2")"; [ -e "$2" ] || touch "$2"; fi
+    if [ -d "$1" ]; then
+        mkdir -p "$2"
+    else
+        mkdir -p "$(dirname "$2")"
+        [ -e "$2" ] || touch "$2"
+    fi
     mount --bind "$1" "$2"
     mount -o "remount,bind,$3" "$2"
 }}

@@ -40,9 +40,20 @@ _ASK: Final = (
 #: suffix as modules.
 _IMPORT: Final = """
 import importlib, pkgutil, fairlead
-def fail(name): raise
+
+
+def fail(name):
+    raise
+
+
 found = [module.name for module in pkgutil.walk_packages(fairlead.__path__, "fairlead.", fail)]
-names = [name for name in found if not name.rpartition(".")[2].startswith(("__main__", "preload", "dask", "cuda_sharing", "lib"))]
+names = [
+    name
+    for name in found
+    if not name.rpartition(".")[2].startswith(
+        ("__main__", "preload", "dask", "cuda_sharing", "lib")
+    )
+]
 for name in names:
     importlib.import_module(name)
 print(len(names), "modules")

@@ -1,4 +1,5 @@
-"""A plugin of pytest: each kernel, copy and fill of PyOpenCL becomes a captured graph of one command.
+"""A plugin of pytest: each kernel, copy and fill of PyOpenCL becomes a captured graph of one
+command.
 
 The graph is replayed at once, in place of the call. What cannot be captured, such as a kernel whose
 arguments were set earlier, is called as it is. `pytest -p helpers.replayed_pyopencl` uses it, and

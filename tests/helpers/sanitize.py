@@ -261,7 +261,10 @@ def _slots() -> str:
 def _make(run: Run) -> str:
     """Make a run; the answer is what was wrong, "" if nothing was."""
     if run.command and not shutil.which(run.command[0]):
-        return f"{run.command[0]} is not installed, so this run was NOT made (Debian: apt-get install {run.command[0]})"
+        return (
+            f"{run.command[0]} is not installed, so this run was NOT made (Debian: apt-get "
+            f"install {run.command[0]})"
+        )
     directory = LOGS / run.name.split()[0].lower()
     try:
         makers = (build, build_entry_points, build_layer, build_ze_loader)
@@ -302,10 +305,11 @@ def main() -> int:
         which = [
             name for name in scenarios() if not run.scenarios or name.startswith(run.scenarios)
         ]
-        print(
-            f"{run.name}: {wrong or f'{len(which)} scenarios, the entry points, the layer, the loader and the shells, nothing found'}",
-            flush=True,
+        sound = (
+            f"{len(which)} scenarios, the entry points, the layer, the loader and the shells, "
+            "nothing found"
         )
+        print(f"{run.name}: {wrong or sound}", flush=True)
     return 1 if failed else 0
 
 

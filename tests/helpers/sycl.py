@@ -41,7 +41,10 @@ kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }
 kernel void mul(global int *a, int n) { a[get_global_id(0)] *= n; }
 kernel void store(global int *a, int n) { a[get_global_id(0)] = n; }
 kernel void copy(global const int *a, global int *b) { size_t i = get_global_id(0); b[i] = a[i]; }
-kernel void sum(global const int *a, global const int *b, global int *c) { size_t i = get_global_id(0); c[i] = a[i] + b[i]; }
+kernel void sum(global const int *a, global const int *b, global int *c) {
+    size_t i = get_global_id(0);
+    c[i] = a[i] + b[i];
+}
 kernel void ids(global int *a) {
   size_t width = get_global_size(0), height = get_global_size(1);
   size_t x = get_global_id(0) - get_global_offset(0), y = get_global_id(1) - get_global_offset(1);

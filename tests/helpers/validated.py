@@ -1,4 +1,5 @@
-"""A fake adapter with Python functions, which make objects as the ABI data says, and its validation."""
+"""A fake adapter with Python functions, which make objects as the ABI data says, and its
+validation."""
 
 from __future__ import annotations
 

@@ -60,7 +60,10 @@ def test_every_prototype_is_that_of_the_headers(headers: Path) -> None:
 def test_the_slots_are_those_of_cl_icd_h(headers: Path, tmp_path: Path) -> None:
     lines = ["#include <stddef.h>", "#include <CL/cl_icd.h>"]
     lines += [
-        f'_Static_assert(offsetof(cl_icd_dispatch, {f.name}) == {f.slot} * sizeof(void *), "{f.name}");'
+        (
+            f"_Static_assert(offsetof(cl_icd_dispatch, {f.name}) == {f.slot} * sizeof(void "
+            f'*), "{f.name}");'
+        )
         for f in OPENCL.slots
     ]
     lines.append(
@@ -85,7 +88,8 @@ def test_every_constant_and_error_code_is_that_of_the_headers(
     for name, value in values.items():
         lines += [
             f"#ifdef {name}",
-            f'_Static_assert((unsigned long long)({name}) == (unsigned long long)({value}), "{name}");',
+            f"_Static_assert((unsigned long long)({name}) == (unsigned long long)({value}), "
+            f'"{name}");',
             "#endif",
         ]
     _compile(headers, tmp_path, lines)

@@ -487,7 +487,10 @@ def test_vendors_d_alone_finds_the_wheel(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_search_does_not_import_pyopencl(tmp_path: Path) -> None:
-    code = "import sys; from fairlead.icd.discovery import find; find(); sys.exit('pyopencl' in sys.modules)"
+    code = (
+        "import sys; from fairlead.icd.discovery import find; find(); "
+        "sys.exit('pyopencl' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 

@@ -303,22 +303,40 @@ error, one = ctypes.byref(code), ctypes.c_size_t(4)
 devices = (handle * 1)(device.handle)
 context = table.clCreateContext(None, 1, devices, None, None, error)
 queue = table.clCreateCommandQueue(context, device.handle, 0, error)
-source = b"kernel void add(global float *a) { a[get_global_id(0)] = a[get_global_id(0)] * 2.0f + 1.0f; }"
+source = (
+    b"kernel void add(global float *a) { a[get_global_id(0)] = a[get_global_id(0)] * 2.0f + 1.0f; }"
+)
 lines = (ctypes.c_char_p * 1)(source)
 program = table.clCreateProgramWithSource(context, 1, lines, None, error)
 built = table.clBuildProgram(program, 1, devices, None, None, None)
 log = ctypes.create_string_buffer(100000)
-table.clGetProgramBuildInfo(program, device.handle, OPENCL["CL_PROGRAM_BUILD_LOG"], len(log), log, None)
+table.clGetProgramBuildInfo(
+    program, device.handle, OPENCL["CL_PROGRAM_BUILD_LOG"], len(log), log, None
+)
 values = (ctypes.c_float * 4)(1, 2, 3, 4)
 if built == 0:
     flags = OPENCL["CL_MEM_READ_WRITE"] | OPENCL["CL_MEM_COPY_HOST_PTR"]
     buffer = table.clCreateBuffer(context, flags, ctypes.sizeof(values), values, error)
     kernel = table.clCreateKernel(program, b"add", error)
     built = code.value or table.clSetKernelArg(kernel, 0, 8, ctypes.byref(handle(buffer)))
-    built = built or table.clEnqueueNDRangeKernel(queue, kernel, 1, None, ctypes.byref(one), None, 0, None, None)
-    built = built or table.clEnqueueReadBuffer(queue, buffer, 1, 0, ctypes.sizeof(values), values, 0, None, None)
+    built = built or table.clEnqueueNDRangeKernel(
+        queue, kernel, 1, None, ctypes.byref(one), None, 0, None, None
+    )
+    built = built or table.clEnqueueReadBuffer(
+        queue, buffer, 1, 0, ctypes.sizeof(values), values, 0, None, None
+    )
 cpu = read_text(read_word(device.handle + 640)).decode()
-print(json.dumps({"repaired": repaired, "cpu": cpu, "code": built, "log": log.value.decode(), "values": list(values)}))
+print(
+    json.dumps(
+        {
+            "repaired": repaired,
+            "cpu": cpu,
+            "code": built,
+            "log": log.value.decode(),
+            "values": list(values),
+        }
+    )
+)
 """
 
 

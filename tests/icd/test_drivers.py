@@ -465,7 +465,10 @@ platforms()
 def test_the_wheel_of_pocl_and_intel_s_driver_are_found_with_no_variable_set(
     run_python: RunPython, pocl_wheel: Candidate, intel_cpu: Candidate
 ) -> None:
-    code = "from fairlead.icd.drivers import drivers\nprint([(p.name, d.type) for p in drivers().platforms for d in p.devices])"
+    code = (
+        "from fairlead.icd.drivers import drivers\nprint([(p.name, d.type) for p in "
+        "drivers().platforms for d in p.devices])"
+    )
     out = run_python(code, env={"LD_LIBRARY_PATH": None}).out
     assert "('Portable Computing Language', 'CPU')" in out and "('Intel(R) OpenCL', 'CPU')" in out
 
@@ -527,14 +530,19 @@ def test_a_platform_and_its_devices_can_be_given_to_pyopencl(
     code = """
 import numpy, pyopencl
 from fairlead.icd.drivers import platforms
+
 platform = next(p for p in platforms() if "Intel" in p.name)
 device = platform.devices[0].to_pyopencl()
 assert platform.to_pyopencl().name == platform.name and device.name == platform.devices[0].name
 assert device.platform == platform.to_pyopencl()
 context = pyopencl.Context([device])
 queue = pyopencl.CommandQueue(context)
-program = pyopencl.Program(context, "kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }").build()
-buffer = pyopencl.Buffer(context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(5, dtype=numpy.int32))
+program = pyopencl.Program(
+    context, "kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }"
+).build()
+buffer = pyopencl.Buffer(
+    context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(5, dtype=numpy.int32)
+)
 program.twice(queue, (5,), None, buffer)
 result = numpy.empty(5, numpy.int32)
 pyopencl.enqueue_copy(queue, result, buffer)

@@ -24,8 +24,13 @@ SHORT = 6.0
 LIST = """
 import json
 from fairlead.icd.drivers import drivers
+
 found = drivers()
-print(json.dumps([[p.name for p in found.platforms], {r.what: [r.reason, r.remedy] for r in found.refusals}]))
+print(
+    json.dumps(
+        [[p.name for p in found.platforms], {r.what: [r.reason, r.remedy] for r in found.refusals}]
+    )
+)
 """
 
 
@@ -77,7 +82,8 @@ def test_noise_on_stdout_and_stderr_does_not_disturb_the_report(fake_driver: Fak
     report = probe(
         candidate(
             fake_driver(
-                at_load='for (int i = 0; i < 100000; i++) fprintf(i % 2 ? stdout : stderr, "{} noise\\n")'
+                at_load='for (int i = 0; i < 100000; i++) fprintf(i % 2 ? stdout : stderr, "{} '
+                'noise\\n")'
             )
         )
     )
@@ -234,7 +240,8 @@ def test_all_candidates_are_probed_at_the_same_time(
         [
             candidate(
                 fake_driver(
-                    at_load=f'creat("{tmp_path}/{mine}", 0600); while (access("{tmp_path}/{other}", F_OK)) usleep(1000)'
+                    at_load=f'creat("{tmp_path}/{mine}", 0600); '
+                    f'while (access("{tmp_path}/{other}", F_OK)) usleep(1000)'
                 )
             )
             for mine, other in (("a", "b"), ("b", "a"))
@@ -290,7 +297,10 @@ class Vendors:
     def add(self, name: str, *flags: str | Path, **knobs: object) -> Path:
         """A driver that notes each time that it is opened in `<name>.opened`."""
         path = self.directory / f"{name}.so"
-        note = f'{{ FILE *f = fopen("{self.opened(name)}", "a"); fputc(120, f); fclose(f); }} {knobs.pop("at_load", "")}'
+        note = (
+            f'{{ FILE *f = fopen("{self.opened(name)}", "a"); fputc(120, f); fclose(f); }} '
+            f"{knobs.pop('at_load', '')}"
+        )
         shutil.copy(self.fake_driver(*flags, name=f'"{name}"', at_load=note, **knobs), path)
         path.with_suffix(".icd").write_text(f"{path}\n")
         return path
@@ -431,9 +441,9 @@ def test_fairlead_probe_0_opens_without_a_probe(vendors: Vendors) -> None:
 def test_known_drivers_cost_no_child_process_and_no_elf_parser(vendors: Vendors) -> None:
     vendors.add("good")
     vendors.list()
-    code = (
-        LIST
-        + "import sys\nprint([name for name in ('subprocess', 'elftools', 'click', 'fairlead.icd.probe') if name in sys.modules])"
+    code = LIST + (
+        "import sys\nprint([name for name in ('subprocess', 'elftools', 'click', "
+        "'fairlead.icd.probe') if name in sys.modules])"
     )
     env = {"OCL_ICD_VENDORS": str(vendors.directory), "XDG_CACHE_HOME": str(vendors.cache)}
     assert vendors.run_python(code, env=env, fresh=True).out.splitlines()[-1] == "[]"

@@ -1,4 +1,5 @@
-"""Signals in a process that has opened drivers: LLVM, which some of them are linked with, takes over the handlers of many.
+"""Signals in a process that has opened drivers: LLVM, which some of them are linked with, takes
+over the handlers of many.
 
 Its handler gives every signal back to the handler before it, so Ctrl-C is still KeyboardInterrupt.
 LLVM takes them over when a driver is opened, and again at each build after a signal.

@@ -32,14 +32,20 @@ Traced: TypeAlias = Callable[..., tuple[Output, list[Process]]]
 #: 3.0 builds nothing on a new CPU otherwise.
 PYOPENCL = """
 from fairlead.icd.drivers import platforms
+
 platforms()
 import numpy, pyopencl, warnings
+
 warnings.simplefilter("ignore")
 (device,) = pyopencl.get_platforms()[0].get_devices()
 context = pyopencl.Context([device])
 queue = pyopencl.CommandQueue(context)
-program = pyopencl.Program(context, "kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }").build()
-buffer = pyopencl.Buffer(context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(5, dtype=numpy.int32))
+program = pyopencl.Program(
+    context, "kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }"
+).build()
+buffer = pyopencl.Buffer(
+    context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(5, dtype=numpy.int32)
+)
 program.twice(queue, (5,), None, buffer)
 result = numpy.empty(5, numpy.int32)
 pyopencl.enqueue_copy(queue, result, buffer)
@@ -164,7 +170,10 @@ def test_every_loader(traced: Traced, fake_driver: FakeDriver, loader: Path) -> 
 def test_each_process_leaves_its_own(
     traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path
 ) -> None:
-    again = "\nif len(sys.argv) == 2: subprocess.run([sys.executable, '-c', sys.argv[0], *sys.argv[1:], 'child'], check=True)"
+    again = (
+        "\nif len(sys.argv) == 2: subprocess.run([sys.executable, '-c', sys.argv[0], "
+        "*sys.argv[1:], 'child'], check=True)"
+    )
     code = PLAIN + again.replace("sys.argv[0]", repr(PLAIN))
     _, (parent, child) = traced(code, fake_driver(), loader)
     assert child.parent == parent.pid != child.pid
@@ -231,7 +240,10 @@ def test_a_process_that_ends_early_has_written_its_calls(
 def test_each_program_of_a_process_leaves_its_own(
     traced: Traced, fake_driver: FakeDriver, loader: Path
 ) -> None:
-    again = f"if len(sys.argv) == 2: os.execv(sys.executable, [sys.executable, '-c', {PLAIN!r}, *sys.argv[1:], 'again'])"
+    again = (
+        "if len(sys.argv) == 2: os.execv(sys.executable, [sys.executable, '-c', "
+        f"{PLAIN!r}, *sys.argv[1:], 'again'])"
+    )
     _, (first, second) = traced(f"{PLAIN}\n{again}", fake_driver(), loader)
     assert first.pid == second.pid and first.calls[-1].end < second.begin
     assert names(first.calls) == names(second.calls) == PLAIN_CALLS
@@ -312,22 +324,40 @@ print(before, len(ours.calls), before > 0)
 #: Puts the layer in front of a table of its own, without a loader.
 TABLE = """
 import ctypes, sys, threading
+
 layer = ctypes.CDLL(sys.argv[1])
 Platforms = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p)
 Devices = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_uint64,
+    ctypes.c_uint32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
 )
 platforms = Platforms(lambda count, *rest: 100 + count)
 devices = Devices(lambda *rest: at(0, Platforms)(8, None, None))  # a driver that calls back
+
+
 def init(entries, call=layer.clInitLayer, *more):
     target = (ctypes.c_void_p * len(entries))(*entries)
     kept.append(target)
     count, table = ctypes.c_uint32(), ctypes.POINTER(ctypes.c_void_p)()
     code = call(len(entries), target, ctypes.byref(count), ctypes.byref(table), *more)
     return code, count.value, table
+
+
 kept = []
-def address(function): return ctypes.cast(function, ctypes.c_void_p).value
-def at(slot, kind): return kind(table[slot])
+
+
+def address(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def at(slot, kind):
+    return kind(table[slot])
+
+
 code, count, table = init([address(platforms), None, address(devices)])
 assert (code, count) == (0, 3)
 """
@@ -336,7 +366,14 @@ assert (code, count) == (0, 3)
 def test_a_table_with_fewer_entries(traced: Traced) -> None:
     code = f"""{TABLE}
 assert at(0, Platforms)(7, None, None) == 107
-Info = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p)
+Info = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_uint32,
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)
 assert at(1, Info)(None, 1, 2, None, None) == -59  # NULL in the table
 Finish = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 assert at(int(sys.argv[2]), Finish)(None) == -59  # behind its end
@@ -393,11 +430,19 @@ properties[0] = 1
 assert init([address(platforms)], layer.clInitLayerWithProperties, properties)[0] == -64
 assert init([])[0] == -30 and layer.clInitLayer(1, None, None, None) == -30
 number, text, size = ctypes.c_uint32(), ctypes.create_string_buffer(50), ctypes.c_size_t()
+
+
 def info(name, room, into):
     place = None if into is None else ctypes.byref(into)
     return layer.clGetLayerInfo(name, ctypes.c_size_t(room), place, ctypes.byref(size)), size.value
+
+
 assert info(0x4240, 4, number) == (0, 4) and number.value == 100
-assert info(0x4241, 0, None) == (0, 15) and info(0x4241, 50, text) == (0, 15) and text.value == b"fairlead trace"
+assert (
+    info(0x4241, 0, None) == (0, 15)
+    and info(0x4241, 50, text) == (0, 15)
+    and text.value == b"fairlead trace"
+)
 assert info(0x4241, 14, text)[0] == info(0x4242, 4, number)[0] == -30
 at(0, Platforms)(1, None, None)
 assert layer.clDeinitLayer() == 0

@@ -114,7 +114,10 @@ def test_a_python_program_without_fairlead_gets_that_of_the_adapter(
 def test_an_adapter_built_in_the_environment_stays_with_it(
     host: Host, installed: Path, tmp_path: Path
 ) -> None:
-    command = "from fairlead.plugins import build_adapter; build_adapter('fairlead.plugins.opencl', 'own.so')"
+    command = (
+        "from fairlead.plugins import build_adapter; "
+        "build_adapter('fairlead.plugins.opencl', 'own.so')"
+    )
     run(str(installed / "bin/python3"), "-c", command, cwd=tmp_path)
     assert f"environment {installed}" in host("open", tmp_path / "own.so", *USES).out
 

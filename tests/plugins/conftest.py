@@ -1,4 +1,5 @@
-"""The reference adapter, loaded into the process of the tests through fairlead's own loader, and its devices: one of each driver."""
+"""The reference adapter, loaded into the process of the tests through fairlead's own loader, and
+its devices: one of each driver."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Random legal and illegal calls of the adapter's C ABI, in child processes: no crash, no hang, the code that the specification lists, and
-the results and references of a model (helpers/fuzz/machine.py says what is generated and checked).
+"""Random legal and illegal calls of the adapter's C ABI, in child processes: no crash, no hang, the
+code that the specification lists, and the results and references of a model
+(helpers/fuzz/machine.py says what is generated and checked).
 
-`make test` runs the same sequences each time. FAIRLEAD_FUZZ=SECONDS runs others for so long, on each driver; what fails is printed with the
-FAIRLEAD_FUZZ_SEED that leads to it again.
+`make test` runs the same sequences each time. FAIRLEAD_FUZZ=SECONDS runs others for so long, on
+each driver; what fails is printed with the FAIRLEAD_FUZZ_SEED that leads to it again.
 """
 
 from __future__ import annotations

@@ -305,7 +305,10 @@ for device in devices():
 
 
 def test_nothing_imports_pyopencl_by_itself(run_python: RunPython) -> None:
-    code = "import sys; from fairlead.runtime import Queue; import fairlead.graph; Queue().wait(); print('pyopencl' in sys.modules)"
+    code = (
+        "import sys; from fairlead.runtime import Queue; import fairlead.graph; "
+        "Queue().wait(); print('pyopencl' in sys.modules)"
+    )
     assert run_python(code).out == "False\n"
     assert len(devices()) and Event().done
 

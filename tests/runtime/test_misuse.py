@@ -318,6 +318,7 @@ CHILD = """
 import os, sys, threading
 from fairlead.graph import CommandGraph
 from fairlead.runtime import *
+
 device = next(one for one in devices() if one.platform.version == sys.argv[1])
 queue, never = Queue(device), threading.Event()
 memory, graph = malloc_shared(16, "int32", queue), CommandGraph(queue)
@@ -325,9 +326,15 @@ node = graph.add(lambda h: h.memset(memory, 1))
 executable = graph.finalize(updatable=True)
 waiting = queue.memset(memory, 1, depends_on=[queue.host_task(never.wait)])
 uses = {
-    "malloc": lambda: malloc_device(4, "int32", queue), "add": graph.add, "recording": lambda: graph.recording(queue).__enter__(),
-    "update": lambda: executable.update(node), "graph": lambda: queue.graph(executable), "wait": waiting.wait,
-    "program": lambda: Program(queue, "kernel void nothing() {}"), "context": lambda: Context(device), "finalize": graph.finalize,
+    "malloc": lambda: malloc_device(4, "int32", queue),
+    "add": graph.add,
+    "recording": lambda: graph.recording(queue).__enter__(),
+    "update": lambda: executable.update(node),
+    "graph": lambda: queue.graph(executable),
+    "wait": waiting.wait,
+    "program": lambda: Program(queue, "kernel void nothing() {}"),
+    "context": lambda: Context(device),
+    "finalize": graph.finalize,
 }
 if not os.fork():
     for name, use in uses.items():

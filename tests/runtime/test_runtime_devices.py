@@ -80,7 +80,8 @@ else:
     assert first is again and first.parent is not None
     queue = Queue(first)
     memory = malloc_shared({N}, "int32", queue)
-    queue.parallel_for({N}, Program(queue.context, '''{SOURCE}''').store, memory, numpy.int32(7)).wait()
+    program = Program(queue.context, '''{SOURCE}''')
+    queue.parallel_for({N}, program.store, memory, numpy.int32(7)).wait()
     print("runs", set(memory.array.tolist()))
 """
     said = run_python(code, env={"ONEAPI_DEVICE_SELECTOR": "opencl:*.*"}).out
@@ -100,7 +101,10 @@ def test_other_adapters_can_be_forced(
     intel_adapter: Path, pocl_wheel: Candidate, run_python: RunPython
 ) -> None:
     """It has a loader of its own, which finds no driver that only pip installed: it is told one."""
-    code = "from fairlead.runtime import devices; print({device.adapter.plugin.path for device in devices()})"
+    code = (
+        "from fairlead.runtime import devices; print({device.adapter.plugin.path for "
+        "device in devices()})"
+    )
     driver, _ = driver_profiles.locate(pocl_wheel)
     env = {**registered([driver]), "UR_ADAPTERS_FORCE_LOAD": str(intel_adapter)}
     (path,) = eval(run_python(code, env=env).out)

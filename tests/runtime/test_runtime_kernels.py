@@ -69,8 +69,10 @@ def test_binaries_go_round(queue: Queue, context: Context, program: Program, mem
 
 ARGUMENTS = """
 typedef struct { char c; double d; } pair;
-kernel void values(global double *out, char c, short s, int i, long l, float f, double d, uchar b, float4 v, pair p) {
-  out[0] = c; out[1] = s; out[2] = i; out[3] = l; out[4] = f; out[5] = d; out[6] = b; out[7] = v.w; out[8] = p.d + p.c;
+kernel void values(global double *out, char c, short s, int i, long l, float f, double d, uchar b,
+    float4 v, pair p) {
+  out[0] = c; out[1] = s; out[2] = i; out[3] = l; out[4] = f; out[5] = d; out[6] = b; out[7] = v.w;
+  out[8] = p.d + p.c;
 }
 kernel void shared_sum(global int *out, local int *scratch, local int *other) {
   size_t i = get_local_id(0);

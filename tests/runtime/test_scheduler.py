@@ -391,6 +391,7 @@ def test_the_handler_takes_one_command(queue: Queue, program: Program, memory: U
 EXIT = """
 import threading, numpy, sys
 from fairlead.runtime import *
+
 device = next(one for one in devices() if one.platform.version == sys.argv[2])
 queue = Queue(device)
 never = threading.Event()
@@ -418,7 +419,9 @@ elif what == "failed":
 elif what == "chain":
     event = Event()
     for _ in range(300):
-        event = queue.host_task(lambda: None, depends_on=[queue.memset(memory, 3, depends_on=[event])])
+        event = queue.host_task(
+            lambda: None, depends_on=[queue.memset(memory, 3, depends_on=[event])]
+        )
 print("end", flush=True)
 """
 

@@ -1,4 +1,5 @@
-"""What PyOpenCL and programs see, beside what fairlead sees: `fairlead doctor`'s first lines, and `fairlead env`."""
+"""What PyOpenCL and programs see, beside what fairlead sees: `fairlead doctor`'s first lines, and
+`fairlead env`."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ except pyopencl.Error as error:
 def test_pyopencl_without_a_platform_is_an_error(
     machine: Machine, fake_driver: FakeDriver, run_python: RunPython
 ) -> None:
-    """PyOpenCL's own loader (ocl-icd) does not know OCL_ICD_FILENAMES. `fairlead env` makes it see the driver."""
+    """PyOpenCL's own loader (ocl-icd) does not know OCL_ICD_FILENAMES. `fairlead env` makes it see
+    the driver."""
     machine.env["OCL_ICD_FILENAMES"] = str(fake_driver(name='"Hidden"'))
     machine.env["OCL_ICD_VENDORS"] = "/nowhere"
     assert "PLATFORM_NOT_FOUND_KHR" in run_python(PLATFORMS, env=machine.env).out

@@ -497,5 +497,8 @@ def test_the_text_is_ascii_without_adapters() -> None:
 
 def test_importing_the_doctor_opens_nothing(run_python: RunPython) -> None:
     code = "import fairlead.cli.doctor.diagnosis\n"
-    code += "print([m for m in open('/proc/self/maps') if 'libur_' in m or 'libpi_' in m or 'libOpenCL' in m])"
+    code += (
+        "print([m for m in open('/proc/self/maps') if 'libur_' in m or 'libpi_' in m "
+        "or 'libOpenCL' in m])"
+    )
     assert run_python(code, fresh=True).out == "[]\n"

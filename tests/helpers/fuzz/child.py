@@ -2,8 +2,8 @@
 
     python -m helpers.fuzz.child VERSION TRAIL SEQUENCES STEPS SECONDS
 
-VERSION is that of the driver's platform. TRAIL is a file to which every call is written before it is
-made: after a crash its last line is the call that crashed. SEQUENCES of so many STEPS are run,
+VERSION is that of the driver's platform. TRAIL is a file to which every call is written before it
+is made: after a crash its last line is the call that crashed. SEQUENCES of so many STEPS are run,
 always the same ones. If SECONDS is not 0, other sequences are run until they are over.
 """
 

@@ -453,8 +453,8 @@ class CommandBufferRules(ObjectRules):
             self.library.expect(self.library.fitting(operation.append, given), code)
 
     def _misuse_update(self, buffer: CommandBuffer) -> None:
-        """Update something that is not a launch of this command-buffer, or a command-buffer that does
-        not allow it."""
+        """Update something that is not a launch of this command-buffer, or a command-buffer that
+        does not allow it."""
         handles = [
             command.handle
             for one in self.of(CommandBuffer)

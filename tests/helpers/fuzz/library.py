@@ -147,10 +147,12 @@ class Library:
         if isinstance(value, int):
             return self.labels.get(value) or (str(value) if abs(value) < 1 << 16 else hex(value))
         if isinstance(value, ctypes.Array) and value._type_ is not ctypes.c_char:
-            return f"[{', '.join(self._shown(item) for item in value[:8])}{', …' if len(value) > 8 else ''}]"
+            items = ", ".join(self._shown(item) for item in value[:8])
+            return f"[{items}{', …' if len(value) > 8 else ''}]"
         if _is_struct(value):
             fields = ((name, getattr(value, name)) for name, *_ in getattr(value, "_fields_"))  # noqa: B009  (pyright takes it for an array)
-            return f"{{{', '.join(f'{name}={self._shown(field)}' for name, field in fields if field is not None)}}}"
+            shown = (f"{name}={self._shown(field)}" for name, field in fields if field is not None)
+            return f"{{{', '.join(shown)}}}"
         return repr(value) if isinstance(value, bytes) else "&"
 
 

@@ -72,7 +72,9 @@ static void *get_function(cl_platform_id of, const char *name) {
             return functions[slot];
     return NULL;
 }
-static cl_int set_data(cl_platform_id of, void *data) { return of->dispatch_data = data, CL_SUCCESS; }
+static cl_int set_data(cl_platform_id of, void *data) {
+    return of->dispatch_data = data, CL_SUCCESS;
+}
 static cl_int list(cl_uint room, cl_platform_id *into, cl_uint *count) {
     memcpy(table, functions, sizeof functions);
     if (ICD == 2)

@@ -49,11 +49,16 @@ def _a_module_that_runs_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 #: Runs requests as forks of a process of its own, as libOpenCL.so.1's Python does.
 FORKS = """
 import os, pickle, sys
+
 answer = os.dup(1)
 os.dup2(2, 1)
 sys.path[:], requests, timeout = pickle.load(sys.stdin.buffer)
 from fairlead.loader.base import children, forked
-requests, before = [children.Request(*request) for request in requests], len(os.listdir("/proc/self/fd"))
+
+requests, before = (
+    [children.Request(*request) for request in requests],
+    len(os.listdir("/proc/self/fd")),
+)
 forked.fork_children()
 outcomes = [vars(outcome) for outcome in children.run_all(requests, timeout)]
 assert len(os.listdir("/proc/self/fd")) == before and "fairleads_child" not in sys.modules
@@ -124,7 +129,10 @@ def test_outcomes_come_in_the_order_of_the_requests() -> None:
 
 @each_way_too
 def test_a_large_report_and_noise_on_stdout_and_stderr() -> None:
-    code = "data['large'] = 'x' * 1_000_000; print('noise' * 100_000, file=sys.stderr); print('{\"report\": 1}\\n' * 10_000)"
+    code = (
+        "data['large'] = 'x' * 1_000_000; print('noise' * 100_000, file=sys.stderr); "
+        "print('{\"report\": 1}\\n' * 10_000)"
+    )
     assert report(run(code))["seen"] == {"code": code, "large": "x" * 1_000_000}
 
 
@@ -222,7 +230,8 @@ def test_the_command_forks_until_it_opens_a_library(
         ("sys.exit(7)", "it ended the process with exit code 7 while taking the first step"),
         (
             "print('{\"report\": {}}', flush=True); os._exit(0)",
-            'it ended the process with exit code 0 while taking the first step; the last it printed was: {"report": {}}',
+            "it ended the process with exit code 0 while taking the first step; the last "
+            'it printed was: {"report": {}}',
         ),
         (
             "raise ValueError('no such thing')",
@@ -374,7 +383,10 @@ def test_no_more_children_at_once_than_cores(
 
 @each_way_too
 def test_a_child_has_a_session_no_input_and_no_probing_of_its_own() -> None:
-    facts = "data |= dict(session=os.getsid(0) == os.getpid(), input=sys.stdin.read(), probe=os.environ['FAIRLEAD_PROBE'])"
+    facts = (
+        "data |= dict(session=os.getsid(0) == os.getpid(), input=sys.stdin.read(), "
+        "probe=os.environ['FAIRLEAD_PROBE'])"
+    )
     assert report(run(facts))["seen"] == {"code": facts, "session": True, "input": "", "probe": "0"}
 
 
@@ -383,7 +395,8 @@ def test_a_process_with_more_rights_than_its_user_gives_its_child_no_environment
 ) -> None:
     monkeypatch.setattr("fairlead.loader.base.search.in_secure_process", lambda: True)
     monkeypatch.setenv("FAIRLEAD_PROBE_TIMEOUT", "0.001")
-    code = "data['names'] = [name for name in os.environ if name != 'LC_CTYPE']"  # Python itself sets LC_CTYPE
+    # Python itself sets LC_CTYPE.
+    code = "data['names'] = [name for name in os.environ if name != 'LC_CTYPE']"
     assert report(run(code))["seen"] == {"code": code, "names": ["FAIRLEAD_PROBE"]}
 
 

@@ -173,7 +173,8 @@ def test_an_undefined_symbol_is_told_in_the_linkers_words(
 ) -> None:
     source = tmp_path / "driver.c"
     source.write_text(
-        'extern int no_such_function(void);\n__attribute__((visibility("default"))) int f(void) { return no_such_function(); }\n'
+        'extern int no_such_function(void);\n__attribute__((visibility("default"))) '
+        "int f(void) { return no_such_function(); }\n"
     )
     error = refusal(compile_c(source, tmp_path / "driver.so"))
     assert "no_such_function" in error.message
@@ -318,5 +319,8 @@ for name in ("libbroken.so.1", "libabsent.so.1"):
 def test_the_elf_parser_is_not_imported_when_all_is_well(
     library: Path, run_python: RunPython
 ) -> None:
-    code = "import sys; from fairlead.loader.base.library import open_library; open_library(sys.argv[1]); print('elftools' in sys.modules)"
+    code = (
+        "import sys; from fairlead.loader.base.library import open_library; "
+        "open_library(sys.argv[1]); print('elftools' in sys.modules)"
+    )
     assert run_python(code, str(library), fresh=True).out.strip() == "False"

@@ -187,12 +187,18 @@ def test_a_memory_of_another_form_is_replaced(
 ASK = """
 import sys
 from types import SimpleNamespace
+
 sys.path.insert(0, sys.argv[1])
 from copied.loader.base import probe_verdicts, search
 
+
 def probe_all(candidates):
     print("probed")
-    return [SimpleNamespace(candidate=candidate, ok=True, reason="", remedy="", probed=True) for candidate in candidates]
+    return [
+        SimpleNamespace(candidate=candidate, ok=True, reason="", remedy="", probed=True)
+        for candidate in candidates
+    ]
+
 
 probe_verdicts.judge([search.Candidate(sys.argv[2], "test")], probe_all, "ur")
 """

@@ -44,9 +44,9 @@ def words(*numbers: int) -> bytes:
 
 def test_a_ur_call_is_one_line_with_the_names_of_its_arguments() -> None:
     got = call(UR, "urAdapterGet", 0, 0, 0x7FFC10, pNumAdapters=struct.pack("@I", 1))
-    assert (
-        str(got)
-        == "urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x7ffc10 (1)) -> UR_RESULT_SUCCESS;"
+    assert str(got) == (
+        "urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x7ffc10 "
+        "(1)) -> UR_RESULT_SUCCESS;"
     )
     assert not got.failed and got.duration == 12_300 and got.name == "urAdapterGet"
 
@@ -206,9 +206,8 @@ def test_opencl_calls_are_named_like_those_of_ur() -> None:
 def test_an_opencl_object_that_was_not_made_is_a_failure_with_its_code() -> None:
     got = call(OPENCL, "clCreateUserEvent", 0x10, 0x7000, errcode_ret=struct.pack("@i", -34))
     assert got.failed
-    assert (
-        str(got)
-        == "clCreateUserEvent(.context = 0x10, .errcode_ret = 0x7000 (CL_INVALID_CONTEXT)) -> nullptr;"
+    assert str(got) == (
+        "clCreateUserEvent(.context = 0x10, .errcode_ret = 0x7000 (CL_INVALID_CONTEXT)) -> nullptr;"
     )
 
 

@@ -29,7 +29,8 @@ FAKE int32_t urAdapterGet(uint32_t entries, uint64_t *adapters, uint32_t *count)
     return 0;
 }
 
-FAKE int32_t urDeviceGetInfo(uint64_t device, uint32_t name, uint64_t size, char *value, uint64_t *size_ret) {
+FAKE int32_t urDeviceGetInfo(uint64_t device, uint32_t name, uint64_t size, char *value, uint64_t
+    *size_ret) {
     if (value && size > 4)
         memcpy(value, "Fake", 5);
     if (size_ret)
@@ -114,7 +115,8 @@ assert all(a.end <= b.begin for a, b in zip(found.calls, found.calls[1:]))
         "UR_RESULT_SUCCESS;",
         "plugin piContextRetain(.context = 0x1) -> PI_ERROR_UNSUPPORTED_FEATURE;",
         "driver clFinish(.command_queue = 0x10) -> CL_INVALID_OPERATION;",
-        'fake urDeviceGetInfo(.hDevice = 0x1, .propName = UR_DEVICE_INFO_NAME, .propSize = 64, .pPropValue = 0x.. ("Fake"), '
+        "fake urDeviceGetInfo(.hDevice = 0x1, .propName = UR_DEVICE_INFO_NAME, "
+        '.propSize = 64, .pPropValue = 0x.. ("Fake"), '
         ".pPropSizeRet = nullptr) -> UR_RESULT_SUCCESS;",
     ]
 
@@ -230,16 +232,28 @@ assert 0 < len(found.calls) < 100 and found.lost == 100 - len(found.calls)
 
 def test_the_summary_tells_total_and_self_times(child: Child) -> None:
     done = child("""
-outer = UR.functions["urQueueFinish"].prototype(lambda queue: ur.urAdapterGet(0, None, None) or ur.urAdapterRetain(1))
+outer = UR.functions["urQueueFinish"].prototype(
+    lambda queue: ur.urAdapterGet(0, None, None) or ur.urAdapterRetain(1)
+)
 ur = table(UR, urAdapterGet=fake.urAdapterGet, urQueueFinish=outer)
 with trace() as found:
     ur.urQueueFinish(1)
     ur.urAdapterGet(0, None, None)
 calls = {c.name: c for c in found.calls}
-assert [c.name for c in found.calls] == ["urQueueFinish", "urAdapterGet", "urAdapterRetain", "urAdapterGet"]
+assert [c.name for c in found.calls] == [
+    "urQueueFinish",
+    "urAdapterGet",
+    "urAdapterRetain",
+    "urAdapterGet",
+]
 rows = {row.name: row for row in found.summary()}
 gets = [c for c in found.calls if c.name == "urAdapterGet"]
-assert rows["urAdapterGet"][1:] == (2, 0, sum(c.duration for c in gets), sum(c.duration for c in gets))
+assert rows["urAdapterGet"][1:] == (
+    2,
+    0,
+    sum(c.duration for c in gets),
+    sum(c.duration for c in gets),
+)
 assert rows["urAdapterRetain"][1:3] == (1, 1)
 finish = rows["urQueueFinish"]
 assert finish.failed == 1 and finish.total_ns == calls["urQueueFinish"].duration
@@ -262,8 +276,11 @@ def test_a_saved_trace_is_chrome_json(child: Child, tmp_path: Path) -> None:
 with trace() as found:
     ur.urDeviceGetInfo(1, UR["UR_DEVICE_INFO_NAME"], 64, name, None)
     cl.clFinish(0x10)
-    thread = threading.Thread(target=lambda: (pi.piContextRetain(1), found._name_threads()), name="worker")
-    thread.start(); thread.join()
+    thread = threading.Thread(
+        target=lambda: (pi.piContextRetain(1), found._name_threads()), name="worker"
+    )
+    thread.start()
+    thread.join()
 found.save(sys.argv[2])
 print(threading.get_native_id(), found.calls[0].begin, found.calls[0].duration)
 """
@@ -363,15 +380,21 @@ assert len(found.calls) == 40
 def test_a_string_at_the_end_of_memory_is_read_whole(child: Child) -> None:
     child("""
 import mmap
+
 libc = ctypes.CDLL(None)
-libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.mmap.restype, libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long],
+)
 page = mmap.PAGESIZE
 here = libc.mmap(None, 2 * page, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 assert libc.mprotect(ctypes.c_void_p(here + page), page, 0) == 0
 ctypes.memmove(here + page - 3, b"ab", 3)
 call = UR.functions["urProgramBuild"].prototype
 with trace(("ur",)) as found:
-    fn = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(ctypes.cast(ur.urProgramBuild, ctypes.c_void_p).value)
+    fn = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(
+        ctypes.cast(ur.urProgramBuild, ctypes.c_void_p).value
+    )
     fn(1, 2, here + page - 3)
     fn(1, 2, here + page)
 assert [dict(c.arguments_text())["pOptions"] for c in found.calls] == ['"ab"', hex(here + page)]
@@ -382,17 +405,35 @@ def test_tracing_never_changes_a_result_and_survives_every_pointer(child: Child)
     child("""
 from hypothesis import given, settings, strategies as st
 
-words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 300), st.integers(-64, 64).map(lambda n: n + ctypes.addressof(name)))
-shapes = ["urDeviceGetInfo", "urProgramGetGlobalVariablePointer", "urKernelGetGroupInfo", "urEventCreateWithNativeHandle",
-          "urProgramCreateWithIL", "urContextCreate"]
+words = st.one_of(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 300),
+    st.integers(-64, 64).map(lambda n: n + ctypes.addressof(name)),
+)
+shapes = [
+    "urDeviceGetInfo",
+    "urProgramGetGlobalVariablePointer",
+    "urKernelGetGroupInfo",
+    "urEventCreateWithNativeHandle",
+    "urProgramCreateWithIL",
+    "urContextCreate",
+]
 mixed = table(UR, **{function: fake.mix for function in shapes})
+
 
 def raw(function):
     pointer = ctypes.cast(getattr(mixed, function), ctypes.c_void_p).value
-    return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_uint64] * len(UR.functions[function].parameters))(pointer)
+    return ctypes.CFUNCTYPE(
+        ctypes.c_int32, *[ctypes.c_uint64] * len(UR.functions[function].parameters)
+    )(pointer)
+
 
 def widened(function, given):
-    return [g & 0xFFFFFFFF if UR.ctype(p.type, p.stars) is ctypes.c_uint32 else g for g, p in zip(given, UR.functions[function].parameters)]
+    return [
+        g & 0xFFFFFFFF if UR.ctype(p.type, p.stars) is ctypes.c_uint32 else g
+        for g, p in zip(given, UR.functions[function].parameters)
+    ]
+
 
 @settings(max_examples=400, deadline=None, database=None)
 @given(st.sampled_from(shapes), st.lists(words, min_size=6, max_size=6))
@@ -403,7 +444,10 @@ def check(function, given):
     with trace(("ur",)) as inner:
         assert raw(function)(*given) == plain
     assert [c.arguments for c in inner.calls] == [tuple(given)], inner.calls
-    assert inner.calls[0].result & 0xFFFFFFFF == plain & 0xFFFFFFFF and function in str(inner.calls[0])
+    assert inner.calls[0].result & 0xFFFFFFFF == plain & 0xFFFFFFFF and function in str(
+        inner.calls[0]
+    )
+
 
 with trace(("ur",)) as found:
     check()
@@ -544,7 +588,10 @@ def test_a_trace_file_that_cannot_be_written_is_a_warning(child: Child, tmp_path
 def test_printing_survives_pointers_that_lead_nowhere_and_a_closed_stdout(child: Child) -> None:
     code = """
 import os
-fn = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(ctypes.cast(ur.urProgramBuild, ctypes.c_void_p).value)
+
+fn = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(
+    ctypes.cast(ur.urProgramBuild, ctypes.c_void_p).value
+)
 fn(1, 2, 0x10)
 sys.stdout.flush()
 sys.stdout.close()

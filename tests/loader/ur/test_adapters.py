@@ -203,7 +203,8 @@ def test_a_plugin_of_the_other_interface_is_refused_before_it_is_opened(
     )  # opening it would end this process
     with pytest.raises(
         BindError,
-        match=r"it is a (Unified Runtime adapter|PI plugin), not a (PI plugin|Unified Runtime adapter)",
+        match=r"it is a (Unified Runtime adapter|PI plugin), not a (PI plugin|Unified Runtime "
+        r"adapter)",
     ):
         load(candidate(library, wanted))
 
@@ -312,9 +313,13 @@ import sys
 from pathlib import Path
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
+
+
 def say(text):
     with open(sys.argv[3], "a") as file:
         print(text, file=file)
+
+
 plugin = load(PluginCandidate(sys.argv[1], "test", None, sys.argv[2]))
 table = plugin.table
 plugin.on_close(lambda closing: say(f"first {len(closing.devices)}"))
@@ -322,7 +327,11 @@ plugin.on_close(lambda closing: say("second"))
 plugin.close()
 plugin.close()
 print(plugin.closed, plugin.platforms, sys.argv[1] in Path("/proc/self/maps").read_text())
-print(table.urAdapterGet(0, None, None) if sys.argv[2] == "UR" else table.piPlatformsGet(0, None, None))
+print(
+    table.urAdapterGet(0, None, None)
+    if sys.argv[2] == "UR"
+    else table.piPlatformsGet(0, None, None)
+)
 """
     for interface, released in (("UR", "adapter released"), ("PI", "piTearDown")):
         log = tmp_path / f"log-{interface}"

@@ -64,9 +64,9 @@ def test_the_newest_layout_needs_no_remark_and_an_older_one_has_one(
 ) -> None:
     assert adapter(fake_plugin()).notes == ()
     (note,) = adapter(fake_plugin(layout=OLDEST)).notes
-    assert (
-        note
-        == f"its tables have the layout of {LAYOUTS[-1]}; fairlead calls it through one of {LAYOUTS[0]}"
+    assert note == (
+        f"its tables have the layout of {LAYOUTS[-1]}; fairlead calls it through one of "
+        f"{LAYOUTS[0]}"
     )
 
 

@@ -112,8 +112,14 @@ def layout_checks(api: Api) -> Iterator[str]:
         yield f'_Static_assert(sizeof({struct.name}) == {ctypes.sizeof(ours)}, "{struct.name}");'
         for field in struct.fields:
             place = getattr(ours, field.name)
-            yield f'_Static_assert(offsetof({struct.name}, {field.name}) == {place.offset}, "{struct.name}.{field.name}");'
-            yield f'_Static_assert(sizeof((({struct.name} *)0)->{field.name}) == {place.size}, "{struct.name}.{field.name}");'
+            yield (
+                f"_Static_assert(offsetof({struct.name}, {field.name}) == {place.offset}, "
+                f'"{struct.name}.{field.name}");'
+            )
+            yield (
+                f"_Static_assert(sizeof((({struct.name} *)0)->{field.name}) == {place.size}, "
+                f'"{struct.name}.{field.name}");'
+            )
 
 
 # Unified Runtime against its headers
@@ -170,7 +176,8 @@ def test_the_slots_are_those_of_the_whole_table_in_the_header(
             assert name
             slot, field = UR.functions[name].slot, f"pfn{_field(name, table)}"
             lines.append(
-                f'_Static_assert(offsetof(ur_dditable_t, {members[struct]}.{field}) == {slot} * 8, "{name}");'
+                f"_Static_assert(offsetof(ur_dditable_t, {members[struct]}.{field}) == {slot} * "
+                f'8, "{name}");'
             )
     count = sum(map(len, UR.layouts[NEWEST].values()))
     lines.append(f'_Static_assert(sizeof(ur_dditable_t) == {count} * 8, "size");')
@@ -296,13 +303,21 @@ def test_the_order_of_pi_is_that_of_the_real_plugin_s_table(
 import ctypes, sys
 from fairlead.loader.base.library import open_with_siblings
 from fairlead.loader.pi.abi import PI
+
 library = open_with_siblings(sys.argv[1], [sys.argv[2], sys.prefix + "/lib"])
 plugin = PI.struct("pi_plugin")(PiVersion=b"15.47")
-assert ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.symbol("piPluginInit"))(ctypes.addressof(plugin)) == 0
+assert (
+    ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.symbol("piPluginInit"))(
+        ctypes.addressof(plugin)
+    )
+    == 0
+)
 print(plugin.PluginVersion.decode())
 for slot, function in enumerate(PI.slots):
     address = library.symbol(function.name)
-    assert plugin.PiFunctionTable[slot] and address in (None, plugin.PiFunctionTable[slot]), function.name
+    assert plugin.PiFunctionTable[slot] and address in (None, plugin.PiFunctionTable[slot]), (
+        function.name
+    )
 """
     assert (
         run_python(code, str(real_plugins / "pi/libpi_opencl.so"), str(real_plugins / "umf")).out

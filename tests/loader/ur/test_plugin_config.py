@@ -90,7 +90,10 @@ def test_first_entry_of_a_sycl_be_counts() -> None:
 
 
 def test_comments_blanks_crlf_and_byte_order_mark(tmp_path: Path) -> None:
-    lines = b"# a comment\r\n\r\n \tlibpi_x.so \t PI x PI_X  # another\r\n  # and one more\r\nlibur_y.so.0 UR y -"
+    lines = (
+        b"# a comment\r\n\r\n \tlibpi_x.so \t PI x PI_X  # another\r\n  # and one "
+        b"more\r\nlibur_y.so.0 UR y -"
+    )
     expected = [
         PluginEntry("libpi_x.so", "PI", "x", "PI_X"),
         PluginEntry("libur_y.so.0", "UR", "y"),

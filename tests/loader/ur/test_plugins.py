@@ -151,7 +151,8 @@ def hostile_files(library: Path, folder: Path) -> dict[Path, str]:
     for source, target, flags in (
         ("int it(void) { return 1; }", needed, ()),
         (
-            'int it(void); __attribute__((visibility("default"))) int urGetAdapterProcAddrTable(void) { return it(); }',
+            'int it(void); __attribute__((visibility("default"))) int '
+            "urGetAdapterProcAddrTable(void) { return it(); }",
             folder / "needy.so",
             (f"-L{folder}", "-lneeded_by_it"),
         ),
@@ -363,7 +364,10 @@ def test_the_log_of_the_loader(run_python: RunPython, two: list[Path]) -> None:
 def test_the_trace_of_the_dpcpp_runtime(run_python: RunPython, fake_plugin: FakePlugin) -> None:
     path, bad = fake_plugin(interface=2), fake_plugin(interface=2, at_init="abort()")
     env = {"SYCL_OVERRIDE_PI_LEVEL_ZERO": str(path), "SYCL_OVERRIDE_PI_CUDA": str(bad)}
-    loaded = f"SYCL_PI_TRACE[basic]: Plugin found and successfully loaded: {path.name} [ PluginVersion: 15.47.1 ]"
+    loaded = (
+        f"SYCL_PI_TRACE[basic]: Plugin found and successfully loaded: {path.name} [ "
+        "PluginVersion: 15.47.1 ]"
+    )
     chosen = "SYCL_PI_TRACE[basic]: Selected device:\n  platform: Fake 0\n  device: Fake device 0"
     assert run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "1"}).err == f"{loaded}\n{chosen}\n"
     everything = run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "-1"}).err
@@ -419,8 +423,11 @@ def test_what_is_open_at_the_end_is_released_and_its_callbacks_are_told(
     code = """
 import atexit, os, sys
 from fairlead.loader.ur.plugins import open_plugins
+
 plugins = open_plugins("UR", {"UR_ADAPTERS_FORCE_LOAD": sys.argv[1]})
-plugins.plugins[0].on_close(lambda plugin: print("told", plugin.closed, len(plugins.devices), flush=True))
+plugins.plugins[0].on_close(
+    lambda plugin: print("told", plugin.closed, len(plugins.devices), flush=True)
+)
 if len(sys.argv) > 2:
     atexit.register(plugins.close)
 if not os.fork():

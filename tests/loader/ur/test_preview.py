@@ -60,7 +60,8 @@ def test_what_a_library_needs_is_no_export(
 ) -> None:
     (tmp_path / "user.c").write_text(
         "extern int urGetAdapterProcAddrTable(void);\n"
-        '__attribute__((visibility("default"))) int call(void) { return urGetAdapterProcAddrTable(); }\n'
+        '__attribute__((visibility("default"))) int call(void) { return '
+        "urGetAdapterProcAddrTable(); }\n"
     )
     seen = preview(compile_c(tmp_path / "user.c", tmp_path / "user.so"))
     assert (

@@ -69,7 +69,13 @@ binding = bind_plugin(library)
 print(binding.version, sorted(binding.missing), binding.notes)
 exported = {f.name: library.symbol(f.name) for f in binding.table.api.slots}
 print(sorted(name for name, address in exported.items() if not address))
-print([f.name for f in binding.table.api.slots if exported[f.name] not in (None, binding.table.pointer(f.slot))])
+print(
+    [
+        f.name
+        for f in binding.table.api.slots
+        if exported[f.name] not in (None, binding.table.pointer(f.slot))
+    ]
+)
 """
     lines = run_python(OPEN_REAL + code, str(real_plugins / "pi/libpi_opencl.so")).out.splitlines()
     assert lines[0] == "15.47.1 [] ()"

@@ -21,7 +21,9 @@ SOURCE = """
 kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }
 kernel void place(global int *a) { a[get_global_id(0) - get_global_offset(0)] = get_global_id(0); }
 kernel void groups(global int *a) { a[get_global_id(0)] = get_local_size(0); }
-kernel void twice(global int *a, global const int *b) { a[get_global_id(0)] = 2 * b[get_global_id(0)]; }
+kernel void twice(global int *a, global const int *b) {
+    a[get_global_id(0)] = 2 * b[get_global_id(0)];
+}
 kernel void local_sum(global int *a, local int *b) {
     b[get_local_id(0)] = get_global_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);

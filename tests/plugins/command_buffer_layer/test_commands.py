@@ -15,20 +15,45 @@ OURS = {
 
 def test_devices_and_platforms_say_that_they_have_it(calls: Calls, each_driver: Driver) -> None:
     code = """
-names = [set(text(f, h, c).split()) for f, h, c in (
-    (cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_EXTENSIONS"),
-    (cl.clGetPlatformInfo, PLATFORM, "CL_PLATFORM_EXTENSIONS"))]
+names = [
+    set(text(f, h, c).split())
+    for f, h, c in (
+        (cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_EXTENSIONS"),
+        (cl.clGetPlatformInfo, PLATFORM, "CL_PLATFORM_EXTENSIONS"),
+    )
+]
 say([sorted(one for one in each if "command_buffer" in one) for each in names])
 say(len(names[0]) > 3)
-for f, h, c in ((cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_EXTENSIONS_WITH_VERSION"),
-                (cl.clGetPlatformInfo, PLATFORM, "CL_PLATFORM_EXTENSIONS_WITH_VERSION")):
+for f, h, c in (
+    (cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_EXTENSIONS_WITH_VERSION"),
+    (cl.clGetPlatformInfo, PLATFORM, "CL_PLATFORM_EXTENSIONS_WITH_VERSION"),
+):
     say({n: v for n, v in versions(f, h, c).items() if "command_buffer" in n})
-for n in ("COMMAND_BUFFER_CAPABILITIES", "COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES",
-          "COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES", "MUTABLE_DISPATCH_CAPABILITIES"):
+for n in (
+    "COMMAND_BUFFER_CAPABILITIES",
+    "COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES",
+    "COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES",
+    "MUTABLE_DISPATCH_CAPABILITIES",
+):
     say(answer(cl.clGetDeviceInfo, DEVICE, f"CL_DEVICE_{n}_KHR", ctypes.c_uint64))
-say(answer(cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR", ctypes.c_uint32))
-say(answer(cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR", ctypes.c_void_p, 4))
-say(answer(cl.clGetPlatformInfo, PLATFORM, "CL_PLATFORM_COMMAND_BUFFER_CAPABILITIES_KHR", ctypes.c_uint64))
+say(
+    answer(
+        cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR", ctypes.c_uint32
+    )
+)
+say(
+    answer(
+        cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR", ctypes.c_void_p, 4
+    )
+)
+say(
+    answer(
+        cl.clGetPlatformInfo,
+        PLATFORM,
+        "CL_PLATFORM_COMMAND_BUFFER_CAPABILITIES_KHR",
+        ctypes.c_uint64,
+    )
+)
 say(bool(cl.clGetDeviceInfo(DEVICE, OPENCL["CL_DEVICE_EXTENSIONS"], 3, uints(0), None)))
 """
     names, many, device, platform, *rest = calls(code, each_driver)
@@ -87,13 +112,18 @@ say(list((ctypes.c_int32 * 16).from_address(two)))
 def test_images_are_copied_and_filled(calls: Calls, each_driver: Driver) -> None:
     code = """
 if not has_images():
-    say(None); sys.exit()
+    say(None)
+    sys.exit()
 a, b, c, d = image(), image(), buffer(range(64)), buffer(64)
 last = (0, None, None, None)
 origin, whole = words(0, 0, 0), words(4, 4, 1)
 cb = create()
 ok(cl.clCommandCopyBufferToImageKHR(cb, None, None, c, a, 0, origin, whole, *last))
-ok(cl.clCommandFillImageKHR(cb, None, None, a, uints(9, 9, 9, 9), words(1, 0, 0), words(2, 1, 1), *last))
+ok(
+    cl.clCommandFillImageKHR(
+        cb, None, None, a, uints(9, 9, 9, 9), words(1, 0, 0), words(2, 1, 1), *last
+    )
+)
 ok(cl.clCommandCopyImageKHR(cb, None, None, a, b, origin, origin, whole, *last))
 ok(cl.clCommandCopyImageToBufferKHR(cb, None, None, b, d, origin, words(4, 2, 1), 64, *last))
 finalize(cb)
@@ -264,7 +294,11 @@ k = kernel("twice", b, a)
 cb = create()
 launch(cb, k, 8)
 finalize(cb)
-for release, one in ((cl.clReleaseMemObject, a), (cl.clReleaseKernel, k), (cl.clReleaseProgram, PROGRAM)):
+for release, one in (
+    (cl.clReleaseMemObject, a),
+    (cl.clReleaseKernel, k),
+    (cl.clReleaseProgram, PROGRAM),
+):
     ok(release(one))
 others = [buffer([99] * 8) for _ in range(4)]
 enqueue(cb)

@@ -15,24 +15,43 @@ from .conftest import Layered
 #: Prints a device's extensions, their versions, and whether an extension function is the layer's.
 LIST = """
 import ctypes, json
+
 library = ctypes.CDLL("libOpenCL.so.1")
 platform, device, size = (ctypes.c_void_p * 1)(), (ctypes.c_void_p * 1)(), ctypes.c_size_t()
 assert library.clGetPlatformIDs(1, platform, None) == 0
-assert library.clGetDeviceIDs(ctypes.c_void_p(platform[0]), ctypes.c_uint64(0xFFFFFFFF), 1, device, None) == 0
+assert (
+    library.clGetDeviceIDs(
+        ctypes.c_void_p(platform[0]), ctypes.c_uint64(0xFFFFFFFF), 1, device, None
+    )
+    == 0
+)
+
+
 def ask(function, handle, name):
     code = function(ctypes.c_void_p(handle), name, ctypes.c_size_t(0), None, ctypes.byref(size))
     if code:
         return code
     room = ctypes.create_string_buffer(size.value + 1)
     code = function(ctypes.c_void_p(handle), name, size, room, None)
-    return code or room.raw[:size.value].decode("latin-1")
-print(json.dumps([ask(library.clGetDeviceInfo, device[0], name) for name in (0x1030, 0x1060, 0x12A9)]))
-print(json.dumps([ask(library.clGetPlatformInfo, platform[0], name) for name in (0x904, 0x907, 0x908)]))
+    return code or room.raw[: size.value].decode("latin-1")
+
+
+print(
+    json.dumps([ask(library.clGetDeviceInfo, device[0], name) for name in (0x1030, 0x1060, 0x12A9)])
+)
+print(
+    json.dumps(
+        [ask(library.clGetPlatformInfo, platform[0], name) for name in (0x904, 0x907, 0x908)]
+    )
+)
 find = library.clGetExtensionFunctionAddressForPlatform
 find.restype = ctypes.c_void_p
 print(json.dumps(bool(find(ctypes.c_void_p(platform[0]), b"clRemapCommandBufferKHR"))))
 """
-OURS = "cl_khr_command_buffer cl_khr_command_buffer_mutable_dispatch cl_khr_command_buffer_multi_device"
+OURS = (
+    "cl_khr_command_buffer cl_khr_command_buffer_mutable_dispatch "
+    "cl_khr_command_buffer_multi_device"
+)
 
 #: A driver's list of its extensions with versions.
 VERSIONS = (

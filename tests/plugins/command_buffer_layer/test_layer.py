@@ -1,4 +1,5 @@
-"""The layer as a loader sees it, and what Python programs, threads and the command line make of it."""
+"""The layer as a loader sees it, and what Python programs, threads and the command line make of
+it."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def start(entries, name="clInitLayer", *more, first=1):
 
 def test_only_what_it_needs_is_exchanged(run_python: RunPython) -> None:
     """All other calls are the next table's own functions, and cost nothing."""
-    code = f"print(start({SLOTS})); print(start(10)); print(start({SLOTS}, 'clInitLayerWithProperties', None))"
+    code = (
+        f"print(start({SLOTS})); print(start(10)); print(start({SLOTS}, "
+        "'clInitLayerWithProperties', None))"
+    )
     hooks = runpy.run_path(str(BUILD))["HOOKS"]
     expected = sorted(OPENCL.functions[name].slot or 0 for name in hooks)
     output = run_python(START + code, str(command_buffer_layer.path())).out.splitlines()
@@ -144,27 +148,40 @@ def test_a_program_of_pyopencl(layered: Layered, each_driver: Driver) -> None:
 import ctypes, sys, warnings
 import fairlead.preload
 import numpy, pyopencl
+
 warnings.simplefilter("ignore")
 from fairlead.icd.abi import OPENCL
+
 (device,) = pyopencl.get_platforms()[0].get_devices()
 context = pyopencl.Context([device])
 queue = pyopencl.CommandQueue(context)
 print("cl_khr_command_buffer" in device.extensions.split())
-program = pyopencl.Program(context, "kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }").build()
-a = pyopencl.Buffer(context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(5, dtype=numpy.int32))
+program = pyopencl.Program(
+    context, "kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }"
+).build()
+a = pyopencl.Buffer(
+    context, pyopencl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(5, dtype=numpy.int32)
+)
 library = ctypes.CDLL("libOpenCL.so.1")
 ask = library.clGetExtensionFunctionAddressForPlatform
 ask.restype, ask.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p)
+
+
 def function(name):
     return OPENCL.functions[name].prototype(ask(device.platform.int_ptr, name.encode()))
+
+
 code = ctypes.c_int32()
-made = function("clCreateCommandBufferKHR")(1, (ctypes.c_void_p * 1)(queue.int_ptr), None, ctypes.addressof(code))
+made = function("clCreateCommandBufferKHR")(
+    1, (ctypes.c_void_p * 1)(queue.int_ptr), None, ctypes.addressof(code)
+)
 add = program.add
 size = (ctypes.c_size_t * 1)(5)
 for number in range(4):
-    add.set_args(a, numpy.int32(10 ** number))
+    add.set_args(a, numpy.int32(10**number))
     assert not function("clCommandNDRangeKernelKHR")(
-        made, None, None, add.int_ptr, 1, None, size, None, 0, None, None, None)
+        made, None, None, add.int_ptr, 1, None, size, None, 0, None, None, None
+    )
 assert not function("clFinalizeCommandBufferKHR")(made)
 for _ in range(3):
     assert not function("clEnqueueCommandBufferKHR")(0, None, made, 0, None, None)

@@ -80,7 +80,12 @@ cb, command = mutable(kernel("place", b), 4)
 say(update(cb, config(command, work_dim=1, offset=[50], size=[8])))
 enqueue(cb)
 say(read(b, 16))
-def sizes(what): return answer(info, command, f"CL_MUTABLE_DISPATCH_GLOBAL_WORK_{what}_KHR", ctypes.c_size_t, 3)
+
+
+def sizes(what):
+    return answer(info, command, f"CL_MUTABLE_DISPATCH_GLOBAL_WORK_{what}_KHR", ctypes.c_size_t, 3)
+
+
 say(sizes("SIZE"), sizes("OFFSET"))
 """
     first, groups, second, placed, sizes = calls(BEGIN + code, each_driver)
@@ -127,8 +132,18 @@ cb, first, second = create(properties=(FLAGS, MUTABLE, 0)), out(), out()
 for handle in (first, second):
     launch(cb, kernel("add", a, (1,)), 8, handle=handle)
 finalize(cb)
-say(update(cb, config(first.value, number_argument(1, 100)), config(second.value, number_argument(9, 1))))
-say(update(cb, config(first.value, number_argument(1, 100), size=[4]), config(second.value, size=[0])))
+say(
+    update(
+        cb,
+        config(first.value, number_argument(1, 100)),
+        config(second.value, number_argument(9, 1)),
+    )
+)
+say(
+    update(
+        cb, config(first.value, number_argument(1, 100), size=[4]), config(second.value, size=[0])
+    )
+)
 enqueue(cb)
 say(read(a, 8))
 """
@@ -200,15 +215,25 @@ cb, one, two, three = create(), out(), out(), out()
 launch(cb, k, [4, 4], local=[2, 1], offset=[0, 0], properties=given, handle=one)
 ok(cl.clCommandFillBufferKHR(cb, None, None, a, uints(7), 4, 16, 32, 0, None, None, two.at))
 ok(cl.clCommandBarrierWithWaitListKHR(cb, None, None, 0, None, None, three.at))
-def ask(handle, what, kind, count=1): return answer(info, handle.value, f"CL_MUTABLE_{what}_KHR", kind, count)
+
+
+def ask(handle, what, kind, count=1):
+    return answer(info, handle.value, f"CL_MUTABLE_{what}_KHR", kind, count)
+
+
 for handle in (one, two, three):
-    say(ask(handle, "COMMAND_COMMAND_QUEUE", ctypes.c_void_p) == QUEUE,
+    say(
+        ask(handle, "COMMAND_COMMAND_QUEUE", ctypes.c_void_p) == QUEUE,
         ask(handle, "COMMAND_COMMAND_BUFFER", ctypes.c_void_p) == cb,
-        ask(handle, "COMMAND_PROPERTIES_ARRAY", ctypes.c_uint64, 4) == (list(given) if handle is one else []),
+        ask(handle, "COMMAND_PROPERTIES_ARRAY", ctypes.c_uint64, 4)
+        == (list(given) if handle is one else []),
         ask(handle, "DISPATCH_KERNEL", ctypes.c_void_p) == (k if handle is one else []),
-        ask(handle, "DISPATCH_DIMENSIONS", ctypes.c_uint32) == (2 if handle is one else []))
-say([ask(handle, "COMMAND_COMMAND_TYPE", ctypes.c_uint32) for handle in (one, two, three)] == [
-    OPENCL[f"CL_COMMAND_{name}"] for name in ("NDRANGE_KERNEL", "FILL_BUFFER", "BARRIER")])
+        ask(handle, "DISPATCH_DIMENSIONS", ctypes.c_uint32) == (2 if handle is one else []),
+    )
+say(
+    [ask(handle, "COMMAND_COMMAND_TYPE", ctypes.c_uint32) for handle in (one, two, three)]
+    == [OPENCL[f"CL_COMMAND_{name}"] for name in ("NDRANGE_KERNEL", "FILL_BUFFER", "BARRIER")]
+)
 for what in ("GLOBAL_WORK_OFFSET", "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE"):
     say([ask(handle, f"DISPATCH_{what}", ctypes.c_size_t, 3) for handle in (one, two, three)])
 """

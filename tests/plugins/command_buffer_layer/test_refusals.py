@@ -16,7 +16,8 @@ other_context = new_context()
 other_queue = new_queue(0, other_context)
 unordered, alien = new_queue(OUT_OF_ORDER), buffer(8, other_context)
 a, b, junk = buffer(64), buffer(64), uints(*[0] * 256)
-add, unset, pairs, flat = kernel("add", a, (1,)), kernel("add"), kernel("pairs", a), kernel("flat", a)
+add, unset = kernel("add", a, (1,)), kernel("add")
+pairs, flat = kernel("pairs", a), kernel("flat", a)
 alien_kernel = kernel("add", alien, (1,), program=build(SOURCE, other_context))
 cb, both = create(), create(QUEUE, unordered)
 launch(cb, add, 8)
@@ -37,7 +38,8 @@ class Format(ctypes.Structure):
     _fields_ = (("order", ctypes.c_uint32), ("type", ctypes.c_uint32))
 class Desc(ctypes.Structure):
     _fields_ = (("type", ctypes.c_uint32), *((n, ctypes.c_size_t) for n in "whdars"),
-                ("levels", ctypes.c_uint32), ("samples", ctypes.c_uint32), ("memory", ctypes.c_void_p))
+                ("levels", ctypes.c_uint32), ("samples", ctypes.c_uint32),
+                ("memory", ctypes.c_void_p))
 whole = buffer(1024)
 def part(origin):
     region = Region(origin, 64)
@@ -57,13 +59,23 @@ def create_(count, queues, properties=None):
 def enqueue_(count, queues, which, wait_count=0, waits=None):
     return name(cl.clEnqueueCommandBufferKHR(count, queues, which, wait_count, waits, None))
 def launch_(k, dim, size, local=None, offset=None, which=None, queue=None, given=None, tail=tail):
-    return name(cl.clCommandNDRangeKernelKHR(which or cb, queue, given, k, dim, offset, size, local, *tail))
+    given = which or cb, queue, given, k, dim, offset, size, local, *tail
+    return name(cl.clCommandNDRangeKernelKHR(*given))
 def copy_(x, y, start, to, size, which=None, queue=None, given=None, tail=tail):
     return name(cl.clCommandCopyBufferKHR(which or cb, queue, given, x, y, start, to, size, *tail))
 def fill_(x, pattern, size, start, length):
     return name(cl.clCommandFillBufferKHR(cb, None, None, x, pattern, size, start, length, *tail))
 def rect_(x, y, start, to, region, *pitches):
-    return name(cl.clCommandCopyBufferRectKHR(cb, None, None, x, y, start, to, region, *pitches, *tail))
+    given = cb, None, None, x, y, start, to, region, *pitches, *tail
+    return name(cl.clCommandCopyBufferRectKHR(*given))
+def fill_image_(x, color, start, size):
+    return name(cl.clCommandFillImageKHR(cb, None, None, x, color, start, size, *tail))
+def copy_image_(x, y, start, to, size):
+    return name(cl.clCommandCopyImageKHR(cb, None, None, x, y, start, to, size, *tail))
+def to_image_(x, y, start, to, size):
+    return name(cl.clCommandCopyBufferToImageKHR(cb, None, None, x, y, start, to, size, *tail))
+def from_image_(x, y, start, size, to):
+    return name(cl.clCommandCopyImageToBufferKHR(cb, None, None, x, y, start, size, to, *tail))
 def barrier_(which, queue, count=0, points=None, given=None):
     return name(cl.clCommandBarrierWithWaitListKHR(which, queue, given, count, points, None, None))
 def raw(which, count, types, configs):
@@ -187,19 +199,19 @@ CL_INVALID_VALUE: name(cl.clCommandSVMMemFillKHR(cb, None, None, junk, junk, 4, 
 CL_INVALID_OPERATION: name(cl.clCommandSVMMemcpyKHR(frozen, None, None, junk, a, 4, *tail))
 """,
     "image": """
-CL_INVALID_MEM_OBJECT: name(cl.clCommandFillImageKHR(cb, None, None, None, junk, zero, one, *tail))
-CL_INVALID_MEM_OBJECT: name(cl.clCommandFillImageKHR(cb, None, None, a, junk, zero, one, *tail))
-CL_INVALID_VALUE: name(cl.clCommandFillImageKHR(cb, None, None, picture, None, zero, one, *tail))
-CL_INVALID_VALUE: name(cl.clCommandFillImageKHR(cb, None, None, picture, junk, zero, words(9, 1, 1), *tail))
-CL_INVALID_VALUE: name(cl.clCommandFillImageKHR(cb, None, None, picture, junk, zero, zero, *tail))
-CL_INVALID_VALUE: name(cl.clCommandCopyImageKHR(cb, None, None, picture, picture, words(0, 0, 1), zero, one, *tail))
-CL_IMAGE_FORMAT_MISMATCH: name(cl.clCommandCopyImageKHR(cb, None, None, picture, gray, zero, zero, one, *tail))
-CL_MEM_COPY_OVERLAP: name(cl.clCommandCopyImageKHR(cb, None, None, picture, picture, zero, words(1, 0, 0), words(2, 1, 1), *tail))
-CL_INVALID_MEM_OBJECT: name(cl.clCommandCopyBufferToImageKHR(cb, None, None, picture, picture, 0, zero, one, *tail))
-CL_INVALID_VALUE: name(cl.clCommandCopyBufferToImageKHR(cb, None, None, a, picture, 250, zero, one, *tail))
-CL_INVALID_MEM_OBJECT: name(cl.clCommandCopyImageToBufferKHR(cb, None, None, a, a, zero, one, 0, *tail))
-CL_INVALID_VALUE: name(cl.clCommandCopyImageToBufferKHR(cb, None, None, picture, a, zero, words(4, 4, 1), 16, *tail))
-CL_SUCCESS: name(cl.clCommandCopyImageKHR(cb, None, None, picture, picture, zero, words(2, 0, 0), words(2, 1, 1), *tail))
+CL_INVALID_MEM_OBJECT: fill_image_(None, junk, zero, one)
+CL_INVALID_MEM_OBJECT: fill_image_(a, junk, zero, one)
+CL_INVALID_VALUE: fill_image_(picture, None, zero, one)
+CL_INVALID_VALUE: fill_image_(picture, junk, zero, words(9, 1, 1))
+CL_INVALID_VALUE: fill_image_(picture, junk, zero, zero)
+CL_INVALID_VALUE: copy_image_(picture, picture, words(0, 0, 1), zero, one)
+CL_IMAGE_FORMAT_MISMATCH: copy_image_(picture, gray, zero, zero, one)
+CL_MEM_COPY_OVERLAP: copy_image_(picture, picture, zero, words(1, 0, 0), words(2, 1, 1))
+CL_INVALID_MEM_OBJECT: to_image_(picture, picture, 0, zero, one)
+CL_INVALID_VALUE: to_image_(a, picture, 250, zero, one)
+CL_INVALID_MEM_OBJECT: from_image_(a, a, zero, one, 0)
+CL_INVALID_VALUE: from_image_(picture, a, zero, words(4, 4, 1), 16)
+CL_SUCCESS: copy_image_(picture, picture, zero, words(2, 0, 0), words(2, 1, 1))
 """,
     "rectangle": """
 CL_INVALID_MEM_OBJECT: rect_(None, b, zero, zero, one, 0, 0, 0, 0)

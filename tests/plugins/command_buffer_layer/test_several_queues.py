@@ -83,11 +83,17 @@ cb, handle = create(*queues, properties=(FLAGS, MUTABLE, 0)), out()
 one = launch(cb, kernel("add", a, (1,)), 8, queue=queues[0], handle=handle)
 launch(cb, kernel("add", a, (10,)), 8, queue=queues[1], after=(one,))
 others = new_queue(OUT_OF_ORDER), new_queue(PROFILING)
+
+
 def remap(automatic, listed, handles=()):
     back = (ctypes.c_void_p * 1)()
     where = (words(*handles), ctypes.addressof(back)) if handles else (None, None)
-    copy = made(cl.clRemapCommandBufferKHR, cb, automatic, len(listed), words(*listed), len(handles), *where)
+    copy = made(
+        cl.clRemapCommandBufferKHR, cb, automatic, len(listed), words(*listed), len(handles), *where
+    )
     return copy, back[0]
+
+
 open_copy, _ = remap(0, others)
 say(answer(cl.clGetCommandBufferInfoKHR, open_copy, "CL_COMMAND_BUFFER_STATE_KHR", ctypes.c_uint32))
 launch(open_copy, kernel("add", a, (100,)), 8, queue=others[1], after=(1,))
@@ -102,8 +108,21 @@ for one in (copy, single, open_copy, cb):
 ok(cl.clReleaseCommandBufferKHR(cb))
 enqueue(copy)
 say(read(a, 8))
-say(answer(cl.clGetMutableCommandInfoKHR, back, "CL_MUTABLE_COMMAND_COMMAND_BUFFER_KHR", ctypes.c_void_p) == copy)
-say(answer(cl.clGetMutableCommandInfoKHR, back, "CL_MUTABLE_COMMAND_COMMAND_QUEUE_KHR", ctypes.c_void_p) == others[0])
+say(
+    answer(
+        cl.clGetMutableCommandInfoKHR,
+        back,
+        "CL_MUTABLE_COMMAND_COMMAND_BUFFER_KHR",
+        ctypes.c_void_p,
+    )
+    == copy
+)
+say(
+    answer(
+        cl.clGetMutableCommandInfoKHR, back, "CL_MUTABLE_COMMAND_COMMAND_QUEUE_KHR", ctypes.c_void_p
+    )
+    == others[0]
+)
 """
     assert calls(code, each_driver) == [
         *(0, "CL_SUCCESS", 1010, 1021, 1132, 1143),

@@ -1,4 +1,5 @@
-"""The adapters for CUDA and HIP: queues, memory, programs and launches, with results that were computed."""
+"""The adapters for CUDA and HIP: queues, memory, programs and launches, with results that were
+computed."""
 
 from __future__ import annotations
 

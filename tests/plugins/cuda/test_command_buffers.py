@@ -1,4 +1,5 @@
-"""Command-buffers as graphs of CUDA and HIP. The driver of the tests runs what it may run last first.
+"""Command-buffers as graphs of CUDA and HIP. The driver of the tests runs what it may run last
+first.
 
 So a result is right only if every edge is there.
 """

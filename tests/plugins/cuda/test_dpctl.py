@@ -1,4 +1,5 @@
-"""dpctl and `fairlead.runtime` in one process, on the adapters for CUDA and HIP: memory without a copy.
+"""dpctl and `fairlead.runtime` in one process, on the adapters for CUDA and HIP: memory without a
+copy.
 
 libsycl and the runtime have a context each. On these adapters both are the device's one context.
 """

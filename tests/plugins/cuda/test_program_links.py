@@ -17,7 +17,8 @@ from fairlead.plugins.cuda import images, opencl_c
 from .conftest import COUNT, Adapted, Knobs, Work, only_cuda
 
 PARTS = (
-    b"int more(int value); kernel void store(global int *out, int value) { out[get_global_id(0)] = more(value); }",
+    b"int more(int value); kernel void store(global int *out, int value) { "
+    b"out[get_global_id(0)] = more(value); }",
     b"int more(int value) { return value + 100; }",
 )
 

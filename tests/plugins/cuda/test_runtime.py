@@ -1,4 +1,5 @@
-"""`fairlead.runtime` and `fairlead.graph` on the adapters for CUDA and HIP, in a process of its own."""
+"""`fairlead.runtime` and `fairlead.graph` on the adapters for CUDA and HIP, in a process of its
+own."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ if queue.device.backend == "cuda":
 else:
     print(hasattr(x, "__cuda_array_interface__"))
 
-print([make(8, "f4", queue).__dlpack_device__() for make in (malloc_device, malloc_host, malloc_shared)])
+makers = malloc_device, malloc_host, malloc_shared
+print([make(8, "f4", queue).__dlpack_device__() for make in makers])
 same = from_dlpack(x, queue)
 for one in (queue, Queue(in_order=True)):
     one.parallel_for(8, program.add, from_dlpack(x, one), np.float32(1)).wait()

@@ -66,23 +66,36 @@ else:
 #: What comgr itself says of the kernel in a code object: kind, offset and size of each argument.
 DESCRIBE = """
 import ctypes, sys
+
 comgr = ctypes.CDLL("libamd_comgr.so.2")
+
+
 class Handle(ctypes.Structure):
     _fields_ = [("value", ctypes.c_uint64)]
+
+
 def look_up(node, name):
     found = Handle()
     assert not comgr.amd_comgr_metadata_lookup(node, name.encode(), ctypes.byref(found)), name
     return found
+
+
 def at(node, index):
     found = Handle()
-    assert not comgr.amd_comgr_index_list_metadata(node, ctypes.c_size_t(index), ctypes.byref(found))
+    assert not comgr.amd_comgr_index_list_metadata(
+        node, ctypes.c_size_t(index), ctypes.byref(found)
+    )
     return found
+
+
 def text(node):
     size = ctypes.c_size_t()
     assert not comgr.amd_comgr_get_metadata_string(node, ctypes.byref(size), None)
     room = ctypes.create_string_buffer(size.value)
     comgr.amd_comgr_get_metadata_string(node, ctypes.byref(size), room)
     return room.value.decode()
+
+
 data, image = Handle(), open(sys.argv[1], "rb").read()
 assert not comgr.amd_comgr_create_data(8, ctypes.byref(data))
 assert not comgr.amd_comgr_set_data(data, ctypes.c_size_t(len(image)), image)

@@ -1,5 +1,5 @@
-"""Threads that record, change and execute lists, on queues that they share; build modules; and signal
-events to each other."""
+"""Threads that record, change and execute lists, on queues that they share; build modules; and
+signal events to each other."""
 
 from __future__ import annotations
 

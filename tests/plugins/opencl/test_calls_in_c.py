@@ -1,4 +1,5 @@
-"""Entry points that begin in C: what runs there, what C leaves to Python, and what Python learns of it."""
+"""Entry points that begin in C: what runs there, what C leaves to Python, and what Python learns of
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""urDeviceGetInfo: every property has its place in one table, and answers what Intel's own adapter answers on the same driver."""
+"""urDeviceGetInfo: every property has its place in one table, and answers what Intel's own adapter
+answers on the same driver."""
 
 from __future__ import annotations
 
@@ -37,18 +38,26 @@ from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.base.query import query
 from fairlead.loader.ur.abi import UR, URError, check
 
-adapter = load(PluginCandidate(sys.argv[1], "test", backend="opencl"), environment=nested_environment())
+adapter = load(
+    PluginCandidate(sys.argv[1], "test", backend="opencl"), environment=nested_environment()
+)
 device = next(device for device in adapter.devices if sys.argv[2] in device.platform.name)
 answers = {}
 for name, constant in UR.constants.items():
     if constant.group == "ur_device_info_t":
         try:
-            answer = query(adapter.table.urDeviceGetInfo, name, check, device.handle, constant.value)
+            answer = query(
+                adapter.table.urDeviceGetInfo, name, check, device.handle, constant.value
+            )
             if constant.answer == "char[]":
                 answer = " ".join(answer.decode().strip("\\0").split()).encode()
-            answers[name.removeprefix("UR_DEVICE_INFO_")] = "handle" if "handle" in constant.answer else answer.hex()
+            answers[name.removeprefix("UR_DEVICE_INFO_")] = (
+                "handle" if "handle" in constant.answer else answer.hex()
+            )
         except URError as error:
-            answers[name.removeprefix("UR_DEVICE_INFO_")] = error.code.removeprefix("UR_RESULT_ERROR_")
+            answers[name.removeprefix("UR_DEVICE_INFO_")] = error.code.removeprefix(
+                "UR_RESULT_ERROR_"
+            )
 print(json.dumps(answers))
 sys.stdout.flush()
 """

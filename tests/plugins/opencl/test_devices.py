@@ -1,4 +1,5 @@
-"""Devices of the reference adapter: lists, sub-devices, native handles, binaries, time stamps, waiting."""
+"""Devices of the reference adapter: lists, sub-devices, native handles, binaries, time stamps,
+waiting."""
 
 from __future__ import annotations
 

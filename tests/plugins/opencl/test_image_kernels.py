@@ -19,7 +19,8 @@ SOURCE = b"""
 constant sampler_t plain = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
 kernel void flip(read_only image2d_t from, write_only image2d_t to) {
     int2 at = (int2)(get_global_id(0), get_global_id(1));
-    write_imageui(to, (int2)(get_image_width(from) - 1 - at.x, at.y), read_imageui(from, plain, at));
+    int2 place = (int2)(get_image_width(from) - 1 - at.x, at.y);
+    write_imageui(to, place, read_imageui(from, plain, at));
 }
 kernel void sample(read_only image2d_t image, sampler_t sampler, global int *out, float step) {
     int i = get_global_id(0);

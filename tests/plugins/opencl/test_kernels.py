@@ -1,4 +1,5 @@
-"""Kernels of the reference adapter: what they are asked, their arguments, settings and suggested sizes."""
+"""Kernels of the reference adapter: what they are asked, their arguments, settings and suggested
+sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Launches of the reference adapter: every kind of argument, sizes, events, launch properties, threads, and the older functions."""
+"""Launches of the reference adapter: every kind of argument, sizes, events, launch properties,
+threads, and the older functions."""
 
 from __future__ import annotations
 
@@ -474,6 +475,7 @@ def test_arguments_are_set_first_then_launched(
 
 OLD_LAYOUT = """
 import sys
+
 sys.path.append(sys.argv[1])
 import ctypes
 from helpers.launching import SOURCE, sizes
@@ -481,7 +483,10 @@ from helpers.ur_calls import Calls, array
 from fairlead.api import nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
-adapter = load(PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=nested_environment())
+
+adapter = load(
+    PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=nested_environment()
+)
 print(adapter.binding.layout)
 ur = Calls(adapter.table)
 for device in adapter.devices:
@@ -490,7 +495,11 @@ for device in adapter.devices:
     program = ur.made("urProgramCreateWithIL", context, SOURCE, len(SOURCE), None)
     ur.ok("urProgramBuild", context, program, None)
     kernel = ur.made("urKernelCreate", program, b"store")
-    memory, value, found = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 16), ctypes.c_int32(9), (ctypes.c_int32 * 4)()
+    memory, value, found = (
+        ur.made("urUSMSharedAlloc", context, device.handle, None, None, 16),
+        ctypes.c_int32(9),
+        (ctypes.c_int32 * 4)(),
+    )
     ur.ok("urKernelSetArgPointer", kernel, 0, None, memory)
     ur.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
     ur.ok("urEnqueueKernelLaunch", queue, kernel, 1, None, sizes((4,)), None, None, 0, None, None)

@@ -1,4 +1,5 @@
-"""Programs of the reference adapter: from text, SPIR-V and binaries, built and not, and what they are asked."""
+"""Programs of the reference adapter: from text, SPIR-V and binaries, built and not, and what they
+are asked."""
 
 from __future__ import annotations
 
@@ -187,7 +188,8 @@ def test_a_program_is_compiled_then_linked(
     ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
     parts = [
-        b"int more(int value); kernel void store(global int *out, int value) { out[get_global_id(0)] = more(value); }",
+        b"int more(int value); kernel void store(global int *out, int value) { "
+        b"out[get_global_id(0)] = more(value); }",
         b"int more(int value) { return value + 100; }",
     ]
     programs = [program_of(ur, context, part) for part in parts]

@@ -76,7 +76,8 @@ def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(
     table, (gate, open_gate) = queue.table, held_back(ur, context)
 
     class Between:
-        """The driver's table, and a thread that finishes the queue just before the marker is there."""
+        """The driver's table, and a thread that finishes the queue just before the marker is
+        there."""
 
         def clEnqueueMarkerWithWaitList(self, *arguments: object) -> int:
             queue.table = table
@@ -142,6 +143,7 @@ def test_flags_that_contradict_each_other_are_refused(
 #: other; and waits in other queues.
 LEAVING: Final = """
 import ctypes, faulthandler, sys
+
 faulthandler.dump_traceback_later(30, exit=True)  # only if it hangs
 sys.path.append(sys.argv[2])
 from helpers.drivers import Driver
@@ -151,8 +153,13 @@ from fairlead import plugins
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
 
-adapter = load(PluginCandidate(plugins.__path__[0] + "/libur_adapter_fairlead.so.0", "test", backend="opencl"))
-ur, device = Calls(adapter.table), next(found for found in adapter.devices if sys.argv[1] in found.platform.name).handle
+adapter = load(
+    PluginCandidate(plugins.__path__[0] + "/libur_adapter_fairlead.so.0", "test", backend="opencl")
+)
+ur, device = (
+    Calls(adapter.table),
+    next(found for found in adapter.devices if sys.argv[1] in found.platform.name).handle,
+)
 context = ur.made("urContextCreate", 1, array(device), None)
 buffer, host = new_buffer(ur, context, 64), (ctypes.c_char * 64)()
 for _ in range(100):
@@ -232,7 +239,8 @@ def test_times_that_there_are_not(ur: Calls, queue: int) -> None:
 def test_a_queue_that_is_being_closed_is_not_waited_for(
     ur: Calls, device: PluginDevice, context: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A weak reference leads to it until its finalizer has returned, and its handle may be no queue's any more."""
+    """A weak reference leads to it until its finalizer has returned, and its handle may be no
+    queue's any more."""
     drained: list[int] = []
 
     def close(self: Any) -> None:

@@ -1,4 +1,5 @@
-"""Threads that update and enqueue command-buffers, for a second on each driver; `make bench` has them do it for a minute."""
+"""Threads that update and enqueue command-buffers, for a second on each driver; `make bench` has
+them do it for a minute."""
 
 from __future__ import annotations
 

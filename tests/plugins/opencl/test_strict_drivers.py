@@ -1,4 +1,5 @@
-"""What NVIDIA's driver (580.159) refuses or fails at, put in front of PoCL: every machine sees that the adapter does without."""
+"""What NVIDIA's driver (580.159) refuses or fails at, put in front of PoCL: every machine sees that
+the adapter does without."""
 
 from __future__ import annotations
 
@@ -73,8 +74,8 @@ def store(ur: Calls, context: int) -> Iterator[int]:
 
 @pytest.fixture
 def addresses_stay(put: Put) -> set[tuple[int, int]]:
-    """An argument that was an address once makes every launch fail in which it is none, and NULL is not an address. The answer is kernels and
-    arguments that were."""
+    """An argument that was an address once makes every launch fail in which it is none, and NULL is
+    not an address. The answer is kernels and arguments that were."""
     were: set[tuple[int, int]] = set()
     wrong: set[tuple[int, int]] = set()
 
@@ -169,7 +170,10 @@ def test_null_is_no_address(
     memory: tuple[int, int],
     addresses_stay: set[tuple[int, int]],
 ) -> None:
-    source = b"kernel void seven(global int *a, global int *b) { size_t i = get_global_id(0); a[i] = b ? b[i] : 7; }"
+    source = (
+        b"kernel void seven(global int *a, global int *b) { size_t i = "
+        b"get_global_id(0); a[i] = b ? b[i] : 7; }"
+    )
     address, _ = memory
     program = built(ur, context, source)
     kernel = ur.made("urKernelCreate", program, b"seven").value or 0

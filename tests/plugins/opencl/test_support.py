@@ -1,4 +1,5 @@
-"""docs/adapter_support.md tells the truth: every entry point is declared, or there is a reason why not."""
+"""docs/adapter_support.md tells the truth: every entry point is declared, or there is a reason why
+not."""
 
 from __future__ import annotations
 

@@ -536,7 +536,10 @@ def test_what_is_no_map(ur: Calls, context: int, queue: int, buffer: ctypes.c_vo
 
 # device global variables
 
-SOURCE = b"global int answer[4] = {1, 2, 3, 4}; kernel void use(global int *out) { out[get_global_id(0)] = answer[get_global_id(0)]; }"
+SOURCE = (
+    b"global int answer[4] = {1, 2, 3, 4}; kernel void use(global int *out) { "
+    b"out[get_global_id(0)] = answer[get_global_id(0)]; }"
+)
 WITHOUT_GLOBALS = b"kernel void use(global int *out) { out[get_global_id(0)] = 1; }"
 
 

@@ -1,5 +1,5 @@
-"""Objects of two contexts of one driver in one call: what is refused leaves everything as it was. (tests/helpers/fuzz/mixing.py makes
-such calls at random.)"""
+"""Objects of two contexts of one driver in one call: what is refused leaves everything as it was.
+(tests/helpers/fuzz/mixing.py makes such calls at random.)"""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as the_adapter
 
-MOVE = b"kernel void move(global int *out, global const int *in) { out[get_global_id(0)] = in[get_global_id(0)]; }"
+MOVE = (
+    b"kernel void move(global int *out, global const int *in) { "
+    b"out[get_global_id(0)] = in[get_global_id(0)]; }"
+)
 
 
 @pytest.fixture
@@ -35,7 +38,8 @@ def other(device: PluginDevice, ur: Calls) -> Iterator[int]:
 def test_a_launch_that_is_refused_leaves_the_arguments_that_were_set(
     ur: Calls, adapter: Plugin, context: int, other: int, queue: int
 ) -> None:
-    """The first of two arguments is in order, and was with the driver already when the second was refused."""
+    """The first of two arguments is in order, and was with the driver already when the second was
+    refused."""
     program = built(ur, context, MOVE)
     kernel = ur.made("urKernelCreate", program, b"move").value or 0
     source, target, wrong = (Numbers(ur, context, 4) for _ in range(3))

@@ -1,4 +1,5 @@
-"""A queue's commands go on after its release: what waits for the queues of a context or device waits for them too."""
+"""A queue's commands go on after its release: what waits for the queues of a context or device
+waits for them too."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def table(context: int) -> DispatchTable:
 
 
 class Held:
-    """A copy into USM that a user event holds back, in a queue that was released. A wait for it opens the gate."""
+    """A copy into USM that a user event holds back, in a queue that was released. A wait for it
+    opens the gate."""
 
     def __init__(
         self,

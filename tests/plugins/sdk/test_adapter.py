@@ -1,4 +1,5 @@
-"""`Adapter`: declarations, codes, the last error, the log, references, and the order in which things end.
+"""`Adapter`: declarations, codes, the last error, the log, references, and the order in which
+things end.
 
 Calls are made as C makes them, without C.
 """
@@ -391,7 +392,8 @@ class Noted(Object):
 
 @pytest.fixture
 def ending(adapter: Adapter, started: Started) -> Iterator[Callable[[], list[str]]]:
-    """Three events, two of them alive and one lent, and three things to do at the end; what was done then, in its order."""
+    """Three events, two of them alive and one lent, and three things to do at the end; what was
+    done then, in its order."""
     log: list[str] = []
     held = [Noted(log, "first"), Noted(log, "second"), Noted(log, "lent")]
     assert adapter.registry is not None

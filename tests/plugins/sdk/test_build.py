@@ -1,4 +1,5 @@
-"""The libraries that `build_adapter` makes, in programs of C and of Python: how they find their Python, start, answer, and end."""
+"""The libraries that `build_adapter` makes, in programs of C and of Python: how they find their
+Python, start, answer, and end."""
 
 from __future__ import annotations
 
@@ -278,7 +279,8 @@ def test_no_python_at_all_is_an_error_that_says_what_to_do(host: Host, homeless:
     ]
     assert done.code == 0
     assert done.err == (
-        f"fairlead: {homeless} cannot start: no Python was found: there is no /nowhere/bin/python3; "
+        f"fairlead: {homeless} cannot start: no Python was found: there is no "
+        "/nowhere/bin/python3; "
         "FAIRLEAD_PYTHON may name one in whose environment fairlead is installed\n"
     )
 
@@ -364,7 +366,8 @@ def test_the_python_of_an_environment_is_found_from_a_library_in_it(
 ) -> None:
     site = environment(tmp_path / "env")
     Path(site, "own.pth").write_text(
-        f"import site; site.addsitedir({build.make_configuration('x').split('site=')[1].strip()!r})\n"
+        "import site; "
+        f"site.addsitedir({build.make_configuration('x').split('site=')[1].strip()!r})\n"
     )
     library = Path(site, "some/package/libtoy.so")
     configure(SHELL, library, str(TOY), here=False)
@@ -385,7 +388,10 @@ def test_an_environment_without_fairlead_says_so(host: Host, tmp_path: Path) -> 
     configure(SHELL, library, str(TOY), here=False)
     done = host("open", library, "table")
     assert lines(done)[1] == f"table: {UNINITIALIZED}"
-    says = f"fairlead cannot be used by Python {sys.version.split()[0]} of {tmp_path / 'env'}: install it there"
+    says = (
+        f"fairlead cannot be used by Python {sys.version.split()[0]} of "
+        f"{tmp_path / 'env'}: install it there"
+    )
     assert done.err.endswith(f"fairlead: {library} cannot start: ImportError: {says}\n")
 
 
@@ -403,7 +409,8 @@ def test_an_environment_without_fairlead_says_so(host: Host, tmp_path: Path) -> 
         ("adapter = 5", "own.py has no variable `adapter` that is a fairlead.plugins.Adapter"),
         ("", "has no variable `adapter`"),
         (
-            "from fairlead.plugins import Adapter; adapter = Adapter('x'); adapter.declare(urNothing=None)",
+            "from fairlead.plugins import Adapter; adapter = Adapter('x'); "
+            "adapter.declare(urNothing=None)",
             "no function urNothing",
         ),
     ],
@@ -432,8 +439,8 @@ def test_an_adapter_that_asks_for_itself_while_it_starts_is_not_there_yet(
 ) -> None:
     library = adapter_of(
         "import ctypes; own = ctypes.CDLL(__file__.replace('own.py', 'libown.so'))\n"
-        "print('inside', own.urGetAdapterProcAddrTable(12, ctypes.create_string_buffer(1000)), flush=True)\n"
-        + talkative("x")
+        "print('inside', own.urGetAdapterProcAddrTable(12, "
+        "ctypes.create_string_buffer(1000)), flush=True)\n" + talkative("x")
     )
     assert lines(host("open", library, "table")) == [
         "open: ok",
@@ -597,7 +604,10 @@ def test_a_python_program_uses_an_adapter_in_its_own_python(
     library = adapter_of("import sys; print('in', sys.argv[0], flush=True)\n" + talkative("own"))
     done = run_python(
         IN_PYTHON
-        + "print(sorted(set(globals()) - {'ctypes', 'sys', '_ctypes', 'library', 'table', 'adapter'}))",
+        + (
+            "print(sorted(set(globals()) - {'ctypes', 'sys', '_ctypes', 'library', "
+            "'table', 'adapter'}))"
+        ),
         str(library),
     )
     assert lines(done)[:3] == ["in -c", "table 0", "adapter 0"] and lines(done)[-1] == "own closed"
@@ -626,7 +636,8 @@ def test_a_python_program_without_fairlead_gets_it_from_where_the_library_was_bu
 
 
 def test_any_python_that_is_here_gets_an_answer(toy: Path) -> None:
-    """Where fairlead's needs cannot be imported, because they are for another version, the answer is an error that says so."""
+    """Where fairlead's needs cannot be imported, because they are for another version, the answer
+    is an error that says so."""
     for program in sorted(Path(sys.base_prefix).parent.glob("3.1*/bin/python3")):
         done = subprocess.run(
             [program, "-c", IN_PYTHON, toy],
@@ -651,7 +662,10 @@ def test_a_python_program_may_close_the_library_and_end(
 
 
 def test_python_calls_after_the_end_are_answered(run_python: RunPython, toy: Path) -> None:
-    code = "import atexit, ctypes\natexit.register(lambda: print(library.urAdapterRelease(adapter), library.urAdapterRetain(adapter)))\n"
+    code = (
+        "import atexit, ctypes\natexit.register(lambda: "
+        "print(library.urAdapterRelease(adapter), library.urAdapterRetain(adapter)))\n"
+    )
     assert lines(run_python(code + IN_PYTHON, str(toy)))[-1] == f"0 {UNINITIALIZED}"
 
 

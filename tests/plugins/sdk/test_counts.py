@@ -1,4 +1,5 @@
-"""References are counted in C: a runtime's thread never waits for the GIL that the program holds, and what it releases is closed soon."""
+"""References are counted in C: a runtime's thread never waits for the GIL that the program holds,
+and what it releases is closed soon."""
 
 from __future__ import annotations
 
@@ -18,28 +19,38 @@ from fairlead.plugins import build_adapter, build_plugin
 ADAPTER: Final = """
 import os
 from fairlead.plugins import Adapter, Object
+
 adapter = Adapter("counted")
 closed = []
+
 
 @adapter.kind
 class Device(Object):
     type = "ur_device_handle_t"
+
     def __init__(self, number):
         self.number = number
+
     def close(self):
         closed.append(self.number)
         if "TELL" in os.environ:
             print("closed", self.number, flush=True)
 
+
 platform = adapter.kind("ur_platform_handle_t", counted=False)()
-adapter.declare(urPlatformGet=lambda: [platform], urDeviceGet=lambda: [Device(number) for number in range(4)])
-adapter.info("urDeviceGetInfo", {"UR_DEVICE_INFO_REFERENCE_COUNT": lambda device: device.references})
+adapter.declare(
+    urPlatformGet=lambda: [platform], urDeviceGet=lambda: [Device(number) for number in range(4)]
+)
+adapter.info(
+    "urDeviceGetInfo", {"UR_DEVICE_INFO_REFERENCE_COUNT": lambda device: device.references}
+)
 """
 
 #: The beginning of a program that holds the GIL as `dpctl.tensor` does. A function of ctypes.PyDLL
 #: does not give it up.
 PROGRAM: Final = """
 import ctypes, faulthandler, sys
+
 faulthandler.dump_traceback_later(5, exit=True)  # only in a deadlock
 ur, held, free = ctypes.CDLL(sys.argv[1]), ctypes.PyDLL(sys.argv[2]), ctypes.CDLL(sys.argv[2])
 assert ur.urGetDeviceProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
@@ -49,10 +60,14 @@ assert ur.urPlatformGet(adapter, 1, ctypes.byref(platform), None) == 0
 assert ur.urDeviceGet(platform, 1, 4, devices, None) == 0
 closed = sys.modules[sys.argv[3]].closed
 
+
 def references(device):
     value = ctypes.c_uint32()
-    code = ur.urDeviceGetInfo(ctypes.c_void_p(device), int(sys.argv[4]), ctypes.c_size_t(4), ctypes.byref(value), None)
+    code = ur.urDeviceGetInfo(
+        ctypes.c_void_p(device), int(sys.argv[4]), ctypes.c_size_t(4), ctypes.byref(value), None
+    )
     return value.value if code == 0 else -code
+
 
 def in_thread(library, retains, releases, counts=(ur.urDeviceRetain, ur.urDeviceRelease)):
     assert library.in_thread(*counts, retains, releases, devices, 4) == 0
@@ -96,15 +111,19 @@ CASES: Final = {
         "[0, 1, 2, 3]",
     ),
     "through PI": (
-        "pi, plugin = ctypes.CDLL(sys.argv[5]), ctypes.create_string_buffer(b'15.47', 4096)\n"
+        "pi, plugin = ctypes.CDLL(sys.argv[5]), ctypes.create_string_buffer(b'15.47', "
+        "4096)\n"
         "assert pi.piPluginInit(plugin) == 0\n"
-        "in_thread(held, 100, 98, (pi.piDeviceRetain, pi.piDeviceRelease)); print(*map(references, devices), closed)\n"
-        "in_thread(free, 0, 3, (pi.piDeviceRetain, pi.piDeviceRelease)); print(closed, pi.piDeviceRelease(None), "
+        "in_thread(held, 100, 98, (pi.piDeviceRetain, pi.piDeviceRelease)); "
+        "print(*map(references, devices), closed)\n"
+        "in_thread(free, 0, 3, (pi.piDeviceRetain, pi.piDeviceRelease)); print(closed, "
+        "pi.piDeviceRelease(None), "
         "pi.piDeviceRelease(ctypes.c_void_p(devices[0])))",
         "3 3 3 3 []\n[0, 1, 2, 3] -33 -33",
     ),
     "in a thread that has the GIL": (
-        "release = ctypes.PyDLL(sys.argv[1]).urDeviceRelease\nprint([(release(ctypes.c_void_p(d)), *closed) for d in devices[:2]])",
+        "release = ctypes.PyDLL(sys.argv[1]).urDeviceRelease\n"
+        "print([(release(ctypes.c_void_p(d)), *closed) for d in devices[:2]])",
         "[(0, 0), (0, 0, 1)]",
     ),
     # closed by the next call of the adapter, while the main thread waits in C and has no time for
@@ -112,7 +131,8 @@ CASES: Final = {
     "in a thread that calls on": (
         "def other():\n"
         "    in_thread(held, 0, 1)\n"
-        "    print(list(closed), -references(devices[0]), ur.urDeviceRetain(ctypes.c_void_p(devices[0])), closed)\n"
+        "    print(list(closed), -references(devices[0]), "
+        "ur.urDeviceRetain(ctypes.c_void_p(devices[0])), closed)\n"
         "assert free.call_in_thread(ctypes.CFUNCTYPE(None)(other)) == 0",
         "[] 19 19 [0, 1, 2, 3]",
     ),

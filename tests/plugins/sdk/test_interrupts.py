@@ -1,4 +1,5 @@
-"""Ctrl-C in a Python program that calls an adapter all the time: KeyboardInterrupt comes to the program, and no call fails for it."""
+"""Ctrl-C in a Python program that calls an adapter all the time: KeyboardInterrupt comes to the
+program, and no call fails for it."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ except KeyboardInterrupt:
 def test_an_interrupt_in_an_entry_point_ends_what_follows(
     tmp_path: Path, handler: str, value: int
 ) -> None:
-    """Our handler lets the entry point finish. The default one cuts it off, and the program gets the exception all the same."""
+    """Our handler lets the entry point finish. The default one cuts it off, and the program gets
+    the exception all the same."""
     (tmp_path / "interrupted.py").write_text(ADAPTER)
     library = build_adapter(tmp_path / "interrupted.py", tmp_path / "libur_adapter_own.so.0")
     child = subprocess.run(
@@ -118,9 +120,16 @@ import time
 from fairlead.plugins import Adapter
 
 adapter = Adapter("slow")
-platform, device = (adapter.kind(f"ur_{name}_handle_t", counted=False)() for name in ("platform", "device"))
+platform, device = (
+    adapter.kind(f"ur_{name}_handle_t", counted=False)() for name in ("platform", "device")
+)
 Context, Queue = (adapter.kind(f"ur_{name}_handle_t") for name in ("context", "queue"))
-adapter.declare(urPlatformGet=lambda: [platform], urDeviceGet=lambda: [device], urContextCreate=Context, urQueueCreate=Queue)
+adapter.declare(
+    urPlatformGet=lambda: [platform],
+    urDeviceGet=lambda: [device],
+    urContextCreate=Context,
+    urQueueCreate=Queue,
+)
 adapter.declare(urQueueFinish=lambda: time.sleep(0.05))
 """
 
@@ -240,7 +249,8 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupt_in_a_layer_comes_after_it(tmp_path: Path) -> None:
-    """C calls its handler: an exception would be printed there, and lost. PI is served by such a layer."""
+    """C calls its handler: an exception would be printed there, and lost. PI is served by such a
+    layer."""
     library = build_adapter(ROOT / "examples/toy_adapter.py", tmp_path / "libur_adapter_toy.so.0")
     child = subprocess.run(
         [sys.executable, "-c", LAYERED, str(library)],

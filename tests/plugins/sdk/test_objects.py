@@ -129,7 +129,8 @@ def test_what_is_being_closed_is_not_lent_any_more(registry: Registry) -> None:
 
 
 def test_a_handle_that_ended_with_its_object_is_not_given_up_again(registry: Registry) -> None:
-    """In a cycle, weak references end before anything is closed; and what is closed may forget its parts."""
+    """In a cycle, weak references end before anything is closed; and what is closed may forget its
+    parts."""
 
     class Whole(Counted):
         def close(self) -> None:

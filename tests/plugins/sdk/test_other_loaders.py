@@ -1,4 +1,5 @@
-"""Loaders of Unified Runtime of each release get the tables of that release, by what they export."""
+"""Loaders of Unified Runtime of each release get the tables of that release, by what they
+export."""
 
 from __future__ import annotations
 

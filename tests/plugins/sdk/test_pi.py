@@ -1,7 +1,7 @@
 """The PI plugin: through fairlead's loader, and from a C program without Python.
 
-It is tested over the reference adapter, and over Intel's adapter of 2025.3 in its place: what fails over one of them alone is that
-one's fault.
+It is tested over the reference adapter, and over Intel's adapter of 2025.3 in its place: what fails
+over one of them alone is that one's fault.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def _header() -> list[str]:
         f"#define ENTRIES {ENTRIES}",
         f"static const char *const names[] = {{{names}}};",
         "struct plugin { char host_version[20], version[20]; char *targets;",
-        f"  union {{ void *table[ENTRIES]; struct {{ {' '.join(f'{member};' for member in members)} }}; }}; }};",
+        f"  union {{ void *table[ENTRIES]; struct {{ "
+        f"{' '.join(f'{member};' for member in members)} }}; }}; }};",
         "",
     ]
 
@@ -204,7 +205,8 @@ def test_program_that_releases_nothing_ends_too(host: Path, case: Case) -> None:
 def test_what_is_released_at_the_very_end_does_no_harm(
     host: Path, reference: Case, when: str
 ) -> None:
-    """A handler that was registered before the plugin was there runs after the adapter has ended, as do destructors of static objects."""
+    """A handler that was registered before the plugin was there runs after the adapter has ended,
+    as do destructors of static objects."""
     begin = ("init", "15.47", "devices", "compute")
     output = run(host, reference, *(("late", *begin) if when == "before" else (*begin, "late")))
     retained = UNINITIALIZED if when == "before" else 0
@@ -266,8 +268,14 @@ def test_loader_binds_it_like_any_other_plugin(run_python: RunPython, case: Case
 import json, sys
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
+
 plugin = load(PluginCandidate(sys.argv[1], "test", interface="PI", backend="opencl"))
-found = [plugin.version, list(plugin.binding.notes), sorted(plugin.binding.missing), [str(device) for device in plugin.devices]]
+found = [
+    plugin.version,
+    list(plugin.binding.notes),
+    sorted(plugin.binding.missing),
+    [str(device) for device in plugin.devices],
+]
 plugin.close()
 again = load(PluginCandidate(sys.argv[1], "test", interface="PI", backend="opencl"))
 print(json.dumps([*found, len(again.devices) == len(found[3])]))
@@ -322,18 +330,31 @@ def test_every_command_of_a_command_buffer_is_carried_out(
 
 
 def test_argument_is_looked_at_when_it_is_set(run_python: RunPython, case: Case) -> None:
-    """And not only when the kernel is launched, though adapters of 2026.2 get all of them with the launch."""
+    """And not only when the kernel is launched, though adapters of 2026.2 get all of them with the
+    launch."""
     code = """
 import ctypes, json, sys
+
 sys.path.append(sys.argv[1])
 from helpers.pi_program import Client, build, first_device
-from fairlead.loader.ur import binding; from fairlead.loader.base import library
+from fairlead.loader.ur import binding
+from fairlead.loader.base import library
+
 client = Client(binding.bind_plugin(library.open_with_siblings(sys.argv[2], sys.argv[3:])).table)
 device = first_device(client)[1]
-context = client.make("piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...)
+context = client.make(
+    "piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...
+)
 kernel = client.make("piKernelCreate", build(client, context, device), b"scale", ...)
 value = ctypes.c_int64(1)
-print(json.dumps([client.pi.piKernelSetArg(kernel, index, size, ctypes.byref(value)) for index, size in ((2, 4), (2, 8), (9, 4))]))
+print(
+    json.dumps(
+        [
+            client.pi.piKernelSetArg(kernel, index, size, ctypes.byref(value))
+            for index, size in ((2, 4), (2, 8), (9, 4))
+        ]
+    )
+)
 """
     arguments = (str(ROOT / "tests"), str(case.plugin), LIBRARIES)
     found = json.loads(run_python(code, *arguments, env={**case.environment}).out)

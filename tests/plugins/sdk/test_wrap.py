@@ -1,4 +1,5 @@
-"""Entry points: what a body is given of what C gives, what C gets of what it returns, and the code for everything that is wrong."""
+"""Entry points: what a body is given of what C gives, what C gets of what it returns, and the code
+for everything that is wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def entry(
     body: Callable[..., Any],
     failed: Callable[..., int] | None = None,
 ) -> Callable[..., str]:
-    """An entry point with this body: call it with the arguments of C, and get the name of the code."""
+    """An entry point with this body: call it with the arguments of C, and get the name of the
+    code."""
 
     def fail(error: BaseException, routine: str) -> int:
         raise error
@@ -147,7 +149,8 @@ def test_any_mixture_of_right_and_wrong_is_refused_with_the_code_of_one_of_the_w
 
 
 def test_the_codes_are_those_that_the_header_lists(headers: Path) -> None:
-    """Of the codes of lists, numbers and queries; that a handle is invalid is not listed everywhere, and means what it says."""
+    """Of the codes of lists, numbers and queries; that a handle is invalid is not listed
+    everywhere, and means what it says."""
     comments = re.findall(
         r"((?:///[^\n]*\n)+)UR_APIEXPORT ur_result_t UR_APICALL (\w+)\(",
         (headers / "unified-runtime/ur_api.h").read_text(encoding="utf-8"),
@@ -324,7 +327,8 @@ def test_a_null_list_with_room_is_refused_where_the_specification_says_so(
 
 @pytest.fixture
 def query(registry: Registry) -> Callable[..., str]:
-    """urQueueGetInfo of a queue that answers one property, and none that is called UR_QUEUE_INFO_SIZE."""
+    """urQueueGetInfo of a queue that answers one property, and none that is called
+    UR_QUEUE_INFO_SIZE."""
     answers = {UR["UR_QUEUE_INFO_REFERENCE_COUNT"]: 5}
     call = entry(registry, "urQueueGetInfo", lambda propName: answers.get(propName))
     queue = registry.give(make("ur_queue_handle_t"))
@@ -440,7 +444,8 @@ def test_a_function_that_returns_nothing_is_told_what_it_has_to_return(name: str
         (
             "urDeviceGet",
             3,
-            "urDeviceGet returned 3; it has to return a list of objects for phDevices (it is not a list)",
+            "urDeviceGet returned 3; it has to return a list of objects for phDevices (it "
+            "is not a list)",
         ),
         (
             "urQueueGetNativeHandle",
@@ -450,7 +455,8 @@ def test_a_function_that_returns_nothing_is_told_what_it_has_to_return(name: str
         (
             "urAdapterGetLastError",
             ("x",),
-            "urAdapterGetLastError returned ('x',); it has to return a tuple: a str for ppMessage, a number",
+            "urAdapterGetLastError returned ('x',); it has to return a tuple: a str for "
+            "ppMessage, a number",
         ),
         (
             "urAdapterGetLastError",

@@ -1,4 +1,5 @@
-"""The adapter on Level Zero, in the process of the tests, on fairlead's own driver on each OpenCL driver."""
+"""The adapter on Level Zero, in the process of the tests, on fairlead's own driver on each OpenCL
+driver."""
 
 from __future__ import annotations
 

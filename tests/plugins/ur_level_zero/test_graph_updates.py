@@ -1,4 +1,5 @@
-"""Every kind of update of a SYCL graph, on this adapter: bit for bit what the reference adapter gives.
+"""Every kind of update of a SYCL graph, on this adapter: bit for bit what the reference adapter
+gives.
 
 Graph → this adapter → fairlead's Level Zero driver → each OpenCL driver, by each path.
 """

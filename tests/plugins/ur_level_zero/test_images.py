@@ -1,4 +1,5 @@
-"""Images and samplers: drivers without the extension, drivers without images, and what is refused."""
+"""Images and samplers: drivers without the extension, drivers without images, and what is
+refused."""
 
 from __future__ import annotations
 

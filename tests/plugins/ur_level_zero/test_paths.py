@@ -190,7 +190,8 @@ def test_copies_have_a_list_of_their_own(
     context: int,
     program: int,
 ) -> None:
-    """Where a device has queues that only copy. Ours has none, so its group of all queues stands in."""
+    """Where a device has queues that only copy. Ours has none, so its group of all queues stands
+    in."""
     monkeypatch.setitem(behind.__dict__, "copy_group", QueueGroup(0, 1, 128))
     chain = Chain(make, context, program)
     chain.recording.finalize()

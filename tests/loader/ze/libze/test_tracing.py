@@ -96,12 +96,19 @@ def test_what_registers_callbacks_is_exported(ze_headers: Path) -> None:
 def test_the_layer_comes_and_goes_at_run_time(run_python: RunPython) -> None:
     code = """
 import ctypes, sys
+
 library = ctypes.CDLL(sys.argv[1])
 state = ctypes.c_bool()
+
+
 def states():
     assert library.zelGetTracingLayerState(ctypes.byref(state)) == 0
     return state.value
-print(states(), library.zelEnableTracingLayer(), states(), library.zelDisableTracingLayer(), states())
+
+
+print(
+    states(), library.zelEnableTracingLayer(), states(), library.zelDisableTracingLayer(), states()
+)
 """
     path = str(libze_loader.path())
     assert run_python(code, path).out == "False 0 True 0 False\n"

@@ -258,7 +258,8 @@ class Elsewhere:
             self.ur.ok(f"ur{kind}Release", handle)
 
     def uses(self, bench: Bench, buffer: int, command: int) -> Iterator[str]:
-        """The codes of everything in a command-buffer, or with one, that a context matters to: the buffers are written to first."""
+        """The codes of everything in a command-buffer, or with one, that a context matters to: the
+        buffers are written to first."""
         ur, origin, region, host = (
             self.ur,
             Offset(0, 0, 0),

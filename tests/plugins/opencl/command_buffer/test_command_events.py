@@ -1,4 +1,5 @@
-"""Events of commands in command-buffers of the reference adapter: those that they signal, and those that they wait for."""
+"""Events of commands in command-buffers of the reference adapter: those that they signal, and those
+that they wait for."""
 
 from __future__ import annotations
 

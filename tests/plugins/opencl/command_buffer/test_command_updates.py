@@ -152,8 +152,8 @@ def test_a_kernel_is_restored_without_its_arguments(bench: Bench) -> None:
 def test_other_kernels_come_before_other_arguments(
     bench: Bench, free_queue: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the changes of one update: a launch that follows one of a kernel with more arguments has no room for these before. In every
-    plan that there is."""
+    """Of the changes of one update: a launch that follows one of a kernel with more arguments has
+    no room for these before. In every plan that there is."""
     order: list[bool] = []
 
     class Watched:
@@ -265,7 +265,8 @@ def test_an_update_is_all_or_nothing(bench: Bench, mode: str) -> None:
 
 
 def test_an_update_leaves_alone_what_is_enqueued(bench: Bench, mode: str) -> None:
-    """An enqueue whose start is held back by a user event runs with the arguments that it was enqueued with."""
+    """An enqueue whose start is held back by a user event runs with the arguments that it was
+    enqueued with."""
     ur = bench.ur
     registry = reference.registry
     assert registry is not None

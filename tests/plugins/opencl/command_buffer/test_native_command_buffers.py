@@ -1,4 +1,5 @@
-"""The driver's own command-buffers under the reference adapter: what they refuse, and where they are left alone."""
+"""The driver's own command-buffers under the reference adapter: what they refuse, and where they
+are left alone."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def support(bench: Bench) -> Support | None:
 def test_an_update_that_is_refused_changes_nothing(
     bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`half of it` is what Intel's driver does: it keeps, of an update that it refuses, what comes before the refused part."""
+    """`half of it` is what Intel's driver does: it keeps, of an update that it refuses, what comes
+    before the refused part."""
     buffer, one = bench.buffer(updatable=True), {"local_size": sizes(1), "handle": True}
     commands = [
         bench.launch(buffer, "bump", pointer(bench.address), value(add), **one)[1] for add in (1, 2)
@@ -81,7 +83,8 @@ def test_an_update_that_is_refused_changes_nothing(
 def test_enqueues_and_updates_take_no_memory(
     bench: Bench, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In Intel's own command-buffers they do, 2 KB a command: whoever does not ask for these does not get them, however fast they are."""
+    """In Intel's own command-buffers they do, 2 KB a command: whoever does not ask for these does
+    not get them, however fast they are."""
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", mode)
     buffer, process = bench.buffer(updatable=True), psutil.Process()
     commands = [

@@ -1,4 +1,5 @@
-"""USM of the reference adapter, in every way that the drivers can have it: allocation, queries, arguments of kernels, host memory."""
+"""USM of the reference adapter, in every way that the drivers can have it: allocation, queries,
+arguments of kernels, host memory."""
 
 from __future__ import annotations
 
@@ -320,7 +321,10 @@ def test_two_contexts_over_one_of_opencl_s_have_the_same_memory(way: Way, ur: Ca
 
 # kernels
 
-SOURCE = b"kernel void next(global int *a, global const int *b) { a[get_global_id(0)] = b ? b[get_global_id(0)] + 1 : 7; }"
+SOURCE = (
+    b"kernel void next(global int *a, global const int *b) { a[get_global_id(0)] = "
+    b"b ? b[get_global_id(0)] + 1 : 7; }"
+)
 
 
 def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
@@ -342,7 +346,8 @@ def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
 
 
 def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> None:
-    """What a launch does with `usm.pointer_argument`: it is looked at in this process, where the adapter's Python is."""
+    """What a launch does with `usm.pointer_argument`: it is looked at in this process, where the
+    adapter's Python is."""
     from fairlead.plugins.opencl.core import adapter
     from fairlead.plugins.opencl.platforms import extension
     from fairlead.plugins.opencl.usm import addresses as usm
