@@ -1,4 +1,5 @@
-"""docs/command_graph_rules.md has every rule of command graphs; its files, tests and attributes exist."""
+"""docs/command_graph_rules.md has every rule of command graphs; its files, tests and attributes
+exist."""
 
 from __future__ import annotations
 

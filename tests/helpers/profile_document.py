@@ -20,10 +20,13 @@ def _document() -> Iterator[str]:
     yield "<!-- Written by tests/helpers/profile_document.py; a test compares it. -->"
     yield ""
     yield from _wrapped(
-        "fairlead treats some drivers specially. This is all of it: `icd/driver_profiles.py` is "
+        "fairlead treats some drivers specially. This is all of it: "
+        "`icd/driver_profiles.py` is "
         "the only place that compares names and versions of drivers. One exception is "
-        "`icd/pocl_kernels.py`: the layout of PoCL's binaries depends on its version. A *repair* "
-        "changes how a driver is opened. A *habit* sets a capability that the rest of fairlead asks for. "
+        "`icd/pocl_kernels.py`: the layout of PoCL's binaries depends on its version. "
+        "A *repair* "
+        "changes how a driver is opened. A *habit* sets a capability that the rest of "
+        "fairlead asks for. "
         "`fairlead doctor` lists the rows that apply to each driver of a machine."
     )
     yield ""
