@@ -199,7 +199,8 @@ cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep,
                  fl_pins *pins, enum fl_reason *reason);
 
-/* program_kernels.c: the kernels of a replay program, and what has to be set on them before each launch. */
+/* program_kernels.c: the kernels of a replay program, and what has to be set on them before each
+ * launch. */
 typedef struct fl_set { /* small: a replay reads them all, past what the driver has left of the
                            caches */
     union {

@@ -134,8 +134,8 @@ void fl_forget_events(fl_recording *recording);
 int fl_watch_events(void **table, fl_mapping *known);
 void fl_unwatch_events(void **table, fl_mapping *known);
 
-/* uncaptured_calls.c: see the commands of queues that are not captured. recording.c: the recordings of
- * this thread and context are told of one. */
+/* uncaptured_calls.c: see the commands of queues that are not captured. recording.c: the recordings
+ * of this thread and context are told of one. */
 int fl_watch_elsewhere(void **table, fl_mapping *known);
 void fl_unwatch_elsewhere(void **table, fl_mapping *known);
 void fl_tell_elsewhere(cl_context context, int slot);

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .core import API
-from .devices import CuDevice
+
+if TYPE_CHECKING:
+    from .devices import CuDevice
 
 
 def _limit(name: str) -> Callable[[CuDevice], int]:

@@ -51,7 +51,8 @@ class Run:
 
 @pytest.fixture(scope="module")
 def conformance(run_suite: RunSuite, wheel_drivers: dict[str, str]) -> Callable[..., Run]:
-    """Runs the suite. `driver` is the only OpenCL driver; with several a loader chooses the order."""
+    """Runs the suite. `driver` is the only OpenCL driver; with several a loader chooses the
+    order."""
 
     def run(library: Path, driver: Candidate | None = None, **options: Any) -> Run:
         found = registered([locate(driver)[0]]) if driver else wheel_drivers
