@@ -1,4 +1,5 @@
-"""Programs that share their buffers with CUDA, in processes of their own: on PoCL and the fake CUDA.
+"""Programs that share their buffers with CUDA, in processes of their own: on PoCL and the fake
+CUDA.
 
 `SHARING` is what FAIRLEAD_CUDA=1 does at the import of fairlead, with PoCL in the place of NVIDIA's
 driver: PoCL imports the memory of the fake driver, and its compiler gives stored PTX.
