@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import struct
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -133,3 +134,13 @@ def fake_hip(
         found.fail(function, 0)
     found.driver.table.hipSetDevice(0)
     found.driver.table.hipGetLastError()
+
+
+def bundle(**parts: bytes) -> bytes:
+    """Return a bundle of code objects by their targets."""
+    heads, at = [], 24 + 8 + sum(24 + len(name) for name in parts)
+    for name, data in parts.items():
+        heads.append(struct.pack("<3Q", at, len(data), len(name)) + name.encode())
+        at += len(data)
+    count = struct.pack("<Q", len(parts))
+    return b"".join([b"__CLANG_OFFLOAD_BUNDLE__", count, *heads, *parts.values()])

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+from helpers.hip import bundle
 from helpers.launching import last_error
 from helpers.ur_calls import Calls, array
 
@@ -79,15 +80,55 @@ def test_places_in_local_memory_begin_behind_what_the_kernel_has(
     assert (places, packed.shared) == ([32, 64], 84 - 28)
 
 
-def test_a_binary_is_given_back_unchanged(work: Work, adapted: Adapted) -> None:
-    """What the driver loads is changed, so a second program of it would lack its parameters."""
-    comgr = adapted.module("compilers").find_compiler("OpenCL C")
-    data = comgr.compile_opencl(SOURCE, "amdgcn-amd-amdhsa--gfx90a")
+def _binary(work: Work, data: bytes) -> int:
+    """Return a program of a binary."""
     room = ctypes.create_string_buffer(data, len(data))
     lengths = (ctypes.c_size_t * 1)(len(data))
     places = (ctypes.c_void_p * 1)(ctypes.addressof(room))
     given = work.context, 1, array(work.device), lengths, places, None
-    program = work.ur.made("urProgramCreateWithBinary", *given).value or 0
+    return work.ur.made("urProgramCreateWithBinary", *given).value or 0
+
+
+def test_a_bundle_runs_its_code_for_the_device(work: Work, adapted: Adapted) -> None:
+    """The other part is no code object, so it would not do."""
+    comgr, name = adapted.module("compilers").find_compiler("OpenCL C"), "amdgcn-amd-amdhsa--"
+    data = comgr.compile_opencl(SOURCE, f"{name}gfx90a")
+    other = f"hipv4-{name}gfx1030"
+    program = _binary(work, bundle(**{other: b"other", f"hipv4-{name}gfx90a:xnack-": data}))
+    work.ur.ok("urProgramBuild", work.context, program, None)
+    out = work.memory()
+    work.launch(_kernel(work, program, b"store"), out, ctypes.c_int32(6))
+    assert work.numbers(out) == [6] * COUNT
+
+
+def test_hip_c_goes_to_its_compiler(
+    work: Work, adapted: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hipRTC and clang are tested in tests/plugins/hip. Here another one gives what runs."""
+    compilers, given = adapted.module("compilers"), list[tuple[bytes, str, str]]()
+    comgr = compilers.find_compiler("OpenCL C")
+
+    class Compiler:
+        name = "a compiler of HIP C++"
+
+        def compile_hip(self, source: bytes, architecture: str, options: str) -> bytes:
+            given.append((source, architecture, options))
+            return comgr.compile_opencl(SOURCE, "amdgcn-amd-amdhsa--gfx90a")
+
+    monkeypatch.setitem(compilers.COMPILERS, "HIP C++", (lambda: None, Compiler))
+    program, out = _build(work, b"__global__ void store() {}", b"-DN=1"), work.memory()
+    work.launch(_kernel(work, program, b"store"), out, ctypes.c_int32(8))
+    assert work.numbers(out) == [8] * COUNT
+    ((source, architecture, options),) = given
+    assert source.startswith(b"__global__") and options == "-DN=1"
+    assert architecture == "gfx90a:sramecc+:xnack-"
+
+
+def test_a_binary_is_given_back_unchanged(work: Work, adapted: Adapted) -> None:
+    """What the driver loads is changed, so a second program of it would lack its parameters."""
+    comgr = adapted.module("compilers").find_compiler("OpenCL C")
+    data = comgr.compile_opencl(SOURCE, "amdgcn-amd-amdhsa--gfx90a")
+    program = _binary(work, data)
     work.ur.ok("urProgramBuild", work.context, program, None)
     back = ctypes.create_string_buffer(len(data))
     pointers = (ctypes.c_void_p * 1)(ctypes.addressof(back))
@@ -130,11 +171,7 @@ def test_kernels_of_foreign_modules_are_refused(work: Work) -> None:
 def test_a_bundle_without_the_devices_processor_is_a_build_failure(work: Work) -> None:
     name = b"hipv4-amdgcn-amd-amdhsa--gfx1100"
     data = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<4Q", 1, 0, 0, len(name)) + name
-    room = ctypes.create_string_buffer(data, len(data))
-    lengths = (ctypes.c_size_t * 1)(len(data))
-    places = (ctypes.c_void_p * 1)(ctypes.addressof(room))
-    given = work.context, 1, array(work.device), lengths, places, None
-    program = work.ur.made("urProgramCreateWithBinary", *given)
+    program = _binary(work, data)
     assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
 
 

@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from helpers.hip import bundle
 from helpers.support import RunPython
 
 from fairlead.loader.ur.abi import URError
@@ -230,16 +231,6 @@ def test_a_refused_program_has_the_compilers_log(compiler: _Compiler) -> None:
     assert "isa_name" in said
     path, said = compiler("kernel void f(global int *a) { *a = 1; }", options="-D'")
     assert "options" in said and not path.exists()
-
-
-def bundle(**parts: bytes) -> bytes:
-    """Return a bundle of code objects by their targets."""
-    heads, at = [], 24 + 8 + sum(24 + len(name) for name in parts)
-    for name, data in parts.items():
-        heads.append(struct.pack("<3Q", at, len(data), len(name)) + name.encode())
-        at += len(data)
-    count = struct.pack("<Q", len(parts))
-    return b"".join([b"__CLANG_OFFLOAD_BUNDLE__", count, *heads, *parts.values()])
 
 
 def test_a_bundle_has_code_for_several_processors(compiler: _Compiler) -> None:

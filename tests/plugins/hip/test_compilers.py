@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from helpers.hip import bundle
 from helpers.support import RunPython
 
 from fairlead.plugins.hip.clang import Clang, ClangError
 from fairlead.plugins.hip.code_objects import CodeObjectError, prepare
 
-from .test_code_objects import HIP_C, SOURCE, bundle
+from .test_code_objects import HIP_C, SOURCE
 
 #: Compiles its third argument by a compiler of the second one's language, into the fourth.
 COMPILE: Final = """
