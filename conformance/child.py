@@ -91,8 +91,8 @@ class LibraryUnderTest:
         """
         self.endings.append(callback)
 
-    def about(self, **facts: str) -> None:
-        """Report facts about the library: `about(device="…")`."""
+    def report_facts(self, **facts: str) -> None:
+        """Report facts about the library: `report_facts(device="…")`."""
         self.tell(facts=facts)
 
 

@@ -42,18 +42,18 @@ class Maker:
         while self._releases:
             self._releases.pop()()
 
-    def another(self: M) -> M:
+    def new_maker(self: M) -> M:
         """Return a maker for the same context and program."""
         return type(self)(self.table, self.device, self.context, self.program)
 
-    def later(self, release: Callable[[], object]) -> None:
+    def defer(self, release: Callable[[], object]) -> None:
         """Register a callback for `close`."""
         self._releases.append(release)
 
     def owned(self, handle: int, kind: str) -> int:
         """Register a handle of a type, such as "cl_event", to be released by `close`."""
         release = getattr(self.table, self.releases[kind])
-        self.later(lambda: release(handle))
+        self.defer(lambda: release(handle))
         return handle
 
     @classmethod

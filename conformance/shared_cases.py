@@ -51,7 +51,7 @@ def in_threads(objects: M, work: Callable[[M, int], tuple[list[int], list[int]]]
     wrong: list[object] = []
 
     def run(number: int) -> None:
-        own = objects.another()
+        own = objects.new_maker()
         try:
             found, expected = work(own, number)
             wrong.extend([] if found == expected else [found[:4]])

@@ -137,7 +137,7 @@ class CommandBuffers:
         check(code, "clCreateCommandBufferKHR")
         if not handle:
             failed("clCreateCommandBufferKHR gives an object", "NULL, and CL_SUCCESS")
-        objects.later(lambda: self.clReleaseCommandBufferKHR(handle))
+        objects.defer(lambda: self.clReleaseCommandBufferKHR(handle))
         return handle
 
     def info(self, buffer: int, name: str) -> bytes:

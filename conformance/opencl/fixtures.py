@@ -98,7 +98,7 @@ def chosen(target: LibraryUnderTest, driver: Driver) -> CLDevice:
     target.answer = lambda: ask(
         platform, OPENCL["CL_PLATFORM_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())
     )
-    target.about(platform=device.platform.version, device=device.name)
+    target.report_facts(platform=device.platform.version, device=device.name)
     return device
 
 

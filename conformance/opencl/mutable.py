@@ -164,7 +164,7 @@ class Mutable:
         what = properties(FLAGS, MUTABLE_FLAG, *pairs)
         handle, code = self.commands.try_create(1, handles(self.recorder.queue), what)
         check(code, "clCreateCommandBufferKHR")
-        self.objects.later(lambda: self.commands.clReleaseCommandBufferKHR(handle))
+        self.objects.defer(lambda: self.commands.clReleaseCommandBufferKHR(handle))
         self.recorder.handle = handle or 0
 
 

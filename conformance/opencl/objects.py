@@ -105,7 +105,7 @@ class CLObjects(Maker):
     def queue(self, properties: int = IN_ORDER, context: int = 0) -> int:
         """Make a queue on the device. `close` waits for it before its release."""
         queue = self.make("clCreateCommandQueue", context or self.context, self.device, properties)
-        self.later(lambda: self.cl.clFinish(queue))
+        self.defer(lambda: self.cl.clFinish(queue))
         return queue
 
     def buffer(self, values: Sequence[int], flags: int = READ_WRITE, context: int = 0) -> int:
@@ -155,13 +155,13 @@ class CLObjects(Maker):
         pointer = self.cl.clSVMAlloc(self.context, READ_WRITE, size, 0)
         if not pointer:
             failed("clSVMAlloc gives memory", "NULL")
-        self.later(lambda: self.cl.clSVMFree(self.context, pointer))
+        self.defer(lambda: self.cl.clSVMFree(self.context, pointer))
         return pointer
 
     def user_event(self) -> int:
         """Make a user event. `close` completes it, if the case did not."""
         event = self.make("clCreateUserEvent", self.context)
-        self.later(lambda: self.cl.clSetUserEventStatus(event, OPENCL["CL_COMPLETE"]))
+        self.defer(lambda: self.cl.clSetUserEventStatus(event, OPENCL["CL_COMPLETE"]))
         return event
 
     def build(self, source: str, context: int = 0) -> int:

@@ -265,7 +265,7 @@ def test_arguments_of_each(recorder: CLRecorder, objects: CLObjects) -> None:
 
 @rule(KERNEL, "the kernel can be released after recording")
 def test_released_kernel(recorder: CLRecorder, objects: CLObjects) -> None:
-    buffer, inner = (objects.buffer([0] * 8), objects.another())
+    buffer, inner = (objects.buffer([0] * 8), objects.new_maker())
     recorder.launch(inner.kernel("increment", buffer), 8)
     inner.close()
     recorder.run()
@@ -274,7 +274,7 @@ def test_released_kernel(recorder: CLRecorder, objects: CLObjects) -> None:
 
 @rule(COPY, "the buffers of a copy can be released after recording")
 def test_released_buffer(recorder: CLRecorder, objects: CLObjects) -> None:
-    inner, target = objects.another(), objects.buffer([0] * 8)
+    inner, target = objects.new_maker(), objects.buffer([0] * 8)
     recorder.copy(inner.buffer(range(8)), target, 32)
     inner.close()
     recorder.run()

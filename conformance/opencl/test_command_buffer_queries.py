@@ -101,7 +101,7 @@ def test_properties(commands: CommandBuffers, objects: CLObjects, queue: int) ->
     given = properties(FLAGS, 0)
     handle, code = commands.try_create(1, handles(queue), given)
     expect_code(code, "CL_SUCCESS")
-    objects.later(lambda: commands.clReleaseCommandBufferKHR(handle))
+    objects.defer(lambda: commands.clReleaseCommandBufferKHR(handle))
     equal(
         commands.info(handle or 0, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR"),
         bytes(given),

@@ -72,7 +72,7 @@ def test_flush(recorder: CLRecorder, objects: CLObjects) -> None:
 @rule(ENQUEUE, "the command-buffer can be released as soon as it has been enqueued")
 def test_enqueue_and_release(commands: CommandBuffers, objects: CLObjects, queue: int) -> None:
     buffer = objects.buffer([0] * 1024)
-    inner = objects.another()
+    inner = objects.new_maker()
     recorder = CLRecorder(commands, inner, queue)
     chain(recorder, buffer, ordered=True)
     recorder.finalize()
@@ -151,7 +151,7 @@ def test_another_queue(recorder: CLRecorder, objects: CLObjects, kind: int) -> N
 
 @rule(ENQUEUE, "the queue that it was made for can be released before it runs on another")
 def test_released_queue(commands: CommandBuffers, objects: CLObjects) -> None:
-    inner = objects.another()
+    inner = objects.new_maker()
     buffer, other = objects.buffer([0] * 8), objects.queue()
     recorder = CLRecorder(commands, objects, inner.queue())
     recorder.launch(objects.kernel("increment", buffer), 8)
@@ -175,7 +175,7 @@ def test_threads(commands: CommandBuffers, objects: CLObjects) -> None:
 
 @rule("clReleaseCommandBufferKHR", "a command-buffer that was never finalized can be released")
 def test_release_unfinalized(commands: CommandBuffers, objects: CLObjects, queue: int) -> None:
-    inner = objects.another()
+    inner = objects.new_maker()
     recorder = CLRecorder(commands, inner, queue)
     recorder.launch(inner.kernel("increment", recorder.argument("buffer")), 8)
     check(commands.clRetainCommandBufferKHR(recorder.handle), "clRetainCommandBufferKHR")

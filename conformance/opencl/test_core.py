@@ -235,7 +235,7 @@ def test_queue_with_properties(objects: CLObjects, chosen: CLDevice) -> None:
 @rule("clReleaseCommandQueue", "a queue that is released goes on with its commands")
 def test_released_queue(objects: CLObjects) -> None:
     inner, buffer, event = (
-        objects.another(),
+        objects.new_maker(),
         objects.buffer([0] * 1024),
         ctypes.c_void_p(),
     )

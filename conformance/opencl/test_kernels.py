@@ -98,7 +98,7 @@ def test_clone_outlives(objects: CLObjects, queue: int) -> None:
         unsupported("there is no clCloneKernel before OpenCL 2.1")
     buffer, inner = (
         objects.buffer([0] * 8),
-        objects.another(),
+        objects.new_maker(),
     )
     clone = objects.make("clCloneKernel", inner.kernel("increment", buffer))
     inner.close()

@@ -111,7 +111,7 @@ def test_destructor(bare_objects: CLObjects) -> None:
     called = threading.Event()
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     callback = prototype(lambda memory, data: called.set())
-    inner = bare_objects.another()
+    inner = bare_objects.new_maker()
     bare_objects.call("clSetMemObjectDestructorCallback", inner.buffer([0]), callback, None)
     early = called.is_set()
     inner.close()

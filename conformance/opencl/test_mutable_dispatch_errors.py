@@ -345,7 +345,7 @@ def test_stale_command(
     mutable: Mutable, commands: CommandBuffers, objects: CLObjects, command: int
 ) -> None:
     mutable.needs("ARGUMENTS")
-    inner = objects.another()
+    inner = objects.new_maker()
     other = Mutable(commands, inner, mutable.recorder.queue)
     stale = other.launch(inner.kernel("add", inner.buffer([0] * 8), int32(1)), 8)
     inner.close()
@@ -359,7 +359,7 @@ def test_stale_command(
     "CL_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released",
 )
 def test_stale_command_buffer(commands: CommandBuffers, objects: CLObjects, queue: int) -> None:
-    inner = objects.another()
+    inner = objects.new_maker()
     handle = commands.create(inner, queue)
     inner.close()
     expect_code(commands.clFinalizeCommandBufferKHR(handle), "CL_INVALID_COMMAND_BUFFER_KHR")

@@ -62,7 +62,7 @@ def chosen(target: LibraryUnderTest, plugin: Plugin) -> PluginDevice:
     target.answer = lambda: ask(
         platform, PI["PI_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())
     )
-    target.about(device=device.name, platform=device.platform.name, version=plugin.version)
+    target.report_facts(device=device.name, platform=device.platform.name, version=plugin.version)
     return device
 
 

@@ -92,7 +92,7 @@ class PIObjects(Maker):
         """Make a queue on the device. `close` waits for it before its release."""
         properties = (ctypes.c_uint64 * 3)(PI["PI_QUEUE_FLAGS"], flags, 0)
         queue = self.make("piextQueueCreate", context or self.context, self.device, properties, ...)
-        self.later(lambda: self.pi.piQueueFinish(queue))
+        self.defer(lambda: self.pi.piQueueFinish(queue))
         return queue
 
     def finish(self, queue: int) -> None:
@@ -146,7 +146,7 @@ class PIObjects(Maker):
         pointer = self.make(f"piextUSM{kind.capitalize()}Alloc", ..., *where, None, size, alignment)
         if not pointer:
             failed(f"piextUSM{kind.capitalize()}Alloc gives memory", "NULL, and PI_SUCCESS")
-        self.later(lambda: self.pi.piextUSMFree(self.context, pointer))
+        self.defer(lambda: self.pi.piextUSMFree(self.context, pointer))
         return pointer
 
     def has_usm(self, kind: str) -> bool:

@@ -286,7 +286,7 @@ def test_arguments_of_each(recorder: PIRecorder, objects: PIObjects, queue: int)
 def test_released_kernel(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
     memory, inner = (
         objects.usm("shared", [0] * 8),
-        objects.another(),
+        objects.new_maker(),
     )
     recorder.launch(inner.kernel("increment", PIPointer(memory)), 8)
     inner.close()

@@ -218,7 +218,7 @@ def test_no_description(objects: PIObjects, recorder: PIRecorder) -> None:
 @forked
 @rule(FINALIZE, "PI_ERROR_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released")
 def test_stale(objects: PIObjects) -> None:
-    inner = objects.another()
+    inner = objects.new_maker()
     handle = PIRecorder(inner).handle
     inner.close()
     codes(

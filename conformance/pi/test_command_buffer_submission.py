@@ -100,7 +100,7 @@ def test_event_info(recorder: PIRecorder, objects: PIObjects, queue: int) -> Non
 def test_enqueue_and_release(objects: PIObjects, queue: int) -> None:
     memory, inner = (
         objects.usm("shared", [0] * 1024),
-        objects.another(),
+        objects.new_maker(),
     )
     recorder = PIRecorder(inner)
     chain(recorder, memory)
@@ -122,7 +122,7 @@ def test_retain(recorder: PIRecorder, objects: PIObjects, queue: int) -> None:
 
 @rule(PREFIX + "Release", "a command-buffer that was never finalized can be released")
 def test_release_unfinalized(objects: PIObjects) -> None:
-    inner = objects.another()
+    inner = objects.new_maker()
     recorder = PIRecorder(inner)
     recorder.launch(inner.kernel("increment", PIPointer(objects.usm("shared", [0] * 8))), 8)
     inner.close()

@@ -60,7 +60,7 @@ def test_device(bare_objects: PIObjects) -> None:
 @rule("piProgramRelease", "a kernel outlives its program")
 def test_kernel_outlives_program(objects: PIObjects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 4)
-    inner = objects.another()
+    inner = objects.new_maker()
     inner.program = inner.build()
     kernel = objects.make("piKernelCreate", inner.program, b"increment", ...)
     inner.close()
@@ -84,7 +84,7 @@ def test_context(bare_objects: PIObjects) -> None:
 def test_launch_outlives_kernel(objects: PIObjects, out_of_order: int) -> None:
     memory, inner = (
         objects.usm("shared", [0] * 1024),
-        objects.another(),
+        objects.new_maker(),
     )
     first, second = ctypes.c_void_p(), ctypes.c_void_p()
     objects.call(

@@ -59,7 +59,7 @@ def open_library(target: LibraryUnderTest) -> Opened:
     target.at_end(opened.close)
     device = opened.device
     target.answer = opened.answer
-    target.about(
+    target.report_facts(
         device=device.name,
         platform=f"{device.platform.name}, {device.platform.version}",
         layout=plugin.binding.layout,

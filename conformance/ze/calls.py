@@ -46,7 +46,7 @@ class ZECalls:
         """Call a function that has to return ZE_RESULT_ERROR_… of this name."""
         self.answers(f"ERROR_{error}", name, *arguments)
 
-    def made(self, name: str, *arguments: Any) -> int:
+    def create(self, name: str, *arguments: Any) -> int:
         """Call a function whose last argument is a handle or an address that it makes."""
         out = ctypes.c_void_p()
         self.ok(name, *arguments, ctypes.byref(out))

@@ -70,7 +70,7 @@ def _choose(driver: ZEDriver, text: str) -> ZEDevice:
 def chosen(target: LibraryUnderTest) -> ZEDevice:
     """The device under test."""
     found = _choose(target.opened, target.device)
-    target.about(driver=f"Level Zero {target.opened.api_version}", device=found.name)
+    target.report_facts(driver=f"Level Zero {target.opened.api_version}", device=found.name)
     return found
 
 
@@ -92,7 +92,7 @@ def device(chosen: ZEDevice) -> int:
 @pytest.fixture(scope="session")
 def context(target: LibraryUnderTest, ze: ZECalls, chosen: ZEDevice) -> int:
     """The session's context."""
-    made = ze.made("zeContextCreate", chosen.driver_handle, byref(new("ze_context_desc_t")))
+    made = ze.create("zeContextCreate", chosen.driver_handle, byref(new("ze_context_desc_t")))
     target.at_end(lambda: ze.number("zeContextDestroy", made))
     return made
 

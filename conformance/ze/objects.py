@@ -73,13 +73,13 @@ class ZEObjects:
         while self._ends:
             self._ends.pop()()
 
-    def later(self, end: Callable[[], object]) -> None:
+    def defer(self, end: Callable[[], object]) -> None:
         """Register a callback for `close`."""
         self._ends.append(end)
 
-    def _made(self, destroy: str, name: str, *arguments: Any) -> int:
-        handle = self.ze.made(name, *arguments)
-        self.later(lambda: self.ze.number(destroy, handle))
+    def _create(self, destroy: str, name: str, *arguments: Any) -> int:
+        handle = self.ze.create(name, *arguments)
+        self.defer(lambda: self.ze.number(destroy, handle))
         return handle
 
     def ints(self, *values: int, count: int = 0) -> Ints:
@@ -87,8 +87,8 @@ class ZEObjects:
         count = count or len(values)
         device, host = new("ze_device_mem_alloc_desc_t"), new("ze_host_mem_alloc_desc_t")
         given = byref(device), byref(host), 4 * count, 4, self.device
-        address = self.ze.made("zeMemAllocShared", self.context, *given)
-        self.later(lambda: self.ze.number("zeMemFree", self.context, address))
+        address = self.ze.create("zeMemAllocShared", self.context, *given)
+        self.defer(lambda: self.ze.number("zeMemFree", self.context, address))
         made = Ints(address, count)
         made.fill(*(values or (0,)))
         return made
@@ -96,7 +96,9 @@ class ZEObjects:
     def queue(self, **fields: Any) -> int:
         """Return a command queue."""
         desc, routine = new("ze_command_queue_desc_t", **fields), "zeCommandQueueCreate"
-        made = self._made("zeCommandQueueDestroy", routine, self.context, self.device, byref(desc))
+        made = self._create(
+            "zeCommandQueueDestroy", routine, self.context, self.device, byref(desc)
+        )
         self._waits.append(lambda: self.ze.number("zeCommandQueueSynchronize", made, _LONG))
         return made
 
@@ -106,13 +108,13 @@ class ZEObjects:
         flags = ZE["ZE_COMMAND_LIST_FLAG_IN_ORDER"] if in_order else 0
         desc = new("ze_command_list_desc_t", pNext=chained, flags=flags)
         given = self.context, self.device, byref(desc)
-        return self._made("zeCommandListDestroy", "zeCommandListCreate", *given)
+        return self._create("zeCommandListDestroy", "zeCommandListCreate", *given)
 
     def immediate(self, **fields: Any) -> int:
         """Return an immediate command list."""
         desc = new("ze_command_queue_desc_t", **fields)
         given = self.context, self.device, byref(desc)
-        made = self._made("zeCommandListDestroy", "zeCommandListCreateImmediate", *given)
+        made = self._create("zeCommandListDestroy", "zeCommandListCreateImmediate", *given)
         self._waits.append(lambda: self.ze.number("zeCommandListHostSynchronize", made, _LONG))
         return made
 
@@ -120,10 +122,10 @@ class ZEObjects:
         """Return events of a new pool, host-visible by default."""
         desc = new("ze_event_pool_desc_t", flags=flags, count=count)
         given = self.context, byref(desc), 0, None
-        pool = self._made("zeEventPoolDestroy", "zeEventPoolCreate", *given)
+        pool = self._create("zeEventPoolDestroy", "zeEventPoolCreate", *given)
         scope = ZE["ZE_EVENT_SCOPE_FLAG_HOST"]
         return [
-            self._made(
+            self._create(
                 "zeEventDestroy",
                 "zeEventCreate",
                 pool,
@@ -135,13 +137,13 @@ class ZEObjects:
     def fence(self, queue: int) -> int:
         """Return a fence of a queue."""
         desc = new("ze_fence_desc_t")
-        return self._made("zeFenceDestroy", "zeFenceCreate", queue, byref(desc))
+        return self._create("zeFenceDestroy", "zeFenceCreate", queue, byref(desc))
 
     def kernel(self, name: str, *arguments: Any, size: int = 1) -> int:
         """Return a kernel with arguments: a ctypes value, or the bytes of local memory."""
         text = ctypes.create_string_buffer(name.encode())
         desc = new("ze_kernel_desc_t", pKernelName=text)
-        kernel = self._made("zeKernelDestroy", "zeKernelCreate", self._module(name), byref(desc))
+        kernel = self._create("zeKernelDestroy", "zeKernelCreate", self._module(name), byref(desc))
         self.ze.ok("zeKernelSetGroupSize", kernel, size, 1, 1)
         for index, argument in enumerate(arguments):
             self.set(kernel, index, argument)
@@ -150,14 +152,14 @@ class ZEObjects:
     def image(self, desc: Any) -> int:
         """Return an image of a ze_image_desc_t."""
         given = self.context, self.device, byref(desc)
-        return self._made("zeImageDestroy", "zeImageCreate", *given)
+        return self._create("zeImageDestroy", "zeImageCreate", *given)
 
     def sampler(self) -> int:
         """Return a sampler of whole coordinates, which clamps to the edge."""
         mode = ZE["ZE_SAMPLER_ADDRESS_MODE_CLAMP"]
         desc = new("ze_sampler_desc_t", addressMode=mode)
         given = self.context, self.device, byref(desc)
-        return self._made("zeSamplerDestroy", "zeSamplerCreate", *given)
+        return self._create("zeSamplerDestroy", "zeSamplerCreate", *given)
 
     def set(self, kernel: int, index: int, argument: Any) -> None:
         """Set an argument of a kernel."""

@@ -84,7 +84,7 @@ def test_context_of_part(
     ze: ZECalls, chosen: ZEDevice, parts: list[int], module_of: Callable[..., int]
 ) -> None:
     given = byref(new("ze_context_desc_t")), 1, handles(parts[0])
-    context = ze.made("zeContextCreateEx", chosen.driver_handle, *given)
+    context = ze.create("zeContextCreateEx", chosen.driver_handle, *given)
     make = ZEObjects(ze, context, parts[0], partial(module_of, context, parts[0]))
     try:
         out, made = make.ints(0, 0), make.immediate()

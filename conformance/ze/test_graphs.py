@@ -30,13 +30,13 @@ class Graphs:
         self.ze.ok(BEGIN, self.list, None)
 
     def end(self) -> int:
-        graph = self.ze.made(END, self.list, None)
-        self.make.later(lambda: self.ze.number("zeGraphDestroyExt", graph))
+        graph = self.ze.create(END, self.list, None)
+        self.make.defer(lambda: self.ze.number("zeGraphDestroyExt", graph))
         return graph
 
     def instantiate(self, graph: int) -> int:
-        made = self.ze.made(INSTANTIATE, graph, None)
-        self.make.later(lambda: self.ze.number("zeExecutableGraphDestroyExt", made))
+        made = self.ze.create(INSTANTIATE, graph, None)
+        self.make.defer(lambda: self.ze.number("zeExecutableGraphDestroyExt", made))
         return made
 
     def append(self, executable: int, signal: int = 0, *waits: int) -> None:
@@ -85,7 +85,7 @@ def test_moment(graphs: Graphs, make: ZEObjects) -> None:
 
 @rule(INTO, "the graph that was given is the one that the capture ends with")
 def test_into(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
-    out, graph = make.ints(count=1), ze.made("zeGraphCreateExt", make.context, None)
+    out, graph = make.ints(count=1), ze.create("zeGraphCreateExt", make.context, None)
     ze.ok(INTO, graphs.list, graph, None)
     make.launch(graphs.list, make.kernel("store", out.pointer, c_int32(5)), 1)
     equal(graphs.end(), graph, "the graph")
@@ -152,9 +152,9 @@ def test_source(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     out = make.ints(count=1)
     graphs.begin()
     make.launch(graphs.list, make.kernel("store", out.pointer, c_int32(5)), 1)
-    graph = ze.made(END, graphs.list, None)
+    graph = ze.create(END, graphs.list, None)
     executable = graphs.instantiate(graph)
-    source = ze.made("zeExecutableGraphGetSourceGraphExt", executable)
+    source = ze.create("zeExecutableGraphGetSourceGraphExt", executable)
     equal(source, graph, "the source graph")
     ze.ok("zeGraphDestroyExt", graph)
     graphs.check_replay(executable, out, 5)

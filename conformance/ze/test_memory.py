@@ -25,8 +25,8 @@ def allocate(ze: ZECalls, make: ZEObjects, kind: str, size: int, alignment: int 
     }
     after = () if kind == "Host" else (make.device,)
     given = make.context, *descs[kind], size, alignment, *after
-    address = ze.made(f"zeMemAlloc{kind}", *given)
-    make.later(lambda: ze.number("zeMemFree", make.context, address))
+    address = ze.create(f"zeMemAlloc{kind}", *given)
+    make.defer(lambda: ze.number("zeMemFree", make.context, address))
     return address
 
 
