@@ -113,7 +113,7 @@ class PoclKernel:
         """The address of its work-group function. Raises PoclBinaryError if there is none."""
         return self._function_in(self.library)
 
-    def special(self, local: Sequence[int], *, no_offset: bool, small_grid: bool) -> int:
+    def find_specialized(self, local: Sequence[int], *, no_offset: bool, small_grid: bool) -> int:
         """The address of its function for one local size, which PoCL makes at the first launch.
 
         PoCL runs it wherever it can. It needs half as long as the generic one in a small group.

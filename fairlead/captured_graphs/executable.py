@@ -45,8 +45,8 @@ __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 _ONCE: Final = 1
 
-#: What enqueues and what runs (CapturedSegment.again), and what they are given. Then the queue's
-#: class and its handle, how the event is made, and the route, which is kept alive.
+#: What enqueues and what runs (CapturedSegment.prepare_repeat), and what they are given. Then the
+#: queue's class and its handle, how the event is made, and the route, which is kept alive.
 _Again = tuple[
     Callable[[Any], int],
     Callable[[Any], int] | None,
@@ -95,7 +95,7 @@ class Executable(Settable, Drawable, Pickles):
         #: How the last simple replay is repeated.
         self._again: _Again | None = None
         if graph.is_as_recorded and not updatable:
-            commands = SegmentCommands.whole(
+            commands = SegmentCommands.from_block(
                 self._block, partial(command_of, self._block), schedule, profiled=profiling
             )
             self._whole = CapturedSegment(commands)
@@ -181,9 +181,10 @@ class Executable(Settable, Drawable, Pickles):
 
     # replays
 
-    def missed(self) -> str | None:
+    def suggest_speedup(self) -> str | None:
         """What the program could do so that a replay is much faster, None if nothing is known."""
-        return next(filter(None, (one.missed() for one in self._captured_segments())), None)
+        said = (one.suggest_speedup() for one in self._captured_segments())
+        return next(filter(None, said), None)
 
     def replay(
         self,
@@ -264,12 +265,12 @@ class Executable(Settable, Drawable, Pickles):
             times = only.run_here(handle, times)
             if not times:
                 if not self.profiling:
-                    self._again = self._how_again(only, queue, handle)
+                    self._again = self._prepare_repeat(only, queue, handle)
                 return None
         if only is not None:
             end = self._end(queue, *only.run(handle, times, waits, series), profiled)
             if not self.profiling:
-                self._again = self._how_again(only, queue, handle)
+                self._again = self._prepare_repeat(only, queue, handle)
         else:
             with self._lock:
                 end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
@@ -277,10 +278,10 @@ class Executable(Settable, Drawable, Pickles):
             end.wait()
         return None if wait else end
 
-    def _how_again(self, only: CapturedSegment, queue: Any, handle: int) -> _Again | None:
+    def _prepare_repeat(self, only: CapturedSegment, queue: Any, handle: int) -> _Again | None:
         import pyopencl
 
-        again = only.again()
+        again = only.prepare_repeat()
         if again is None:
             return None
         enqueue, run, route = again
@@ -377,7 +378,7 @@ class Executable(Settable, Drawable, Pickles):
         handle, only = queue_of(queue, self._block, "explain"), self._only()
         if only is not None:
             return only.explain(handle)
-        own = self._own_queues.own(queue).native()
+        own = self._own_queues.get_runtime_queue(queue).native()
         lines = [self.executable_graph.explain()]
         for number, segment in enumerate(self.executable_graph.segments):
             if isinstance(segment, CapturedSegment):

@@ -244,7 +244,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
             made = self.executable_class(
                 self, schedule, updatable=updatable, profiling=enable_profiling, policy=policy
             )
-        if text := made.missed():
+        if text := made.suggest_speedup():
             warn_in_program(text, sys._getframe(1))
         return made
 

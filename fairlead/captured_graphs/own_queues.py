@@ -58,7 +58,7 @@ class OwnQueues:
         call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
         context = self._block.context
         event = Event(context, event_from(begin, context))
-        own = self.own(queue)
+        own = self.get_runtime_queue(queue)
         first = None
         for turn in range(times):
             before(turn)
@@ -82,7 +82,7 @@ class OwnQueues:
         call(handle, "clFlush")
         return ended or end
 
-    def own(self, queue: Any) -> Queue:
+    def get_runtime_queue(self, queue: Any) -> Queue:
         """Return the queue of the runtime for the device of a pyopencl queue."""
         device = self._block.runtime_devices[self._block.devices.index(queue.device.int_ptr)]
         if device not in self._queues:

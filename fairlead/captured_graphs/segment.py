@@ -81,10 +81,10 @@ class CapturedSegment:
         _living.add(self)
         _unfinished.release_finished()
 
-    def missed(self) -> str | None:
+    def suggest_speedup(self) -> str | None:
         """What the program could do so that a replay is faster, None if nothing is known."""
         device = self._listed.devices[0]
-        said = (engine.missed(self._listed, device) for engine in choose().engines)
+        said = (engine.suggest_speedup(self._listed, device) for engine in choose().engines)
         return next(filter(None, said), None)
 
     # running
@@ -105,7 +105,7 @@ class CapturedSegment:
                 settings.clear()
                 raise
             self._buffer.set_cells(settings.cells)
-            if settings.memory and (gone := settings.taken()):
+            if settings.memory and (gone := settings.commit_staged()):
                 self._buffer.keep(_unfinished, gone)
 
     def run(
@@ -157,9 +157,11 @@ class CapturedSegment:
             end = enqueue_marker(queue, (), "clEnqueueMarkerWithWaitList")
         return end, first
 
-    def again(self) -> tuple[Callable[[Any], int], Callable[[Any], int] | None, Route] | None:
-        """How the last `run` or `run_here` is repeated, once and after nothing else; None if it
-        cannot be.
+    def prepare_repeat(
+        self,
+    ) -> tuple[Callable[[Any], int], Callable[[Any], int] | None, Route] | None:
+        """Return how the last `run` or `run_here` is repeated, once and after nothing else; None if
+        it cannot be.
 
         Returns:
             Two functions of the route's `native`, and the route. The first one enqueues: it returns

@@ -57,7 +57,7 @@ class SegmentCommands:
         self.settings = _settings_of(listed, blocks)
 
     @classmethod
-    def whole(
+    def from_block(
         cls,
         block: CapturedBlock,
         command_at: Callable[[int], Command],

@@ -372,8 +372,8 @@ class ParameterSettings:
             if setting.series:
                 setting.end_series()
 
-    def taken(self) -> list[Any]:
-        """What was staged is set. Returns the memory that is used no more."""
+    def commit_staged(self) -> list[Any]:
+        """Set what was staged. Returns the memory that is used no more."""
         gone = []
         for setting in self.memory:
             if setting.next is not None:

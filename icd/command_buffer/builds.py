@@ -92,7 +92,7 @@ class Builds:
         if given is not None:
             self._list()
 
-    def of(self, kind: QueueKind) -> Build:
+    def get_build(self, kind: QueueKind) -> Build:
         """Return the build that is enqueued next on a kind of queue.
 
         Raises OpenCLError if the last engine cannot build its part.
@@ -113,8 +113,8 @@ class Builds:
         if seconds is not None:
             if not any(one.plan.tried for one in found):  # that depends on arguments, and on load
                 remember(self._commands, kind, seconds)
-            found = self._settle(kind, seconds)
-        return found[trial.next()] if trial is not None and seconds is None else found[0]
+            found = self._keep_fastest(kind, seconds)
+        return found[trial.choose_next()] if trial is not None and seconds is None else found[0]
 
     def _make(self, kind: QueueKind) -> Sequence[Build] | None:
         """Plan and build. Returns None if an engine failed; the next plan does without it."""
@@ -169,7 +169,7 @@ class Builds:
             built.append(made)
         return built
 
-    def _settle(self, kind: QueueKind, seconds: Mapping[str, float]) -> Sequence[Build]:
+    def _keep_fastest(self, kind: QueueKind, seconds: Mapping[str, float]) -> Sequence[Build]:
         """End a trial: keep only the fastest build."""
         rivals = self._builds[kind]
         plans = [one.plan for one in rivals]
@@ -189,7 +189,7 @@ class Builds:
         """
         self._drop(kind, {part.engine.name: reason for part in build.plan.parts})
 
-    def learns(self, kind: QueueKind, build: Build) -> bool:
+    def is_learning(self, kind: QueueKind, build: Build) -> bool:
         """Whether a part of a build measures its runs, and nothing was learned from that yet; or
         whether its rivals are still to come."""
         if not self._choice.is_auto or build.trial is not None:
@@ -214,7 +214,7 @@ class Builds:
         (build,), left = self._builds[kind], dict[str, dict[int, str]]()
         with self.changing():
             for part, one in zip(build.plan.parts, build.parts, strict=True):
-                learned = one.learned()
+                learned = one.find_slower_commands()
                 if learned is None:
                     return False
                 longer = {part.first + number: why for number, why in learned.items()}
@@ -298,7 +298,7 @@ class Builds:
 
     def explain(self, kind: QueueKind) -> str:
         """Return how commands run on such a queue, and why: a line for each engine."""
-        build = self.of(kind)
+        build = self.get_build(kind)
         why = {**self._choice.explain_others(), **build.plan.why}
         wide = max(map(len, why))
         lines = [f"{self._commands.count} commands"]

@@ -420,8 +420,8 @@ class CommandBuffer(Changeable):
         self._forbid_again()
         if self.native.stale:
             self._route = None  # what it leads to will be gone
-        build = self._builds.of(kind)
-        learns = self._builds.learns(kind, build)
+        build = self._builds.get_build(kind)
+        learns = self._builds.is_learning(kind, build)
         return Route(self.native, queue, kind.in_order, build, self._commands, learns)
 
     def explain(self, queue: int) -> str:

@@ -31,7 +31,7 @@ _CACHE: Final = FactCache("engines.json")
 
 def is_cheaper(cost: Cost, other: Cost, count: int) -> bool:
     """Return whether so many commands clearly cost less in one engine than in another one."""
-    return cost.of(count) < _CLEARLY * other.of(count)
+    return cost.estimate(count) < _CLEARLY * other.estimate(count)
 
 
 def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> dict[str, float]:

@@ -51,7 +51,7 @@ class Cost:
     each: float
     how: str
 
-    def of(self, count: int) -> float:
+    def estimate(self, count: int) -> float:
         """Return the seconds for an enqueue of `count` commands."""
         return self.fixed + count * self.each
 
@@ -101,11 +101,11 @@ class Built(ABC):
         """
         raise NotImplementedError
 
-    def lost(self) -> str | None:
+    def explain_loss(self) -> str | None:
         """Return why nothing of it can run any more after a failure, None if it can."""
         return None
 
-    def learned(self) -> Mapping[int, str] | None:
+    def find_slower_commands(self) -> Mapping[int, str] | None:
         """Return the commands, by their numbers, that another engine should run, and why.
 
         None means that this is not known yet.
@@ -161,7 +161,7 @@ class Engine(ABC):
         """
         return None
 
-    def refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
+    def list_refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
         """Return the commands that it leaves to another engine, by their numbers, and why.
 
         It is only called for an engine that divides.
@@ -174,7 +174,7 @@ class Engine(ABC):
         )
         return {number: reason for number, reason in reasons if reason is not None}
 
-    def missed(self, commands: CommandList, device: int) -> str | None:
+    def suggest_speedup(self, commands: CommandList, device: int) -> str | None:
         """Return what the program could do so that it runs these commands faster than others do.
 
         Args:
@@ -195,7 +195,7 @@ class Engine(ABC):
         (trial.py)."""
         return None
 
-    def rivals(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
+    def list_variants(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
         """Return this engine with other settings, by their names, that may run commands faster.
 
         The first replays decide (trial.py).

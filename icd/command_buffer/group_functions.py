@@ -130,7 +130,7 @@ class GroupFunctions:
             for place in range(row.special_count):
                 special = row.specials[place]
                 if not special.function:
-                    found = self._kernels[address(row.kernel)].special(
+                    found = self._kernels[address(row.kernel)].find_specialized(
                         list(special.local),
                         no_offset=bool(special.no_offset),
                         small_grid=bool(special.small_grid),

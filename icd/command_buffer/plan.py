@@ -99,7 +99,7 @@ def _rivals(
     last, found = choice.engines[-1], dict[str, Engine]()
     for part in plan.parts if choice.is_auto else ():
         if part.engine is last:
-            found.update(last.rivals(commands.part(part.first, part.end), target))
+            found.update(last.list_variants(commands.part(part.first, part.end), target))
     return [
         replace(
             plan,
@@ -166,7 +166,7 @@ def _take(
     """
     order_only, refusals = commands.order.order_only, dict[int, str]()
     if engine.divides:
-        refusals.update(engine.refusals(commands, target))
+        refusals.update(engine.list_refusals(commands, target))
         refusals.update(left)
     refusals.update(
         (number, "another engine takes it")

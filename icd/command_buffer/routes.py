@@ -55,8 +55,9 @@ class Route:
         self.learns = learns
         #: Whether the caller's thread can run it, once the queue is idle.
         self.runs_here = in_order and all(part.native.run for part in build.parts)
+        explain_loss = Built.explain_loss
         #: Whether a failure may end a part for good.
-        self.may_be_lost = any(type(part).lost is not Built.lost for part in build.parts)
+        self.may_be_lost = any(type(part).explain_loss is not explain_loss for part in build.parts)
         #: Whether the driver may refuse an enqueue as a whole. Another engine then runs it.
         self.may_refuse = any(part.may_refuse for part in build.parts)
         externals: list[int] = []  # the command of each outside event
@@ -176,4 +177,4 @@ def loss_of(route: Route) -> tuple[str, str]:
 
 def lost_by(route: Route) -> str | None:
     """Why a part of a route can never run again, None if each can."""
-    return next(filter(None, (part.lost() for part in route.parts)), None)
+    return next(filter(None, (part.explain_loss() for part in route.parts)), None)

@@ -70,7 +70,7 @@ class Trial:
         self._names, self._turns = tuple(names), turns
         self._timings: list[list[Timing]] = [[] for _ in names]
 
-    def next(self) -> int:
+    def choose_next(self) -> int:
         """Return the rival that enqueues next; the last rival when all had their turns.
 
         Each round has the opposite order of the one before.
@@ -91,7 +91,7 @@ class Trial:
 
     def end(self, timing: Timing, event: int) -> None:
         """Note that the enqueue returned an event. A failed one does not count."""
-        self._timings[self.next()].append(timing)
+        self._timings[self.choose_next()].append(timing)
         timing.end(event)
 
     def seconds(self) -> dict[str, float] | None:

@@ -277,14 +277,14 @@ def test_an_engine_that_is_asked_for_takes_no_turns(
 class Two(Replay):
     """Has another setting."""
 
-    def rivals(self, commands: CommandList, target: QueueKind) -> dict[str, Engine]:
+    def list_variants(self, commands: CommandList, target: QueueKind) -> dict[str, Engine]:
         return {"other": Replay()}
 
 
 class Alone(Replay):
     """Has one setting."""
 
-    def rivals(self, commands: CommandList, target: QueueKind) -> dict[str, Engine]:
+    def list_variants(self, commands: CommandList, target: QueueKind) -> dict[str, Engine]:
         return {}
 
 
@@ -294,7 +294,7 @@ class Picky(Direct):
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return None
 
-    def refusals(self, commands: CommandList, target: QueueKind) -> dict[int, str]:
+    def list_refusals(self, commands: CommandList, target: QueueKind) -> dict[int, str]:
         return {}
 
 

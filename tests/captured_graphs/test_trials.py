@@ -114,7 +114,7 @@ def rivals(
 def take_turns(rivals: Sequence[str], count: int) -> tuple[Trial, list[int]]:
     tried, turns = Trial(rivals), list[int]()
     for _ in range(count):
-        turns.append(tried.next())
+        turns.append(tried.choose_next())
         timing = tried.start(0, None)
         if timing is not None:
             tried.end(timing, 0)

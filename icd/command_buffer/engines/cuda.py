@@ -91,13 +91,13 @@ class Cuda(Engine):
                 return f"a launch may come to another kernel, {found.functions.why_not[kernel]}"
         return why_not_commands(commands, found.functions)
 
-    def missed(self, commands: CommandList, device: int) -> str | None:
+    def suggest_speedup(self, commands: CommandList, device: int) -> str | None:
         if shared_device(device) is not None or not cuda_sharing.may_ask():
             return None
         launch = profile_of_device(device).launch_seconds
         if launch is None:
             return None
-        driver, graph = commands.count * launch, _COST.of(commands.count)
+        driver, graph = commands.count * launch, _COST.estimate(commands.count)
         if driver - graph < _WORTH_SAYING:
             return None
         operations = map(commands.operation, range(len(commands)))
@@ -192,10 +192,10 @@ class BuiltCuda(Built):
         """What each command comes after in the graph."""
         return self._edges
 
-    def lost(self) -> str | None:
+    def explain_loss(self) -> str | None:
         return self._found.device.lost
 
-    def learned(self) -> Mapping[int, str] | None:
+    def find_slower_commands(self) -> Mapping[int, str] | None:
         """Return nothing, or every command: the GPU changes to CUDA and back for each replay.
 
         It takes 140 µs for a change. A replay that comes after work of OpenCL's has two of them,
@@ -204,7 +204,7 @@ class BuiltCuda(Built):
         taken = lib.fl_cuda_taken(self._graph) * 1e-9
         if not taken:
             return None
-        quiet, driver = _COST.of(self._count), self._count * (self._launch_seconds or 0.0)
+        quiet, driver = _COST.estimate(self._count), self._count * (self._launch_seconds or 0.0)
         both = taken + max(0.0, taken - quiet)
         if not driver or both <= driver:
             return {}

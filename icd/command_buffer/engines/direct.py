@@ -102,7 +102,7 @@ class Direct(Engine):
             commands.notes[key] = Found(device, functions)
         return commands.notes[key]
 
-    def refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
+    def list_refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
         found = self._find(commands, target)
         refused: dict[int, str] = dict.fromkeys(
             commands.externals, "it waits for events from outside the graph"
@@ -166,7 +166,7 @@ class BuiltDirect(Built):
             },
         )
 
-    def learned(self) -> Mapping[int, str] | None:
+    def find_slower_commands(self) -> Mapping[int, str] | None:
         """Return the launches that the driver's threads run faster, from the times of the first
         replays."""
         count = len(self._commands)

@@ -41,7 +41,7 @@ class Replay(Engine):
         seconds = profile_of_device(target.device).launch_seconds
         return None if seconds is None else Cost(0.0, seconds, "measured on such a driver")
 
-    def rivals(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
+    def list_variants(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
         return {name: Replay(name) for name in rival_schedules(commands, target)}
 
     def build(self, commands: CommandList, target: QueueKind) -> Built:
