@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ _IMPORTED: Final = (
     "elftools.elf.dynamic",
     "elftools.elf.elffile",
     "numpy",
+    "pytools.persistent_dict",  # PyOpenCL imports it
     "fairlead.api",
     "fairlead.icd.drivers",
     "fairlead.icd.probe",
@@ -45,10 +47,15 @@ _READ_EARLY: Final = ("FAIRLEAD_CUDA", "LANG", "LC_", "LD_", "GLIBC_", "MALLOC_"
 
 
 class ForkServer:
-    """A process that has imported `_IMPORTED`, and runs code in forks of itself, one at a time."""
+    """A process that has imported `_IMPORTED`, and runs code in forks of itself, one at a time.
 
-    def __init__(self) -> None:
+    Args:
+        shortens: whether what has run to the end of an interpreter is not taken there again.
+    """
+
+    def __init__(self, *, shortens: bool = False) -> None:
         self._lock = threading.Lock()
+        self._shortens, self._ended = shortens, set[str]()
         self._environ = {
             name: value for name, value in os.environ.items() if name != _READ_EARLY[0]
         }
@@ -73,9 +80,14 @@ class ForkServer:
 
     def run(self, code: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Output:
         """Run code in a fork, and return what it came to."""
-        request = {"code": code, "arguments": arguments, "environ": dict(environ)}
-        data = json.dumps(request).encode()
         with self._lock:
+            request = {
+                "code": code,
+                "arguments": arguments,
+                "environ": dict(environ),
+                "short": self._shortens and self._has_ended(code, arguments),
+            }
+            data = json.dumps(request).encode()
             out, out_end = os.pipe()
             err, err_end = os.pipe()
             size = len(data).to_bytes(8, "little")
@@ -86,6 +98,15 @@ class ForkServer:
             child = self._answer()
             texts = _read((out, err), child)
             return Output(self._answer(), *texts)
+
+    def _has_ended(self, code: str, arguments: Sequence[str]) -> bool:
+        """Whether a child has run this before, with other temporary files or variables at most."""
+        lasting = [part for part in arguments if tempfile.gettempdir() not in part]
+        run = "\0".join([code, *lasting])
+        try:
+            return run in self._ended
+        finally:
+            self._ended.add(run)
 
     def _answer(self) -> int:
         line = self._answers.readline()

@@ -156,9 +156,10 @@ def _variants(
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
+def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
     """See ForkServer."""
-    server = ForkServer()
+    # to end an interpreter again is a repetition, which is thorough
+    server = ForkServer(shortens="not thorough" in str(pytestconfig.getoption("markexpr")))
     yield server
     server.close()
 

@@ -66,6 +66,10 @@ class RunPython(Protocol):
     The child is a fork of a Python that has imported fairlead and NumPy, but has opened no driver.
     It is a new interpreter if `fresh`, for tests of imports, or if `env` has what a process reads
     when it starts.
+
+    It ends as an interpreter does. Where a child has ended so before, with the same code and with
+    other temporary files or variables at most, `make test` lets the next one end as a C program
+    does, behind the functions of atexit. `make test-all` takes each to the interpreter's end.
     """
 
     def __call__(
