@@ -38,17 +38,17 @@ class PyOpenCLObserver:
         #: The Parameters that are used, by number.
         self.parameters: dict[int, Any] = {}
         #: Calls on queues that are not captured: by file and line, the first one's function.
-        self.elsewhere_at: dict[tuple[str, int], str] = {}
+        self.uncaptured_at: dict[tuple[str, int], str] = {}
 
-    def elsewhere(self, caller: FrameType | None, function: str) -> None:
+    def note_uncaptured_call(self, caller: FrameType | None, function: str) -> None:
         frame = _client.programs_frame(caller)
         if frame is not None:
-            self.elsewhere_at.setdefault((frame.f_code.co_filename, frame.f_lineno), function)
+            self.uncaptured_at.setdefault((frame.f_code.co_filename, frame.f_lineno), function)
 
-    def parameter(self, number: int) -> None:
+    def keep_parameter(self, number: int) -> None:
         self.parameters[number] = parameter_of(number)
 
-    def added(self, caller: FrameType | None, new_objects: bool) -> None:
+    def note_command(self, caller: FrameType | None, new_objects: bool) -> None:
         place = self.only_place
         if place is None:
             place = _client.calling_place(caller)
@@ -57,9 +57,9 @@ class PyOpenCLObserver:
             place = known if known[0] is place[0] else place
         self.places.append(place)
         if new_objects:
-            self.passed(caller)
+            self.hold_pooled_buffers(caller)
 
-    def passed(self, caller: FrameType | None) -> None:
+    def hold_pooled_buffers(self, caller: FrameType | None) -> None:
         for pooled in _client.pooled_buffers(caller):
             self.held[id(pooled)] = pooled
 
@@ -76,7 +76,7 @@ class PyOpenCLObserver:
     def is_housekeeping(self, caller: FrameType | None) -> bool:
         return _client.is_housekeeping(caller)
 
-    def where(self, caller: FrameType | None) -> str:
+    def describe_caller(self, caller: FrameType | None) -> str:
         return _client.line_of(_client.calling_place(caller))
 
 
@@ -183,10 +183,10 @@ class CapturedBlock:
                     self.parameters[found.number] = found
 
     @property
-    def elsewhere(self) -> Mapping[tuple[str, int], str]:
+    def uncaptured_calls(self) -> Mapping[tuple[str, int], str]:
         """The calls in the block on queues that were not captured: by file and line, the first
         one's function."""
-        return self._observer.elsewhere_at
+        return self._observer.uncaptured_at
 
     @property
     def parameters(self) -> dict[int, Any]:

@@ -133,7 +133,7 @@ class capture:
             {**frame.f_globals, **variables_of(frame)} if graph.block.has_parameters else {},
         )
         if graph.state == "captured":
-            warn_of_others(graph.block.elsewhere)
+            warn_of_others(graph.block.uncaptured_calls)
         if graph.state == "captured":
             after = buffers_in(frame)
             graph.block.buffer_names = forms_of(after, variables_of(frame))

@@ -182,9 +182,9 @@ def warn_of_exchange(
     )
 
 
-def warn_of_others(elsewhere: Mapping[tuple[str, int], str]) -> None:
+def warn_of_others(uncaptured_calls: Mapping[tuple[str, int], str]) -> None:
     """Warn of commands on queues that were not captured: by file and line, the function."""
-    for (file, line), function in elsewhere.items():
+    for (file, line), function in uncaptured_calls.items():
         warnings.warn_explicit(
             f"{function} in a capture block, on a queue of the same context that is not captured "
             f"(at {file}:{line}): it has run at once, and replays do not repeat it. Remedy: use "

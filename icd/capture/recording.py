@@ -114,15 +114,15 @@ class Observer(Protocol):
     `caller` is the frame that calls OpenCL, None if no Python function does.
     """
 
-    def added(self, caller: FrameType | None, new_objects: bool) -> None:
+    def note_command(self, caller: FrameType | None, new_objects: bool) -> None:
         """Note that a command was recorded.
 
         `new_objects` says that it is the first to use some object.
         """
 
-    def passed(self, caller: FrameType | None) -> None:
-        """Note that a kernel argument was set to a memory object that the recording does not keep
-        yet."""
+    def hold_pooled_buffers(self, caller: FrameType | None) -> None:
+        """Keep the client's pooled buffers: a kernel argument was set to a memory object that the
+        recording does not keep yet."""
 
     def keep_host(self, caller: FrameType | None, address: int, size: int) -> bool:
         """Keep the owner of host memory alive as long as the recording.
@@ -131,10 +131,10 @@ class Observer(Protocol):
         """
         ...
 
-    def parameter(self, number: int) -> None:
-        """A Parameter became a kernel's argument: keep it."""
+    def keep_parameter(self, number: int) -> None:
+        """Keep a Parameter, which became a kernel's argument."""
 
-    def elsewhere(self, caller: FrameType | None, function: str) -> None:
+    def note_uncaptured_call(self, caller: FrameType | None, function: str) -> None:
         """Note that a command went to a queue of the context that is not captured.
 
         `function` is the OpenCL function.
@@ -144,7 +144,7 @@ class Observer(Protocol):
         """Return whether the present wait is the client's own housekeeping, not the program's."""
         ...
 
-    def where(self, caller: FrameType | None) -> str:
+    def describe_caller(self, caller: FrameType | None) -> str:
         """Return file and line of the program's present call."""
         ...
 
@@ -181,22 +181,23 @@ def _answer(
 ) -> int:
     observer = cookie.observer
     if what == lib.FL_ASK_ADDED:
-        observer.added(caller, size > 0)
+        observer.note_command(caller, size > 0)
     elif what in (lib.FL_ASK_HOST, lib.FL_ASK_HOST_OF_MEMORY):
         return not observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
     elif what == lib.FL_ASK_PASSED:
-        observer.passed(caller)
+        observer.hold_pooled_buffers(caller)
     elif what == lib.FL_ASK_SVM:
         observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
     elif what == lib.FL_ASK_PARAMETER:
-        observer.parameter(size)
-    elif what == lib.FL_ASK_ELSEWHERE:
-        observer.elsewhere(caller, OPENCL.slots[detail].name)
+        observer.keep_parameter(size)
+    elif what == lib.FL_ASK_UNCAPTURED:
+        observer.note_uncaptured_call(caller, OPENCL.slots[detail].name)
     elif what == lib.FL_ASK_WAIT:
         return not observer.is_housekeeping(caller)
     elif what == lib.FL_ASK_REFUSED:
         text, remedy = _REASONS[size]
-        refusal = RefusedCall(OPENCL.slots[detail].name, text, remedy, observer.where(caller))
+        where = observer.describe_caller(caller)
+        refusal = RefusedCall(OPENCL.slots[detail].name, text, remedy, where)
         cookie.refusals.append(refusal)
     return 0
 

@@ -102,7 +102,7 @@ enum fl_ask {
     FL_ASK_SVM,            /* an SVM command uses memory: its operation, address, size in bytes */
     FL_ASK_PASSED,         /* a memory object that is not kept yet became a kernel's argument */
     FL_ASK_PARAMETER,      /* a Parameter became a kernel's argument: -, -, its number */
-    FL_ASK_ELSEWHERE, /* a command went to a queue of the context that is not captured: the slot of
+    FL_ASK_UNCAPTURED, /* a command went to a queue of the context that is not captured: the slot of
                          its call */
     FL_ASK_WAIT,      /* the program waits for captured events: the slot of its call */
     FL_ASK_REFUSED    /* a call was refused: its slot, -, enum fl_reason */

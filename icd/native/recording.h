@@ -136,8 +136,8 @@ void fl_unwatch_events(void **table, fl_mapping *known);
 
 /* uncaptured_calls.c: see the commands of queues that are not captured. recording.c: the recordings
  * of this thread and context are told of one. */
-int fl_watch_elsewhere(void **table, fl_mapping *known);
-void fl_unwatch_elsewhere(void **table, fl_mapping *known);
-void fl_tell_elsewhere(cl_context context, int slot);
+int fl_watch_uncaptured(void **table, fl_mapping *known);
+void fl_unwatch_uncaptured(void **table, fl_mapping *known);
+void fl_tell_uncaptured(cl_context context, int slot);
 
 #endif

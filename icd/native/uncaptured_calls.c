@@ -10,7 +10,7 @@ static void tell(cl_command_queue queue, int slot) {
         return;
     if (CALL(fl_table_of(queue), clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context,
                                                         &context, NULL) == CL_SUCCESS)
-        fl_tell_elsewhere(context, slot);
+        fl_tell_uncaptured(context, slot);
 }
 
 #define WATCHED(name, parameters, ...)                                                             \
@@ -53,7 +53,7 @@ static const struct {
 enum { COUNT = sizeof all / sizeof *all };
 
 /* What the driver has not stays empty, which a recording looks for. */
-int fl_watch_elsewhere(void **table, fl_mapping *known) {
+int fl_watch_uncaptured(void **table, fl_mapping *known) {
     for (int i = 0; i < COUNT; i++) {
         if (fl_slot(table, all[i].slot) == fl_stubs[all[i].slot])
             continue;
@@ -67,7 +67,7 @@ int fl_watch_elsewhere(void **table, fl_mapping *known) {
     return CL_SUCCESS;
 }
 
-void fl_unwatch_elsewhere(void **table, fl_mapping *known) {
+void fl_unwatch_uncaptured(void **table, fl_mapping *known) {
     for (int i = 0; i < COUNT; i++)
         fl_unpatch(table, all[i].slot, known);
 }

@@ -87,7 +87,10 @@ def test_whoever_is_between_a_call_and_its_observer_does_not_matter(
 
         return outer
 
-    for name in ("added", "passed", "keep_host", "is_housekeeping", "where"):
+    for name in (
+        *("note_command", "hold_pooled_buffers", "keep_host", "is_housekeeping"),
+        "describe_caller",
+    ):
         monkeypatch.setattr(PyOpenCLObserver, name, wrapped(getattr(PyOpenCLObserver, name)))
     pool: Any = MemoryPool(ImmediateAllocator(numbers.queue))
     pooled, host = pool.allocate(256), np.zeros(64, np.int32)

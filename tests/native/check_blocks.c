@@ -308,7 +308,7 @@ SCENARIO(block_other_slots) {
     OK(CL(w->queue, clReleaseCommandQueue)(w->queue));
     /* another queue is not captured, which the observer is told */
     OK(fill(w->free_queue, w->a, NULL));
-    EQUAL(atomic_load(&w->trace.elsewhere), 1);
+    EQUAL(atomic_load(&w->trace.uncaptured), 1);
     EQUAL(mock_count(), 1);
     end(w, r);
     drop(w, r);

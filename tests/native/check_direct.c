@@ -413,7 +413,7 @@ static void *run_here_and_there(void *made) {
 }
 
 /* A thread that helps is kept off the processor of the thread that it helps, but for a moment. */
-SCENARIO(thread_direct_pool_elsewhere) {
+SCENARIO(thread_direct_pool_kept_off) {
     cpu_set_t all, two;
     direct d;
     int code;

@@ -33,7 +33,7 @@ int harness_observe(void *cookie, int what, uint32_t detail, void *address, size
     case FL_ASK_SVM: atomic_fetch_add(&t->svms, 1); return 0;
     case FL_ASK_PASSED: atomic_fetch_add(&t->passes, 1); return 0;
     case FL_ASK_PARAMETER: return 0;
-    case FL_ASK_ELSEWHERE: atomic_fetch_add(&t->elsewhere, 1); return 0;
+    case FL_ASK_UNCAPTURED: atomic_fetch_add(&t->uncaptured, 1); return 0;
     case FL_ASK_HOST:
         atomic_fetch_add(&t->hosts, 1);
         t->host = address;

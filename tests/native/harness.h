@@ -11,7 +11,7 @@
 
 /* What a recording asked and told its observer, and what the observer answers. */
 typedef struct trace {
-    atomic_int nodes, elsewhere, hosts, mems, svms, passes, waits, refusals, slot, reason;
+    atomic_int nodes, uncaptured, hosts, mems, svms, passes, waits, refusals, slot, reason;
     atomic_bool no_host, no_mem, no_wait;
     bool refused_slots[FL_SLOTS];
     void *host;
