@@ -25,14 +25,14 @@ from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, fastest
 
 #: Schedules take turns in a graph that was enqueued so often: others are not worth building it
 #: several times.
-_WORTH_RIVALS: Final = 8
+_WORTH_VARIANTS: Final = 8
 
 
 @dataclass(frozen=True)
 class Build:
     """A plan for a kind of queue, and what its engines built: one for each part.
 
-    `trial` measures it and its rivals, if there are any.
+    `trial` measures it and the other candidates, if there are any.
     """
 
     plan: Plan
@@ -83,10 +83,10 @@ class Builds:
         self.native = ffi.new("fl_buffer *")
         self.native.holds_events = profile_of_device(commands.devices[0]).holds_events
         self._commands, self._choice, self._given = commands, choice, given
-        self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: rivals
+        self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: candidates
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
         self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
-        self._with_rivals: set[QueueKind] = set()  # where schedules take turns
+        self._with_variants: set[QueueKind] = set()  # where schedules take turns
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
         if given is not None:
@@ -123,9 +123,9 @@ class Builds:
             plan = Plan([Part(engine, 0, len(self._commands))], {engine.name: self._choice.why})
             return [Build(plan, [self._given])]
         refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
-        with_rivals = kind in self._with_rivals
+        with_variants = kind in self._with_variants
         plans = make_plans(
-            self._commands, kind, self._choice, refused, left, with_rivals=with_rivals
+            self._commands, kind, self._choice, refused, left, with_variants=with_variants
         )
         names = [plan.name for plan in plans]
         tries_schedules = any(plan.tried for plan in plans)
@@ -171,19 +171,19 @@ class Builds:
 
     def _keep_fastest(self, kind: QueueKind, seconds: Mapping[str, float]) -> Sequence[Build]:
         """End a trial: keep only the fastest build."""
-        rivals = self._builds[kind]
-        plans = [one.plan for one in rivals]
+        candidates = self._builds[kind]
+        plans = [one.plan for one in candidates]
         best = fastest(seconds, clearly=not any(plan.tried for plan in plans))
-        winner = next(one for one in rivals if one.plan.name == best)
+        winner = next(one for one in candidates if one.plan.name == best)
         self._builds[kind] = kept = [Build(_explained(winner.plan, plans, seconds), winner.parts)]
         self._list()
-        for one in rivals:
+        for one in candidates:
             if one is not winner:
                 one.close()
         return kept
 
     def refuse(self, kind: QueueKind, build: Build, reason: str) -> None:
-        """Forget a build that the driver refused to enqueue, and its rivals.
+        """Forget a build that the driver refused to enqueue, and the other candidates.
 
         Its engines are not asked again.
         """
@@ -191,24 +191,24 @@ class Builds:
 
     def is_learning(self, kind: QueueKind, build: Build) -> bool:
         """Whether a part of a build measures its runs, and nothing was learned from that yet; or
-        whether its rivals are still to come."""
+        whether its variants are still to come."""
         if not self._choice.is_auto or build.trial is not None:
             return False
         may_leave = kind not in self._left and any(one.learns for one in build.parts)
-        return may_leave or build.plan.has_rivals
+        return may_leave or build.plan.has_variants
 
     def learn(self, kind: QueueKind) -> bool:
         """Ask a build what its first runs have taught. Forget it if an engine leaves commands to
-        others, or if its rivals shall take turns.
+        others, or if its variants shall take turns.
 
         Returns:
             Whether everything is known. Nothing more is learned then.
         """
-        if self._builds[kind][0].plan.has_rivals:
-            if self.native.enqueued < _WORTH_RIVALS:
+        if self._builds[kind][0].plan.has_variants:
+            if self.native.enqueued < _WORTH_VARIANTS:
                 return False
             with self.changing():
-                self._with_rivals.add(kind)
+                self._with_variants.add(kind)
                 self._drop(kind, {})
             return True
         (build,), left = self._builds[kind], dict[str, dict[int, str]]()
@@ -320,16 +320,16 @@ class Builds:
         self._builds.clear()
 
 
-def _explained(plan: Plan, rivals: Sequence[Plan], seconds: Mapping[str, float]) -> Plan:
-    """Return a plan that says why it was chosen among its rivals."""
+def _explained(plan: Plan, candidates: Sequence[Plan], seconds: Mapping[str, float]) -> Plan:
+    """Return a plan that says why it was chosen among the candidates."""
     figures = ", ".join(f"{name} {time * 1e6:.1f} µs" for name, time in seconds.items())
     used = {part.engine.name for part in plan.parts}
     why = {
         name: f"{'' if name in used else 'not '}clearly faster, a replay takes: {figures}"
-        for one in rivals
+        for one in candidates
         for name in one.undecided
     }
-    if any(one.tried for one in rivals):
+    if any(one.tried for one in candidates):
         why[list(plan.why)[-1]] = f"the first replays took: {figures}"
     return replace(plan, why={**plan.why, **why}, undecided=())
 

@@ -317,8 +317,8 @@ class CommandBuffer(Changeable):
         wanted: bool,
         series: Cells | None,
     ) -> Enqueued:
-        """Enqueue one by one what the driver may refuse as a whole, or what takes turns with its
-        rivals.
+        """Enqueue one by one what the driver may refuse as a whole, or what takes turns with other
+        candidates.
 
         After a refusal another engine runs it from now on, if there is one.
         """

@@ -35,15 +35,15 @@ def is_cheaper(cost: Cost, other: Cost, count: int) -> bool:
 
 
 def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> dict[str, float]:
-    """Return the seconds of rivals for a replay of such commands, from a trial of any process.
+    """Return the seconds of candidates for a replay of such commands, from a trial of any process.
 
     Args:
         commands: what is replayed.
         target: the kind of queue.
-        names: the rivals'.
+        names: the candidates'.
 
     Returns:
-        The seconds by name; empty if these rivals have not been tried.
+        The seconds by name; empty if these candidates have not been tried.
     """
     key = _key(commands, target, names)
     found = _CACHE.read().get(key or "", {}).get("seconds")
@@ -53,7 +53,7 @@ def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> di
 
 
 def remember(commands: CommandList, target: QueueKind, seconds: Mapping[str, float]) -> None:
-    """Keep the result of a trial: the seconds of each rival by its name."""
+    """Keep the result of a trial: the seconds of each candidate by its name."""
     key = _key(commands, target, list(seconds))
     if key:
         _CACHE.add({key: {"seconds": dict(seconds), "at": time.time()}})

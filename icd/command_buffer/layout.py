@@ -47,7 +47,7 @@ class Layout:
         return f"{kind}{own}, {self.schedule.events} events in one pass{helps}: {self.why}"
 
 
-def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout:
+def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layout:
     """Return the layout for a kind of queue. Raises OpenCLError if a queue cannot be made.
 
     Queue 0 is the caller's queue. The others are in-order helper queues: one for each other
@@ -56,7 +56,7 @@ def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout
     Args:
         commands: what is laid out.
         target: the kind of queue.
-        rival: one of `rival_schedules`, or "".
+        variant: one of `list_other_schedules`, or "".
     """
     order = commands.order
     queues, others = _by_device(commands, target.device)
@@ -69,8 +69,8 @@ def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout
         )
     else:
         kind, why = _choose(commands, target)
-        if rival:
-            kind, why = rival, "one of the schedules that take turns"
+        if variant:
+            kind, why = variant, "one of the schedules that take turns"
         schedule = _schedule(commands, kind, target)
         others = [target.device] * schedule.own_queues
         runs = profile_of_device(target.device).waits_run_commands
@@ -82,7 +82,7 @@ def lay_out(commands: CommandList, target: QueueKind, rival: str = "") -> Layout
     return Layout(schedule, own, why, helps)
 
 
-def rival_schedules(commands: CommandList, target: QueueKind) -> list[str]:
+def list_other_schedules(commands: CommandList, target: QueueKind) -> list[str]:
     """Return the schedules besides that of `lay_out` that may run a branching graph faster.
 
     Which one is the fastest depends on how long the kernels take, which only replays tell.
@@ -106,7 +106,7 @@ def rival_schedules(commands: CommandList, target: QueueKind) -> list[str]:
         "events": _suits_events(order),
         "queues": True,
     }
-    return [name for name, is_rival in names.items() if is_rival and name != chosen]
+    return [name for name, is_variant in names.items() if is_variant and name != chosen]
 
 
 def _suits_events(order: Order) -> bool:

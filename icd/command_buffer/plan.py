@@ -45,14 +45,14 @@ class Plan:
         why: for each engine by name why it was chosen, or why not.
         undecided: the engines whose costs are not known, by name, in order of preference.
         tried: what is different from another plan of the same engines, "" if nothing is.
-        has_rivals: whether there are such plans, which were not asked for.
+        has_variants: whether there are such plans, which were not asked for.
     """
 
     parts: Sequence[Part]
     why: Mapping[str, str]
     undecided: Sequence[str] = ()
     tried: str = ""
-    has_rivals: bool = False
+    has_variants: bool = False
 
     @property
     def name(self) -> str:
@@ -68,11 +68,11 @@ def make_plans(
     refused: Mapping[str, str],
     left: Mapping[str, Mapping[int, str]],
     *,
-    with_rivals: bool = False,
+    with_variants: bool = False,
 ) -> list[Plan]:
     """Return the plans that may be the fastest. See `make_plan`.
 
-    Each does without one more of the engines whose costs are unknown. With rivals there are also
+    Each does without one more of the engines whose costs are unknown. With variants there are also
     plans in which the last engine has other settings, and one that leaves out what was learned.
     """
     plans = [make_plan(commands, target, choice, refused, left)]
@@ -80,15 +80,15 @@ def make_plans(
         refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}
         plans.append(make_plan(commands, target, choice, refused, left))
     *others, plan = plans
-    rivals = _rivals(plan, commands, target, choice, refused)
-    if not with_rivals:
-        return [*others, replace(plan, has_rivals=bool(rivals))]
-    if rivals and any(left.values()):
-        rivals.insert(0, replace(make_plan(commands, target, choice, refused), tried="all of it"))
-    return [*others, *rivals, plan]
+    variants = _make_variants(plan, commands, target, choice, refused)
+    if not with_variants:
+        return [*others, replace(plan, has_variants=bool(variants))]
+    if variants and any(left.values()):
+        variants.insert(0, replace(make_plan(commands, target, choice, refused), tried="all of it"))
+    return [*others, *variants, plan]
 
 
-def _rivals(
+def _make_variants(
     plan: Plan,
     commands: CommandList,
     target: QueueKind,
@@ -104,11 +104,12 @@ def _rivals(
         replace(
             plan,
             parts=[
-                replace(part, engine=rival) if part.engine is last else part for part in plan.parts
+                replace(part, engine=variant) if part.engine is last else part
+                for part in plan.parts
             ],
             tried=name,
         )
-        for name, rival in found.items()
+        for name, variant in found.items()
         if name not in refused
     ]
 

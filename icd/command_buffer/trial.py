@@ -1,8 +1,8 @@
-"""Rivals take turns in the first replays of a graph, until the fastest is known.
+"""Candidates take turns in the first replays of a graph, until the fastest is known.
 
-A rival is the same commands built another way, by other engines or with another schedule. The
+A candidate is the same commands built another way, by other engines or with another schedule. The
 program's own replays are measured, so nothing runs that the program did not ask for. Nothing is
-waited for either: events call back (icd/native/timing.c). Each rival's median time counts. On a
+waited for either: events call back (icd/native/timing.c). Each candidate's median time counts. On a
 busy machine some ways to run lose more than others, and their least time does not show it.
 """
 
@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from .._native import ffi, lib
 
-#: Turns of each rival. The first one is not counted: drivers prepare much at first use.
+#: Turns of each candidate. The first one is not counted: drivers prepare much at first use.
 TURNS: Final = 8
 
 #: Schedules differ less than engines do. On two busy cores the schedule that 8 turns chose took 5 %
 #: more than the best one. With 16 turns it took 2 % more (means of 16 graphs on two drivers).
 TURNS_OF_SCHEDULES: Final = 16
 
-#: A tie goes to the last rival, whose engine runs everything. It allows for measuring errors.
+#: A tie goes to the last candidate, whose engine runs everything. It allows for measuring errors.
 _CLEARLY: Final = 0.95
 
 
@@ -59,11 +59,11 @@ class Timing:
 
 
 class Trial:
-    """The measurement of rivals. Its user holds a lock.
+    """The measurement of candidates. Its user holds a lock.
 
     Args:
-        names: the rivals'.
-        turns: of each rival.
+        names: the candidates'.
+        turns: of each candidate.
     """
 
     def __init__(self, names: Sequence[str], turns: int = TURNS) -> None:
@@ -71,7 +71,7 @@ class Trial:
         self._timings: list[list[Timing]] = [[] for _ in names]
 
     def choose_next(self) -> int:
-        """Return the rival that enqueues next; the last rival when all had their turns.
+        """Return the candidate that enqueues next; the last candidate when all had their turns.
 
         Each round has the opposite order of the one before.
         """
@@ -82,7 +82,7 @@ class Trial:
         return last - place if around % 2 else place
 
     def start(self, queue: int, after: Sequence[int] | None) -> Timing | None:
-        """Begin to measure an enqueue of the next rival; None if enough is measured.
+        """Begin to measure an enqueue of the next candidate; None if enough is measured.
 
         See `Timing`.
         """
@@ -95,7 +95,7 @@ class Trial:
         timing.end(event)
 
     def seconds(self) -> dict[str, float] | None:
-        """Return the median time of each rival by its name; None while a time is unknown."""
+        """Return the median time of each candidate by its name; None while a time is unknown."""
         found: dict[str, float] = {}
         for name, timings in zip(self._names, self._timings, strict=True):
             times = [timing.seconds for timing in timings]
@@ -106,7 +106,7 @@ class Trial:
 
 
 def fastest(seconds: Mapping[str, float], *, clearly: bool = True) -> str:
-    """Return the rival that is faster than those after it.
+    """Return the candidate that is faster than those after it.
 
     Args:
         seconds: of each.

@@ -24,7 +24,7 @@ from fairlead.icd.errors import OpenCLError
 
 
 class Told:
-    """A timing that is what the test says: of each rival in turn, by its place."""
+    """A timing that is what the test says: of each candidate in turn, by its place."""
 
     seconds_of: ClassVar[list[float]] = []
     count: ClassVar[int] = 0
@@ -54,8 +54,8 @@ def only_replays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "fairlead" / "engines.json"
 
 
-def rivals_on(queue: cl.CommandQueue) -> list[str]:
-    """The rivals' schedules, and at the end what is taken otherwise."""
+def list_candidates(queue: cl.CommandQueue) -> list[str]:
+    """The schedules of the candidates, and at the end what is taken otherwise."""
     if "Portable" in queue.device.platform.name:  # barriers wait for everything before them
         return ["in-order", "queues", "events"]
     return ["in-order", "levels", "events", "queues"]
@@ -111,7 +111,7 @@ def test_the_fastest_schedule_stays(
     only_replays: Path,
     best: int,
 ) -> None:
-    names = rivals_on(out_of_order)
+    names = list_candidates(out_of_order)
     told.seconds_of = [0.7] * len(names)
     told.seconds_of[best] = 0.69  # no schedule can do more than another: a small difference counts
     branches = Branches(numbers, out_of_order)
@@ -208,7 +208,7 @@ def test_schedules_take_turns_after_engines(
     loop = Branches(numbers, out_of_order).graph.finalize()
     loop.replay(out_of_order, times=17).wait()
     assert told.count == 16
-    told.count, count = 0, 1 + len(rivals_on(out_of_order))
+    told.count, count = 0, 1 + len(list_candidates(out_of_order))
     told.seconds_of = [1.0] * count
     loop.replay(out_of_order, times=100).wait()
     assert told.count == TURNS_OF_SCHEDULES * count
@@ -222,13 +222,13 @@ def test_what_the_driver_refuses_is_left_out(
 ) -> None:
     lay_out = replay_engine.lay_out
 
-    def refusing(commands: CommandList, target: QueueKind, rival: str = "") -> Any:
-        if rival == "in-order":
+    def refusing(commands: CommandList, target: QueueKind, variant: str = "") -> Any:
+        if variant == "in-order":
             raise OpenCLError("no queue", routine="clCreateCommandQueue")
-        return lay_out(commands, target, rival)
+        return lay_out(commands, target, variant)
 
     monkeypatch.setattr(replay_engine, "lay_out", refusing)
-    names = rivals_on(out_of_order)[1:]
+    names = list_candidates(out_of_order)[1:]
     told.seconds_of = [1.0] * len(names)
     branches = Branches(numbers, out_of_order)
     loop = branches.graph.finalize()
@@ -307,12 +307,12 @@ def plans(*engines: Engine, left: dict[str, dict[int, str]], **refused: str) -> 
         array.add("kernel", ())
     commands = CommandList(0, [0], array.array, array.order, array)
     choice = Choice(engines, is_auto=True)
-    (known, *_), rivals = (
-        make_plans(commands, TARGET, choice, refused, left, with_rivals=asked)
+    (known, *_), candidates = (
+        make_plans(commands, TARGET, choice, refused, left, with_variants=asked)
         for asked in (False, True)
     )
-    assert known.has_rivals is (len(rivals) > 1) and known.name == rivals[-1].name
-    return [plan.name for plan in rivals]
+    assert known.has_variants is (len(candidates) > 1) and known.name == candidates[-1].name
+    return [plan.name for plan in candidates]
 
 
 def test_settings_of_the_last_engine_come_before_it() -> None:
@@ -320,7 +320,7 @@ def test_settings_of_the_last_engine_come_before_it() -> None:
     assert plans(Two(), left={}, other="the driver refused it") == ["replay"]
 
 
-def test_an_engine_that_takes_everything_needs_no_rivals() -> None:
+def test_an_engine_that_takes_everything_needs_no_variants() -> None:
     assert plans(Picky(), Two(), left={}) == ["direct"]
 
 

@@ -97,7 +97,7 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(params=["rival", "rival and refused"])
-def rivals(
+def candidates(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, remembered: Path
 ) -> None:
     """Two engines that can run everything, and perhaps one that the driver refuses."""
@@ -111,8 +111,8 @@ def rivals(
 # --- a trial alone ---
 
 
-def take_turns(rivals: Sequence[str], count: int) -> tuple[Trial, list[int]]:
-    tried, turns = Trial(rivals), list[int]()
+def take_turns(candidates: Sequence[str], count: int) -> tuple[Trial, list[int]]:
+    tried, turns = Trial(candidates), list[int]()
     for _ in range(count):
         turns.append(tried.choose_next())
         timing = tried.start(0, None)
@@ -121,7 +121,9 @@ def take_turns(rivals: Sequence[str], count: int) -> tuple[Trial, list[int]]:
     return tried, turns
 
 
-def test_rivals_take_turns_and_the_last_one_runs_while_a_time_is_missing(told: type[Told]) -> None:
+def test_candidates_take_turns_and_the_last_one_runs_while_a_time_is_missing(
+    told: type[Told],
+) -> None:
     told.to_come = [5.0, 5.0, 1.0, 2.0, None]
     tried, turns = take_turns(["a", "b"], 20)
     assert turns == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 1]
@@ -174,7 +176,7 @@ def test_a_time_begins_after_what_an_enqueue_waits_for(
 # --- trials of graphs ---
 
 
-def test_replays_are_right_while_rivals_take_turns(numbers: Numbers, rivals: None) -> None:
+def test_replays_are_right_while_candidates_take_turns(numbers: Numbers, candidates: None) -> None:
     """Each replay runs once, whoever runs it, and has the last update."""
     with capture(numbers.queue) as graph:
         numbers.add(1)
@@ -192,7 +194,7 @@ def test_replays_are_right_while_rivals_take_turns(numbers: Numbers, rivals: Non
 def test_the_fastest_is_kept_and_remembered(
     request: pytest.FixtureRequest,
     numbers: Numbers,
-    rivals: None,
+    candidates: None,
     remembered: Path,
     told: type[Told],
     kind: str,
@@ -227,7 +229,7 @@ def test_the_fastest_is_kept_and_remembered(
 
 @pytest.mark.parametrize("found", [None, [], {"rival": 1.0}, {"rival": "1", "replay": 2.0}])
 def test_facts_of_another_form_are_as_good_as_none(
-    numbers: Numbers, rivals: None, remembered: Path, told: type[Told], found: object
+    numbers: Numbers, candidates: None, remembered: Path, told: type[Told], found: object
 ) -> None:
     for count in (1, 2):
         with capture(numbers.queue) as graph:
@@ -241,7 +243,7 @@ def test_facts_of_another_form_are_as_good_as_none(
 
 
 def test_another_graph_is_tried_anew(
-    numbers: Numbers, rivals: None, remembered: Path, told: type[Told]
+    numbers: Numbers, candidates: None, remembered: Path, told: type[Told]
 ) -> None:
     for count in (1, 2):
         with capture(numbers.queue) as graph:
@@ -254,7 +256,7 @@ def test_another_graph_is_tried_anew(
 
 
 def test_several_times_at_once_take_turns_and_give_the_times_of_all(
-    numbers: Numbers, rivals: None, told: type[Told]
+    numbers: Numbers, candidates: None, told: type[Told]
 ) -> None:
     profiled = cl.CommandQueue(
         numbers.queue.context, properties=cl.command_queue_properties.PROFILING_ENABLE

@@ -15,7 +15,7 @@ from ..._native import ffi, lib
 from ...calls import address, call, profile_of_device
 from ..commands import CommandList
 from ..engine import Built, Cost, Engine, QueueKind
-from ..layout import Layout, lay_out, rival_schedules
+from ..layout import Layout, lay_out, list_other_schedules
 from ..order import BARRIER, Schedule
 
 _BARRIER: Final = 0xFFFFFFFF
@@ -42,7 +42,7 @@ class Replay(Engine):
         return None if seconds is None else Cost(0.0, seconds, "measured on such a driver")
 
     def list_variants(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
-        return {name: Replay(name) for name in rival_schedules(commands, target)}
+        return {name: Replay(name) for name in list_other_schedules(commands, target)}
 
     def build(self, commands: CommandList, target: QueueKind) -> Built:
         return ReplayProgram(commands, lay_out(commands, target, self._schedule))
