@@ -140,7 +140,7 @@ def measure(quick: bool) -> list[Row]:
         ratio(
             "PyOpenCL ÷ replay, 1,000 tiny kernels", samples, "PyOpenCL", "replay", Target("≥", 6)
         ),
-        ratio("PyOpenCL ÷ C loop: what any replay is bounded by", samples, "PyOpenCL", "C loop"),
+        ratio("PyOpenCL ÷ C loop: the bound of the engine replay", samples, "PyOpenCL", "C loop"),
         ratio(
             "PyOpenCL with argument types declared ÷ replay",
             samples,

@@ -10,6 +10,8 @@ from pathlib import Path
 from helpers.support import ROOT, RunPython
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULT = ROOT / "bench/results/2026-11-27.json"
+PICTURED = "PyOpenCL ÷ replay, 1,000 tiny kernels"
 
 
 def test_it_is_one_page() -> None:
@@ -43,11 +45,19 @@ def test_the_figures_are_those_of_the_benchmarks() -> None:
     benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
     for measure, figures in rows:
         cells = re.findall(rf"^\| {re.escape(measure)} \|(.*)\|$", benchmarks, re.M)[0]
-        assert re.findall(r"\d\.\d+", figures) == re.findall(r"\d\.\d+", cells)[-3:], measure
+        numbers = [re.findall(r"\d+\.?\d*", text) for text in (figures, cells)]
+        assert numbers[0] == numbers[1][-len(numbers[0]) :], measure
+
+
+def test_the_figures_are_those_of_the_newest_result() -> None:
+    """The measures of the README are in no newer file of results."""
+    results = sorted((ROOT / "bench/results").glob("*.json"))
+    measured = [file for file in results if PICTURED in file.read_text(encoding="utf-8")]
+    assert measured[-1] == RESULT
 
 
 def test_drawing_the_picture_anew_gives_the_file(tmp_path: Path) -> None:
-    arguments = ROOT / "bench/results/2026-11-21.json", tmp_path / "replay.svg"
+    arguments = RESULT, tmp_path / "replay.svg"
     command = [sys.executable, "-m", "bench.picture", *map(str, arguments)]
     subprocess.run(command, cwd=ROOT, check=True)
     assert arguments[1].read_bytes() == (ROOT / "docs/images/replay.svg").read_bytes()
