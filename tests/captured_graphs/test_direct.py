@@ -241,7 +241,7 @@ def test_a_launch_has_the_function_that_the_driver_made_for_its_local_size(
     """Where PoCL's cache has none, as before the first launch of that size, it has the generic
     one."""
     found: dict[tuple[int, ...], int] = {}
-    special = PoclKernel.special
+    special = PoclKernel.find_specialized
 
     def note(kernel: PoclKernel, local: list[int], **traits: bool) -> int:
         found[tuple(local)] = special(kernel, local, **traits)
