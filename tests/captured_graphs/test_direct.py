@@ -247,7 +247,7 @@ def test_a_launch_has_the_function_that_the_driver_made_for_its_local_size(
         found[tuple(local)] = special(kernel, local, **traits)
         return found[tuple(local)]
 
-    monkeypatch.setattr(PoclKernel, "special", note)
+    monkeypatch.setattr(PoclKernel, "find_specialized", note)
     queue, size = numbers.queue, 7  # no other test has it
     others.sizes(queue, (size,), (size,), numbers.buffer).wait()
     with capture(queue) as graph:
