@@ -192,8 +192,8 @@ class Fuzz:
             return self.stray()
         if base == "void" and p.stars == 1:
             return self.memory.address + 4 * self.random.randrange(1024)
-        if p.stars and "Append" in function.name and not p.const:
-            return self.memory.address  # a command may write there later
+        if p.stars and not p.const and ("Append" in function.name or "Binary" in p.name):
+            return self.memory.address  # it is written to later, or whatever the size says
         if p.stars:
             room = self.room(_ROOM // 16)
             if p.name == "pString":  # where the text is to be written
