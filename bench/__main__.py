@@ -30,6 +30,7 @@ MEASURES = (
     "direct",
     "schedules",
     "overlap",
+    "branches",
     "parameters",
     "capture_cost",
     "files",

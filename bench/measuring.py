@@ -15,7 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from random import Random
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, Final
+
+#: Nanoseconds that a turn of a kernel's loop, `x = x * a + b`, can take: the least, the most.
+_TURN: Final = 0.1, 100.0
 
 #: Seconds, microseconds and so on, one a round, by the name of what was measured.
 Samples = Mapping[str, Sequence[float]]
@@ -122,3 +125,22 @@ def ratio(
     series = {name: summary(samples[name]) for name in (over, under)}
     value = series[over]["median"] / series[under]["median"]
     return Row(what, value, "×", target, series, unit, rounds, note)
+
+
+def turns_for(wanted: float, turns: int, taken: float) -> int:
+    """Return how many turns of a kernel's loop take so long.
+
+    Args:
+        wanted: µs.
+        turns: of a kernel that was measured.
+        taken: µs by which it took longer than one without turns.
+
+    Raises:
+        SystemExit: No processor can have taken that time.
+    """
+    if not _TURN[0] <= taken / turns * 1000 <= _TURN[1]:
+        raise SystemExit(
+            f"{turns} turns of a kernel's loop seem to take {taken:.3g} µs, which is implausible: "
+            "the machine is too busy to measure"
+        )
+    return max(1, round(turns * wanted / taken))

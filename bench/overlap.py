@@ -16,24 +16,30 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from .measuring import Row, ratio
+from .measuring import Row, ratio, turns_for
 from .work import compiled, device, make_queue
 
 _LONG: Final = 25  # µs that a kernel takes
 _ABI: Final = Path(__file__).parents[1] / "icd/native/build.py"
 
 
-@cache
-def program() -> Any:
-    """Return overlap.c, compiled, with this process's device."""
+def compiled_for_opencl(name: str) -> Any:
+    """Return a C file of this folder, compiled, with this process's device."""
     with TemporaryDirectory() as folder:
         header = runpy.run_path(str(_ABI))["generated_header"]()
         Path(folder, "opencl_abi.h").write_text(header, encoding="utf-8")
-        library: Any = compiled("overlap.c", "-O2", "-pthread", f"-I{folder}")
-    library.pattern_name.restype, library.run.restype = ctypes.c_char_p, ctypes.c_double
+        library: Any = compiled(name, "-O2", "-pthread", f"-I{folder}")
     handles = make_queue().context.int_ptr, device().to_pyopencl().int_ptr
     if library.prepare(*map(ctypes.c_void_p, handles)):
-        raise SystemExit("overlap.c could not prepare")
+        raise SystemExit(f"{name} could not prepare")
+    return library
+
+
+@cache
+def program() -> Any:
+    """Return overlap.c, compiled, with this process's device."""
+    library = compiled_for_opencl("overlap.c")
+    library.pattern_name.restype, library.run.restype = ctypes.c_char_p, ctypes.c_double
     return library
 
 
@@ -55,7 +61,7 @@ def _turns(name: str) -> int:
     """Return how many turns make a kernel of 25 µs."""
     many, empty = 1 << 14, min(run(name, 0) for _ in range(31))
     taken = min(run(name, many) for _ in range(31)) - empty
-    return max(1, int(many * _LONG / max(1e-9, taken)))
+    return turns_for(_LONG, many, taken)
 
 
 def measure(quick: bool) -> list[Row]:

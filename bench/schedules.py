@@ -18,7 +18,7 @@ import pyopencl as cl
 import fairlead
 from fairlead.icd.command_buffer.order import Order
 
-from .measuring import Row, Target, in_turns, ratio
+from .measuring import Row, Target, in_turns, ratio, turns_for
 from .work import device, finalize_for, make_queue
 
 _ITEMS: Final = 64
@@ -131,7 +131,7 @@ def _turns() -> int:
         for name, graph in graphs.items()
     }
     taken = {name: min(samples) for name, samples in in_turns(actions, 31, count).items()}
-    return max(1, int(turns * _LONG / max(1e-9, taken["long"] - taken["empty"])))
+    return turns_for(_LONG, turns, taken["long"] - taken["empty"])
 
 
 def _loops(graph: Graph) -> dict[str, Any]:
