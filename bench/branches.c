@@ -29,6 +29,8 @@ enum {
     WAIT_EACH = 64,    /* the program waits for each event between the queues, in turn */
     HOST_JOINS = 128,  /* no events: the program finishes its queues after each level */
     TWO_THREADS = 256, /* with it: each thread feeds and finishes a queue, then they meet */
+    BEGIN_THIRD = 512, /* a barrier in a third queue, out of order, comes before all */
+    END_THIRD = 1024,  /* one comes after the ends, for which the program waits before it */
 };
 
 static const struct way {
@@ -43,6 +45,10 @@ static const struct way {
     {"two in-order queues, events, second finished first", SECOND_FIRST},
     {"two in-order queues, events, two threads wait", TWO_WAIT},
     {"two in-order queues, events, the program waits for each", WAIT_EACH},
+    {"the same between barriers of a third queue, the program waits for both ends",
+     BEGIN_THIRD | END_THIRD},
+    {"the same between barriers of a third queue, the program waits for each event",
+     BEGIN_THIRD | END_THIRD | WAIT_EACH},
     {"two in-order queues, the program finishes both at each join", HOST_JOINS},
     {"two in-order queues, two threads finish one each at each join", HOST_JOINS | TWO_THREADS},
     {"one out-of-order queue, the program finishes it at each join", OUT_OF_ORDER | HOST_JOINS},
@@ -66,7 +72,7 @@ typedef struct graph {
     uint32_t count;
     const uint32_t *first, *before, *queue_of; /* the last one of two in-order queues */
     uint32_t level[MOST], levels;
-    cl_event made[MOST];
+    cl_event made[MOST], begin;
     cl_command_queue *queues;
     cl_kernel kernel[QUEUES];
     _Atomic cl_int code;
@@ -76,6 +82,7 @@ typedef struct graph {
 static cl_context context;
 static cl_device_id device;
 static cl_program program;
+static cl_command_queue third;
 static cl_command_queue queues[sizeof WAYS / sizeof *WAYS][QUEUES]; /* never released */
 
 /* Returns an error code. */
@@ -84,7 +91,9 @@ int prepare(cl_context its_context, cl_device_id its_device) {
     cl_int code;
     context = its_context;
     device = its_device;
-    program = CL(context, clCreateProgramWithSource)(context, 1, &source, NULL, &code);
+    third = CL(context, clCreateCommandQueue)(context, device, OUT_OF_ORDER, &code);
+    if (!code)
+        program = CL(context, clCreateProgramWithSource)(context, 1, &source, NULL, &code);
     return code ? code : CL(program, clBuildProgram)(program, 1, &device, NULL, NULL, NULL);
 }
 
@@ -103,7 +112,17 @@ static int needs_event(const graph *g, uint32_t one, uint32_t other) {
     return g->how & OUT_OF_ORDER || g->queue_of[one] != g->queue_of[other];
 }
 
+/* Whether a command is the first or, by the other direction, the last on its queue. */
+static int is_outermost(const graph *g, uint32_t node, int step) {
+    for (uint32_t other = node + (uint32_t)step; other < g->count; other += (uint32_t)step)
+        if (g->queue_of[other] == g->queue_of[node])
+            return 0;
+    return 1;
+}
+
 static int is_waited_for(const graph *g, uint32_t node) {
+    if (g->how & END_THIRD && is_outermost(g, node, 1))
+        return 1;
     for (uint32_t later = node + 1; later < g->count; later++)
         for (uint32_t k = g->first[later]; k < g->first[later + 1]; k++)
             if (g->before[k] == node && needs_event(g, node, later))
@@ -120,6 +139,8 @@ static void launch(graph *g, uint32_t node, int which) {
     for (uint32_t k = g->first[node]; k < g->first[node + 1]; k++)
         if (needs_event(g, g->before[k], node))
             waits[number++] = g->made[g->before[k]];
+    if (g->begin && is_outermost(g, node, -1))
+        waits[number++] = g->begin;
     int signals = is_waited_for(g, node);
     g->code |= CL(kernel, clSetKernelArg)(kernel, 3, sizeof node, &node);
     g->code |= CL(queue, clEnqueueNDRangeKernel)(queue, kernel, 1, NULL, &size, &size, number,
@@ -175,15 +196,31 @@ static void *in_second_thread(void *argument) {
     return NULL;
 }
 
+/* The last event of each queue. */
+static cl_uint ends(const graph *g, cl_event *list) {
+    cl_uint number = 0;
+    for (uint32_t n = 0; n < g->count; n++)
+        if (is_outermost(g, n, 1))
+            list[number++] = g->made[n];
+    return number;
+}
+
 static void feed(graph *g) {
+    cl_event list[QUEUES];
     int one = (g->how & (OUT_OF_ORDER | ONE_QUEUE)) != 0;
     uint32_t level = 0;
+    if (g->how & BEGIN_THIRD)
+        g->code |= CL(third, clEnqueueBarrierWithWaitList)(third, 0, NULL, &g->begin);
     for (uint32_t n = 0; n < g->count; n++) {
         if (g->how & LEVELS && g->level[n] != level) /* recorded level by level */
             g->code |= CL(g->queues[0], clEnqueueBarrier)(g->queues[0]);
         level = g->level[n];
         launch(g, n, one ? 0 : (int)g->queue_of[n]);
     }
+    if (g->how & END_THIRD)
+        g->code |= CL(third, clEnqueueBarrierWithWaitList)(third, ends(g, list), list, NULL);
+    if (g->how & (BEGIN_THIRD | END_THIRD))
+        g->code |= CL(third, clFlush)(third);
     for (int which = one ? 1 : QUEUES; which-- > 0;)
         g->code |= CL(g->queues[which], clFlush)(g->queues[which]);
 }
@@ -204,6 +241,12 @@ static void execute(graph *g) {
     for (uint32_t n = 0; n < g->count && g->how & WAIT_EACH; n++)
         if (g->made[n])
             g->code |= CL(g->made[n], clWaitForEvents)(1, &g->made[n]);
+    if (g->how & END_THIRD) {
+        cl_event list[QUEUES];
+        for (cl_uint i = 0, number = ends(g, list); i < number; i++)
+            g->code |= CL(list[i], clWaitForEvents)(1, &list[i]);
+        g->code |= CL(third, clFinish)(third);
+    }
     if (g->how & SECOND_FIRST)
         finish(g, 1);
     finish(g, 0);
@@ -268,6 +311,8 @@ static void make(graph *g, cl_mem *memory, cl_uint turns) {
 }
 
 static void end(graph *g, cl_mem *memory) {
+    if (g->begin)
+        CL(g->begin, clReleaseEvent)(g->begin);
     for (uint32_t n = 0; n < g->count; n++)
         if (g->made[n])
             CL(g->made[n], clReleaseEvent)(g->made[n]);

@@ -294,12 +294,13 @@ ROWS: Final = (
     ProfileRow(
         id="waits-run-commands",
         applies=_INTEL,
-        does="lets a program's wait for a replay on an out-of-order queue first wait for the "
-        "replay's own in-order queues",
+        does="lets a program's wait for a replay on an out-of-order queue first wait for each "
+        "event of the replay's own in-order queues, in order",
         evidence="2026.22.10 on two cores: the driver's thread runs one queue at a time. A thread "
         "that waits for an in-order queue runs commands too, and one that waits for an "
-        "out-of-order queue runs none. There a C program with two chains took 1.7 times as long "
-        "(docs/task_levels.md)",
+        "out-of-order queue runs none. There a C program with two chains took 1.7 times as long. "
+        "A thread that waits for the last event only ran nothing where branches wait for each "
+        "other (docs/task_levels.md)",
         test="icd/test_habits.py::test_waits_run_commands",
         sets={"waits_run_commands": True},
     ),

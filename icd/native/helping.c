@@ -1,27 +1,34 @@
 /* Waits that run commands. With some drivers a thread that waits for an in-order queue runs its
  * commands, and one that waits for an out-of-order queue runs none. A replay on such a queue has
- * in-order queues of its own. So a program that waits for the replay waits for these first: then
- * its thread runs one branch, and the driver's thread another one.
+ * in-order queues of its own. So a program that waits for the replay waits for their events first:
+ * then its thread runs one branch, and the driver's thread another one.
+ *
+ * It waits for each event in the order of the enqueues, not for the last ones only. A thread that
+ * waits for an event of a queue which waits for another queue sleeps, and runs nothing.
  *
  * A wait of the program is longer by nothing that it would not wait for: the end of the replay
  * comes after the events that are waited for here, on the same queue. */
 #include "native.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* So many events at most are known. More of them are replays far ahead of the device. */
-enum { MOST = 256 };
+/* So many replays at most are known, and of more than one so many events. More of them are far
+ * ahead of the device. */
+enum { MOST = 256, MOST_EVENTS = 4096 };
 
-/* In the order of the enqueues. All three objects but the queue are references. */
+/* In the order of the enqueues. The events are references. */
 static struct helped {
     uint64_t number;
     const void *program;
     void *queue;    /* the program's, on which the replay ends */
-    cl_event own;   /* of a queue of ours; NULL where there is only an end */
-    cl_event end;   /* that comes after it and after all before it on the queue, or NULL */
+    cl_event *own;  /* of queues of ours, in the order of the enqueues */
+    uint32_t own_count;   /* 0 where there is only an end */
+    cl_event end;   /* that comes after them and after all before it on the queue, or NULL */
 } list[MOST];
 static uint64_t last_number;
+static uint32_t event_count; /* of ours */
 static atomic_uint count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -35,12 +42,14 @@ static struct helped take(unsigned place) {
     unsigned left = atomic_load(&count) - 1;
     memmove(&list[place], &list[place + 1], (left - place) * sizeof *list);
     atomic_store(&count, left);
+    event_count -= taken.own_count;
     return taken;
 }
 
 static void let_go(struct helped one) {
-    if (one.own)
-        CALL(fl_table_of(one.own), clReleaseEvent)(one.own);
+    for (uint32_t i = 0; i < one.own_count; i++)
+        CALL(fl_table_of(one.own[i]), clReleaseEvent)(one.own[i]);
+    free(one.own);
     if (one.end)
         CALL(fl_table_of(one.end), clReleaseEvent)(one.end);
 }
@@ -58,20 +67,35 @@ static bool take_of(const void *program, struct helped *found) {
     return is_found;
 }
 
-void fl_offer_help(const void *program, void *queue, void *own, void *end) {
-    struct helped old = {0};
-    if (own)
-        CALL(fl_table_of(own), clRetainEvent)(own);
+/* The caller has the lock, also afterwards. */
+static void make_room(uint32_t own_count) {
+    while (atomic_load(&count) == MOST ||
+           (atomic_load(&count) && event_count + own_count > MOST_EVENTS)) {
+        struct helped old = take(0);
+        pthread_mutex_unlock(&lock);
+        let_go(old);
+        pthread_mutex_lock(&lock);
+    }
+}
+
+void fl_offer_help(const void *program, void *queue, uint32_t own_count, void *const *own,
+                   void *end) {
+    cl_event *kept = own_count ? malloc(own_count * sizeof *kept) : NULL;
+    if (own_count && !kept)
+        return;   /* it only takes longer */
+    for (uint32_t i = 0; i < own_count; i++) {
+        kept[i] = own[i];
+        CALL(fl_table_of(kept[i]), clRetainEvent)(kept[i]);
+    }
     if (end)
         CALL(fl_table_of(end), clRetainEvent)(end);
     pthread_mutex_lock(&lock);
-    if (atomic_load(&count) == MOST)
-        old = take(0);
+    make_room(own_count);
+    event_count += own_count;
     unsigned place = atomic_load(&count);
-    list[place] = (struct helped){++last_number, program, queue, own, end};
+    list[place] = (struct helped){++last_number, program, queue, kept, own_count, end};
     atomic_store(&count, place + 1);
     pthread_mutex_unlock(&lock);
-    let_go(old);
 }
 
 /* The number of the last one that an event ends, or of the last on a queue; 0 if there is none. */
@@ -104,8 +128,8 @@ static void help(void *queue, cl_event end) {
     uint64_t last = last_of(&queue, end);
     pthread_mutex_unlock(&lock);
     while (last && next(queue, last, &one)) {
-        if (one.own)
-            ((fn_clWaitForEvents *)fl_patched(one.own, SLOT_clWaitForEvents))(1, &one.own);
+        for (uint32_t i = 0; i < one.own_count; i++)
+            ((fn_clWaitForEvents *)fl_patched(one.own[i], SLOT_clWaitForEvents))(1, &one.own[i]);
         let_go(one);
     }
 }
@@ -115,7 +139,7 @@ void fl_note_end(void *queue, void *end) {
     uint64_t last = last_of(&queue, NULL);
     pthread_mutex_unlock(&lock);
     if (last)
-        fl_offer_help(NULL, queue, NULL, end);
+        fl_offer_help(NULL, queue, 0, NULL, end);
 }
 
 void fl_help_queue(void *queue) {

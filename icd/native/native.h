@@ -72,9 +72,10 @@ bool fl_is_patched(const void *object, int slot);
 int fl_watch_waits(void **table, fl_mapping *known);
 void fl_unwatch_waits(void **table, fl_mapping *known);
 
-/* helping.c: a replay on `queue` has an event on an in-order queue of ours, `own`; `end`, or NULL,
- * is the event of the replay's end. */
-void fl_offer_help(const void *program, void *queue, void *own, void *end);
+/* helping.c: a replay on `queue` has these events of in-order queues of ours, in the order of the
+ * enqueues; `end`, or NULL, is the event of the replay's end. */
+void fl_offer_help(const void *program, void *queue, uint32_t own_count, void *const *own,
+                   void *end);
 /* Wait for such events before the end of a queue's commands, or before an event. The caller has the
  * driver's wait. */
 void fl_help_queue(void *queue);

@@ -88,7 +88,8 @@ static cl_int put_barrier(const functions *f, void **t, cl_command_queue q, cl_u
     return code;
 }
 
-/* Room for the events of one pass, `externals` after them, and for the longest wait list. */
+/* Room for the events of one pass, `externals` after them, and for the longest wait list, or for
+ * all events where a wait runs commands. */
 typedef struct workspace {
     cl_event *signals;     /* by step; NULL where none */
     cl_event *list;
@@ -110,11 +111,13 @@ static void export_signals(const fl_program *p, workspace *w) {
     }
 }
 
-/* The end is that of the last of them. */
-static void offer_help(const fl_program *p, const workspace *w, void *queue, cl_event end) {
-    for (uint32_t i = 0; i < p->final_wait_count; i++)
-        fl_offer_help(p, queue, w->signals[p->final_waits[i]],
-                      i + 1 == p->final_wait_count ? end : NULL);
+/* All events of our own queues. Those of the caller's queue come first or last. */
+static void offer_help(const fl_program *p, workspace *w, void *queue, cl_event end) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->step_count; i++)
+        if (w->signals[i] && p->steps[i].queue)
+            w->list[count++] = w->signals[i];
+    fl_offer_help(p, queue, count, (void *const *)w->list, end);
 }
 
 static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count) {
@@ -286,7 +289,8 @@ int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t
               uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     workspace w = {NULL, NULL};
     cl_int code = CL_SUCCESS;
-    uint32_t widest = p->final_wait_count;
+    uint32_t widest = p->helps && p->step_count > p->final_wait_count ? p->step_count
+                                                                      : p->final_wait_count;
     bool events = p->final_wait_count > 0 || p->external_count > 0;
     *failed = UINT32_MAX;
     if (p->step_count == 0)

@@ -227,9 +227,12 @@ for _ in range(2):
 
 
 def test_waits_run_commands(habit: Habit) -> None:
-    """The thread that finishes the queue waits for the two queues of the graph's own before."""
-    waited = ["clWaitForEvents", "clWaitForEvents", "clFinish", "clFinish"]
-    assert habit.run(FINISH, INTEL)[-4:] == waited
+    """The thread that finishes the queue waits for each event of the graph's own queues before.
+
+    Each of the two queues has one event that the other one waits for, and one at its end.
+    """
+    waited = ["clWaitForEvents"] * 4 + ["clFinish", "clFinish"]
+    assert habit.run(FINISH, INTEL)[-6:] == waited
     for knobs, switches in ((INTEL, "-waits-run-commands"), (OTHER, "")):
         calls = habit.run(FINISH, knobs, switches)
         assert calls.count("clCreateCommandQueue") > 1

@@ -187,14 +187,58 @@ SCENARIO(helping_markers) {
 /* Far ahead of the device the oldest are forgotten, and none is left at the end. */
 SCENARIO(helping_forgets) {
     set_up(w);
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 14; i++)
         release_event(replay(20));
     finish();
-    EQUAL(seen.count, 256 + 1);
-    CHECK(seen.objects[256] == f.queues[0]);
+    EQUAL(seen.count, 2 * 256 + 1);
+    CHECK(seen.objects[2 * 256] == f.queues[0]);
     release_event(replay(1));
     tear_down();
-    EQUAL(seen.count, 257);
+    EQUAL(seen.count, 2 * 256 + 1);
+}
+
+/* A branch that waits for another one: events between the branches count, in their order. */
+SCENARIO(helping_inner_events) {
+    static const fl_step joined[] = {
+        {.command = UINT32_MAX, .signals = 1},
+        {.command = 0, .queue = 1, .wait_count = 1, .signals = 1},
+        {.command = 1, .queue = 2, .first_wait = 1, .wait_count = 1, .signals = 1},
+    };
+    static const uint32_t joined_waits[] = {0, 1}, joined_ends[] = {2};
+    set_up(w);
+    f.program.steps = joined;
+    f.program.waits = joined_waits;
+    f.program.final_waits = joined_ends;
+    f.program.final_wait_count = 1;
+    release_event(replay(1));
+    finish();
+    EQUAL(seen.count, 3);
+    CHECK(seen.objects[0] == f.own[0] && seen.objects[1] == f.own[1]);
+    CHECK(seen.objects[2] == f.queues[0]);
+    tear_down();
+}
+
+/* Of many events only the last replays are known, of which one is known in any case. */
+SCENARIO(helping_forgets_events) {
+    enum { MANY = 3000 };
+    static void *own[MANY];
+    cl_event first = NULL, second = NULL;
+    set_up(w);
+    OK(marker(w->queue, 0, NULL, &first));
+    OK(marker(w->queue, 0, NULL, &second));
+    for (int i = 0; i < MANY; i++)
+        own[i] = first;
+    fl_offer_help(&f.program, w->free_queue, MANY, own, NULL);
+    EQUAL(mock_references(first), 1 + MANY);
+    for (int i = 0; i < MANY; i++)
+        own[i] = second;
+    fl_offer_help(&f.program, w->free_queue, MANY, own, NULL);
+    EQUAL(mock_references(first), 1);
+    EQUAL(mock_references(second), 1 + MANY);
+    tear_down();
+    EQUAL(mock_references(second), 1);
+    release_event(first);
+    release_event(second);
 }
 
 /* Blocks begin and end meanwhile: they watch the same function. */

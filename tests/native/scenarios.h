@@ -31,8 +31,8 @@
         X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_queues)      \
             X(replay_empty) X(replay_fails) X(replay_updated) /* check_helping.c */                \
         X(helping_finish) X(helping_events) X(helping_knows_what_is_later) X(helping_takes_turns)  \
-            X(helping_markers) X(helping_forgets) X(helping_and_recording)                         \
-                X(helping_refused) /* check_enqueue.c */                                           \
+            X(helping_markers) X(helping_forgets) X(helping_and_recording) X(helping_inner_events) \
+                X(helping_forgets_events) X(helping_refused) /* check_enqueue.c */                 \
         X(enqueue_parts_in_order) X(enqueue_parts_out_of_order) X(enqueue_parts_fail)              \
             X(enqueue_updates) X(enqueue_until) X(enqueue_driver_buffer) /* check_direct.c */      \
         X(direct_runs) X(direct_updated_in_flight) X(direct_other_buffers)                         \
