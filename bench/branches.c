@@ -3,8 +3,8 @@
  * an out-of-order queue, and by a program that waits at each join. bench/branches.py compiles this
  * file and calls `prepare` once and `run` for each.
  *
- * Kernel n computes x[n] = n + 5 times the sum of those before it, so that an order that is not
- * kept gives another number. */
+ * Kernel n computes x[n] = n + 5 times the sum of those before it. An order that is not kept gives
+ * another number. */
 #include "opencl_abi.h"
 
 #include <pthread.h>
@@ -45,9 +45,9 @@ static const struct way {
     {"two in-order queues, events, second finished first", SECOND_FIRST},
     {"two in-order queues, events, two threads wait", TWO_WAIT},
     {"two in-order queues, events, the program waits for each", WAIT_EACH},
-    {"the same between barriers of a third queue, the program waits for both ends",
+    {"two in-order queues, barriers in a third one, the program waits for both ends",
      BEGIN_THIRD | END_THIRD},
-    {"the same between barriers of a third queue, the program waits for each event",
+    {"two in-order queues, barriers in a third one, the program waits for each event",
      BEGIN_THIRD | END_THIRD | WAIT_EACH},
     {"two in-order queues, the program finishes both at each join", HOST_JOINS},
     {"two in-order queues, two threads finish one each at each join", HOST_JOINS | TWO_THREADS},

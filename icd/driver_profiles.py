@@ -299,8 +299,8 @@ ROWS: Final = (
         evidence="2026.22.10 on two cores: the driver's thread runs one queue at a time. A thread "
         "that waits for an in-order queue runs commands too, and one that waits for an "
         "out-of-order queue runs none. There a C program with two chains took 1.7 times as long. "
-        "A thread that waits for the last event only ran nothing where branches wait for each "
-        "other (docs/task_levels.md)",
+        "A wait for the last events only made nothing faster where branches wait for each other "
+        "(docs/task_levels.md)",
         test="icd/test_habits.py::test_waits_run_commands",
         sets={"waits_run_commands": True},
     ),

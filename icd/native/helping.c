@@ -3,8 +3,8 @@
  * in-order queues of its own. So a program that waits for the replay waits for their events first:
  * then its thread runs one branch, and the driver's thread another one.
  *
- * It waits for each event in the order of the enqueues, not for the last ones only. A thread that
- * waits for an event of a queue which waits for another queue sleeps, and runs nothing.
+ * It waits for each event in the order of the enqueues, not for the last ones only. With these
+ * alone, branches that wait for each other ran one after the other.
  *
  * A wait of the program is longer by nothing that it would not wait for: the end of the replay
  * comes after the events that are waited for here, on the same queue. */

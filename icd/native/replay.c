@@ -88,8 +88,8 @@ static cl_int put_barrier(const functions *f, void **t, cl_command_queue q, cl_u
     return code;
 }
 
-/* Room for the events of one pass, `externals` after them, and for the longest wait list, or for
- * all events where a wait runs commands. */
+/* Room for the events of one pass, `externals` after them, and for the longest wait list. Where a
+ * wait runs commands, the list has room for all events. */
 typedef struct workspace {
     cl_event *signals;     /* by step; NULL where none */
     cl_event *list;
