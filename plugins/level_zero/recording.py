@@ -330,13 +330,12 @@ class ListRecording:
 
     def _step(self, part: ListPart) -> StreamStep:
         buffer, built = part.buffer, self.built
-        used = buffer, self.array, self.copies, self.kept
 
         def run(stream: Stream, step: StreamStep, waits: Sequence[int]) -> int:
             assert buffer is not None
             code, end, failed, events = buffer.enqueue(stream.cl, 1, waits)
             if self.built is not built:  # it was dropped while the step waited for an event
-                buffer.keep(_unfinished, used)
+                self._keep(buffer)
             if code:
                 where = f"Command {failed} could not be enqueued." if failed >= 0 else ""
                 raise opencl_error(code, "a command list", where)
@@ -356,4 +355,8 @@ class ListRecording:
         parts, self._parts, self._shape, self.built = self._parts, None, None, None
         for part in parts or ():
             if part.buffer is not None:
-                part.buffer.keep(_unfinished, (part.buffer, self.array, self.copies, self.kept))
+                self._keep(part.buffer)
+
+    def _keep(self, buffer: CommandBuffer) -> None:
+        """Keep what was built until its last enqueue has ended."""
+        buffer.keep(_unfinished, (buffer, self.array, self.copies, self.kept))
