@@ -142,11 +142,6 @@ void fl_note_end(void *queue, void *end) {
         fl_offer_help(NULL, queue, 0, NULL, end);
 }
 
-void fl_help_queue(void *queue) {
-    if (atomic_load(&count))
-        help(queue, NULL);
-}
-
 void fl_help_event(void *end) {
     if (atomic_load(&count))
         help(NULL, end);
@@ -154,7 +149,7 @@ void fl_help_event(void *end) {
 
 static cl_int watched_clFinish(cl_command_queue queue) {
     if (atomic_load(&count) && fl_take_wait()) {
-        fl_help_queue(queue);
+        help(queue, NULL);
         fl_give_wait_back();
     }
     return ((fn_clFinish *)fl_patched(queue, SLOT_clFinish))(queue);

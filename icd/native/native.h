@@ -76,13 +76,11 @@ void fl_unwatch_waits(void **table, fl_mapping *known);
  * enqueues; `end`, or NULL, is the event of the replay's end. */
 void fl_offer_help(const void *program, void *queue, uint32_t own_count, void *const *own,
                    void *end);
-/* Wait for such events before the end of a queue's commands, or before an event. The caller has the
- * driver's wait. */
-void fl_help_queue(void *queue);
+/* Wait for such events before an event that ends a replay. The caller has the driver's wait. */
 void fl_help_event(void *end);
 /* An event is the end of all that is on a queue now. */
 void fl_note_end(void *queue, void *end);
-/* The first for several events, if no other thread has the driver's wait. */
+/* The same for several events, if no other thread has the driver's wait. */
 void fl_help_waits(uint32_t number, void *const *events);
 
 /* recording.c: a memory object became a kernel's argument in this thread; recordings that do not
