@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +26,7 @@ def _is_series(value: Any) -> bool:
     return isinstance(value, _SERIES) and getattr(value, "shape", None) != ()
 
 
-class Settable:
+class Settable(ABC):
     """An executable graph whose segments have Parameters."""
 
     _lock: RLock
@@ -33,11 +34,11 @@ class Settable:
     _whole: CapturedSegment | None = None
     _executable_graph: ExecutableGraph | None = None
 
+    @abstractmethod
     def update(
         self, what: HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
     ) -> None:
         """Take over changes of nodes: see `Executable`."""
-        raise NotImplementedError
 
     def _captured_segments(self) -> list[CapturedSegment]:
         if self._executable_graph is None:
