@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import re
 
-from helpers.support import ROOT, check_named_tests
+from helpers.support import ROOT, check_named_files, check_named_tests
 
 import fairlead.graph
 import fairlead.graph.executable
@@ -33,10 +33,8 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def test_every_file_that_is_named_exists() -> None:
-    files = re.findall(r"`((?:graph|runtime|plugins|icd)/(?:\w+/)*(?!test_)\w+\.py)`", TEXT)
-    assert len(files) > 30
-    for file in files:
-        assert (ROOT / file).exists(), file
+    pattern = r"`((?:graph|runtime|plugins|icd)/(?:\w+/)*(?!test_)\w+\.py)`"
+    assert check_named_files(TEXT, pattern) > 30
 
 
 def test_every_attribute_that_is_named_exists() -> None:

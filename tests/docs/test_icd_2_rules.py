@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from helpers.support import ROOT, check_named_tests
+from helpers.support import ROOT, check_named_files, check_named_tests
 
 TEXT = (ROOT / "docs/icd_2_rules.md").read_text(encoding="utf-8")
 
@@ -16,8 +16,7 @@ def test_every_test_that_is_named_exists() -> None:
 def test_every_file_that_is_named_exists() -> None:
     native = {path.name for path in (ROOT / "icd/libopencl/native").iterdir()}
     assert set(re.findall(r"`(\w+\.(?:c|py))`", TEXT)) <= native
-    for file in re.findall(r"`(icd/(?!test_)[\w/]+\.(?:py|abi))`", TEXT):
-        assert (ROOT / file).exists(), file
+    check_named_files(TEXT, r"`(icd/(?!test_)[\w/]+\.(?:py|abi))`")
 
 
 def test_every_row_names_a_test() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from helpers.support import ROOT, check_named_tests
+from helpers.support import ROOT, check_named_files, check_named_tests
 
 TEXT = (ROOT / "docs/plugin_interface_rules.md").read_text(encoding="utf-8")
 
@@ -14,10 +12,8 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def test_every_file_that_is_named_exists() -> None:
-    files = re.findall(r"`((?:loader|fairlead|icd|vendors\.d)/(?:\w+/)*(?!test_)[\w.]+\.\w+)", TEXT)
-    assert len(files) > 15
-    for file in files:
-        assert (ROOT / file).exists(), file
+    pattern = r"`((?:loader|fairlead|icd|vendors\.d)/(?:\w+/)*(?!test_)[\w.]+\.\w+)"
+    assert check_named_files(TEXT, pattern) > 15
 
 
 def test_every_row_but_the_rule_for_authors_names_a_test() -> None:

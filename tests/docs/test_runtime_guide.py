@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from helpers.support import ROOT, RunPython
+from helpers.support import ROOT, RunPython, check_named_files
 
 from fairlead.runtime import interop
 
@@ -27,5 +27,4 @@ def test_the_functions_of_interop_exist() -> None:
 
 
 def test_the_files_that_are_named_exist() -> None:
-    for file in re.findall(r"\b(runtime/\w+\.\w+)", GUIDE):
-        assert (ROOT / file).exists(), file
+    check_named_files(GUIDE, r"\b(runtime/\w+\.\w+)")

@@ -50,7 +50,7 @@ def _serve():
     os.environ.clear()
     os.environ.update(request["environ"])
     sys.argv[1:] = request["arguments"]
-    # a function that stayed here would change the order in which an interpreter's end drops globals
+    # A function that stayed here would change the order in which globals are dropped at the end.
     del globals()["_serve"], globals()["__doc__"]
     code = 0
     try:
@@ -59,7 +59,7 @@ def _serve():
         code = 0 if end.code is None else end.code
         if not request["short"]:
             raise
-    # a thread would go on, and only an interpreter prints what is no number
+    # A thread would go on. Only an interpreter prints an exit code that is not a number.
     if request["short"] and threading.active_count() == 1 and type(code) is int:
         atexit._run_exitfuncs()
         sys.stdout.flush()

@@ -97,6 +97,22 @@ def check_named_tests(text: str) -> int:
     return len(named)
 
 
+def check_named_files(text: str, pattern: str) -> int:
+    """Check that every file of the tree that a document names exists.
+
+    Args:
+        text: the document.
+        pattern: what is a name: a regular expression, with one group at most.
+
+    Returns:
+        How many names there are.
+    """
+    named = re.findall(pattern, text)
+    for file in named:
+        assert (ROOT / file).exists(), file
+    return len(named)
+
+
 def with_short_limit(check: Callable[[int], object]) -> None:
     """Check something that hangs, with the shortest limit that lets it come so far.
 
