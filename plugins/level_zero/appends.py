@@ -9,10 +9,12 @@ from typing import Any
 from ...icd._native import ffi as icd_ffi
 from ..opencl.usm.addresses import as_copy, as_fill
 from ..opencl.usm.strategy import Operation
+from ..sdk._native_ze import ffi
 from .contexts import ZeContext
 from .core import driver, find_struct, ze_failure
 from .devices import ZeDevice
 from .events import ZeEvent
+from .group_counts import CountsInMemory
 from .immediate import launch_at_once, order_at_once, transfer_at_once
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
@@ -48,20 +50,108 @@ def append_launch(
     Raises:
         LevelZeroError: INVALID_ARGUMENT, INVALID_KERNEL_HANDLE, INVALID_SYNCHRONIZATION_OBJECT.
     """
-    if not kernel.runs_on(made.context, made.device):
-        raise ze_failure("INVALID_ARGUMENT", "the kernel is of another context or device")
-    recording, next_id = made.begin_append(signal, waits), made.next_id
-    if next_id is not None:
-        next_id.check_kernel(kernel)
-    if shape.is_empty and next_id is None:
+    launch = _new_launch(made, kernel, shape)
+    recording = made.begin_append(signal, waits)
+    if shape.is_empty and made.next_id is None:
         made.end_append(recording, recording.add("barrier", waits, signal))
         return
-    launch = ListLaunch(kernel, kernel.ur.arguments, shape)
-    if not launch.is_complete and (next_id is None or not next_id.takes_arguments):
-        raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {kernel.name} are set")
+    _check_arguments(made, launch)
     if made.is_immediate and launch_at_once(made, kernel, shape, signal, waits):
         return
     made.end_append(recording, recording.add_launch(launch, waits, signal))
+
+
+def _new_launch(made: ZeCommandList, kernel: ZeKernel, shape: LaunchShape) -> ListLaunch:
+    """Return a launch with the arguments that are set on a kernel.
+
+    Raises:
+        LevelZeroError: INVALID_ARGUMENT, INVALID_KERNEL_HANDLE.
+    """
+    if not kernel.runs_on(made.context, made.device):
+        raise ze_failure("INVALID_ARGUMENT", "the kernel is of another context or device")
+    if made.next_id is not None:
+        made.next_id.check_kernel(kernel)
+    return ListLaunch(kernel, kernel.ur.arguments, shape)
+
+
+def _check_arguments(made: ZeCommandList, launch: ListLaunch) -> None:
+    """Raise LevelZeroError (INVALID_ARGUMENT) if arguments of a launch are not set."""
+    if not launch.is_complete and (made.next_id is None or not made.next_id.takes_arguments):
+        raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {launch.kernel.name} are set")
+
+
+def _append_indirect(
+    made: ZeCommandList,
+    kernels: Sequence[ZeKernel],
+    rows: Any,
+    number: Any,
+    signal: ZeEvent | None,
+    waits: Sequence[ZeEvent],
+) -> None:
+    """Append launches whose group counts are in memory.
+
+    Args:
+        made: the list.
+        kernels: what is launched.
+        rows: where the group counts are.
+        number: where it is said how many of the kernels are launched; None: all are.
+        signal: the event that is signaled after all of them, or None.
+        waits: the events that they wait for.
+
+    Raises:
+        LevelZeroError: INVALID_ARGUMENT, INVALID_KERNEL_HANDLE, INVALID_SYNCHRONIZATION_OBJECT.
+        URError: there is no memory where the group counts are.
+    """
+    places = (int(ffi.cast("uintptr_t", place or ffi.NULL)) for place in (rows, number))
+    row, count = places
+    counts = CountsInMemory(made.context, row, len(kernels), count)
+    counts.check()
+    shapes = [LaunchShape((0, 0, 0), kernel.sizes, kernel.offsets) for kernel in kernels]
+    launches = [_new_launch(made, *pair) for pair in zip(kernels, shapes, strict=True)]
+    recording = made.begin_append(signal, waits)
+    for launch in launches:
+        _check_arguments(made, launch)
+    is_one = len(launches) == 1
+    own = signal if is_one else None
+    commands = [recording.add_launch(launch, waits, own) for launch in launches]
+    if not is_one and signal is not None:
+        commands.append(recording.add("barrier", (), signal))
+    for command in commands:
+        command.counts = counts
+    made.end_append(recording, *commands)
+
+
+@driver.entry
+def zeCommandListAppendLaunchKernelIndirect(
+    hCommandList: ZeCommandList,
+    hKernel: ZeKernel,
+    pLaunchArgumentsBuffer: Any,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    _append_indirect(
+        hCommandList, [hKernel], pLaunchArgumentsBuffer, None, hSignalEvent, phWaitEvents
+    )
+
+
+@driver.entry
+def zeCommandListAppendLaunchMultipleKernelsIndirect(
+    hCommandList: ZeCommandList,
+    numKernels: int,
+    phKernels: list[ZeKernel],
+    pCountBuffer: Any,
+    pLaunchArgumentsBuffer: Any,
+    hSignalEvent: ZeEvent | None,
+    phWaitEvents: list[ZeEvent],
+) -> None:
+    if not numKernels:
+        raise ze_failure("INVALID_SIZE", "there are no kernels")
+    if hCommandList.next_id is not None:
+        detail = "launches of several kernels by one command cannot be changed"
+        raise ze_failure("UNSUPPORTED_FEATURE", detail)
+    _append_indirect(
+        hCommandList, phKernels, pLaunchArgumentsBuffer, pCountBuffer, hSignalEvent, phWaitEvents
+    )
 
 
 @driver.entry

@@ -136,6 +136,7 @@ def _finish() -> None:
     deadline = time.monotonic_ns() + _PATIENCE
     for stream in _streams():
         with enqueue_order():
+            stream.pending.clear()  # nothing is enqueued any more
             last = stream.learn_last()
         if last is not None and last.is_pending:
             last.wait(deadline)

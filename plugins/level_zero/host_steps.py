@@ -7,25 +7,19 @@ and completes a user event, after which the queue goes on.
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
-from queue import SimpleQueue
 from typing import Any, Final, TypeAlias
-from weakref import WeakKeyDictionary
 
 from ...icd._native import ffi as icd_ffi
 from ...icd.calls import call, enqueue_marker
-from ...icd.command_buffer.waiting import wait as wait_for_event
-from ...icd.errors import OpenCLError
 from ..opencl.core import create
 from ..opencl.usm.addresses import as_copy
 from ..sdk._native_ze import ffi
 from .completions import Completion
 from .core import driver, ze_failure
 from .events import ZeEvent, times_of
+from .host_threads import call_after
 from .lists import ZeCommandList
 from .streams import StepRun, Stream, StreamStep
 
@@ -33,9 +27,6 @@ _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _ROW: Final = ffi.sizeof("ze_kernel_timestamp_result_t")
 #: A function of the host. It is given the commands whose times it reads, None for no times.
 HostStep: TypeAlias = Callable[[Sequence[Completion | None]], None]
-
-#: What each stream's thread does next: the marker, the user event, and the function.
-_works: Final[WeakKeyDictionary[Stream, SimpleQueue[Any]]] = WeakKeyDictionary()
 
 
 def host_step(function: HostStep) -> StepRun:
@@ -48,36 +39,18 @@ def host_step(function: HostStep) -> StepRun:
         user = create(context.table, "clCreateUserEvent", context.cl)
         end = enqueue_marker(stream.cl, [user], "clEnqueueBarrierWithWaitList")
         call(stream.cl, "clFlush")
-        _work_of(stream).put((turn, user, partial(function, times)))
+
+        def finish(_: Exception | None) -> None:  # whatever became of the commands before it
+            try:
+                function(times)
+            finally:
+                call(user, "clSetUserEventStatus", 0)
+                call(user, "clReleaseEvent")
+
+        call_after(stream, turn, finish)
         return end
 
     return run
-
-
-def _work_of(stream: Stream) -> SimpleQueue[Any]:
-    """Return what a stream's thread does. The first call starts the thread."""
-    if stream not in _works:
-        work: SimpleQueue[Any] = SimpleQueue()
-        _works[stream] = work
-        stream.on_close.append(lambda: work.put(None))
-        one_at_a_time = stream.waits_one_at_a_time
-        thread = threading.Thread(target=_serve, args=(work, one_at_a_time), daemon=True)
-        thread.start()
-    return _works[stream]
-
-
-def _serve(work: SimpleQueue[Any], one_at_a_time: bool) -> None:
-    while (item := work.get()) is not None:
-        turn, user, function = item
-        with suppress(OpenCLError):  # whatever became of the commands before it
-            wait_for_event(turn, True, one_at_a_time)
-        try:
-            function()
-        except Exception as error:
-            driver.log("error", f"a step on the host failed: {error}")
-        call(user, "clSetUserEventStatus", 0)
-        for event in (turn, user):
-            call(event, "clReleaseEvent")
 
 
 def _append(

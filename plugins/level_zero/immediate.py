@@ -10,31 +10,20 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...icd.abi import OPENCL
 from ...icd.command_buffer.lifetimes import Lifetimes
-from ...icd.errors import check
-from ..opencl.usm.strategies import required_strategy
 from ..opencl.usm.strategy import Operation
 from .core import driver
+from .enqueues import COPIES, copying, enqueue
 from .events import ZeEvent
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
 from .streams import StepRun, Stream, StreamStep, enqueue_order, run_now
 
-_COPIES: Final = frozenset({"svm_copy", "copy", "read", "write"})
 _Sizes: Final = ctypes.c_size_t * 3
 
 #: Host memory that commands use, until they have ended.
 _unfinished: Final = Lifetimes()
 driver.on_close.append(_unfinished.release_all)
-
-
-def _call(function: Any, routine: str, waits: Sequence[int], *arguments: Any) -> int:
-    """Call a function that enqueues a command. Returns its event, a reference."""
-    event = ctypes.c_void_p()
-    listed = (ctypes.c_void_p * len(waits))(*waits) if waits else None
-    check(function(*arguments, len(waits), listed, ctypes.byref(event)), routine)
-    return event.value or 0
 
 
 def _run(
@@ -80,7 +69,7 @@ def launch_at_once(
         given = shape.dim, offsets, _Sizes(*numbers[3:6]), _Sizes(*numbers[6:9])
         with kernel.ur.lock:
             function, routine = table.clEnqueueNDRangeKernel, "clEnqueueNDRangeKernel"
-            return _call(function, routine, before, stream.cl, kernel.ur.cl, *given)
+            return enqueue(function, routine, before, stream.cl, kernel.ur.cl, *given)
 
     return _run(made, run, waits, _effects(signal))
 
@@ -104,28 +93,17 @@ def transfer_at_once(
     Raises:
         OpenCLError: what the driver answers.
     """
-    if operation.op not in _COPIES:
+    if operation.op not in COPIES:
         return False
-    context = made.context.ur
-    routine, arguments = required_strategy(context).call_of(operation)
-    function = _function(context, routine)
+    copy = copying(made.context.ur, operation)
 
     def run(stream: Stream, _: StreamStep, before: Sequence[int]) -> int:
-        end = _call(function, routine, before, stream.cl, *arguments)
+        end = copy(stream.cl, before)
         if keep is not None:
             _unfinished.keep_until(end, keep)
         return end
 
     return _run(made, run, waits, _effects(signal))
-
-
-def _function(context: Any, routine: str) -> Any:
-    slot = OPENCL.functions[routine].slot
-    if slot is not None:
-        return getattr(context.table, routine)
-    from ..opencl.platforms import extension
-
-    return extension(context.platform, routine)
 
 
 def order_at_once(

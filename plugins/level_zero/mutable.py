@@ -221,14 +221,15 @@ def zeCommandListUpdateMutableCommandKernelsExp(
     drafts: dict[MutableCommand, LaunchDraft] = {}
     for number, kernel in zip(ffi.unpack(pCommandId, numKernels), phKernels, strict=True):
         command = _find(commands, number)
-        command.check("KERNEL_INSTRUCTION")
+        counts = command.check("KERNEL_INSTRUCTION").counts
         command.check_kernel(kernel)
         if command.was_changed or command in drafts:
             raise ze_failure(
                 "INVALID_ARGUMENT", f"the kernel of command {number} is changed before all else"
             )
         command.present_draft()
-        drafts[command] = LaunchDraft(kernel, {}, None, None, (0, 0, 0))
+        present = None if counts is None else (0, 0, 0)  # it is read from memory
+        drafts[command] = LaunchDraft(kernel, {}, present, None, (0, 0, 0))
     for command, draft in drafts.items():
         command.draft = draft
     _note(hCommandList, list(drafts))

@@ -130,6 +130,8 @@ class MutableCommand:
             raise ze_failure(
                 "INVALID_ARGUMENT", f"command {self.number} was appended without {flag}"
             )
+        if flag == "GROUP_COUNT" and self.command.counts is not None:
+            raise ze_failure("INVALID_ARGUMENT", "the group count is read from memory")
         return self.command
 
     def present_draft(self) -> LaunchDraft:

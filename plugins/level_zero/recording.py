@@ -12,8 +12,8 @@ several lists (graphs.py) orders the commands of each list so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ...icd.calls import address, call
@@ -30,6 +30,7 @@ from .contexts import ZeContext
 from .core import driver
 from .devices import ZeDevice
 from .events import ZeEvent
+from .group_counts import CountsInMemory, CountsReading
 from .in_c import ListInC, address_bits
 from .kernels import LaunchShape, ZeKernel
 from .streams import StepRun, Stream, StreamStep
@@ -83,6 +84,8 @@ class ListCommand:
         launch: what it launches, or None.
         run: what enqueues it, if the host runs it.
         reads: the events whose times it reads.
+        counts: where its group counts are read when it runs, or those of the launches that it was
+            appended with; None for a command without.
         list_number: the list that it was given, of those of a capture.
     """
 
@@ -93,6 +96,7 @@ class ListCommand:
     launch: ListLaunch | None = None
     run: StepRun | None = None
     reads: Sequence[ZeEvent] = ()
+    counts: CountsInMemory | None = None
     list_number: int = 0
 
 
@@ -108,6 +112,7 @@ class ListPart:
         buffer: what runs them, None if there is nothing to run.
         run: what enqueues the only command, if the host runs it.
         reads: the events whose times it reads then.
+        counts: where the group counts of its launches are read first; None if they are known.
     """
 
     first: int
@@ -119,6 +124,7 @@ class ListPart:
     buffer: CommandBuffer | None = None
     run: StepRun | None = None
     reads: Sequence[ZeEvent] = ()
+    counts: CountsInMemory | None = None
 
     @property
     def plain_buffer(self) -> Any:
@@ -128,7 +134,7 @@ class ListPart:
         times, and the host runs nothing.
         """
         others = self.waits or self.timed or self.timed_by_end or any(self.effects.values())
-        if others or self.run is not None or self.buffer is None:
+        if others or self.run is not None or self.counts is not None or self.buffer is None:
             return None
         return self.buffer.native if all(one.may_be_c_s for one in self.effects) else None
 
@@ -258,12 +264,14 @@ class ListRecording:
         for command in self.commands:
             index, part = command.index, parts[-1]
             outside = [event for event in command.waits if event not in signaled]
-            if outside or command.run is not None or part.run is not None:
+            by_host = command.run is not None or part.run is not None
+            if outside or by_host or command.counts is not part.counts:
                 if part.end > part.first or part.effects:
                     part = ListPart(index, index)
                     parts.append(part)
                 part.waits += (event for event in outside if event not in part.waits)
             part.end, part.run, part.reads = index + 1, command.run, command.reads
+            part.counts = command.counts
             needed = {number for event in command.waits for number in signaled.get(event, ())}
             if self.in_order:
                 own, last[command.list_number] = last.get(command.list_number), index
@@ -314,7 +322,7 @@ class ListRecording:
             array.array,
             array.order,
             (array, self.copies, self.kept),
-            updatable=self.updatable,
+            updatable=self.updatable or any(part.counts is not None for part in parts),
             alternatives=[address(copy) for copy in self.alternatives],
             memory=memory_functions(self.context.ur),
             exports=exports,
@@ -326,13 +334,27 @@ class ListRecording:
 
     def steps(self) -> list[StreamStep]:
         """Return what a stream does to run it once."""
-        return [self._step(part) for part in self.parts()]
+        return [step for part in self.parts() for step in self._steps(part)]
 
-    def _step(self, part: ListPart) -> StreamStep:
+    def _steps(self, part: ListPart) -> Iterator[StreamStep]:
+        if part.counts is None:
+            yield self._step(part)
+            return
+        reading = CountsReading(part.counts)
+        yield StreamStep(part.waits, reading.run)
+        step = self._step(part, reading)
+        step.waits = [reading.done]
+        yield step
+
+    def _step(self, part: ListPart, reading: CountsReading | None = None) -> StreamStep:
         buffer, built = part.buffer, self.built
+        own = self.commands[part.first : part.end]
+        launches = [command for command in own if command.launch is not None]
 
         def run(stream: Stream, step: StreamStep, waits: Sequence[int]) -> int:
             assert buffer is not None
+            if reading is not None:
+                self._put_counts(buffer, part.first, launches, reading.counts())
             code, end, failed, events = buffer.enqueue(stream.cl, 1, waits)
             if self.built is not built:  # it was dropped while the step waited for an event
                 self._keep(buffer)
@@ -349,6 +371,35 @@ class ListRecording:
             timed=[*part.timed.values(), *part.timed_by_end],
             reads=part.reads,
         )
+
+    def _put_counts(
+        self,
+        buffer: CommandBuffer,
+        first: int,
+        launches: Sequence[ListCommand],
+        counts: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """Give launches their group counts.
+
+        Args:
+            buffer: what runs them.
+            first: the place of its first command.
+            launches: the launches.
+            counts: the group counts of each.
+
+        Raises:
+            OpenCLError: an engine refuses them.
+        """
+
+        def change() -> dict[int, bool]:
+            for command, triple in zip(launches, counts, strict=True):
+                assert command.launch is not None
+                shape = replace(command.launch.shape, counts=triple)
+                shape.put(self.array.array + command.index)
+            return dict.fromkeys(numbers, False)
+
+        numbers = [command.index - first for command in launches]
+        buffer.change(numbers, change, "a launch whose group count is in memory")
 
     def let_go(self) -> None:
         """Drop what was built. What is enqueued runs to its end."""

@@ -26,7 +26,6 @@ REASONS: Final[Mapping[str, str]] = {
         r"zeVirtualMem\w+|zePhysicalMem\w+"
     ),
     "OpenCL has semaphores only as an extension that few drivers have.": r"ze\w+Semaphores?\w*",
-    "OpenCL takes the sizes of a launch from the host and not from memory.": r"ze\w+Indirect",
     "A list cannot be copied.": r"zeCommandListCreateCloneExp",
     "OpenCL does not tell the sizes of arguments.": r"zeCommandListAppendLaunchKernelWithArguments",
     "OpenCL does not tell it, or has no such setting.": (

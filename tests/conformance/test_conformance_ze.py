@@ -67,6 +67,16 @@ BROKEN = {
         "@driver.entry\ndef zeKernelSetGroupSize(hKernel): pass",
         {"modules::group_of_nothing"},
     ),
+    "group counts are read once": (
+        "indirect",
+        "from fairlead.plugins.level_zero import group_counts, recording\n"
+        "right = group_counts.CountsReading\n"
+        "known = {}\n"
+        "class Once(right):\n"
+        "    def counts(self): return known.setdefault(self._counts, super().counts())\n"
+        "recording.CountsReading = Once",
+        {*(f"indirect::read_anew[{one}]" for one in (False, True)), "indirect::several"},
+    ),
     "regions begin at 0": (
         "images",
         "from fairlead.plugins.level_zero import image_copies\n"

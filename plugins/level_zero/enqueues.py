@@ -1,0 +1,51 @@
+"""Commands that one call of the OpenCL driver enqueues."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...icd.errors import check
+from ..opencl.contexts import URContext
+from ..opencl.platforms import extension
+from ..opencl.usm.strategies import required_strategy
+from ..opencl.usm.strategy import Operation
+
+#: The operations that are copies, with pointers that have to live until they have ended.
+COPIES: Final = frozenset({"svm_copy", "copy", "read", "write"})
+
+
+def enqueue(function: Any, routine: str, waits: Sequence[int], *arguments: Any) -> int:
+    """Call a function that enqueues a command.
+
+    Args:
+        function: the function.
+        routine: its name.
+        waits: the events that the command waits for.
+        arguments: its arguments before them.
+
+    Returns:
+        The command's event, a reference.
+
+    Raises:
+        OpenCLError: what the driver answers.
+    """
+    event = ctypes.c_void_p()
+    listed = (ctypes.c_void_p * len(waits))(*waits) if waits else None
+    check(function(*arguments, len(waits), listed, ctypes.byref(event)), routine)
+    return event.value or 0
+
+
+def copying(context: URContext, operation: Operation) -> Callable[[int, Sequence[int]], int]:
+    """Return what enqueues a copy on a queue (a handle) after events, and returns its event.
+
+    Args:
+        context: the context of the memory.
+        operation: one of `COPIES`.
+    """
+    routine, arguments = required_strategy(context).call_of(operation)
+    is_core = OPENCL.functions[routine].slot is not None
+    function = getattr(context.table, routine) if is_core else extension(context.platform, routine)
+    return lambda queue, waits: enqueue(function, routine, waits, queue, *arguments)
