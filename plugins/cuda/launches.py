@@ -53,25 +53,6 @@ class CuLaunch(NamedTuple):
         return API.launch_of(self.function, *sizes, ctypes.addressof(packed.pointers))
 
 
-def plan_launch(
-    kernel: CuKernel,
-    device: CuDevice,
-    offset: Sequence[int] | None,
-    size: Sequence[int],
-    local: Sequence[int] | None,
-    arguments: dict[int, URKernelArgument],
-) -> CuLaunch:
-    """Return a launch of a command-buffer, which has no parts. See `plan_parts`."""
-    first, *others = plan_parts(kernel, device, offset, size, local, arguments)
-    if others:
-        raise failure(
-            "INVALID_WORK_GROUP_SIZE",
-            "a command-buffer has no launches in parts, as too many work-groups in y or z need",
-            remedy="launch it in a queue, or give it larger work-groups",
-        )
-    return first
-
-
 def plan_parts(
     kernel: CuKernel,
     device: CuDevice,

@@ -82,7 +82,7 @@ class CuCommand(CommandObject):
 
         Args:
             state: an `updates.CuLaunchState`.
-            launch: the same as the driver takes it.
+            launch: the same as the driver takes it, or the first part of it.
         """
         self.state = state
         self._in_c.take(state, launch)
@@ -219,7 +219,7 @@ class CuCommandBuffer(CommandBufferObject):
         """Return the graph for a capture, with what updates have changed in the executable graph.
 
         Raises:
-            URError: GRAPH_CAPTURE_UNSUPPORTED if events were updated.
+            URError: GRAPH_CAPTURE_UNSUPPORTED if events were updated, or a launch has lost parts.
             DriverError: what the driver answers.
         """
         if self.has_new_events:
@@ -227,9 +227,12 @@ class CuCommandBuffer(CommandBufferObject):
         for command in self.updates.values():
             if command.is_launch:
                 state = command.present()
-                launch = state.plan()
-                parameters = ctypes.byref(launch.parameters)
-                self.device.call_here("GraphKernelNodeSetParams", state.node, parameters)
+                parts = state.plan()
+                if len(parts) < len(state.nodes):
+                    raise failure("GRAPH_CAPTURE_UNSUPPORTED", "an update has taken parts away")
+                for node, part in zip(state.nodes, parts, strict=True):
+                    parameters = ctypes.byref(part.parameters)
+                    self.device.call_here("GraphKernelNodeSetParams", node, parameters)
         return self.graph
 
     def explain(self, queue: Any = None) -> str:

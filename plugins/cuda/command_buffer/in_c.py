@@ -208,13 +208,14 @@ class CommandInC:
 
         Args:
             state: what is launched.
-            launch: the same as the driver takes it.
+            launch: the same as the driver takes it, or the first part of it.
         """
         parameters = launch.parameters
         _describe(self._struct.launch, state, launch, parameters)
         self._struct.launch.kernel = _number_of(state)
+        (node,) = state.nodes if len(state.nodes) == 1 else (0,)  # C knows no parts
         known = len(state.arguments) <= _MOST_ARGUMENTS
-        self._struct.node, self._struct.changed = state.node if known else 0, False
+        self._struct.node, self._struct.changed = node if known else 0, False
         self._kept = launch, parameters
 
     def learn(self, state: CuLaunchState) -> None:

@@ -47,18 +47,22 @@ def _append(
     if 0 in size:
         kernel.pack(arguments, kernel.program.image(buffer.device))
         return append.empty("KERNEL_LAUNCH")
-    launch = state.plan()
+    parts = state.plan()
 
     def build(after: Sequence[int]) -> int:
-        state.node = buffer.node("KernelNode", after, ctypes.byref(launch.parameters))
-        return state.node
+        for part in parts:  # one after the other
+            made = buffer.node("KernelNode", after, ctypes.byref(part.parameters))
+            state.nodes.append(made)
+            after = [made]
+        return state.nodes[-1]
 
-    appended = append.add("KERNEL_LAUNCH", build, (kernel, *others), waits_of(state))
+    waits = len(parts) == 1 and waits_of(state)
+    appended = append.add("KERNEL_LAUNCH", build, (kernel, *others), waits)
     handle = appended[2]
     if handle is not None:
-        handle.set_launch(state, launch)
-    else:
-        buffer.in_c.repeat(state, launch)
+        handle.set_launch(state, parts[0])
+    elif len(parts) == 1:
+        buffer.in_c.repeat(state, parts[0])
     return appended
 
 

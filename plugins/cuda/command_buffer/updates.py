@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import zip_longest
 from typing import Any
 
 from ...sdk.command_updates import (
@@ -20,11 +22,11 @@ from ...sdk.command_updates import (
     sizes_of,
 )
 from ...sdk.kernel_arguments import URKernelArgument
-from ..core import adapter, failure
+from ..core import DriverError, adapter, failure
 from ..devices import CuDevice
 from ..events import CuEvent
 from ..kernels import CuKernel
-from ..launches import CuLaunch, plan_launch
+from ..launches import CuLaunch, plan_parts
 from .command_buffers import CuCommand, CuCommandBuffer, CuCommandEvent
 
 
@@ -42,11 +44,9 @@ class CuLaunchState:
         others: the kernels that an update may choose instead.
 
     Attributes:
-        node: the kernel node.
+        nodes: the kernel nodes, one for each part of the launch.
         known: the arguments that other kernels were launched with before.
     """
-
-    node = 0
 
     def __init__(
         self,
@@ -65,18 +65,19 @@ class CuLaunchState:
         self.arguments = arguments
         self.kernels = (kernel, *others)
         self.known: dict[CuKernel, dict[int, URKernelArgument]] = {}
+        self.nodes: list[int] = []
 
     def copy(self) -> CuLaunchState:
         """Return a copy, which an update changes."""
         shape = self.dim, self.offset, self.size, self.local
         made = CuLaunchState(self.device, self.kernel, *shape, dict(self.arguments))
-        made.kernels, made.node, made.known = self.kernels, self.node, dict(self.known)
+        made.kernels, made.nodes, made.known = self.kernels, self.nodes, dict(self.known)
         return made
 
-    def plan(self) -> CuLaunch:
-        """Return the launch. Raises URError and DriverError as `plan_launch`."""
+    def plan(self) -> list[CuLaunch]:
+        """Return the launch in parts. Raises URError and DriverError as `plan_parts`."""
         sizes = self.offset, self.size, self.local
-        return plan_launch(self.kernel, self.device, *sizes, self.arguments)
+        return plan_parts(self.kernel, self.device, *sizes, self.arguments)
 
     def read(self, update: Any) -> None:
         """Change it as a ur_exp_command_buffer_update_kernel_launch_desc_t asks.
@@ -134,26 +135,45 @@ def _commit(buffer: CuCommandBuffer, states: dict[CuCommand, CuLaunchState]) -> 
     """Give commands new launches.
 
     Raises:
-        URError: sizes that a launch cannot have. Then nothing has changed.
+        URError: sizes that a launch cannot have, or more parts than it has nodes. Then nothing has
+            changed.
         DriverError: the driver refuses one. Then nothing has changed.
     """
-    launches = {command: state.plan() for command, state in states.items()}
+    launches = {command: _plan(state) for command, state in states.items()}
     done: list[CuCommand] = []
     try:
-        for command, launch in launches.items():
-            _set(buffer, states[command].node, launch)
+        for command, parts in launches.items():
             done.append(command)
+            _set(buffer, states[command].nodes, parts)
     except BaseException:
         for command in done:
-            _set(buffer, command.state.node, command.state.plan())
+            with suppress(DriverError):  # what it refuses now it has refused before
+                _set(buffer, command.state.nodes, command.state.plan())
         raise
     for command, state in states.items():
-        command.set_launch(state, launches[command])
+        command.set_launch(state, launches[command][0])
 
 
-def _set(buffer: CuCommandBuffer, node: int, launch: CuLaunch) -> None:
-    parameters = ctypes.byref(launch.parameters)
-    buffer.device.call("GraphExecKernelNodeSetParams", buffer.executable, node, parameters)
+def _plan(state: CuLaunchState) -> list[CuLaunch]:
+    parts, most = state.plan(), len(state.nodes)
+    if len(parts) > most:
+        raise failure(
+            "INVALID_WORK_GROUP_SIZE",
+            f"the launch would have {len(parts)} parts, and was appended with {most}",
+            remedy="append it with the largest size that it will have",
+        )
+    return parts
+
+
+def _set(buffer: CuCommandBuffer, nodes: Sequence[int], parts: Sequence[CuLaunch]) -> None:
+    """Give the nodes of a launch its parts. A node without one is left out of the next launches."""
+    call, executable = buffer.device.call, buffer.executable
+    for node, part in zip_longest(nodes, parts):
+        if part is not None:
+            parameters = ctypes.byref(part.parameters)
+            call("GraphExecKernelNodeSetParams", executable, node, parameters)
+        if len(nodes) > 1:
+            call("GraphNodeSetEnabled", executable, node, part is not None)
 
 
 @adapter.entry

@@ -402,6 +402,11 @@ bool fake_enable(CUgraphExec executable, CUgraphNode node, bool enabled) {
     return can;
 }
 
+CUresult cuGraphNodeSetEnabled(CUgraphExec executable, CUgraphNode node, uint32_t enabled) {
+    BEGIN;
+    return fake_enable(executable, node, enabled) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* --- launches --- */
 
 static CUresult run_node(CUgraphNode one);

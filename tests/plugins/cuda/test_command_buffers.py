@@ -84,8 +84,9 @@ class Updatable(Recorded):
         command: int,
         *values: tuple[int, Any],
         kernel: int = 0,
-        size: int = 0,
+        size: int | tuple[int, ...] = 0,
         offset: int | None = None,
+        dimensions: int = 1,
     ) -> str:
         """Give a launch new arguments, each an index with an address or a value."""
         numbers = [(index, value) for index, value in values if not isinstance(value, int)]
@@ -101,13 +102,13 @@ class Updatable(Recorded):
         for row, (index, _), place in zip(new_pointers, pointers, kept, strict=False):
             row.argIndex, row.pNewPointerArg = index, ctypes.addressof(place)
         how = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")()
-        how.hCommand, how.hNewKernel, how.newWorkDim = command, kernel or None, 1
+        how.hCommand, how.hNewKernel, how.newWorkDim = command, kernel or None, dimensions
         how.numNewValueArgs, how.pNewValueArgList = len(numbers), ctypes.addressof(new_values)
         how.numNewPointerArgs, how.pNewPointerArgList = (
             len(pointers),
             ctypes.addressof(new_pointers),
         )
-        whole = (ctypes.c_size_t * 1)(size)
+        whole = (ctypes.c_size_t * 3)(*(size if isinstance(size, tuple) else (size,)))
         if size:
             how.pNewGlobalWorkSize = ctypes.addressof(whole)
         start = (ctypes.c_size_t * 1)(offset or 0)

@@ -23,7 +23,8 @@ from fairlead.plugins.cuda.opencl_c import SourceError, is_opencl_c
 from .conftest import COUNT, Knobs, Work, only_cuda
 from .test_adapter import PTX as BINARY
 from .test_adapter import program_of_binary
-from .test_command_buffers import Updatable
+from .test_captures import Captures
+from .test_command_buffers import Recorded, Updatable
 
 
 @pytest.fixture
@@ -79,7 +80,25 @@ def _launch_at(work: Work, kernel: int, offset: Any, size: Any, local: Any, out:
     return work.ur("urEnqueueKernelLaunchWithArgsExp", *given)
 
 
+def _append_at(buffer: Recorded, kernel: int, offset: Any, size: Any, local: Any, out: int) -> int:
+    """Append such a launch. Returns its handle."""
+    sizes = [(ctypes.c_size_t * 3)(*numbers) for numbers in (offset, size, local)]
+    rows = buffer.work.arguments(out)
+    return buffer.append("KernelLaunchWithArgs", kernel, 3, *sizes, *rows, 0, None)[2]
+
+
+def _check_places(work: Work, out: int, size: Any, local: Any, offset: Any) -> None:
+    """Check what `places` has written."""
+    count = size[1] * size[2]
+    found = np.frombuffer(work.get(out, 16 * count), np.uint32).reshape(count, 4)
+    y, z = np.tile(np.arange(size[1]), size[2]), np.repeat(np.arange(size[2]), size[1])
+    assert (found[:, 0] == y // local[1]).all()
+    assert (found[:, 1] == size[1] // local[1]).all() and (found[:, 2] == offset[1]).all()
+    assert (found[:, 3] == (y + offset[1]) * 10 + z).all()
+
+
 @only_cuda
+@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize(
     ("size", "local", "offset", "parts"),
     [
@@ -90,18 +109,77 @@ def _launch_at(work: Work, kernel: int, offset: Any, size: Any, local: Any, out:
     ],
 )
 def test_a_launch_of_many_work_groups_has_parts(
-    work: Work, fake: Knobs, translated: None, size: Any, local: Any, offset: Any, parts: int
+    work: Work,
+    fake: Knobs,
+    translated: None,
+    size: Any,
+    local: Any,
+    offset: Any,
+    parts: int,
+    recorded: bool,
 ) -> None:
     """Each part sees itself as a part of the whole."""
-    kernel, count = work.kernel("places", PLACES), size[1] * size[2]
-    out, before = work.memory(size=16 * count), fake.calls("LaunchKernel")
-    assert _launch_at(work, kernel, offset, size, local, out) == "SUCCESS"
-    found = np.frombuffer(work.get(out, 16 * count), np.uint32).reshape(count, 4)
-    assert fake.calls("LaunchKernel") - before == parts
-    y, z = np.tile(np.arange(size[1]), size[2]), np.repeat(np.arange(size[2]), size[1])
-    assert (found[:, 0] == y // local[1]).all()
-    assert (found[:, 1] == size[1] // local[1]).all() and (found[:, 2] == offset[1]).all()
-    assert (found[:, 3] == (y + offset[1]) * 10 + z).all()
+    kernel, out = work.kernel("places", PLACES), work.memory(size=16 * size[1] * size[2])
+    name = "GraphAddKernelNode" if recorded else "LaunchKernel"
+    before = fake.calls(name)
+    if recorded:
+        buffer = Recorded(work)
+        _append_at(buffer, kernel, offset, size, local, out)
+        buffer.finalize()
+        buffer.run()
+    else:
+        assert _launch_at(work, kernel, offset, size, local, out) == "SUCCESS"
+    assert fake.calls(name) - before == parts
+    _check_places(work, out, size, local, offset)
+
+
+@only_cuda
+def test_updates_reach_all_parts(work: Work, fake: Knobs, translated: None) -> None:
+    """A launch may lose parts, and have them back."""
+    first, second = (work.memory(size=16 * 140_000) for _ in range(2))
+    whole, little, ones, nowhere = (1, 140_000, 1), (1, 100, 1), (1, 1, 1), (0, 0, 0)
+    buffer = Updatable(work)
+    kernel = work.kernel("places", PLACES)
+    command = _append_at(buffer, kernel, nowhere, whole, ones, first)
+    buffer.finalize()
+    buffer.run()
+    for memory, size in ((second, whole), (second, little), (first, whole)):
+        for cleared in (first, second):
+            work.put(cleared, bytes(16 * 140_000))
+        assert buffer.update(command, (0, memory), size=size, dimensions=3) == "SUCCESS"
+        buffer.run()
+        _check_places(work, memory, size, ones, nowhere)
+        other = second if memory == first else first
+        assert not any(work.get(other, 16 * 140_000))
+        assert not any(work.get(memory, 16 * 140_000)[16 * size[1] :])
+    fake.fail("GraphNodeSetEnabled", 1)
+    assert buffer.update(command, size=little, dimensions=3) == "INVALID_VALUE"
+    fake.heal()
+    larger = buffer.update(command, size=(1, 4 * MOST, 1), dimensions=3)
+    assert larger == "INVALID_WORK_GROUP_SIZE"
+    assert "4 parts, and was appended with 3" in last_error(work.ur)[0]
+    work.put(first, bytes(16 * 140_000))
+    buffer.run()  # it is as before
+    _check_places(work, first, whole, ones, nowhere)
+
+
+@only_cuda
+def test_a_capture_takes_all_parts_or_refuses(work: Work, fake: Knobs, translated: None) -> None:
+    captures = Captures(work)
+    whole, ones, nowhere = (1, MOST + 1, 1), (1, 1, 1), (0, 0, 0)
+    out, buffer = work.memory(size=16 * whole[1]), Updatable(work)
+    command = _append_at(buffer, work.kernel("places", PLACES), nowhere, whole, ones, out)
+    buffer.finalize()
+    captures.begin(work.queue)
+    buffer.run()
+    executable = captures.executable(captures.end(work.queue))
+    captures.run(executable)
+    _check_places(work, out, whole, ones, nowhere)
+    assert buffer.update(command, size=(1, 1, 1), dimensions=3) == "SUCCESS"
+    captures.begin(work.queue)
+    code = work.ur("urEnqueueCommandBufferExp", work.queue, buffer.handle, 0, None, None)
+    assert code == "GRAPH_CAPTURE_UNSUPPORTED"
+    captures.end(work.queue)
 
 
 @only_cuda
@@ -120,13 +198,6 @@ def test_what_cannot_have_parts_says_why(work: Work, fake: Knobs, translated: No
     given = work.queue, plain, 3, None, *sizes, *rows, None, 0, None, None
     assert work.ur("urEnqueueKernelLaunchWithArgsExp", *given) == "INVALID_WORK_GROUP_SIZE"
     assert text in last_error(work.ur)[0]
-    buffer = Updatable(work)
-    sizes = [(ctypes.c_size_t * 3)(*numbers) for numbers in ((1, MOST + 1, 1), (1, 1, 1))]
-    given = buffer.handle, kernel, 3, None, *sizes, *work.arguments(out), 0, None
-    rest = 0, None, 0, None, None, None, None
-    append = "urCommandBufferAppendKernelLaunchWithArgsExp"
-    assert work.ur(append, *given, *rest) == "INVALID_WORK_GROUP_SIZE"
-    assert "a command-buffer has no launches in parts" in last_error(work.ur)[0]
 
 
 @only_cuda
