@@ -152,7 +152,7 @@ def ffibuilder() -> Any:
 
     ffi = FFI()
     ffi.cdef((HERE / "native.cdef.h").read_text(encoding="utf-8"))
-    ffi.cdef('extern "Python" fl_observer fl_python_observer;')
+    ffi.cdef('extern "Python" { fl_observer fl_python_observer; fl_tell fl_python_ended; }')
     sources = [*SOURCES, LOADER / "memory.c", *write_headers(building.GENERATED)]
     options = building.extension(sources, [HERE, LOADER, building.GENERATED], libraries=["pthread"])
     ffi.set_source("fairlead.icd._native", '#include "native.h"', **options)

@@ -10,9 +10,13 @@
 /* Milliseconds for launches that are not made yet; then the graph is built anew. */
 enum { UPDATE_WAITS = 20 };
 
+/* A function of every Python, which cffi's headers hide. */
+int Py_AddPendingCall(int (*function)(void *), void *data);
+
 static struct {
     pthread_mutex_t lock;
     fl_cuda *first;
+    fl_tell *tell;
 } unfinished = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 CUresult fl_cuda_enter(const fl_cuda_device *device) {
@@ -175,6 +179,12 @@ int fl_cuda_has_ended(const fl_cuda *g) {
     return !is_listed;
 }
 
+void fl_tell_cuda_ends(fl_tell *tell) {
+    pthread_mutex_lock(&unfinished.lock);
+    unfinished.tell = tell;
+    pthread_mutex_unlock(&unfinished.lock);
+}
+
 void fl_destroy_cuda(fl_cuda *g) {
     const fl_cuda_device *d = g->device;
     if (!d->lost && fl_cuda_enter(d) == CUDA_SUCCESS) {
@@ -186,8 +196,11 @@ void fl_destroy_cuda(fl_cuda *g) {
     }
     pthread_mutex_lock(&unfinished.lock);
     fl_cuda **at = place_in_unfinished(g);
-    if (*at)
+    if (*at) {
         *at = g->next_unfinished;
+        if (unfinished.tell)   /* if Python takes no more calls, the next graph looks */
+            Py_AddPendingCall(unfinished.tell, NULL);
+    }
     pthread_mutex_unlock(&unfinished.lock);
     fl_forget_cuda_cells(&g->cells);
     free(g->words);

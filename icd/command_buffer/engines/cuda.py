@@ -8,8 +8,8 @@ change between OpenCL and CUDA. docs/cuda.md says what this is worth.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -223,12 +223,28 @@ class BuiltCuda(Built):
 
     def close(self) -> None:
         graph, self._graph = self._graph, None
-        for one in [one for one in _unfinished if lib.fl_cuda_has_ended(one[0])]:
-            with suppress(ValueError):  # another thread has removed it
-                _unfinished.remove(one)
+        _forget_ended()
         if graph and lib.fl_release_cuda(graph):
-            _unfinished.append((graph, self._kept))
+            _unfinished[graph] = self._kept
+            _forget_ended()  # it may have ended before it was in there
 
 
 #: Graphs that were closed before they ended, and what they use.
-_unfinished: Final[list[tuple[Any, Any]]] = []
+_unfinished: Final[dict[Any, Any]] = {}
+
+
+def _forget_ended() -> None:
+    """Drop what graphs use that have ended."""
+    for graph in [one for one in list(_unfinished) if lib.fl_cuda_has_ended(one)]:
+        _unfinished.pop(graph, None)  # another thread may have done it
+
+
+@ffi.def_extern(name="fl_python_ended", error=0)
+def _hear_of_end(_: Any) -> int:
+    """Drop what a graph uses that has ended now. Python's main thread calls it."""
+    _forget_ended()
+    return 0
+
+
+lib.fl_tell_cuda_ends(lib.fl_python_ended)
+atexit.register(lib.fl_tell_cuda_ends, ffi.NULL)
