@@ -1,0 +1,24 @@
+"""Every kind of update of a SYCL graph, on the adapters for CUDA and HIP: bit for bit what the
+reference adapter gives on the same device.
+"""
+
+from __future__ import annotations
+
+from helpers.graph_updates import compare_updates
+from helpers.support import RunPython
+
+from fairlead import plugins
+
+from .conftest import Installed
+
+
+def test_updates_give_what_the_reference_adapter_gives(
+    installed: Installed, selected: dict[str, str], run_python: RunPython
+) -> None:
+    opencl = installed.environment["FAKE_CUDA_OPENCL"]
+    reference = {
+        "OCL_ICD_FILENAMES": opencl,
+        "OCL_ICD_VENDORS": opencl,
+        "UR_ADAPTERS_FORCE_LOAD": str(plugins.reference_adapter()),
+    }
+    compare_updates(run_python, reference, selected)
