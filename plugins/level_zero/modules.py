@@ -1,17 +1,28 @@
 """Modules and their build logs. A module is a program of the reference adapter that is built.
 
 A module is SPIR-V where the OpenCL driver takes it. The native format is what the OpenCL driver
-makes of a program, or OpenCL C text. A module is linked completely when it is made: there are no
-imports."""
+makes of a program, or OpenCL C text. A module may have several inputs, which are linked. SPIR-V may
+import what other modules export: module_links.py links such modules.
+"""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import URError
-from ..opencl.program_builds import BuildError, LinkError, urProgramBuildExp
+from ...loader.ze.abi import LevelZeroError
+from ..opencl.program_builds import (
+    BuildError,
+    LinkError,
+    link_programs,
+    urProgramBuildExp,
+    urProgramCompileExp,
+    urProgramSetSpecializationConstants,
+)
 from ..opencl.programs import (
     URProgram,
     urProgramCreateWithBinary,
@@ -23,6 +34,7 @@ from ..sdk._native import ffi as ur_ffi
 from ..sdk._native_ze import ffi
 from ..sdk.conversions import keep_text
 from ..sdk.objects import Object
+from ..sdk.spirv import SpirvModule, is_spirv, read_module
 from .contexts import ZeContext
 from .core import ZE, code_of_adapter, driver, find_struct, ze_failure
 from .devices import ZeDevice
@@ -30,7 +42,9 @@ from .devices import ZeDevice
 driver.codes[BuildError] = "MODULE_BUILD_FAILURE"
 driver.codes[LinkError] = "MODULE_LINK_FAILURE"
 
-_SPIRV: Final = b"\x03\x02\x23\x07"
+_IL, _NATIVE = ZE["ZE_MODULE_FORMAT_IL_SPIRV"], ZE["ZE_MODULE_FORMAT_NATIVE"]
+_HAS_IMPORTS: Final = ZE["ZE_MODULE_PROPERTY_FLAG_IMPORTS"]
+_NO_SPIRV: Final = SpirvModule({}, (), (), ())
 #: OpenCL's options for those of Level Zero. Others that begin with -ze- are left out.
 _OPTIONS: Final = {"-ze-opt-disable": "-cl-opt-disable", "-ze-opt-level=O0": "-cl-opt-disable"}
 
@@ -45,6 +59,72 @@ class ZeBuildLog(Object):
         self.text = text.encode("utf-8", "replace") + b"\0"
 
 
+class ModuleInput:
+    """What a module is made of: SPIR-V, text or a binary.
+
+    Args:
+        form: a ze_module_format_t.
+        data: the bytes.
+        flags: the build flags.
+        constants: values of specialization constants, a ze_module_constants_t or NULL.
+
+    Raises:
+        LevelZeroError: INVALID_NATIVE_BINARY, MODULE_BUILD_FAILURE, INVALID_ARGUMENT,
+            INVALID_NULL_POINTER.
+    """
+
+    def __init__(self, form: int, data: bytes, flags: str, constants: Any) -> None:
+        self._form, self._data, self.is_spirv = form, data, is_spirv(data)
+        if form == _IL and not self.is_spirv:
+            raise ze_failure("INVALID_NATIVE_BINARY", "the module is not SPIR-V")
+        self.spirv = read_module(data) if self.is_spirv else _NO_SPIRV
+        words = (_OPTIONS.get(word, word) for word in flags.split())
+        self._options = " ".join(word for word in words if not word.startswith("-ze-"))
+        self._constants = dict(self._read_constants(constants)) if constants else {}
+
+    def _read_constants(self, row: Any) -> Iterator[tuple[int, bytes]]:
+        """Yield the identifier and the value of each constant."""
+        if row.numConstants and not self.is_spirv:
+            raise ze_failure("INVALID_ARGUMENT", "only SPIR-V has specialization constants")
+        for index in range(row.numConstants):
+            number, value = row.pConstantIds[index], row.pConstantValues[index]
+            size = self.spirv.constants.get(number)
+            if size is None:
+                detail = f"the module has no specialization constant {number}"
+                raise ze_failure("MODULE_BUILD_FAILURE", detail)
+            if not value:
+                raise ze_failure("INVALID_NULL_POINTER", f"the value of constant {number}")
+            yield number, bytes(ffi.buffer(ffi.cast("char *", value), size))
+
+    def create(self, context: ZeContext, device: ZeDevice) -> tuple[URProgram, str]:
+        """Return a new program that is not built, and the options to build it with.
+
+        Raises:
+            URError, OpenCLError: what the reference adapter and the OpenCL driver answer.
+        """
+        address, size = int(ffi.cast("uintptr_t", ffi.from_buffer(self._data))), len(self._data)
+        options = self._options
+        try:
+            program = urProgramCreateWithIL(context.ur, address, size, None)
+            if not self.is_spirv:
+                options = f"{options} -cl-kernel-arg-info".strip()
+        except URError:
+            if self.is_spirv or self._form != _NATIVE:
+                raise
+            listed = ur_ffi.new("uintptr_t[]", [address])
+            program = urProgramCreateWithBinary(
+                context.ur, 1, [device.ur.root], [size], listed, None
+            )
+        if self._constants:
+            rows = ur_ffi.new("ur_specialization_constant_info_t[]", len(self._constants))
+            kept = {number: ur_ffi.from_buffer(value) for number, value in self._constants.items()}
+            for row, (number, value) in zip(rows, kept.items(), strict=True):
+                row.id, row.size = number, len(value)
+                row.pValue = int(ur_ffi.cast("uintptr_t", value))
+            urProgramSetSpecializationConstants(program, len(rows), rows)
+        return program, options
+
+
 @driver.kind
 class ZeModule(Object):
     """A program that is built for a device.
@@ -52,93 +132,146 @@ class ZeModule(Object):
     Args:
         context: its context.
         device: its device.
-        program: the program.
+        inputs: what it is made of.
+
+    Raises:
+        BuildError, LinkError, URError, OpenCLError: what the reference adapter and the OpenCL
+            driver answer.
 
     Attributes:
         whole: the device that it is built for, of which `device` may be a part.
+        imports: the names of what other modules have to define.
+        links: the modules that it is linked with, beside itself; None if it has imports that are
+            not linked yet.
+        log: what the compiler and the linker have said.
     """
 
     type = "ze_module_handle_t"
 
-    def __init__(self, context: ZeContext, device: ZeDevice, program: URProgram) -> None:
-        self.context, self.device, self.program = context, device, program
-        self.whole = device.ur.root
+    def __init__(self, context: ZeContext, device: ZeDevice, inputs: Sequence[ModuleInput]) -> None:
+        self.context, self.device, self.whole = context, device, device.ur.root
+        self._inputs = inputs
+        exports = self.exports
+        needed = (name for one in inputs for name in one.spirv.imports)
+        self.imports = tuple(dict.fromkeys(name for name in needed if name not in exports))
+        self.links: tuple[ZeModule, ...] | None = None
+        self._program: URProgram | None = None
+        self.log = ""
+        try:
+            self.use(self._build() if len(inputs) == 1 else self.link(()))
+            self.imports = ()  # the driver itself has what is imported, if anything is
+        except (BuildError, LinkError):
+            if not self.imports:
+                raise
+            self.log = "\n".join(one.log for one in self.compiled if one.log)
+
+    def _build(self) -> URProgram:
+        """Return its only input, built."""
+        program, options = self._inputs[0].create(self.context, self.device)
+        urProgramBuildExp(program, [self.whole], 0, options or None)
+        return program
+
+    @property
+    def exports(self) -> frozenset[str]:
+        """Return the names of what it defines for other modules."""
+        return frozenset(name for one in self._inputs for name in one.spirv.exports)
+
+    @property
+    def program(self) -> URProgram:
+        """Return its program. Raises LevelZeroError (INVALID_MODULE_UNLINKED) without one."""
+        if self._program is None:
+            detail = f"imports are not linked: {', '.join(self.imports)}"
+            raise ze_failure("INVALID_MODULE_UNLINKED", detail)
+        return self._program
+
+    @cached_property
+    def compiled(self) -> list[URProgram]:
+        """Return its inputs, compiled for linking. Raises BuildError and what drivers answer."""
+        made = [one.create(self.context, self.device) for one in self._inputs]
+        for program, options in made:
+            urProgramCompileExp(program, [self.whole], 0, options or None)
+        return [program for program, _ in made]
+
+    def link(self, links: Sequence[ZeModule]) -> URProgram:
+        """Link it with other modules. `use` makes the result its program.
+
+        Raises:
+            LinkError: they cannot be linked.
+            OpenCLError: what else the driver answers.
+        """
+        programs = [program for one in (self, *links) for program in one.compiled]
+        made, failed = link_programs(self.context.ur, [self.whole], programs, None)
+        if failed is not None:
+            raise failed
+        assert made is not None
+        return made
+
+    def use(self, program: URProgram, links: Sequence[ZeModule] = ()) -> None:
+        """Take its program, which is linked with other modules."""
+        self._program, self.links, self.log = program, tuple(links), program.log
 
     @property
     def kernel_names(self) -> list[str]:
-        """Return the names of its kernels."""
-        return [name for name in self.program.kernel_names.split(";") if name]
+        """Return the names of its kernels, without those of modules that it is linked with."""
+        if all(one.is_spirv for one in self._inputs):
+            return [name for one in self._inputs for name in one.spirv.kernels]
+        try:
+            names = self.program.kernel_names
+        except OpenCLError as error:
+            if error.code != "CL_INVALID_PROGRAM_EXECUTABLE":  # Intel's answer without kernels
+                raise
+            return []
+        return [name for name in names.split(";") if name]
 
 
-def _options(flags: str) -> str:
-    words = (_OPTIONS.get(word, word) for word in flags.split())
-    return " ".join(word for word in words if not word.startswith("-ze-"))
+def _text_of(flags: Any) -> str:
+    return ffi.string(flags).decode("utf-8", "replace") if flags else ""
 
 
-def _program_of(context: ZeContext, device: ZeDevice, desc: Any) -> tuple[URProgram, str]:
-    """Return a program that is not built, and the options to build it with."""
-    if not desc.pInputModule:
-        program_desc = find_struct(
-            desc.pNext,
-            "ZE_STRUCTURE_TYPE_MODULE_PROGRAM_EXP_DESC",
-            "ze_module_program_exp_desc_t",
-        )
-        if program_desc is None:
-            raise ze_failure("INVALID_NULL_POINTER", "desc->pInputModule")
-        if program_desc.count != 1:
-            raise ze_failure("UNSUPPORTED_FEATURE", "a module of several SPIR-V modules")
-        address = int(ffi.cast("uintptr_t", program_desc.pInputModules[0]))
-        size, flags = program_desc.inputSizes[0], ffi.NULL
-        if program_desc.pBuildFlags:
-            flags = program_desc.pBuildFlags[0]
-        constants = program_desc.pConstants[0] if program_desc.pConstants else ffi.NULL
-    else:
-        address, size = int(ffi.cast("uintptr_t", desc.pInputModule)), desc.inputSize
-        flags, constants = desc.pBuildFlags, desc.pConstants
-    if not size or not address:
+def _data_of(pointer: Any, size: int) -> bytes:
+    if not size or not pointer:
         raise ze_failure("INVALID_SIZE", "the module is empty")
-    if constants and constants.numConstants:
-        raise ze_failure("UNSUPPORTED_FEATURE", "specialization constants")
-    text = ffi.string(flags).decode("utf-8", "replace") if flags else ""
-    data = ctypes.string_at(address, size)
-    is_spirv = data.startswith(_SPIRV)
-    if desc.format == ZE["ZE_MODULE_FORMAT_IL_SPIRV"] and not is_spirv:
-        raise ze_failure("INVALID_NATIVE_BINARY", "the module is not SPIR-V")
-    try:
-        program = urProgramCreateWithIL(context.ur, address, size, None)
-        names_arguments = not is_spirv
-    except URError:
-        if is_spirv or desc.format != ZE["ZE_MODULE_FORMAT_NATIVE"]:
-            raise
-        listed = ur_ffi.new("uintptr_t[]", [address])
-        program = urProgramCreateWithBinary(context.ur, 1, [device.ur.root], [size], listed, None)
-        names_arguments = False
-    options = _options(text)
-    return program, f"{options} -cl-kernel-arg-info".strip() if names_arguments else options
+    return ctypes.string_at(int(ffi.cast("uintptr_t", pointer)), size)
+
+
+def _inputs_of(desc: Any) -> list[ModuleInput]:
+    """Return what a ze_module_desc_t has. Raises LevelZeroError: see `ModuleInput`."""
+    stype, kind = "ZE_STRUCTURE_TYPE_MODULE_PROGRAM_EXP_DESC", "ze_module_program_exp_desc_t"
+    several = find_struct(desc.pNext, stype, kind)
+    if several is None:
+        if not desc.pInputModule:
+            raise ze_failure("INVALID_NULL_POINTER", "desc->pInputModule")
+        data, flags = _data_of(desc.pInputModule, desc.inputSize), _text_of(desc.pBuildFlags)
+        return [ModuleInput(desc.format, data, flags, desc.pConstants)]
+    if not several.count or not several.inputSizes or not several.pInputModules:
+        raise ze_failure("INVALID_SIZE", "there are no input modules")
+    return [
+        ModuleInput(
+            desc.format,
+            _data_of(several.pInputModules[index], several.inputSizes[index]),
+            _text_of(several.pBuildFlags[index]) if several.pBuildFlags else "",
+            several.pConstants[index] if several.pConstants else ffi.NULL,
+        )
+        for index in range(several.count)
+    ]
 
 
 @driver.entry
 def zeModuleCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any, phBuildLog: Any) -> ZeModule:
     hContext.check(hDevice)
     try:
-        program, options = _program_of(hContext, hDevice, desc)
-        urProgramBuildExp(program, [hDevice.ur.root], 0, options or None)
-    except (OpenCLError, URError) as error:
-        if phBuildLog:
-            phBuildLog[0] = driver.objects.give(ZeBuildLog(str(error)))
+        made = ZeModule(hContext, hDevice, _inputs_of(desc))
+    except (OpenCLError, URError, LevelZeroError) as error:
+        give_log(str(error), phBuildLog)
         raise
-    if phBuildLog:
-        phBuildLog[0] = driver.objects.give(ZeBuildLog(program.log))
-    return ZeModule(hContext, hDevice, program)
+    give_log(made.log, phBuildLog)
+    return made
 
 
-@driver.entry
-def zeModuleDynamicLink(numModules: int, phModules: list[ZeModule], phLinkLog: Any) -> None:
-    """Succeed, because every module is linked already."""
-    if not numModules:
-        raise ze_failure("INVALID_SIZE", "there is nothing to link")
-    if phLinkLog:
-        phLinkLog[0] = driver.objects.give(ZeBuildLog(""))
+def give_log(text: str, into: Any) -> None:
+    """Give a log to a caller that asks for it."""
+    if into:
+        into[0] = driver.objects.give(ZeBuildLog(text))
 
 
 def give_bytes(data: bytes, size: Any, into: Any) -> None:
@@ -185,7 +318,7 @@ def zeModuleGetKernelNames(hModule: ZeModule, pCount: Any, pNames: Any) -> None:
 
 @driver.entry
 def zeModuleGetProperties(hModule: ZeModule, pModuleProperties: Any) -> None:
-    pModuleProperties.flags = 0  # there are no imports
+    pModuleProperties.flags = _HAS_IMPORTS if hModule.imports else 0
 
 
 @driver.entry

@@ -32,7 +32,7 @@ REASONS: Final[Mapping[str, str]] = {
         r"zeDevice(ReserveCache|SetCacheAdvice|PciGetProperties|GetVectorWidthProperties)Ext"
         r"|zeDevice\w*RuntimeRequirements\w*|zeDeviceGetAggregatedCopyOffloadIncrementValue"
         r"|zeDeviceGetCounterBasedEventMaxValue|zeEventCounterBasedGetDeviceAddress"
-        r"|zeMem\w+AtomicAccessAttributeExp|zeModuleInspectLinkageExt"
+        r"|zeMem\w+AtomicAccessAttributeExp"
         r"|zeKernel(SchedulingHint|GetBinary|GetAllocationProperties)Exp"
         r"|zeEventQueryKernelTimestampsExt"
     ),

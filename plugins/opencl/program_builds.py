@@ -158,25 +158,41 @@ def _link(
     options: str | None,
     into: Any,
 ) -> None:
-    """Link programs.
+    """Link programs, and store the handle of what is made, also after a failure.
 
-    A program that the driver makes is stored also after a failure, because its log says why
-    (ur_api.h, urProgramLink).
+    The log of such a program says why (ur_api.h, urProgramLink).
+    """
+    assert adapter.registry is not None
+    into[0] = 0
+    made, failed = link_programs(context, devices, programs, options)
+    if made is not None:
+        into[0] = adapter.registry.give(made)
+    if failed is not None:
+        raise failed
+
+
+def link_programs(
+    context: URContext,
+    devices: Sequence[URDevice],
+    programs: Sequence[URProgram],
+    options: str | None,
+) -> tuple[URProgram | None, LinkError | None]:
+    """Link programs.
 
     Args:
         context: the context of the programs.
         devices: what to link for, nothing for all devices of the context.
         programs: what to link.
         options: the linker's options.
-        into: where the program's handle is stored.
+
+    Returns:
+        The program, which the driver may make also after a failure; and why they cannot be linked,
+        None if they are.
 
     Raises:
-        LinkError: they cannot be linked.
         URError: INVALID_SIZE, INVALID_CONTEXT.
         OpenCLError: what else the driver answers.
     """
-    assert adapter.registry is not None
-    into[0] = 0
     if not programs:
         raise failure("INVALID_SIZE", "there is no program to link")
     context.check_same("a program", *programs)
@@ -187,10 +203,8 @@ def _link(
     made = URProgram(cl, context) if cl else None
     if code.value and code.value not in _LINK:
         check(code.value, "clLinkProgram")
-    if made is not None:
-        into[0] = adapter.registry.give(made)
-    if code.value:
-        raise LinkError.of(code.value, "clLinkProgram", made.log if made is not None else "")
+    log = made.log if code.value and made is not None else ""
+    return made, LinkError.of(code.value, "clLinkProgram", log) if code.value else None
 
 
 # specialization constants

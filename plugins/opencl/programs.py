@@ -15,13 +15,11 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
 from ..sdk.rules import check_metadata, read_binaries, source_of
+from ..sdk.spirv import is_spirv
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, check, create, failure, handles_of, query, retain_unless_owned
 from .devices import URDevice, device_of, takes_spirv
 from .platforms import extension
-
-#: The magic number in both byte orders (SPIR-V, "Physical Layout").
-_SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 
 
 @adapter.kind
@@ -111,7 +109,7 @@ def urProgramCreateWithIL(
     if not length:
         raise failure("INVALID_SIZE", "the IL is empty")
     data = ctypes.string_at(pIL, length)
-    if data.startswith(_SPIRV):
+    if is_spirv(data):
         return URProgram(_from_il(hContext, data), hContext, data)
     source = source_of(data)
     if source is None:

@@ -77,6 +77,12 @@ BROKEN = {
         "recording.CountsReading = Once",
         {*(f"indirect::read_anew[{one}]" for one in (False, True)), "indirect::several"},
     ),
+    "constants keep their defaults": (
+        "module-links",
+        "from fairlead.plugins.level_zero import modules\n"
+        "modules.ModuleInput._read_constants = lambda self, row: ()",
+        {"module-links::constants", "module-links::several"},
+    ),
     "regions begin at 0": (
         "images",
         "from fairlead.plugins.level_zero import image_copies\n"

@@ -1,0 +1,99 @@
+"""What a SPIR-V module says of itself: specialization constants, kernels, imports and exports.
+
+(SPIR-V: "Physical Layout of a SPIR-V Module and Instruction", "Instructions", "Decoration".)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+#: The magic number of SPIR-V, as little and as big endian bytes.
+MAGIC: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
+
+_HEADER: Final = 5  # words
+_ENTRY_POINT, _KERNEL = 15, 6
+_TYPE_INT, _TYPE_FLOAT = 21, 22
+_SPEC_TRUE, _SPEC_FALSE, _SPEC_CONSTANT = 48, 49, 50
+_FUNCTION: Final = 54
+_DECORATE: Final = 71
+_SPEC_ID, _LINKAGE = 1, 41  # decorations
+_IMPORT: Final = 1  # a linkage type; the others are kinds of exports
+
+
+@dataclass(frozen=True)
+class SpirvModule:
+    """What a module says of itself.
+
+    Attributes:
+        constants: the bytes of the value of each specialization constant, by its SpecId. A boolean
+            has one.
+        kernels: the names of its kernels.
+        imports: the names of the functions and variables that other modules define.
+        exports: the names of those that it defines for other modules.
+    """
+
+    constants: Mapping[int, int]
+    kernels: tuple[str, ...]
+    imports: tuple[str, ...]
+    exports: tuple[str, ...]
+
+
+def is_spirv(data: bytes) -> bool:
+    """Return whether data begins like a SPIR-V module."""
+    return data.startswith(MAGIC)
+
+
+def read_module(data: bytes) -> SpirvModule:
+    """Read a module up to its first function, or to where it is damaged. Drivers check it.
+
+    Args:
+        data: what `is_spirv`.
+    """
+    sizes: dict[int, int] = {}
+    of_constants: dict[int, int] = {}
+    spec_ids: dict[int, int] = {}
+    linkage: dict[str, int] = {}
+    kernels: list[str] = []
+    for opcode, operands in _instructions(data):
+        if opcode == _FUNCTION:  # everything that is read here comes before
+            break
+        if opcode == _ENTRY_POINT and len(operands) > 2 and operands[0] == _KERNEL:
+            kernels.append(_text(operands[2:]))
+        elif opcode in (_TYPE_INT, _TYPE_FLOAT) and len(operands) > 1:
+            sizes[operands[0]] = operands[1] // 8
+        elif opcode in (_SPEC_TRUE, _SPEC_FALSE) and len(operands) > 1:
+            of_constants[operands[1]] = 1
+        elif opcode == _SPEC_CONSTANT and len(operands) > 1:
+            of_constants[operands[1]] = sizes.get(operands[0], 0)
+        elif opcode == _DECORATE and len(operands) > 2 and operands[1] == _SPEC_ID:
+            spec_ids[operands[0]] = operands[2]
+        elif opcode == _DECORATE and len(operands) > 3 and operands[1] == _LINKAGE:
+            linkage[_text(operands[2:-1])] = operands[-1]
+    return SpirvModule(
+        {number: of_constants[one] for one, number in spec_ids.items() if one in of_constants},
+        tuple(kernels),
+        tuple(name for name, kind in linkage.items() if kind == _IMPORT),
+        tuple(name for name, kind in linkage.items() if kind != _IMPORT),
+    )
+
+
+def _instructions(data: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the opcode and the operands of each instruction."""
+    order = "<" if data.startswith(MAGIC[0]) else ">"
+    words = struct.unpack(f"{order}{len(data) // 4}I", data[: len(data) // 4 * 4])
+    place = _HEADER
+    while place < len(words):
+        count, opcode = words[place] >> 16, words[place] & 0xFFFF
+        if not count or place + count > len(words):
+            return
+        yield opcode, words[place + 1 : place + count]
+        place += count
+
+
+def _text(words: tuple[int, ...]) -> str:
+    """Return a literal string: its bytes are in words, the lowest one first."""
+    data = struct.pack(f"<{len(words)}I", *words)
+    return data.split(b"\0", 1)[0].decode("utf-8", "replace")

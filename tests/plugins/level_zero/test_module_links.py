@@ -1,0 +1,250 @@
+"""Modules of several inputs, specialization constants, and modules that import from others."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_int, c_uint32, c_void_p
+from typing import Any
+
+import pytest
+from helpers.ze_bench import ZeBench
+from helpers.ze_calls import array, new
+
+from fairlead.conformance.ur.spirv import SPEC_ID, importing_store, plus, store
+
+SPIRV, TEXT = 0, 1
+CALLER = b"""
+int plus(int value);
+kernel void store(global int *out, int value) { out[get_global_id(0)] = plus(value); }
+"""
+PLUS = b"int plus(int value) { return value + NUMBER; }"
+LINK, INSPECT = "zeModuleDynamicLink", "zeModuleInspectLinkageExt"
+
+
+def constants(*pairs: tuple[int, Any]) -> Any:
+    """Return values of specialization constants: None is a NULL pointer."""
+    numbers = (c_uint32 * len(pairs))(*(number for number, _ in pairs))
+    values = array(*(0 if value is None else ctypes.addressof(value) for _, value in pairs))
+    made = new("ze_module_constants_t", numConstants=len(pairs), pConstantIds=numbers)
+    made.pConstantValues, made.values = ctypes.addressof(values), (values, pairs)
+    return made
+
+
+def create(bench: ZeBench, desc: Any) -> tuple[str, int, str]:
+    """Return the code of zeModuleCreate, the module, and the log."""
+    module, log = c_void_p(), c_void_p()
+    given = bench.context, bench.device, byref(desc), byref(module), byref(log)
+    code = bench.ze.code("zeModuleCreate", *given)
+    return code, module.value or 0, read_log(bench, log)
+
+
+def read_log(bench: ZeBench, log: c_void_p) -> str:
+    if not log:
+        return ""
+    size = ctypes.c_size_t()
+    bench.ze.ok("zeModuleBuildLogGetString", log, byref(size), None)
+    room = ctypes.create_string_buffer(size.value)
+    bench.ze.ok("zeModuleBuildLogGetString", log, byref(size), room)
+    bench.ze.ok("zeModuleBuildLogDestroy", log)
+    return room.value.decode()
+
+
+def module_of(
+    bench: ZeBench, data: bytes, form: int = SPIRV, given: Any = None
+) -> tuple[str, int, str]:
+    text = ctypes.create_string_buffer(data, len(data))
+    desc = new(
+        "ze_module_desc_t",
+        format=form,
+        inputSize=len(data),
+        pInputModule=text,
+        pConstants=given,
+    )
+    return create(bench, desc)
+
+
+def module_of_several(
+    bench: ZeBench, form: int, *inputs: tuple[bytes, bytes | None, Any]
+) -> tuple[str, int, str]:
+    """Create a module of inputs: their data, flags and constants."""
+    count = len(inputs)
+    data = [ctypes.create_string_buffer(one, len(one)) for one, _, _ in inputs]
+    several = new(
+        "ze_module_program_exp_desc_t",
+        count=count,
+        inputSizes=(ctypes.c_size_t * count)(*(len(one) for one, _, _ in inputs)),
+        pInputModules=array(*map(ctypes.addressof, data)),
+        pBuildFlags=(ctypes.c_char_p * count)(*(flags for _, flags, _ in inputs)),
+        pConstants=array(*(ctypes.addressof(one) if one else 0 for _, _, one in inputs)),
+    )
+    several.data = data
+    return create(bench, new("ze_module_desc_t", format=form, pNext=several))
+
+
+@pytest.fixture
+def takes_spirv(bench: ZeBench) -> bool:
+    """Whether the driver takes SPIR-V."""
+    row = bench.ze.properties(
+        "zeDeviceGetModuleProperties", "ze_device_module_properties_t", bench.device
+    )
+    return bool(row.spirvVersionSupported)
+
+
+@pytest.fixture
+def spirv(takes_spirv: bool) -> None:
+    if not takes_spirv:
+        pytest.skip("needs a driver that takes SPIR-V: Intel's")
+
+
+def stored(bench: ZeBench, module: int, value: int) -> int:
+    """Return what the kernel `store` of a module writes for a value."""
+    out, made = bench.ints(0), bench.immediate()
+    bench.launch(made, bench.kernel("store", out.pointer, c_int(value), module=module))
+    bench.finish(made)
+    return out[0]
+
+
+def names(bench: ZeBench, module: int) -> list[bytes]:
+    count = c_uint32()
+    bench.ze.ok("zeModuleGetKernelNames", module, byref(count), None)
+    found = (ctypes.c_char_p * count.value)()
+    bench.ze.ok("zeModuleGetKernelNames", module, byref(count), found)
+    return [name or b"" for name in found]
+
+
+def has_imports(bench: ZeBench, module: int) -> bool:
+    row = bench.ze.properties("zeModuleGetProperties", "ze_module_properties_t", module)
+    return bool(row.flags)
+
+
+# specialization constants
+
+
+def test_a_constant_gets_its_value(bench: ZeBench, spirv: None) -> None:
+    for value in (10, 0, -3):
+        code, module, _ = module_of(bench, store(), given=constants((SPEC_ID, c_int(value))))
+        assert (code, stored(bench, module, 5)) == ("SUCCESS", 5 + value)
+    code, module, _ = module_of(bench, store())
+    assert (code, stored(bench, module, 5)) == ("SUCCESS", 5)
+
+
+def test_constants_that_are_wrong_are_refused(bench: ZeBench, takes_spirv: bool) -> None:
+    code, _, log = module_of(bench, store(), given=constants((99, c_int(1))))
+    assert (code, "constant 99" in log) == ("MODULE_BUILD_FAILURE", True)
+    code, _, _ = module_of(bench, store(), given=constants((SPEC_ID, None)))
+    assert code == "INVALID_NULL_POINTER"
+    code, _, log = module_of(bench, CALLER, TEXT, constants((SPEC_ID, c_int(1))))
+    assert (code, "only SPIR-V" in log) == ("INVALID_ARGUMENT", True)
+    code, _, log = module_of(bench, store(), given=constants((SPEC_ID, c_int(1))))
+    assert code == ("SUCCESS" if takes_spirv else "UNSUPPORTED_FEATURE"), log
+
+
+def test_a_driver_without_specialization_constants(
+    bench: ZeBench, spirv: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairlead.plugins.opencl import program_builds
+
+    monkeypatch.setattr(program_builds, "takes_specialization_constants", lambda device: False)
+    code, _, log = module_of(bench, store(), given=constants((SPEC_ID, c_int(1))))
+    assert code == "UNSUPPORTED_FEATURE"
+    assert "specialization constants need SPIR-V and OpenCL 2.2" in log
+
+
+# several inputs
+
+
+def test_texts_are_linked(bench: ZeBench) -> None:
+    inputs = (CALLER, None, None), (PLUS, b"-DNUMBER=4", None)
+    code, module, log = module_of_several(bench, TEXT, *inputs)
+    assert code == "SUCCESS", log
+    assert stored(bench, module, 5) == 9
+    assert names(bench, module) == [b"store"]
+
+
+def test_inputs_of_spirv_are_linked_with_their_constants(bench: ZeBench, spirv: None) -> None:
+    inputs = (importing_store(), None, None), (plus(), None, constants((SPEC_ID, c_int(30))))
+    code, module, log = module_of_several(bench, SPIRV, *inputs)
+    assert code == "SUCCESS", log
+    assert (stored(bench, module, 5), has_imports(bench, module)) == (35, False)
+
+
+def test_one_input_is_like_a_plain_module(bench: ZeBench) -> None:
+    text = b"kernel void store(global int *out, int value) { out[0] = value + NUMBER; }"
+    code, module, log = module_of_several(bench, TEXT, (text, b"-DNUMBER=2", None))
+    assert code == "SUCCESS", log
+    assert stored(bench, module, 5) == 7
+
+
+def test_what_of_several_inputs_is_wrong_is_in_the_log(bench: ZeBench) -> None:
+    broken = b"int plus(int value) { return nonsense; }"
+    code, _, log = module_of_several(bench, TEXT, (CALLER, None, None), (broken, None, None))
+    assert (code, "nonsense" in log) == ("MODULE_BUILD_FAILURE", True)
+    assert module_of_several(bench, TEXT)[0] == "INVALID_SIZE"
+    assert module_of_several(bench, TEXT, (b"", None, None))[0] == "INVALID_SIZE"
+    mixed = (store(), None, None), (PLUS, b"-DNUMBER=1", None)
+    assert module_of_several(bench, SPIRV, *mixed)[0] == "INVALID_NATIVE_BINARY"
+
+
+def test_a_module_may_have_no_kernels(bench: ZeBench) -> None:
+    code, module, _ = module_of(bench, b"int plus(int value) { return value + 1; }", TEXT)
+    assert (code, names(bench, module)) == ("SUCCESS", [])
+
+
+def test_two_inputs_that_define_the_same_are_refused(bench: ZeBench) -> None:
+    twice = (PLUS, b"-DNUMBER=1", None), (PLUS, b"-DNUMBER=2", None), (CALLER, None, None)
+    assert module_of_several(bench, TEXT, *twice)[0] == "MODULE_LINK_FAILURE"
+
+
+# dynamic links
+
+
+def test_a_module_runs_after_its_imports_are_linked(bench: ZeBench, spirv: None) -> None:
+    (_, caller, _), (_, other, _) = (
+        module_of(bench, importing_store()),
+        module_of(bench, plus(), given=constants((SPEC_ID, c_int(100)))),
+    )
+    assert (has_imports(bench, caller), has_imports(bench, other)) == (True, False)
+    assert (names(bench, caller), names(bench, other)) == ([b"store"], [])
+    text, kernel = ctypes.create_string_buffer(b"store"), c_void_p()
+    desc = new("ze_kernel_desc_t", pKernelName=text)
+    given = caller, byref(desc), byref(kernel)
+    assert bench.ze.code("zeKernelCreate", *given) == "INVALID_MODULE_UNLINKED"
+    log = c_void_p()
+    assert bench.ze.code(LINK, 1, array(caller), byref(log)) == "MODULE_LINK_FAILURE"
+    assert "no module exports plus" in read_log(bench, log)
+    bench.ze.ok(LINK, 2, array(caller, other), None)
+    assert stored(bench, caller, 5) == 105
+    third = module_of(bench, plus())[1]
+    bench.ze.ok(LINK, 3, array(caller, other, third), byref(log))  # it is linked already
+    read_log(bench, log)
+    assert stored(bench, caller, 5) == 105
+
+
+def test_imports_that_two_modules_define_are_refused(bench: ZeBench, spirv: None) -> None:
+    modules = [module_of(bench, data)[1] for data in (importing_store(), plus(), plus())]
+    log = c_void_p()
+    assert bench.ze.code(LINK, 3, array(*modules), byref(log)) == "MODULE_LINK_FAILURE"
+    assert "several modules export plus" in read_log(bench, log)
+
+
+def test_a_link_takes_modules_of_one_device(bench: ZeBench) -> None:
+    assert bench.ze.code(LINK, 0, array(0), None) == "INVALID_SIZE"
+    bench.ze.ok(LINK, 1, array(bench.module()), None)
+
+
+def test_what_modules_import_and_export_is_told(bench: ZeBench, takes_spirv: bool) -> None:
+    def told(flags: int, *modules: int) -> str:
+        log, desc = c_void_p(), new("ze_linkage_inspection_ext_desc_t", flags=flags)
+        bench.ze.ok(INSPECT, byref(desc), len(modules), array(*modules), byref(log))
+        return read_log(bench, log)
+
+    assert told(7, bench.module()) == "imports:\nunresolvable imports:\nexports:"
+    if takes_spirv:
+        caller, other = (module_of(bench, data)[1] for data in (importing_store(), plus()))
+        assert told(3, caller) == "imports: plus\nunresolvable imports: plus"
+        everything = "imports: plus\nunresolvable imports:\nexports: plus"
+        assert told(7, caller, other) == everything
+        assert told(4, other) == "exports: plus"
+    log, desc = c_void_p(), new("ze_linkage_inspection_ext_desc_t", flags=8)
+    given = byref(desc), 1, array(bench.module()), byref(log)
+    assert bench.ze.code(INSPECT, *given) == "INVALID_ENUMERATION"

@@ -1,0 +1,55 @@
+"""What a SPIR-V module says of itself."""
+
+from __future__ import annotations
+
+import struct
+
+from fairlead.conformance.ur.spirv import SPEC_ID, importing_store, plus, store
+from fairlead.plugins.sdk.spirv import SpirvModule, is_spirv, read_module
+
+
+def swapped(data: bytes) -> bytes:
+    """Return a module in the other byte order. Its literal strings are words like any other."""
+    count = len(data) // 4
+    return struct.pack(f">{count}I", *struct.unpack(f"<{count}I", data))
+
+
+def test_a_module_says_what_it_has() -> None:
+    assert read_module(store()) == SpirvModule({SPEC_ID: 4}, ("store",), (), ())
+    assert read_module(importing_store()) == SpirvModule({}, ("store",), ("plus",), ())
+    assert read_module(plus()) == SpirvModule({SPEC_ID: 4}, (), (), ("plus",))
+
+
+def test_both_byte_orders_are_read() -> None:
+    for data in (store(), importing_store(), plus()):
+        assert is_spirv(swapped(data))
+        assert read_module(swapped(data)) == read_module(data)
+
+
+def test_booleans_and_sizes_of_constants() -> None:
+    words = [0x07230203, 0x00010000, 0, 20, 0]
+    for opcode, *operands in (
+        (71, 3, 1, 5),  # %3 has SpecId 5
+        (71, 4, 1, 6),
+        (71, 6, 1, 7),
+        (71, 8, 1, 8),
+        (20, 1),  # OpTypeBool
+        (48, 1, 3),  # OpSpecConstantTrue
+        (49, 1, 4),  # OpSpecConstantFalse
+        (22, 5, 64),  # OpTypeFloat
+        (50, 5, 6, 0, 0),  # OpSpecConstant
+        (21, 7, 8, 0),  # OpTypeInt
+        (50, 7, 8, 0),
+    ):
+        words += [(1 + len(operands)) << 16 | opcode, *operands]
+    module = read_module(struct.pack(f"<{len(words)}I", *words))
+    assert module.constants == {5: 1, 6: 1, 7: 8, 8: 1}
+
+
+def test_what_is_damaged_is_read_as_far_as_it_goes() -> None:
+    whole = store()
+    for end in range(len(whole)):
+        found = read_module(whole[:end])
+        assert found.constants in ({}, {SPEC_ID: 4}), end
+    assert read_module(whole[:20] + b"\0\0\0\0" + whole[20:]) == SpirvModule({}, (), (), ())
+    assert not is_spirv(b"kernel void none() {}")
