@@ -291,9 +291,9 @@ _FIXED: Final[dict[str, Any]] = {
     "IPC_MEMORY_SUPPORT_EXP": False,
     "REUSABLE_EVENTS_SUPPORT_EXP": False,
     "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": False,
-    "DYNAMIC_LINK_SUPPORT_EXP": False,
+    "DYNAMIC_LINK_SUPPORT_EXP": lambda device: device.takes_spirv,
     "KERNEL_SET_SPECIALIZATION_CONSTANTS": False,
-    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": False,  # only a build says whether they fit
+    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": lambda device: device.takes_spirv,
     **{
         f"{kind}_VECTOR_WIDTH_{name}": width
         for kind in ("PREFERRED", "NATIVE")

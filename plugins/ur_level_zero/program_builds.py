@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR, URError
 from ..sdk.rules import check_build_devices, check_count
+from ..sdk.spirv import read_module
 from ..sdk.wrap import with_parameters
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, call, failure
@@ -19,9 +21,10 @@ from .devices import LZDevice
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import COPY_MEMORY
-from .programs import LZBuild, LZProgram
+from .programs import LZBuild, LZProgram, link_modules
 
 _EXECUTABLE: Final = "EXECUTABLE"
+_MAY_IMPORT: Final = UR["UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS"]
 
 
 def _build(kind: str, context: LZContext, program: LZProgram, options: str | None) -> None:
@@ -29,14 +32,18 @@ def _build(kind: str, context: LZContext, program: LZProgram, options: str | Non
     program.build(program.devices, options or "", kind)
 
 
-def _build_for(kind: str, program: LZProgram, devices: list[LZDevice], options: str | None) -> None:
+def _build_for(
+    kind: str, program: LZProgram, devices: list[LZDevice], flags: int, options: str | None
+) -> None:
     check_build_devices(program.context, devices)
-    program.build(devices, options or "", kind)
+    program.build(devices, options or "", kind, may_import=bool(flags & _MAY_IMPORT))
 
 
 for _name, _kind in (("urProgramBuild", _EXECUTABLE), ("urProgramCompile", "COMPILED_OBJECT")):
     _all = with_parameters(partial(_build, _kind), "hContext", "hProgram", "pOptions")
-    _some = with_parameters(partial(_build_for, _kind), "hProgram", "phDevices", "pOptions")
+    _some = with_parameters(
+        partial(_build_for, _kind), "hProgram", "phDevices", "flags", "pOptions"
+    )
     adapter.declare(**{_name: _all, f"{_name}Exp": _some})
 
 
@@ -88,15 +95,24 @@ def _link(
         raise failure("INVALID_OPERATION", "a program to link is not compiled")
     sources = {}
     for device in chosen:
-        parts = [program.sources[device] for program in programs if device in program.sources]
-        if not parts or len({form for form, _ in parts}) > 1:
+        own = [program for program in programs if device in program.sources]
+        forms = {program.sources[device][0] for program in own}
+        if len(forms) != 1:
             raise failure("INVALID_DEVICE", "a program is not for the device, or of another format")
-        sources[device] = parts[0][0], [data for _, all_data in parts for data in all_data]
+        inputs = [
+            replace(one, options=program.builds[device].options)
+            for program in own
+            for one in program.sources[device][1]
+        ]
+        sources[device] = forms.pop(), inputs
     made = LZProgram(context, sources)
     if len(programs) == 1:
         only = programs[0]
         for device in chosen:
             build = only.builds[device]
+            code, log = build.module.link() if build.module is not None else (0, "")
+            if code:
+                raise failure("PROGRAM_LINK_FAILURE", log)
             made.builds[device] = LZBuild(build.module, "SUCCESS", _EXECUTABLE, log=build.log)
         into[0] = adapter.registry.give(made)
         return
@@ -109,10 +125,22 @@ def _link(
 
 
 @adapter.entry
+def urProgramDynamicLinkExp(hContext: LZContext, phPrograms: list[LZProgram]) -> None:
+    """Link executables that were built with UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS."""
+    if not phPrograms:
+        raise failure("INVALID_SIZE", "there is no program to link")
+    hContext.check_same("a program", *phPrograms)
+    for device in phPrograms[0].devices:
+        code, log = link_modules([program.module_for(device) for program in phPrograms])
+        if code:
+            raise failure("PROGRAM_LINK_FAILURE", log)
+
+
+@adapter.entry
 def urProgramSetSpecializationConstants(
     hProgram: LZProgram, count: int, pSpecConstants: Any
 ) -> None:
-    """Note values for the next build. Only then Level Zero says whether they fit."""
+    """Note values for the next build. The SPIR-V says which identifiers and sizes there are."""
     if not count:
         raise failure("INVALID_SIZE", "there is no constant to set")
     check_count(count, "INVALID_SIZE", "constants")
@@ -123,8 +151,16 @@ def urProgramSetSpecializationConstants(
     constants = [pSpecConstants[index] for index in range(count)]
     if not all(constant.pValue for constant in constants):
         raise failure("INVALID_VALUE", "a constant without a value")
+    known = read_module(hProgram.il).constants
     for constant in constants:
-        hProgram.constants[constant.id] = ctypes.string_at(constant.pValue, constant.size)
+        size = known.get(constant.id)
+        if size is None:
+            raise failure("INVALID_SPEC_ID", f"the program has no constant {constant.id}")
+        if constant.size != size:
+            raise failure("INVALID_VALUE", f"constant {constant.id} has {size} bytes")
+    given = {one.id: ctypes.string_at(one.pValue, one.size) for one in constants}
+    for _, inputs in hProgram.sources.values():
+        inputs[0].constants.update(given)
 
 
 # queries

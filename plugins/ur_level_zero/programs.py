@@ -13,13 +13,14 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...loader.base.interrupts import run_aside
 from ..sdk.objects import Object
 from ..sdk.queries import program_info
 from ..sdk.rules import check_metadata, read_binaries, source_of
+from ..sdk.spirv import is_spirv
 from .contexts import LZContext
 from .core import (
     ZE,
@@ -32,13 +33,13 @@ from .core import (
 )
 from .devices import LZDevice
 
-_SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _IL, _NATIVE = ZE["ZE_MODULE_FORMAT_IL_SPIRV"], ZE["ZE_MODULE_FORMAT_NATIVE"]
 #: What a driver answers that refuses a program, as opposed to one that fails.
 _REFUSED: Final = frozenset(
     ZE.codes[f"ZE_RESULT_ERROR_{name}"]
     for name in ("MODULE_BUILD_FAILURE", "INVALID_NATIVE_BINARY", "MODULE_LINK_FAILURE")
 )
+_HAS_IMPORTS: Final = ZE["ZE_MODULE_PROPERTY_FLAG_IMPORTS"]
 _Constants: Final = ZE.struct("ze_module_constants_t")
 
 
@@ -76,6 +77,18 @@ class LZModule:
             call(self.table, routine, self.ze, ctypes.byref(size), data)
         return data.raw[: size.value]
 
+    def link(self) -> tuple[int, str]:
+        """Link it with nothing else, which fails if it has imports.
+
+        Returns:
+            A ze_result_t, and the linker's log.
+        """
+        row = struct("module_properties")
+        call(self.table, "zeModuleGetProperties", self.ze, ctypes.byref(row))
+        if not row.flags & _HAS_IMPORTS:
+            return 0, ""
+        return link_modules([self])
+
 
 @dataclass
 class LZBuild:
@@ -88,19 +101,46 @@ class LZBuild:
     log: str = ""
 
 
+@dataclass(frozen=True)
+class LZInput:
+    """What a module is made of, or one of several inputs that are linked.
+
+    Attributes:
+        data: SPIR-V, text or a binary.
+        options: the options of the compiler that are its own.
+        constants: values of specialization constants, by their identifiers.
+    """
+
+    data: bytes
+    options: str = ""
+    constants: dict[int, bytes] = field(default_factory=dict)
+
+    def describe_constants(self) -> Any:
+        """Return the ze_module_constants_t, None without constants."""
+        if not self.constants:
+            return None
+        values = [
+            ctypes.create_string_buffer(value, len(value)) for value in self.constants.values()
+        ]
+        count = len(values)
+        identifiers = (ctypes.c_uint32 * count)(*self.constants)
+        places = (ctypes.c_void_p * count)(*map(ctypes.addressof, values))
+        made = _Constants(count, ctypes.addressof(identifiers), ctypes.addressof(places))
+        made.kept = values, identifiers, places
+        return made
+
+
 @adapter.kind
 class LZProgram(Object):
     """A program.
 
     Args:
         context: its context.
-        sources: what its modules are made of, by the device: the format, and the data of one or
-            more.
+        sources: what its modules are made of, by the device: the format, and one or more inputs.
         il: the SPIR-V that it was made of, b"" if it was made of something else.
 
     Attributes:
         builds: what was built, by the device.
-        constants: values of specialization constants, by their identifiers.
     """
 
     type = "ur_program_handle_t"
@@ -108,25 +148,27 @@ class LZProgram(Object):
     def __init__(
         self,
         context: LZContext,
-        sources: dict[LZDevice, tuple[int, Sequence[bytes]]],
+        sources: dict[LZDevice, tuple[int, Sequence[LZInput]]],
         il: bytes = b"",
     ) -> None:
         self.context, self.sources, self.il = context, sources, il
         self.builds = {device: LZBuild() for device in sources}
-        self.constants: dict[int, bytes] = {}
 
     @property
     def devices(self) -> tuple[LZDevice, ...]:
         """Return the devices that it is for."""
         return tuple(self.builds)
 
-    def build(self, devices: Sequence[LZDevice], options: str, kind: str) -> None:
+    def build(
+        self, devices: Sequence[LZDevice], options: str, kind: str, *, may_import: bool = False
+    ) -> None:
         """Make the modules.
 
         Args:
             devices: for which devices.
             options: the compiler's options.
             kind: "COMPILED_OBJECT" or "EXECUTABLE".
+            may_import: whether an executable may lack what `urProgramDynamicLinkExp` links.
 
         Raises:
             URError: PROGRAM_BUILD_FAILURE, with the log, or INVALID_DEVICE.
@@ -138,6 +180,9 @@ class LZProgram(Object):
                 raise failure("INVALID_DEVICE", "the program is not for the device")
             self.builds[found] = made = LZBuild(options=options)
             code, made.module, made.log = self.make(found, options)
+            if made.module is not None and kind == "EXECUTABLE" and not may_import:
+                code, log = made.module.link()
+                made.log = "\n".join(one for one in (made.log, log) if one)
             made.status = "ERROR" if code else "SUCCESS"
             if code in _REFUSED:
                 raise failure("PROGRAM_BUILD_FAILURE", made.log)
@@ -152,26 +197,28 @@ class LZProgram(Object):
         """
         form, parts = self.sources[device]
         table = device.table
-        constants = self._constants()
-        text = options.encode()
+        flags = [f"{part.options} {options}".strip().encode() for part in parts]
+        constants = [part.describe_constants() for part in parts]
         if len(parts) == 1:
             desc = struct(
                 "module_desc",
                 format=form,
-                inputSize=len(parts[0]),
-                pInputModule=parts[0],
-                pBuildFlags=text,
-                pConstants=constants,
+                inputSize=len(parts[0].data),
+                pInputModule=parts[0].data,
+                pBuildFlags=flags[0],
+                pConstants=constants[0],
             )
         else:
             count = len(parts)
-            data = [ctypes.create_string_buffer(part, len(part)) for part in parts]
+            data = [ctypes.create_string_buffer(part.data, len(part.data)) for part in parts]
+            places = [0 if one is None else ctypes.addressof(one) for one in constants]
             together = struct(
                 "module_program_exp_desc",
                 count=count,
-                inputSizes=(ctypes.c_size_t * count)(*map(len, parts)),
+                inputSizes=(ctypes.c_size_t * count)(*(len(part.data) for part in parts)),
                 pInputModules=(ctypes.c_void_p * count)(*map(ctypes.addressof, data)),
-                pBuildFlags=(ctypes.c_char_p * count)(*[text] * count),
+                pBuildFlags=(ctypes.c_char_p * count)(*flags),
+                pConstants=(ctypes.c_void_p * count)(*places),
             )
             desc = struct("module_desc", format=form, pNext=together)
         module, log = ctypes.c_void_p(), ctypes.c_void_p()
@@ -183,19 +230,6 @@ class LZProgram(Object):
             return code, None if code else LZModule(module.value or 0, device), said
 
         return run_aside(compile_it)
-
-    def _constants(self) -> Any:
-        if not self.constants:
-            return None
-        count = len(self.constants)
-        values = [
-            ctypes.create_string_buffer(value, len(value)) for value in self.constants.values()
-        ]
-        identifiers = (ctypes.c_uint32 * count)(*self.constants)
-        places = (ctypes.c_void_p * count)(*map(ctypes.addressof, values))
-        made = _Constants(count, ctypes.addressof(identifiers), ctypes.addressof(places))
-        made.kept = values, identifiers, places
-        return made
 
     def module_for(self, device: LZDevice) -> LZModule:
         """Return its module. Raises URError (INVALID_PROGRAM_EXECUTABLE) if it is not built."""
@@ -211,6 +245,14 @@ class LZProgram(Object):
         if not found:
             raise failure("INVALID_PROGRAM_EXECUTABLE", "the program is not built")
         return [module for module in found if module is not None]
+
+
+def link_modules(modules: Sequence[LZModule]) -> tuple[int, str]:
+    """Link modules of one driver, of which some have imports. Returns a ze_result_t and the log."""
+    table, log = modules[0].table, ctypes.c_void_p()
+    listed = (ctypes.c_void_p * len(modules))(*(one.ze for one in modules))
+    code = table.zeModuleDynamicLink(len(modules), listed, ctypes.byref(log))
+    return code, _read_log(table, log.value) if log.value else ""
 
 
 def _read_log(table: Any, log: int) -> str:
@@ -235,15 +277,15 @@ def urProgramCreateWithIL(
     if not length:
         raise failure("INVALID_SIZE", "the IL is empty")
     data = ctypes.string_at(pIL, length)
-    is_spirv = data.startswith(_SPIRV)
+    has_spirv = is_spirv(data)
     takes_text = all(device.takes_text for device in hContext.devices)
-    if not is_spirv and (source_of(data) is None or not takes_text):
+    if not has_spirv and (source_of(data) is None or not takes_text):
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor text that the driver takes")
-    if is_spirv and not any(device.takes_spirv for device in hContext.devices):
+    if has_spirv and not any(device.takes_spirv for device in hContext.devices):
         raise failure("COMPILER_NOT_AVAILABLE", "no device of the context takes SPIR-V")
-    source = _IL if is_spirv else _NATIVE, (data,)
+    source = _IL if has_spirv else _NATIVE, (LZInput(data),)
     made = LZProgram(hContext, dict.fromkeys(hContext.devices, source))
-    made.il = data if is_spirv else b""
+    made.il = data if has_spirv else b""
     return made
 
 
@@ -260,7 +302,8 @@ def urProgramCreateWithBinary(
     check_metadata(pProperties)
     data = read_binaries(hContext, phDevices, pLengths, ppBinaries)
     made = LZProgram(
-        hContext, {device: (_NATIVE, (one,)) for device, one in zip(phDevices, data, strict=True)}
+        hContext,
+        {device: (_NATIVE, (LZInput(one),)) for device, one in zip(phDevices, data, strict=True)},
     )
     for device in phDevices:
         code, module, log = made.make(device, "")
