@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 from helpers.cuda import PTX, SOURCE
+from helpers.driver_tables import EXCHANGED, functions_of_row, read_lists
 from helpers.support import RunPython
 
 pytestmark = pytest.mark.slow
@@ -211,3 +212,23 @@ print(line.split("not chosen: ")[1])
 """
     lines = _run(run_python, environment, code)
     assert lines == ["[15] [15] 3 1", "command 0 (kernel): it uses shared virtual memory"]
+
+
+def test_shared_memory_keeps_its_five(run_python: RunPython, fake_cuda_path: Path) -> None:
+    """When the sharing ends, the two that make buffers go back. Shared buffers need the others."""
+    find, switch, share = SHARING.partition('os.environ["FAIRLEAD_CUDA"]')
+    code = f"""
+{find}
+{EXCHANGED}
+context = cl.Context([found.to_pyopencl()])
+before = table_of(context)
+{switch}{share}
+print(exchanged())
+kept = buffer(0)
+cuda_sharing.stop_sharing()
+print(exchanged())
+"""
+    env = {"LD_LIBRARY_PATH": str(fake_cuda_path.parent), "FAIRLEAD_CUDA": "0"}
+    shared, ended = read_lists(run_python(code, env=env).out)
+    assert shared == functions_of_row("shared memory")
+    assert ended == sorted(set(shared) - {"clCreateBuffer", "clCreateBufferWithProperties"})
