@@ -128,7 +128,7 @@ def adapted(
         pytest.skip("there is a GPU of NVIDIA: only CUDA is tested")
     if driver is None:
         pocl: Candidate = request.getfixturevalue("pocl_wheel")
-        os.environ["FAKE_CUDA_OPENCL"] = locate(pocl)[0]
+        os.environ.update(FAKE_CUDA_OPENCL=locate(pocl)[0], FAKE_CUDA_DEVICES="2")
     if api == "cuda":
         driver = driver or request.getfixturevalue("fake_cuda_driver")
         plugin = _load(cuda_search, driver, plugins.cuda_adapter(), "cuda")
