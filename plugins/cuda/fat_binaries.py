@@ -15,8 +15,11 @@ from ..sdk.gpu.images import ImageError
 MAGIC: Final = b"\x50\xed\x55\xba"
 #: The magic, a version, bytes of this head, bytes of all parts.
 _HEAD: Final = struct.Struct("<4sHHQ")
-#: Kind, a version, bytes of this head, bytes of the contents; behind 12 bytes 90 for sm_90.
-_PART: Final = struct.Struct("<HHIQ12xI")
+#: Kind, a version, bytes of this head, bytes of the contents, compressed bytes or 0, place
+#: of the options in this head; behind 4 bytes 90 for sm_90.
+_PART: Final = struct.Struct("<HHIQII4xI28x")
+#: Where the text of PTX's options is in the head, and its bytes.
+_OPTIONS: Final = struct.Struct("<II")
 _PTX, _CUBIN = 1, 2
 _NAMES: Final = {_PTX: "compute", _CUBIN: "sm"}
 
@@ -49,14 +52,30 @@ def parts_of(data: bytes) -> list[FatBinaryPart]:
         _, _, at, size = _HEAD.unpack_from(data)
         parts, end = list[FatBinaryPart](), at + size
         while at < end:
-            kind, _, head, size, architecture = _PART.unpack_from(data, at)
+            kind, _, head, size, packed, options, architecture = _PART.unpack_from(data, at)
             if head < _PART.size or at + head + size > min(end, len(data)):
                 raise ImageError("the fat binary is damaged: a part has a wrong size")
+            if kind == _PTX:
+                _check_options(data[at : at + head], options)
+                if not packed and data[at + head + size - 1]:
+                    raise ImageError("the fat binary is damaged: a part's PTX has no end")
             parts.append(FatBinaryPart(kind, architecture))
             at += head + size
     except struct.error as error:
         raise ImageError("the fat binary is damaged: it is too short") from error
     return parts
+
+
+def _check_options(head: bytes, at: int) -> None:
+    """Check the options of PTX, which the driver reads wherever their place says that they are.
+
+    Raises:
+        ImageError: they are not in the head of their part.
+        struct.error: their place is not in it.
+    """
+    text, size = _OPTIONS.unpack_from(head, at)
+    if at < _PART.size or text + size > len(head):
+        raise ImageError("the fat binary is damaged: a part has no options")
 
 
 def check_fat_binary(data: bytes, device: int) -> None:

@@ -28,13 +28,17 @@ OTHER: Final = 75
 
 
 def _by_hand(*parts: tuple[int, int, bytes]) -> bytes:
-    """Return a fat binary of kinds, architectures and contents."""
+    """Return a fat binary of kinds, architectures and contents. PTX has no options."""
     body = b""
     for kind, architecture, contents in parts:
+        is_ptx = kind == _PTX_KIND
+        contents += b"\0" * is_ptx
         padded = contents.ljust(-(-len(contents) // 8) * 8, b"\0")
-        version = 0x10008 if kind == _CUBIN_KIND else 0x80000
-        rest = 0, 0, version, architecture, 0, 0, 0x11, 0, 0, 0, 0, 0
-        body += struct.pack("<HHIQ12I", kind, 0x101, 64, len(padded), *rest) + padded
+        version, place = (0x80000, 64) if is_ptx else (0x10008, 0)
+        options = struct.pack("<IIQ", 72, 0, 0) * is_ptx
+        rest = 0, place, version, architecture, 0, 0, 0x11, 0, 0, 0, 0, 0
+        head = struct.pack("<HHIQ12I", kind, 0x101, 64 + len(options), len(padded), *rest)
+        body += head + options + padded
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
@@ -92,10 +96,13 @@ def test_the_driver_takes_the_part_for_the_device(
 
 @only_cuda
 def test_the_layout_is_that_of_nvidias_tool(work: Work, tmp_path: Path) -> None:
-    parts = [
+    cubins = [
         (_CUBIN_KIND, architecture, cubin_of(work, PTX, tmp_path, architecture))
         for architecture in (OTHER, 90)
     ]
+    # the tool deletes spaces of PTX
+    text = b"\n".join(line.strip() for line in PTX.splitlines()) + b"\n"
+    parts = [*cubins, (_PTX_KIND, 50, text)]
     assert _by_hand(*parts) == _by_tool(tmp_path, *parts)
 
 
@@ -117,6 +124,19 @@ def test_a_damaged_fat_binary_does_not_reach_the_driver(work: Work, tmp_path: Pa
         program = program_of_binary(work, data)
         assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
         assert "the fat binary is damaged" in last_error(work.ur)[0]
+
+
+def test_ptx_that_would_lead_the_driver_elsewhere_is_damaged() -> None:
+    whole, head = bytearray(_by_hand((_PTX_KIND, 50, PTX))), 16
+    assert parts_of(bytes(whole)) == [(_PTX_KIND, 50)]
+    for place, value in ((20, 0), (20, 76), (64, 1 << 24), (68, 9)):
+        data = bytearray(whole)
+        struct.pack_into("<I", data, head + place, value)
+        with pytest.raises(ImageError, match="the fat binary is damaged"):
+            parts_of(bytes(data))
+    whole[-1] = 32
+    with pytest.raises(ImageError, match="PTX has no end"):
+        parts_of(bytes(whole))
 
 
 @pytest.mark.parametrize(
