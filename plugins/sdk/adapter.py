@@ -360,8 +360,9 @@ def live_object(adapter: Adapter, type_name: str, handle: int, code: str) -> Any
     Raises:
         URError: `code`.
     """
-    assert adapter.registry is not None
-    found = adapter.registry.of(type_name).get(handle)
+    registry = adapter.registry
+    assert registry is not None
+    found = registry.of(type_name).get(handle) or registry.find_lent(type_name, handle)
     if found is None:
         raise failure(code, f"the {type_name} {handle:#x} is not alive")
     return found

@@ -18,9 +18,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ....icd.command_buffer.cuda_order import MOST_EARLY_CHAINS
+from ...sdk._native import ffi
 from ...sdk.command_buffers import (
     CommandBufferObject,
     CommandObject,
@@ -63,15 +64,17 @@ class CuCommand(CommandObject):
     Args:
         buffer: its command-buffer.
         index: its number.
+        made: the `fl_gpu_command` of a launch that C has made.
 
     Attributes:
         state: what it launches (`updates.CuLaunchState`), None if it is not a launch.
     """
 
-    def __init__(self, buffer: CuCommandBuffer, index: int) -> None:
+    def __init__(self, buffer: CuCommandBuffer, index: int, made: Any = None) -> None:
         super().__init__(buffer, index)
-        self.state: Any = None
-        self._in_c = CommandInC(buffer.in_c)
+        plans = buffer.in_c.plans
+        self.state: Any = plans[made.launch.plan].copy_alone(made.node) if made else None
+        self._in_c = CommandInC(buffer.in_c, made)
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
@@ -121,7 +124,8 @@ class CuCommandBuffer(CommandBufferObject):
         super().__init__(context, device, updatable, in_order, profiling)
         self.graph = self.native = device.make("GraphCreate", 0)
         self.executable = 0
-        self.in_c = GraphInC(context, device, self.graph, in_order)
+        self.in_c = GraphInC(context, device, self.graph, in_order, updatable)
+        _by_struct[self.in_c.address] = self
         self.recording = RecordingLock(self.in_c.struct)
         self._nodes = 0  # that Python has added
         self.waits: dict[int, list[tuple[int, CuEvent]]] = {}
@@ -187,7 +191,7 @@ class CuCommandBuffer(CommandBufferObject):
         with self.recording:
             self.check_open()
             self.executable = self._instantiate()
-            self.in_c.close(self.executable, self.updatable)
+            self.in_c.close(self.executable)
 
     def _instantiate(self) -> int:
         """Return the executable graph. Where the driver refuses early launches there are none."""
@@ -224,6 +228,10 @@ class CuCommandBuffer(CommandBufferObject):
         """
         if self.has_new_events:
             raise failure("GRAPH_CAPTURE_UNSUPPORTED", "events of its commands were updated")
+        registry = adapter.registry
+        assert registry is not None
+        for handle in registry.made_in_c(CuCommand.type, self.in_c.address):
+            registry.adopt(CuCommand.type, handle)
         for command in self.updates.values():
             if command.is_launch:
                 state = command.present()
@@ -249,12 +257,25 @@ class CuCommandBuffer(CommandBufferObject):
         if registry is not None:
             for command in self.updates.values():
                 registry.forget(command)
+        self.in_c.end()
         # The driver ends an executable graph after its launches.
         if self.executable:
             self.device.ask("GraphExecDestroy", self.executable)
         self.device.ask("GraphDestroy", self.graph)
 
 
+#: The command-buffers by the addresses of what C knows of them.
+_by_struct: Final[weakref.WeakValueDictionary[int, CuCommandBuffer]] = weakref.WeakValueDictionary()
+
+
+def _adopt_command(words: Any) -> CuCommand:
+    """Return the object of a launch that C has appended."""
+    made, buffer = ffi.cast("fl_gpu_command *", words[1]), _by_struct[words[2]]
+    command = buffer.updates[made.number] = CuCommand(buffer, made.number, made)
+    return command
+
+
+adapter.adopters[CuCommand.type] = _adopt_command
 declare_command_buffers(adapter, CuCommandBuffer)
 
 

@@ -2,7 +2,8 @@
 
 C appends a launch of a kernel that Python has appended with the same sizes before
 (plugins/sdk/native/gpu_appends.c). It takes values and addresses. Python appends launches with
-buffers or local memory, with events, and with handles for updates.
+buffers or local memory, and with events. C also makes the handles for updates. Python makes the
+object of such a command when it first needs it.
 
 C gives a launch new values and addresses. It enqueues a command-buffer whose enqueue is a launch of
 the graph, and nothing else (plugins/sdk/native/gpu_launches.c).
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...sdk._native import ffi, lib
 from ...sdk.kernel_arguments import URKernelArgument
 from ..contexts import CuContext
-from ..core import adapter, failure
+from ..core import API, adapter, failure
 from ..devices import CuDevice
 from ..launches import CuLaunch
 
@@ -41,8 +42,12 @@ def _size_in_c(argument: URKernelArgument) -> int:
     return 0 if argument.kind == URKernelArgument.POINTER else lib.FL_GPU_OTHER
 
 
-def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any) -> bool:
-    """Write a launch into an `fl_gpu_launch`. Return whether C knows all of its arguments.
+def _sizes_in_c(state: CuLaunchState) -> list[int]:
+    return [_size_in_c(state.arguments[index]) for index in range(len(state.arguments))]
+
+
+def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any) -> None:
+    """Write a launch into an `fl_gpu_launch`.
 
     Args:
         row: the struct.
@@ -50,15 +55,15 @@ def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any)
         launch: the same as the driver takes it.
         parameters: those of its node.
     """
-    sizes = [_size_in_c(state.arguments[index]) for index in range(len(state.arguments))]
+    sizes = _sizes_in_c(state)
     row.kernel = 0  # C may look for it meanwhile
     if len(sizes) > _MOST_ARGUMENTS:
-        return False
+        return
     row.dim, row.count, row.sizes = state.dim, len(sizes), sizes
     row.values = ffi.cast("void *const *", ctypes.addressof(launch.packed.pointers))
+    row.value_count = len(launch.packed.pointers)
     row.parameters = ffi.cast("void *", ctypes.addressof(parameters))
     row.waits = waits_of(state)
-    return lib.FL_GPU_OTHER not in sizes
 
 
 def waits_of(state: CuLaunchState) -> bool:
@@ -83,12 +88,17 @@ class GraphInC:
         device: its device.
         graph: the driver's graph.
         in_order: whether each command comes after the one before it.
+        updatable: whether launches may be updated.
 
     Attributes:
         struct: the `fl_gpu_graph`. Its `nodes` has the node that stands for each command.
+        plans: what Python has planned of the launches that C repeats, if they may be updated.
     """
 
-    def __init__(self, context: CuContext, device: CuDevice, graph: int, in_order: bool) -> None:
+    def __init__(
+        self, context: CuContext, device: CuDevice, graph: int, in_order: bool, updatable: bool
+    ) -> None:
+        parameters = API.launch_of(0, (1, 1, 1), (1, 1, 1), 0, 0)
         made = ffi.new(
             "fl_gpu_graph *",
             {
@@ -108,10 +118,16 @@ class GraphInC:
                 "graph": graph,
                 "in_order": in_order,
                 "is_open": True,
+                "is_updatable": updatable,
+                "parameter_bytes": ctypes.sizeof(parameters),
+                "values_at": type(parameters).kernelParams.offset,
             },
         )
         self.struct: Any = ffi.gc(made, lib.fl_free_gpu_graph)
-        self._repeated: deque[tuple[CuLaunch, Any]] = deque(maxlen=lib.FL_GPU_LAUNCHES)
+        self._updatable = updatable
+        self.plans: list[CuLaunchState] = []
+        most = None if updatable else lib.FL_GPU_LAUNCHES
+        self._repeated: deque[tuple[CuLaunch, Any]] = deque(maxlen=most)
         self._next = 0
 
     @property
@@ -159,26 +175,30 @@ class GraphInC:
             raise failure("OUT_OF_RESOURCES", "CUDA has taken an edge, and does not give it back")
         return max(count, 0)
 
-    def close(self, executable: int, updatable: bool) -> None:
-        """Let C append nothing any more, and update what it is.
-
-        Args:
-            executable: the driver's executable graph.
-            updatable: whether launches may be updated.
-        """
+    def close(self, executable: int) -> None:
+        """Let C append nothing any more, and update `executable`, the driver's executable graph."""
         self.struct.is_open, self.struct.executable = False, executable
-        self.struct.is_updatable = updatable
 
-    def repeat(self, state: CuLaunchState, launch: CuLaunch) -> None:
-        """Let C append launches like one, with other arguments. It takes over the arguments.
+    def end(self) -> None:
+        """End the handles that C has made."""
+        lib.fl_end_gpu_commands(self.struct)
+
+    def repeat(self, state: CuLaunchState, launch: CuLaunch | None) -> None:
+        """Let C append launches like one, with other arguments, if it knows all of these.
 
         Args:
-            state: what is launched.
-            launch: the same as the driver takes it.
+            state: what is launched. It has no parts.
+            launch: the same as the driver takes it, whose arguments nobody else needs; or None.
         """
-        parameters, row = launch.parameters, self.struct.launches[self._next]
-        if not _describe(row, state, launch, parameters):
+        sizes = _sizes_in_c(state)
+        if lib.FL_GPU_OTHER in sizes or len(sizes) > _MOST_ARGUMENTS:
             return
+        launch = launch or state.plan()[0]
+        parameters, row = launch.parameters, self.struct.launches[self._next]
+        _describe(row, state, launch, parameters)
+        if self._updatable:
+            row.plan = len(self.plans)
+            self.plans.append(state.copy_alone())
         row.offset, row.size = state.offset, state.size
         row.local = state.local or [0] * state.dim
         row.kernel = _number_of(state)
@@ -191,10 +211,11 @@ class CommandInC:
 
     Args:
         graph: that of its command-buffer.
+        made: the `fl_gpu_command` that C has made, by default a new one.
     """
 
-    def __init__(self, graph: GraphInC) -> None:
-        self._struct: Any = ffi.new("fl_gpu_command *", {"graph": graph.struct})
+    def __init__(self, graph: GraphInC, made: Any = None) -> None:
+        self._struct: Any = made or ffi.new("fl_gpu_command *", {"graph": graph.struct})
         self._graph = graph
         self._kept: Any = None
 

@@ -61,8 +61,8 @@ def _append(
     handle = appended[2]
     if handle is not None:
         handle.set_launch(state, parts[0])
-    elif len(parts) == 1:
-        buffer.in_c.repeat(state, parts[0])
+    if len(parts) == 1:
+        buffer.in_c.repeat(state, parts[0] if handle is None else None)
     return appended
 
 

@@ -74,6 +74,12 @@ class CuLaunchState:
         made.kernels, made.nodes, made.known = self.kernels, self.nodes, dict(self.known)
         return made
 
+    def copy_alone(self, *nodes: int) -> CuLaunchState:
+        """Return a copy for other nodes, whose kernel has no alternatives."""
+        made = self.copy()
+        made.kernels, made.nodes = (self.kernel,), list(nodes)
+        return made
+
     def plan(self) -> list[CuLaunch]:
         """Return the launch in parts. Raises URError and DriverError as `plan_parts`."""
         sizes = self.offset, self.size, self.local

@@ -115,20 +115,21 @@ int32_t fl_urCommandBufferAppendKernelLaunchWithArgsExp(
     const uintptr_t *phEventWaitList, uint32_t *pSyncPoint, uintptr_t *phEvent,
     uintptr_t *phCommand) {
     if (numKernelAlternatives || phKernelAlternatives || numEventsInWaitList || phEventWaitList ||
-        phEvent || phCommand || workDim < 1 || workDim > 3 || !pGlobalWorkSize)
+        phEvent || workDim < 1 || workDim > 3 || !pGlobalWorkSize)
         return FL_TO_PYTHON;
     const fl_append one = {workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize, pArgs,
-                           numArgs, numSyncPointsInWaitList, pSyncPointWaitList};
+                           numArgs, numSyncPointsInWaitList, pSyncPointWaitList, phCommand};
     enum { BUFFER = kind_ur_exp_command_buffer_handle_t, KERNEL = kind_ur_kernel_handle_t };
     const uintptr_t *words = fl_hold(adapter, hCommandBuffer, BUFFER);
     if (!words)
         return FL_TO_PYTHON;
     fl_launches *l = (fl_launches *)words[CL_OBJECT];
-    fl_kernel *k = l ? fl_hold_struct(adapter, hKernel, KERNEL) : NULL;
+    fl_kernel *k = l && !phCommand ? fl_hold_struct(adapter, hKernel, KERNEL) : NULL;
     const struct handle *kernel = fl_find(hKernel, adapter, KERNEL);
     uint32_t point = 0;
     if (words[STRUCT] && kernel)
-        point = fl_append_to_gpu_graph((fl_gpu_graph *)words[STRUCT], kernel->number, &one);
+        point =
+            fl_append_to_gpu_graph(adapter, (fl_gpu_graph *)words[STRUCT], kernel->number, &one);
     if (k && fl_try_lock(&l->lock)) {
         point = append(l, k, ((const fl_handle *)hKernel)->number, &one);
         fl_leave_lock(&l->lock);

@@ -13,7 +13,7 @@
  * | event | the cl_event | fl_driver | fl_queue | see FL_COMMAND |
  * | context | the cl_context | fl_context | | fl_answers |
  * | command-buffer | fl_launches of the reference adapter | fl_gpu_graph | | fl_answers |
- * | command of CUDA and HIP | | fl_gpu_command | | |
+ * | command of CUDA and HIP | | fl_gpu_command | fl_gpu_graph, if C has made it | |
  * | device, platform | OpenCL's handle | fl_driver of a device | fl_device_memory of a root device
  * | fl_answers |
  *
@@ -160,7 +160,9 @@ typedef struct fl_append {
     const ur_exp_kernel_arg_properties_t *rows;
     uint32_t count, point_count;
     const uint32_t *points;
+    uintptr_t *command;        /* where its handle is written to, NULL if it gets none */
 } fl_append;
 
 /* Returns the sync-point, 0 for Python. `number` is that of the kernel's handle. */
-uint32_t fl_append_to_gpu_graph(fl_gpu_graph *graph, uint64_t number, const fl_append *one);
+uint32_t fl_append_to_gpu_graph(uint32_t adapter, fl_gpu_graph *graph, uint64_t number,
+                                const fl_append *one);

@@ -205,10 +205,16 @@ void fl_begin_made(uintptr_t handle, uint32_t adapter, unsigned kind, const uint
     at(handle)->references = 1;
 }
 
+void fl_end_made(uintptr_t handle) {
+    if (!at(handle)->of_c)
+        return;
+    at(handle)->references = 0;
+    fl_give_back(at(handle)->adapter, handle);
+}
+
 static void end_made(struct handle *handle) {
     ends[handle->kind](handle->words);
-    handle->references = 0;
-    fl_give_back(handle->adapter, (uintptr_t)handle);
+    fl_end_made((uintptr_t)handle);
 }
 
 const uintptr_t *fl_hold_made(uint32_t adapter, uintptr_t handle, uint16_t kind) {

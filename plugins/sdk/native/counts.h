@@ -27,6 +27,8 @@ bool fl_is_fixed(uintptr_t handle);
 typedef void fl_end_body(const uintptr_t *words);
 uintptr_t fl_reserve(uint32_t adapter);
 void fl_give_back(uint32_t adapter, uintptr_t handle);
+/* Ends a handle that C has made, unless Python has adopted it. */
+void fl_end_made(uintptr_t handle);
 void fl_begin_made(uintptr_t handle, uint32_t adapter, unsigned kind, const uintptr_t *words);
 void fl_end_by(unsigned kind, fl_end_body *end);
 

@@ -23,7 +23,19 @@ typedef struct edge_data {
 typedef int32_t change_edge(uintptr_t graph, const uintptr_t *from, const uintptr_t *to,
                             const edge_data *data, size_t count);
 
+void fl_end_gpu_commands(fl_gpu_graph *g) {
+    for (fl_gpu_command *c = g->made; c; c = c->next) {
+        fl_end_made(c->handle);
+        c->handle = 0;
+    }
+}
+
 void fl_free_gpu_graph(fl_gpu_graph *g) {
+    fl_end_gpu_commands(g);
+    for (fl_gpu_command *c = g->made, *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
     if (g->chains)
         free(g->chains->commands);
     free(g->chains);
@@ -154,6 +166,50 @@ static void write_arguments(const fl_gpu_launch *l, const row *rows) {
     }
 }
 
+/* --- commands that can be updated --- */
+
+static size_t rounded(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+static size_t size_of(const fl_gpu_launch *l, uint32_t argument) {
+    return l->sizes[argument] ? l->sizes[argument] : sizeof(uintptr_t);
+}
+
+/* A command with the driver's parameters and arguments of its own, in one piece. What comes behind
+ * the arguments is the plan's. */
+static fl_gpu_command *new_command(const fl_gpu_graph *g, const fl_gpu_launch *l) {
+    size_t parameters = rounded(sizeof(fl_gpu_command)),
+           values = parameters + rounded(g->parameter_bytes),
+           bytes = values + rounded(l->value_count * sizeof(void *)), size = bytes;
+    for (uint32_t i = 0; i < l->count; i++)
+        size += rounded(size_of(l, i));
+    char *piece = malloc(size);
+    if (!piece)
+        return NULL;
+    fl_gpu_command *c = (fl_gpu_command *)piece;
+    void **own = (void **)(piece + values);
+    *c = (fl_gpu_command){.graph = g, .changed = true, .launch = *l};
+    c->launch.values = own;
+    c->launch.parameters = memcpy(piece + parameters, l->parameters, g->parameter_bytes);
+    memcpy(piece + parameters + g->values_at, &own, sizeof own);
+    memcpy(own, l->values, l->value_count * sizeof *own);
+    for (uint32_t i = 0; i < l->count; i++) {
+        own[i] = memcpy(piece + bytes, l->values[i], size_of(l, i));
+        bytes += rounded(size_of(l, i));
+    }
+    return c;
+}
+
+/* The node is there. */
+static void make_handle(uint32_t adapter, fl_gpu_graph *g, fl_gpu_command *c, uintptr_t handle) {
+    const uintptr_t words[] = {0, (uintptr_t)c, (uintptr_t)g, 0};
+    c->number = g->count - 1;
+    c->node = g->nodes[c->number];
+    c->handle = handle;
+    c->next = g->made;
+    g->made = c;
+    fl_begin_made(handle, adapter, kind_ur_exp_command_buffer_command_handle_t, words);
+}
+
 /* --- the order --- */
 
 /* Writes the commands that the next one comes after. False: Python explains what is wrong. */
@@ -190,20 +246,36 @@ static bool add(fl_gpu_graph *g, const fl_gpu_launch *l) {
     return added;
 }
 
-static uint32_t append(fl_gpu_graph *g, uint64_t number, const fl_append *one) {
+static bool add_command(uint32_t adapter, fl_gpu_graph *g, const fl_gpu_launch *l,
+                        uintptr_t *command) {
+    uintptr_t handle = g->is_updatable ? fl_reserve(adapter) : 0;
+    fl_gpu_command *c = handle ? new_command(g, l) : NULL;
+    if (!c || !add(g, l)) {
+        free(c);
+        fl_give_back(adapter, handle);
+        return false;
+    }
+    make_handle(adapter, g, c, handle);
+    *command = handle;
+    return true;
+}
+
+static uint32_t append(uint32_t adapter, fl_gpu_graph *g, uint64_t number, const fl_append *one) {
     uint32_t before[MOST_AFTER], count;
     const fl_gpu_launch *l = g->is_open ? find_launch(g, number, one) : NULL;
     if (!l || (l->count && !one->rows) || !takes(l, one->rows) ||
         !read_order(g, one, before, &count) || !fl_plan_gpu_node(g, before, count))
         return 0;
     write_arguments(l, one->rows);
-    return add(g, l) ? g->count : 0;
+    bool added = one->command ? add_command(adapter, g, l, one->command) : add(g, l);
+    return added ? g->count : 0;
 }
 
-uint32_t fl_append_to_gpu_graph(fl_gpu_graph *g, uint64_t number, const fl_append *one) {
+uint32_t fl_append_to_gpu_graph(uint32_t adapter, fl_gpu_graph *g, uint64_t number,
+                                const fl_append *one) {
     if (!fl_try_lock(&g->lock))
         return 0;
-    uint32_t point = append(g, number, one);
+    uint32_t point = append(adapter, g, number, one);
     fl_leave_lock(&g->lock);
     return point;
 }

@@ -152,7 +152,7 @@ static bool commit(uint32_t adapter, fl_gpu_graph *g, uint32_t count, const upda
 
 static bool update_all(uint32_t adapter, fl_gpu_graph *g, uint32_t count, const update *u) {
     char little[LITTLE], *old = little;
-    int64_t bytes = g->is_updatable ? measure(adapter, g, count, u) : -1;
+    int64_t bytes = g->is_updatable && g->executable ? measure(adapter, g, count, u) : -1;
     if (bytes > LITTLE)
         old = malloc((size_t)bytes);
     fl_gpu_before before;

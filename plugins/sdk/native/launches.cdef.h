@@ -87,8 +87,10 @@ typedef struct fl_gpu_launch {
     /* Of arguments that are values, 0 for addresses, and FL_GPU_OTHER for what is Python's. */
     uint32_t sizes[64];
     void *const *values;       /* where the arguments are */
+    uint32_t value_count;      /* of `values`: behind the arguments may be others */
     const void *parameters;    /* the driver's, of a kernel node */
     int32_t waits;             /* its kernel waits for the node before it (PDL) */
+    uint32_t plan;             /* Python's number of it */
 } fl_gpu_launch;
 
 typedef struct fl_gpu_step {
@@ -114,7 +116,7 @@ typedef struct fl_gpu_graph {
     uintptr_t owner, graph;    /* `owner`: a number of its context */
     uintptr_t executable;
     int32_t in_order, is_open;
-    int32_t is_updatable;      /* C may update it */
+    int32_t is_updatable;      /* its launches may be updated */
     int32_t is_plain;          /* an enqueue is a launch of the graph, and nothing else */
     unsigned lock;             /* who has it may use this. C does not wait for it. */
     uintptr_t *nodes;          /* that of each command */
@@ -124,6 +126,8 @@ typedef struct fl_gpu_graph {
     uint32_t remove_edge, add_edge;   /* slots: cuGraph{Remove,Add}Dependencies */
     uint32_t count, room;
     uint32_t appended;         /* commands that C has appended */
+    struct fl_gpu_command *made;   /* those of them that have handles; the last comes first */
+    size_t parameter_bytes, values_at;   /* of `parameters`, and where `values` is in them */
     fl_gpu_launch launches[FL_GPU_LAUNCHES];
 } fl_gpu_graph;
 
@@ -132,6 +136,9 @@ typedef struct fl_gpu_command {
     const fl_gpu_graph *graph;
     uintptr_t node;            /* 0: Python makes all updates */
     int32_t changed;           /* Python does not know its arguments yet */
+    uint32_t number;           /* of the command, if C has made it */
+    uintptr_t handle;
+    struct fl_gpu_command *next;
     fl_gpu_launch launch;
 } fl_gpu_command;
 
@@ -146,4 +153,6 @@ uint32_t fl_count_gpu_chains(const fl_gpu_graph *graph);
  * changed, FL_GPU_LOST if an edge is lost. */
 enum { FL_GPU_REFUSED = -1, FL_GPU_LOST = -2 };
 int32_t fl_let_start_early(fl_gpu_graph *graph, bool early);
+/* Ends the handles that C has made, but for those of Python's objects. */
+void fl_end_gpu_commands(fl_gpu_graph *graph);
 void fl_free_gpu_graph(fl_gpu_graph *graph);

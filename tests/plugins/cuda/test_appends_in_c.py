@@ -14,6 +14,7 @@ from .conftest import COUNT, SIZE, Adapted, Knobs, Work
 from .test_command_buffers import Recorded, Updatable
 
 LAUNCH = "urCommandBufferAppendKernelLaunchWithArgsExp"
+UPDATE = "urCommandBufferUpdateKernelLaunchExp"
 _INT = ctypes.c_int32
 
 
@@ -29,18 +30,20 @@ class Buffer(Recorded):
         local: int = 0,
         offset: int | None = None,
     ) -> str:
-        """Append a launch, and return the code. `point` becomes its sync-point."""
+        """Append a launch, and return the code. `point` becomes its sync-point, and `command` its
+        handle."""
         points = (ctypes.c_uint32 * len(after))(*after) if after else None
         start = None if offset is None else (ctypes.c_size_t * 1)(offset)
         group = (ctypes.c_size_t * 1)(local) if local else None
         shape = kernel, 1, start, (ctypes.c_size_t * 1)(size), group
-        point = ctypes.c_uint32()
-        rest = 0, None, len(after), points, 0, None, ctypes.byref(point), None, None
+        point, command = ctypes.c_uint32(), ctypes.c_void_p()
+        wanted = ctypes.byref(command) if self.updatable else None
+        rest = 0, None, len(after), points, 0, None, ctypes.byref(point), None, wanted
         found = self.ur(LAUNCH, self.handle, *shape, *self.work.arguments(*values), *rest)
-        self.point = point.value
+        self.point, self.command = point.value, command.value or 0
         return found
 
-    point = 0
+    point = command = 0
 
     def add(self, kernel: int, *values: Any, **how: Any) -> int:
         """Append a launch, and return its sync-point."""
@@ -113,15 +116,73 @@ def test_more_launches_than_c_keeps_are_right(work: Work) -> None:
     assert work.numbers(out) == [sum(size > cell for size in sizes) for cell in range(COUNT)]
 
 
-def test_local_memory_events_and_handles_are_pythons(work: Work, asked: list[str]) -> None:
+def test_events_are_pythons(work: Work, asked: list[str]) -> None:
     out, buffer = work.memory(), Buffer(work, isInOrder=True)
     for _ in range(2):
         buffer.launch(work.kernel("add_one"), out)  # it asks for an event
     assert asked == [LAUNCH] * 2
-    updatable, kernel = Updatable(work, isInOrder=True), work.kernel("add_one")
-    for _ in range(2):
-        assert updatable.launch(kernel, out)[2]
-    assert asked == [LAUNCH] * 4
+
+
+class UpdatableBuffer(Buffer, Updatable):
+    """One whose launches have handles."""
+
+    def commands(self, kernel: int, *values: Any, count: int = 3) -> list[int]:
+        """Append a launch several times. Returns the handles."""
+        return [self.command for _ in range(count) if self.add(kernel, *values)]
+
+
+def test_launches_with_handles_are_updated_in_c(work: Work, asked: list[str]) -> None:
+    out, x, buffer = work.memory(), work.memory(), UpdatableBuffer(work, isInOrder=True)
+    commands = buffer.commands(work.kernel("axpy"), out, x, _INT(1))
+    assert asked == [LAUNCH] and len(set(commands)) == 3
+    buffer.finalize()
+    for command, factor in zip(commands, (10, 100, 1000), strict=True):
+        assert buffer.update(command, (2, _INT(factor))) == "SUCCESS"
+    assert UPDATE not in asked
+    work.put(out, bytes(SIZE))
+    work.put(x, bytes(_INT(1)) * COUNT)
+    buffer.run()
+    assert work.numbers(out) == [1110] * COUNT
+
+
+def test_python_takes_over_what_c_has_appended_and_changed(work: Work, asked: list[str]) -> None:
+    out, x, buffer = work.memory(), work.memory(), UpdatableBuffer(work, isInOrder=True)
+    first, second, third = buffer.commands(work.kernel("axpy"), out, x, _INT(1))
+    buffer.finalize()
+    assert buffer.update(second, (2, _INT(10))) == "SUCCESS"
+    asked.clear()
+    assert buffer.update(second, size=COUNT // 2) == "SUCCESS"  # with the factor that C knows
+    assert buffer.update(third, (2, _INT(100)), size=COUNT // 2) == "SUCCESS"
+    assert asked == [UPDATE] * 2
+    assert buffer.update(second, (2, _INT(20))) == "SUCCESS"  # it is C's again
+    assert buffer.update(first, (2, _INT(3))) == "SUCCESS"
+    assert asked == [UPDATE] * 2
+    work.put(out, bytes(SIZE))
+    work.put(x, bytes(_INT(1)) * COUNT)
+    buffer.run()
+    assert work.numbers(out) == [123] * (COUNT // 2) + [3] * (COUNT // 2)
+
+
+def test_handles_of_c_end_with_their_command_buffer(work: Work, asked: list[str]) -> None:
+    out, x, buffer = work.memory(), work.memory(), UpdatableBuffer(work, isInOrder=True)
+    _, second, third = buffer.commands(work.kernel("axpy"), out, x, _INT(1))
+    buffer.finalize()
+    assert buffer.update(third, size=COUNT // 2) == "SUCCESS"  # it is Python's now
+    work.ur.ok("urCommandBufferReleaseExp", buffer.handle)
+    other = UpdatableBuffer(work, isInOrder=True)
+    other.commands(work.kernel("axpy"), out, x, _INT(1))
+    other.finalize()
+    for command in (second, third):
+        found = other.update(command, (2, _INT(2)))
+        assert found == "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
+
+
+def test_a_command_buffer_without_updates_has_no_handles(work: Work) -> None:
+    out, buffer = work.memory(), UpdatableBuffer(work, isInOrder=True)
+    kernel, plain = work.kernel("add_one"), Buffer(work, isInOrder=True)
+    plain.add(kernel, out)
+    buffer.handle = plain.handle
+    assert buffer.code_of(kernel, out) == "INVALID_OPERATION"
 
 
 def test_wrong_launches_are_refused_and_nothing_is_appended(work: Work, asked: list[str]) -> None:

@@ -16,7 +16,7 @@ from helpers.ur_calls import array
 from fairlead.loader.ur.abi import UR
 
 from .conftest import COUNT, SIZE, Adapted, Knobs, Work
-from .test_appends_in_c import Buffer
+from .test_appends_in_c import Buffer, UpdatableBuffer
 from .test_command_buffers import Updatable
 
 _OUT_OF_ORDER = "OUT_OF_ORDER_EXEC_MODE_ENABLE"
@@ -402,3 +402,17 @@ def test_what_was_captured_may_be_released(work: Work, captures: Captures) -> No
     captures.run(executable)
     ur.ok("urQueueFinish", work.queue)
     assert room.raw == pattern
+
+
+def test_a_capture_has_what_c_has_updated(work: Work, captures: Captures) -> None:
+    out, x, buffer = work.memory(), work.memory(), UpdatableBuffer(work, isInOrder=True)
+    commands = buffer.commands(work.kernel("axpy"), out, x, ctypes.c_int32(1))
+    buffer.finalize()
+    assert buffer.update(commands[2], (2, ctypes.c_int32(40))) == "SUCCESS"
+    captures.begin(work.queue)
+    buffer.run()
+    executable = captures.executable(captures.end(work.queue))
+    work.put(out, bytes(SIZE))
+    work.put(x, bytes(ctypes.c_int32(1)) * COUNT)
+    captures.run(executable)
+    assert work.numbers(out) == [42] * COUNT
