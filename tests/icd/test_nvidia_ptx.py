@@ -1,6 +1,7 @@
 """The translation of NVIDIA OpenCL's PTX, on texts that its compiler has given.
 
-`ptx/` has the texts. PTXAS may name NVIDIA's assembler; without it, it is looked for on PATH.
+`ptx/` has the texts. The first lines of those that were written by hand say so. PTXAS may name
+NVIDIA's assembler; without it, it is looked for on PATH.
 """
 
 from __future__ import annotations
@@ -133,6 +134,34 @@ def test_an_unknown_parameter_and_an_open_block_are_refused() -> None:
     assert program.kernels["k"].why_not == "it has a parameter of an unknown kind"
     with pytest.raises(PtxError, match="no end"):
         PtxProgram(head + "{ret;\n}\n").kernels  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "instructions"),
+    [
+        ("inner_blocks", {"reduce": "shfl.sync.idx", "count": "atom.shared.max"}),
+        ("copies", {"fetch": "cp.async.wait_group", "halves": "fma.rn.f16"}),
+    ],
+)
+def test_a_block_inside_does_not_end_a_kernel(name: str, instructions: dict[str, str]) -> None:
+    """The brace that ends it is in column 0. What comes after it is translated, too."""
+    program = _program(name)
+    assert list(program.kernels) == list(instructions)
+    assert all(kernel.why_not is None for kernel in program.kernels.values())
+    loads = tuple((kernel, 1) for kernel in instructions)
+    text = program.translate(replace(program.variant(1, (5, 0, 0)), loads=loads, waits=True))
+    assert "%envreg" not in text and ".ptr .shared" not in text
+    bodies = re.split(r"^\.entry (\w+)\(", text, flags=re.M)[1:]
+    made = dict(zip(bodies[::2], bodies[1::2], strict=True))
+    assert list(made) == [f"{kernel}{end}" for kernel in instructions for end in ("", "_fl_1")]
+    for kernel, instruction in instructions.items():
+        for body in (made[kernel], made[f"{kernel}_fl_1"]):
+            assert body.count(instruction) == body.count("griddepcontrol.wait;") == 1
+            assert body.count("{") == body.count("}") and body.count("\tret;") == 1
+            offsets = re.findall(r"mov\.u32 \t%r\d+, 5;", body)
+            assert len(offsets) == program.text.partition(f".entry {kernel}(")[2].partition(
+                ".entry"
+            )[0].count("%envreg3")
 
 
 def test_parameters_that_are_only_loaded_may_lie_in_memory() -> None:
