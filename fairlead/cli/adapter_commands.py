@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ..loader.base.errors import FairleadError
 from .output import keep_stdout_to_ourselves
 
 
@@ -133,7 +134,8 @@ def adapter(**chosen: bool) -> None:
     }
     path = paths[names[0]]() if names else plugins.reference_adapter()
     if not os.path.exists(path):
-        raise click.ClickException(
-            f"{path} is not there: fairlead was installed without its native parts"
+        raise FairleadError(
+            f"the library {path} is missing",
+            remedy="install fairlead again, from its wheel or its source",
         )
     click.echo(path)

@@ -119,7 +119,8 @@ def test_the_reference_adapters_path() -> None:
 def test_a_library_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "reference_adapter", lambda: "/nowhere/lib.so")
     done = run("adapter")
-    assert done.exit_code == 1 and "/nowhere/lib.so is not there" in done.stderr
+    assert done.exit_code == 1 and "/nowhere/lib.so is missing" in done.stderr
+    assert "install fairlead again" in done.stderr
 
 
 def test_the_commands_import_no_adapter(run_python: RunPython) -> None:

@@ -270,7 +270,10 @@ def _verdict(facts: Diagnosis, paint: Callable[[str, str], str]) -> Iterator[str
     for client in facts.clients:
         yield f"{client.name}: {', '.join(client.sees) or f'no platform, {client.reason}'}"
     if not facts.default_loader:
-        yield f"{PROGRAMS}: there is none (Debian: apt-get install ocl-icd-libopencl1)"
+        yield (
+            f"{PROGRAMS}: there is none (fairlead's own: `fairlead run -- PROGRAM`; "
+            "Debian's: apt-get install ocl-icd-libopencl1)"
+        )
     for problem in facts.problems:
         severity = paint(problem.severity, _COLOURS[problem.severity])
         yield f"{severity}: {problem.what}: {problem.reason}\n  next: {problem.remedy}"
