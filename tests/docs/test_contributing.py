@@ -32,3 +32,16 @@ def test_the_names_of_the_instructions_exist() -> None:
     assert "`close`" in text and hasattr(Built, "close")
     assert list(ENGINES)[-1] == "replay" and "before `Replay`" in " ".join(text.split())
     assert any("svm_needs_lock" in row.sets for row in ROWS) and "svm_needs_lock" in text
+
+
+def test_the_picture_has_every_folder() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    picture = text.partition("```text")[2].partition("```")[0]
+    shown = set(re.findall(r"(\w+)/", picture))
+    folders = {
+        path.name
+        for room in ("loader", "plugins")
+        for path in (ROOT / room).iterdir()
+        if (path / "__init__.py").exists()
+    }
+    assert folders | {"loader", "plugins", "icd", "graph", "runtime", "conformance"} <= shown
