@@ -12,6 +12,7 @@ from fairlead.conformance.checks import each, equal, rule, unsupported
 from fairlead.conformance.ze.calls import FOREVER, ZECalls, new
 from fairlead.conformance.ze.objects import IMAGE_SIZES, ZEObjects
 from fairlead.loader.ze.abi import ZE
+from fairlead.loader.ze.driver import ZEDevice
 
 TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
 END: Final = (None, 0, None)
@@ -164,3 +165,22 @@ def test_events(ze: ZECalls, make: ZEObjects, append: Any) -> None:
     ze.ok("zeEventHostSynchronize", last, FOREVER)
     equal(list(out.raw), list(data.raw), "the bytes of the pixels")
     ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+
+
+@rule("zeImageViewCreateExt", "a view has the pixels of its image, and the image those of its view")
+def test_view(
+    make: ZEObjects, ze: ZECalls, chosen: ZEDevice, device: int, context: int, append: Any
+) -> None:
+    if "ZE_extension_image_view" not in chosen.driver.extensions:
+        unsupported("the driver has no ZE_extension_image_view")
+    image, desc = make.image(described()), described(layout="32")
+    desc.format.y = desc.format.z = ZE["ZE_IMAGE_FORMAT_SWIZZLE_0"]
+    desc.format.w = ZE["ZE_IMAGE_FORMAT_SWIZZLE_1"]
+    view = ze.create("zeImageViewCreateExt", context, device, byref(desc), image)
+    make.defer(lambda: ze.number("zeImageDestroy", view))
+    data, room = pixels(), ctypes.create_string_buffer(len(pixels()))
+    for target, source in ((image, view), (view, image)):
+        append(FROM, target, data, None)
+        append(TO, room, source, None)
+        equal(room.raw, data.raw, "the bytes")
+        data = ctypes.create_string_buffer(bytes(reversed(data.raw)), len(data))

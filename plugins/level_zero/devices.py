@@ -41,6 +41,10 @@ EXTENSIONS: Final = {
     "ZE_MEMORY_FREE_POLICIES_EXT_NAME": "ZE_MEMORY_FREE_POLICIES_EXT_VERSION_1_0",
     "ZE_RECORD_REPLAY_GRAPH_EXT_NAME": "ZE_RECORD_REPLAY_GRAPH_EXT_VERSION_1_0",
 }
+#: Those of drivers whose images can have views.
+VIEWS: Final = {
+    f"ZE_IMAGE_VIEW_{end}_NAME": f"ZE_IMAGE_VIEW_{end}_VERSION_1_0" for end in ("EXT", "EXP")
+}
 #: The extension of fairlead that says that OpenCL C text is a native format of modules.
 OPENCL_C_MODULES: Final = "ZE_fairlead_opencl_c_modules"
 
@@ -121,6 +125,19 @@ class ZeDevice(Object):
     def has_images_of_buffers(self) -> bool:
         """Return whether its images may be of buffers."""
         return self.has_images and not self.platform.ur.profile.images_of_buffers_crash
+
+    @cached_property
+    def pitch_alignment(self) -> int:
+        """Return the pixels of which rows of 2D images of buffers have a multiple.
+
+        It is 0 for a device without such images.
+        """
+        return self.number("CL_DEVICE_IMAGE_PITCH_ALIGNMENT") if self.has_images else 0
+
+    @property
+    def has_image_views(self) -> bool:
+        """Return whether some of its images can have views: those that are of buffers."""
+        return bool(self.pitch_alignment) or self.has_images_of_buffers
 
     def number(self, name: str, otherwise: int = 0) -> int:
         """Return the answer to a query of OpenCL, `otherwise` if the driver has none."""
@@ -245,7 +262,9 @@ def zeDriverGetExtensionProperties(
 
         return fill
 
-    found = {ZE.strings[name]: ZE[version] for name, version in EXTENSIONS.items()}
+    has_views = any(device.has_image_views for device in hDriver.devices)
+    listed = {**EXTENSIONS, **(VIEWS if has_views else {})}
+    found = {ZE.strings[name]: ZE[version] for name, version in listed.items()}
     own = dict.fromkeys((OPENCL_C_MODULES, PLATFORM_EXTENSION + hDriver.ur.icd.name), 1 << 16)
     list_structs(
         pCount, pExtensionProperties, [filling(*pair) for pair in {**found, **own}.items()]

@@ -1,7 +1,10 @@
-"""Images: made, described, destroyed. image_copies.py moves their contents.
+"""Images and their views: made, described, destroyed. image_copies.py moves their contents.
 
 An image is one of the reference adapter. OpenCL has those formats of Level Zero that
 plugins/sdk/ze/image_formats.py lists, as far as the OpenCL driver has them.
+
+A view is another image of the same buffer. So a 2D image is made of a buffer, where the OpenCL
+driver makes such images (cl_khr_image2d_from_buffer).
 """
 
 from __future__ import annotations
@@ -10,18 +13,19 @@ import ctypes
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...icd.calls import call
+from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.contexts import URContext
 from ..opencl.core import create
 from ..opencl.images import URImage, has_format, opencl_format, urMemImageCreate
+from ..opencl.usm.strategy import CLMemory
 from ..sdk._native import ffi as ur_ffi
 from ..sdk.images import element_size
 from ..sdk.objects import Object
 from ..sdk.ze.image_formats import ur_format_of
 from .contexts import ZeContext, zeDriverGetDefaultContext
-from .core import ZE, driver, find_struct, ze_failure
+from .core import ZE, chain, driver, find_struct, ze_failure
 from .devices import LARGEST, ZeDevice
 
 #: Unified Runtime's and OpenCL's numbers for types of images. Unified Runtime has none for an image
@@ -37,7 +41,9 @@ _TYPES: Final = {
         ("BUFFER", "IMAGE1D", "IMAGE1D_BUFFER"),
     )
 }
-_BUFFER: Final = ZE["ZE_IMAGE_TYPE_BUFFER"]
+_2D, _BUFFER = ZE["ZE_IMAGE_TYPE_2D"], ZE["ZE_IMAGE_TYPE_BUFFER"]
+#: Structs that ask for one plane of an image.
+_PLANAR: Final = {ZE[f"ZE_STRUCTURE_TYPE_IMAGE_VIEW_PLANAR_{end}_DESC"] for end in ("EXT", "EXP")}
 _WRITTEN: Final = ZE["ZE_IMAGE_FLAG_KERNEL_WRITE"]
 _WHOLE_NUMBERS: Final = ZE["ZE_IMAGE_FORMAT_TYPE_UINT"], ZE["ZE_IMAGE_FORMAT_TYPE_SINT"]
 _POINT, _LINEAR = (ZE[f"ZE_IMAGE_SAMPLER_FILTER_FLAG_{name}"] for name in ("POINT", "LINEAR"))
@@ -50,12 +56,16 @@ class ZeImage(Object):
     Args:
         context: its context.
         ur: the image of the reference adapter.
+        kind: its ze_image_type_t.
+        buffer: the buffer that it is made of, None if it has memory of its own.
     """
 
     type = "ze_image_handle_t"
 
-    def __init__(self, context: ZeContext, ur: URImage) -> None:
-        self.context, self.ur = context, ur
+    def __init__(
+        self, context: ZeContext, ur: URImage, kind: int, buffer: CLMemory | None = None
+    ) -> None:
+        self.context, self.ur, self.kind, self.buffer = context, ur, kind, buffer
 
 
 def _access(desc: Any) -> str:
@@ -103,39 +113,107 @@ def _create(context: URContext, desc: Any, format: tuple[int, int]) -> URImage:
 
 def _create_of_buffer(
     context: URContext, device: ZeDevice, desc: Any, format: tuple[int, int]
-) -> URImage:
-    """Make an image of a buffer that only it has, and that ends with it.
+) -> tuple[URImage, CLMemory]:
+    """Make an image of a new buffer, and return both.
 
     Raises:
         LevelZeroError: UNSUPPORTED_SIZE for an empty image, and one that is too large.
         OpenCLError: what the driver answers.
     """
-    if not 0 < desc.width <= device.number("CL_DEVICE_IMAGE_MAX_BUFFER_SIZE"):
-        raise ze_failure("UNSUPPORTED_SIZE", f"no image of a buffer has {desc.width} pixels")
-    flags, size = OPENCL[f"CL_MEM_{_access(desc)}"], desc.width * element_size(*format)
-    buffer = create(context.table, "clCreateBuffer", context.cl, flags, size, None)
-    kind, pixel = OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"], opencl_format(*format)
-    row = OPENCL.struct("cl_image_desc")(image_type=kind, image_width=desc.width, buffer=buffer)
+    is_lines = desc.type != _BUFFER
+    names = ("2D_MAX_WIDTH", "2D_MAX_HEIGHT") if is_lines else ("_MAX_BUFFER_SIZE",)
+    limits = [device.number(f"CL_DEVICE_IMAGE{name}") for name in names]
+    sizes = (desc.width, desc.height)[: len(limits)]
+    if not all(0 < size <= limit for size, limit in zip(sizes, limits, strict=True)):
+        raise ze_failure("UNSUPPORTED_SIZE", f"no such image has {sizes} pixels")
+    pixel, pitch = element_size(*format), 0
+    if is_lines:
+        step = device.pitch_alignment * pixel
+        pitch = -(-desc.width * pixel // step) * step
+    flags, size = OPENCL["CL_MEM_READ_WRITE"], pitch * desc.height or desc.width * pixel
+    given = context.cl, flags, size, None
+    buffer = CLMemory(create(context.table, "clCreateBuffer", *given), context.table)
+    return _image_of(context, buffer, desc, format, pitch), buffer
+
+
+def _image_of(
+    context: URContext, buffer: CLMemory, desc: Any, format: tuple[int, int], pitch: int
+) -> URImage:
+    """Make an image of a buffer. Raises OpenCLError.
+
+    Args:
+        context: its context.
+        buffer: the buffer.
+        desc: a ze_image_desc_t.
+        format: the order and the type of channels.
+        pitch: the bytes of a row, 0 for an image of one row.
+    """
+    kind, numbers = _TYPES[desc.type][0], {"image_width": desc.width, "image_row_pitch": pitch}
+    if pitch:
+        numbers["image_height"] = desc.height
+    row = OPENCL.struct("cl_image_desc")(
+        image_type=_TYPES[desc.type][1], buffer=buffer.cl, **numbers
+    )
+    flags, pixel = OPENCL[f"CL_MEM_{_access(desc)}"], opencl_format(*format)
     given = context.cl, flags, ctypes.byref(pixel), ctypes.byref(row), None
-    try:
-        cl = create(context.table, "clCreateImage", *given)
-    finally:
-        call(buffer, "clReleaseMemObject")  # the image holds it
-    return URImage(cl, context, UR["UR_MEM_TYPE_IMAGE1D"], format)
+    return URImage(create(context.table, "clCreateImage", *given), context, kind, format)
+
+
+def _check_desc(desc: Any) -> None:
+    """Raise LevelZeroError for what no image has: UNSUPPORTED_FEATURE, INVALID_ARGUMENT."""
+    if any(stype in _PLANAR for stype, _ in chain(desc.pNext)):
+        raise ze_failure("UNSUPPORTED_FEATURE", "OpenCL has no images of several planes")
+    if desc.pNext:
+        raise ze_failure("UNSUPPORTED_FEATURE", "no such extension of images is known")
+    if desc.miplevels:
+        raise ze_failure("INVALID_ARGUMENT", "an image of Level Zero has no mipmaps")
 
 
 @driver.entry
 def zeImageCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeImage:
     hContext.check(hDevice)
     _check_type(hDevice, desc)
-    if desc.pNext:
-        raise ze_failure("UNSUPPORTED_FEATURE", "no extension of images is known")
-    if desc.miplevels:
-        raise ze_failure("INVALID_ARGUMENT", "an image of Level Zero has no mipmaps")
+    _check_desc(desc)
+    context, format = hContext.ur, _format_of(hContext.ur, desc)
+    if desc.type == _BUFFER or (desc.type == _2D and hDevice.pitch_alignment):
+        try:
+            made, buffer = _create_of_buffer(context, hDevice, desc, format)
+        except OpenCLError:
+            if desc.type == _BUFFER:
+                raise
+        else:
+            return ZeImage(hContext, made, desc.type, buffer)
+    return ZeImage(hContext, _create(context, desc, format), desc.type)
+
+
+@driver.entry
+def zeImageViewCreateExt(
+    hContext: ZeContext, hDevice: ZeDevice, desc: Any, hImage: ZeImage
+) -> ZeImage:
+    """Make another image of an image's buffer, whose pixels have the same size."""
+    hContext.check(hDevice)
+    check_image(hContext, hImage)
+    _check_type(hDevice, desc)
+    _check_desc(desc)
+    image, buffer = hImage.ur, hImage.buffer
+    if buffer is None:
+        raise ze_failure("UNSUPPORTED_FEATURE", "the OpenCL driver makes no views of such images")
+    sizes = desc.width, desc.height if desc.type == _2D else 1, 1
+    if desc.type != hImage.kind or sizes != image.extent:
+        raise ze_failure("INVALID_ARGUMENT", "a view has the type and the size of its image")
     format = _format_of(hContext.ur, desc)
-    if desc.type == _BUFFER:
-        return ZeImage(hContext, _create_of_buffer(hContext.ur, hDevice, desc, format))
-    return ZeImage(hContext, _create(hContext.ur, desc, format))
+    if element_size(*format) != image.element_size:
+        raise ze_failure("UNSUPPORTED_IMAGE_FORMAT", f"a pixel has {image.element_size} bytes")
+    pitch = image.query_image("ROW_PITCH") if desc.type == _2D else 0
+    made = _image_of(hContext.ur, buffer, desc, format, pitch)
+    return ZeImage(hContext, made, desc.type, buffer)
+
+
+@driver.entry
+def zeImageViewCreateExp(
+    hContext: ZeContext, hDevice: ZeDevice, desc: Any, hImage: ZeImage
+) -> ZeImage:
+    return zeImageViewCreateExt(hContext, hDevice, desc, hImage)
 
 
 # queries
