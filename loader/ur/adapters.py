@@ -58,9 +58,8 @@ _LIBRARIES: Final = {
 _NO_DEVICE: Final = "check that its device is in this machine and that this user may use it"
 #: The remedy if that library exists. An OpenCL loader does not find drivers that pip installed.
 _NO_DRIVER: Final = {
-    "opencl": "install a driver where its OpenCL loader looks, name one in OCL_ICD_FILENAMES, or "
-    "open it by "
-    "fairlead.adapters(), which tells it the drivers that fairlead finds",
+    "opencl": "install a driver where its OpenCL loader looks, or name one in OCL_ICD_FILENAMES; "
+    "or open it by fairlead.adapters(), which tells it the drivers that fairlead finds",
 }
 
 #: Interface to the name of its plugins, and where a user names one.

@@ -6,7 +6,8 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,11 @@ SOURCES = sorted(
 )
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def written_in(path: Path) -> Iterator[str]:
     """Yield the docstrings and comments of a module, or the comments of a file in C."""
     text = path.read_text(encoding="utf-8")
@@ -59,7 +65,7 @@ def written_in(path: Path) -> Iterator[str]:
         for comment in re.findall(r"/\*(.*?)\*/", text, re.S):
             yield re.sub(r"\n\s*\*? ?", "\n", comment).strip("- ")
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse(path)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             yield ast.get_docstring(node) or ""
     lines: dict[int, str] = {}  # of a comment that begins there
@@ -102,15 +108,34 @@ def test_sentences_are_short(path: Path) -> None:
     assert not long, "\n".join(long)
 
 
-def test_docstrings_and_comments_are_short() -> None:
-    long = [
-        f"{path.relative_to(ROOT)}, {len(part.split())} words: {part}"
-        for path in SOURCES
-        for text in written_in(path)
-        for paragraph in paragraphs(text)
+def long_parts(paragraphs: Iterable[str]) -> list[str]:
+    """The sentences that are too long, with their numbers of words. A `;` ends one, too."""
+    parts = (
+        part
+        for paragraph in paragraphs
         for sentence in sentences(paragraph)
         for part in sentence.split("; ")
-        if len(part.split()) >= WORDS
+    )
+    return [f"{len(part.split())} words: {part}" for part in parts if len(part.split()) >= WORDS]
+
+
+def test_docstrings_and_comments_are_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}, {part}"
+        for path in SOURCES
+        for text in written_in(path)
+        for part in long_parts(paragraphs(text))
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_messages_are_short() -> None:
+    """Each line of a string is read for itself. Most strings with several lines are code."""
+    long = [
+        f"{path.relative_to(ROOT)}, {part}"
+        for path in SOURCES
+        for text in messages(path)
+        for part in long_parts(text.splitlines())
     ]
     assert not long, "\n".join(long)
 
@@ -125,11 +150,17 @@ DIALECT = re.compile(
 
 
 def messages(path: Path) -> Iterator[str]:
-    """Yield the strings of a module, docstrings too; fields of f-strings are left out."""
-    if path.suffix == ".py":
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+    """Yield the strings of a module, docstrings too. A field of an f-string is one word."""
+    if path.suffix != ".py":
+        return
+    fields = set[ast.AST]()
+    for node in ast.walk(parse(path)):  # what is inside an f-string comes after it
+        if isinstance(node, ast.JoinedStr):
+            fields |= set(node.values)
+            words = (part.value if isinstance(part, ast.Constant) else "" for part in node.values)
+            yield "".join(str(word or "FIELD") for word in words)
+        elif node not in fields and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def test_dialect() -> None:
@@ -157,4 +188,8 @@ def test_docstrings_and_comments_are_found(tmp_path: Path) -> None:
     c.write_text("/* One\n * two. */ int x; /* three */")
     found = [one for text in written_in(module) for one in paragraphs(text)]
     assert found == ["One", "two.", "three four five"]
+    strings = tmp_path / "strings.py"
+    strings.write_text("one, two = 'One. ' f'is {x} or {y}', 'two'")
+    assert list(messages(strings)) == ["One. is FIELD or FIELD", "two"]
+    assert long_parts(["Short. " + "word " * WORDS]) == [f"{WORDS} words: {'word ' * WORDS}"]
     assert [" ".join(text.split()) for text in written_in(c)] == ["One two.", "three"]
