@@ -50,7 +50,7 @@ RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)
 help:
 	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      the tests'
-	@echo 'make test-gpu  the tests of captured graphs and of the CUDA adapter on an NVIDIA GPU'
+	@echo 'make test-gpu  the tests of captured graphs, examples and adapters on an NVIDIA GPU'
 	@echo 'make test-fast the tests that take a minute: on PoCL, without DPC++, dpctl and fuzzing'
 	@echo 'make test-all  what make test runs, also on further libraries and builds'
 	@echo "               TESTS selects tests, by options of pytest: make test TESTS='tests/icd -k probe',"
@@ -238,10 +238,13 @@ test-fast: $(VENV)/installed-test
 test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)
 
-# On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, the adapter, and
-# PyOpenCL's own tests if PYOPENCL_SOURCE names their folder.
-test-gpu: $(VENV)/installed-test
-	FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda $(RUN) $(BIN)/python -m pytest -q --drivers nvidia tests/captured_graphs tests/plugins/cuda
+# On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, PyOpenCL's own
+# tests, the examples, the adapter, and the reference adapter with shared memory.
+GPU_TESTS := tests/captured_graphs tests/examples tests/plugins/cuda tests/plugins/opencl/test_conformance_on_gpu.py
+test-gpu: $(VENV)/installed-test $(VENV)/fetched-pyopencl
+	version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("pyopencl"))'); \
+	PYOPENCL_SOURCE=$${PYOPENCL_SOURCE:-$(PYOPENCL)/pyopencl-$$version} FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda \
+	    $(RUN) $(BIN)/python -m pytest -q --drivers nvidia $(or $(TESTS),$(GPU_TESTS))
 
 # Before every release: on bookworm, sid and noble.
 test-pristine:

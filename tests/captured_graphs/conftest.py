@@ -56,7 +56,7 @@ def numbers(queue: cl.CommandQueue) -> Numbers:
 @pytest.fixture(scope="module")
 def pyopencl_tests_folder() -> Path:
     """The folder with PyOpenCL's own tests."""
-    folder = os.environ.get("PYOPENCL_SOURCE")
-    if folder is None:
+    folder = Path(os.environ.get("PYOPENCL_SOURCE", "nothing"), "test")
+    if not folder.is_dir():
         pytest.skip("PYOPENCL_SOURCE names no source distribution of PyOpenCL")
-    return Path(folder, "test")
+    return folder

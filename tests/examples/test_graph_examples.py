@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from helpers.drivers import Driver
 from helpers.support import ROOT, RunPython
 
 pytestmark = pytest.mark.slow
@@ -64,25 +65,13 @@ def check_claims(out: str, platform: str, what: str, unit: str) -> None:
     assert "called and replayed results agree: bit for bit" in out
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(
-    ("number", "platform"),
-    [
-        pytest.param("0", "OpenCL 3.[^P]*", id="intel"),
-        pytest.param("1", "OpenCL 3.0 PoCL 3.0-rc2", id="pocl", marks=pytest.mark.thorough),
-    ],
-)
-def test_it_is_right(
-    run_python: RunPython, wheel_drivers: dict[str, str], name: str, number: str, platform: str
-) -> None:
+def test_it_is_right(run_python: RunPython, each_driver: Driver, name: str) -> None:
     arguments, what, unit = CASES[name]
-    env = {**wheel_drivers, "ONEAPI_DEVICE_SELECTOR": f"opencl:{number}"}
-    check_claims(
-        run_python(RUN, str(EXAMPLES / f"{name}.py"), *arguments.split(), env=env).out,
-        platform,
-        what,
-        unit,
-    )
+    env = {"OCL_ICD_VENDORS": each_driver.library, "ONEAPI_DEVICE_SELECTOR": "opencl:0"}
+    out = run_python(RUN, str(EXAMPLES / f"{name}.py"), *arguments.split(), env=env).out
+    check_claims(out, re.escape(each_driver.version), what, unit)
 
 
 def test_a_wrong_result_is_told(run_python: RunPython) -> None:

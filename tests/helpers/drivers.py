@@ -20,6 +20,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -146,9 +147,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.driver(*_FIXTURES[fixture]))
         needed = {name for mark in item.iter_markers("driver") for name in mark.args}
         if missing := sorted(needed - names):
-            present = {driver.name for driver in config.stash[_PRESENT]}
-            why = "left out by --drivers" if present.issuperset(missing) else "not here"
-            item.add_marker(pytest.mark.skip(f"needs {' and '.join(missing)}, {why}"))
+            item.add_marker(pytest.mark.skip(_why_missing(config, missing)))
+
+
+def _why_missing(config: pytest.Config, missing: Sequence[str]) -> str:
+    present = {driver.name for driver in config.stash[_PRESENT]}
+    why = "left out by --drivers" if present.issuperset(missing) else "not here"
+    return f"needs {' and '.join(missing)}, {why}"
 
 
 def pytest_terminal_summary(
@@ -180,15 +185,15 @@ def direct_pocl(request: pytest.FixtureRequest) -> Driver:
 
 
 @pytest.fixture(scope="session")
-def pocl_wheel(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
+def pocl_wheel(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Candidate:
     """The driver inside PyPI's PoCL wheel."""
-    return _candidate("pocl_wheel", tmp_path_factory)
+    return _candidate("pocl_wheel", pytestconfig, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def intel_cpu(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
+def intel_cpu(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Candidate:
     """Intel's CPU driver from PyPI."""
-    return _candidate("intel_cpu", tmp_path_factory)
+    return _candidate("intel_cpu", pytestconfig, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -205,8 +210,13 @@ def wheel_drivers(
     return {"OCL_ICD_VENDORS": str(once(tmp_path_factory, "wheels", register))}
 
 
-def _candidate(name: str, factory: pytest.TempPathFactory) -> Candidate:
-    """What discovery finds of a driver that is installed in this Python environment."""
+def _candidate(name: str, config: pytest.Config, factory: pytest.TempPathFactory) -> Candidate:
+    """What discovery finds of a driver that is installed in this Python environment.
+
+    A fixture may ask for it that stands for no driver. Then its tests are skipped here.
+    """
+    if name not in {driver.name for driver in chosen_drivers(config)}:
+        pytest.skip(_why_missing(config, [name]))
     (pattern,) = (pattern for pattern, of, _ in _FILES if of == name)
     found = discovery.find({}, vendors=factory.mktemp("no-vendors")).candidates
     return next(one for one in found if fnmatch.fnmatch(os.path.basename(one.library), pattern))

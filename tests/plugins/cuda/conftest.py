@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from helpers.cuda import FakeGpu, build_fake_cuda
+from helpers.drivers import chosen_drivers
 from helpers.hip import PROFILES, build_fake_hip
 from helpers.ur_calls import Calls, array
 
@@ -106,6 +107,7 @@ def _load(search: Any, driver: Any, library: str, backend: str) -> Plugin:
         search.found = before
 
 
+_CUDA_ALONE: Final = "there is a GPU of NVIDIA: only CUDA is tested"
 #: Marks tests that are about CUDA alone.
 only_cuda: Final = pytest.mark.parametrize("adapted", ["cuda"], indirect=True)
 #: Marks tests that are about HIP alone.
@@ -125,7 +127,7 @@ def adapted(
     api, _, profile = request.param.partition("-")
     driver = real_driver
     if driver is not None and api == "hip":
-        pytest.skip("there is a GPU of NVIDIA: only CUDA is tested")
+        pytest.skip(_CUDA_ALONE)
     if driver is None:
         pocl: Candidate = request.getfixturevalue("pocl_wheel")
         os.environ.update(FAKE_CUDA_OPENCL=locate(pocl)[0], FAKE_CUDA_DEVICES="2")
@@ -318,14 +320,16 @@ class Installed(NamedTuple):
     """An adapter for programs in processes of their own.
 
     Attributes:
-        environment: the variables with which it finds the driver of the tests.
+        environment: the variables with which it finds its driver.
         library: the adapter's path.
         backend: what ONEAPI_DEVICE_SELECTOR calls it.
+        opencl: the OpenCL driver of the same device.
     """
 
     environment: dict[str, str]
     library: str
     backend: str
+    opencl: str
 
 
 #: What `installed` has, one after the other.
@@ -334,19 +338,27 @@ LIBRARIES: Final = ("cuda", *(f"hip-{profile}" for profile in PROFILES))
 
 @pytest.fixture(scope="session", params=LIBRARIES)
 def installed(
+    real_driver: CudaDriver | None,
     request: pytest.FixtureRequest,
-    pocl_wheel: Candidate,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Installed:
-    """The adapter for CUDA, and that for HIP in both profiles of its driver."""
+    """The adapter for CUDA, and that for HIP in both profiles of its driver.
+
+    On a machine with a GPU of NVIDIA it is CUDA's, on its own driver.
+    """
     api, _, profile = request.param.partition("-")
+    library = plugins.hip_adapter() if profile else plugins.cuda_adapter()
+    if real_driver is not None:
+        if profile:
+            pytest.skip(_CUDA_ALONE)
+        drivers = chosen_drivers(request.config)
+        found = next((one.library for one in drivers if one.name == "nvidia"), None)
+        return Installed({}, library, api, found or pytest.skip("needs NVIDIA's OpenCL driver"))
+    opencl = locate(request.getfixturevalue("pocl_wheel"))[0]
     folder = tmp_path_factory.mktemp("installed")
     path = build_fake_hip(folder, profile) if profile else build_fake_cuda(folder)
-    return Installed(
-        {"LD_LIBRARY_PATH": str(path.parent), "FAKE_CUDA_OPENCL": locate(pocl_wheel)[0]},
-        plugins.hip_adapter() if profile else plugins.cuda_adapter(),
-        api,
-    )
+    environment = {"LD_LIBRARY_PATH": str(path.parent), "FAKE_CUDA_OPENCL": opencl}
+    return Installed(environment, library, api, opencl)
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ from .conftest import Installed
 def test_updates_give_what_the_reference_adapter_gives(
     installed: Installed, selected: dict[str, str], run_python: RunPython
 ) -> None:
-    opencl = installed.environment["FAKE_CUDA_OPENCL"]
     reference = {
-        "OCL_ICD_FILENAMES": opencl,
-        "OCL_ICD_VENDORS": opencl,
+        "OCL_ICD_FILENAMES": installed.opencl,
+        "OCL_ICD_VENDORS": installed.opencl,
         "UR_ADAPTERS_FORCE_LOAD": str(plugins.reference_adapter()),
     }
     compare_updates(run_python, reference, selected)

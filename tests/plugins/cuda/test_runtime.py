@@ -89,4 +89,4 @@ def test_the_runtime_computes_on_it(
         ),
         "True shared True",
     ]
-    assert lines[-1].endswith(" is not memory of Fake GPU 0")
+    assert " is not memory of " in lines[-1]
