@@ -28,6 +28,43 @@ void fl_cuda_leave(const fl_cuda_device *device) {
     CU(device, cuCtxPopCurrent_v2)(&old);
 }
 
+/* A graph of the sets of a longer pattern, which have no order. */
+static CUresult make_fills(const fl_cuda_device *d, const fl_cuda_node *n, CUgraph *made) {
+    CUDA_MEMSET_NODE_PARAMS fill = n->fill;
+    CUgraphNode node;
+    CUresult code = CU(d, cuGraphCreate)(made, 0);
+    for (size_t at = 0; at < fill.pitch && code == CUDA_SUCCESS; at += sizeof fill.value) {
+        fill.dst = n->fill.dst + at;
+        memcpy(&fill.value, n->pattern + at, sizeof fill.value);
+        code = CU(d, cuGraphAddMemsetNode)(&node, *made, NULL, 0, &fill, d->context);
+    }
+    if (code != CUDA_SUCCESS && *made)
+        CU(d, cuGraphDestroy)(*made);
+    return code;
+}
+
+static CUresult add_fills(const fl_cuda_device *d, CUgraph graph, const fl_cuda_node *n,
+                          const CUgraphNode *before, size_t count, CUgraphNode *made) {
+    CUgraph fills = NULL;
+    CUresult code = make_fills(d, n, &fills);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = CU(d, cuGraphAddChildGraphNode)(made, graph, before, count, fills);
+    CU(d, cuGraphDestroy)(fills);
+    return code;
+}
+
+static CUresult set_fills(const fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
+    const fl_cuda_device *d = g->device;
+    CUgraph fills = NULL;
+    CUresult code = make_fills(d, n, &fills);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = CU(d, cuGraphExecChildGraphNodeSetParams)(g->executable, node, fills);
+    CU(d, cuGraphDestroy)(fills);
+    return code;
+}
+
 static CUresult add_node(const fl_cuda_device *d, CUgraph graph, const fl_cuda_node *n,
                          const CUgraphNode *before, size_t count, CUgraphNode *made) {
     switch (n->kind) {
@@ -37,6 +74,7 @@ static CUresult add_node(const fl_cuda_device *d, CUgraph graph, const fl_cuda_n
         return CU(d, cuGraphAddMemcpyNode)(made, graph, before, count, &n->copy, d->context);
     case FL_NODE_FILL:
         return CU(d, cuGraphAddMemsetNode)(made, graph, before, count, &n->fill, d->context);
+    case FL_NODE_FILLS: return add_fills(d, graph, n, before, count, made);
     default: return CUDA_SUCCESS;
     }
 }
@@ -51,6 +89,14 @@ static CUresult add_early(const fl_cuda_device *d, CUgraph graph, const fl_cuda_
     CUresult code = add_node(d, graph, n, NULL, 0, made);
     return code == CUDA_SUCCESS ? CU(d, cuGraphAddDependencies_v2)(graph, &before, made, &edge, 1)
                                 : code;
+}
+
+/* What a node moves from or to the host's memory. */
+static size_t count_host_bytes(const fl_cuda_node *n) {
+    const CUDA_MEMCPY3D *c = &n->copy;
+    bool is_of_host = n->kind == FL_NODE_COPY && (c->srcMemoryType == CU_MEMORYTYPE_HOST ||
+                                                  c->dstMemoryType == CU_MEMORYTYPE_HOST);
+    return is_of_host ? c->WidthInBytes * c->Height * c->Depth : 0;
 }
 
 /* Add a command after the nodes `list`, the only one of which is `only`. */
@@ -71,6 +117,7 @@ static CUresult add_command(fl_cuda *g, CUgraph graph, uint32_t number, const CU
     made->is_fixed = n.is_fixed;
     made->waits = waits;
     made->is_early = early;
+    made->host_bytes = fine ? count_host_bytes(&n) : 0;
     free(n.values);
     return code;
 }
@@ -98,8 +145,11 @@ static CUresult build(fl_cuda *g) {
     if (code == CUDA_SUCCESS)
         code = add_all(g, g->graph, g->nodes);
     g->early = 0;
-    for (uint32_t i = 0; i < g->count; i++)
+    g->host_bytes = 0;
+    for (uint32_t i = 0; i < g->count; i++) {
         g->early += g->nodes[i].is_early;
+        g->host_bytes += g->nodes[i].host_bytes;
+    }
     if (code == CUDA_SUCCESS)
         code = CU(d, cuGraphInstantiateWithFlags)(&g->executable, g->graph, 0);
     if (code == CUDA_SUCCESS)
@@ -258,6 +308,8 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
 
 uint32_t fl_cuda_early(const fl_cuda *g) { return g->early; }
 
+size_t fl_cuda_host_bytes(const fl_cuda *g) { return g->host_bytes; }
+
 /* --- updates --- */
 
 /* Wait until all launches that were enqueued are made, since an update must not reach them. They
@@ -283,6 +335,7 @@ static CUresult set_node(fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
         return CU(d, cuGraphExecMemcpyNodeSetParams)(g->executable, node, &n->copy, d->context);
     case FL_NODE_FILL:
         return CU(d, cuGraphExecMemsetNodeSetParams)(g->executable, node, &n->fill, d->context);
+    case FL_NODE_FILLS: return set_fills(g, node, n);
     default: return CUDA_SUCCESS;
     }
 }

@@ -15,7 +15,7 @@
  */
 #define CU(device, name) ((fn_##name *)(*(void *const *const *)(device)->table)[SLOT_##name])
 
-enum fl_cuda_kind { FL_NODE_NOTHING, FL_NODE_LAUNCH, FL_NODE_COPY, FL_NODE_FILL };
+enum fl_cuda_kind { FL_NODE_NOTHING, FL_NODE_LAUNCH, FL_NODE_COPY, FL_NODE_FILL, FL_NODE_FILLS };
 
 /* A command as a node's parameters. Those of a launch lead to `bytes`. */
 typedef struct fl_cuda_node {
@@ -25,6 +25,7 @@ typedef struct fl_cuda_node {
         CUDA_MEMCPY3D copy;
         CUDA_MEMSET_NODE_PARAMS fill;
     };
+    const unsigned char *pattern; /* FL_NODE_FILLS: a pitch of words; `fill` sets the first of them */
     void **values;          /* of the launch, one for each parameter; in one piece with `bytes` */
     unsigned char *bytes;
     bool waits;             /* the launch, if it is started early */
@@ -83,12 +84,14 @@ struct fl_cuda {
         enum fl_cuda_kind kind;
         CUgraphNode node;
         uint32_t followers;
+        size_t host_bytes;                /* that a copy moves from or to the host's memory */
         bool is_fixed, is_early, waits;   /* `waits`: a launch, if it starts early */
     } *nodes;
     fl_cuda_cells cells;
     uint64_t *words;          /* what the cells are for the next launch that is enqueued */
     CUgraph graph;
     CUgraphExec executable;
+    size_t host_bytes;        /* of all nodes */
     bool starts_early;        /* whether launches may start early, and how many do */
     uint32_t early;
     pthread_mutex_t running; /* of launches, which last as long as the GPU, and of their times;

@@ -1,5 +1,5 @@
-/* Commands as nodes of a CUDA Graph: launches, copies and fills of shared buffers. What cannot be
- * one has a reason. */
+/* Commands as nodes of a CUDA Graph: launches, copies and fills of shared buffers, reads and writes
+ * of host memory. What cannot be one has a reason. */
 #include "cuda.h"
 
 #include <stdlib.h>
@@ -227,79 +227,93 @@ static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_c
     return set_sizes(f, c, &node->launch);
 }
 
-/* `pitches`: a row and a slice of the source, and of the target. */
-static enum fl_cuda_reason describe_region(const fl_command *c, const size_t first[3],
-                                           const size_t second[3], const size_t region[3],
-                                           const size_t pitches[4], fl_cuda_node *node) {
-    uint64_t from, to;
-    enum fl_cuda_reason reason = address_of(c->source, &from);
+/* An end of a copy: a buffer, or the host's memory; where it begins, and its pitches. */
+typedef struct end {
+    void *memory, *host;   /* one of them */
+    size_t offset, row, slice;
+} end;
+
+static enum fl_cuda_reason describe_copy(const end *from, const end *to, const size_t region[3],
+                                         fl_cuda_node *node) {
+    uint64_t source, target;
+    enum fl_cuda_reason reason = address_of(from->memory, &source);
     if (reason == FL_CUDA_FINE)
-        reason = address_of(c->target, &to);
+        reason = address_of(to->memory, &target);
     if (reason != FL_CUDA_FINE)
         return reason;
-    if (!region[0] || !region[1] || !region[2] || pitches[1] % pitches[0] ||
-        pitches[3] % pitches[2])
+    if (!region[0] || !region[1] || !region[2] || from->slice % from->row || to->slice % to->row)
         return FL_CUDA_RANGE;
     node->kind = FL_NODE_COPY;
-    node->copy = (CUDA_MEMCPY3D){
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-        .srcDevice = from + first[0] + first[1] * pitches[0] + first[2] * pitches[1],
-        .srcPitch = pitches[0],
-        .srcHeight = pitches[1] / pitches[0],
-        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-        .dstDevice = to + second[0] + second[1] * pitches[2] + second[2] * pitches[3],
-        .dstPitch = pitches[2],
-        .dstHeight = pitches[3] / pitches[2],
-        .WidthInBytes = region[0],
-        .Height = region[1],
-        .Depth = region[2]};
+    node->copy =
+        (CUDA_MEMCPY3D){.srcMemoryType = source ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
+                        .srcDevice = source ? source + from->offset : 0,
+                        .srcHost = source ? NULL : (char *)from->host + from->offset,
+                        .srcPitch = from->row,
+                        .srcHeight = from->slice / from->row,
+                        .dstMemoryType = target ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
+                        .dstDevice = target ? target + to->offset : 0,
+                        .dstHost = target ? NULL : (char *)to->host + to->offset,
+                        .dstPitch = to->row,
+                        .dstHeight = to->slice / to->row,
+                        .WidthInBytes = region[0],
+                        .Height = region[1],
+                        .Depth = region[2]};
     return FL_CUDA_FINE;
 }
 
-static enum fl_cuda_reason describe_copy(const fl_command *c, fl_cuda_node *node) {
-    const size_t size = c->n[2], first[3] = {c->n[0]}, second[3] = {c->n[1]},
-                 region[3] = {size, 1, 1};
-    return size ? describe_region(c, first, second, region,
-                                  (const size_t[]){size, size, size, size}, node)
-                : FL_CUDA_RANGE;
+/* A read and a write name their buffer as both ends. */
+static bool reads(const fl_command *c) { return c->op == FL_READ || c->op == FL_READ_RECT; }
+static bool writes(const fl_command *c) { return c->op == FL_WRITE || c->op == FL_WRITE_RECT; }
+
+static enum fl_cuda_reason describe_line(const fl_command *c, fl_cuda_node *node) {
+    size_t size = c->n[c->op == FL_COPY ? 2 : 1], first = c->n[0];
+    end from = {writes(c) ? NULL : c->source, c->host, writes(c) ? 0 : first, size, size};
+    end to = {reads(c) ? NULL : c->target, c->host, 0, size, size};
+    to.offset = c->op == FL_COPY ? c->n[1] : writes(c) ? first : 0;
+    return size ? describe_copy(&from, &to, (const size_t[]){size, 1, 1}, node) : FL_CUDA_RANGE;
 }
 
 static enum fl_cuda_reason describe_rect(const fl_command *c, fl_cuda_node *node) {
     const size_t *region = &c->n[6];
-    size_t pitches[4];
-    for (int i = 0; i < 4; i += 2) {
-        pitches[i] = c->n[9 + i] ? c->n[9 + i] : region[0];
-        pitches[i + 1] = c->n[10 + i] ? c->n[10 + i] : pitches[i] * region[1];
+    end from = {.memory = writes(c) ? NULL : c->source, .host = c->host};
+    end to = {.memory = reads(c) ? NULL : c->target, .host = c->host};
+    end *recorded[2] = {writes(c) ? &to : &from, writes(c) ? &from : &to};   /* the buffer first */
+    for (int i = 0; i < 2; i++) {
+        const size_t *origin = &c->n[3 * i], *pitches = &c->n[9 + 2 * i];
+        size_t row = pitches[0] ? pitches[0] : region[0],
+               slice = pitches[1] ? pitches[1] : row * region[1];
+        if (!row)
+            return FL_CUDA_RANGE;
+        recorded[i]->row = row;
+        recorded[i]->slice = slice;
+        recorded[i]->offset = origin[0] + origin[1] * row + origin[2] * slice;
     }
-    return pitches[0] && pitches[2] ? describe_region(c, &c->n[0], &c->n[3], region, pitches, node)
-                                    : FL_CUDA_RANGE;
+    return describe_copy(&from, &to, region, node);
 }
 
-/* A pattern as a word that repeats; 0 if it is longer. */
-static uint32_t word_of(const unsigned char *pattern, size_t size, uint32_t *word) {
-    for (uint32_t width = 1; width <= 4; width *= 2) {
-        bool repeats = size % width == 0;
-        for (size_t i = width; i < size && repeats; i++)
-            repeats = pattern[i] == pattern[i % width];
-        if (repeats) {
-            *word = 0;
-            memcpy(word, pattern, width);
-            return width;
-        }
-    }
-    return 0;
+/* The bytes after which a pattern repeats: a power of 2. */
+static size_t period_of(const unsigned char *pattern, size_t size) {
+    size_t period = 1;
+    while (period < size && memcmp(pattern, pattern + period, size - period))
+        period *= 2;
+    return period;
 }
 
+/* A set for each word of a longer pattern, which leaves the others out. */
 static enum fl_cuda_reason describe_fill(const fl_command *c, fl_cuda_node *node) {
     uint64_t to;
-    uint32_t word, width = word_of(c->pattern, c->pattern_size, &word);
+    uint32_t word = 0;
+    size_t period = period_of(c->pattern, c->pattern_size), width = period < 4 ? period : 4;
     enum fl_cuda_reason reason = address_of(c->target, &to);
     if (reason != FL_CUDA_FINE)
         return reason;
-    if (!width)
-        return FL_CUDA_PATTERN;
-    node->kind = FL_NODE_FILL;
-    node->fill = (CUDA_MEMSET_NODE_PARAMS){to + c->n[0], 0, word, width, c->n[1] / width, 1};
+    memcpy(&word, c->pattern, width);
+    node->kind = period > width ? FL_NODE_FILLS : FL_NODE_FILL;
+    node->pattern = c->pattern;
+    node->fill =
+        period > width
+            ? (CUDA_MEMSET_NODE_PARAMS){to + c->n[0], period, word, 4, 1, c->n[1] / period}
+            : (CUDA_MEMSET_NODE_PARAMS){to + c->n[0], 0, word, (uint32_t)width, c->n[1] / width, 1};
     return FL_CUDA_FINE;
 }
 
@@ -311,13 +325,19 @@ enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t
     case FL_KERNEL:
         return describe_launch(function_of(functions, function_count, command), cells, command,
                                node);
-    case FL_COPY: return describe_copy(command, node);
-    case FL_COPY_RECT: return describe_rect(command, node);
+    case FL_COPY:
+    case FL_READ:
+    case FL_WRITE: return describe_line(command, node);
+    case FL_COPY_RECT:
+    case FL_READ_RECT:
+    case FL_WRITE_RECT: return describe_rect(command, node);
     case FL_FILL: return describe_fill(command, node);
     case FL_MARKER:
     case FL_BARRIER:
     case FL_HINT: return FL_CUDA_FINE;
-    default: return FL_CUDA_OPERATION;
+    case FL_SVM_COPY:
+    case FL_SVM_FILL: return FL_CUDA_SVM;
+    default: return FL_CUDA_IMAGE;
     }
 }
 

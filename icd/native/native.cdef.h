@@ -583,8 +583,7 @@ enum fl_cuda_reason {
     FL_CUDA_RANGE,
     FL_CUDA_GROUPS,
     FL_CUDA_LOCAL_SIZE,
-    FL_CUDA_PATTERN,
-    FL_CUDA_OPERATION,
+    FL_CUDA_IMAGE,
     FL_CUDA_NO_ROOM
 };
 /* The order of commands on at most `most` chains (chains.h). Command i comes after those in
@@ -609,6 +608,8 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
                      const char *title, int *code);
 /* How many nodes start early. */
 uint32_t fl_cuda_early(const fl_cuda *cuda);
+/* How many bytes a replay moves from and to the host's memory. */
+size_t fl_cuda_host_bytes(const fl_cuda *cuda);
 /* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay.
  */
 int fl_release_cuda(fl_cuda *cuda);

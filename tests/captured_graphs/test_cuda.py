@@ -6,6 +6,7 @@ kernels do.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import gc
 import os
@@ -14,13 +15,17 @@ import shutil
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 from helpers.buffer_behaviour import SMALL, observe
 from helpers.cuda import PTX, SOURCE, FakeCuda, TranslatedOpenCL
@@ -47,6 +52,7 @@ from fairlead.runtime import Queue
 from fairlead.runtime.interop import context_of
 
 _SIZE = 64
+_PIXEL = cl.channel_order.RGBA, cl.channel_type.UNSIGNED_INT8
 _READ_WRITE = cl.mem_flags.READ_WRITE
 _COPIED = cl.mem_flags.COPY_HOST_PTR
 #: As it is before a test has another one in its place.
@@ -734,19 +740,157 @@ def test_refusals_name_the_command(program: Program) -> None:
     queue = program.queue
     assert _why_not(program, lambda: program.scale(alone, 1, 1)) == (
         "command 0 (kernel): a buffer of it is not shared with CUDA: it is of host memory, or was "
-        "made before the sharing began"
+        "made before the sharing began. Create it after import fairlead.cuda_sharing, without "
+        "USE_HOST_PTR and ALLOC_HOST_PTR"
     )
     prints = cl.Kernel(program.program, "prints")
     assert _why_not(program, lambda: prints(queue, (_SIZE,), None, y)) == (
-        "command 0 (kernel): the kernel prints: it prints"
+        "command 0 (kernel): the kernel prints: it prints; it can run outside the block"
     )
-    long = np.arange(2, dtype=np.int32).tobytes()
-    assert "command 0 (fill): its pattern is longer" in _why_not(
-        program, lambda: cl.enqueue_fill_buffer(queue, y, long, 0, y.size)
+    image = cl.create_image(program.context, _READ_WRITE, cl.ImageFormat(*_PIXEL), shape=(4, 4))
+    black = np.zeros(4, np.uint32)
+    fill = partial(cl.enqueue_fill_image, queue, image, black, (0, 0), (4, 4))
+    assert _why_not(program, fill) == (
+        "command 0 (fill_image): it uses images: use buffers, or run it outside the block"
     )
-    assert "command 0 (read): CUDA's side does not have such" in _why_not(
-        program, lambda: cl.enqueue_copy(queue, host, y, is_blocking=False)
+
+
+# --- the host's memory, and longer patterns ---
+
+
+def test_the_graph_reads_and_writes_host_memory(program: Program) -> None:
+    y, given, found = program.buffer(0), np.full(_SIZE, 3, np.int32), np.zeros(_SIZE, np.int32)
+    array = cl_array.Array(program.queue, (_SIZE,), np.int32, data=y)
+    with capture(program.queue) as graph:
+        cl.enqueue_copy(program.queue, y, given, is_blocking=False)
+        program.scale(y, 2, 1)
+        array.get_async(program.queue, found)
+        program.scale(y, 0, 0)
+    loop = graph.finalize()
+    assert "a CUDA Graph of 4 nodes in a chain" in loop.explain(program.queue)
+    for value in (3, 5):
+        given[:] = value
+        assert _ran(program, lambda: loop.replay(program.queue, wait=True)) == 1
+        assert (set(found), program.values(y)) == ({2 * value + 1}, [0])
+    given[:] = 7
+    loop.replay(program.queue, times=2).wait()
+    assert set(found) == {15}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rectangles_of_host_memory_are_what_the_driver_copies(
+    program: Program, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    region = [int(random.integers(1, 4)) for _ in range(3)]
+    origins = [[int(random.integers(0, 3)) for _ in range(3)] for _ in range(2)]
+    rows = [int(random.integers(6, 9)) for _ in range(2)]
+    pitches = [(row, row * int(random.integers(6, 9))) for row in rows]
+    results = []
+    for engine in ("cuda", "replay"):
+        monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", engine)
+        host = [np.arange(600, dtype=np.uint8), np.zeros(600, np.uint8)]
+        y = cl.Buffer(program.context, _READ_WRITE | _COPIED, hostbuf=np.zeros(600, np.uint8))
+        how = {
+            "buffer_origin": origins[0],
+            "host_origin": origins[1],
+            "region": region,
+            "buffer_pitches": pitches[0],
+            "host_pitches": pitches[1],
+            "is_blocking": False,
+        }
+        with capture(program.queue) as graph:
+            cl.enqueue_copy(program.queue, y, host[0], **how)
+            cl.enqueue_copy(program.queue, host[1], y, **how)
+        loop = graph.finalize()
+        assert ("a CUDA Graph of 2 nodes" in loop.explain(program.queue)) == (engine == "cuda")
+        loop.replay(program.queue, wait=True)
+        whole = np.empty(600, np.uint8)
+        cl.enqueue_copy(program.queue, whole, y)
+        results.append((host[1].tolist(), whole.tolist()))
+    assert results[0] == results[1] and any(results[0][0])
+
+
+@pytest.mark.parametrize("length", [8, 16, 128])
+def test_a_fill_with_a_longer_pattern_is_a_graph_in_the_graph(
+    program: Program, length: int
+) -> None:
+    y, pattern = program.buffer(0), np.arange(length // 4, dtype=np.int32)
+    with capture(program.queue) as graph:
+        cl.enqueue_fill_buffer(program.queue, y, pattern, length, y.size - length)
+        program.scale(y, 3, 1)
+    before = program.fake.calls("cuGraphAddMemsetNode")
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    assert program.fake.calls("cuGraphAddMemsetNode") - before == length // 4
+    assert "a CUDA Graph of 2 nodes in a chain" in loop.explain(program.queue)
+    found = np.empty(_SIZE, np.int32)
+    cl.enqueue_copy(program.queue, found, y)
+    begin = length // 4
+    assert set(found[:begin]) == {1}
+    assert found[begin:].tolist() == np.tile(pattern * 3 + 1, _SIZE // begin - 1).tolist()
+
+
+def test_a_pattern_that_repeats_is_one_set(program: Program) -> None:
+    y = program.buffer(0)
+    with capture(program.queue) as graph:
+        cl.enqueue_fill_buffer(program.queue, y, np.full(4, 9, np.int32), 0, y.size)
+    loop, before = graph.finalize(), program.fake.calls("cuGraphAddChildGraphNode")
+    loop.replay(program.queue, wait=True)
+    assert program.values(y) == [9]
+    assert program.fake.calls("cuGraphAddChildGraphNode") == before
+
+
+@pytest.mark.parametrize("function", ["", "cuGraphExecChildGraphNodeSetParams"])
+def test_fills_and_reads_of_buffers_that_alternate(program: Program, function: str) -> None:
+    a, b, found = program.buffer(1), program.buffer(2), np.zeros(_SIZE, np.int32)
+    with capture(program.queue, swap=[(a, b)]) as graph:
+        cl.enqueue_copy(program.queue, found, a, is_blocking=False)
+        cl.enqueue_fill_buffer(program.queue, a, np.arange(2, dtype=np.int32), 0, a.size)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    assert (set(found), program.values(a), program.values(b)) == ({1}, [0, 1], [2])
+    built = program.fake.calls("cuGraphInstantiateWithFlags")
+    program.fake.fail(function or "cuGraphCreateUnused", 801)
+    loop.replay(program.queue, wait=True)
+    assert (set(found), program.values(b)) == ({2}, [0, 1])
+    assert (program.fake.calls("cuGraphInstantiateWithFlags") > built) == bool(function)
+
+
+def test_host_memory_of_a_graph_that_is_dropped_is_kept(program: Program) -> None:
+    y, gate = program.buffer(5), cl.UserEvent(program.context)
+    found = np.zeros(_SIZE, np.int32)
+    with capture(program.queue) as graph:
+        cl.enqueue_copy(program.queue, found, y, is_blocking=False)
+    end = graph.finalize().replay(program.queue, wait_for=[gate])
+    gone: list[int] = []
+    weakref.finalize(found, gone.append, 1)
+    look = found.ctypes.data
+    del graph, found
+    gc.collect()
+    assert not gone
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    end.wait()
+    assert gone or set((ctypes.c_int32 * _SIZE).from_address(look)) == {5}
+
+
+@pytest.mark.parametrize(("size", "stays"), [(64, False), (1 << 20, True)])
+def test_auto_knows_how_long_host_memory_takes(
+    program: Program, monkeypatch: pytest.MonkeyPatch, size: int, stays: bool
+) -> None:
+    y, found = cl.Buffer(program.context, _READ_WRITE, size), np.zeros(size, np.uint8)
+    with capture(program.queue) as graph:
+        cl.enqueue_copy(program.queue, found, y, is_blocking=False)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    built = next(one for one in gc.get_objects() if isinstance(one, cuda_engine.BuiltCuda))
+    monkeypatch.setattr(built, "_launch_seconds", 5e-6)
+    fake = SimpleNamespace(
+        fl_cuda_taken=lambda graph: 200_000, fl_cuda_host_bytes=lib.fl_cuda_host_bytes
     )
+    with monkeypatch.context() as patched:
+        patched.setattr(cuda_engine, "lib", fake)
+        assert (built.find_slower_commands() == {}) == stays
 
 
 @pytest.mark.parametrize(
@@ -755,14 +899,23 @@ def test_refusals_name_the_command(program: Program) -> None:
         "cuModuleLoadDataEx",
         "cuModuleGetFunction",
         "cuGraphAddKernelNode_v2",
+        "cuGraphAddMemcpyNode",
+        "cuGraphAddMemsetNode",
+        "cuGraphAddChildGraphNode",
         "cuGraphInstantiateWithFlags",
     ],
 )
 def test_where_cuda_refuses_a_graph_another_engine_runs_it(program: Program, function: str) -> None:
-    y = program.buffer(1)
+    y, found = program.buffer(1), np.zeros(_SIZE, np.int32)
     program.fake.fail(function, 218)
-    assert "CUDA" in _why_not(program, lambda: program.scale(y, 2, 1)) or function
-    assert program.values(y) == [3]
+
+    def body() -> None:
+        program.scale(y, 2, 1)
+        cl.enqueue_copy(program.queue, found, y, is_blocking=False)
+        cl.enqueue_fill_buffer(program.queue, y, np.arange(2, dtype=np.int32), 0, y.size)
+
+    assert "CUDA" in _why_not(program, body) or function
+    assert (program.values(y), set(found)) == ([0, 1], {3})
 
 
 @pytest.mark.parametrize("given", ["", "step"])
@@ -852,7 +1005,8 @@ def test_finalize_says_what_sharing_would_gain(alone: Program) -> None:
 def test_finalize_says_nothing_where_little_is_gained(
     alone: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host, queue = np.zeros(_SIZE, np.int32), alone.queue
+    image = cl.create_image(alone.context, _READ_WRITE, cl.ImageFormat(*_PIXEL), shape=(4, 4))
+    queue = alone.queue
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _launches(alone, 10).finalize()
@@ -860,7 +1014,7 @@ def test_finalize_says_nothing_where_little_is_gained(
         with capture(queue) as graph:  # CUDA could not run it
             for _ in range(200):
                 alone.scale(y, 1, 1)
-            cl.enqueue_copy(queue, host, y, is_blocking=False)
+            cl.enqueue_copy(queue, y, image, offset=0, origin=(0, 0), region=(4, 4))
         graph.finalize()
         monkeypatch.setenv("FAIRLEAD_CUDA", "0")  # the user knows
         _launches(alone, 200).finalize()

@@ -33,24 +33,34 @@ _NOT_SHARED: Final = (
 
 #: Why a command cannot be a node (enum fl_cuda_reason).
 _REASONS: Final[dict[int, str]] = {
-    lib.FL_CUDA_KERNEL: "its kernel is not a function of CUDA",
-    lib.FL_CUDA_ARGUMENT: "an argument is not of the kind or size that its kernel has",
-    lib.FL_CUDA_UNSEEN: "an argument was set before the block",
+    lib.FL_CUDA_KERNEL: "its kernel is not a function of CUDA's: run it outside the block",
+    lib.FL_CUDA_ARGUMENT: "an argument is not of the kind or size that its kernel has: pass one "
+    "that is",
+    lib.FL_CUDA_UNSEEN: "an argument was set before the block: set it in the block",
     lib.FL_CUDA_NOT_SHARED: "a buffer of it is not shared with CUDA: it is of host memory, or was "
-    "made before the sharing began",
-    lib.FL_CUDA_SVM: "it uses shared virtual memory",
-    lib.FL_CUDA_RANGE: "CUDA may refuse its range or sizes",
-    lib.FL_CUDA_GROUPS: "it has more than 65,535 work-groups in y or z",
-    lib.FL_CUDA_LOCAL_SIZE: "CUDA may refuse its local size",
-    lib.FL_CUDA_PATTERN: "its pattern is longer than 4 bytes",
-    lib.FL_CUDA_OPERATION: "CUDA's side does not have such commands",
-    lib.FL_CUDA_NO_ROOM: "there is no memory",
+    "made before the sharing began. Create it after import fairlead.cuda_sharing, without "
+    "USE_HOST_PTR and ALLOC_HOST_PTR",
+    lib.FL_CUDA_SVM: "it uses shared virtual memory: use buffers, or run it outside the block",
+    lib.FL_CUDA_RANGE: "CUDA may refuse its range or sizes: give sizes above 0, a range that is a "
+    "multiple of the local size, and slices of whole rows",
+    lib.FL_CUDA_GROUPS: "it has more than 65,535 work-groups in y or z: put the longest dimension "
+    "first",
+    lib.FL_CUDA_LOCAL_SIZE: "CUDA may refuse its local size: give the one that the kernel "
+    "requires, or a smaller one",
+    lib.FL_CUDA_IMAGE: "it uses images: use buffers, or run it outside the block",
+    lib.FL_CUDA_NO_ROOM: "there is no memory: release some",
 }
 
 #: Commands that the engine knows.
-_OPERATIONS: Final = frozenset({"kernel", "copy", "copy_rect", "fill", *ORDER_ONLY})
+_OPERATIONS: Final = frozenset(
+    {"kernel", "fill", *ORDER_ONLY}
+    | {f"{name}{form}" for name in ("copy", "read", "write") for form in ("", "_rect")}
+)
 #: A graph that would gain less from sharing (seconds for a replay) is not worth a line.
 _WORTH_SAYING: Final = 50e-6
+
+#: Seconds for a byte from or to the host's memory, by OpenCL or CUDA: as on a slow machine.
+_HOST_BYTE: Final = 1 / 5e9
 
 #: Measured on an H200 with the driver 580.159, where OpenCL runs nothing between two replays.
 _COST: Final = Cost(20e-6, 0.95e-6, "measured on an H200")
@@ -71,11 +81,11 @@ class Cuda(Engine):
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         if len(set(commands.devices)) > 1:
-            return "the commands are of several devices"
+            return "the commands are of several devices: capture a graph for each"
         if commands.schedule != "auto":
-            return "a schedule was asked for"
+            return "a schedule was asked for: finalize without one"
         if commands.wanted_events or commands.externals:
-            return "the times or events of single commands are asked for"
+            return "the times or events of single commands are asked for: ask for the graph's alone"
         device = shared_device(target.device)
         if device is None and not profile_of_device(target.device).compiles_to_ptx:
             return "the driver is not NVIDIA's, whose compiler gives PTX"
@@ -130,7 +140,8 @@ def why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | N
     if first == count:
         return None
     row = commands.array[first]
-    why = functions.why_not.get(address(row.kernel), "") or _REASONS[reason[0]]
+    kernels = functions.why_not.get(address(row.kernel), "")
+    why = f"{kernels}; it can run outside the block" if kernels else _REASONS[reason[0]]
     return f"command {first} ({OPERATIONS[row.op]}): {why}"
 
 
@@ -204,9 +215,10 @@ class BuiltCuda(Built):
         taken = lib.fl_cuda_taken(self._graph) * 1e-9
         if not taken:
             return None
+        moving = lib.fl_cuda_host_bytes(self._graph) * _HOST_BYTE
         quiet, driver = _COST.estimate(self._count), self._count * (self._launch_seconds or 0.0)
-        both = taken + max(0.0, taken - quiet)
-        if not driver or both <= driver:
+        both = taken + max(0.0, taken - quiet - moving)
+        if not driver or both <= driver + moving:
             return {}
         why = f"a replay took {both * 1e6:.0f} µs with the change from OpenCL to CUDA and back"
         return dict.fromkeys(range(len(self._edges.first) - 1), why)

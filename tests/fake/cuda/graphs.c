@@ -361,6 +361,17 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                            CUgraph child) {
+    BEGIN;
+    CUgraphNode found = own(executable, node, CHILD);
+    if (!found || found->child->count != child->count)
+        return CUDA_ERROR_INVALID_VALUE;
+    drop_graph(found->child);
+    found->child = fake_copy_graph(child);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec executable, CUgraphNode node,
                                             CUevent event) {
     BEGIN;
