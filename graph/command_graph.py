@@ -165,10 +165,14 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
                 graphs.
         """
         with self.lock:
-            self.check_explicit("add")
+            if self.recorder.is_active:
+                self.check_explicit("add")
             if not self.context.adapter.open:  # in a forked child
                 self.context.adapter.check_open("add")
-            before = as_list(depends_on, Node, "add", _NODE)
+            if type(depends_on) is Node:
+                before = [depends_on]
+            else:
+                before = as_list(depends_on, Node, "add", _NODE)
             for node in before:
                 if node.graph is not self:
                     raise invalid(
@@ -199,7 +203,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
                     routine="add",
                     remedy="graph.add(depends_on=[…])",
                 )
-            return self.insert(handler, device or self.device)
+            return self.insert(handler, device or self.devices[0])
 
     def _add_group(
         self, group: DynamicCommandGroup, before: list[Node], device: Device | None
@@ -272,6 +276,8 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         """Return the nodes that a handler's command comes after, named directly or by events.
         Raises SYCLError (invalid)."""
         found = list(handler.after)
+        if not handler.dependencies:
+            return found
         for event in handler.dependencies:
             if event.node is None or event.node.graph is not self:
                 raise invalid(

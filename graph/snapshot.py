@@ -24,18 +24,36 @@ if TYPE_CHECKING:
 class Snapshot:
     """A graph's commands and edges by index, with sub-graphs inlined.
 
+    Args:
+        nodes: of a graph.
+        to_compare: whether it is only compared with another one. Then the commands are the graph's
+            own, and there are no devices.
+
     Attributes:
         commands, devices: of each node.
         predecessors, successors: of each node, as indices.
         index: of each node of the graph itself, by its id. A sub-graph's node has none.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.commands: list[Command] = []
+    def __init__(self, nodes: Sequence[Node], *, to_compare: bool = False) -> None:
+        self.commands: list[Command] = [node.command for node in nodes]
         self.devices: list[Device] = []
         self.predecessors: list[Sequence[int]] = []
         self.successors: list[Sequence[int]] = []
         self.index: dict[int, int] = {}
+        if any(isinstance(command, GraphExecution) for command in self.commands):
+            self.commands.clear()
+            self._inline_all(nodes)
+            return
+        self.index.update([(node.id, number) for number, node in enumerate(nodes)])
+        self.predecessors += [_indices(self.index, node.predecessors) for node in nodes]
+        self.successors += [_indices(self.index, node.successors, True) for node in nodes]
+        if not to_compare:
+            self.commands = [command.copy() for command in self.commands]
+            self.devices += [node.device for node in nodes]
+
+    def _inline_all(self, nodes: Sequence[Node]) -> None:
+        """Add nodes, of which some are sub-graphs."""
         #: of each node, by its id: itself; or those nodes of the sub-graph that nothing of this
         #: comes before, and after
         begins: dict[int, tuple[int, ...]] = {}
@@ -115,6 +133,15 @@ class Snapshot:
         )
         exits = tuple([base + node for node, after in enumerate(inner.successors) if not after])
         return entries, exits
+
+
+def _indices(
+    index: Mapping[int, int], nodes: Sequence[Node], ordered: bool = False
+) -> Sequence[int]:
+    if len(nodes) == 1:
+        return (index[nodes[0].id],)
+    found = [index[node.id] for node in nodes]
+    return tuple(sorted(found) if ordered else found)
 
 
 def _numbers(places: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]) -> tuple[int, ...]:

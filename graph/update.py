@@ -86,14 +86,15 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
     if graph.context != executable.context:
         raise _differs("Cannot update using a graph created with a different context.")
     with graph.lock:
-        old, new = executable.snapshot, Snapshot(graph.nodes)
-    _check_topology(old, new, strict)
+        old, new = executable.snapshot, Snapshot(graph.nodes, to_compare=True)
+        different = _find_different(old, new, strict)
     changes: dict[int, Command] = {}
-    for index, (before, after) in enumerate(zip(old.commands, new.commands, strict=True)):
+    for index in different:
+        before, after = old.commands[index], new.commands[index]
         if isinstance(before, (Launch, HostTask)) or (
             before.segment_maker is not None and not isinstance(before, Barrier)
         ):
-            changes[index] = after
+            changes[index] = after.copy()
         elif before.node_type not in _UPDATABLE and not _same(before, after):
             raise _differs(
                 f"node_type::{before.node_type} nodes are not supported for update, and node "
@@ -102,21 +103,29 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
     return changes
 
 
-def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
+def _find_different(old: Snapshot, new: Snapshot, strict: bool) -> list[int]:
+    """Return the nodes whose commands differ. Raises SYCLError (invalid) unless the graphs have the
+    same topology, and nodes of the same kinds."""
     prefix = (
         "Cannot update using a graph with a different topology. Mismatch found in the number of"
     )
     if len(old.commands) != len(new.commands):
         raise _differs(f"{prefix} nodes: {len(old.commands)} and {len(new.commands)}.")
-    for index, (before, after) in enumerate(zip(old.commands, new.commands, strict=True)):
-        for edges, others in (
-            (old.successors, new.successors),
-            (old.predecessors, new.predecessors),
-        ):
-            if len(edges[index]) != len(others[index]):
-                raise _differs(
-                    f"{prefix} edges of node {index}: {len(edges[index])} and {len(others[index])}."
-                )
+    different = list[int]()
+    edges = old.successors, new.successors, old.predecessors, new.predecessors
+    rows = zip(old.commands, new.commands, *edges, strict=True)
+    for index, (before, after, down, down_there, up, up_there) in enumerate(rows):
+        for here, there in ((down, down_there), (up, up_there)):
+            if len(here) != len(there):
+                raise _differs(f"{prefix} edges of node {index}: {len(here)} and {len(there)}.")
+        if strict and sorted(down) != sorted(down_there):
+            raise _differs(
+                f"Cannot update using a graph with a different topology. "
+                f"Node {index} leads to {list(down_there)}, not {list(down)}."
+            )
+        if before.is_like(after):
+            continue
+        different.append(index)
         if before.node_type != after.node_type or before.segment_maker != after.segment_maker:
             raise _differs(
                 f"Cannot update using a graph with mismatched node types. Node {index}: "
@@ -131,12 +140,7 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
                 "Cannot update using a graph with mismatched kernel types. "
                 f"Source node type {after.kernel_name}, target {before.kernel_name} (node {index})."
             )
-        if strict and sorted(old.successors[index]) != sorted(new.successors[index]):
-            raise _differs(
-                f"Cannot update using a graph with a different topology. "
-                f"Node {index} leads to {list(new.successors[index])}, not "
-                f"{list(old.successors[index])}."
-            )
+    return different
 
 
 def _same(before: Command, after: Command) -> bool:

@@ -79,6 +79,13 @@ class Argument(NamedTuple):
     is_raw: bool = False
 
 
+def are_equal(one: Argument, other: Argument) -> bool:
+    """Return whether two arguments are known to be packed as the same bytes, and keep the same."""
+    return one is other or (
+        one[:4] == other[:4] and one.keep is other.keep and one.buffer is other.buffer
+    )
+
+
 class BoundArgument:
     """A value that has to know the handler in which it is used."""
 
@@ -214,6 +221,14 @@ MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
     type(None): lambda value: Argument(POINTER, _POINTER_SIZE),
 }
 
+#: The makers of types whose values are known by themselves, whatever handler they are given to:
+#: numbers, and USM. There are many of them.
+MAKERS_ALONE: Final[dict[type, Callable[[Any], Argument]]] = {
+    kind: number_argument
+    for kind in set(numpy.sctypeDict.values())
+    if issubclass(kind, (numpy.number, numpy.bool_))
+}
+
 #: Asked for the maker of a type that MAKERS does not have; filled by interop.
 FOREIGN: Final[list[Callable[[type], Callable[[Any], Argument] | None]]] = []
 
@@ -274,7 +289,7 @@ def _of_usm_array(value: Any) -> Argument:
 def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
     """Pack arguments into the C array that launches take."""
     rows: list[int] = []
-    for index, (kind, size, word, flags, _, buffer, *_) in enumerate(arguments):
+    for index, (kind, size, word, flags, _, buffer, _, _) in enumerate(arguments):
         rows += (
             _STYPE,
             0,

@@ -101,6 +101,11 @@ class Command:
         it never changes."""
         return self
 
+    def is_like(self, other: Command) -> bool:
+        """Return whether it is known to do the same as another command of its kind, with the same
+        memory."""
+        return False
+
     def describe(self) -> list[str]:
         """Return lines for people that say what the command was given."""
         return []

@@ -10,13 +10,20 @@ name an operation. Ranges are in work-items, in OpenCL's order of dimensions: th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy
 
 from ..loader.ur.abi import UR
 from .accessor import Accessor
-from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
+from .arguments import (
+    MAKERS_ALONE,
+    Argument,
+    BoundArgument,
+    DynamicArgument,
+    argument,
+    check_local,
+)
 from .buffer_copies import (
     accessor_copy,
     accessor_fill,
@@ -173,8 +180,13 @@ class Handler:
 
     def set_args(self, *values: Any) -> None:
         """Set all arguments, from index 0 on."""
+        arguments = self._arguments
         for index, value in enumerate(values):
-            self.set_arg(index, value)
+            maker = MAKERS_ALONE.get(type(value))
+            if maker is None or index != len(arguments):
+                self.set_arg(index, value)
+            else:
+                arguments.append(maker(value))
 
     # operations
 
@@ -199,8 +211,8 @@ class Handler:
         )
         if arguments:
             self.set_args(*arguments)
-        given = tuple(one for one in self._arguments if one is not None)
-        if len(given) != len(self._arguments) or len(given) != kernel.num_args:
+        if len(self._arguments) != kernel.num_args or None in self._arguments:
+            given = [one for one in self._arguments if one is not None]
             missing = [index for index, one in enumerate(self._arguments) if one is None]
             what = f"argument {missing[0]} is not set" if missing else f"{len(given)} are set"
             raise SYCLError(
@@ -209,7 +221,9 @@ class Handler:
                 routine="parallel_for",
                 remedy="set each of them with set_arg, or give them to parallel_for",
             )
-        given = fitted(given, kernel.declared, kernel.name, "parallel_for")
+        given = tuple(cast("list[Argument]", self._arguments))
+        if not kernel.declares_nothing:
+            given = fitted(given, kernel.declared, kernel.name, "parallel_for")
         self.set_command(KernelLaunch(kernel, sizes(range), given))
 
     def single_task(self, kernel: Any, *arguments: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .accessor import Accessor
-from .arguments import Argument, pack
+from .arguments import Argument, are_equal, pack
 from .checks import MOST
 from .commands import Command
 from .errors import Errc, SYCLError
@@ -211,6 +211,15 @@ class KernelLaunch(Launch):
         if code:
             self._appended(buffer, code, "urCommandBufferAppendKernelLaunchWithArgsExp")
         return point.value, command.value or 0
+
+    def is_like(self, other: Command) -> bool:
+        return (
+            type(other) is KernelLaunch
+            and self.kernel is other.kernel
+            and self.sizes == other.sizes
+            and self.requirements == other.requirements
+            and all(map(are_equal, self.arguments, other.arguments))
+        )
 
     def copy(self) -> KernelLaunch:
         made = KernelLaunch.__new__(KernelLaunch)  # what __init__ would take apart and put together

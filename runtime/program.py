@@ -45,6 +45,11 @@ class Kernel(URObject):
         asked = self.to_be_asked()  # which lives until it has answered
         return declared_types(asked.native(), self.num_args)
 
+    @cached_property
+    def declares_nothing(self) -> bool:
+        """Whether the driver tells nothing of any argument."""
+        return all(one is None for one in self.declared)
+
     def to_be_asked(self) -> URObject:
         """Return a kernel of the same function, whose native handle queries may have.
 

@@ -24,7 +24,7 @@ from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from . import dlpack
 from .accessor import Accessor
-from .arguments import MAKERS, POINTER, Argument, array_interface_of
+from .arguments import MAKERS, MAKERS_ALONE, POINTER, Argument, array_interface_of
 from .checks import MOST, as_integer, element_type, wrong_type
 from .coherent_memory import CoherentMemory
 from .context import Context, default_context
@@ -351,7 +351,11 @@ def _kind_of(address: int, context: Context) -> str | None:
     return None if code else _KIND_OF.get(found.value)
 
 
-MAKERS[USM] = lambda value: Argument(POINTER, _POINTER_SIZE, value.pointer, 0, value)
+def _argument(value: USM) -> Argument:
+    return Argument(POINTER, _POINTER_SIZE, value.pointer, 0, value)
+
+
+MAKERS[USM] = MAKERS_ALONE[USM] = _argument
 
 
 def pointer_of(

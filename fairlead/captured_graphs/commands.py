@@ -93,9 +93,9 @@ class Captured(Command):
         return self.block.where(self.index)
 
     @property
-    def uses_host_memory(self) -> bool:
-        """Whether it may use memory that has no reference count in OpenCL."""
-        return self.block.uses_host_memory
+    def keeps_memory(self) -> bool:
+        """Whether an argument was changed to memory, which its Python object keeps."""
+        return False
 
     def describe(self) -> list[str]:
         label, details = describe(self.native)
@@ -140,18 +140,18 @@ class CapturedLaunch(Captured, Launch):
             made.native, made.changed, made._kept = copy_of(self.native), True, self._kept.copy()
         return made
 
+    def is_like(self, other: Command) -> bool:
+        return isinstance(other, CapturedLaunch) and lib.fl_is_same_launch(
+            self.native, other.native
+        )
+
     def _own(self) -> Any:
         if not self.changed:
             self.native, self.changed = copy_of(self.native), True
         return self.native
 
     @property
-    def uses_host_memory(self) -> bool:
-        return bool(self._kept) or self.block.uses_host_memory
-
-    @property
     def keeps_memory(self) -> bool:
-        """Whether an argument was changed to memory, which its Python object keeps."""
         return bool(self._kept)
 
     def arguments(self) -> tuple[Any, ...]:

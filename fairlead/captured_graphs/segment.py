@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..icd._native import lib
+from ..icd._native import ffi, lib
 from ..icd.calls import (
     call,
     device_of,
@@ -381,14 +381,30 @@ class CapturedSegment:
         with self._lock:
             new = commands.by_place({node: one for node, (_, one) in changes.items()})
             self.settings = commands.settings
-            if commands.keep_kernels(new):
+            if self._take_over_all(new):
+                pass
+            elif commands.keep_kernels(new):
                 self._buffer.change(list(new), lambda: commands.put(new), "update")
             else:
                 commands.put_other_kernels(new)
                 self._buffer = CommandBuffer(self._listed, after=self._buffer)
-            used = [old for old, _ in changes.values() if as_captured(old).uses_host_memory]
+            olds = [as_captured(old) for old, _ in changes.values()]
+            using = {block for block in {one.block for one in olds} if block.uses_host_memory}
+            used = [one for one in olds if one.block in using or one.keeps_memory]
             if used:
                 self._buffer.keep(_unfinished, used)
+
+    def _take_over_all(self, new: Mapping[int, Any]) -> bool:
+        """Let launches take over other ones, by one call of C. Returns whether that was possible.
+
+        Args:
+            new: what they have to be like, by their places in the array.
+        """
+        if self.settings is not None:
+            return False
+        numbers, others = ffi.new("uint32_t[]", list(new)), list(new.values())
+        rows, others = self._listed.array, ffi.new("fl_command *[]", others)
+        return not lib.fl_take_over_all(self._buffer.native, rows, numbers, others, len(new))
 
     def take_over(self, number: int, old: CapturedLaunch, new: CapturedLaunch) -> bool:
         """Let a launch take over the numbers and sizes of another one, by one call of C.

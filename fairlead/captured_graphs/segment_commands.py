@@ -11,7 +11,7 @@ from ..icd.command_buffer.cells import Cells, copy_of_commands
 from ..icd.command_buffer.commands import CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
 from .block import CapturedBlock
-from .commands import Captured, CapturedLaunch, as_captured
+from .commands import Captured, as_captured
 from .settings import ParameterSettings
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SegmentCommands:
         changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
         commands = [one for one in changed if isinstance(one, Captured)]
         blocks = dict.fromkeys([*self.blocks, *(one.block for one in commands)])
-        kept = [one for one in commands if isinstance(one, CapturedLaunch) and one.keeps_memory]
+        kept = [one for one in commands if one.keeps_memory]
         return [*kept, *(owner for block in blocks for owner in block.host_memory)]
 
     # others take their places

@@ -56,6 +56,18 @@ bool fl_same_list(const fl_arguments *a, const fl_arguments *b) {
     return true;
 }
 
+bool fl_is_same_launch(const fl_command *a, const fl_command *b) {
+    uint32_t count = fl_argument_count(a->arguments);
+    bool same = a->op == FL_KERNEL && b->op == FL_KERNEL && a->kernel == b->kernel &&
+                a->work_dim == b->work_dim && a->has_offset == b->has_offset &&
+                a->has_local == b->has_local && !memcmp(a->n, b->n, sizeof a->n) &&
+                fl_argument_count(b->arguments) == count;
+    for (uint32_t i = 0; same && i < count; i++)   /* what was set before a block is not known */
+        same = a->arguments->list[i].kind != FL_ARG_UNSEEN &&
+               fl_same_argument(&a->arguments->list[i], &b->arguments->list[i]);
+    return same;
+}
+
 /* Whether a list has its own copy of a value: a pointer is the value itself, and a Parameter's
  * value is in its cell. */
 static bool is_copied(const fl_argument *a) {

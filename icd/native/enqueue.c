@@ -274,27 +274,93 @@ static void exchange_launch(fl_command *row, fl_command *other) {
     *other = old;
 }
 
-int fl_take_over(fl_buffer *b, uint32_t command, fl_command *row, const fl_command *other) {
-    if (b->python_updates || row->kernel != other->kernel)
+/* Kernels that were compared last, and whether they are of one function. */
+typedef struct compared {
+    void *first, *second;
+    bool same;
+} compared;
+
+static bool read_function(cl_kernel kernel, cl_program *program, char *name, size_t room) {
+    fn_clGetKernelInfo *ask = CALL(fl_table_of(kernel), clGetKernelInfo);
+    return ask(kernel, CL_KERNEL_PROGRAM, sizeof *program, program, NULL) == CL_SUCCESS &&
+           ask(kernel, CL_KERNEL_FUNCTION_NAME, room, name, NULL) == CL_SUCCESS;
+}
+
+static bool are_of_one_function(void *first, void *second, compared *last) {
+    enum { LONGEST = 512 };
+    char names[2][LONGEST];
+    cl_program programs[2];
+    if (first == second || (last->first == first && last->second == second))
+        return first == second || last->same;
+    bool same = first && second && read_function(first, &programs[0], names[0], LONGEST) &&
+                read_function(second, &programs[1], names[1], LONGEST) &&
+                programs[0] == programs[1] && !strcmp(names[0], names[1]);
+    *last = (compared){first, second, same};
+    return same;
+}
+
+static bool has_all(const fl_arguments *list) {
+    for (uint32_t i = 0; i < fl_argument_count(list); i++)
+        if (list->list[i].kind == FL_ARG_UNSEEN)
+            return false;
+    return true;
+}
+
+/* What a row is to be: another launch of its function in its place, by its own kernel. */
+static int prepare(fl_command *now, const fl_command *row, const fl_command *other,
+                   compared *last) {
+    if (other->op != FL_KERNEL || !are_of_one_function(row->kernel, other->kernel, last) ||
+        (row->kernel != other->kernel && !has_all(other->arguments)))
         return FL_PYTHON_UPDATES;
-    fl_command now = *other;
-    now.queue = row->queue;
-    now.first_dep = row->first_dep;
-    now.dep_count = row->dep_count;
-    now.arguments =
+    *now = *other;
+    now->kernel = row->kernel;
+    now->queue = row->queue;
+    now->first_dep = row->first_dep;
+    now->dep_count = row->dep_count;
+    now->arguments =
         fl_change_arguments(other->arguments, fl_argument_count(other->arguments), NULL, 0);
-    if (!now.arguments)
-        return CL_OUT_OF_HOST_MEMORY;
+    return now->arguments ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+}
+
+static int exchange_all(fl_buffer *b, fl_command *rows, const uint32_t *numbers, fl_command *now,
+                        uint32_t count) {
+    int code = CL_SUCCESS;
+    uint32_t done = 0;
     fl_enter(b);
-    exchange_launch(row, &now);
-    int code = fl_update_buffer(b, command, 0);
-    if (code != CL_SUCCESS) {
-        exchange_launch(row, &now);
-        fl_update_buffer(b, command, 0);
+    for (; done < count && code == CL_SUCCESS; done++) {
+        exchange_launch(&rows[numbers[done]], &now[done]);
+        code = fl_update_buffer(b, numbers[done], 0);
+    }
+    while (code != CL_SUCCESS && done--) {
+        exchange_launch(&rows[numbers[done]], &now[done]);
+        fl_update_buffer(b, numbers[done], 0);
     }
     fl_leave(b);
-    fl_release_arguments(now.arguments);   /* the old ones, or those that were refused */
     return code;
+}
+
+int fl_take_over_all(fl_buffer *b, fl_command *rows, const uint32_t *numbers,
+                     fl_command *const *others, uint32_t count) {
+    fl_command one, *now = count == 1 ? &one : malloc(count * sizeof *now);
+    int code = b->python_updates ? FL_PYTHON_UPDATES : now ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    uint32_t ready = 0;
+    compared last = {0};
+    while (ready < count && code == CL_SUCCESS) {
+        code = prepare(&now[ready], &rows[numbers[ready]], others[ready], &last);
+        ready += code == CL_SUCCESS;
+    }
+    if (code == CL_SUCCESS)
+        code = exchange_all(b, rows, numbers, now, count);
+    while (ready--)   /* the old ones, or those that were refused */
+        fl_release_arguments(now[ready].arguments);
+    if (now != &one)
+        free(now);
+    return code;
+}
+
+int fl_take_over(fl_buffer *b, uint32_t command, fl_command *row, const fl_command *other) {
+    fl_command *const others[] = {(fl_command *)other};
+    return fl_take_over_all(b, row - command, &command, others, 1);
 }
 
 const fl_functions *fl_exported(void) {

@@ -390,10 +390,15 @@ int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, u
                       uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 /* replay.c: fl_built.set_cell of a program. */
 int fl_set_cell_of_program(void *program, const fl_cell *cell);
-/* A launch takes over the sizes and arguments of another one of the same kernel, and everything
+/* A launch takes over the sizes and arguments of another one of the same function, and everything
  * that was built of it is told. `command` is its number, `row` its place. 0, FL_PYTHON_UPDATES
  * where Python has to do it, or an error; nothing has changed then. */
 int fl_take_over(fl_buffer *buffer, uint32_t command, fl_command *row, const fl_command *other);
+/* The same of several launches in the array `rows`, by their numbers: all of them or none. */
+int fl_take_over_all(fl_buffer *buffer, fl_command *rows, const uint32_t *numbers,
+                     fl_command *const *others, uint32_t count);
+/* Whether two commands are launches of one kernel, with the same sizes and arguments. */
+bool fl_is_same_launch(const fl_command *a, const fl_command *b);
 /* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0:
  * nothing happened, because the route is not the one that the command-buffer allows, or its queue
  * is captured. Cells that alternate take the value of this turn. Any thread may call it. */

@@ -32,6 +32,7 @@ from helpers.cuda import PTX, SOURCE, FakeCuda, TranslatedOpenCL
 
 import fairlead
 from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.graph import CapturedGraph
 from fairlead.graph import CommandGraph
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
@@ -431,6 +432,30 @@ def test_updates_and_parameters_reach_the_graph(program: Program) -> None:
         loop.replay(program.queue)
     assert program.values(y) == [13 + 4 * 10]
     assert program.fake.calls("cuGraphInstantiateWithFlags") - built == 1
+
+
+def test_a_whole_graph_updates_the_launches_that_differ(program: Program) -> None:
+    y, calls = program.buffer(0), "cuGraphExecKernelNodeSetParams_v2"
+
+    def step(*summands: int) -> CapturedGraph:
+        with capture(program.queue) as graph:
+            for summand in summands:
+                program.scale(y, 2, summand)
+        return graph
+
+    graph, again = step(1, 2, 3), step(1, 20, 3)
+    loop = graph.finalize(updatable=True)
+    loop.replay(program.queue, wait=True)
+    before = program.fake.calls(calls)
+    loop.update(graph)
+    assert program.fake.calls(calls) == before
+    loop.update(again)  # its launches have kernels of their own
+    assert program.fake.calls(calls) == before + 3
+    again[0].set_arg(2, np.int32(10))
+    loop.update(again)
+    assert program.fake.calls(calls) == before + 4
+    loop.replay(program.queue, wait=True)
+    assert program.values(y) == [11 * 8 + 10 * 4 + 20 * 2 + 3]
 
 
 def test_a_changed_parameter_is_one_copy_for_all_launches(program: Program) -> None:

@@ -12,6 +12,8 @@ from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, DynamicParameter
 from fairlead.runtime import USM, Buffer, Context, Device, Handler, NDRange, Program, Queue
+from fairlead.runtime.command_buffer import AdapterCommandBuffer
+from fairlead.runtime.launch_updates import Change
 
 Group = Callable[[Handler], object]
 
@@ -45,6 +47,37 @@ def test_arguments_and_ranges(queue: Queue, program: Program) -> None:
     executable.update(graph(first, 3, N))
     queue.graph(executable).wait()
     assert (first.array == 9).all() and (second.array[:16] == 25).all()
+
+
+def test_launches_that_are_alike_are_not_updated(
+    queue: Queue, program: Program, memory: USM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, update = list[int](), AdapterCommandBuffer.update
+
+    def counted(buffer: AdapterCommandBuffer, changes: Sequence[Change]) -> None:
+        given.append(len(changes))
+        update(buffer, changes)
+
+    def graph(*values: int, to: USM = memory) -> CommandGraph:
+        edges = tuple((before, before + 1) for before in range(len(values) - 1))
+        groups = [
+            lambda h, one=value: h.parallel_for(N, program.add, to, numpy.int32(one))
+            for value in values
+        ]
+        return made(queue, *groups, edges=edges)
+
+    monkeypatch.setattr(AdapterCommandBuffer, "update", counted)
+    executable, other = graph(1, 2, 3).finalize(updatable=True), zeros(queue)
+    executable.update(graph(1, 2, 3))
+    executable.update(graph(1, 20, 3))
+    executable.update(graph(1, 20, 30))
+    assert given == [1, 1]
+    queue.graph(executable).wait()
+    assert (memory.array == 51).all()
+    executable.update(graph(1, 20, 30, to=other))
+    assert given == [1, 1, 3]
+    queue.graph(executable).wait()
+    assert (memory.array == 51).all() and (other.array == 51).all()
 
 
 def test_a_recorded_graph_updates_an_added_one_and_the_other_way_round(
