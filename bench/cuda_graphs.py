@@ -4,7 +4,8 @@ Each library makes the graph of 1,000 launches in a chain, of 1,000 numbers each
 fastest there. All make `y[i] += a * x[i]`; torch has an operator for it, the others have a kernel.
 `fairlead.graph` runs on the adapter for CUDA. Captured PyOpenCL code runs on the engine `cuda`.
 All actions of a line run in turns. A figure is the median. A library that is not installed has no
-figures. Libraries that cannot update a graph capture it anew: that is their line then.
+figures. Libraries that cannot update a graph capture it anew: that is their line then. The update
+of all gives every launch another factor.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -42,13 +44,13 @@ class Library(Protocol):
         name: what the lines call it.
         finalizes: whether making and finalizing are two steps.
 
-    `prepare` makes what can be updated.
+    `build` makes a graph with a factor. `prepare` makes what can be updated.
     """
 
     name: str
     finalizes: bool
 
-    def build(self) -> Any: ...
+    def build(self, value: float = 1.0) -> Any: ...
     def finalize(self, graph: Any) -> Any: ...
     def prepare(self, graph: Any) -> Any: ...
     def launch(self, executable: Any) -> None: ...
@@ -85,8 +87,8 @@ class _Graph:
         self.queue.memset(self.y, 0).wait()
         self.queue.memcpy(self.x, numpy.ones(_ITEMS, numpy.float32)).wait()
 
-    def build(self) -> Any:
-        graph, one = self.graph(self.queue), self.numpy.float32(1)
+    def build(self, value: float = 1.0) -> Any:
+        graph, one = self.graph(self.queue), self.numpy.float32(value)
         first = self.parameter(graph, one)
         node = before = graph.add(
             lambda h: h.parallel_for(_ITEMS, self.kernel, self.y, self.x, first)
@@ -143,11 +145,13 @@ class _Captured(_Plain):
         import pyopencl
 
         import fairlead
-        import fairlead.cuda_sharing
 
+        found = [one for one in fairlead.platforms() if "NVIDIA" in one.name]
+        if not found:
+            raise ImportError("NVIDIA's OpenCL is not there")
+        import_module("fairlead.cuda_sharing")
         self.fairlead, self.numpy = fairlead, numpy
-        device = next(one for one in fairlead.platforms() if "NVIDIA" in one.name).devices[0]
-        context = pyopencl.Context([device.to_pyopencl()])
+        context = pyopencl.Context([found[0].devices[0].to_pyopencl()])
         self.queue, flags = pyopencl.CommandQueue(context), pyopencl.mem_flags.READ_WRITE
         self.kernel = pyopencl.Program(context, _OPENCL).build().axpy
         self.kernel.set_scalar_arg_dtypes([None, None, numpy.float32])
@@ -155,10 +159,10 @@ class _Captured(_Plain):
         for memory, value in ((self.y, 0), (self.x, 1)):
             pyopencl.enqueue_copy(self.queue, memory, numpy.full(_ITEMS, value, numpy.float32))
 
-    def build(self) -> Any:
+    def build(self, value: float = 1.0) -> Any:
         with self.fairlead.capture(self.queue) as graph:
             for _ in range(_NODES):
-                self.kernel(self.queue, (_ITEMS,), None, self.y, self.x, 1.0)
+                self.kernel(self.queue, (_ITEMS,), None, self.y, self.x, value)
         return graph
 
     def finalize(self, graph: Any) -> Any:
@@ -205,11 +209,11 @@ class _Torch(_Plain):
         self.x = self.torch.ones(_ITEMS, device="cuda")
         self.torch.add(self.y, self.x, alpha=0.0, out=self.y)
 
-    def build(self) -> Any:
+    def build(self, value: float = 1.0) -> Any:
         graph = self.torch.cuda.CUDAGraph(keep_graph=True)
         with self.torch.cuda.graph(graph):
             for _ in range(_NODES):
-                self.torch.add(self.y, self.x, alpha=1.0, out=self.y)
+                self.torch.add(self.y, self.x, alpha=value, out=self.y)
         return graph
 
     def finalize(self, graph: Any) -> Any:
@@ -247,8 +251,8 @@ class _Cupy(_Plain):
             self.kernel((4,), (256,), (self.y, self.x, self.cupy.float32(0)))
         self.wait()
 
-    def build(self) -> Any:
-        one, kernel = self.cupy.float32(1), self.kernel
+    def build(self, value: float = 1.0) -> Any:
+        one, kernel = self.cupy.float32(value), self.kernel
         with self.stream:
             self.stream.begin_capture()
             for _ in range(_NODES):
@@ -303,10 +307,9 @@ class _CudaCore(_Plain):
     def build(self, value: float = 1.0) -> Any:
         builder = self.stream.create_graph_builder()
         builder.begin_building()
-        launch, one = self.core.launch, self.numpy.float32(1)
+        launch, one = self.core.launch, self.numpy.float32(value)
         y, x, kernel, config = self.y, self.x, self.kernel, self.config
-        launch(builder, config, kernel, y, x, self.numpy.float32(value))
-        for _ in range(_NODES - 1):
+        for _ in range(_NODES):
             launch(builder, config, kernel, y, x, one)
         builder.end_building()
         return builder
@@ -373,6 +376,7 @@ def measure(libraries: list[Library]) -> dict[str, dict[str, float]]:
     for one in libraries:
         _check(one, ready[one.name])
     changed = {one.name: one.prepare(graphs[one.name]) for one in libraries}
+    others = {one.name: cycle((one.build(2.0), graphs[one.name])) for one in libraries}
     two_steps = [one for one in libraries if one.finalizes]
 
     def whole(one: Library) -> Any:
@@ -385,12 +389,13 @@ def measure(libraries: list[Library]) -> dict[str, dict[str, float]]:
     lines: dict[str, tuple[list[Library], Callable[[Library], object]]] = {
         "build": (two_steps, lambda one: one.build()),
         "finalize": (two_steps, lambda one: one.finalize(graphs[one.name])),
+        "finalize for updates": (two_steps, lambda one: one.prepare(graphs[one.name])),
         "build and finalize": (libraries, whole),
         "launch and wait": (libraries, launched),
         "update of one launch": (libraries, lambda one: one.update_one(changed[one.name], 1.0)),
         "update of all": (
             libraries,
-            lambda one: one.update_all(changed[one.name], graphs[one.name]),
+            lambda one: one.update_all(changed[one.name], next(others[one.name])),
         ),
     }
     found: dict[str, dict[str, float]] = {}
