@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_float, c_int, c_uint64, c_void_p
+from ctypes import Array, byref, c_float, c_int, c_uint64, c_void_p
 from typing import Any, Final
 
 import pytest
@@ -25,18 +25,25 @@ kernel void sample(read_only image2d_t image, sampler_t sampler, global int *out
 }
 """
 WIDTH: Final = 4
+CHANNELS: Final = 4
 END: Final = (None, 0, None)
 ADDRESSING: Final = ("NONE", "REPEAT", "CLAMP", "CLAMP_TO_BORDER", "MIRROR")
+
+
+def pixels(*numbers: int) -> Array[c_int]:
+    """Return pixels of four channels, which all drivers have. All four are the number."""
+    return (c_int * (CHANNELS * len(numbers)))(*(one for one in numbers for _ in range(CHANNELS)))
 
 
 def image(bench: ZeBench, *numbers: int) -> c_void_p:
     """Return a line of numbers, as an argument."""
     desc = new("ze_image_desc_t", type=ZE["ZE_IMAGE_TYPE_2D"], flags=1)
     desc.width, desc.height, desc.depth, desc.arraylevels = len(numbers), 1, 1, 1
-    letters = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in "R001")
-    desc.format = ZE.struct("ze_image_format_t")(ZE["ZE_IMAGE_FORMAT_LAYOUT_32"], 0, *letters)
+    letters = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in "RGBA")
+    layout = ZE["ZE_IMAGE_FORMAT_LAYOUT_32_32_32_32"]
+    desc.format = ZE.struct("ze_image_format_t")(layout, 0, *letters)
     made = bench.ze.made("zeImageCreate", bench.context, bench.device, byref(desc))
-    queue, data = bench.immediate(), (c_int * len(numbers))(*numbers)
+    queue, data = bench.immediate(), pixels(*numbers)
     bench.ze.ok("zeCommandListAppendImageCopyFromMemory", queue, made, data, None, *END)
     bench.finish(queue)
     return c_void_p(made)
@@ -44,10 +51,10 @@ def image(bench: ZeBench, *numbers: int) -> c_void_p:
 
 def numbers_of(bench: ZeBench, one: c_void_p) -> list[int]:
     """Return the numbers of an image."""
-    queue, data = bench.immediate(), (c_int * WIDTH)()
+    queue, data = bench.immediate(), pixels(*[0] * WIDTH)
     bench.ze.ok("zeCommandListAppendImageCopyToMemory", queue, data, one, None, *END)
     bench.finish(queue)
-    return list(data)
+    return list(data[::CHANNELS])
 
 
 def sampler(
@@ -129,17 +136,17 @@ def test_a_launch_has_the_images_of_its_append(bench: ZeBench) -> None:
 def test_a_captured_graph_has_images(bench: ZeBench) -> None:
     """Copies and a launch, which the graph runs again with what the image has then."""
     source, target = image(bench, 1, 2, 3, 4), image(bench, 0, 0, 0, 0)
-    data, out = (c_int * WIDTH)(1, 2, 3, 4), (c_int * WIDTH)()
+    data, out = pixels(1, 2, 3, 4), pixels(*[0] * WIDTH)
     made, copy = bench.immediate(flags=ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"]), "ImageCopyFromMemory"
     bench.ze.ok("zeCommandListBeginGraphCaptureExt", made, None)
     bench.ze.ok(f"zeCommandListAppend{copy}", made, source, data, None, *END)
     bench.launch(made, kernel(bench, "flip", source, target), WIDTH)
     bench.ze.ok("zeCommandListAppendImageCopyToMemory", made, out, target, None, *END)
     graph = bench.ze.made("zeCommandListEndGraphCaptureExt", made, None)
-    assert list(out) == [0] * WIDTH, "nothing has run"
+    assert not any(out), "nothing has run"
     executable = bench.ze.made("zeGraphInstantiateExt", graph, None)
     for first in (1, 5):
-        data[:] = range(first, first + WIDTH)
+        data[:] = pixels(*range(first, first + WIDTH))
         bench.ze.ok("zeCommandListAppendGraphExt", made, executable, None, *END)
         bench.ze.ok("zeCommandListHostSynchronize", made, (1 << 64) - 1)
         assert list(out) == list(reversed(data))

@@ -314,7 +314,7 @@ def test_regions_that_an_image_does_not_have(bench: ZeBench, origin: Triple, siz
 def test_copies_that_cannot_be(bench: ZeBench) -> None:
     one, made, out = image(bench), bench.list(), ctypes.c_void_p()
     desc = described()
-    desc.format = formed("32", "FLOAT", "R001")
+    desc.format = formed(kind="UNORM")
     other = bench.ze.made("zeImageCreate", bench.context, bench.device, byref(desc))
     copy, regions = "zeCommandListAppendImageCopy", "zeCommandListAppendImageCopyRegion"
     assert bench.ze.code(copy, made, one, other, *END) == "INVALID_ARGUMENT"
