@@ -42,10 +42,16 @@ def _fill_graphs(address: int) -> None:
     row.graphFlags = ZE["ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH"]
 
 
+def _fill_timestamps(address: int) -> None:
+    row = ffi.cast("ze_event_query_kernel_timestamps_ext_properties_t *", address)
+    row.flags = ZE["ZE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_FLAG_KERNEL"]
+
+
 #: What fills a struct that a caller chains to the properties of a device.
 _CHAINED: Final[dict[int, Callable[[int], None]]] = {
     ZE["ZE_STRUCTURE_TYPE_MUTABLE_COMMAND_LIST_EXP_PROPERTIES"]: _fill_mutable,
     ZE["ZE_STRUCTURE_TYPE_RECORD_REPLAY_GRAPH_EXT_PROPERTIES"]: _fill_graphs,
+    ZE["ZE_STRUCTURE_TYPE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_PROPERTIES"]: _fill_timestamps,
 }
 
 
@@ -168,3 +174,23 @@ def zeDeviceGetExternalMemoryProperties(hDevice: ZeDevice, pExternalMemoryProper
     row = pExternalMemoryProperties
     row.memoryAllocationImportTypes = row.memoryAllocationExportTypes = 0
     row.imageImportTypes = row.imageExportTypes = 0
+
+
+#: The types of numbers whose vector widths are told.
+_NUMBERS: Final = "char", "short", "int", "long", "float", "double", "half"
+
+
+@driver.entry
+def zeDeviceGetVectorWidthPropertiesExt(
+    hDevice: ZeDevice, pCount: Any, pVectorWidthProperties: Any
+) -> None:
+    """Say how many numbers of each type a vector has. Its size is in bytes."""
+
+    def fill(row: Any) -> None:
+        for kind in ("preferred", "native"):
+            for name in _NUMBERS:
+                asked = f"CL_DEVICE_{kind.upper()}_VECTOR_WIDTH_{name.upper()}"
+                setattr(row, f"{kind}_vector_width_{name}", hDevice.number(asked))
+        row.vector_width_size = row.native_vector_width_char
+
+    list_structs(pCount, pVectorWidthProperties, [fill])

@@ -330,3 +330,15 @@ def zeEventQueryTimestampsExp(
     if pTimestamps is not None and room:
         _write_times(latest, ffi.cast("ze_kernel_timestamp_result_t *", pTimestamps))
     return 0
+
+
+@driver.entry
+def zeEventQueryKernelTimestampsExt(
+    hEvent: ZeEvent, hDevice: ZeDevice, pCount: Any, pResults: Any
+) -> int:
+    """Write the times of one command, in the driver's clock: none is that of the host."""
+    if pResults is None or not pCount[0]:
+        pCount[0] = 1
+        return 0
+    pCount[0], row = 1, pResults[0].pKernelTimestampsBuffer
+    return zeEventQueryKernelTimestamp(hEvent, row) if row else 0

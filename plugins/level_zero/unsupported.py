@@ -28,14 +28,18 @@ REASONS: Final[Mapping[str, str]] = {
     "OpenCL has semaphores only as an extension that few drivers have.": r"ze\w+Semaphores?\w*",
     "A list cannot be copied.": r"zeCommandListCreateCloneExp",
     "OpenCL does not tell the sizes of arguments.": r"zeCommandListAppendLaunchKernelWithArguments",
-    "OpenCL does not tell it, or has no such setting.": (
-        r"zeDevice(ReserveCache|SetCacheAdvice|PciGetProperties|GetVectorWidthProperties)Ext"
-        r"|zeDevice\w*RuntimeRequirements\w*|zeDeviceGetAggregatedCopyOffloadIncrementValue"
-        r"|zeDeviceGetCounterBasedEventMaxValue|zeEventCounterBasedGetDeviceAddress"
-        r"|zeMem\w+AtomicAccessAttributeExp"
-        r"|zeKernel(SchedulingHint|GetBinary|GetAllocationProperties)Exp"
-        r"|zeEventQueryKernelTimestampsExt"
+    "OpenCL has no settings of caches.": r"zeDevice(ReserveCache|SetCacheAdvice)Ext",
+    "The OpenCL drivers of CPUs have no PCI address.": r"zeDevicePciGetPropertiesExt",
+    "OpenCL does not tell what a program needs of a device.": r"zeDevice\w*RuntimeRequirements\w*",
+    "The counters of events are not in memory.": (
+        r"zeDeviceGetAggregatedCopyOffloadIncrementValue|zeDeviceGetCounterBasedEventMaxValue"
+        r"|zeEventCounterBasedGetDeviceAddress"
     ),
+    "OpenCL has no setting of atomic accesses to memory.": r"zeMem\w+AtomicAccessAttributeExp",
+    "OpenCL has binaries of programs, and no memory of kernels.": (
+        r"zeKernel(GetBinary|GetAllocationProperties)Exp"
+    ),
+    "OpenCL has no hints of scheduling.": r"zeKernelSchedulingHintExp",
 }
 
 _HEAD: Final = """# What the Level Zero driver supports

@@ -8,8 +8,12 @@ from ctypes import byref, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 import pytest
+from helpers.drivers import Driver
 from helpers.ze_bench import FOREVER, ZeBench
 from helpers.ze_calls import array, new
+
+from fairlead.icd.drivers import platforms
+from fairlead.loader.ze.abi import ZE
 
 END = (None, 0, None)
 
@@ -211,6 +215,40 @@ def test_times_of_an_event_are_asked_by_device(bench: ZeBench) -> None:
     bench.ze.ok(*ask, byref(row))
     times = getattr(row, "global")
     assert 0 < times.kernelStart <= times.kernelEnd
+
+
+def test_kernel_times_are_asked_by_the_extension(bench: ZeBench) -> None:
+    (event,), out, count = bench.events(1, flags=5), bench.ints(0), c_uint32()
+    times = new("ze_kernel_timestamp_result_t")
+    row = ZE.struct("ze_event_query_kernel_timestamps_results_ext_properties_t")()
+    row.pKernelTimestampsBuffer = ctypes.addressof(times)
+    ask = "zeEventQueryKernelTimestampsExt", event, bench.device, byref(count)
+    bench.ze.ok(*ask, None)
+    assert count.value == 1
+    assert bench.ze.code(*ask, byref(row)) == "NOT_READY"
+    made = bench.immediate(mode=1)
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, event)
+    bench.ze.ok(*ask, byref(row))
+    found = getattr(times, "global")
+    assert 0 < found.kernelStart <= found.kernelEnd
+    chained = new("ze_event_query_kernel_timestamps_ext_properties_t")
+    routine, kind = "zeDeviceGetProperties", "ze_device_properties_t"
+    bench.ze.properties(routine, kind, bench.device, chained=chained)
+    assert chained.flags == 1  # the driver's clock only
+
+
+def test_vector_widths_are_those_of_opencl(bench: ZeBench, each_driver: Driver) -> None:
+    count, row = c_uint32(), new("ze_device_vector_width_properties_ext_t")
+    ask = "zeDeviceGetVectorWidthPropertiesExt", bench.device, byref(count)
+    bench.ze.ok(*ask, None)
+    assert count.value == 1
+    bench.ze.ok(*ask, byref(row))
+    (device, *_) = next(one for one in platforms() if one.devices and each_driver.has(one)).devices
+    for name in ("char", "int", "double"):
+        for kind in ("preferred", "native"):
+            wanted = device.info(f"CL_DEVICE_{kind.upper()}_VECTOR_WIDTH_{name.upper()}")
+            assert getattr(row, f"{kind}_vector_width_{name}") == wanted
+    assert row.vector_width_size == row.native_vector_width_char > 0
 
 
 def test_a_module_has_no_imports(bench: ZeBench) -> None:
