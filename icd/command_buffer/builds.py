@@ -136,7 +136,7 @@ class Builds:
                 _explained(plan, plans, known) for plan in plans if plan.name == fastest(known)
             ]
         turns = TURNS_OF_SCHEDULES if tries_schedules else TURNS
-        trial = Trial(names, turns) if len(plans) > 1 else None
+        trial = Trial(names, turns, repeats=tries_schedules) if len(plans) > 1 else None
         builds: list[Build] = []
         for plan in plans:
             parts = self._build(plan, kind)

@@ -24,6 +24,9 @@ TURNS_OF_SCHEDULES: Final = 16
 #: A tie goes to the last candidate, whose engine runs everything. It allows for measuring errors.
 _CLEARLY: Final = 0.95
 
+#: Schedules that take at most so many times as long as the fastest one have as many turns again.
+_CLOSE: Final = 1.05
+
 
 class Timing:
     """The time of one enqueue, from before its call until its end.
@@ -64,29 +67,36 @@ class Trial:
     Args:
         names: the candidates'.
         turns: of each candidate.
+        repeats: whether candidates that are close to the fastest one have as many turns again.
     """
 
-    def __init__(self, names: Sequence[str], turns: int = TURNS) -> None:
-        self._names, self._turns = tuple(names), turns
+    def __init__(self, names: Sequence[str], turns: int = TURNS, *, repeats: bool = False) -> None:
+        self._names, self._turns, self._repeats = tuple(names), turns, repeats
         self._timings: list[list[Timing]] = [[] for _ in names]
+        self._open: Sequence[int] = range(len(names))
+        self._before = 0  # turns before the present ones
+
+    @property
+    def _made(self) -> int:
+        """How many of the present turns there were."""
+        return sum(map(len, self._timings)) - self._before
 
     def choose_next(self) -> int:
         """Return the candidate that enqueues next; the last candidate when all had their turns.
 
         Each round has the opposite order of the one before.
         """
-        last, made = len(self._names) - 1, sum(map(len, self._timings))
-        around, place = divmod(made, len(self._names))
+        around, place = divmod(self._made, len(self._open))
         if around >= self._turns:
-            return last
-        return last - place if around % 2 else place
+            return len(self._names) - 1
+        return self._open[-1 - place if around % 2 else place]
 
     def start(self, queue: int, after: Sequence[int] | None) -> Timing | None:
         """Begin to measure an enqueue of the next candidate; None if enough is measured.
 
         See `Timing`.
         """
-        is_over = all(len(timings) >= self._turns for timings in self._timings)
+        is_over = self._made >= self._turns * len(self._open)
         return None if is_over else Timing(queue, after)
 
     def end(self, timing: Timing, event: int) -> None:
@@ -96,13 +106,29 @@ class Trial:
 
     def seconds(self) -> dict[str, float] | None:
         """Return the median time of each candidate by its name; None while a time is unknown."""
-        found: dict[str, float] = {}
-        for name, timings in zip(self._names, self._timings, strict=True):
+        if self._made < self._turns * len(self._open):
+            return None
+        found = list[float]()
+        for timings in self._timings:
             times = [timing.seconds for timing in timings]
-            if len(times) < self._turns or None in times:
+            if None in times:
                 return None
-            found[name] = median(time for time in times[1:] if time is not None)
-        return found
+            found.append(median(time for time in times[1:] if time is not None))
+        if self._repeats and self._repeat([time <= _CLOSE * min(found) for time in found]):
+            return None
+        return dict(zip(self._names, found, strict=True))
+
+    def _repeat(self, are_close: Sequence[bool]) -> bool:
+        """Let candidates that are close to the fastest one take turns again, once.
+
+        Returns whether there are several.
+        """
+        self._repeats = False
+        if sum(are_close) < 2:
+            return False
+        self._open = [number for number, is_close in enumerate(are_close) if is_close]
+        self._before = sum(map(len, self._timings))
+        return True
 
 
 def fastest(seconds: Mapping[str, float], *, clearly: bool = True) -> str:

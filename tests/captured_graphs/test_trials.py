@@ -139,6 +139,36 @@ def test_the_median_time_counts_and_the_first_does_not(told: type[Told]) -> None
     assert found == {"a": 0.5, "b": 3.0}
 
 
+def test_what_is_close_to_the_fastest_has_as_many_turns_again(told: type[Told]) -> None:
+    """Then all turns of it count. The others are not tried again."""
+    tried, turns = Trial(["a", "b", "c"], 4, repeats=True), list[int]()
+
+    def run(*seconds: float) -> None:
+        told.to_come = list(seconds)
+        for _ in seconds:
+            turns.append(tried.choose_next())
+            timing = tried.start(0, None)
+            assert timing is not None
+            tried.end(timing, 0)
+
+    run(*[1.0, 2.0, 1.04, 1.04, 2.0, 1.0] * 2)
+    assert tried.seconds() is None
+    run(*[1.2, 1.04, 1.04, 1.2] * 2)
+    assert turns == [0, 1, 2, 2, 1, 0] * 2 + [0, 2, 2, 0] * 2
+    assert tried.seconds() == {"a": 1.2, "b": 2.0, "c": 1.04}
+    assert (tried.start(0, None), tried.choose_next()) == (None, 2)
+
+
+def test_one_that_is_clearly_the_fastest_is_known_at_once(told: type[Told]) -> None:
+    tried = Trial(["a", "b"], 2, repeats=True)
+    told.to_come = [1.0, 1.06, 1.06, 1.0]
+    for _ in range(4):
+        timing = tried.start(0, None)
+        assert timing is not None
+        tried.end(timing, 0)
+    assert tried.seconds() == {"a": 1.0, "b": 1.06}
+
+
 def test_a_tie_goes_to_the_last_one() -> None:
     assert fastest({"a": 1.0, "b": 1.0}) == "b"
     assert fastest({"a": 0.96, "b": 1.0}) == "b"
