@@ -15,6 +15,7 @@ import ctypes
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ..sdk.captures import capture_of
 from .core import API, constant, failure
 from .devices import CuStream
 from .events import CuEvent
@@ -193,23 +194,13 @@ def meet(queue: CuQueue, waits: Sequence[CuEvent]) -> None:
     """Check the events that a command waits for, and let its queue join their capture.
 
     Raises:
-        URError: GRAPH_CAPTURE_UNSUPPORTED for an event of elsewhere in a capture,
-            GRAPH_CAPTURE_MERGE_ATTEMPT for events of two captures, GRAPH_INTERNAL_EVENT for one of
-            a capture that has ended.
+        URError: see `capture_of`.
         DriverError: what the driver answers.
     """
-    for event in waits:
-        capture, part = event.capture, queue.part
-        if capture is not None and not capture.is_open:
-            raise failure("GRAPH_INTERNAL_EVENT")
-        if part is None and capture is not None:
-            if event is not waits[0]:
-                raise failure("GRAPH_CAPTURE_UNSUPPORTED", "not all events are of the capture")
-            capture.join(queue, event)
-        elif part is not None and capture is None:
-            raise failure("GRAPH_CAPTURE_UNSUPPORTED", "the event is not of the capture")
-        elif part is not None and part.capture is not capture:
-            raise failure("GRAPH_CAPTURE_MERGE_ATTEMPT")
+    own = queue.part.capture if queue.part is not None else None
+    capture = capture_of(own, [event.capture for event in waits])
+    if own is None and capture is not None:
+        capture.join(queue, waits[0])
 
 
 def refuse_capture(queue: CuQueue, what: str, waits: Sequence[CuEvent] = ()) -> None:

@@ -6,13 +6,12 @@ ends the context, so every event of the context fails then.
 
 from __future__ import annotations
 
-import ctypes
-import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...loader.ur.abi import UR
+from ..sdk.event_callbacks import call_at_status
 from .clocks import TimeBase, base_of, elapsed, new_event
 from .contexts import CuContext
 from .core import NOT_READY, Object, adapter, failure
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from .captures import CuCapture
     from .queues import CuQueue
 
-_Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
 _COMPLETE, _RUNNING, _SUBMITTED, _ERROR = (
     UR[f"UR_EVENT_STATUS_{name}"] for name in ("COMPLETE", "RUNNING", "SUBMITTED", "ERROR")
 )
@@ -199,21 +197,14 @@ def urEventSetCallback(hEvent: CuEvent, execStatus: int, pfnNotify: int, pUserDa
     A function that CUDA itself calls must not use CUDA, so it cannot be the program's.
     """
     hEvent.check_outside()
-    if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:
-        raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
-    registry = adapter.registry
-    assert registry is not None
-    registry.retain(hEvent)  # the callback is given its handle
-
-    def serve() -> None:
-        try:
-            if execStatus != UR["UR_EXECUTION_INFO_SUBMITTED"]:
-                hEvent.device.ask("EventSynchronize", hEvent.end)
-            _Notify(pfnNotify)(hEvent.handle, execStatus, pUserData)
-        finally:
-            registry.release(hEvent)
-
-    threading.Thread(target=serve, daemon=True).start()
+    call_at_status(
+        adapter,
+        hEvent,
+        execStatus,
+        pfnNotify,
+        pUserData,
+        lambda: hEvent.device.ask("EventSynchronize", hEvent.end),
+    )
 
 
 adapter.info(

@@ -133,6 +133,7 @@ def zeDeviceGetCommandQueueGroupProperties(
         row.flags = (
             ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE"]
             | ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY"]
+            | ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COOPERATIVE_KERNELS"]
         )
         row.maxMemoryFillPatternSize, row.numQueues = (1 << 63) - 1, 1
 

@@ -7,6 +7,7 @@ entry points answer UNSUPPORTED_FEATURE. docs/level_zero_adapter.md says why.
 from __future__ import annotations
 
 from . import (
+    captured_graphs,
     contexts,
     device_info,
     devices,
@@ -32,6 +33,7 @@ from .core import adapter
 
 __all__ = [
     "adapter",
+    "captured_graphs",
     "command_appends",
     "command_buffers",
     "command_updates",

@@ -13,7 +13,7 @@ import ctypes
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.base.forks import new_lock
 from ..sdk.queries import CONTEXT_INFO
@@ -36,6 +36,9 @@ from .event_kinds import EventSource, EventUse, choose_events
 from .in_c import LZEventsInC
 from .platforms import LZPlatform, new_context
 
+if TYPE_CHECKING:
+    from .captures import LZCapture
+
 _POOL: Final = 64  # events of a pool
 _VISIBLE: Final = ZE["ZE_EVENT_POOL_FLAG_HOST_VISIBLE"]
 _TIMED: Final = ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"]
@@ -52,9 +55,12 @@ class EventCell:
         ze: its handle.
         supply: where it returns to, None if nobody uses it again.
         counts: whether it is counter-based.
+
+    Attributes:
+        capture: the capture that its command is a part of, or None.
     """
 
-    __slots__ = ("counts", "supply", "table", "ze")
+    __slots__ = ("capture", "counts", "supply", "table", "ze")
 
     def __init__(
         self,
@@ -64,6 +70,7 @@ class EventCell:
         counts: bool = False,
     ) -> None:
         self.ze, self.table, self.supply, self.counts = ze, table, supply, counts
+        self.capture: LZCapture | None = None
 
     @property
     def is_done(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
+from .captures import can_capture
 from .core import ZE, adapter
 from .devices import DOMAINS, LZDevice, type_of
 
@@ -241,6 +242,10 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "ASYNC_USM_ALLOCATIONS_SUPPORT_EXP": _requires("urEnqueueUSMDeviceAllocExp"),
     "USM_CONTEXT_MEMCPY_SUPPORT_EXP": _requires("urUSMContextMemcpyExp"),
     "MULTI_DEVICE_COMPILE_SUPPORT_EXP": _requires("urProgramBuildExp"),
+    "KERNEL_LAUNCH_CAPABILITIES": lambda device: (
+        UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] * device.compute_group.is_cooperative
+    ),
+    "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": can_capture,
     "DEVICE_WAIT_SUPPORT_EXP": _requires("urDeviceWaitExp"),
     "GLOBAL_VARIABLE_SUPPORT": lambda device: device.takes_spirv,  # device globals are in SPIR-V
 }
@@ -277,7 +282,6 @@ _FIXED: Final[dict[str, Any]] = {
     "BFLOAT16_CONVERSIONS_NATIVE": False,
     "USE_NATIVE_ASSERT": False,
     "ESIMD_SUPPORT": False,
-    "KERNEL_LAUNCH_CAPABILITIES": 0,
     "ASYNC_BARRIER": False,
     "MEM_CHANNEL_SUPPORT": False,
     "LOW_POWER_EVENTS_SUPPORT_EXP": False,
@@ -290,7 +294,6 @@ _FIXED: Final[dict[str, Any]] = {
     "BINDLESS_IMAGES_SUPPORT_EXP": False,
     "IPC_MEMORY_SUPPORT_EXP": False,
     "REUSABLE_EVENTS_SUPPORT_EXP": False,
-    "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": False,
     "DYNAMIC_LINK_SUPPORT_EXP": lambda device: device.takes_spirv,
     "KERNEL_SET_SPECIALIZATION_CONSTANTS": False,
     "PROGRAM_SET_SPECIALIZATION_CONSTANTS": lambda device: device.takes_spirv,

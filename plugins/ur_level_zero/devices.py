@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .platforms import LZPlatform
 
 _COMPUTE: Final = ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE"]
+_TOGETHER: Final = ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COOPERATIVE_KERNELS"]
 _COPY: Final = ZE["ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY"]
 #: The affinity domains by which programs ask for what Level Zero has divided a device into.
 DOMAINS: Final = tuple(
@@ -40,11 +41,13 @@ class QueueGroup:
         ordinal: its number.
         queues: how many queues of the device it has.
         largest_pattern: bytes of the largest pattern of a fill.
+        is_cooperative: whether all work-groups of a launch can run at the same time.
     """
 
     ordinal: int
     queues: int
     largest_pattern: int
+    is_cooperative: bool
 
 
 @adapter.kind
@@ -142,7 +145,15 @@ class LZDevice(Object):
             "command_queue_group_properties",
         )
         return [
-            (row.flags, QueueGroup(number, row.numQueues, row.maxMemoryFillPatternSize))
+            (
+                row.flags,
+                QueueGroup(
+                    number,
+                    row.numQueues,
+                    row.maxMemoryFillPatternSize,
+                    bool(row.flags & _TOGETHER),
+                ),
+            )
             for number, row in enumerate(rows)
         ]
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..sdk.families import EnqueueCall, EnqueueFamily
+from .captures import refuse_capture
 from .core import adapter
 from .events import LZEvent
 from .queues import BARRIER, LZQueue
@@ -22,6 +23,18 @@ class LZEnqueue(EnqueueCall):
     """A call that enqueues a command."""
 
     queue: LZQueue
+
+    def __init__(
+        self,
+        queue: LZQueue,
+        command: str,
+        waits: Sequence[LZEvent] = (),
+        wanted: bool = False,
+        blocking: bool = False,
+    ) -> None:
+        super().__init__(queue, command, waits, wanted, blocking)
+        if blocking:
+            refuse_capture(queue, "run commands that block", waits)
 
     def call(self, routine: str, *arguments: Any, keep: Any = ()) -> LZEvent | None:
         """Enqueue one command.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
+from ..sdk.event_callbacks import call_at_status
 from ..sdk.objects import Object
 from .contexts import EventCell, LZContext
 from .core import ZE, adapter, call, failure, is_owned
@@ -56,9 +58,15 @@ class LZEvent(Object):
         self.cell, self.context, self.queue, self.command = cell, context, queue, command
         self.first, self.timed, self.queued = first or cell, timed, queued
 
+    def check_outside(self) -> None:
+        """Raise URError (GRAPH_INTERNAL_EVENT) if its command is in a capture."""
+        if self.cell.capture is not None:
+            raise failure("GRAPH_INTERNAL_EVENT")
+
     @property
     def status(self) -> int:
-        """Return its ur_event_status_t."""
+        """Return its ur_event_status_t. Raises URError as `check_outside`."""
+        self.check_outside()
         try:
             done = self.cell.is_done
         except LevelZeroError:
@@ -70,10 +78,12 @@ class LZEvent(Object):
         """Return when its command began and ended, in the device's nanoseconds.
 
         Raises:
-            URError: PROFILING_INFO_NOT_AVAILABLE if it has no times, or not yet.
+            URError: PROFILING_INFO_NOT_AVAILABLE if it has no times, or not yet; what
+                `check_outside` raises.
         """
         if self.queue is None or not self.timed:
             raise failure("PROFILING_INFO_NOT_AVAILABLE", "the queue was created without profiling")
+        self.check_outside()
         if not self.cell.is_over:
             raise failure("PROFILING_INFO_NOT_AVAILABLE", "the command is not complete")
         if self.span is not None:
@@ -83,7 +93,13 @@ class LZEvent(Object):
         return (end if self.is_time_stamp else read_times(self.first, device)[0]), end
 
     def wait(self) -> None:
-        """Wait until it is complete. Raises LevelZeroError if its command failed."""
+        """Wait until it is complete.
+
+        Raises:
+            URError: see `check_outside`.
+            LevelZeroError: its command failed.
+        """
+        self.check_outside()
         self.cell.wait()
 
 
@@ -123,6 +139,17 @@ def urEventWait(phEventWaitList: list[LZEvent]) -> None:
     if not phEventWaitList:
         raise failure("INVALID_VALUE", "there is no event to wait for")
     wait_for(phEventWaitList)
+
+
+@adapter.entry
+def urEventSetCallback(hEvent: LZEvent, execStatus: int, pfnNotify: int, pUserData: int) -> None:
+    hEvent.check_outside()
+
+    def wait() -> None:
+        with suppress(LevelZeroError):  # the command has failed, so it has ended
+            hEvent.wait()
+
+    call_at_status(adapter, hEvent, execStatus, pfnNotify, pUserData, wait)
 
 
 adapter.info(

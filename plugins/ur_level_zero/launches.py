@@ -22,6 +22,7 @@ from .kernels import GroupCount, LaunchSizes, LZKernel
 from .queues import LZQueue
 
 LAUNCH: Final = "zeCommandListAppendLaunchKernel"
+_LAUNCH_TOGETHER: Final = "zeCommandListAppendLaunchCooperativeKernel"
 
 
 def _launch(
@@ -49,8 +50,9 @@ def _launch(
         rows: the arguments, ur_exp_kernel_arg_properties_t.
     """
     queue = enqueue.queue
-    if properties is not None:
-        is_cooperative(properties, can=False)
+    together = properties is not None and is_cooperative(
+        properties, queue.device.compute_group.is_cooperative
+    )
     arguments = arguments_of(adapter, rows, count) if count else []
     enqueue.check_context("the kernel", kernel)
     if local is not None and 0 in local:
@@ -65,7 +67,8 @@ def _launch(
         shape = kernel.shape(queue.device, sizes)
         handle, groups = kernel.apply(queue.device, shape), GroupCount(*shape.counts)
         keep = kernel, list(kernel.arguments.values())
-        return enqueue.call(LAUNCH, handle, ctypes.byref(groups), keep=keep)
+        routine = _LAUNCH_TOGETHER if together else LAUNCH
+        return enqueue.call(routine, handle, ctypes.byref(groups), keep=keep)
 
 
 _SIZES: Final = "hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"

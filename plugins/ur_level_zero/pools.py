@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..sdk.pools import PoolEntryPoints, USMPool, at_once
 from .allocations import LZAllocation, LZRequest, add, free, release_memory, remove
+from .captures import refuse_capture
 from .contexts import LZContext
 from .core import adapter, failure
 from .enqueue import LZEnqueue, enqueues
@@ -42,6 +43,7 @@ def urEnqueueUSMFreeExp(enqueue: LZEnqueue, pPool: LZPool | None, pMem: int) -> 
 
     Level Zero calls nobody when a command has ended. So this waits.
     """
+    refuse_capture(enqueue.queue, "free memory", enqueue.waits)
     allocation = remove(enqueue.queue.context, pMem)
     try:
         if pPool is not None and allocation.pool is not pPool:

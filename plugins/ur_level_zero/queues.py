@@ -19,9 +19,11 @@ from weakref import WeakValueDictionary
 
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
-from ..sdk._native import lib
+from ..sdk._native import ffi, lib
+from ..sdk.captures import capture_of
 from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
+from .captures import LZCapture, refuse_capture
 from .contexts import EventCell, LZContext
 from .core import (
     ZE,
@@ -84,6 +86,7 @@ class LZQueue(LZObject):
 
     Attributes:
         lock: what a thread holds while it appends commands that belong together.
+        capture: the capture that it is a part of, or None.
     """
 
     type = "ur_queue_handle_t"
@@ -100,6 +103,8 @@ class LZQueue(LZObject):
         self.lock = self.in_c.lock
         self._shared = not owned
         self._gone, self._end = False, None
+        self.capture: LZCapture | None = None
+        self._before: EventCell | None = None
         self._adopted: list[EventCell] = []
         self._left: list[Any] = []
         self._in_flight: deque[_InFlight] = deque()
@@ -107,8 +112,7 @@ class LZQueue(LZObject):
         self._regular: dict[QueueGroup, RegularQueue] = {}
         self._helper: LZQueue | None = None
         self._copies: LZQueue | None = None
-        if self.in_order:
-            self.in_c.run_on(self.in_c)
+        self._let_c_run()
         self._tell_c()
         _queues[id(self)] = _by_number[self.in_c.number] = self
 
@@ -136,6 +140,7 @@ class LZQueue(LZObject):
     def _tell_c(self) -> None:
         """Tell C whether it knows of all that may run."""
         is_simple = not (self._shared or self._copies is not None or self._adopted)
+        is_simple = is_simple and self.capture is None
         self.in_c.struct.only_c = is_simple and not self._in_flight
 
     # commands
@@ -161,21 +166,80 @@ class LZQueue(LZObject):
             keep: what has to live until it has ended.
 
         Raises:
+            URError: see `capture_of`.
             LevelZeroError: what the driver answers.
         """
         with self.lock:
+            capture = capture_of(self.capture, [one.capture for one in waits])
+            if capture is not None:
+                self._capture(capture, routine, arguments, waits, cell, keep)
+                return
             self._reap()
             tells = cell is not None and not reset_later
             self._without_event = 0 if tells else self._without_event + 1
             if cell is None and (not self.in_order or self._without_event > _WITHOUT_EVENT):
                 cell, self._without_event = self.context.take_cell(use=self._use), 0
-            listed = len(waits), handle_array([one.ze for one in waits])
-            signal = cell.ze if cell is not None else None
-            call(self.table, routine, self.ze, *arguments, signal, *listed)
+            self._append(routine, arguments, waits, cell)
             end = None if reset_later else cell
             left, self._left = self._left, []
             self._in_flight.append(_InFlight(end, (keep, waits, arguments, cell, left)))
             self._tell_c()
+
+    def _append(
+        self,
+        routine: str,
+        arguments: tuple[Any, ...],
+        waits: Sequence[EventCell],
+        cell: EventCell | None,
+    ) -> None:
+        listed = len(waits), handle_array([one.ze for one in waits])
+        signal = cell.ze if cell is not None else None
+        call(self.table, routine, self.ze, *arguments, signal, *listed)
+
+    def _capture(
+        self,
+        capture: LZCapture,
+        routine: str,
+        arguments: tuple[Any, ...],
+        waits: Sequence[EventCell],
+        cell: EventCell | None,
+        keep: Any,
+    ) -> None:
+        """Append a command to a capture, which this queue may join by it."""
+        joins = self.capture is None
+        if joins:
+            capture.join(self)
+        try:
+            self._append(routine, arguments, waits, cell)
+        except BaseException:
+            if joins:
+                capture.drop(self)
+            raise
+        if cell is not None:
+            cell.capture = capture
+        capture.kept.append((keep, waits, arguments, cell))
+
+    def enter(self, capture: LZCapture) -> None:
+        """Become a part of a capture. Raises LevelZeroError."""
+        with self.lock:
+            self._before, self.capture = self._append_end(), capture
+            self._let_c_run()
+            self._tell_c()
+
+    def leave(self) -> None:
+        """Run what is appended again."""
+        with self.lock:
+            self._before = self.capture = None
+            self._let_c_run()
+            self._tell_c()
+
+    def _let_c_run(self) -> None:
+        """Let C enqueue command-buffers on an in-order queue, but not while it is captured."""
+        around = self if self.in_order else self._helper
+        if self.capture is not None or around is None:
+            self.in_c.struct.around = ffi.NULL
+        else:
+            self.in_c.run_on(around.in_c)
 
     def command(
         self,
@@ -219,7 +283,7 @@ class LZQueue(LZObject):
             self.context,
             self,
             UR[f"UR_COMMAND_{command}"],
-            timed=self.profiles,
+            timed=self.profiles and self.capture is None,
             queued=self.device.timestamp()[1] if self.profiles else 0,
         )
 
@@ -257,6 +321,9 @@ class LZQueue(LZObject):
         return True
 
     def _append_end(self) -> EventCell:
+        """Return what is signaled after all that was appended, and that runs."""
+        if self._before is not None:
+            return self._before
         self.in_c.struct.pending = 0
         cell = self.context.take_cell(use=self._use)
         self.append(BARRIER, cell=cell)
@@ -341,7 +408,7 @@ class LZQueue(LZObject):
             if self._helper is None:
                 flags = self.flags & ~_OUT_OF_ORDER
                 self._helper = create_queue(self.context, self.device, flags)
-                self.in_c.run_on(self._helper.in_c)
+                self._let_c_run()
             return self._helper
 
     def close(self) -> None:
@@ -452,6 +519,7 @@ adapter.info("urQueueGetInfo", QUEUE_INFO)
 
 @adapter.entry
 def urQueueFinish(hQueue: LZQueue) -> None:
+    refuse_capture(hQueue, "be waited for")
     hQueue.drain()
 
 

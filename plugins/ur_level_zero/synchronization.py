@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
+from .captures import refuse_capture
 from .core import adapter, failure
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
@@ -27,6 +28,7 @@ def urEnqueueTimestampRecordingExp(
     hQueue: LZQueue, blocking: bool, phEventWaitList: list[LZEvent]
 ) -> LZEvent:
     """Enqueue a barrier whose event has times, also if the queue does not profile."""
+    refuse_capture(hQueue, "record the time", phEventWaitList)
     event = hQueue.new_event("TIMESTAMP_RECORDING_EXP")
     event.cell = event.first = hQueue.context.take_cell(timed=True)
     event.timed = event.is_time_stamp = True

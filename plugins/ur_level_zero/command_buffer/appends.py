@@ -61,6 +61,8 @@ class LZAppend(AppendCall):
             What the caller is given.
         """
         buffer = self.buffer
+        for event in self.outside:
+            event.check_outside()
         kernels = [launch.kernel, *others] if launch is not None else []
         handles = [kernel.on(buffer.device) for kernel in kernels] if others else ()
         with buffer.lock:

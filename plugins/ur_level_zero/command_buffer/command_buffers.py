@@ -22,6 +22,7 @@ from ....loader.ze.abi import ZE, LevelZeroError
 from ...sdk._native import ffi
 from ...sdk.command_buffers import CommandBufferObject, declare_command_buffers
 from ...sdk.conversions import failure
+from ..captures import refuse_capture
 from ..contexts import EventCell, LZContext
 from ..core import adapter, handle_array
 from ..device_info import updates_of
@@ -207,6 +208,7 @@ class LZCommandBuffer(CommandBufferObject):
 
     def enqueue(self, queue: LZQueue, waits: Sequence[LZEvent], wanted: bool) -> LZEvent | None:
         self.check_queue(queue)
+        refuse_capture(queue, "run a command-buffer", waits)
         before = queue.cells_of(waits)
         with self.lock:
             resets = any(not event.cell.counts for event in self.signals.values())

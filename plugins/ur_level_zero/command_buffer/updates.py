@@ -206,6 +206,8 @@ def urCommandBufferUpdateWaitEventsExp(hCommand: LZCommand, phEventWaitList: lis
     buffer, record = hCommand.buffer, hCommand.record
     buffer.check_updatable()
     events = buffer.check_waits(phEventWaitList, record.inside, len(record.outside))
+    for event in events:
+        event.check_outside()
     outside = [event.cell for event in events]
     if not outside:
         return

@@ -4,21 +4,16 @@ refused."""
 from __future__ import annotations
 
 import ctypes
-from collections import Counter
 from ctypes import byref
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from helpers.drivers import Driver
-from helpers.suites import RunSuite
 
 from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import URObjects
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ze.abi import ZE
-from fairlead.plugins import level_zero_adapter
 from fairlead.plugins.ur_level_zero.devices import LZDevice
 from fairlead.plugins.ur_level_zero.platforms import LZPlatform
 
@@ -189,18 +184,6 @@ def test_a_driver_without_the_function(behind: LZDevice, monkeypatch: pytest.Mon
     monkeypatch.setattr(LZPlatform, "has", lambda self, name: name != "zeImageCreate")
     assert not behind.has_images
     vars(behind).pop("images")
-
-
-@pytest.mark.slow
-def test_the_conformance_suite(each_driver: Driver, run_suite: RunSuite, tmp_path: Path) -> None:
-    (tmp_path / "only.icd").write_text(f"{each_driver.library}\n", encoding="utf-8")
-    only = {"OCL_ICD_VENDORS": str(tmp_path)}
-    least = {"images": 43, "sampler": 8}
-    report = run_suite(level_zero_adapter(), area=tuple(least), environment=only, timeout=120.0)
-    assert not report.trouble
-    assert not [case.name for case in report.cases if case.outcome == "failed"]
-    passed = Counter(case.area for case in report.cases if case.outcome == "passed")
-    assert all(passed[one] >= number for one, number in least.items()), passed
 
 
 def test_native_handles(calls: URCalls, make: URObjects, context: int, queue: int) -> None:

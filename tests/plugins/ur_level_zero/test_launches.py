@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, URObjects
 from fairlead.conformance.ur.recording import Update, URRecording
 from fairlead.conformance.ur.values import BufferValue
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins.ur_level_zero.devices import LZDevice
 
 
@@ -54,3 +58,40 @@ def test_updates_make_a_launch_empty_and_launch_it_again(
         recording.run(queue)
         expected = [value + (place < size) + (place < 1) for place, value in enumerate(expected)]
         assert make.read(queue, buffer) == expected
+
+
+def test_work_groups_that_run_at_the_same_time(
+    calls: URCalls,
+    make: URObjects,
+    context: int,
+    program: int,
+    queue: int,
+    behind: LZDevice,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as the driver says. On OpenCL that is one."""
+    routine, launches = "zeCommandListAppendLaunchCooperativeKernel", list[Any]()
+    append: Any = getattr(behind.table, routine)
+    monkeypatch.setattr(
+        behind.table, routine, lambda *given: launches.append(given) or append(*given)
+    )
+    together = UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"]
+    can = "UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES"
+    assert calls.info("urDeviceGetInfo", make.device, can) == together
+    buffer, kernel = make.buffer(context), make.kernel(program, "add_one")
+    make.write(queue, buffer, [0] * COUNT)
+    how = calls.struct(
+        "ur_kernel_launch_ext_properties_t", flags=UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
+    )
+    size = (ctypes.c_size_t * 1)(COUNT)
+    arguments = make.arguments(BufferValue(buffer))
+    routine = "urEnqueueKernelLaunchWithArgsExp"
+    tail = *arguments, ctypes.byref(how), *NO_EVENTS
+    calls.ok(routine, queue, kernel, 1, None, size, size, *tail)
+    assert make.read(queue, buffer) == [1] * COUNT and len(launches) == 1
+    single = (ctypes.c_size_t * 1)(1)
+    calls.fails(routine, "UNSUPPORTED_FEATURE", queue, kernel, 1, None, size, single, *tail)
+    alone = dataclasses.replace(behind.compute_group, is_cooperative=False)
+    monkeypatch.setitem(vars(behind), "compute_group", alone)
+    assert not calls.info("urDeviceGetInfo", make.device, can)
+    calls.fails(routine, "INVALID_OPERATION", queue, kernel, 1, None, size, size, *tail)

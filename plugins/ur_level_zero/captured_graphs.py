@@ -1,0 +1,242 @@
+"""Graphs that queues record, and the executable graphs made of them, by the driver's extension.
+
+Level Zero captures into a graph once. (Unified Runtime: experimental graph record and replay.)
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from ..sdk.objects import Object
+from .captures import LZCapture, can_capture, refuse_capture
+from .contexts import LZContext
+from .core import ZE, adapter, call, check, create, failure
+from .enqueue import LZEnqueue, enqueues
+from .events import LZEvent
+from .queues import LZQueue
+
+_TRUE: Final = ZE.codes["ZE_RESULT_QUERY_TRUE"]
+_FALSE: Final = ZE.codes["ZE_RESULT_QUERY_FALSE"]
+_numbers: Final = itertools.count(1)
+
+
+def _check(context: LZContext) -> None:
+    if not can_capture(context.devices[0]):
+        raise failure("UNSUPPORTED_FEATURE", "the driver captures no graphs")
+
+
+@adapter.kind
+class LZGraph(Object):
+    """A graph that a queue is captured into.
+
+    Args:
+        context: its context.
+        ze: its ze_graph_handle_t, 0 if the driver makes it for a capture.
+
+    Attributes:
+        number: a number that grows with every graph.
+        capture: the capture that goes on, or None.
+        kept: what its commands use.
+    """
+
+    type = "ur_exp_graph_handle_t"
+
+    def __init__(self, context: LZContext, ze: int = 0) -> None:
+        self.context, self.table, self.ze = context, context.table, ze
+        self.number, self._is_own = next(_numbers), bool(ze)
+        self.capture: LZCapture | None = None
+        self.kept: list[Any] = []
+
+    def begin(self, queue: LZQueue) -> None:
+        """Let a queue record into it.
+
+        Raises:
+            URError: INVALID_CONTEXT, INVALID_GRAPH while another queue does, INVALID_OPERATION for
+                a queue that records already.
+            LevelZeroError: what the driver answers.
+        """
+        queue.context.check_same("the graph", self)
+        with queue.lock:
+            if queue.capture is not None:
+                raise failure("INVALID_OPERATION", "the queue is captured already")
+            if self.capture is not None:
+                raise failure("INVALID_GRAPH", "another queue is captured into the graph")
+            self.capture = LZCapture(self, queue)
+            try:
+                if self._is_own:
+                    routine, into = "zeCommandListBeginCaptureIntoGraphExt", (self.ze,)
+                else:
+                    routine, into = "zeCommandListBeginGraphCaptureExt", ()
+                call(self.table, routine, queue.ze, *into, None)
+                if not self._is_own:
+                    self.ze = create(self.table, "zeCommandListGetGraphExt", queue.ze)
+            except BaseException:
+                self._leave()
+                raise
+
+    def _leave(self) -> None:
+        capture, self.capture = self.capture, None
+        assert capture is not None
+        self.kept = capture.end()
+
+    def end(self) -> None:
+        """End the capture.
+
+        Raises:
+            LevelZeroError: GRAPH_UNJOINED_FORKS, GRAPH_CAPTURE_INVALIDATED. Then the driver has
+                destroyed a graph that it had made for the capture.
+        """
+        assert self.capture is not None
+        queue = self.capture.first
+        with queue.lock:
+            try:
+                create(self.table, "zeCommandListEndGraphCaptureExt", queue.ze, None)
+            except BaseException:
+                self.ze = self.ze if self._is_own else 0
+                raise
+            finally:
+                self._leave()
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether it has no commands. Raises LevelZeroError."""
+        code = self.table.zeGraphIsEmptyExt(self.ze)
+        if code not in (_TRUE, _FALSE):
+            check(code, "zeGraphIsEmptyExt")
+        return code == _TRUE
+
+    def close(self) -> None:
+        if self.ze:
+            call(self.table, "zeGraphDestroyExt", self.ze)
+
+
+@adapter.kind
+class LZExecutableGraph(Object):
+    """A graph that can be enqueued. Raises URError (INVALID_GRAPH) while it is captured."""
+
+    type = "ur_exp_executable_graph_handle_t"
+
+    def __init__(self, graph: LZGraph) -> None:
+        if graph.capture is not None:
+            raise failure("INVALID_GRAPH", "a capture into the graph has not ended")
+        self.context, self.table, self.kept = graph.context, graph.table, graph.kept
+        self.ze = create(self.table, "zeGraphInstantiateExt", graph.ze, None)
+
+    def close(self) -> None:
+        call(self.table, "zeExecutableGraphDestroyExt", self.ze)
+
+
+# recording
+
+
+@adapter.entry
+def urGraphCreateExp(hContext: LZContext) -> LZGraph:
+    _check(hContext)
+    return LZGraph(hContext, create(hContext.table, "zeGraphCreateExt", hContext.ze, None))
+
+
+@adapter.entry
+def urQueueBeginGraphCaptureExp(hQueue: LZQueue) -> None:
+    _check(hQueue.context)
+    LZGraph(hQueue.context).begin(hQueue)
+
+
+@adapter.entry
+def urQueueBeginCaptureIntoGraphExp(hQueue: LZQueue, hGraph: LZGraph) -> None:
+    hGraph.begin(hQueue)
+
+
+def _graph_of(queue: LZQueue, code: str) -> LZGraph:
+    """Return the graph that a queue is captured into. Raises URError (`code`) if there is none."""
+    if queue.capture is None:
+        raise failure(code, "the queue is not captured")
+    return queue.capture.graph
+
+
+@adapter.entry
+def urQueueEndGraphCaptureExp(hQueue: LZQueue, phGraph: Any) -> None:
+    graph = _graph_of(hQueue, "COMMAND_LIST_NOT_CAPTURING")
+    capture, registry = graph.capture, adapter.registry
+    if capture is None or capture.first is not hQueue:
+        raise failure("INVALID_OPERATION", "another queue began the capture, and has to end it")
+    assert registry is not None
+    graph.end()
+    phGraph[0] = registry.show(graph) if graph.references else registry.give(graph)
+
+
+@adapter.entry
+def urQueueIsGraphCaptureEnabledExp(hQueue: LZQueue) -> bool:
+    return hQueue.capture is not None
+
+
+@adapter.entry
+def urQueueGetGraphExp(hQueue: LZQueue, phGraph: Any) -> None:
+    """Show the graph. The program gets no reference."""
+    assert adapter.registry is not None
+    phGraph[0] = 0
+    phGraph[0] = adapter.registry.show(_graph_of(hQueue, "INVALID_OPERATION"))
+
+
+# graphs
+
+
+@adapter.entry
+def urGraphDestroyExp(hGraph: LZGraph) -> None:
+    if hGraph.capture is not None:
+        raise failure("INVALID_GRAPH", "a queue is captured into the graph")
+    assert adapter.registry is not None
+    adapter.registry.release(hGraph)
+
+
+@adapter.entry
+def urGraphIsEmptyExp(hGraph: LZGraph) -> bool:
+    return hGraph.is_empty
+
+
+@adapter.entry
+def urGraphGetIdExp(hGraph: LZGraph) -> int:
+    return hGraph.number
+
+
+@adapter.entry
+def urGraphSetDestructionCallbackExp(hGraph: LZGraph, pfnCallback: int, pUserData: int) -> None:
+    routine = "zeGraphSetDestructionCallbackExt"
+    call(hGraph.table, routine, hGraph.ze, pfnCallback, pUserData or None, None)
+
+
+@adapter.entry
+def urGraphDumpContentsExp(hGraph: LZGraph, filePath: str) -> None:
+    """Let the driver write a picture of it, in the language DOT."""
+    call(hGraph.table, "zeGraphDumpContentsExt", hGraph.ze, filePath.encode(), None)
+
+
+@adapter.entry
+def urGraphGetNativeHandleExp(hGraph: LZGraph) -> int:
+    return hGraph.ze
+
+
+# executable graphs
+
+
+@adapter.entry
+def urGraphInstantiateGraphExp(hGraph: LZGraph) -> LZExecutableGraph:
+    return LZExecutableGraph(hGraph)
+
+
+@enqueues("ENQUEUE_GRAPH_EXP")
+def urEnqueueGraphExp(enqueue: LZEnqueue, hGraph: LZExecutableGraph) -> LZEvent | None:
+    enqueue.check_context("the graph", hGraph)
+    refuse_capture(enqueue.queue, "run a graph", enqueue.waits)
+    return enqueue.call("zeCommandListAppendGraphExt", hGraph.ze, None, keep=hGraph)
+
+
+@adapter.entry
+def urGraphExecutableGraphDestroyExp(hExecutableGraph: LZExecutableGraph) -> None:
+    assert adapter.registry is not None
+    adapter.registry.release(hExecutableGraph)
+
+
+@adapter.entry
+def urGraphExecutableGraphGetNativeHandleExp(hExecutableGraph: LZExecutableGraph) -> int:
+    return hExecutableGraph.ze
