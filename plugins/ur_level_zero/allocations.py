@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .contexts import LZContext
-from .core import call, create, failure, struct
+from .core import call, check, create, failure, struct
 from .devices import LZDevice
 
 
@@ -26,15 +26,17 @@ class LZAllocation:
     Args:
         base: its first byte.
         request: what was asked for.
+        imported: whether the program has allocated it itself.
 
     Attributes:
         pool: the pool that it was taken from.
         key: by what its pool finds it.
     """
 
-    def __init__(self, base: int, request: LZRequest) -> None:
+    def __init__(self, base: int, request: LZRequest, imported: bool = False) -> None:
         self.base, self.size, self.kind = base, request.size, request.kind
         self.context, self.device = request.context, request.device
+        self.imported = imported
         self.pool: Any = None
         self.key: Any = None
 
@@ -72,22 +74,77 @@ def release_memory(allocation: LZAllocation) -> None:
         free(allocation)
 
 
+#: Functions of Intel's GPU driver, which no specification has: whose memory of the host they take.
+_IMPORT, _RELEASE = "zexDriverImportExternalPointer", "zexDriverReleaseImportedPointer"
+_ImportPrototype: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+)
+_ReleasePrototype: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def _uses_all_memory(device: LZDevice) -> bool:
+    return bool(device.access.sharedSystemAllocCapabilities)
+
+
+def can_import(device: LZDevice) -> bool:
+    """Return whether memory that the program has allocated itself becomes USM."""
+    return _uses_all_memory(device) or bool(device.platform.extension_function(_IMPORT))
+
+
+def import_memory(context: LZContext, address: int, size: int) -> None:
+    """Make memory of the program's USM of the host.
+
+    Raises:
+        URError: UNSUPPORTED_FEATURE, INVALID_VALUE for memory that is USM.
+        LevelZeroError: what the driver answers.
+    """
+    if not all(map(can_import, context.devices)):
+        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_IMPORT}")
+    if find(context, address) is not None:
+        raise failure("INVALID_VALUE", "the memory is USM already")
+    if not all(map(_uses_all_memory, context.devices)):
+        function = _ImportPrototype(context.platform.extension_function(_IMPORT))
+        check(function(context.platform.ze, address, size), _IMPORT)
+    add(LZAllocation(address, LZRequest(context, "host", None, size), imported=True))
+
+
+def forget_imported(context: LZContext, address: int) -> None:
+    """Give imported memory, which nothing uses, back to the program.
+
+    Raises:
+        URError: INVALID_VALUE if no imported memory begins there.
+        LevelZeroError: what the driver answers.
+    """
+    found = context.allocations.get(address)
+    if found is None or not found.imported:
+        raise failure("INVALID_VALUE", "no imported memory begins there")
+    remove(context, address, imported=True)
+    if not all(map(_uses_all_memory, context.devices)):
+        function = _ReleasePrototype(context.platform.extension_function(_RELEASE))
+        check(function(context.platform.ze, address), _RELEASE)
+
+
 def add(allocation: LZAllocation) -> LZAllocation:
     """Register an allocation in its context, and return it."""
     allocation.context.allocations[allocation.base] = allocation
     return allocation
 
 
-def remove(context: LZContext, address: int) -> LZAllocation:
+def remove(context: LZContext, address: int, imported: bool = False) -> LZAllocation:
     """Forget an allocation, which is not freed.
+
+    Args:
+        context: its context.
+        address: where it begins.
+        imported: whether it is memory of the program's.
 
     Raises:
         URError: INVALID_MEM_OBJECT if no allocation of the context begins there.
     """
-    found = context.allocations.pop(address, None)
-    if found is None:
+    found = context.allocations.get(address)
+    if found is None or found.imported is not imported:
         raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
-    return found
+    return context.allocations.pop(address)
 
 
 def find(context: LZContext, address: int) -> LZAllocation | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
+from .allocations import can_import
 from .captures import can_capture
 from .core import ZE, adapter
 from .devices import DOMAINS, LZDevice, type_of
@@ -246,6 +247,8 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
         UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] * device.compute_group.is_cooperative
     ),
     "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": can_capture,
+    "USM_P2P_SUPPORT_EXP": _requires("urUsmP2PEnablePeerAccessExp"),
+    "USM_HOST_ALLOC_REGISTER_SUPPORT_EXP": can_import,
     "DEVICE_WAIT_SUPPORT_EXP": _requires("urDeviceWaitExp"),
     "GLOBAL_VARIABLE_SUPPORT": lambda device: device.takes_spirv,  # device globals are in SPIR-V
 }
@@ -290,7 +293,6 @@ _FIXED: Final[dict[str, Any]] = {
     "2D_BLOCK_ARRAY_CAPABILITIES_EXP": 0,
     "HOST_PIPE_READ_WRITE_SUPPORT": False,
     "VIRTUAL_MEMORY_SUPPORT": False,
-    "USM_P2P_SUPPORT_EXP": False,
     "BINDLESS_IMAGES_SUPPORT_EXP": False,
     "IPC_MEMORY_SUPPORT_EXP": False,
     "REUSABLE_EVENTS_SUPPORT_EXP": False,

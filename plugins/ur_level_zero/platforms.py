@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,7 +15,17 @@ from ...loader.ze.binding import text_of_version
 from ...loader.ze.driver import ZEDriver
 from ...loader.ze.drivers import open_drivers
 from ..sdk.objects import Object
-from .core import adapter, ask, ask_list, call, create, failure, handle_array, struct
+from .core import (
+    LevelZeroError,
+    adapter,
+    ask,
+    ask_list,
+    call,
+    create,
+    failure,
+    handle_array,
+    struct,
+)
 from .devices import LZDevice, type_of
 
 
@@ -46,6 +57,13 @@ class LZPlatform(Object):
     def has(self, function: str) -> bool:
         """Return whether the driver has a function."""
         return function not in self.driver.binding.missing
+
+    def extension_function(self, name: str) -> int:
+        """Return the address of a function that only this driver has, 0 if it has none."""
+        with contextlib.suppress(LevelZeroError):
+            routine = "zeDriverGetExtensionFunctionAddress"
+            return create(self.table, routine, self.ze, name.encode())
+        return 0
 
     @cached_property
     def api_version(self) -> str:

@@ -11,9 +11,20 @@ from ..sdk.usm import (
     check_descriptor,
     check_rows_in,
     declare_allocation,
+    declare_imports,
     declare_memory_query,
 )
-from .allocations import LZRequest, add, allocate, check_place, find, release_memory, remove
+from .allocations import (
+    LZRequest,
+    add,
+    allocate,
+    check_place,
+    find,
+    forget_imported,
+    import_memory,
+    release_memory,
+    remove,
+)
 from .contexts import LZContext
 from .core import adapter, failure
 from .devices import LZDevice
@@ -77,13 +88,22 @@ declare_allocation(adapter, allocate_usm, lambda device: 64)
 
 @adapter.entry
 def urUSMFree(hContext: LZContext, pMem: int) -> None:
-    if pMem not in hContext.allocations:
+    found = hContext.allocations.get(pMem)
+    if found is None or found.imported:
         raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
     drain_queues(context=hContext)
     release_memory(remove(hContext, pMem))
 
 
 declare_memory_query(adapter, find)
+
+
+def _forget_imported(context: LZContext, address: int) -> None:
+    drain_queues(context=context)
+    forget_imported(context, address)
+
+
+declare_imports(adapter, import_memory, _forget_imported)
 
 
 # copies

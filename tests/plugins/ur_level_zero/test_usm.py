@@ -1,12 +1,39 @@
-"""USM: what hangs on the descriptor of an allocation."""
+"""USM: what hangs on the descriptor of an allocation, memory of the program's, and peers."""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.ur.calls import URCalls
-from fairlead.conformance.ur.objects import URObjects
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.values import PointerValue
 from fairlead.loader.ur.abi import UR
+from fairlead.plugins.ur_level_zero.core import adapter as python_adapter
+from fairlead.plugins.ur_level_zero.devices import LZDevice
+from fairlead.plugins.ur_level_zero.platforms import LZPlatform
+
+#: Functions of Intel's GPU driver.
+TAKE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+DROP = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@contextmanager
+def page() -> Iterator[int]:
+    """Memory that this program has allocated. It begins with numbers."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    numbers = (ctypes.c_int32 * COUNT).from_buffer(memory)
+    numbers[:] = range(COUNT)
+    yield ctypes.addressof(numbers)
+    del numbers
+    memory.close()
 
 
 def test_every_struct_of_a_chain_is_checked(calls: URCalls, make: URObjects, context: int) -> None:
@@ -21,3 +48,82 @@ def test_every_struct_of_a_chain_is_checked(calls: URCalls, make: URObjects, con
     calls.fails("urUSMDeviceAlloc", "INVALID_ENUMERATION", *given, made)
     device.flags = 0
     calls.ok("urUSMFree", context, calls.new("urUSMDeviceAlloc", *given))
+
+
+def test_memory_of_the_program_becomes_usm_of_the_host(
+    calls: URCalls, make: URObjects, context: int, program: int, queue: int, behind: LZDevice
+) -> None:
+    """On OpenCL drivers whose devices use all memory of the process."""
+    can = "UR_DEVICE_INFO_USM_HOST_ALLOC_REGISTER_SUPPORT_EXP"
+    with page() as address:
+        given = context, address, mmap.PAGESIZE
+        if not calls.info("urDeviceGetInfo", make.device, can):
+            calls.fails("urUSMHostAllocRegisterExp", "UNSUPPORTED_FEATURE", *given, None)
+            calls.fails("urUSMImportExp", "UNSUPPORTED_FEATURE", *given)
+            assert not behind.access.sharedSystemAllocCapabilities
+            return
+        calls.ok("urUSMHostAllocRegisterExp", *given, None)
+        kind = "UR_USM_ALLOC_INFO_TYPE"
+        found = calls.info("urUSMGetMemAllocInfo", context, kind, address + 4)
+        assert found == UR["UR_USM_TYPE_HOST"]
+        make.launch(queue, make.kernel(program, "add_one"), PointerValue(address))
+        calls.ok("urQueueFinish", queue)
+        assert (ctypes.c_int32 * COUNT).from_address(address)[:] == list(range(1, COUNT + 1))
+        calls.fails("urUSMImportExp", "INVALID_VALUE", *given)
+        calls.fails("urUSMFree", "INVALID_MEM_OBJECT", context, address)
+        free = "urEnqueueUSMFreeExp"
+        calls.fails(free, "INVALID_MEM_OBJECT", queue, None, address, *NO_EVENTS)
+        calls.ok("urUSMHostAllocUnregisterExp", context, address)
+        calls.fails("urUSMHostAllocUnregisterExp", "INVALID_VALUE", context, address)
+        memory = make.usm(context)
+        calls.fails("urUSMReleaseExp", "INVALID_VALUE", context, memory)
+
+
+def test_a_driver_that_takes_memory_of_the_program(
+    calls: URCalls,
+    make: URObjects,
+    context: int,
+    behind: LZDevice,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Intel's GPU driver has two functions for it."""
+    told: list[tuple[Any, ...]] = []
+
+    def note(*given: Any) -> int:
+        told.append(given)
+        return 0
+
+    functions = {"zexDriverImportExternalPointer": TAKE(note)}
+    functions["zexDriverReleaseImportedPointer"] = DROP(note)
+    monkeypatch.setitem(vars(behind), "access", SimpleNamespace(sharedSystemAllocCapabilities=0))
+    can = "UR_DEVICE_INFO_USM_HOST_ALLOC_REGISTER_SUPPORT_EXP"
+    assert not calls.info("urDeviceGetInfo", make.device, can)
+    monkeypatch.setattr(
+        LZPlatform,
+        "extension_function",
+        lambda self, name: ctypes.cast(functions[name], ctypes.c_void_p).value,
+    )
+    assert calls.info("urDeviceGetInfo", make.device, can)
+    with page() as address:
+        calls.ok("urUSMImportExp", context, address, SIZE)
+        calls.ok("urUSMReleaseExp", context, address)
+        driver = behind.platform.ze
+        assert told == [(driver, address, SIZE), (driver, address)]
+
+
+def test_peers(
+    calls: URCalls, make: URObjects, behind: LZDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device has no access to itself. Between others nothing is switched."""
+    enable, ask = "urUsmP2PEnablePeerAccessExp", "urUsmP2PPeerAccessGetInfoExp"
+    queries = "UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT", "UR_EXP_PEER_INFO_UR_PEER_ATOMICS_SUPPORT"
+    device = make.device
+    assert [calls.info(ask, device, query, device) for query in queries] == [0, 0]
+    calls.fails(enable, "INVALID_OPERATION", device, device)
+    other = LZDevice(behind.ze, behind.platform)
+    peer = python_adapter.registry.show(other)
+    assert [calls.info(ask, device, query, peer) for query in queries] == [1, 0]
+    calls.ok(enable, device, peer)
+    calls.ok("urUsmP2PDisablePeerAccessExp", device, peer)
+    monkeypatch.setattr(behind.table, "zeDeviceCanAccessPeer", lambda *given: 0)
+    calls.fails(enable, "INVALID_OPERATION", device, peer)
