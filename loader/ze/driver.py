@@ -99,7 +99,7 @@ class ZEDriver:
         Raises:
             LevelZeroError: the driver does not list them.
         """
-        return self._extensions_of(self.handles[0])
+        return self.extensions_of(self.handles[0])
 
     def name_of(self, handle: int) -> str:
         """What one of its handles stands for.
@@ -114,10 +114,11 @@ class ZEDriver:
             LevelZeroError: the driver does not list its extensions.
         """
         beginning = PLATFORM_EXTENSION
-        names = (one for one in self._extensions_of(handle) if one.startswith(beginning))
+        names = (one for one in self.extensions_of(handle) if one.startswith(beginning))
         return next(names, "").removeprefix(beginning) or os.path.basename(self.path)
 
-    def _extensions_of(self, handle: int) -> dict[str, str]:
+    def extensions_of(self, handle: int) -> dict[str, str]:
+        """The extensions of one of its handles. See `extensions`."""
         found = _listed(
             self.table.zeDriverGetExtensionProperties,
             "zeDriverGetExtensionProperties",

@@ -46,6 +46,9 @@
 #ifndef BEYOND
 #define BEYOND 0 /* words that a getter writes behind the newest table that it knows */
 #endif
+#ifndef TOOLS
+#define TOOLS 0 /* 1: it has a little of Sysman and of the tools */
+#endif
 #ifndef NULL_AFTER
 #define NULL_AFTER 1000 /* entries of a table from this one on are NULL */
 #endif
@@ -311,3 +314,68 @@ ze_result_t fake_zeDeviceGetCommandQueueGroupProperties(ze_device_handle_t hDevi
     *count = 1;
     return ZE_RESULT_SUCCESS;
 }
+
+#if TOOLS
+/* Sysman has its own start, and its handles are those of the core API. */
+static atomic_int sysman;
+
+static ze_result_t fake_zesInit(uint32_t flags) {
+    sysman = 1;
+    return ZE_RESULT_SUCCESS;
+}
+
+static ze_result_t fake_zesDriverGet(uint32_t *count, void **drivers) {
+    NEED(sysman, UNINITIALIZED);
+    return list(count, drivers, &driver, 1);
+}
+
+static ze_result_t fake_zesDeviceGet(ze_driver_handle_t hDriver, uint32_t *count,
+                                     ze_device_handle_t *into) {
+    return fake_zeDeviceGet(hDriver, count, into);
+}
+
+static ze_result_t fake_zesFrequencyOcSetVoltageTarget(void *hFrequency, double target,
+                                                       double offset) {
+    NEED(is(hFrequency, 2) && target == 1.5 && offset == -0.25, INVALID_ARGUMENT);
+    return ZE_RESULT_SUCCESS;
+}
+
+typedef struct fake_thread {
+    uint32_t slice, subslice, eu, thread;
+} fake_thread;
+
+static ze_result_t fake_zetDebugReadRegisters(void *session, fake_thread thread, uint32_t type,
+                                              uint32_t start, uint32_t count, uint32_t *into) {
+    NEED(is(session, 2) && thread.slice == 1 && thread.thread == 4, INVALID_ARGUMENT);
+    *into = type + start + count;
+    return ZE_RESULT_SUCCESS;
+}
+
+#define FAKE_EXPORT __attribute__((visibility("default")))
+
+/* The tables as far as they are filled, by the places that the specification gives. */
+FAKE_EXPORT ze_result_t zesGetGlobalProcAddrTable(uint32_t version, void **table) {
+    table[0] = (void *)fake_zesInit;
+    return ZE_RESULT_SUCCESS;
+}
+
+FAKE_EXPORT ze_result_t zesGetDriverProcAddrTable(uint32_t version, void **table) {
+    table[2] = (void *)fake_zesDriverGet;
+    return ZE_RESULT_SUCCESS;
+}
+
+FAKE_EXPORT ze_result_t zesGetDeviceProcAddrTable(uint32_t version, void **table) {
+    table[29] = (void *)fake_zesDeviceGet;
+    return ZE_RESULT_SUCCESS;
+}
+
+FAKE_EXPORT ze_result_t zesGetFrequencyProcAddrTable(uint32_t version, void **table) {
+    table[10] = (void *)fake_zesFrequencyOcSetVoltageTarget;
+    return ZE_RESULT_SUCCESS;
+}
+
+FAKE_EXPORT ze_result_t zetGetDebugProcAddrTable(uint32_t version, void **table) {
+    table[9] = (void *)fake_zetDebugReadRegisters;
+    return ZE_RESULT_SUCCESS;
+}
+#endif

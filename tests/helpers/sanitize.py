@@ -232,7 +232,8 @@ def build_ze_loader(directory: Path, flags: Sequence[str] = ()) -> Path:
         _run([*driver, *knobs, source, "-o", f"{name}.so"], directory)
     sources = [
         *sorted(ZE_LOADER.glob("*.c")),
-        *(directory / "thunks_libze.c", LOADER / "memory.c", HERE / "no_memory.c"),
+        *(directory / "thunks_libze.c", directory / "thunks_libze_tools.c"),
+        *(LOADER / "memory.c", HERE / "no_memory.c"),
         HERE / "ze_loader" / "check.c",
     ]
     folders = [f"-I{folder}" for folder in (directory, ZE_LOADER, LOADER, HERE)]

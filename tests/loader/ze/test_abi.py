@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import re
+import runpy
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.support import ROOT
 
 from fairlead.loader.ze.abi import (
     API_VERSION,
@@ -25,6 +27,9 @@ from fairlead.loader.ze.abi import (
     size_in_version,
 )
 
+#: The functions of tools.abi, by getters, and the letters of what is no integer or pointer.
+TOOLS = runpy.run_path(str(ROOT / "loader/ze/libze_loader/native/build.py"))["read_tools"]()
+LETTERS = {"double": "d", "ze_device_thread_t": "t", "zes_uuid_t": "t"}
 #: Names of older headers that newer ones replaced.
 RENAMED = {"ZE_PHYSICAL_MEM_FLAG_TBD", "ZE_FABRIC_VERTEX_EXP_TYPE_SUBEVICE"}
 
@@ -95,6 +100,33 @@ def compile_ze(headers: Path, directory: Path, lines: list[str]) -> None:
 
 
 # Against the headers
+
+
+def test_the_functions_of_tools_are_those_of_the_headers(ze_headers: Path, version: int) -> None:
+    """An older version's table is the beginning of ours, and each parameter has its letter."""
+    for prefix in ("zet", "zes"):
+        text = text_of(ze_headers, f"{prefix}_ddi.h")
+        pattern = rf"typedef ze_result_t \(ZE_APICALL \*{prefix}_pfn(\w+)_t\)\(\s*(.*?)\s*\);"
+        letters = {
+            f"{prefix}{name}": "".join(LETTERS.get(one.strip(), "i") for one in types.split(","))
+            for name, types in re.findall(pattern, text, re.S)
+            if "ProcAddrTable" not in name
+        }
+        bodies = re.findall(rf"typedef struct _{prefix}_(\w+)_dditable_t\s*\{{(.*?)\}}", text, re.S)
+        theirs = {
+            name.replace("_", ""): re.findall(rf"{prefix}_pfn(\w+)_t", body)
+            for name, body in bodies
+            if f"{prefix}_pfn" in body
+        }
+        ours = {
+            getter[len(prefix) + 3 :].removesuffix("ProcAddrTable").lower(): functions
+            for getter, functions in TOOLS.items()
+            if getter.startswith(prefix)
+        }
+        assert len(theirs) > 10
+        for table, names in theirs.items():
+            known = list(ours[table].items())
+            assert known[: len(names)] == [(f"{prefix}{n}", letters[f"{prefix}{n}"]) for n in names]
 
 
 def test_every_prototype_is_that_of_the_header(ze_headers: Path, version: int) -> None:

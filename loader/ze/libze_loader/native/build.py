@@ -70,6 +70,8 @@ def emit_header() -> str:
     slots = ", ".join(f"SLOT_{f.name} = {f.slot}" for f in api.slots)
     lines.append(f"enum {{ {slots}, FL_SLOTS = {len(api.slots)}, FL_MINOR = {minor} }};")
     lines.append(f"enum {{ FL_CALLBACKS = {len(list_callbacks(api))} }};")
+    tools = [f"TOOL_{name}" for functions in read_tools().values() for name in functions]
+    lines.append(f"enum {{ {', '.join(tools)}, FL_TOOLS }};")
     lines.append(
         f"enum {{ FL_VERSION = 1 << 16 | FL_MINOR, FL_STYPE_INIT_DRIVER_TYPE_DESC = {stype} }};"
     )
@@ -289,6 +291,52 @@ ze_result_t fl_give(uint32_t version, void **table, unsigned first, unsigned cou
 }"""
 
 
+#: What the letters of tools.abi are in C.
+_KINDS = {"i": "uintptr_t", "d": "double", "t": "fl_words"}
+#: In tools.c: they concern all drivers.
+_WRITTEN_TOOLS = ("zesInit", "zesDriverGet")
+
+
+def read_tools() -> dict[str, dict[str, str]]:
+    """Return the tables of tools.abi: a getter's name → its functions → letters of parameters."""
+    tables = {}
+    for line in (HERE.parents[1] / "tools.abi").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            head, _, rest = line.partition(": ")
+            getter = "{}Get{}ProcAddrTable".format(*head.split())
+            tables[getter] = dict(pair.split() for pair in rest.split(", "))
+    return tables
+
+
+def _emit_tool(name: str, letters: str) -> str:
+    """The exported function of tools that calls the driver's."""
+    kinds = [_KINDS[letter] for letter in letters]
+    declared = ", ".join(f"{kind} p{place}" for place, kind in enumerate(kinds))
+    given = ", ".join(f"p{place}" for place in range(len(kinds)))
+    return (
+        f"FL_EXPORT ze_result_t {name}({declared}) {{\n"
+        f"    typedef ze_result_t call({', '.join(kinds)});\n"
+        f"    return ((call *)fl_find_tool(TOOL_{name}, p0))({given});\n}}"
+    )
+
+
+def emit_tools() -> str:
+    """The text of thunks_libze_tools.c."""
+    api, tables = building.api("ze"), read_tools()
+    lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
+    lines.append('#include "loader.h"')
+    lines.append("typedef struct fl_words { uint64_t words[2]; } fl_words;")
+    firsts = [0]
+    for functions in tables.values():
+        firsts.append(firsts[-1] + len(functions))
+        written = (pair for pair in functions.items() if pair[0] not in _WRITTEN_TOOLS)
+        lines += [_emit_tool(name, letters) for name, letters in written]
+    names = ", ".join(f'"{getter}"' for getter in tables)
+    lines.append(f"const char *const fl_tool_getters[] = {{{names}}};")
+    lines.append(f"const uint16_t fl_first_tools[] = {{{', '.join(map(str, firsts))}}};")
+    return "\n".join([*lines, ""])
+
+
 def emit_version_script(api: Any) -> str:
     """The text of the linker's version script. No function has a version."""
     names = [f.name for f in api.slots] + [
@@ -298,6 +346,7 @@ def emit_version_script(api: Any) -> str:
         *(f"{prefix}Get*ProcAddrTable" for prefix in api.other_tables),
         *_OTHER_GETTERS,
         *_OWN,
+        *(name for functions in read_tools().values() for name in functions),
     ]
     return f"{{ global: {'; '.join([*names, *patterns])}; local: *; }};\n"
 
@@ -308,7 +357,8 @@ def write_sources(directory: Path) -> list[Path]:
     building.write_if_new(directory / "ze_abi.h", emit_header())
     building.write_if_new(directory / "libze_loader.map", emit_version_script(api))
     generated = building.write_if_new(directory / "thunks_libze.c", emit_thunks())
-    return [*sorted(HERE.glob("*.c")), LOADER / "memory.c", generated]
+    tools = building.write_if_new(directory / "thunks_libze_tools.c", emit_tools())
+    return [*sorted(HERE.glob("*.c")), LOADER / "memory.c", generated, tools]
 
 
 def libze_loader() -> Any:

@@ -45,9 +45,9 @@ bool fl_has(const fl_driver *driver, unsigned slot) {
 }
 
 /* The newest version of a table that a driver gives, and its entries; -1 if it gives none. */
-static int ask(void *library, unsigned table, void **entries) {
+static int ask(void *library, const char *name, void **entries) {
     typedef ze_result_t get(uint32_t version, void **into);
-    get *getter = (get *)dlsym(library, fl_getter_names[table]);
+    get *getter = (get *)dlsym(library, name);
     for (int minor = getter ? FL_MINOR : -1; minor >= 0; minor--) {
         memset(entries, 0, ROOM * sizeof *entries);
         ze_result_t code = getter(1u << 16 | (uint32_t)minor, entries);
@@ -63,11 +63,16 @@ static void fill(fl_driver *driver) {
     void *entries[ROOM];
     memcpy(driver->table, fl_unsupported, sizeof driver->table);
     for (unsigned table = 0; fl_first_slots[table] < FL_SLOTS; table++) {
-        int minor = ask(driver->library, table, entries);
+        int minor = ask(driver->library, fl_getter_names[table], entries);
         for (unsigned first = fl_first_slots[table], slot = first; slot < fl_first_slots[table + 1];
              slot++)
             if (minor >= fl_since[slot] && entries[slot - first])
                 driver->table[slot] = entries[slot - first];
+    }
+    for (unsigned table = 0; fl_first_tools[table] < FL_TOOLS; table++) {
+        unsigned first = fl_first_tools[table], count = fl_first_tools[table + 1] - first;
+        if (ask(driver->library, fl_tool_getters[table], entries) >= 0)
+            memcpy(driver->tools + first, entries, count * sizeof *entries);
     }
 }
 

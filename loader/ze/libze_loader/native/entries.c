@@ -28,11 +28,9 @@ typedef struct gathered {
     ze_result_t code; /* the first error of a driver */
 } gathered;
 
-typedef ze_result_t list_function(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into,
-                                  const void *data);
-
 /* Append a driver's handles. It is asked for their number first. */
-static ze_result_t gather(gathered *all, fl_driver *driver, list_function *list, const void *data) {
+static ze_result_t gather(gathered *all, fl_driver *driver, fl_list_function *list,
+                          const void *data) {
     uint32_t count = 0;
     ze_result_t code = list(driver, &count, NULL, data);
     if (code || !count || count > MOST_HANDLES)
@@ -156,20 +154,13 @@ ze_result_t fl_init_drivers(uint32_t *count, ze_driver_handle_t *drivers,
     return answer(&all, count, drivers);
 }
 
-ze_result_t fl_driver_get(uint32_t *count, ze_driver_handle_t *drivers) {
-    if (!count)
-        return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+ze_result_t fl_list_handles(const fl_drivers *drivers, fl_list_function *list, uint32_t *count,
+                            ze_driver_handle_t *into) {
     gathered all = {0};
     ze_result_t code = ZE_RESULT_ERROR_UNINITIALIZED;
     bool any = false;
-    const fl_drivers *kept = fl_kept_drivers();
-    for (unsigned i = 0; kept && i < kept->count; i++) {
-        ze_result_t one = gather(&all, kept->all[i], list_by_get, NULL);
-        if (one == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) { /* it only has zeInitDrivers */
-            ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC,
-                                               .flags = ALL_TYPES};
-            one = gather(&all, kept->all[i], list_by_init, &desc);
-        }
+    for (unsigned i = 0; drivers && i < drivers->count; i++) {
+        ze_result_t one = gather(&all, drivers->all[i], list, NULL);
         any |= one == ZE_RESULT_SUCCESS;
         code = one && code == ZE_RESULT_ERROR_UNINITIALIZED ? one : code;
     }
@@ -177,7 +168,22 @@ ze_result_t fl_driver_get(uint32_t *count, ze_driver_handle_t *drivers) {
         free(all.handles);
         return code;
     }
-    return answer(&all, count, drivers);
+    return answer(&all, count, into);
+}
+
+/* By zeDriverGet, or by zeInitDrivers if a driver only has that. */
+static ze_result_t list_again(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into,
+                              const void *data) {
+    ze_result_t code = list_by_get(driver, count, into, data);
+    ze_init_driver_type_desc_t desc = {.stype = FL_STYPE_INIT_DRIVER_TYPE_DESC, .flags = ALL_TYPES};
+    return code == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE ? list_by_init(driver, count, into, &desc)
+                                                       : code;
+}
+
+ze_result_t fl_driver_get(uint32_t *count, ze_driver_handle_t *drivers) {
+    if (!count)
+        return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+    return fl_list_handles(fl_kept_drivers(), list_again, count, drivers);
 }
 
 /* --- tables for clients --- */

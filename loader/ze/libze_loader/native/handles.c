@@ -93,7 +93,7 @@ fl_driver *fl_driver_of(const void *handle) {
     uintptr_t word = 0;
     if (driver || !fl_safe_read(handle, &word, sizeof word))
         return driver;
-    const fl_drivers *drivers = fl_kept_drivers();
+    const fl_drivers *drivers = fl_open_drivers();
     for (unsigned i = 0; drivers && i < drivers->count; i++)
         if (word >= drivers->all[i]->start && word < drivers->all[i]->end)
             return drivers->all[i];

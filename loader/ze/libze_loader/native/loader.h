@@ -35,9 +35,11 @@ extern const uint16_t
 /* --- drivers.c --- */
 typedef struct fl_driver {
     void *table[FL_SLOTS]; /* no entry is NULL */
+    void *tools[FL_TOOLS]; /* NULL: it has none */
     void *library;
     uintptr_t start, end; /* where its file is mapped */
     bool ready;           /* it was initialized */
+    bool has_sysman;      /* zesInit has initialized it */
     char name[256];
 } fl_driver;
 
@@ -86,7 +88,17 @@ void fl_forget(const void *handle);
 fl_driver *fl_driver_of(const void *handle); /* NULL if no driver did */
 void fl_free_handles(void); /* in a forked child, where another thread may have had the lock */
 
+/* --- tools.c --- */
+extern const char *const fl_tool_getters[];  /* generated: of the tables of tools, in their order */
+extern const uint16_t fl_first_tools[];      /* where each begins, and FL_TOOLS at the end */
+void *fl_find_tool(unsigned tool,
+                   uintptr_t handle); /* a driver's function, or one that says what is wrong */
+
 /* --- entries.c --- */
+typedef ze_result_t fl_list_function(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into,
+                                     const void *data);
+ze_result_t fl_list_handles(const fl_drivers *drivers, fl_list_function *list, uint32_t *count,
+                            ze_driver_handle_t *into); /* what drivers list, UNINITIALIZED for none */
 /* The exported getters: fill a client's table of a version, or ask the only driver for one that is
  * not described here. */
 ze_result_t fl_give(uint32_t version, void **table, unsigned first, unsigned count);

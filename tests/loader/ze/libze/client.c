@@ -109,6 +109,35 @@ static void look(uint32_t minor) {
     printf("%u entries\n", written);
 }
 
+/* Functions of tools and of Sysman, as their headers have them. */
+typedef struct thread {
+    uint32_t slice, subslice, eu, thread;
+} thread;
+extern ze_result_t zesInit(uint32_t flags);
+extern ze_result_t zesDriverGet(uint32_t *count, void **drivers);
+extern ze_result_t zesDeviceGet(void *driver, uint32_t *count, void **devices);
+extern ze_result_t zesDevicePciGetProperties(void *device, void *properties);
+extern ze_result_t zesFrequencyOcSetVoltageTarget(void *frequency, double target, double offset);
+extern ze_result_t zetDebugReadRegisters(void *session, thread thread, uint32_t type,
+                                         uint32_t start, uint32_t count, void *into);
+extern ze_result_t zetMetricGroupGet(void *device, uint32_t *count, void **groups);
+
+static void use_tools(void) {
+    void *devices[MOST] = {NULL};
+    uint32_t there = MOST, room = MOST, sum = 0;
+    printf("%#x ", (unsigned)zetMetricGroupGet(&room, &room, devices));
+    check("zesInit", zesInit(0));
+    check("zesDriverGet", zesDriverGet(&there, (void **)drivers));
+    for (uint32_t i = 0; i < there; i++) {
+        check("zesDeviceGet", zesDeviceGet(drivers[i], &room, devices));
+        check("zesFrequency", zesFrequencyOcSetVoltageTarget(devices[0], 1.5, -0.25));
+        check("zetDebug", zetDebugReadRegisters(devices[0], (thread){1, 2, 3, 4}, 10, 20, 30, &sum));
+        printf("%u ", sum);
+    }
+    printf("%#x %#x\n", (unsigned)zesDevicePciGetProperties(devices[0], &sum),
+           (unsigned)zesDevicePciGetProperties(NULL, &sum));
+}
+
 int main(int count, char **arguments) {
     const char *what = count > 1 ? arguments[1] : "";
     if (!strcmp(what, "early")) {
@@ -139,6 +168,8 @@ int main(int count, char **arguments) {
                (unsigned)zeCommandListAppendMemAdvise(list, (void *)list, list, 1, 1 << 20));
         printf("%#x %#x\n", (unsigned)zeCommandListAppendBarrier(list, NULL, 2, NULL),
                (unsigned)zeCommandListAppendBarrier(list, NULL, 0, NULL));
+    } else if (!strcmp(what, "tools")) {
+        use_tools();
     } else if (!strcmp(what, "foreign")) {
         ze_result_t (*make)(ze_event_handle_t *event);
         char garbage[64] = "";

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import runpy
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from helpers.support import ROOT, FakePlugin, Output, RunPython, once
 from fairlead.loader.ze import libze_loader
 from fairlead.loader.ze.abi import TABLES, ZE, getter, size_in_version
 
+TOOLS = runpy.run_path(str(ROOT / "loader/ze/libze_loader/native/build.py"))["read_tools"]()
 Client = Callable[..., Output]
 UNINITIALIZED, NULL_HANDLE, UNSUPPORTED, ARGUMENT = (
     f"{ZE.codes[f'ZE_RESULT_ERROR_{name}']:#x}"
@@ -198,9 +200,20 @@ def test_a_child_that_is_forked_during_the_start_starts_itself(
     assert (done.code, done.out) == (0, "Fake 0\n")
 
 
+def test_programs_may_use_tools_and_sysman(client: Client, fake_ze: FakePlugin) -> None:
+    """Sysman starts by itself. A driver without it hides no other."""
+    more = f"{UNSUPPORTED} {NULL_HANDLE}\n"
+    assert client(fake_ze(tools=1), words="tools").out == f"{UNINITIALIZED} 60 {more}"
+    several = fake_ze(), fake_ze(tools=1), fake_ze(tools=1, name='"Two"')
+    assert client(*several, words="tools").out == f"{UNINITIALIZED} 60 60 {more}"
+    done = client(fake_ze(), words="tools")
+    assert done.out == f"{UNINITIALIZED} zesInit: {UNINITIALIZED}\n"
+
+
 def test_every_function_and_every_getter_is_exported() -> None:
     library = ctypes.CDLL(str(libze_loader.path()))
-    names = [function.name for function in ZE.slots] + [getter(table) for table in TABLES]
+    names = [name for functions in TOOLS.values() for name in functions]
+    names += [function.name for function in ZE.slots] + [getter(table) for table in TABLES]
     names += [getter(t, prefix) for prefix, tables in ZE.other_tables.items() for t in tables]
     assert [name for name in names if not hasattr(library, name)] == []
 
