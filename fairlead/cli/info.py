@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ..icd.abi import OPENCL
-from ..icd.objects import CLDevice
 from ..loader.base.abi import Api
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.query import printable
@@ -21,10 +20,12 @@ from ..loader.cuda.abi import CUDA
 from ..loader.gpu.driver import DriverDevice
 from ..loader.hip.abi import HIP
 from ..loader.trace.values import word_text
-from ..loader.ur.devices import DIALECTS, PluginDevice
+from ..loader.ur.devices import DIALECTS
+from ..loader.ze.abi import ZE
 from ..loader.ze.driver import ZEDevice
-from .devices import DeviceRow, each_device
+from .devices import INTERFACES, AnyDevice, DeviceRow, each_device
 from .gpus import gpu_answers
+from .level_zero_info import level_zero_answers
 
 #: The queries of an interface: their group in its ABI data, and what their names begin with.
 _QUERIES: Final = {
@@ -68,6 +69,7 @@ _BYTES: Final = re.compile(
 _UNITS: Final = {
     "CLOCK_RATE": "kHz",
     "MAX_CLOCK_FREQUENCY": "MHz",
+    "CORE_CLOCK_RATE": "MHz",
     "MEMORY_CLOCK_RATE": "kHz",
     "PROFILING_TIMER_RESOLUTION": "ns",
 }
@@ -118,9 +120,10 @@ def describe_devices(
     """
     known = []
     found = False
+    word = wanted.split(" ")[0].lower()
+    if not interfaces and " " in wanted and word in INTERFACES:
+        interfaces = (word,)  # which shows fairlead's own driver of Level Zero, too
     for row, device in each_device(interfaces, warnings):
-        if isinstance(device, ZEDevice):
-            continue  # it answers structs, and no queries
         known.append(row.number)
         if _is(row, wanted):
             found = True
@@ -139,9 +142,11 @@ def _is(row: DeviceRow, wanted: str) -> bool:
     )
 
 
-def _describe(row: DeviceRow, device: CLDevice | PluginDevice | DriverDevice) -> DeviceInfo:
+def _describe(row: DeviceRow, device: AnyDevice) -> DeviceInfo:
     if isinstance(device, DriverDevice):
         return DeviceInfo(row, *_ATTRIBUTES[row.interface], gpu_answers(row.interface, device))
+    if isinstance(device, ZEDevice):
+        return DeviceInfo(row, ZE, "", level_zero_answers(device))
     api = OPENCL if row.interface == "OpenCL" else DIALECTS[row.interface].api
     group, prefix = _QUERIES[row.interface]
     answers = {}

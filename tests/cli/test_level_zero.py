@@ -45,6 +45,38 @@ def test_devices_of_our_own_driver_name_their_platform(
     assert names == ["Portable Computing Language", fake_ze().name], "Level Zero has no names"
 
 
+def test_a_device_is_described(run_python: RunPython, pocl_wheel: Candidate) -> None:
+    """By what the first column of `fairlead devices --interface ze` says, or by its name."""
+    env = {"OCL_ICD_VENDORS": pocl_wheel.library, "ZE_ENABLE_ALT_DRIVERS": str(level_zero_driver())}
+    (row,) = json.loads(run_python(COMMAND, "devices", "--json", *ZE, env=env).out)
+    done = run_python(COMMAND, "info", "ze 0:0", env=env)
+    assert done.out.startswith(f"ze 0:0: {row['name']}\n  Version\n")
+    lines = [line.strip() for line in done.out.splitlines()]
+    for expected in (
+        "interface: ZE 1.13",
+        "type: ZE_DEVICE_TYPE_GPU",
+        "queue group num queues: 1",
+        "max image dims1d:",
+        "cache size:",
+    ):
+        assert any(line.startswith(expected) for line in lines), (expected, done.out)
+    (found,) = json.loads(run_python(COMMAND, "info", row["name"], *ZE, "--json", env=env).out)
+    info = found["info"]
+    assert info["maxTotalGroupSize"] > 0 and info["memoryTotalSize"] > 1 << 20
+    names = [name for name, _ in info["extensions"]]
+    assert API.strings["ZE_MUTABLE_COMMAND_LIST_EXP_NAME"] in names
+    assert "COMPUTE | " in info["queueGroupFlags"]
+
+
+def test_a_driver_that_describes_little_is_shown(
+    run_python: RunPython, fake_ze: FakePlugin
+) -> None:
+    env = {"ZE_ENABLE_ALT_DRIVERS": str(fake_ze())}
+    assert "ze 0:0: Fake 0\n" in run_python(COMMAND, "info", "ze 0:0", env=env).out
+    done = run_python(COMMAND, "info", "ze 0:7", env=env, check=False)
+    assert done.code == 1 and "name one of ze 0:0" in done.err
+
+
 def test_no_device_is_an_error_with_the_reasons(run_python: RunPython, fake_ze: FakePlugin) -> None:
     env = {"ZE_ENABLE_ALT_DRIVERS": str(fake_ze(at_init="crash()"))}
     done = run_python(COMMAND, "devices", *ZE, env=env, check=False)
