@@ -47,7 +47,7 @@ class QueueGroup:
     ordinal: int
     queues: int
     largest_pattern: int
-    is_cooperative: bool
+    is_cooperative: bool = False
 
 
 @adapter.kind
