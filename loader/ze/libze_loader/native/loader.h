@@ -97,8 +97,9 @@ void *fl_find_tool(unsigned tool,
 /* --- entries.c --- */
 typedef ze_result_t fl_list_function(fl_driver *driver, uint32_t *count, ze_driver_handle_t *into,
                                      const void *data);
+/* What drivers list; UNINITIALIZED for no driver. */
 ze_result_t fl_list_handles(const fl_drivers *drivers, fl_list_function *list, uint32_t *count,
-                            ze_driver_handle_t *into); /* what drivers list, UNINITIALIZED for none */
+                            ze_driver_handle_t *into);
 /* The exported getters: fill a client's table of a version, or ask the only driver for one that is
  * not described here. */
 ze_result_t fl_give(uint32_t version, void **table, unsigned first, unsigned count);

@@ -131,7 +131,8 @@ static void use_tools(void) {
     for (uint32_t i = 0; i < there; i++) {
         check("zesDeviceGet", zesDeviceGet(drivers[i], &room, devices));
         check("zesFrequency", zesFrequencyOcSetVoltageTarget(devices[0], 1.5, -0.25));
-        check("zetDebug", zetDebugReadRegisters(devices[0], (thread){1, 2, 3, 4}, 10, 20, 30, &sum));
+        check("zetDebug",
+              zetDebugReadRegisters(devices[0], (thread){1, 2, 3, 4}, 10, 20, 30, &sum));
         printf("%u ", sum);
     }
     printf("%#x %#x\n", (unsigned)zesDevicePciGetProperties(devices[0], &sum),
