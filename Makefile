@@ -271,8 +271,8 @@ docs: $(VENV)/installed-test
 	$(BIN)/python docs/make_reference.py build/docs
 	@echo 'see build/docs/index.html'
 
-bench: $(VENV)/installed-test $(PLUGINS)/fetched
-	UR_PLUGINS=$(PLUGINS) $(BIN)/python -m bench
+bench: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
+	UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(BIN)/python -m bench
 
 bench-gpu: $(VENV)/installed-test
 	for one in cuda cuda_calls cuda_graphs buffer_calls cuda_soak; do $(BIN)/python -m bench.$$one || exit 1; done

@@ -4,6 +4,9 @@ bench/results/NAME.json]`.
 Every measure is a module with `measure(quick) -> list[Row]`. Those of `MEASURES` run once for every
 driver. Each runs in a process of its own that has only this driver, so that the drivers' threads do
 not disturb each other. All caches are the run's own.
+
+Those of `TABLES` are programs that print a table. Each runs where what it needs is there, and the
+result says why one was left out.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import machine, report
 
@@ -49,6 +52,28 @@ ONCE = (  # they need no choice of driver
     "loader",
     "ze_loader",
 )
+
+
+class Table(NamedTuple):
+    """A module that prints a table in Markdown. Its argument is how many turns it takes.
+
+    Attributes:
+        driver: a part of the driver's name on which it runs; "" runs it on each.
+        needs: the variables that say where downloads of `make bench` are.
+    """
+
+    driver: str = ""
+    needs: tuple[str, ...] = ()
+
+
+TABLES = {
+    "calls": Table("Intel", ("UR_PLUGINS",)),
+    "dpctl_calls": Table("Intel", ("SYCL_CLIENTS",)),
+    "ze_calls": Table(),
+    "ze_events": Table(),
+    "sycl_graph": Table("", ("SYCL_CLIENTS",)),
+}
+ALL = (*MEASURES, *ONCE, *TABLES)
 _ROOT = Path(__file__).resolve().parent.parent
 _LIMIT = 1800.0  # seconds for one measure on one driver
 
@@ -132,6 +157,48 @@ def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict
     )[-1]
 
 
+def why_not(table: Table, driver: str, environ: Mapping[str, str]) -> str:
+    """Why a table cannot be measured on a driver, "" if it can."""
+    if table.driver not in driver:
+        return f"it is for {table.driver}'s driver"
+    missing = [name for name in table.needs if not os.path.isdir(environ.get(name, ""))]
+    return f"{' and '.join(missing)} names no folder: run `make bench`" if missing else ""
+
+
+def print_table(name: str, quick: bool, environ: dict[str, str]) -> tuple[str, str]:
+    """Run a module of `TABLES` in a child process. Returns its table, and why there is none."""
+    command = [sys.executable, "-m", f"bench.{name}", *(["1"] if quick else [])]
+    try:
+        done = subprocess.run(
+            command, env=environ, cwd=_ROOT, timeout=_LIMIT, capture_output=True, text=True
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"failed: it did not end within {_LIMIT:.0f} s"
+    if done.returncode == 0:
+        return done.stdout, ""
+    sys.stderr.write(done.stderr)
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    return "", f"failed: exit code {done.returncode}: {last}"
+
+
+def measure_tables(
+    names: Sequence[str], drivers: Sequence[Mapping[str, str]], quick: bool, environ: dict[str, str]
+) -> Iterator[dict[str, str]]:
+    """Yield the tables of the modules of `TABLES` among `names`, and those that are left out."""
+    for name in (name for name in names if name in TABLES):
+        for driver in drivers:
+            one = {"measure": name, "driver": driver["name"], "table": ""}
+            if reason := why_not(TABLES[name], driver["name"], environ):
+                print(f"{name}: {driver['name']}: left out: {reason}", file=sys.stderr)
+                yield {**one, "why_not": f"left out: {reason}"}
+                continue
+            print(f"{name}: {driver['name']}", file=sys.stderr)
+            # OpenCL's loaders of others know one of the two variables
+            chosen = {"OCL_ICD_VENDORS": driver["path"], "OCL_ICD_FILENAMES": driver["path"]}
+            table, why = print_table(name, quick, {**environ, **chosen})
+            yield {**one, "table": table, "why_not": why}
+
+
 def private_caches(folder: str) -> dict[str, str]:
     """Return the environment with caches of its own. `run` narrows the choice of drivers."""
     environ = {
@@ -163,7 +230,7 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
         data["drivers"], problem = in_child("drivers", quick, environ)
         if problem or not data["drivers"]:
             raise SystemExit(f"no driver to measure: {problem or 'none was found'}")
-        for name in names:
+        for name in (name for name in names if name not in TABLES):
             for driver in [{"name": "all", "path": ""}] if name in ONCE else data["drivers"]:
                 print(f"{name}: {driver['name']}", file=sys.stderr)
                 chosen = (
@@ -188,6 +255,8 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
                         }
                     ]
                 data["rows"] += [{"measure": name, "driver": driver["name"], **row} for row in rows]
+        data["tables"] = list(measure_tables(names, data["drivers"], quick, environ))
+        data["failures"] += sum(one["why_not"].startswith("failed") for one in data["tables"])
     data["machine"]["load_after"] = machine.load()
     for driver in data["drivers"]:
         del driver["path"]  # no reader needs it
@@ -200,10 +269,10 @@ def main() -> None:
     parser.add_argument(
         "--only",
         nargs="+",
-        choices=(*MEASURES, *ONCE),
-        default=(*MEASURES, *ONCE),
+        choices=ALL,
+        default=ALL,
         metavar="NAME",
-        help=", ".join((*MEASURES, *ONCE)),
+        help=", ".join(ALL),
     )
     parser.add_argument(
         "--quick",
@@ -224,7 +293,7 @@ def main() -> None:
     data = run(options.only, options.quick)
     table = report.markdown(data)
     output = options.output
-    if not output and options.only == (*MEASURES, *ONCE) and not options.quick:
+    if not output and options.only == ALL and not options.quick:
         output = _ROOT / "bench" / "results" / f"{data['machine']['date'][:10]}.json"
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)

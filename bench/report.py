@@ -90,7 +90,11 @@ def markdown(data: Mapping[str, Any]) -> str:
         )
         lines.append("| " + " | ".join(cells) + " |")
     judged = [row["met"] for row in data["rows"] if row["met"] is not None]
-    return "\n".join([*lines, "", f"{sum(judged)} of {len(judged)} targets met.", ""])
+    lines += ["", f"{sum(judged)} of {len(judged)} targets met.", ""]
+    for one in data.get("tables", ()):  # older results have none
+        lines += [f"## {one['measure']}: {one['driver']}", ""]
+        lines += [one["why_not"] or one["table"].rstrip(), ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

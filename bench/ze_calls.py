@@ -62,10 +62,10 @@ def main() -> None:
             for way, found in least.items():
                 for call, took in measure(program, way).items():
                     found[call] = min(took, found.get(call, took))
-    print(f"{'call':34} {'C, ns':>12} {'Python, ns':>12} {'×':>8}")
+    print("| call | C, ns | Python, ns | Python ÷ C |\n|---|---|---|---|")
     for call, took in least["c"].items():
         other = least["python"][call]
-        print(f"{call:34} {took:12.0f} {other:12.0f} {other / took:8.1f}")
+        print(f"| {call} | {took:.0f} | {other:.0f} | {other / took:.1f} |")
 
 
 if __name__ == "__main__":

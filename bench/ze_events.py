@@ -1,10 +1,10 @@
 """Counter-based events beside regular ones, in the adapter on Level Zero.
 
-    python -m bench.ze_events
+    python -m bench.ze_events [TURNS]
 
 Microseconds of one call of the adapter: a barrier with an event in an in-order queue, and an
 in-order command-buffer of one launch. If the command has an event for the program, the adapter
-enqueues in Python. Processes take turns, and the least counts.
+enqueues in Python. Processes take turns, 4 by default, and the least counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 KINDS: Final = "regular", "counter-based"
-_ROUNDS, _CALLS = 4, 500
+_CALLS: Final = 500
 
 
 def _measure(run: Callable[[], None]) -> float:
@@ -79,17 +79,18 @@ def child(place: int) -> dict[str, float]:
     return found
 
 
-def main() -> None:
+def main(turns: int) -> None:
     """Measure in child processes, and print a table."""
     from fairlead.icd.drivers import platforms
 
     names = [platform.name for platform in platforms() if platform.devices]
+    print(f"| driver, call | {', µs | '.join(KINDS)}, µs |\n|---|---|---|")
     for place, name in enumerate(names):
         rows: dict[str, dict[str, float]] = {}
-        for _ in range(_ROUNDS):
+        for _ in range(turns):
             for kind in KINDS:
                 done = subprocess.run(
-                    [sys.executable, "-m", "bench.ze_events", str(place)],
+                    [sys.executable, "-m", "bench.ze_events", "--child", str(place)],
                     env={**os.environ, "FAIRLEAD_ZE_EVENTS": kind},
                     check=True,
                     capture_output=True,
@@ -103,7 +104,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(json.dumps(child(int(sys.argv[1]))))
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(child(int(sys.argv[2]))))
     else:
-        main()
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 4)
