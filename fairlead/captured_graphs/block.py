@@ -5,7 +5,7 @@ A captured graph, its nodes and its executables share a `CapturedBlock`. It refe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -92,6 +92,13 @@ class _Dependencies(Sequence[Sequence[int]]):
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        commands, all_of_them = self._commands, self._all
+        for node in range(self._count):
+            command = commands[node]
+            first = command.first_dep
+            yield all_of_them[first : first + command.dep_count]
 
     def __getitem__(self, node: Any) -> Any:
         if not 0 <= node < self._count:

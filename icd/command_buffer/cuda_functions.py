@@ -26,7 +26,7 @@ from ..calls import address, call, kernel_name
 from ..cuda_sharing import SharedDevice
 from ..errors import check as check_opencl
 from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant, loading_name
-from .commands import OPERATIONS, CommandList
+from .commands import CommandList
 from .group_functions import binary_of
 
 _KINDS: Final = {
@@ -35,7 +35,6 @@ _KINDS: Final = {
     "local": lib.FL_CUDA_LOCAL,
 }
 _WORK_DIM_BIT: Final = 1 << 3
-_KERNEL: Final = OPERATIONS.index("kernel")
 #: More translations of one program than this are not compiled for one graph.
 _MOST_VARIANTS: Final = 16
 
@@ -273,15 +272,16 @@ def _launches(commands: CommandList, early_threads: int) -> Iterable[_CudaLaunch
 
     A kernel that a launch may come to have is taken with the shapes of all launches.
     """
-    array, updatable = commands.array, commands.updatable
+    array, updatable, count = commands.array, commands.updatable, len(commands)
+    different = ffi.new("uint32_t[]", count + 1)
+    count = lib.fl_find_launches(array, count, updatable, early_threads, different)
     seen: dict[tuple[Any, int, tuple[int, int, int], int, bool], None] = {}
-    for number in range(len(commands)):
+    for number in ffi.unpack(different, count):
         row = array[number]
-        if row.op == _KERNEL:
-            offset = _offset(row) if row.has_offset else (0, 0, 0)
-            cells = lib.fl_cell_bits(row.arguments) if updatable else 0
-            lets_start = bool(lib.fl_lets_start(array + number, early_threads))
-            seen[row.kernel, row.work_dim, offset, cells, lets_start] = None
+        offset = _offset(row) if row.has_offset else (0, 0, 0)
+        cells = lib.fl_cell_bits(row.arguments) if updatable else 0
+        lets_start = bool(lib.fl_lets_start(array + number, early_threads))
+        seen[row.kernel, row.work_dim, offset, cells, lets_start] = None
     found = dict.fromkeys(
         _CudaLaunch(address(kernel), work_dim, offset, cells, lets_start)
         for kernel, work_dim, offset, cells, lets_start in seen

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -204,7 +205,7 @@ def _runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:
     """Yield maximal runs of equal members: the member, the first place, the place after the
     last."""
     first = 0
-    for place in range(1, len(owners) + 1):
-        if place == len(owners) or owners[place] != owners[first]:
-            yield owners[first], first, place
-            first = place
+    for member, run in groupby(owners):
+        end = first + len(list(run))
+        yield member, first, end
+        first = end

@@ -32,6 +32,32 @@ int fl_lets_start(const fl_command *c, uint64_t most) {
     return threads >= LEAST_TO_START && threads <= most;
 }
 
+static bool is_like(const fl_command *a, const fl_command *b, bool updatable, uint64_t most) {
+    for (uint32_t i = 0; i < a->work_dim; i++)
+        if ((a->has_offset ? a->n[i] : 0) != (b->has_offset ? b->n[i] : 0))
+            return false;
+    return a->kernel == b->kernel && a->work_dim == b->work_dim &&
+           fl_lets_start(a, most) == fl_lets_start(b, most) &&
+           (!updatable || fl_cell_bits(a->arguments) == fl_cell_bits(b->arguments));
+}
+
+uint32_t fl_find_launches(const fl_command *commands, uint32_t count, bool updatable,
+                          uint64_t early_threads, uint32_t *found) {
+    enum { LOOKED_AT = 64 };   /* the last ones found */
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t k = made < LOOKED_AT ? 0 : made - LOOKED_AT;
+        if (commands[i].op != FL_KERNEL)
+            continue;
+        while (k < made &&
+               !is_like(&commands[found[k]], &commands[i], updatable, early_threads))
+            k++;
+        if (k == made)
+            found[made++] = i;
+    }
+    return made;
+}
+
 /* The one that lets the next launch start, or does not, as is best for this one; or else any. */
 static const fl_cuda_function *function_of(const fl_cuda_function *functions, uint32_t count,
                                            const fl_command *c) {

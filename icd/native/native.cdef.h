@@ -577,6 +577,11 @@ enum { FL_CUDA_MOST_LOADS = 64 };
  * and not more than `most`. A function whose `lets_start` is not 0 does that, and is for launches
  * of up to so many threads. */
 int fl_lets_start(const fl_command *command, uint64_t most);
+/* The numbers of launches that differ in what their functions depend on: kernel, dimensions, offset,
+ * fl_lets_start and, in commands that can be updated, which arguments are Parameters. Each kind is
+ * among them; a few may be twice. `found` has room for all. Returns how many there are. */
+uint32_t fl_find_launches(const fl_command *commands, uint32_t count, bool updatable,
+                          uint64_t early_threads, uint32_t *found);
 /* Why a command cannot be a node. */
 enum fl_cuda_reason {
     FL_CUDA_FINE,
