@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -36,7 +36,7 @@ _KINDS: Final = {
 }
 _WORK_DIM_BIT: Final = 1 << 3
 #: More translations of one program than this are not compiled for one graph.
-_MOST_VARIANTS: Final = 16
+_MOST_VARIANTS: Final = 32
 
 #: OpenCL's build options that are options of CUDA's compiler, too.
 _OPTIONS: Final = (
@@ -101,6 +101,14 @@ class _CudaLaunch(NamedTuple):
     offset: tuple[int, int, int]
     cells: int
     lets_start: bool
+
+
+class _Part(NamedTuple):
+    """A part of a launch (`fl_cuda_part`)."""
+
+    first: tuple[int, int, int]
+    groups: tuple[int, int, int]
+    local: tuple[int, int, int]
 
 
 class _CudaProgram:
@@ -171,6 +179,22 @@ class CudaFunctions:
             self._note_loads(launch)
         rows = [self._row(launch) for launch in launches]
         self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
+        parts = dict.fromkeys(self._list_parts(commands))
+        if parts:
+            rows += [self._row(launch, part) for launch, part in parts]
+            self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
+
+    def _list_parts(self, commands: CommandList) -> Iterator[tuple[_CudaLaunch, _Part]]:
+        """Yield the parts of launches that have too many work-groups for CUDA."""
+        array, count, number = commands.array, len(commands), 0
+        found, many = ffi.new("fl_cuda_part[]", lib.FL_CUDA_MOST_PARTS), ffi.new("uint32_t *")
+        given = self.array, self.count, array, count
+        while (number := lib.fl_find_in_parts(*given, number, found, many)) < count:
+            launch = _launch_of(array + number, commands.updatable)
+            for part in found[0 : many[0]]:
+                first, groups, local = map(tuple, (part.first, part.groups, part.local))
+                yield launch, _Part(first, groups, local)
+            number += 1
 
     def _note_loads(self, launch: _CudaLaunch) -> None:
         """A program's translation has what all launches need of it."""
@@ -181,24 +205,25 @@ class CudaFunctions:
             loads = launch.cells & _loadable(program.kernel(name))
             program.loads |= {(name, loads)} if loads else set()
 
-    def _row(self, launch: _CudaLaunch) -> dict[str, Any]:
+    def _row(self, launch: _CudaLaunch, part: _Part | None = None) -> dict[str, Any]:
         row: dict[str, Any] = {"kernel": ffi.cast("void *", launch.kernel)}
         try:
-            row |= self._found(launch)
+            row |= self._found(launch, part)
         except FairleadError as error:
             name = kernel_name(launch.kernel)
             self.why_not[launch.kernel] = f"the kernel {name}: {reason_of(error)}"
         return row
 
-    def _found(self, launch: _CudaLaunch) -> Mapping[str, Any]:
+    def _found(self, launch: _CudaLaunch, part: _Part | None) -> Mapping[str, Any]:
         program = self._program_of(launch.kernel)
         found = program.kernel(kernel_name(launch.kernel))
         assert program.ptx is not None
-        waits = self._device.early_threads > 0 and program.ptx.can_wait
+        waits = not part and self._device.early_threads > 0 and program.ptx.can_wait
         lets = waits and launch.lets_start
         variant = program.ptx.variant(launch.work_dim, launch.offset)
-        variant = replace(variant, waits=waits, lets_start=lets)
-        module, loadable = program.module(variant), _loadable(found)
+        own = program.ptx.part(variant, *part) if part else variant
+        module = program.module(replace(own, waits=waits, lets_start=lets))
+        loadable = _loadable(found)
         loads = launch.cells & loadable
         function, most = module.function(loading_name(found.name, loads))
         asked = program.ptx.asks
@@ -216,6 +241,7 @@ class CudaFunctions:
             "required": found.required or (0, 0, 0),
             "most_threads": most,
             **_parameters(found),
+            **({"part": part._asdict()} if part else {}),
         }
         self.kept.append((module, row))
         return row
@@ -262,9 +288,12 @@ def _loadable(kernel: PtxKernel) -> int:
     return sum(1 << place for place, one in enumerate(parameters) if one.loadable)
 
 
-def _offset(row: Any) -> tuple[int, int, int]:
-    x, y, z = (row.n[i] if i < row.work_dim else 0 for i in range(3))
-    return x, y, z
+def _launch_of(row: Any, updatable: bool, early_threads: int = 0) -> _CudaLaunch:
+    dimensions = row.work_dim if row.has_offset else 0
+    x, y, z = (row.n[i] if i < dimensions else 0 for i in range(3))
+    cells = lib.fl_cell_bits(row.arguments) if updatable else 0
+    lets_start = bool(lib.fl_lets_start(row, early_threads))
+    return _CudaLaunch(address(row.kernel), row.work_dim, (x, y, z), cells, lets_start)
 
 
 def _launches(commands: CommandList, early_threads: int) -> Iterable[_CudaLaunch]:
@@ -275,16 +304,9 @@ def _launches(commands: CommandList, early_threads: int) -> Iterable[_CudaLaunch
     array, updatable, count = commands.array, commands.updatable, len(commands)
     different = ffi.new("uint32_t[]", count + 1)
     count = lib.fl_find_launches(array, count, updatable, early_threads, different)
-    seen: dict[tuple[Any, int, tuple[int, int, int], int, bool], None] = {}
-    for number in ffi.unpack(different, count):
-        row = array[number]
-        offset = _offset(row) if row.has_offset else (0, 0, 0)
-        cells = lib.fl_cell_bits(row.arguments) if updatable else 0
-        lets_start = bool(lib.fl_lets_start(array + number, early_threads))
-        seen[row.kernel, row.work_dim, offset, cells, lets_start] = None
     found = dict.fromkeys(
-        _CudaLaunch(address(kernel), work_dim, offset, cells, lets_start)
-        for kernel, work_dim, offset, cells, lets_start in seen
+        _launch_of(array + number, updatable, early_threads)
+        for number in ffi.unpack(different, count)
     )
     shapes = sorted({one[1:] for one in found})
     for kernel in commands.alternatives:

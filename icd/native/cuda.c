@@ -28,40 +28,61 @@ void fl_cuda_leave(const fl_cuda_device *device) {
     CU(device, cuCtxPopCurrent_v2)(&old);
 }
 
-/* A graph of the sets of a longer pattern, which have no order. */
-static CUresult make_fills(const fl_cuda_device *d, const fl_cuda_node *n, CUgraph *made) {
+/* The sets of a longer pattern. */
+static CUresult add_sets(const fl_cuda_device *d, const fl_cuda_node *n, CUgraph graph) {
     CUDA_MEMSET_NODE_PARAMS fill = n->fill;
+    CUresult code = CUDA_SUCCESS;
     CUgraphNode node;
-    CUresult code = CU(d, cuGraphCreate)(made, 0);
     for (size_t at = 0; at < fill.pitch && code == CUDA_SUCCESS; at += sizeof fill.value) {
         fill.dst = n->fill.dst + at;
         memcpy(&fill.value, n->pattern + at, sizeof fill.value);
-        code = CU(d, cuGraphAddMemsetNode)(&node, *made, NULL, 0, &fill, d->context);
+        code = CU(d, cuGraphAddMemsetNode)(&node, graph, NULL, 0, &fill, d->context);
     }
+    return code;
+}
+
+static CUresult add_parts(const fl_cuda_device *d, const fl_cuda_node *n, CUgraph graph) {
+    CUDA_KERNEL_NODE_PARAMS launch = n->launch;
+    CUresult code = CUDA_SUCCESS;
+    CUgraphNode node;
+    for (uint32_t i = 0; i < n->part_count && code == CUDA_SUCCESS; i++) {
+        launch.func = n->parts[i].function;
+        launch.gridDimX = n->parts[i].grid[0];
+        launch.gridDimY = n->parts[i].grid[1];
+        launch.gridDimZ = n->parts[i].grid[2];
+        code = CU(d, cuGraphAddKernelNode_v2)(&node, graph, NULL, 0, &launch);
+    }
+    return code;
+}
+
+static CUresult make_inner(const fl_cuda_device *d, const fl_cuda_node *n, CUgraph *made) {
+    CUresult code = CU(d, cuGraphCreate)(made, 0);
+    if (code == CUDA_SUCCESS)
+        code = n->kind == FL_NODE_PARTS ? add_parts(d, n, *made) : add_sets(d, n, *made);
     if (code != CUDA_SUCCESS && *made)
         CU(d, cuGraphDestroy)(*made);
     return code;
 }
 
-static CUresult add_fills(const fl_cuda_device *d, CUgraph graph, const fl_cuda_node *n,
+static CUresult add_inner(const fl_cuda_device *d, CUgraph graph, const fl_cuda_node *n,
                           const CUgraphNode *before, size_t count, CUgraphNode *made) {
-    CUgraph fills = NULL;
-    CUresult code = make_fills(d, n, &fills);
+    CUgraph inner = NULL;
+    CUresult code = make_inner(d, n, &inner);
     if (code != CUDA_SUCCESS)
         return code;
-    code = CU(d, cuGraphAddChildGraphNode)(made, graph, before, count, fills);
-    CU(d, cuGraphDestroy)(fills);
+    code = CU(d, cuGraphAddChildGraphNode)(made, graph, before, count, inner);
+    CU(d, cuGraphDestroy)(inner);
     return code;
 }
 
-static CUresult set_fills(const fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
+static CUresult set_inner(const fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
     const fl_cuda_device *d = g->device;
-    CUgraph fills = NULL;
-    CUresult code = make_fills(d, n, &fills);
+    CUgraph inner = NULL;
+    CUresult code = make_inner(d, n, &inner);
     if (code != CUDA_SUCCESS)
         return code;
-    code = CU(d, cuGraphExecChildGraphNodeSetParams)(g->executable, node, fills);
-    CU(d, cuGraphDestroy)(fills);
+    code = CU(d, cuGraphExecChildGraphNodeSetParams)(g->executable, node, inner);
+    CU(d, cuGraphDestroy)(inner);
     return code;
 }
 
@@ -74,7 +95,8 @@ static CUresult add_node(const fl_cuda_device *d, CUgraph graph, const fl_cuda_n
         return CU(d, cuGraphAddMemcpyNode)(made, graph, before, count, &n->copy, d->context);
     case FL_NODE_FILL:
         return CU(d, cuGraphAddMemsetNode)(made, graph, before, count, &n->fill, d->context);
-    case FL_NODE_FILLS: return add_fills(d, graph, n, before, count, made);
+    case FL_NODE_FILLS:
+    case FL_NODE_PARTS: return add_inner(d, graph, n, before, count, made);
     default: return CUDA_SUCCESS;
     }
 }
@@ -335,7 +357,8 @@ static CUresult set_node(fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
         return CU(d, cuGraphExecMemcpyNodeSetParams)(g->executable, node, &n->copy, d->context);
     case FL_NODE_FILL:
         return CU(d, cuGraphExecMemsetNodeSetParams)(g->executable, node, &n->fill, d->context);
-    case FL_NODE_FILLS: return set_fills(g, node, n);
+    case FL_NODE_FILLS:
+    case FL_NODE_PARTS: return set_inner(g, node, n);
     default: return CUDA_SUCCESS;
     }
 }

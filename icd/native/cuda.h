@@ -15,7 +15,14 @@
  */
 #define CU(device, name) ((fn_##name *)(*(void *const *const *)(device)->table)[SLOT_##name])
 
-enum fl_cuda_kind { FL_NODE_NOTHING, FL_NODE_LAUNCH, FL_NODE_COPY, FL_NODE_FILL, FL_NODE_FILLS };
+enum fl_cuda_kind {
+    FL_NODE_NOTHING,
+    FL_NODE_LAUNCH,
+    FL_NODE_COPY,
+    FL_NODE_FILL,
+    FL_NODE_FILLS,   /* this and the next one are graphs of nodes without an order */
+    FL_NODE_PARTS
+};
 
 /* A command as a node's parameters. Those of a launch lead to `bytes`. */
 typedef struct fl_cuda_node {
@@ -26,6 +33,11 @@ typedef struct fl_cuda_node {
         CUDA_MEMSET_NODE_PARAMS fill;
     };
     const unsigned char *pattern; /* FL_NODE_FILLS: a pitch of words; `fill` sets the first of them */
+    struct {
+        CUfunction function;
+        uint32_t grid[3];
+    } parts[FL_CUDA_MOST_PARTS];   /* FL_NODE_PARTS: what differs from `launch` */
+    uint32_t part_count;
     void **values;          /* of the launch, one for each parameter; in one piece with `bytes` */
     unsigned char *bytes;
     bool waits;             /* the launch, if it is started early */

@@ -64,7 +64,7 @@ static const fl_cuda_function *function_of(const fl_cuda_function *functions, ui
     const fl_cuda_function *found = NULL;
     for (uint32_t i = 0; i < count; i++) {
         const fl_cuda_function *f = &functions[i];
-        if (f->kernel != c->kernel || !wanted(f, c))
+        if (f->kernel != c->kernel || f->part.groups[0] || !wanted(f, c))
             continue;
         if (!f->function)
             return NULL;
@@ -99,8 +99,8 @@ static enum fl_cuda_reason set_sizes(const fl_cuda_function *f, const fl_command
         if (f->required[0] && local[i] != f->required[i])
             return FL_CUDA_LOCAL_SIZE;
         groups[i] = global / local[i];
-        if (groups[i] > (i ? MOST_GROUPS_Y_Z : INT32_MAX))
-            return i ? FL_CUDA_GROUPS : FL_CUDA_RANGE;
+        if (!i && groups[i] > INT32_MAX)
+            return FL_CUDA_RANGE;
         threads *= local[i];
         if (threads > f->most_threads)
             return FL_CUDA_LOCAL_SIZE;
@@ -111,6 +111,72 @@ static enum fl_cuda_reason set_sizes(const fl_cuda_function *f, const fl_command
     launch->blockDimX = (uint32_t)local[0];
     launch->blockDimY = (uint32_t)local[1];
     launch->blockDimZ = (uint32_t)local[2];
+    return FL_CUDA_FINE;
+}
+
+/* --- launches in parts, since CUDA takes 65,535 groups in y and in z --- */
+
+/* How many there are, 1 for a launch without parts; more than FL_CUDA_MOST_PARTS are not listed. */
+static uint32_t list_parts(const CUDA_KERNEL_NODE_PARAMS *l, fl_cuda_part *parts) {
+    uint32_t count = 0;
+    for (uint64_t z = 0; z < l->gridDimZ; z += MOST_GROUPS_Y_Z)
+        for (uint64_t y = 0; y < l->gridDimY && count <= FL_CUDA_MOST_PARTS;
+             y += MOST_GROUPS_Y_Z, count++)
+            if (count < FL_CUDA_MOST_PARTS)
+                parts[count] = (fl_cuda_part){{0, (uint32_t)y, (uint32_t)z},
+                                              {l->gridDimX, l->gridDimY, l->gridDimZ},
+                                              {l->blockDimX, l->blockDimY, l->blockDimZ}};
+    return count;
+}
+
+uint32_t fl_find_in_parts(const fl_cuda_function *functions, uint32_t function_count,
+                          const fl_command *commands, uint32_t count, uint32_t number,
+                          fl_cuda_part *parts, uint32_t *part_count) {
+    CUDA_KERNEL_NODE_PARAMS launch;
+    for (; number < count; number++) {
+        const fl_command *c = &commands[number];
+        const fl_cuda_function *f =
+            c->op == FL_KERNEL ? function_of(functions, function_count, c) : NULL;
+        if (!f || set_sizes(f, c, &launch) != FL_CUDA_FINE)
+            continue;
+        *part_count = list_parts(&launch, parts);
+        if (*part_count > 1 && *part_count <= FL_CUDA_MOST_PARTS)
+            return number;
+    }
+    return count;
+}
+
+static const fl_cuda_function *function_of_part(const fl_cuda_function *functions, uint32_t count,
+                                                const fl_cuda_function *whole,
+                                                const fl_cuda_part *part) {
+    for (const fl_cuda_function *f = functions; f < functions + count; f++)
+        if (f->kernel == whole->kernel && f->function && f->loads == whole->loads &&
+            f->work_dim == whole->work_dim &&
+            !memcmp(f->offset, whole->offset, sizeof f->offset) &&
+            !memcmp(&f->part, part, sizeof *part))
+            return f;
+    return NULL;
+}
+
+static uint32_t least(uint32_t a) { return a < MOST_GROUPS_Y_Z ? a : MOST_GROUPS_Y_Z; }
+
+static enum fl_cuda_reason describe_parts(const fl_cuda_function *functions, uint32_t count,
+                                          const fl_cuda_function *whole, fl_cuda_node *node) {
+    fl_cuda_part parts[FL_CUDA_MOST_PARTS];
+    uint32_t part_count = list_parts(&node->launch, parts);
+    if (part_count > FL_CUDA_MOST_PARTS)
+        return FL_CUDA_GROUPS;
+    for (uint32_t i = 0; i < part_count && part_count > 1; i++) {
+        const fl_cuda_part *p = &parts[i];
+        const fl_cuda_function *f = function_of_part(functions, count, whole, p);
+        if (!f)
+            return FL_CUDA_GROUPS;
+        node->kind = FL_NODE_PARTS;
+        node->parts[node->part_count].function = f->function;
+        node->parts[node->part_count].grid[0] = p->groups[0];
+        node->parts[node->part_count].grid[1] = least(p->groups[1] - p->first[1]);
+        node->parts[node->part_count++].grid[2] = least(p->groups[2] - p->first[2]);
+    }
     return FL_CUDA_FINE;
 }
 
@@ -217,8 +283,10 @@ static enum fl_cuda_reason move_to_memory(const fl_cuda_cells *cells, const fl_c
     return FL_CUDA_FINE;
 }
 
-static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_cuda_cells *cells,
+static enum fl_cuda_reason describe_launch(const fl_cuda_function *functions,
+                                           uint32_t function_count, const fl_cuda_cells *cells,
                                            const fl_command *c, fl_cuda_node *node) {
+    const fl_cuda_function *f = function_of(functions, function_count, c);
     uint32_t count = f ? f->parameter_count : 0, local_memory = 0;
     size_t place = 0, size = 1;
     if (!f)
@@ -250,7 +318,8 @@ static enum fl_cuda_reason describe_launch(const fl_cuda_function *f, const fl_c
     node->waits = f->waits;
     node->launch = (CUDA_KERNEL_NODE_PARAMS){
         .func = f->function, .sharedMemBytes = local_memory, .kernelParams = node->values};
-    return set_sizes(f, c, &node->launch);
+    enum fl_cuda_reason reason = set_sizes(f, c, &node->launch);
+    return reason == FL_CUDA_FINE ? describe_parts(functions, function_count, f, node) : reason;
 }
 
 /* An end of a copy: a buffer, or the host's memory; where it begins, and its pitches. */
@@ -349,8 +418,7 @@ enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t
     memset(node, 0, sizeof *node);
     switch (command->op) {
     case FL_KERNEL:
-        return describe_launch(function_of(functions, function_count, command), cells, command,
-                               node);
+        return describe_launch(functions, function_count, cells, command, node);
     case FL_COPY:
     case FL_READ:
     case FL_WRITE: return describe_line(command, node);

@@ -559,6 +559,11 @@ fl_cuda_counts fl_count_shared(void);
 
 /* What a parameter of a translated kernel is. */
 enum fl_cuda_parameter { FL_CUDA_VALUE, FL_CUDA_MEMORY, FL_CUDA_LOCAL };
+/* A part of a launch that has too many work-groups for CUDA: its first one, those of the launch, and
+ * the work-items of each. */
+typedef struct fl_cuda_part {
+    uint32_t first[3], groups[3], local[3];
+} fl_cuda_part;
 /* A kernel for launches of `work_dim` dimensions with this offset: what `asks` has no bit for is
  * any (bits 0 to 2 the offset's, bit 3 work_dim). `sizes` and `alignments` are in bytes. `required`
  * is reqd_work_group_size, or zeros. The function has the addresses of parameters that `loads` has
@@ -571,8 +576,14 @@ typedef struct fl_cuda_function {
     uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads, waits,
         lets_start;
     uint64_t loadable, loads;
+    fl_cuda_part part;         /* that it is for alone, or zeros */
 } fl_cuda_function;
-enum { FL_CUDA_MOST_LOADS = 64 };
+enum { FL_CUDA_MOST_LOADS = 64, FL_CUDA_MOST_PARTS = 16 };
+/* The next command from `number` on that is launched in parts, `count` if there is none. Its parts
+ * come to `parts`. */
+uint32_t fl_find_in_parts(const fl_cuda_function *functions, uint32_t function_count,
+                          const fl_command *commands, uint32_t count, uint32_t number,
+                          fl_cuda_part *parts, uint32_t *part_count);
 /* Whether a launch is best followed by one that starts while it runs: it has some thousand threads,
  * and not more than `most`. A function whose `lets_start` is not 0 does that, and is for launches
  * of up to so many threads. */

@@ -110,17 +110,93 @@ def test_a_parameter_is_neither_a_size_nor_an_offset(put: Put, where: str, typed
     assert len(graph.nodes) == 0
 
 
-def test_more_work_groups_in_y_than_cuda_takes_go_to_another_engine(
-    put: Put, cuda_on_pocl: FakeCuda
+#: Counts each group at its own place in y and z, and writes how many it sees in y.
+_PLACES = """
+kernel void put(global int *out, int value) {
+    size_t y = get_global_id(1) - get_global_offset(1), height = get_global_size(1);
+    out[y + height * get_global_id(2)] += value * (int)get_num_groups(1) + (int)get_group_id(1);
+}
+"""
+_MOST = 65_535
+
+
+class Places:
+    """`_PLACES` on PoCL, and a shared buffer of zeros."""
+
+    def __init__(self, count: int) -> None:
+        (found,) = next(one for one in platforms() if "Portable" in one.name).devices
+        self.context = cl.Context([found.to_pyopencl()])
+        self.queue = cl.CommandQueue(self.context)
+        self.kernel = cl.Program(self.context, _PLACES).build().put
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        self.out = cl.Buffer(self.context, flags, hostbuf=np.zeros(count, np.int32))
+        self.count = count
+
+    def captured(self, size: Any, value: int, **how: Any) -> Any:
+        """Return a graph of a launch whose groups have one work-item."""
+        with fairlead.capture(self.queue) as graph:
+            self.kernel(self.queue, size, (1,) * len(size), self.out, np.int32(value), **how)
+        return graph
+
+    def values(self) -> np.ndarray:
+        """Read the buffer, and clear it."""
+        host = np.empty(self.count, np.int32)
+        cl.enqueue_copy(self.queue, host, self.out)
+        cl.enqueue_copy(self.queue, self.out, np.zeros(self.count, np.int32))
+        return host
+
+
+@pytest.fixture
+def places(put: Put, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.setattr(cuda_functions, "ptx_of", lambda program: _PLACES)
+    return Places(2 * (_MOST + 2))
+
+
+@pytest.mark.parametrize(
+    ("size", "offset", "parts"),
+    [
+        ((1, _MOST), (0, 0), 0),
+        ((1, _MOST + 1), (0, 0), 2),
+        ((1, 2 * _MOST + 1), (0, 9), 3),
+        ((1, _MOST + 2, 2), (0, 3, 0), 2),
+    ],
+)
+def test_a_launch_of_many_work_groups_has_parts(
+    places: Places, cuda_on_pocl: FakeCuda, size: Any, offset: Any, parts: int
 ) -> None:
-    """There a launch has no parts. 65,535 are not too many."""
-    for groups, runs in ((65_535, 1), (65_536, 0)):
-        with fairlead.capture(put.queue) as graph:
-            put.launch((1, groups), groups, (1, 1))
-        loop, before = graph.finalize(), cuda_on_pocl.calls("cuGraphLaunch")
-        loop.replay(put.queue, wait=True)
-        assert cuda_on_pocl.calls("cuGraphLaunch") - before == runs
-        assert put.values()[0] == groups
-        lines = loop.explain(put.queue).splitlines()
-        refused = any("command 0 (kernel): it has more than 65,535" in line for line in lines)
-        assert refused == (not runs)
+    """Each part sees itself as a part of the whole. They are one node."""
+    calls = [f"cuGraph{name}" for name in ("AddKernelNode_v2", "AddChildGraphNode", "Launch")]
+    before = [cuda_on_pocl.calls(name) for name in calls]
+    loop = places.captured(size, 3, global_offset=offset).finalize()
+    loop.replay(places.queue, wait=True)
+    made = [cuda_on_pocl.calls(name) - was for name, was in zip(calls, before, strict=True)]
+    assert made == [max(parts, 1), int(parts > 0), 1]
+    y = np.tile(np.arange(size[1]), size[2] if len(size) > 2 else 1)
+    assert (places.values()[: len(y)] == 3 * size[1] + y).all()
+
+
+def test_updates_reach_all_parts_and_make_others(places: Places, cuda_on_pocl: FakeCuda) -> None:
+    graph = places.captured((1, _MOST + 1), 1)
+    loop, launches = graph.finalize(updatable=True), 0
+    before = cuda_on_pocl.calls("cuGraphLaunch")
+    sizes = _MOST + 1, _MOST + 1, 8, _MOST + 2, 2 * _MOST + 1
+    for value, groups in enumerate(sizes, 1):
+        graph[0].set_arg(1, np.int32(value))
+        graph[0].update_nd_range(NDRange((1, groups), (1, 1)))
+        loop.update(graph[0])
+        loop.replay(places.queue, wait=True)
+        launches += 1
+        found = places.values()
+        assert (found[:groups] == value * groups + np.arange(groups)).all()
+        assert not found[groups:].any()
+    assert cuda_on_pocl.calls("cuGraphLaunch") - before == launches
+
+
+def test_more_parts_than_sixteen_go_to_another_engine(put: Put, cuda_on_pocl: FakeCuda) -> None:
+    with fairlead.capture(put.queue) as graph:
+        put.launch((1, 16 * _MOST + 1), 5, (1, 1))
+    loop, before = graph.finalize(), cuda_on_pocl.calls("cuGraphLaunch")
+    loop.replay(put.queue, wait=True)
+    assert cuda_on_pocl.calls("cuGraphLaunch") == before
+    assert put.values()[0] == 5
+    assert "command 0 (kernel): it has so many work-groups" in loop.explain(put.queue)

@@ -43,8 +43,8 @@ _REASONS: Final[dict[int, str]] = {
     lib.FL_CUDA_SVM: "it uses shared virtual memory: use buffers, or run it outside the block",
     lib.FL_CUDA_RANGE: "CUDA may refuse its range or sizes: give sizes above 0, a range that is a "
     "multiple of the local size, and slices of whole rows",
-    lib.FL_CUDA_GROUPS: "it has more than 65,535 work-groups in y or z: put the longest dimension "
-    "first",
+    lib.FL_CUDA_GROUPS: "it has so many work-groups in y or z that it needs more than 16 parts: "
+    "put the longest dimension first",
     lib.FL_CUDA_LOCAL_SIZE: "CUDA may refuse its local size: give the one that the kernel "
     "requires, or a smaller one",
     lib.FL_CUDA_IMAGE: "it uses images: use buffers, or run it outside the block",
