@@ -211,7 +211,8 @@ with svm.map_ro(queue) as mapped:
 print(line.split("not chosen: ")[1])
 """
     lines = _run(run_python, environment, code)
-    assert lines == ["[15] [15] 3 1", "command 0 (kernel): it uses shared virtual memory"]
+    why_not = "it uses shared virtual memory: use buffers, or run it outside the block"
+    assert lines == ["[15] [15] 3 1", f"command 0 (kernel): {why_not}"]
 
 
 def test_shared_memory_keeps_its_five(run_python: RunPython, fake_cuda_path: Path) -> None:
