@@ -157,9 +157,9 @@ def _known_source(program: int) -> str:
                 handle = one.int_ptr
             else:
                 continue
-        except Exception:  # one that was never built
+            source = getattr(one, "_source", "") if handle == program else ""
+        except Exception:  # one that was never built, or was made of a binary
             continue
-        source = getattr(one, "_source", "") if handle == program else ""
         if source:
             return source if isinstance(source, str) else source.decode("utf-8", "replace")
     return ""

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from helpers.captures import Numbers
+from helpers.captures import SOURCE, Numbers
 
 import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
@@ -34,6 +34,12 @@ kernel void shared_sum(global const int *from, global int *to, local int *tile, 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "step.flg"
+
+
+@pytest.fixture
+def numbers(queue: cl.CommandQueue) -> Numbers:
+    """Numbers whose kernels are of a source, because the driver has to know it."""
+    return Numbers(queue, cl.Program(queue.context, SOURCE).build())
 
 
 def test_what_is_loaded_computes_what_was_saved(
@@ -425,6 +431,20 @@ def test_binaries_are_for_their_device(numbers: Numbers, file: Path, device: cl.
     with GraphArchive(file) as archive:
         (program,) = archive.document.programs
         assert program["source"] and len(archive.program(program["binaries"][0]["file"])) > 100
+    assert (fairlead.load(file, device).finalize()()["a"].view(np.int32) == 3).all()
+
+
+def test_a_program_of_a_binary_is_saved_as_one(
+    queue: cl.CommandQueue, numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    binaries: Any = numbers.program.get_info(cl.program_info.BINARIES)
+    others = Numbers(queue, cl.Program(queue.context, [device], binaries).build())
+    with fairlead.capture(queue) as graph:
+        others.add(3)
+    graph.save(file, names={"a": others.buffer})
+    with GraphArchive(file) as archive:
+        (program,) = archive.document.programs
+        assert len(archive.program(program["binaries"][0]["file"])) > 100
     assert (fairlead.load(file, device).finalize()()["a"].view(np.int32) == 3).all()
 
 

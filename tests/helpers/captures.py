@@ -10,6 +10,7 @@ import pytest
 
 from fairlead.captured_graphs.context import capture
 from fairlead.runtime import USM, Device, malloc_shared
+from helpers.programs import build_once
 
 SOURCE = """
 __kernel void add(__global int *a, int n) { a[get_global_id(0)] += n; }
@@ -36,9 +37,9 @@ class Numbers:
     """A buffer of 64 equal int32, and launches that add or multiply, so that the result shows their
     order."""
 
-    def __init__(self, queue: cl.CommandQueue) -> None:
+    def __init__(self, queue: cl.CommandQueue, program: cl.Program | None = None) -> None:
         self.queue = queue
-        self.program = cl.Program(queue.context, SOURCE).build()
+        self.program = program or build_once(queue.context, SOURCE)
         self._add, self._mul, self.shared_add = (
             self.program.add,
             self.program.mul,
