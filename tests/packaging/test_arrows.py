@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from helpers.support import ROOT, RunPython
@@ -24,6 +26,34 @@ ALLOWED = {
 
 #: What goes upwards by name, when it is used: a file, and the package whose modules it names.
 LATE = {("graph/files.py", "fairlead.graph_files")}
+_NAME = re.compile(r"fairlead(\.\w+)+")
+
+
+class Statements(NamedTuple):
+    """What these tests look at in a module: 600 whole trees would fill memory."""
+
+    imports: list[ast.Import | ast.ImportFrom]  # anywhere
+    first: list[ast.ImportFrom]  # at its top level
+    classes: list[str]
+    names: set[str]  # texts that are names in fairlead
+
+
+@functools.cache
+def _parse(text: str) -> Statements:
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return Statements(
+        [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)],
+        [node for node in tree.body if isinstance(node, ast.ImportFrom)],
+        [node.name for node in tree.body if isinstance(node, ast.ClassDef)],
+        {text for text in texts if isinstance(text, str) and _NAME.fullmatch(text)},
+    )
+
+
+def statements(path: Path) -> Statements:
+    """Read a module. Each is parsed once for all tests."""
+    return _parse(path.read_text(encoding="utf-8"))
 
 
 def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
@@ -36,7 +66,7 @@ def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
         *([] if folder == "fairlead" else [folder]),
         *path.parent.relative_to(root).parts,
     ]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(path).imports:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             above = package[: len(package) + 1 - node.level] if node.level else []
@@ -87,14 +117,13 @@ def imported_modules(path: Path, modules: Container[str]) -> set[str]:
     own = {".".join(package[: end + 1]) for end in range(len(package))}
     package = package if path.name == "__init__.py" else package[:-1]
     found = set[str]()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom):
-            above = package[: len(package) + 1 - node.level] if node.level else []
-            module = ".".join([*above, *filter(None, [node.module])])
-            for alias in node.names:
-                inner = f"{module}.{alias.name}"
-                name = inner if inner in modules else module
-                found |= {name, *set(packages_of(name)) - own}
+    for node in statements(path).first:
+        above = package[: len(package) + 1 - node.level] if node.level else []
+        module = ".".join([*above, *filter(None, [node.module])])
+        for alias in node.names:
+            inner = f"{module}.{alias.name}"
+            name = inner if inner in modules else module
+            found |= {name, *set(packages_of(name)) - own}
     return {name for name in found if name in modules}
 
 
@@ -135,13 +164,11 @@ def test_few_modules_are_named_by_those_below_them() -> None:
     """Such names are for `import_module`, which the arrows do not show."""
     found = set[tuple[str, str]]()
     for path in (path for folder in set(ALLOWED) - {"fairlead"} for path in sources(folder)):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            text = node.value if isinstance(node, ast.Constant) else None
-            if isinstance(text, str) and re.fullmatch(r"fairlead(\.\w+)+", text):
-                above = text.split(".")[1]
-                if above not in ALLOWED and (ROOT / "fairlead" / above).is_dir():
-                    package = ".".join(text.split(".")[:2])
-                    found.add((path.relative_to(ROOT).as_posix(), package))
+        for text in statements(path).names:
+            above = text.split(".")[1]
+            if above not in ALLOWED and (ROOT / "fairlead" / above).is_dir():
+                package = ".".join(text.split(".")[:2])
+                found.add((path.relative_to(ROOT).as_posix(), package))
     assert found == LATE
 
 
@@ -201,9 +228,8 @@ def test_the_packages_of_a_module_count_as_imported() -> None:
 def classes() -> Iterator[tuple[str, str]]:
     """Yield the name of each class of a module, and the module."""
     for path in (path for folder in ALLOWED for path in sources(folder)):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                yield node.name, module_name(path)
+        for name in statements(path).classes:
+            yield name, module_name(path)
 
 
 def namesakes(named: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
