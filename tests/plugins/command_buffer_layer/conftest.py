@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from helpers.children import working_folder
 from helpers.drivers import Driver
 from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython, once
 
@@ -114,7 +115,9 @@ def calls(
     def run(code: str, driver: Driver, env: Mapping[str, str] = {}) -> list[Any]:
         folder = ROOT / "tests/plugins/command_buffer_layer"
         begin = f"import sys; sys.path.insert(0, {str(folder)!r})\nfrom calls import *\n"
-        ways = {**variables([driver.library]), "LOADER": str(libopencl.path()), **env}
+        kept = f"{working_folder()}/layer-{driver.name}"
+        found = variables([driver.library])
+        ways = {**found, "LOADER": str(libopencl.path()), "KEPT": kept, **env}
         output = run_python(begin + code, env=ways)
         return [json.loads(line) for line in output.out.splitlines()]
 
