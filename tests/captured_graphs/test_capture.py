@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
+from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import capture
 
@@ -34,7 +35,7 @@ N = 256
 
 @pytest.fixture
 def program(context: cl.Context) -> cl.Program:
-    return cl.Program(context, SOURCE).build()
+    return build_once(context, SOURCE)
 
 
 def buffer(queue: cl.CommandQueue, values: np.ndarray) -> cl.Buffer:
@@ -324,7 +325,7 @@ def test_dropping_the_graph_gives_everything_back(
 def test_the_graph_outlives_context_queue_and_program(device: cl.Device) -> None:
     context = cl.Context([device])
     queue = cl.CommandQueue(context)
-    program = cl.Program(context, SOURCE).build()
+    program = build_once(context, SOURCE)
     target = np.zeros(N, np.float32)
     a = buffer(queue, ramp())
     with capture(queue) as graph:

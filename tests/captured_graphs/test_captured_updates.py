@@ -12,6 +12,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 from helpers.captures import SOURCE, Numbers
+from helpers.programs import build_once
 
 import fairlead
 from fairlead.captured_graphs.context import capture
@@ -341,7 +342,7 @@ def test_transfers_and_kernels_of_other_programs_are_taken_over_too(numbers: Num
         step(numbers.buffer, first, numbers.program.add)
     loop = graph.finalize(updatable=True)
     loop.replay(numbers.queue).wait()
-    doubled = cl.Program(numbers.queue.context, SOURCE.replace("+= n", "+= 2 * n")).build()
+    doubled = build_once(numbers.queue.context, SOURCE.replace("+= n", "+= 2 * n"))
     other = numbers.new()
     with capture(numbers.queue) as again:
         step(other, second, doubled.add)

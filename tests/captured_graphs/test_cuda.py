@@ -29,6 +29,7 @@ import pyopencl.array as cl_array
 import pytest
 from helpers.buffer_behaviour import SMALL, observe
 from helpers.cuda import PTX, SOURCE, FakeCuda, TranslatedOpenCL
+from helpers.programs import build_once
 
 import fairlead
 from fairlead.captured_graphs.context import capture
@@ -67,7 +68,7 @@ class Program:
         (found,) = next(one for one in platforms() if "Portable" in one.name).devices
         self.fake, self.context = fake, cl.Context([found.to_pyopencl()])
         self.queue = cl.CommandQueue(self.context)
-        self.program = cl.Program(self.context, SOURCE).build()
+        self.program = build_once(self.context, SOURCE)
 
     def buffer(self, value: int = 0, flags: int = _COPIED) -> cl.Buffer:
         """A buffer of `_SIZE` numbers."""

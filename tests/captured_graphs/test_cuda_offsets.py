@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from helpers.cuda import FakeCuda, TranslatedOpenCL
+from helpers.programs import build_once
 
 import fairlead
 from fairlead.icd.command_buffer import cuda_functions
@@ -40,7 +41,7 @@ class Put:
         (found,) = next(one for one in platforms() if "Portable" in one.name).devices
         self.context = cl.Context([found.to_pyopencl()])
         self.queue = cl.CommandQueue(self.context)
-        self.kernel = cl.Program(self.context, _SOURCE).build().put
+        self.kernel = build_once(self.context, _SOURCE).put
         zeros = np.zeros(_COUNT, np.int32)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self.out = cl.Buffer(self.context, flags, hostbuf=zeros)

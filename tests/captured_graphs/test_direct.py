@@ -13,6 +13,7 @@ import pytest
 from helpers.captures import Numbers
 from helpers.drivers import Driver
 from helpers.images import sampler
+from helpers.programs import build_once
 from helpers.support import RunPython
 
 from fairlead.captured_graphs.context import capture
@@ -55,7 +56,7 @@ def device(direct_pocl: Driver) -> cl.Device:
 
 @pytest.fixture
 def others(context: cl.Context) -> cl.Program:
-    return cl.Program(context, _OTHERS).build()
+    return build_once(context, _OTHERS)
 
 
 @pytest.fixture

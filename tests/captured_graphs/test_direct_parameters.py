@@ -11,6 +11,7 @@ import pyopencl.array
 import pytest
 from helpers.captures import Numbers
 from helpers.drivers import Driver
+from helpers.programs import build_once
 
 import fairlead
 from fairlead.captured_graphs.context import capture
@@ -163,7 +164,7 @@ def test_a_buffer_that_only_the_driver_can_use(numbers: Numbers) -> None:
 def test_swaps_in_flight(numbers: Numbers, out_of_order: cl.CommandQueue, in_order: bool) -> None:
     """Kernels alone alternate in one native kernel; with a transfer each replay is its own."""
     queue, gate = numbers.queue if in_order else out_of_order, cl.UserEvent(out_of_order.context)
-    go = cl.Program(queue.context, _STEP).build().go
+    go = build_once(queue.context, _STEP).go
     for with_transfer in (False, True):
         u, v = numbers.new(0), numbers.new(-1)
         with capture(queue, swap=(u, v)) as graph:
@@ -199,7 +200,7 @@ class Loop:
         self.queue, self.u, self.v = numbers.queue, numbers.new(), numbers.new()
         self.flags = pyopencl.array.zeros(self.queue, 4, np.int32)
         self.flag, self._numbers = self.flags[1:], numbers
-        go, flags = cl.Program(self.queue.context, _UNTIL).build().go, self.flags.base_data
+        go, flags = build_once(self.queue.context, _UNTIL).go, self.flags.base_data
         assert isinstance(flags, cl.Buffer)
         with capture(self.queue, swap=(self.u, self.v)) as graph:
             go(self.queue, (64,), None, self.u, self.v, flags, most)

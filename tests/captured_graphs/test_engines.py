@@ -6,6 +6,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
+from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd._native import ffi
@@ -309,7 +310,7 @@ def test_another_kernel_comes_after_the_last_replay_without_a_wait(numbers: Numb
     with capture(numbers.queue) as graph:
         numbers.add(1)
     source = "kernel void add(global int *a, int n) { a[get_global_id(0)] *= 5 * n; }"
-    same_name = cl.Program(numbers.queue.context, source).build().add
+    same_name = build_once(numbers.queue.context, source).add
     with capture(numbers.queue) as other:
         same_name(numbers.queue, (64,), None, numbers.buffer, np.int32(1))
     loop = graph.finalize(updatable=True)

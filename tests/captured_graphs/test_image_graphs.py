@@ -9,6 +9,7 @@ import pyopencl as cl
 import pytest
 from helpers import images
 from helpers.images import IMAGE2D, Scene
+from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import SCHEDULES
@@ -47,7 +48,7 @@ class Smoothing:
         random = np.random.default_rng(1)
         self.picture = random.random((6, 10, 4), np.float32)
         self.result = np.zeros_like(self.picture)
-        self.kernel = cl.Program(context, SMOOTH).build().smooth
+        self.kernel = build_once(context, SMOOTH).smooth
         self.first = cl.image_from_array(context, self.picture, 4, mode="w")
         pixel = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
         flags: Any = cl.mem_flags.READ_WRITE

@@ -11,6 +11,7 @@ import pytest
 from helpers import images
 from helpers.drivers import Driver
 from helpers.images import COMMANDS, IMAGE2D, KINDS, Kind, Scene
+from helpers.programs import build_once
 from pyopencl import _cl
 
 from fairlead.captured_graphs.context import CaptureError, capture
@@ -143,7 +144,7 @@ def test_the_sampler_of_a_replay_is_the_updated_one(queue: cl.CommandQueue) -> N
         out[0] = read_imageui(image, how, (int2)(-5, 0)).x;
     }"""
     context, value = queue.context, np.empty(1, np.uint32)
-    beyond = cl.Program(context, source).build().beyond
+    beyond = build_once(context, source).beyond
     image = images.make(context, IMAGE2D, images.numbers(IMAGE2D, 33))
     out = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
     modes = cl.addressing_mode.CLAMP_TO_EDGE, cl.addressing_mode.CLAMP
@@ -182,7 +183,7 @@ def test_what_an_image_or_a_sampler_cannot_become(queue: cl.CommandQueue) -> Non
     released, gone = images.make(context, IMAGE2D), images.sampler(context)
     near = images.sampler(context)
     with capture(queue) as other:
-        fill = cl.Program(context, "kernel void set(global int *a, long b) { a[0] = b; }").build()
+        fill = build_once(context, "kernel void set(global int *a, long b) { a[0] = b; }")
         fill.set(queue, (1,), None, buffer, np.int64(3))
     released.release()
     del gone

@@ -9,6 +9,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 from helpers.captures import Numbers, seen_between
+from helpers.programs import build_once
 
 import fairlead
 from fairlead.captured_graphs.context import capture
@@ -40,7 +41,7 @@ class Counter:
         self.queue = queue
         self.n = pyopencl.array.zeros(queue, 1, np.int32)
         self.flag = pyopencl.array.zeros(queue, 1, np.int32)
-        self.program = cl.Program(queue.context, SOURCE).build()
+        self.program = build_once(queue.context, SOURCE)
         kernel = cl.Kernel(self.program, "count")
         with capture(queue) as self.graph:
             kernel(queue, (1,), None, self.n.base_data, self.flag.base_data, most)  # pyright: ignore[reportArgumentType]
@@ -88,7 +89,7 @@ def test_no_replay_changes_a_flag_that_is_read(
 ) -> None:
     """Each replay sets the flag, and takes it back after a while: it is 0 whenever it is read."""
     counter, zero = Counter(queue, np.int32(0)), np.int32(0)
-    kernels = cl.Program(queue.context, SLOW).build()
+    kernels = build_once(queue.context, SLOW)
     wait, count = kernels.slow, cl.Kernel(counter.program, "count")
     queue.finish()
     with capture(out_of_order) as graph:
@@ -129,7 +130,7 @@ def test_a_node_repeats_a_graph(numbers: Numbers) -> None:
     queue = numbers.queue
     n = pyopencl.array.zeros(queue, 1, np.int32)
     flag = pyopencl.array.to_device(queue, np.array([5, 0], np.int32))
-    program = cl.Program(queue.context, SOURCE).build()
+    program = build_once(queue.context, SOURCE)
     down = program.count_down
     with capture(queue) as body:
         down(queue, (1,), None, n.base_data, flag.base_data)  # pyright: ignore[reportArgumentType]
@@ -172,7 +173,7 @@ def test_a_node_runs_one_of_two_graphs(numbers: Numbers) -> None:
 
 def test_a_loop_within_a_loop(numbers: Numbers) -> None:
     """Host tasks that wait for graphs with host tasks."""
-    queue, program = numbers.queue, cl.Program(numbers.queue.context, SOURCE).build()
+    queue, program = numbers.queue, build_once(numbers.queue.context, SOURCE)
     inner_flag, outer_flag = numbers.new(0), numbers.new(3)
     n = numbers.new(0)
     with capture(queue) as body:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from helpers.programs import build_once
 
 import fairlead
 from fairlead.captured_graphs.graph import CapturedGraph, NotFinalizedError
@@ -34,7 +35,7 @@ def buffer(queue: Any) -> Any:
 
 @pytest.fixture
 def graph(queue: Any, buffer: Any) -> CapturedGraph:
-    kernel = cl.Program(queue.context, SOURCE).build().add
+    kernel = build_once(queue.context, SOURCE).add
     with fairlead.capture(queue) as graph:
         kernel(queue, (16,), None, buffer, np.float32(1))
     return graph

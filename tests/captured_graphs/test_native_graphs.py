@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl as cl
 import pytest
+from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.command_buffer.driver_command_buffer import support_of
@@ -31,7 +32,7 @@ def test_a_graph_gives_the_same_either_way(
 ) -> None:
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", mode)
     queue = request.getfixturevalue(kind)
-    kernel = cl.Program(context, SOURCE).build().bump
+    kernel = build_once(context, SOURCE).bump
     first, second = (cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * COUNT) for _ in range(2))
     cl.enqueue_fill_buffer(queue, second, np.zeros(1, np.int32), 0, 4 * COUNT).wait()
     with capture(queue) as graph:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import capture
 
@@ -21,7 +22,7 @@ __kernel void bump(__global int *cell, int number) { cell[0] = 3 * cell[0] + num
 
 @pytest.fixture
 def program(context: cl.Context) -> cl.Program:
-    return cl.Program(context, SOURCE).build()
+    return build_once(context, SOURCE)
 
 
 class Log:
@@ -270,7 +271,7 @@ def test_devices_of_one_context_wait_for_each_other(device: cl.Device) -> None:
         if len(halves) == 2
         else [cl.CommandQueue(context) for _ in range(2)]
     )
-    program = cl.Program(context, SOURCE).build()
+    program = build_once(context, SOURCE)
     log = Log(queues[0], program)
     with capture(*queues) as graph:
         event = None

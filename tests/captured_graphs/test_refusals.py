@@ -18,6 +18,7 @@ import pytest
 from helpers import images
 from helpers.captures import Numbers
 from helpers.images import IMAGE2D
+from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import CapturedGraph, CaptureError, capture
 from fairlead.captured_graphs.swaps import CaptureWarning
@@ -43,7 +44,7 @@ def pointers(queue: cl.CommandQueue) -> list[bytes]:
 
 @pytest.fixture
 def kernel(context: cl.Context) -> cl.Kernel:
-    return cl.Program(context, SOURCE).build().add
+    return build_once(context, SOURCE).add
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def test_threads_with_queues_of_their_own_are_not_disturbed(
 
     def work(number: int) -> None:
         queue = cl.CommandQueue(context)
-        bump = cl.Program(context, source).build().bump
+        bump = build_once(context, source).bump
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, N * 4)
         cl.enqueue_fill_buffer(queue, buffer, np.full(1, 0, np.float32), 0, N * 4)
         for _ in range(20):

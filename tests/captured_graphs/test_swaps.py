@@ -10,6 +10,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 from helpers.captures import Numbers
+from helpers.programs import build_once
 
 import fairlead
 from fairlead.captured_graphs.context import capture
@@ -30,7 +31,7 @@ class Steps:
 
     def __init__(self, numbers: Numbers) -> None:
         self.queue, self.u, self.v = numbers.queue, numbers.new(0), numbers.new(-1)
-        program = cl.Program(self.queue.context, SOURCE.replace("step", "advance")).build()
+        program = build_once(self.queue.context, SOURCE.replace("step", "advance"))
         self._kernel, self._numbers = program.advance, numbers
 
     def step(self, u: Any, v: Any, queue: Any = None) -> cl.Event:

@@ -10,6 +10,8 @@ import numpy as np
 import pyopencl as cl
 from pyopencl import _cl
 
+from helpers.programs import build_once
+
 #: Four numbers of four bytes a pixel, which every driver with images has.
 FORMAT: Final = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.UNSIGNED_INT32)
 _WIDTH, _HEIGHT, _DEPTH, _LAYERS = 8, 4, 3, 5
@@ -104,7 +106,7 @@ def kernel(context: cl.Context, kind: Kind) -> cl.Kernel:
     }}"""
     if kind.name == "image3d_t":
         source = f"#pragma OPENCL EXTENSION cl_khr_3d_image_writes : enable\n{source}"
-    return cl.Program(context, source).build().triple
+    return build_once(context, source).triple
 
 
 def sampler(context: cl.Context) -> cl.Sampler:
