@@ -38,6 +38,8 @@ kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out
     out[get_global_id(0)] = get_local_size(0);
 }
 """
+#: What a device's compiler made of a source. A module of it takes 2 ms instead of 100.
+_NATIVE: Final[dict[tuple[int, bytes], bytes]] = {}
 
 
 class ZeBench:
@@ -58,6 +60,7 @@ class ZeBench:
         given = byref(new("ze_context_desc_t")), len(devices), array(*devices) if devices else None
         self.context = ze.made("zeContextCreateEx", driver, *given)
         self.queue = self.new_queue()
+        self.compiles = False  # also what was compiled before
         self._modules: dict[bytes, int] = {}
 
     def close(self) -> None:
@@ -71,16 +74,26 @@ class ZeBench:
         return self.ze.made("zeCommandQueueCreate", self.context, self.device, byref(desc))
 
     def module(self, source: bytes = SOURCE) -> int:
-        """Return the module of OpenCL C."""
+        """Return the module of OpenCL C, which is compiled once in a process for a device."""
         if source not in self._modules:
-            text = ctypes.create_string_buffer(source, len(source))
-            desc = new("ze_module_desc_t", format=1, inputSize=len(source), pInputModule=text)
+            native = None if self.compiles else _NATIVE.get((self.device, source))
+            text = ctypes.create_string_buffer(native or source, len(native or source))
+            desc = new("ze_module_desc_t", format=1, inputSize=len(text), pInputModule=text)
             module = ctypes.c_void_p()
             self.ze.ok(
                 "zeModuleCreate", self.context, self.device, byref(desc), byref(module), None
             )
             self._modules[source] = module.value or 0
+            if native is None:
+                _NATIVE[self.device, source] = self._native(module)
         return self._modules[source]
+
+    def _native(self, module: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self.ze.ok("zeModuleGetNativeBinary", module, byref(size), None)
+        binary = ctypes.create_string_buffer(size.value)
+        self.ze.ok("zeModuleGetNativeBinary", module, byref(size), binary)
+        return binary.raw
 
     def kernel(self, name: str, *arguments: Any, size: int = 1, module: int = 0) -> int:
         """Return a new kernel with arguments: a ctypes value, or the bytes of local memory."""

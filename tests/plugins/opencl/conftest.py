@@ -10,7 +10,7 @@ import pytest
 from helpers.command_bench import SOURCE, Bench
 from helpers.drivers import chosen_drivers
 from helpers.entries import calls_in
-from helpers.launching import Exported, built
+from helpers.launching import Exported, build_once
 from helpers.ur_calls import Calls, array
 from helpers.usm_ways import WAYS, Way, forget_answers
 
@@ -66,16 +66,14 @@ def old(adapter: Plugin) -> Calls:
 @pytest.fixture
 def program(ur: Calls, context: int) -> Iterator[int]:
     """The kernels of helpers/launching.py."""
-    made = built(ur, context)
+    made = build_once(ur, context)
     yield made
     ur.ok("urProgramRelease", made)
 
 
 @pytest.fixture
 def bench(device: PluginDevice, ur: Calls, context: int, queue: int) -> Iterator[Bench]:
-    source = ctypes.create_string_buffer(SOURCE, len(SOURCE))
-    program = ur.made("urProgramCreateWithIL", context, source, len(SOURCE), None)
-    ur.ok("urProgramBuild", context, program, None)
+    program = build_once(ur, context, SOURCE)
     names = ("bump", "scale", "sum", "where", "many")
     kernels = {name: ur.made("urKernelCreate", program, name.encode()).value or 0 for name in names}
     made = Bench(ur, device.handle, context, queue, kernels)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from helpers.command_bench import Bench, update
 from helpers.image_calls import image_content, image_format, new_image
-from helpers.launching import MEM, SAMPLER, Numbers, built, launch, rows, sizes
+from helpers.launching import MEM, SAMPLER, Numbers, build_once, launch, rows, sizes
 from helpers.memory_calls import held_back, struct
 from helpers.ur_calls import Calls, array
 
@@ -36,7 +36,7 @@ WHOLE = WIDTH, HEIGHT, 1
 
 @pytest.fixture
 def kernels(ur: Calls, context: int) -> Iterator[dict[str, int]]:
-    program = built(ur, context, SOURCE)
+    program = build_once(ur, context, SOURCE)
     names = ("flip", "sample", "lines")
     made = {name: ur.made("urKernelCreate", program, name.encode()).value or 0 for name in names}
     yield made
@@ -285,7 +285,7 @@ def test_formats_are_converted_by_the_sampler(ur: Calls, context: int, queue: in
         int2 at = (int2)(get_global_id(0), get_global_id(1));
         write_imagef(to, at, read_imagef(from, plain, at) * 0.5f);
     }"""
-    program = built(ur, context, source)
+    program = build_once(ur, context, source)
     kernel = ur.made("urKernelCreate", program, b"halve").value or 0
     form = image_format("RGBA", "UNORM_INT8")
     image = new_image(ur, context, format=form, data=bytes(range(240)))

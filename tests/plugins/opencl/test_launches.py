@@ -15,7 +15,7 @@ from helpers.launching import (
     POINTER,
     SAMPLER,
     Numbers,
-    built,
+    build_once,
     is_intel,
     launch,
     program_of,
@@ -91,7 +91,7 @@ def test_local_memory(ur: Calls, queue: int, kernels: dict[str, int], numbers: N
 def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
     description = UR.struct("ur_sampler_desc_t")(stype=UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"])
     made = ur.made("urSamplerCreate", context, ctypes.byref(description))
-    program = built(
+    program = build_once(
         ur,
         context,
         b"kernel void sampled(sampler_t given, global int *out) { out[get_global_id(0)] = 6; }",

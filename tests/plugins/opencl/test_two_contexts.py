@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from helpers.launching import Exported, Numbers, built, launch, sizes
+from helpers.launching import Exported, Numbers, build_once, launch, sizes
 from helpers.memory_calls import new_queue, struct
 from helpers.ur_calls import Calls, array
 from helpers.usm_ways import Way
@@ -40,7 +40,7 @@ def test_a_launch_that_is_refused_leaves_the_arguments_that_were_set(
 ) -> None:
     """The first of two arguments is in order, and was with the driver already when the second was
     refused."""
-    program = built(ur, context, MOVE)
+    program = build_once(ur, context, MOVE)
     kernel = ur.made("urKernelCreate", program, b"move").value or 0
     source, target, wrong = (Numbers(ur, context, 4) for _ in range(3))
     foreign = Numbers(ur, other, 4)
