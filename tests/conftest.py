@@ -9,11 +9,15 @@ OCL_ICD_FILENAMES. The fixtures are in helpers/fixtures.py and helpers/drivers.p
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 import signal
 import tempfile
+import types
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.abc import Loader
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +48,28 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marks of the conformance suite, parts of which tests of all folders import."""
     for mark in ("rule", "beyond_specification", "forked"):
         config.addinivalue_line("markers", f"{mark}: of a case of the conformance suite")
+    if worker := getattr(config, "workerinput", None):
+        _rewrite_share(config, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+def _rewrite_share(config: pytest.Config, number: int, count: int) -> None:
+    """Let pytest rewrite the assertions of each `count`th new file of tests, and keep the result.
+
+    In a new checkout every worker would rewrite all files, at the same time, for 20 seconds.
+    """
+    loader = config.pluginmanager.rewrite_hook
+    if not isinstance(loader, Loader):  # --assert=plain
+        return
+    paths = [config.invocation_params.dir / name.split("::")[0] for name in config.args]
+    files = sorted({file for path in paths for file in path.rglob("test_*.py")})
+    for file in files[number::count]:
+        if any(file.parent.glob(f"__pycache__/{file.stem}.*-pytest-*")):
+            continue
+        module = types.ModuleType(file.stem)
+        module.__spec__ = importlib.util.spec_from_file_location(file.stem, file, loader=loader)
+        module.__dict__["__builtins__"] = {}  # without them it ends where it imports first
+        with suppress(ImportError):
+            loader.exec_module(module)
 
 
 def _prepare(folder: Path) -> None:
