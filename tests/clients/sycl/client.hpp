@@ -5,9 +5,14 @@
 
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <dlfcn.h>
 #include <iostream>
 #include <numeric>
 #include <sycl/backend/opencl.hpp>
+#include <sycl/ext/oneapi/backend/level_zero.hpp>
 #include <sycl/ext/oneapi/experimental/graph.hpp>
 #include <sycl/sycl.hpp>
 #include <vector>
@@ -19,7 +24,8 @@ using executable_t = exp_::command_graph<exp_::graph_state::executable>;
 
 // A kernel of an OpenCL program that is built for the queue's device: host-only compilation makes
 // no device code.
-inline sycl::kernel make_kernel(const sycl::queue &queue, const char *source, const char *name) {
+inline sycl::kernel make_opencl_kernel(const sycl::queue &queue, const char *source,
+                                       const char *name) {
   auto context = sycl::get_native<sycl::backend::opencl>(queue.get_context());
   auto device = sycl::get_native<sycl::backend::opencl>(queue.get_device());
   cl_int error = 0;
@@ -37,6 +43,70 @@ inline sycl::kernel make_kernel(const sycl::queue &queue, const char *source, co
   clReleaseDevice(device);
   clReleaseContext(context);
   return result;
+}
+
+// A function of the Level Zero loader that the variable LEVEL_ZERO_LOADER names.
+template <typename Function> Function *level_zero(const char *name) {
+  static void *loader = dlopen(std::getenv("LEVEL_ZERO_LOADER"), RTLD_NOW | RTLD_LOCAL);
+  void *function = loader ? dlsym(loader, name) : nullptr;
+  if (!function)
+    throw std::runtime_error(std::string("LEVEL_ZERO_LOADER has no ") + name);
+  return reinterpret_cast<Function *>(function);
+}
+
+// The same on Level Zero. Modules of fairlead's driver have OpenCL C as their native format.
+inline sycl::kernel make_level_zero_kernel(const sycl::queue &queue, const char *source,
+                                           const char *name) {
+  constexpr auto backend = sycl::backend::ext_oneapi_level_zero;
+  struct { // ze_module_desc_t
+    uint32_t stype;
+    const void *next;
+    uint32_t format;
+    size_t size;
+    const void *module;
+    const char *flags;
+    const void *constants;
+  } module_desc = {0x1b, nullptr, 1, std::strlen(source), source, "", nullptr};
+  struct { // ze_kernel_desc_t
+    uint32_t stype;
+    const void *next;
+    uint32_t flags;
+    const char *name;
+  } kernel_desc = {0x1d, nullptr, 0, name};
+  auto context = sycl::get_native<backend>(queue.get_context());
+  auto device = sycl::get_native<backend>(queue.get_device());
+  ze_module_handle_t module = nullptr;
+  ze_kernel_handle_t kernel = nullptr;
+  int code = level_zero<int(uint32_t)>("zeInit")(0);
+  if (!code)
+    code = level_zero<int(void *, void *, void *, void *, void *)>("zeModuleCreate")(
+        context, device, &module_desc, &module, nullptr);
+  if (!code)
+    code = level_zero<int(void *, void *, void *)>("zeKernelCreate")(module, &kernel_desc, &kernel);
+  if (code)
+    throw std::runtime_error("Level Zero makes no kernel: " + std::to_string(code));
+  auto bundle = sycl::make_kernel_bundle<backend, sycl::bundle_state::executable>(
+      {module}, queue.get_context());
+  return sycl::make_kernel<backend>({bundle, kernel}, queue.get_context());
+}
+
+inline sycl::kernel make_kernel(const sycl::queue &queue, const char *source, const char *name) {
+  bool is_opencl = queue.get_backend() == sycl::backend::opencl;
+  return (is_opencl ? make_opencl_kernel : make_level_zero_kernel)(queue, source, name);
+}
+
+// A command group that fills USM. On Level Zero libsycl fills by a kernel that only DPC++ compiles,
+// so there it is a copy.
+template <typename T> auto filling(const sycl::queue &queue, T *to, T value, size_t count) {
+  static std::deque<std::vector<T>> kept;
+  bool is_opencl = queue.get_backend() == sycl::backend::opencl;
+  const T *from = is_opencl ? nullptr : kept.emplace_back(count, value).data();
+  return [=](sycl::handler &h) {
+    if (from)
+      h.memcpy(to, from, count * sizeof(T));
+    else
+      h.fill(to, value, count);
+  };
 }
 
 // A command group that runs a kernel with these arguments.

@@ -11,7 +11,7 @@ int main() {
 
     graph_t graph{queue};
     auto in = graph.add([&](sycl::handler &h) { h.memcpy(device, input.data(), n * sizeof(int)); });
-    auto filled = graph.add([&](sycl::handler &h) { h.fill(shared.get(), 7, n); });
+    auto filled = graph.add(filling(queue, shared.get(), 7, n));
     auto zeroed = graph.add(
         [&](sycl::handler &h) { h.memset(shared.get() + 4, 1, 2 * sizeof(int)); }, after(filled));
     auto both = graph.add(after(in, zeroed));

@@ -8,7 +8,7 @@ int main() {
     sycl::kernel twice = make_kernel(
         queue, "kernel void twice(global int *data) { data[get_global_id(0)] *= 2; }", "twice");
     graph_t graph{queue};
-    auto filled = graph.add([&](sycl::handler &h) { h.fill(shared.get(), 21, n); });
+    auto filled = graph.add(filling(queue, shared.get(), 21, n));
     auto fetched = graph.add([&](sycl::handler &h) { h.prefetch(shared.get(), n * sizeof(int)); },
                              after(filled));
     auto advised = graph.add(

@@ -15,7 +15,7 @@ int main() {
     usm<float> data(n, queue, kind::shared);
     sycl::kernel work = make_kernel(queue, source, "work");
     graph_t graph{queue};
-    auto first = graph.add([&](sycl::handler &h) { h.fill(data.get(), 0.0f, n); });
+    auto first = graph.add(filling(queue, data.get(), 0.0f, n));
     graph.add(launch(work, sycl::range<1>{n}, data.get()), after(first));
     executable_t executable = graph.finalize({exp_::property::graph::enable_profiling{}});
     cl_ulong last = 0;

@@ -17,7 +17,7 @@ int main() {
     std::vector<int> x(n);
     std::iota(x.begin(), x.end(), 0);
     auto copied = queue.memcpy(device, x.data(), n * sizeof(int));
-    auto filled = queue.fill(shared.get(), 2, n);
+    auto filled = queue.submit(filling(queue, shared.get(), 2, n));
     auto fetched = queue.prefetch(shared, n * sizeof(int), filled);
     auto advised = queue.mem_advise(shared, n * sizeof(int), 0, fetched);
     auto ran = queue.submit([&](sycl::handler &h) {

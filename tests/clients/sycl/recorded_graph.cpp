@@ -19,7 +19,7 @@ int main() {
     graph_t graph{queue};
     graph.begin_recording({queue, other});
     auto in = queue.memcpy(a, input.data(), n * sizeof(int));
-    auto filled = other.fill(b.get(), 5, n);
+    auto filled = other.submit(filling(queue, b.get(), 5, n));
     auto zeroed = other.memset(b.get() + 6, 0, 2 * sizeof(int), filled);
     auto added = queue.submit([&](sycl::handler &h) {
       h.depends_on({in, zeroed});
@@ -42,7 +42,7 @@ int main() {
     graph_t linear{line};
     linear.begin_recording(line);
     line.memcpy(a, input.data(), n * sizeof(int));
-    line.fill(b.get(), 1, n);
+    line.submit(filling(queue, b.get(), 1, n));
     for (int more = 1; more <= 10; more++)
       line.submit(launch(add, sycl::range<1>{n}, a.get(), b.get(), more));
     line.memcpy(host, a, n * sizeof(int));

@@ -24,7 +24,7 @@ int main() {
       print(name, std::vector<int>{host[0], host[1], host[n - 1]});
     };
 
-    queue.fill(data.get(), 1, n).wait_and_throw();
+    queue.submit(filling(queue, data.get(), 1, n)).wait_and_throw();
     for (int run = 0; run < 50; run++)
       queue.ext_oneapi_graph(one);
     queue.wait_and_throw();
@@ -37,7 +37,7 @@ int main() {
     other.wait_and_throw();
     finish("two queues");
 
-    sycl::event last = queue.fill(data.get(), 1, n);
+    sycl::event last = queue.submit(filling(queue, data.get(), 1, n));
     for (int run = 0; run < 20; run++)
       last = (run % 3 ? queue : other).ext_oneapi_graph(run % 2 ? one : two, last);
     last.wait_and_throw();

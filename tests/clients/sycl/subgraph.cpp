@@ -25,7 +25,7 @@ int main() {
     executable_t copied = inner.finalize();
 
     graph_t outer{queue};
-    auto filled = outer.add([&](sycl::handler &h) { h.fill(a.get(), 3, n); });
+    auto filled = outer.add(filling(queue, a.get(), 3, n));
     auto once = outer.add([&](sycl::handler &h) { h.ext_oneapi_graph(copied); }, after(filled));
     auto twice =
         outer.add([&](sycl::handler &h) { h.ext_oneapi_graph(double_and_add); }, after(once));
