@@ -78,6 +78,9 @@ class CountsReading:
             call(stream.cl, "clFlush")
         except Exception as error:
             self._error = error
+            if end:
+                kept = self._numbers  # a copy writes to them
+                call_after(stream, end, lambda _, kept=kept: None)
             self.done.put(True, None)  # the launches fail, too
             raise
         call(end, "clRetainEvent")

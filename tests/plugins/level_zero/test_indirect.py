@@ -13,6 +13,8 @@ from helpers.ze_calls import array
 
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins.level_zero import group_counts
+from fairlead.plugins.opencl.contexts import URContext
+from fairlead.plugins.opencl.usm.strategy import Operation
 
 ONE = "zeCommandListAppendLaunchKernelIndirect"
 SEVERAL = "zeCommandListAppendLaunchMultipleKernelsIndirect"
@@ -265,16 +267,21 @@ def test_misuse_is_refused(bench: ZeBench) -> None:
     assert bench.ze.code(ONE, made, kernel, where, *end) == "INVALID_ARGUMENT"
 
 
+@pytest.mark.parametrize("lost", [12, 4], ids=["the counts", "how many there are"])
 def test_counts_that_cannot_be_read_lose_the_launch(
-    bench: ZeBench, monkeypatch: pytest.MonkeyPatch
+    bench: ZeBench, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
     """The call says why, and the event of the launch says that it is lost."""
-    out, counts, (event,) = bench.ints(0), bench.ints(1, 1, 1), bench.events(1)
-    made = bench.list()
-    append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts, event)
+    out, number, counts = bench.ints(0), bench.ints(1), bench.ints(1, 1, 1)
+    made, (event,) = bench.list(), bench.events(1)
+    kernel = bench.kernel("add", out.pointer, c_int(1))
+    append_all(bench, made, [kernel], number, counts, event)
     close(bench, made)
+    copy = group_counts.as_copy
 
-    def refuse(*_: object) -> None:
+    def refuse(context: URContext, target: int, source: int, size: int) -> Operation:
+        if size != lost:
+            return copy(context, target, source, size)
         raise URError.of(UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"], "as_copy")
 
     given = bench.queue, 1, array(made), None
