@@ -173,8 +173,8 @@ def measure(quick: bool) -> list[Row]:
     widths = (4,) if quick else WIDTHS
     long, units = _turns(), device().info("CL_DEVICE_MAX_COMPUTE_UNITS")
     rows: list[Row] = []
-    # A replay of tiny kernels takes some 100 µs. Two graphs of one engine differed by up to 30 % in
-    # 21 rounds, so there are more.
+    # A replay of tiny kernels takes some 100 µs. Two builds by one engine differed by up to 18 % in
+    # 21 rounds, and mostly by 2 % in 201.
     for kind, turns, count, rounds in (("tiny", 1, 256, 201), ("25 µs", long, 64, 21)):
         for shape, edges in SHAPES.items():
             for width in widths:
