@@ -10,12 +10,10 @@
 /* Milliseconds for launches that are not made yet; then the graph is built anew. */
 enum { UPDATE_WAITS = 20 };
 
-/* A function of every Python, which cffi's headers hide. */
-int Py_AddPendingCall(int (*function)(void *), void *data);
-
 static struct {
     pthread_mutex_t lock;
     fl_cuda *first;
+    fl_add_pending *add;
     fl_tell *tell;
 } unfinished = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -251,8 +249,9 @@ int fl_cuda_has_ended(const fl_cuda *g) {
     return !is_listed;
 }
 
-void fl_tell_cuda_ends(fl_tell *tell) {
+void fl_tell_cuda_ends(fl_add_pending *add, fl_tell *tell) {
     pthread_mutex_lock(&unfinished.lock);
+    unfinished.add = add;
     unfinished.tell = tell;
     pthread_mutex_unlock(&unfinished.lock);
 }
@@ -270,8 +269,8 @@ void fl_destroy_cuda(fl_cuda *g) {
     fl_cuda **at = place_in_unfinished(g);
     if (*at) {
         *at = g->next_unfinished;
-        if (unfinished.tell)   /* if Python takes no more calls, the next graph looks */
-            Py_AddPendingCall(unfinished.tell, NULL);
+        if (unfinished.add)   /* if Python takes no more calls, the next graph looks */
+            unfinished.add(unfinished.tell, NULL);
     }
     pthread_mutex_unlock(&unfinished.lock);
     fl_forget_cuda_cells(&g->cells);

@@ -636,9 +636,10 @@ size_t fl_cuda_host_bytes(const fl_cuda *cuda);
 int fl_release_cuda(fl_cuda *cuda);
 /* Whether one that was released so has ended. It may be gone: it is not looked into. */
 int fl_cuda_has_ended(const fl_cuda *cuda);
-/* Lets Python's main thread call `tell` soon after such an end; NULL: not any more. */
+/* Gives `tell` to `add`, which is Py_AddPendingCall, after such an end. NULL: not any more. */
 typedef int fl_tell(void *);
-void fl_tell_cuda_ends(fl_tell *tell);
+typedef int fl_add_pending(fl_tell *tell, void *data);
+void fl_tell_cuda_ends(fl_add_pending *add, fl_tell *tell);
 int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint32_t times,
                     uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched);

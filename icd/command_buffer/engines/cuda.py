@@ -9,6 +9,7 @@ change between OpenCL and CUDA. docs/cuda.md says what this is worth.
 from __future__ import annotations
 
 import atexit
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -258,5 +259,6 @@ def _hear_of_end(_: Any) -> int:
     return 0
 
 
-lib.fl_tell_cuda_ends(lib.fl_python_ended)
-atexit.register(lib.fl_tell_cuda_ends, ffi.NULL)
+_add_pending = ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p).value
+lib.fl_tell_cuda_ends(ffi.cast("fl_add_pending *", _add_pending), lib.fl_python_ended)
+atexit.register(lib.fl_tell_cuda_ends, ffi.NULL, ffi.NULL)
