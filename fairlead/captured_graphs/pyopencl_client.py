@@ -123,23 +123,26 @@ class _Memo(Generic[_T]):
     """Facts about code and types, for as long as they live.
 
     They are looked up by identity, because hashing code is slow.
+
+    Attributes:
+        found: by the thing's identity, a weak reference to it, and what is known.
     """
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Any, _T]] = {}
+        self.found: dict[int, tuple[Any, _T]] = {}
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self.found)
 
     def get(self, thing: object) -> _T | None:
         """What is known about a thing, None if that is nothing."""
-        found = self._found.get(id(thing))
+        found = self.found.get(id(thing))
         return None if found is None else found[1]
 
     def put(self, thing: object, what: _T) -> _T:
         """Remember what is known about a thing, until it is gone."""
         key = id(thing)
-        self._found[key] = weakref.ref(thing, lambda _: self._found.pop(key, None)), what
+        self.found[key] = weakref.ref(thing, lambda _: self.found.pop(key, None)), what
         return what
 
 
@@ -158,12 +161,16 @@ def _is_clients(code: CodeType) -> bool:
 def calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
     """Return the first frame that is not PyOpenCL's, as code and instruction.
 
-    `line_of` reads it.
+    `line_of` reads it. Every captured command asks, so it calls little.
     """
-    frame = caller
-    while frame is not None and _is_clients(frame.f_code):
+    frame, found = caller, _clients.found
+    while frame is not None:
+        code = frame.f_code
+        known = found.get(id(code))
+        if not (_is_clients(code) if known is None else known[1]):
+            return code, frame.f_lasti
         frame = frame.f_back
-    return frame and (frame.f_code, frame.f_lasti)
+    return None
 
 
 def programs_frame(caller: FrameType | None) -> FrameType | None:
