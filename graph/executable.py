@@ -355,7 +355,12 @@ class ExecutableGraph(Drawable, Pickles):
         return len(self.snapshot.commands)
 
     def explain(self) -> str:
-        """Return how it is divided, and why."""
+        """Return how it is divided, and why, and how each command-buffer runs.
+
+        What the adapter says of a command-buffer is in the lines below its partition: the engine or
+        path of its last submission and why, chains, kernels that start early. Adapters of others do
+        not say it.
+        """
         parts = self.partitions
         lines = [
             f"{len(self)} nodes in {len(parts.partitions)} partitions, by policy {parts.policy}"
@@ -369,6 +374,10 @@ class ExecutableGraph(Drawable, Pickles):
             )
             after = f", after {', '.join(map(str, part.predecessors))}" if part.predecessors else ""
             lines.append(f"  {number}: {what}{after}")
+            segment = self._segments[number]
+            if isinstance(segment, BufferSegment):
+                said = segment.buffer.explain() or "the adapter does not say how it runs them"
+                lines += [f"     {line}" for line in said.splitlines()]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .context import Context
-from .errors import unsupported
+from .errors import SYCLError, unsupported
 from .handles import URObject, make_struct
 from .launch_updates import Block, Change, describe
 from .platform import Device
@@ -76,6 +76,17 @@ class AdapterCommandBuffer(URObject):
         if code:
             self.adapter.check(code, "urEnqueueCommandBufferExp")
         return event.value or 0
+
+    def explain(self) -> str | None:
+        """Return how the adapter runs it, and why.
+
+        None: the adapter does not say it. fairlead's adapters do, and those of others do not.
+        """
+        name = "UR_EXP_COMMAND_BUFFER_INFO_EXPLANATION_FAIRLEAD"
+        try:
+            return self.adapter.info("urCommandBufferGetInfoExp", self.handle, name)
+        except SYCLError:
+            return None
 
     def update(self, changes: Sequence[Change]) -> None:
         """Replace launches. If the adapter refuses one, none is replaced."""

@@ -26,6 +26,8 @@ _LARGEST = 1 << 22
 _INDIRECT = frozenset({"UR_PROGRAM_INFO_BINARIES"})
 #: Listed answers to a query that this object does not support, besides UNSUPPORTED_ENUMERATION.
 _ALSO_UNSUPPORTED = {"urQueueGetInfo": "UR_RESULT_ERROR_INVALID_QUEUE"}
+#: The end of the names of fairlead's own queries, which other adapters do not know.
+_OWN = "_FAIRLEAD"
 _NEWEST = next(iter(UR.layouts))
 
 CASES = [
@@ -39,7 +41,7 @@ CASES = [
     for p in f.parameters
     if p.name == "propName" and {"propSize", "pPropSizeRet"} <= {q.name for q in f.parameters}
     for c in UR.constants.values()
-    if c.group == p.type
+    if c.group == p.type and not c.name.endswith(_OWN)
 ]
 
 

@@ -76,7 +76,7 @@ class CommandBufferObject(Object):
         profiling: whether its commands have times.
 
     Attributes:
-        is_explained: whether the log has how it runs.
+        last_queue: leads to the queue of the last enqueue that Python made; None before the first.
         recording: the lock that a thread has while it appends or finalizes.
         signals: the events of commands, by the number of the command.
     """
@@ -91,7 +91,7 @@ class CommandBufferObject(Object):
         self.signals: dict[int, Any] = {}
         self.recording: Any = new_lock()
         self._answers = new_answers()
-        self.is_explained = False
+        self.last_queue: Callable[[], Any] | None = None
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
@@ -132,7 +132,11 @@ class CommandBufferObject(Object):
         raise NotImplementedError
 
     def explain(self, queue: Any) -> str:
-        """Return how an enqueue on a queue runs, and why."""
+        """Return how an enqueue on a queue runs, and why.
+
+        Args:
+            queue: the queue, or None if it is not known.
+        """
         raise NotImplementedError
 
     # checks
@@ -335,9 +339,9 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
 
     def enqueue(hQueue: Any, hCommandBuffer: Any, phEventWaitList: Any, phEvent: bool) -> Any:
         event = hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
-        if not hCommandBuffer.is_explained:
-            hCommandBuffer.is_explained = True
+        if hCommandBuffer.last_queue is None:
             adapter.log("info", f"a command-buffer of {hCommandBuffer.explain(hQueue)}")
+        hCommandBuffer.last_queue = weakref.ref(hQueue)
         return event
 
     adapter.declare(
@@ -350,6 +354,7 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
         {
             "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
             "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _describe,
+            "UR_EXP_COMMAND_BUFFER_INFO_EXPLANATION_FAIRLEAD": _explain,
         },
     )
     adapter.in_c.add("urCommandBufferGetInfoExp")  # runtimes ask before every append
@@ -358,3 +363,9 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
 def _describe(buffer: CommandBufferObject) -> bytes:
     flags = buffer.updatable, buffer.in_order, buffer.profiling
     return bytes(_Descriptor(_DESCRIPTOR, None, *flags))
+
+
+def _explain(buffer: CommandBufferObject) -> str:
+    if not buffer.is_finalized:
+        return f"{buffer.length} commands: it is not finalized"
+    return buffer.explain(buffer.last_queue and buffer.last_queue())

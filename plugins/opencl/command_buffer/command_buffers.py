@@ -255,10 +255,9 @@ class URCommandBuffer(CommandBufferObject):
                 )
             return UREvent(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
 
-    def explain(self, queue: URQueue) -> str:
-        """Return how an enqueue on this queue runs, and why."""
-        if self.runner is None:
-            raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
+    def explain(self, queue: URQueue | None) -> str:
+        if self.runner is None or queue is None:
+            return f"{self.length} commands: an enqueue on a queue chooses the engine"
         return self.runner.explain(queue.cl)
 
     def close(self) -> None:

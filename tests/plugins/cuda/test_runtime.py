@@ -45,6 +45,7 @@ by.update(np.float32(4))
 loop.update([first])
 queue.graph(loop).wait()
 print(seen, x.array[0], queue.device.platform.backend)
+print(loop.explain())
 
 if queue.device.backend == "cuda":
     class Theirs:
@@ -81,6 +82,12 @@ def test_the_runtime_computes_on_it(
         "[14.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]",
         "[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]",
         f"[14.0, 1.0, 4.0] 40.0 {installed.backend}",
+        "4 nodes in 3 partitions, by policy seed",
+        "  0: 2 nodes, in order",
+        f"     2 commands: a {installed.backend.upper()} Graph of 2 nodes in a chain",
+        "  1: host task, after 0",
+        "  2: 1 nodes, in order, after 1",
+        f"     1 commands: a {installed.backend.upper()} Graph of 1 nodes in a chain",
         str([3.0] * 8) if installed.backend == "cuda" else "False",
         str(
             [(2, 0), (3, 0), (13, 0)]

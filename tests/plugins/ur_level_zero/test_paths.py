@@ -245,7 +245,10 @@ def test_explain_says_the_path_and_why(
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     chain = Chain(make, context, program)
-    assert behind_buffer(chain.recording).explain() == (
+    chain.recording.finalize()
+    handle = chain.recording.handle
+    name = "UR_EXP_COMMAND_BUFFER_INFO_EXPLANATION_FAIRLEAD"
+    assert make.ur.info("urCommandBufferGetInfoExp", handle, name) == (
         "3 commands: one-append, because the driver has "
         "zeCommandListImmediateAppendCommandListsExp; a list of commands, by events; "
         "regular events, because only in-order lists have others"
