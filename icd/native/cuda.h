@@ -32,16 +32,12 @@ typedef struct fl_cuda_node {
         CUDA_MEMCPY3D copy;
         CUDA_MEMSET_NODE_PARAMS fill;
     };
-<<<<<<< HEAD
-    const unsigned char *pattern; /* FL_NODE_FILLS: a pitch of words; `fill` sets the first of them */
+    const unsigned char *pattern; /* FL_NODE_FILLS: a word for each set; `fill` has the first */
     struct {
         CUfunction function;
         uint32_t grid[3];
     } parts[FL_CUDA_MOST_PARTS];   /* FL_NODE_PARTS: what differs from `launch` */
     uint32_t part_count;
-=======
-    const unsigned char *pattern; /* FL_NODE_FILLS: a word for each set; `fill` has the first */
->>>>>>> 837bb619 (Say in explain() of graphs how each command-buffer ran, and why)
     void **values;          /* of the launch, one for each parameter; in one piece with `bytes` */
     unsigned char *bytes;
     bool waits;             /* the launch, if it is started early */
