@@ -239,12 +239,12 @@ test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl 
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, PyOpenCL's own
-# tests, the examples, the adapter, and the reference adapter with shared memory.
+# tests, the examples, the adapter without dpctl, and the reference adapter with shared memory.
 GPU_TESTS := tests/captured_graphs tests/examples tests/plugins/cuda tests/plugins/opencl/test_conformance_on_gpu.py
 test-gpu: $(VENV)/installed-test $(VENV)/fetched-pyopencl
 	version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("pyopencl"))'); \
 	PYOPENCL_SOURCE=$${PYOPENCL_SOURCE:-$(PYOPENCL)/pyopencl-$$version} FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda \
-	    $(RUN) $(BIN)/python -m pytest -q --drivers nvidia $(or $(TESTS),$(GPU_TESTS))
+	    $(RUN) $(BIN)/python -m pytest -q -m 'not clients' --drivers nvidia $(or $(TESTS),$(GPU_TESTS))
 
 # Before every release: on bookworm, sid and noble.
 test-pristine:

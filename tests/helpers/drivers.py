@@ -47,6 +47,11 @@ class Driver:
         """Whether this is the driver of a platform, in whichever layer that was found."""
         return (platform.name, platform.version) == (self.platform, self.version)
 
+    def skip_unless_it_runs(self, program: Path) -> None:
+        """Skip a test of a program that needs shared memory, where the driver has none."""
+        if self.name == "nvidia" and "malloc_shared" in program.read_text(encoding="utf-8"):
+            pytest.skip(f"{program.name} needs shared memory, which NVIDIA's OpenCL has not")
+
     def __str__(self) -> str:
         return self.name
 
